@@ -1,0 +1,173 @@
+"""A module seen as one vector of parameters and one of buffers.
+
+`Layout` says which name sits where in the vectors. `FlatModule` is a module whose parameters and gradients
+are views into two contiguous vectors, so that a point is copied in with one call and its gradient handed
+out with another: no per-layer Python, no state dictionaries, no optimiser objects.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedflat.errors import SettingError
+
+GradFn = Callable[[Tensor], Tensor]
+"""From a point ``w`` to the gradient there."""
+
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model as it is kept and sent: parameters are stepped, buffers are averaged."""
+
+    params: Tensor
+    buffers: Tensor
+
+
+def unit(v: Tensor) -> Tensor:
+    """``v / ||v||`` along the last axis, and 0 where ``v`` is 0.
+
+    >>> unit(torch.tensor([3.0, 4.0])).tolist(), unit(torch.zeros(2)).tolist()
+    ([0.6000000238418579, 0.800000011920929], [0.0, 0.0])
+    """
+    return v / (torch.linalg.vector_norm(v, dim=-1, keepdim=True) + TINY)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names and shapes of a module's trainable parameters and floating buffers, in vector order."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    buffer_names: tuple[str, ...]
+    buffer_shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Layout:
+        """The layout of ``module``: `named_parameters` order, trainable ones only."""
+        params = [(name, tuple(p.shape)) for name, p in module.named_parameters() if p.requires_grad]
+        buffers = [(name, tuple(b.shape)) for name, b in module.named_buffers() if b.is_floating_point()]
+        if not params:
+            raise SettingError("the model has no trainable parameter: there is nothing to learn.")
+        return cls(*_columns(params), *_columns(buffers))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Entries of each parameter."""
+        return tuple(map(prod, self.shapes))
+
+    @property
+    def buffer_sizes(self) -> tuple[int, ...]:
+        """Entries of each buffer."""
+        return tuple(map(prod, self.buffer_shapes))
+
+    @property
+    def dim(self) -> int:
+        """Length of the parameter vector."""
+        return sum(self.sizes)
+
+    @property
+    def slices(self) -> dict[str, slice]:
+        """Where each parameter sits in the vector."""
+        ends = [sum(self.sizes[: i + 1]) for i in range(len(self.sizes))]
+        return {n: slice(e - s, e) for n, s, e in zip(self.names, self.sizes, ends, strict=True)}
+
+    def where(self, test: Callable[[str, tuple[int, ...]], bool]) -> Tensor:
+        """A boolean mask over the parameter vector: the parameters whose name and shape pass ``test``."""
+        mask = torch.zeros(self.dim, dtype=torch.bool)
+        for (name, place), shape in zip(self.slices.items(), self.shapes, strict=True):
+            mask[place] = test(name, shape)
+        return mask
+
+    def classifier(self) -> Tensor:
+        """A mask of the last layer: all parameters of the submodule that owns the last one."""
+        owner = self.names[-1].rpartition(".")[0]
+        return self.where(lambda name, shape: name.rpartition(".")[0] == owner)
+
+
+def _columns(pairs: list[tuple[str, tuple[int, ...]]]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
+    return tuple(name for name, _ in pairs), tuple(shape for _, shape in pairs)
+
+
+class FlatModule:
+    """A private copy of a module whose parameters, gradients and buffers are views into flat vectors."""
+
+    def __init__(self, module: nn.Module, *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
+        self.module = copy.deepcopy(module).to(device=device, dtype=dtype)
+        _refuse_cumulative_statistics(self.module)
+        self.layout = Layout.of(self.module)
+        self.device = torch.device(device)
+        self.dtype = dtype
+        params = [p for p in self.module.parameters() if p.requires_grad]
+        self._params = torch.cat([p.detach().reshape(-1) for p in params])
+        self._grads = torch.zeros_like(self._params)
+        for p, w, g in zip(params, self._split(self._params), self._split(self._grads), strict=True):
+            p.data = w.view(p.shape)
+            p.grad = g.view(p.shape)
+        self._buffers = self._flatten_buffers()
+
+    def _split(self, vector: Tensor) -> tuple[Tensor, ...]:
+        return vector.split(self.layout.sizes)
+
+    def _flatten_buffers(self) -> Tensor:
+        names = self.layout.buffer_names
+        vector = torch.zeros(sum(self.layout.buffer_sizes), dtype=self.dtype, device=self.device)
+        for name, shape, part in zip(
+            names, self.layout.buffer_shapes, vector.split(self.layout.buffer_sizes), strict=True
+        ):
+            owner = self.module.get_submodule(name.rpartition(".")[0])
+            leaf = name.rpartition(".")[2]
+            view = part.view(shape).copy_(getattr(owner, leaf))
+            setattr(owner, leaf, view)
+        return vector
+
+    def model(self) -> Model:
+        """Parameters and buffers as they stand, copied."""
+        return Model(self._params.clone(), self._buffers.clone())
+
+    def load(self, w: Tensor) -> None:
+        """Put the module's parameters at the point ``w``."""
+        self._params.copy_(w)
+
+    @property
+    def buffers(self) -> Tensor:
+        """A copy of the running statistics."""
+        return self._buffers.clone()
+
+    @buffers.setter
+    def buffers(self, value: Tensor) -> None:
+        self._buffers.copy_(value)
+
+    def gradient(self, w: Tensor, loss: Callable[[nn.Module], Tensor], *, move_buffers: bool) -> tuple[Tensor, Tensor]:
+        """The loss at ``w`` and its gradient there; running statistics stay put unless ``move_buffers``."""
+        keep = None if move_buffers or not len(self._buffers) else self._buffers.clone()
+        self._params.copy_(w)
+        self._grads.zero_()
+        value = loss(self.module)
+        value.backward()  # type: ignore[no-untyped-call]
+        if keep is not None:
+            self._buffers.copy_(keep)
+        return value.detach(), self._grads.clone()
+
+    @torch.no_grad()
+    def forward(self, x: Any) -> Any:
+        """The module's output at the point last loaded, in evaluation mode."""
+        self.module.eval()
+        return self.module(x)
+
+
+def _refuse_cumulative_statistics(module: nn.Module) -> None:
+    for name, part in module.named_modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.track_running_stats and part.momentum is None:
+            raise SettingError(
+                f"the BatchNorm layer {name!r} has momentum=None, a cumulative average whose counter is not "
+                "sent between clients. Give it a momentum, e.g. 0.1, or use GroupNorm."
+            )

@@ -1,0 +1,139 @@
+"""Numbers that may change from round to round. Every hyper-parameter takes a float or a schedule.
+
+    at(0.1, t)                                   0.1
+    at(warmup(0.001, 0.15, 2000), t)             rises for 2,000 rounds, then stays
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fedflat.errors import SettingError, number
+from fedflat.spelling import Spelled, register
+
+
+class Schedule(Spelled):
+    """A number for every round."""
+
+    def __call__(self, round: int) -> float:
+        raise NotImplementedError
+
+
+Scalar = float | Schedule
+
+
+def at(value: Scalar, round: int) -> float:
+    """The value in this round.
+
+    >>> at(0.5, 3), at(decay(1.0, 0.5), 3)
+    (0.5, 0.125)
+    """
+    return value(round) if isinstance(value, Schedule) else value
+
+
+def scalar(owner: str, name: str, value: object, *, low: float = 0.0, open_low: bool = False, high: float = float("inf")) -> None:
+    """Refuse a hyper-parameter that is neither a schedule nor a number in its range."""
+    if not isinstance(value, Schedule):
+        number(owner, name, value, low=low, open_low=open_low, high=high)
+
+
+@dataclass(frozen=True, repr=False)
+class Decay(Schedule):
+    """``value * rate^t``."""
+
+    value: float
+    rate: float
+
+    def __post_init__(self) -> None:
+        number("decay", "rate", self.rate, low=0, open_low=True)
+
+    def __call__(self, round: int) -> float:
+        return self.value * self.rate**round
+
+
+@dataclass(frozen=True, repr=False)
+class Warmup(Schedule):
+    """A straight line from ``first`` in round 0 to ``last`` in round ``rounds``, then ``last``."""
+
+    first: float
+    last: float
+    rounds: int
+
+    def __post_init__(self) -> None:
+        number("warmup", "rounds", self.rounds, low=0, whole=True)
+
+    def __call__(self, round: int) -> float:
+        if round >= self.rounds:
+            return self.last
+        return self.first + (self.last - self.first) * round / self.rounds
+
+
+@dataclass(frozen=True, repr=False)
+class Cosine(Schedule):
+    """Half a cosine from ``first`` in round 0 down to ``last`` in round ``rounds``, then ``last``."""
+
+    first: float
+    last: float
+    rounds: int
+
+    def __post_init__(self) -> None:
+        number("cosine", "rounds", self.rounds, low=1, whole=True)
+
+    def __call__(self, round: int) -> float:
+        share = min(round / self.rounds, 1.0)
+        return self.last + (self.first - self.last) * (1 + math.cos(math.pi * share)) / 2
+
+
+@dataclass(frozen=True, repr=False)
+class Cyclic(Schedule):
+    """Falls from just below ``high`` to ``low`` in every ``cycle`` rounds; ``high`` if the cycle is one round.
+
+    >>> [round(cyclic(1e-2, 1e-4, 4)(t), 6) for t in range(5)]
+    [0.007525, 0.00505, 0.002575, 0.0001, 0.007525]
+    """
+
+    high: float
+    low: float
+    cycle: int
+
+    def __post_init__(self) -> None:
+        number("cyclic", "cycle", self.cycle, low=1, whole=True)
+
+    def __call__(self, round: int) -> float:
+        if self.cycle == 1:
+            return self.high
+        share = (round % self.cycle + 1) / self.cycle
+        return (1 - share) * self.high + share * self.low
+
+
+@dataclass(frozen=True, repr=False)
+class Steps(Schedule):
+    """``values[i]`` from round ``rounds[i]`` on; ``rounds`` rises from 0.
+
+    >>> [steps([0, 2], [0.1, 0.01])(t) for t in range(4)]
+    [0.1, 0.1, 0.01, 0.01]
+    """
+
+    rounds: tuple[int, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rounds", tuple(self.rounds))
+        object.__setattr__(self, "values", tuple(self.values))
+        rising = all(a < b for a, b in zip(self.rounds, self.rounds[1:], strict=False))
+        if not self.rounds or self.rounds[0] != 0 or not rising or len(self.rounds) != len(self.values):
+            raise SettingError(
+                f"steps: rounds must rise from 0 and there must be a value for each, found {list(self.rounds)} "
+                f"and {list(self.values)}."
+            )
+
+    def __call__(self, round: int) -> float:
+        return next(v for r, v in reversed(list(zip(self.rounds, self.values, strict=True))) if round >= r)
+
+
+decay = register("schedule", "decay")(Decay)
+warmup = register("schedule", "warmup")(Warmup)
+cosine = register("schedule", "cosine")(Cosine)
+cyclic = register("schedule", "cyclic")(Cyclic)
+steps = register("schedule", "steps")(Steps)

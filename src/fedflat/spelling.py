@@ -1,0 +1,177 @@
+"""The small language in which methods, data sets, models and schedules are said.
+
+    feddyn(alpha=0.01) + sam(rho=warmup(0.001, 0.15, 2000))
+    cifar10(lda(0), clients=100)
+
+Calls of registered names, numbers, strings, lists, and ``+`` between methods: nothing else. The text is
+read with ``ast`` and never evaluated. What is read prints as the same text again (`Spelled`).
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, TypeVar
+
+from fedflat.errors import SpellingError, nearest
+
+KINDS = ("method", "data set", "partition", "model", "schedule")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered name: its kind and what makes it."""
+
+    name: str
+    kind: str
+    make: Callable[..., Any]
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """The arguments it takes."""
+        return inspect.signature(self.make)
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.make) or "").split("\n")[0]
+
+
+_REGISTRY: dict[str, Entry] = {}
+_NAMES: dict[Any, str] = {}
+
+
+def register(kind: str, name: str | None = None) -> Callable[[F], F]:
+    """Make a function sayable under its own name, or a class under ``name``."""
+    assert kind in KINDS, kind
+
+    def keep(make: F) -> F:
+        said = name or make.__name__
+        assert said not in _REGISTRY, f"{said} is registered twice"
+        _REGISTRY[said] = Entry(said, kind, make)
+        _NAMES[make] = said
+        return make
+
+    return keep
+
+
+def registered(kind: str) -> Iterator[Entry]:
+    """All entries of one kind, by name."""
+    return iter(sorted((e for e in _REGISTRY.values() if e.kind == kind), key=lambda e: e.name))
+
+
+def spell(value: Any) -> str:
+    """The text of one value.
+
+    >>> spell(0.01), spell((1, 2)), spell("fine")
+    ('0.01', '[1, 2]', "'fine'")
+    """
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(spell, value)) + "]"
+    return repr(value)
+
+
+def spell_call(name: str, signature: inspect.Signature, arguments: dict[str, Any]) -> str:
+    """``name(...)`` with required arguments by place, the others by name."""
+    parts = []
+    for key, value in arguments.items():
+        parameter = signature.parameters[key]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            parts += map(spell, value)
+        elif parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
+            parts.append(spell(value))
+        else:
+            parts.append(f"{key}={spell(value)}")
+    return f"{name}({', '.join(parts)})"
+
+
+class Spelled:
+    """A frozen dataclass whose ``repr`` is the text that makes it again; defaults are left out."""
+
+    def __repr__(self) -> str:
+        given = {}
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            default = field.default_factory() if field.default_factory is not MISSING else field.default
+            if field.init and (default is MISSING or value != default):
+                given[field.name] = value
+        name = _NAMES.get(type(self), type(self).__name__)
+        return spell_call(name, inspect.signature(type(self)), given)
+
+
+def parse(text: str, kind: str) -> Any:
+    """The ``kind`` ("method", "data set", "partition", "model", "schedule") that ``text`` says."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        where = f" near column {error.offset}" if error.offset else ""
+        raise SpellingError(f"cannot read {text!r}{where}: {error.msg}. {_SHAPE}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise SpellingError(f"cannot read {text[:60]!r}: {error}. {_SHAPE}") from None
+    return _read(tree, kind, text)
+
+
+_SHAPE = "Write calls of known names, numbers, strings, lists and '+', as in \"feddyn(alpha=0.01) + sam(rho=0.05)\"."
+
+
+def _read(node: ast.expr, kind: str | None, text: str) -> Any:
+    match node:
+        case ast.BinOp(op=ast.Add(), left=left, right=right) if kind in (None, "method"):
+            return _read(left, "method", text) + _read(right, "method", text)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            return _call(name, args, keywords, kind, text)
+        case ast.Name(id=name):
+            return _call(name, [], [], kind, text)
+    if kind is None:
+        match node:
+            case ast.Constant(value=bool() | int() | float() | str() | None):
+                return node.value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+                return -value
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                return tuple(_read(element, None, text) for element in elements)
+    raise SpellingError(f"cannot read {ast.unparse(node)!r} in {text!r}. {_SHAPE}")
+
+
+def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], kind: str | None, text: str) -> Any:
+    entry = find(name, kind)
+    for argument in args:
+        if isinstance(argument, ast.Starred):
+            raise SpellingError(f"cannot read {ast.unparse(argument)!r} in {text!r}. {_SHAPE}")
+    positional = [_read(argument, None, text) for argument in args]
+    named: dict[str, Any] = {}
+    for keyword in keywords:
+        if keyword.arg is None:
+            raise SpellingError(f"cannot read '**' in {text!r}. {_SHAPE}")
+        if keyword.arg not in entry.signature.parameters:
+            known = list(entry.signature.parameters)
+            raise SpellingError(
+                f"{name}() has no argument {keyword.arg!r}.{nearest(keyword.arg, known)} "
+                f"It takes: {', '.join(known) or 'nothing'}."
+            )
+        named[keyword.arg] = _read(keyword.value, None, text)
+    try:
+        entry.signature.bind(*positional, **named)
+    except TypeError as error:
+        raise SpellingError(f"{name}{entry.signature.replace(return_annotation=inspect.Signature.empty)}: {error}.") from None
+    return entry.make(*positional, **named)
+
+
+def find(name: str, kind: str | None = None) -> Entry:
+    """The entry called ``name``; an error with the nearest right name if there is none of that kind."""
+    entry = _REGISTRY.get(name)
+    if entry and (kind is None or entry.kind == kind):
+        return entry
+    if entry and kind:
+        raise SpellingError(f"{name!r} is a {entry.kind}, not a {kind}. {_where(kind)}")
+    names = [e.name for e in _REGISTRY.values() if kind is None or e.kind == kind]
+    raise SpellingError(f"unknown {kind or 'name'} {name!r}.{nearest(name, names)} {_where(kind)}")
+
+
+def _where(kind: str | None) -> str:
+    command = {"method": "`fedflat methods` lists them all.", "data set": "`fedflat data list` lists them all."}
+    names = sorted(e.name for e in _REGISTRY.values() if kind is None or e.kind == kind)
+    return command.get(kind or "", f"Known: {', '.join(names)}.")
