@@ -98,7 +98,7 @@ class Spelled:
             default = field.default_factory() if field.default_factory is not MISSING else field.default
             if field.init and (default is MISSING or value != default):
                 given[field.name] = value
-        name = _NAMES.get(type(self), type(self).__name__)
+        name = _NAMES.get(type(self)) or getattr(self, "key", type(self).__name__.lower())
         return spell_call(name, inspect.signature(type(self)), given)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedflat.data.examples import ClientData, Examples
+from fedflat.data.skew import Skew
 from fedflat.errors import SettingError
 from fedflat.spelling import Spelled
 
@@ -60,6 +61,10 @@ class Federation:
     def own_test(self, client: int) -> ClientData | None:
         """What ``client`` keeps for testing, if the data were split inside the clients."""
         return ClientData(self.train, self.held_out[client]) if self.held_out is not None else None
+
+    def skew(self) -> Skew:
+        """How unequal the clients' training examples are."""
+        return Skew.of(self.train.y.cpu().numpy(), [part.cpu().numpy() for part in self.parts], self.classes)
 
     def pooled(self) -> Federation:
         """The same examples in one place: a single client who holds everything."""

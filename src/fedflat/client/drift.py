@@ -1,0 +1,97 @@
+"""What is done to a gradient on its way to the step: pulled back, clipped, decayed, smoothed.
+
+The order is fixed by their stages: corrections, then the clip, then weight decay (at the unperturbed
+point, never clipped), then momentum, whose buffer starts anew in every visit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.client.piece import Piece, Visit
+from fedflat.flat import GradFn
+from fedflat.schedules import Scalar, at, scalar
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class Prox(Piece):
+    """Pulls towards what the server sent: ``g + mu (w - w_sent)``, the gradient of ``mu/2 ||w - w_sent||^2``."""
+
+    mu: Scalar = 0.1
+
+    stage, key = Stage.CORRECT, "prox"
+
+    def __post_init__(self) -> None:
+        scalar("prox", "mu", self.mu)
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """The gradient with the pull."""
+        return torch.add(grad(w), w - v.sent, alpha=at(self.mu, v.round))
+
+
+@dataclass(frozen=True, repr=False)
+class Clip(Piece):
+    """Shrinks the direction to norm ``norm`` if it is longer."""
+
+    norm: Scalar = 10.0
+
+    stage, key = Stage.LIMIT, "clip"
+
+    def __post_init__(self) -> None:
+        scalar("clip", "norm", self.norm, open_low=True)
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """The direction, no longer than ``norm``."""
+        g, most = grad(w), at(self.norm, v.round)
+        return g * (most / torch.linalg.vector_norm(g, dim=-1, keepdim=True).clamp(min=most))
+
+
+@dataclass(frozen=True, repr=False)
+class Decay(Piece):
+    """Weight decay: ``g + rate * w``."""
+
+    rate: Scalar
+
+    stage, key = Stage.DECAY, "decay"
+
+    def __post_init__(self) -> None:
+        scalar("weight decay", "rate", self.rate)
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """The direction with the decay."""
+        return torch.add(grad(w), w, alpha=at(self.rate, v.round))
+
+
+@dataclass(frozen=True, repr=False)
+class Momentum(Piece):
+    """Heavy ball: ``m <- mu m + g``, ``m = g`` in the first step; ``keep`` carries ``m`` to the next visit."""
+
+    mu: Scalar
+    keep: bool = False
+
+    stage, key = Stage.PACE, "momentum"
+    moves = True
+
+    def __post_init__(self) -> None:
+        scalar("local momentum", "mu", self.mu, high=1)
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        """Take up the kept buffer, if any."""
+        v.memo["m"] = v.memory.get("m")
+        return w
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """The smoothed direction."""
+        m, g = v.memo["m"], grad(w)
+        v.memo["m"] = g if m is None else torch.add(g, m, alpha=at(self.mu, v.round))
+        return v.memo["m"]  # type: ignore[no-any-return]
+
+    def end(self, v: Visit, w: Tensor) -> Tensor:
+        """Keep the buffer, if asked to."""
+        if self.keep:
+            v.memory["m"] = v.memo["m"]
+        return w

@@ -1,0 +1,84 @@
+"""The work of one visit: how many batches, in which order, and the plain SGD that walks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.client.drift import Clip, Decay, Momentum
+from fedflat.client.piece import Piece
+from fedflat.errors import SettingError, number
+from fedflat.schedules import Scalar, scalar
+from fedflat.seeds import torch_generator
+
+Orders = Sequence[Mapping[int, Sequence[Sequence[int]]]]
+"""For each round: client -> its batches, each a list of places in the client's own data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local:
+    """Local work: ``epochs`` over the client's data, or a number of ``steps`` whatever its size."""
+
+    epochs: int = 1
+    steps: int | None = None
+    """If given, replaces ``epochs``; the data are shuffled anew whenever they run out."""
+    batch_size: int = 64
+    lr: Scalar = 0.01
+    weight_decay: Scalar = 0.0
+    momentum: Scalar = 0.0
+    clip: Scalar | None = None
+    """Largest norm of a direction, before weight decay; None: no limit."""
+    drop_last: bool = False
+    """Whether to leave out the last short batch of an epoch."""
+    orders: Orders | None = None
+    """If given: the very batches of each round and client, to replay another implementation."""
+
+    def __post_init__(self) -> None:
+        number("local work", "epochs", self.epochs, low=1, whole=True)
+        if self.steps is not None:
+            number("local work", "steps", self.steps, low=1, whole=True)
+        number("local work", "batch size", self.batch_size, low=1, whole=True)
+        scalar("local work", "lr", self.lr)
+        self.pieces(keep=False)
+
+    def pieces(self, *, keep: bool) -> tuple[Piece, ...]:
+        """Clip, weight decay and momentum, where they do anything."""
+        clip = () if self.clip is None else (Clip(self.clip),)
+        decay = () if self.weight_decay == 0 else (Decay(self.weight_decay),)
+        momentum = () if self.momentum == 0 else (Momentum(self.momentum, keep),)
+        return (*clip, *decay, *momentum)
+
+    def batches(self, seed: int, t: int, client: int, examples: int) -> Iterator[Tensor]:
+        """The places of each batch in the client's data."""
+        if self.orders is not None:
+            yield from (torch.tensor(batch, dtype=torch.long) for batch in self._given(t, client))
+            return
+        rng = torch_generator(seed, "batches", t, client)
+        left = self.planned(t, client, examples)
+        while left > 0:
+            epoch = torch.randperm(examples, generator=rng).split(self.batch_size)
+            epoch = epoch[: min(left, self._per_epoch(examples))]
+            left -= len(epoch)
+            yield from epoch
+
+    def planned(self, t: int, client: int, examples: int) -> int:
+        """How many steps a visit takes."""
+        if self.orders is not None:
+            return len(self._given(t, client))
+        return self.steps if self.steps is not None else self.epochs * self._per_epoch(examples)
+
+    def _per_epoch(self, examples: int) -> int:
+        whole, rest = divmod(examples, self.batch_size)
+        return whole if self.drop_last and whole else whole + bool(rest)
+
+    def _given(self, t: int, client: int) -> Sequence[Sequence[int]]:
+        assert self.orders is not None
+        if t >= len(self.orders) or client not in self.orders[t]:
+            raise SettingError(
+                f"batch orders were given, but none for client {client} in round {t}. Give an order for every "
+                "client of every cohort, or none at all."
+            )
+        return self.orders[t][client]

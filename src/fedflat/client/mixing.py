@@ -1,0 +1,48 @@
+"""Pieces that change the batch: mixup and cutout. Ascent and descent of a step see the same changed batch.
+
+Zhang et al., mixup: Beyond Empirical Risk Minimization, ICLR 2018.
+DeVries and Taylor, Improved Regularization of Convolutional Neural Networks with Cutout, 2017.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fedflat.client.piece import Piece, Visit
+from fedflat.data import augment
+from fedflat.data.examples import Batch
+from fedflat.errors import number
+from fedflat.schedules import Scalar, at, scalar
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class Mixup(Piece):
+    """Blends each example with another of its batch by one ``lam ~ Beta(alpha, alpha)``, and their losses alike."""
+
+    alpha: Scalar = 1.0
+
+    stage, key = Stage.BATCH, "mixup"
+
+    def __post_init__(self) -> None:
+        scalar("mixup", "alpha", self.alpha, open_low=True)
+
+    def batch(self, v: Visit, batch: Batch) -> Batch:
+        """The blended batch."""
+        return augment.mixup(batch, at(self.alpha, v.round), v.rng)
+
+
+@dataclass(frozen=True, repr=False)
+class Cutout(Piece):
+    """Blanks one square of ``side`` pixels in each normalised image; squares may hang over the border."""
+
+    side: int = 16
+
+    stage, key = Stage.BATCH, "cutout"
+
+    def __post_init__(self) -> None:
+        number("cutout", "side", self.side, low=1, whole=True)
+
+    def batch(self, v: Visit, batch: Batch) -> Batch:
+        """The batch with squares blanked."""
+        return replace(batch, x=augment.cutout(batch.x, self.side, v.rng))

@@ -1,0 +1,108 @@
+"""A client piece wraps the gradient oracle: ask it, somewhere, once or twice, and add what is to be added."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from fedflat.data.examples import Batch
+from fedflat.flat import GradFn, Layout
+from fedflat.seeds import torch_generator
+from fedflat.spelling import Spelled
+from fedflat.stage import Stage
+
+Memory = dict[str, dict[str, Tensor]]
+"""What one client remembers between its visits: piece key -> name -> tensor."""
+
+
+@dataclass
+class Visit:
+    """One client in one exchange, as one piece sees it."""
+
+    key: str
+    seed: int
+    round: int
+    client: int
+    sent: Tensor
+    """What the server sent: the reference of duals and prox terms."""
+    start: Tensor
+    """Where the walk began; differs from ``sent`` if a piece's ``begin`` moved it."""
+    lr: float
+    planned: int
+    """Local steps to do."""
+    layout: Layout
+    inbox: Mapping[str, Tensor]
+    """This piece's extras from the server."""
+    memory: dict[str, Tensor]
+    """This piece's memory at this client, across rounds. Replace tensors, never change them in place."""
+    full_gradient: GradFn
+    """The gradient over all the client's examples."""
+    steps: int = 0
+    walked: float = 0.0
+    """The sum of the rates so far."""
+    outbox: dict[str, Tensor] = field(default_factory=dict)
+    """This piece's extras to the server."""
+    memo: dict[str, Any] = field(default_factory=dict)
+    """This piece's notes, for this visit only."""
+
+    @cached_property
+    def rng(self) -> torch.Generator:
+        """This piece's own random numbers in this visit."""
+        return torch_generator(self.seed, f"piece/{self.key}", self.round, self.client)
+
+
+class Piece(Spelled):
+    """A frozen dataclass of numbers. The base class changes nothing."""
+
+    stage: ClassVar[Stage]
+    key: ClassVar[str]
+    """Its name in mail, replies and memory."""
+    up: ClassVar[int] = 0
+    """Vectors it adds to a reply."""
+    moves: ClassVar[bool] = False
+    """Whether a memory of its own moves at each ``gradient``: then it may not be asked twice a step."""
+
+    @property
+    def asks(self) -> int:
+        """Gradients asked for each gradient given."""
+        return 1
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        """Where to start walking."""
+        return w
+
+    def batch(self, v: Visit, batch: Batch) -> Batch:
+        """The batch to use; the same in every gradient of the step."""
+        return batch
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """The gradient to hand on."""
+        return grad(w)
+
+    def end(self, v: Visit, w: Tensor) -> Tensor:
+        """What to send back."""
+        return w
+
+
+class Term(Piece):
+    """A term of the loss, differentiated with it."""
+
+    stage = Stage.TERM
+
+    def watch(self, module: nn.Module) -> AbstractContextManager[Any]:
+        """What to keep open during the forward pass, such as forward hooks; ``loss`` is handed its value."""
+        return nullcontext()
+
+    def loss(self, v: Visit, batch: Batch, output: Tensor, seen: Any) -> Tensor:
+        """The term's value."""
+        raise NotImplementedError
+
+
+LossFn = Callable[[Tensor, Tensor], Tensor]
+"""From outputs and labels to the mean loss."""

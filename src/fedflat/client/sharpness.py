@@ -1,0 +1,89 @@
+"""Probes: the gradient is taken where the loss is highest nearby, so that the walk prefers flat ground.
+
+Foret et al., Sharpness-Aware Minimization for Efficiently Improving Generalization, ICLR 2021 (SAM).
+Kwon et al., ASAM: Adaptive Sharpness-Aware Minimization for Scale-Invariant Learning, ICML 2021 (ASAM).
+
+    SAM     eps = rho g / ||g||                   u = grad(w + eps)
+    ASAM    eps = rho T^2 g / ||T g||             T = |w| + eta for weights, 1 for biases
+
+The norm runs over the whole vector. Both gradients of a step see the same batch. Weight decay and
+corrections stand to the right, so they are no part of the ascent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.client.piece import Piece, Visit
+from fedflat.errors import choice
+from fedflat.flat import GradFn, Layout, unit
+from fedflat.schedules import Scalar, at, scalar
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class Sam(Piece):
+    """The gradient at the top of a ball of radius ``rho``, to first order."""
+
+    rho: Scalar = 0.05
+
+    stage, key = Stage.PROBE, "sam"
+
+    def __post_init__(self) -> None:
+        scalar("sam", "rho", self.rho)
+
+    @property
+    def asks(self) -> int:
+        """Two: one to climb, one to step."""
+        return 2
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """The gradient at ``w + rho g / ||g||``."""
+        return grad(torch.add(w, unit(grad(w)), alpha=at(self.rho, v.round)))
+
+
+@dataclass(frozen=True, repr=False)
+class Asam(Piece):
+    """SAM in coordinates scaled by the weights' own size.
+
+    ``variant="weights"`` scales parameters called "weight" by ``|w| + eta`` and leaves biases alone, as the
+    authors' code does; ``variant="elementwise"`` scales every parameter by ``|w|`` and has no ``eta``.
+    """
+
+    rho: Scalar = 0.5
+    eta: Scalar = 0.2
+    variant: str = "weights"
+
+    stage, key = Stage.PROBE, "asam"
+
+    def __post_init__(self) -> None:
+        scalar("asam", "rho", self.rho)
+        scalar("asam", "eta", self.eta)
+        choice("asam", "variant", self.variant, ["weights", "elementwise"])
+
+    @property
+    def asks(self) -> int:
+        """Two: one to climb, one to step."""
+        return 2
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        """Note which coordinates are weights."""
+        v.memo["weights"] = weights(v.layout).to(w.device)
+        return w
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """The gradient at ``w + rho T^2 g / ||T g||``."""
+        if self.variant == "weights":
+            scale = torch.where(v.memo["weights"], w.abs() + at(self.eta, v.round), 1.0)
+        else:
+            scale = w.abs()
+        return grad(torch.add(w, scale * unit(scale * grad(w)), alpha=at(self.rho, v.round)))
+
+
+def weights(layout: Layout) -> Tensor:
+    """A mask of the parameters called "weight"; of those with two axes or more if none is called so."""
+    named = layout.where(lambda name, shape: "weight" in name)
+    return named if named.any() else layout.where(lambda name, shape: len(shape) >= 2)

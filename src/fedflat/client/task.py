@@ -1,0 +1,118 @@
+"""What is learnt: a module, its loss, and how its output is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.piece import LossFn, Term, Visit
+from fedflat.data.examples import Batch
+from fedflat.data.federation import Federation
+from fedflat.errors import SettingError
+from fedflat.flat import FlatModule, Model
+from fedflat.models.spec import ModelSpec
+from fedflat.seeds import derive
+
+ModelLike = ModelSpec | nn.Module | Callable[[], nn.Module]
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+class Task:
+    """A picklable description that opens its module once in each process."""
+
+    def __init__(
+        self, model: ModelLike, shape: tuple[int, ...], classes: int, *, seed: int, loss: LossFn = cross_entropy,
+        dtype: str = "float32", device: str = "cpu",
+    ) -> None:  # fmt: skip
+        self.model, self.shape, self.classes = model, shape, classes
+        self.seed, self.loss, self.dtype, self.device = seed, loss, DTYPES[dtype], device
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "flat"}
+
+    @cached_property
+    def flat(self) -> FlatModule:
+        """The module of this process."""
+        return FlatModule(self.module(), dtype=self.dtype, device=self.device)
+
+    def module(self) -> nn.Module:
+        """The module as it starts: drawn by the seed, unless the user gave a module with its weights."""
+        if isinstance(self.model, nn.Module):
+            return self.model
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive(self.seed, "model"))
+            if isinstance(self.model, ModelSpec):
+                return self.model.build(self.shape, self.classes)
+            return self.model()
+
+    def initial(self) -> Model:
+        """Parameters and buffers before round 0."""
+        return FlatModule(self.module(), dtype=self.dtype, device=self.device).model()
+
+    def loss_of(self, output: Tensor, batch: Batch) -> Tensor:
+        """The mean loss; of both sets of labels if the batch was mixed."""
+        value = self.loss(output, batch.y)
+        if batch.y2 is not None:
+            value = batch.lam * value + (1 - batch.lam) * self.loss(output, batch.y2)
+        return value
+
+    def oracle(self, batch: Batch, terms: list[tuple[Term, Visit]]) -> Oracle:
+        """The bare gradient oracle on one batch."""
+        return Oracle(self, batch, terms)
+
+    def check(self, fed: Federation) -> None:
+        """Refuse a model that does not fit the data, before the first round."""
+        data = fed.data(0)
+        batch = data.batch(torch.arange(min(2, len(data))), self.dtype)
+        self.flat.load(self.initial().params)
+        try:
+            output = self.flat.forward(batch.x)
+        except Exception as error:
+            raise SettingError(
+                f"the model cannot take inputs of shape {tuple(batch.x.shape)}: {error}. Choose a model made for "
+                "such inputs."
+            ) from error
+        if self.loss is not cross_entropy:
+            return
+        found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        if not isinstance(output, Tensor) or output.dim() < 2 or output.shape[0] != len(batch):
+            raise SettingError(
+                f"the model turned a batch of {len(batch)} into {found}; classification needs one row of class "
+                "scores for each example."
+            )
+        if output.shape[1] < fed.classes:
+            raise SettingError(
+                f"the model gives {output.shape[1]} class scores, but the labels go up to {fed.classes - 1}. Make "
+                f"its last layer {fed.classes} wide."
+            )
+
+
+class Oracle:
+    """The gradient of one batch's loss as a function of the point; only the first call moves statistics."""
+
+    def __init__(self, task: Task, batch: Batch, terms: list[tuple[Term, Visit]]) -> None:
+        self.task, self.batch, self.terms = task, batch, terms
+        self.loss: Tensor | None = None
+
+    def __call__(self, w: Tensor) -> Tensor:
+        """The gradient at ``w``."""
+        first = self.loss is None
+        loss, gradient = self.task.flat.gradient(w, self._loss, move_buffers=first)
+        if first:
+            self.loss = loss
+        return gradient
+
+    def _loss(self, module: nn.Module) -> Tensor:
+        with ExitStack() as open_hooks:
+            seen = [open_hooks.enter_context(term.watch(module)) for term, _ in self.terms]
+            output = module(self.batch.x)
+        value = self.task.loss_of(output, self.batch)
+        for (term, v), noted in zip(self.terms, seen, strict=True):
+            value = value + term.loss(v, self.batch, output, noted)
+        return value

@@ -1,0 +1,79 @@
+"""Random changes of a whole batch at a time: crop and flip of raw images, cutout, mixup.
+
+Crop and flip come before normalisation, as is usual for CIFAR; the border is black. Cutout (DeVries and
+Taylor, arXiv:1708.04552) and mixup (Zhang et al., ICLR 2018, arXiv:1710.09412) come after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from fedflat.data.examples import Batch
+from fedflat.errors import number
+
+
+@dataclass(frozen=True)
+class CropFlip:
+    """Pad each image with zeros, cut its own size out at a random place, and mirror it now and then.
+
+    padding
+        Pixels added on each side, at least 0.
+    flip
+        Probability of mirroring left and right.
+    """
+
+    padding: int = 4
+    flip: float = 0.5
+
+    def __post_init__(self) -> None:
+        number("CropFlip", "padding", self.padding, low=0, whole=True)
+        number("CropFlip", "flip", self.flip, low=0, high=1)
+
+    def __call__(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        """The batch ``(N, C, H, W)`` with every image cropped and flipped on its own."""
+        n, c, h, w = x.shape
+        p = self.padding
+        corner = torch.randint(2 * p + 1, (2, n, 1), generator=rng)
+        mirrored = torch.rand(n, 1, generator=rng) < self.flip
+        columns = torch.arange(w)
+        rows = corner[0] + torch.arange(h)
+        columns = corner[1] + torch.where(mirrored, columns.flip(0), columns)
+        # One flat position for each pixel of each image; the channels share them.
+        place = (rows * (w + 2 * p)).unsqueeze(2) + columns.unsqueeze(1)
+        place = place.view(n, 1, h * w).expand(n, c, h * w).to(x.device)
+        return pad(x, (p, p, p, p)).view(n, c, -1).gather(2, place).view(n, c, h, w)
+
+
+def cutout(x: Tensor, side: int, rng: torch.Generator) -> Tensor:
+    """The normalised batch with a square of ``side`` pixels set to 0 in each image.
+
+    Its centre is a uniform pixel, and what lies outside the image is lost: the hole may be smaller.
+    """
+    number("cutout", "side", side, low=1, whole=True)
+    n, _, h, w = x.shape
+
+    def inside(length: int) -> Tensor:
+        first = torch.randint(length, (n, 1), generator=rng) - side // 2
+        place = torch.arange(length)
+        return (place >= first) & (place < first + side)
+
+    hole = inside(h).unsqueeze(2) & inside(w).unsqueeze(1)
+    return x.masked_fill(hole.unsqueeze(1).to(x.device), 0)
+
+
+def mixup(batch: Batch, alpha: float, rng: torch.Generator) -> Batch:
+    """The batch mixed with a permutation of itself: ``lam x + (1 - lam) x'``, labels ``y`` and ``y2``.
+
+    One ``lam ~ Beta(alpha, alpha)`` for the whole batch; ``alpha`` is above 0, and 1 is usual.
+    """
+    number("mixup", "alpha", alpha, low=0, open_low=True)
+    seed = int(torch.randint(2**63 - 1, (1,), generator=rng))
+    lam = float(np.random.default_rng(seed).beta(alpha, alpha))
+    other = torch.randperm(len(batch), generator=rng).to(batch.x.device)
+    x = torch.lerp(batch.x.index_select(0, other), batch.x, lam)
+    return Batch(x, batch.y, batch.y.index_select(0, other), lam)

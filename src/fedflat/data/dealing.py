@@ -1,0 +1,78 @@
+"""How examples are dealt out: even sizes, class pools, Dirichlet draws, and drawing while the stock lasts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedflat.errors import SettingError, number
+
+Index = NDArray[np.int64]
+Weights = NDArray[np.float64]
+
+
+def enough(owner: str, examples: int, clients: int, each: int = 1) -> None:
+    """Refuse to deal fewer than ``each`` examples to every client."""
+    number(owner, "clients", clients, low=1, whole=True)
+    if examples < clients * each:
+        raise SettingError(
+            f"{owner}: {clients} clients need at least {clients * each} examples, found {examples}. "
+            "Use fewer clients or a larger data set."
+        )
+
+
+def even(total: int, shares: int) -> Index:
+    """``total`` in ``shares`` whole numbers that differ by at most one, the larger ones first.
+
+    >>> even(11, 4).tolist()
+    [3, 3, 3, 2]
+    """
+    return total // shares + (np.arange(shares) < total % shares).astype(np.int64)
+
+
+def pools_of(labels: Index, rng: np.random.Generator) -> list[Index]:
+    """The positions of each class that occurs, shuffled."""
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    _, first = np.unique(labels[order], return_index=True)
+    return np.split(order, first[1:])
+
+
+def dirichlet(concentration: float, weights: Weights, rng: np.random.Generator) -> Weights:
+    """One draw of ``Dirichlet(concentration * weights)``, for every positive concentration.
+
+    Ratios of gamma variables in logarithms: log G(a) = log G(a + 1) + log(U) / a. For a concentration near 0
+    gammas underflow and their ratio is 0 / 0; the differences of their logarithms are still exact, and the
+    draw becomes one-hot as it should.
+    """
+    race = np.log1p(-rng.random(len(weights))) / weights
+    with np.errstate(over="ignore"):
+        log_gamma = (race - race.max()) / concentration
+        log_gamma += np.log(rng.standard_gamma(concentration * weights + 1))
+    q = np.exp(log_gamma - log_gamma.max())
+    return np.asarray(q / q.sum())
+
+
+def draw(q: Weights, stock: Index, count: int, rng: np.random.Generator) -> Index:
+    """How many of each kind, when ``count`` labels are drawn from ``q`` one by one while ``stock`` lasts.
+
+    A kind that has run out is set to 0 in ``q``, which is renormalised; if that leaves nothing, kinds that
+    are still there are drawn uniformly. Labels drawn in one go and thrown away where the stock is used up
+    have the same law, so this takes a few multinomial draws instead of ``count`` single ones.
+    """
+    assert count <= stock.sum(), (count, stock)
+    taken = np.zeros_like(stock)
+    while missing := count - int(taken.sum()):
+        there = taken < stock
+        left = np.where(there, q, 0.0)
+        if left.sum() <= 0:
+            left = there.astype(np.float64)
+        taken = np.minimum(taken + rng.multinomial(missing, left / left.sum()), stock)
+    return taken
+
+
+def take(pools: list[Index], used: Index, counts: Index) -> Index:
+    """The next ``counts`` positions of the pools after the ``used`` ones, sorted; ``used`` moves on."""
+    parts = [pools[c][used[c] : used[c] + counts[c]] for c in np.flatnonzero(counts)]
+    used += counts
+    return np.sort(np.concatenate(parts))

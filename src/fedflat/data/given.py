@@ -1,0 +1,145 @@
+"""Data sets made of your own tensors. They cannot be said on the command line, and open like the named ones.
+
+    tensors(x, y, test_x, test_y, lda(0.1), clients=20)
+    clients_of([(x0, y0), (x1, y1), ...], test=(test_x, test_y))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.data.examples import Augment, Examples
+from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.ownership import ByUser
+from fedflat.data.partition import Iid, Partition
+from fedflat.data.splitting import check_cut, federate
+from fedflat.errors import SettingError
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Tensors(DataSpec):
+    """See `tensors`."""
+
+    everything: Examples
+    train: int
+    partition: Partition
+    clients: int
+    split: float | None
+    coarse: Tensor | None
+    users: Tensor | None
+    seed: int | None
+
+    def __post_init__(self) -> None:
+        check_cut("tensors", self.partition, self.clients, self.split, self.seed)
+        if self.train == len(self.everything) and self.split is None:
+            raise SettingError("tensors: there is nothing to test on. Give test_x and test_y, or split=0.7.")
+        for name, ids in (("coarse", self.coarse), ("users", self.users)):
+            if ids is not None and len(ids) != self.train:
+                raise SettingError(
+                    f"tensors: {name} must have an entry for each of {self.train} examples, found {len(ids)}."
+                )
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.everything.shape)) or "1"
+        return f"tensors(<{self.train} of {shape}>, {self.partition!r}, clients={self.clients})"
+
+    def open(self, seed: int) -> Federation:
+        """The federation for this seed, unless these data have their own."""
+        seed = seed if self.seed is None else self.seed
+        return federate(
+            self.everything, self.train, self.partition, self.clients, seed,
+            split=self.split, pool=self.train == len(self.everything),
+            coarse=None if self.coarse is None else self.coarse.numpy(),
+            users=None if self.users is None else self.users.numpy(),
+        )  # fmt: skip
+
+
+def tensors(
+    x: Tensor, y: Tensor, test_x: Tensor | None = None, test_y: Tensor | None = None,
+    partition: Partition | None = None, *, clients: int = 100, classes: int | None = None,
+    mean: Sequence[float] = (), std: Sequence[float] = (), augment: Augment | None = None,
+    split: float | None = None, coarse: Tensor | None = None, users: Tensor | None = None,
+    seed: int | None = None,
+) -> Tensors:
+    """A data set of these examples and whole-number labels, dealt out by ``partition``, or ``iid()``.
+
+    Inputs are uint8 images, brought to 0 to 1, or floats; then normalised by ``mean`` and ``std``, one number
+    a channel. ``users`` has an owner for each training example (for ``by_user()``), ``coarse`` a coarse class
+    (for ``pam()``). Without test examples, clients test on what ``split`` leaves.
+
+    >>> x, y = torch.rand(40, 3), torch.arange(40) % 4
+    >>> data = tensors(x, y, torch.rand(8, 3), torch.arange(8) % 4, clients=5)
+    >>> data.open(seed=0).population
+    5
+    """
+    if (test_x is None) != (test_y is None):
+        raise SettingError("tensors: give both test_x and test_y, or neither.")
+    pairs = [(x, y)] if test_x is None or test_y is None else [(x, y), (test_x, test_y)]
+    for one_x, one_y in pairs:
+        _check(one_x, one_y, x)
+    all_y = torch.cat([one_y for _, one_y in pairs]).long()
+    examples = Examples(
+        torch.cat([one_x for one_x, _ in pairs]) if len(pairs) > 1 else x, all_y,
+        _classes(all_y, classes), tuple(mean), tuple(std), augment,
+    )  # fmt: skip
+    if len(mean) != len(std) or len(mean) not in (0, *x.shape[1:2]):
+        raise SettingError(
+            f"tensors: mean and std must have one number for each channel, found {len(mean)} and {len(std)} "
+            f"for inputs of {tuple(x.shape[1:])}."
+        )
+    partition = Iid() if partition is None else partition
+    return Tensors(examples, len(y), partition, clients, split, coarse, users, seed)
+
+
+def clients_of(
+    given: Sequence[tuple[Tensor, Tensor]], test: tuple[Tensor, Tensor] | None = None, *,
+    classes: int | None = None, mean: Sequence[float] = (), std: Sequence[float] = (),
+    augment: Augment | None = None, split: float | None = None, seed: int | None = None,
+) -> Tensors:
+    """A data set whose clients hold exactly these examples and labels, in this order.
+
+    >>> mine = [(torch.rand(n, 3), torch.zeros(n, dtype=torch.long)) for n in (4, 9)]
+    >>> fed = clients_of(mine, test=(torch.rand(5, 3), torch.zeros(5, dtype=torch.long)), classes=2).open(0)
+    >>> [len(fed.data(k)) for k in range(fed.population)]
+    [4, 9]
+    """
+    if not given:
+        raise SettingError("clients_of: there must be at least one client, found none.")
+    for client, (x, y) in enumerate(given):
+        _check(x, y, given[0][0], f"clients_of: client {client}")
+    users = torch.repeat_interleave(torch.arange(len(given)), torch.tensor([len(y) for _, y in given]))
+    test_x, test_y = test if test is not None else (None, None)
+    return tensors(
+        torch.cat([x for x, _ in given]), torch.cat([y for _, y in given]), test_x, test_y, ByUser(),
+        clients=len(given), classes=classes, mean=mean, std=std, augment=augment, split=split, users=users,
+        seed=seed,
+    )
+
+
+def _check(x: Tensor, y: Tensor, like: Tensor, owner: str = "tensors") -> None:
+    if len(y) == 0 or y.dim() != 1 or len(x) != len(y):
+        raise SettingError(
+            f"{owner}: there must be examples and a label for each, found inputs of {tuple(x.shape)} and "
+            f"labels of {tuple(y.shape)}."
+        )
+    if y.is_floating_point() or int(y.min()) < 0:
+        found = f"{y.dtype} from {y.min().item()}"
+        raise SettingError(f"{owner}: labels must be whole numbers from 0, found {found}.")
+    if x.shape[1:] != like.shape[1:] or x.dtype != like.dtype:
+        raise SettingError(
+            f"{owner}: all inputs must be alike, {tuple(like.shape[1:])} of {like.dtype}, found "
+            f"{tuple(x.shape[1:])} of {x.dtype}."
+        )
+    if not (x.is_floating_point() or x.dtype == torch.uint8):
+        raise SettingError(f"{owner}: inputs must be floats or uint8, found {x.dtype}. Convert them first.")
+
+
+def _classes(y: Tensor, classes: int | None) -> int:
+    found = int(y.max()) + 1
+    if classes is not None and found > classes:
+        raise SettingError(f"tensors: labels must be below classes={classes}, found {found - 1}.")
+    return found if classes is None else classes

@@ -1,0 +1,187 @@
+"""Who holds which training example, where labels do not decide: sizes, owners, and lists in a file.
+
+    quantity_skew(sigma)    clients of very different sizes
+    by_user()               one client for each owner
+    from_file(path)         as a JSON file says, for instance a split released with a paper
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedflat.data.dealing import Index, Weights, dirichlet, enough
+from fedflat.data.partition import Partition
+from fedflat.errors import DataError, SettingError, choice, number
+from fedflat.spelling import register
+
+
+@dataclass(frozen=True, repr=False)
+class QuantitySkew(Partition):
+    """Random sizes, and random examples whatever their labels. All examples are used.
+
+    sigma
+        Spread of the sizes; 0 gives equal ones.
+    kind
+        ``"lognormal"``: sizes in proportion to ``LogNormal(0, sigma)``. ``"dirichlet"``: in proportion to
+        ``Dirichlet([1 / sigma^2] * K)``, whose components have a standard deviation of about ``sigma`` means.
+    min_size
+        No client has fewer; those who would are given as many at the cost of the others.
+    """
+
+    sigma: float = 1.0
+    kind: str = "lognormal"
+    min_size: int = 10
+
+    def __post_init__(self) -> None:
+        number("quantity_skew", "sigma", self.sigma, low=0, high=100)
+        choice("quantity_skew", "kind", self.kind, ["lognormal", "dirichlet"])
+        number("quantity_skew", "min_size", self.min_size, low=1, whole=True)
+
+    def assign(
+        self, labels: Index, clients: int, rng: np.random.Generator, *,
+        coarse: Index | None = None, users: Index | None = None,
+    ) -> list[Index]:
+        """See `Partition.assign`."""
+        enough("quantity_skew", len(labels), clients, self.min_size)
+        if self.sigma == 0:
+            shares = np.full(clients, 1 / clients)
+        elif self.kind == "lognormal":
+            logs = self.sigma * rng.standard_normal(clients)
+            shares = np.exp(logs - logs.max())
+        else:
+            shares = dirichlet(self.sigma**-2, np.ones(clients), rng)
+        sizes = apportion(shares, len(labels), self.min_size)
+        parts = np.split(rng.permutation(len(labels)), np.cumsum(sizes)[:-1])
+        return [np.sort(part) for part in parts]
+
+
+def apportion(shares: Weights, total: int, least: int) -> Index:
+    """Whole numbers that sum to ``total``, as ``shares`` say but nowhere below ``least``.
+
+    >>> apportion(np.array([0.0, 1.0, 3.0]), 100, 10).tolist()
+    [10, 23, 67]
+    """
+    low = np.zeros(len(shares), bool)
+    while True:
+        rest = np.where(low, 0.0, shares)
+        left = total - least * low.sum()
+        sizes = np.where(low, least, rest / max(rest.sum(), np.finfo(float).tiny) * left)
+        if not (sizes < least).any():
+            break
+        low |= sizes < least
+    whole = np.floor(sizes).astype(np.int64)
+    largest = np.argsort(whole - sizes, kind="stable")[: total - whole.sum()]
+    whole[largest] += 1
+    return whole
+
+
+@dataclass(frozen=True, repr=False)
+class ByUser(Partition):
+    """One client for each owner of examples, in the order of their ids; ``clients`` is not looked at."""
+
+    def assign(
+        self, labels: Index, clients: int, rng: np.random.Generator, *,
+        coarse: Index | None = None, users: Index | None = None,
+    ) -> list[Index]:
+        """See `Partition.assign`."""
+        if users is None:
+            raise SettingError(
+                "by_user: the examples of this data set have no owners. Use another partition, or "
+                "tensors(..., users=ids)."
+            )
+        if len(users) != len(labels):
+            raise SettingError(
+                f"by_user: there must be an owner for each of the {len(labels)} examples, found {len(users)}."
+            )
+        order = np.argsort(users, kind="stable")
+        _, first = np.unique(users[order], return_index=True)
+        return np.split(order, first[1:])
+
+
+@dataclass(frozen=True, repr=False)
+class FromFile(Partition):
+    """The clients listed in a JSON file.
+
+    The file holds a list of lists of positions, or an object from client to such a list. An object with
+    ``"user_data"`` is taken too: ``{"user_data": {client: {"x": ["img_17_label_6.png", ...]}}}``, the layout
+    of the CIFAR splits released with FedSAM; position and label are read from the names, and the label is
+    compared. Numbered clients keep the order of their numbers. Examples may be left out or repeated.
+    """
+
+    path: str
+
+    def assign(
+        self, labels: Index, clients: int, rng: np.random.Generator, *,
+        coarse: Index | None = None, users: Index | None = None,
+    ) -> list[Index]:
+        """See `Partition.assign`."""
+        lists = _lists(self.path)
+        if len(lists) != clients:
+            raise SettingError(
+                f"from_file: {self.path} has {len(lists)} clients, not {clients}. Say clients={len(lists)}."
+            )
+        return [_positions(f"{self.path}: client {name!r}", part, labels) for name, part in lists]
+
+
+def _lists(path: str) -> list[tuple[str, Any]]:
+    try:
+        said = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"from_file: cannot read {path}: {error.strerror}. Give a JSON file.") from None
+    except ValueError as error:
+        raise DataError(f"from_file: {path} is not JSON: {error}.") from None
+    if isinstance(said, dict):
+        said = said.get("user_data", said)
+    if isinstance(said, dict):
+        names: Iterable[str] = said
+        if all(re.fullmatch(r"\d+", name) for name in said):
+            names = sorted(said, key=int)
+        return [(name, said[name]) for name in names]
+    if isinstance(said, list):
+        return [(str(k), part) for k, part in enumerate(said)]
+    raise DataError(f"from_file: {path} must hold a list of lists of positions, found {type(said).__name__}.")
+
+
+def _positions(where: str, part: Any, labels: Index) -> Index:
+    if isinstance(part, dict):
+        part = part.get("x")
+    if not isinstance(part, list) or not part:
+        raise DataError(f"{where} must have a list of at least one position, found {str(part)[:40]}.")
+    if isinstance(part[0], str):
+        part = _from_names(where, part, labels)
+    for k in part:
+        if type(k) is not int:
+            raise DataError(f"{where}: positions must be whole numbers, found {k!r}.")
+        if not 0 <= k < len(labels):
+            raise DataError(
+                f"{where}: positions must be from 0 to {len(labels) - 1}, found {k}. Is it for another set?"
+            )
+    return np.array(part, np.int64)
+
+
+def _from_names(where: str, names: Sequence[Any], labels: Index) -> list[int]:
+    positions = []
+    for name in names:
+        match = re.fullmatch(r"img_(\d+)_label_(\d+)\.png", str(name))
+        if not match:
+            raise DataError(f"{where}: names must look like 'img_17_label_6.png', found {name!r}.")
+        k, label = map(int, match.groups())
+        if k < len(labels) and labels[k] != label:
+            raise DataError(
+                f"{where}: {name} must have the label it has in this data set, {labels[k]}. The file belongs "
+                "to another set, or to another order of its images."
+            )
+        positions.append(k)
+    return positions
+
+
+quantity_skew = register("partition", "quantity_skew")(QuantitySkew)
+by_user = register("partition", "by_user")(ByUser)
+from_file = register("partition", "from_file")(FromFile)

@@ -1,0 +1,120 @@
+"""Where the files of the data sets are looked for.
+
+In this order: the folder of `set_data_dir` (``--data-dir`` on the command line), ``$FEDFLAT_DATA``, the
+user's cache folder, and the folder of the system's packages.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedflat.data.formats import CIFAR10_TRAIN
+from fedflat.errors import DataError
+
+SYSTEM = Path("/usr/share/datasets")
+_chosen: Path | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of one data set, and the names a folder of them goes by."""
+
+    name: str
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+    compressed: bool = False
+
+    @property
+    def home(self) -> str:
+        """The folder it is fetched into."""
+        return self.folders[0]
+
+    def file(self, folder: Path, name: str) -> Path | None:
+        """The file called ``name`` in ``folder``, perhaps compressed."""
+        for path in (folder / name, folder / f"{name}.gz") if self.compressed else (folder / name,):
+            if path.is_file():
+                return path
+        return None
+
+
+_IDX = (
+    "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
+)  # fmt: skip
+LAYOUTS = {
+    layout.name: layout
+    for layout in (
+        Layout("mnist", ("mnist", "MNIST/raw"), _IDX, compressed=True),
+        Layout("fashion_mnist", ("fashion-mnist", "FashionMNIST/raw"), _IDX, compressed=True),
+        Layout("cifar10", ("cifar-10-batches-bin",), (*CIFAR10_TRAIN, "test_batch.bin")),
+        Layout("cifar100", ("cifar-100-binary",), ("train.bin", "test.bin")),
+    )
+}
+
+
+def set_data_dir(folder: str | Path | None) -> None:
+    """Look in ``folder`` first from now on, in this process; ``None`` takes that back."""
+    global _chosen
+    _chosen = None if folder is None else Path(folder).expanduser()
+
+
+def cache_dir() -> Path:
+    """The folder of this user for data that can be fetched again."""
+    if sys.platform == "darwin":
+        root = Path.home() / "Library" / "Caches"
+    elif sys.platform == "win32":
+        root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "fedflat"
+
+
+def roots() -> list[Path]:
+    """The folders that are looked into, the first one first."""
+    said = os.environ.get("FEDFLAT_DATA")
+    given = [_chosen] if _chosen is not None else []
+    return [*given, *([Path(said).expanduser()] if said else []), cache_dir(), SYSTEM]
+
+
+def home() -> Path:
+    """The folder that data are fetched into if no other is said."""
+    return roots()[0]
+
+
+def find(layout: Layout) -> list[Path] | None:
+    """The files of a set, in the order of its layout, from the first folder that has them all."""
+    for folder in _candidates(layout):
+        files = [layout.file(folder, name) for name in layout.files]
+        if all(files):
+            return [file for file in files if file is not None]
+    return None
+
+
+def locate(layout: Layout) -> list[Path]:
+    """The files of a set, or an error that says where they were looked for and how to get them."""
+    files = find(layout)
+    if files is not None:
+        return files
+    partly = ""
+    for folder in _candidates(layout):
+        missing = [name for name in layout.files if layout.file(folder, name) is None]
+        if len(missing) < len(layout.files):
+            partly = f" {folder} is there, but without {', '.join(missing)}."
+            break
+    looked = ", ".join(str(root / layout.home) for root in roots())
+    raise DataError(
+        f"{layout.name} is not on this machine (looked in {looked}).{partly} Fetch it with `fedflat data get "
+        f"{layout.name}`; if you have it elsewhere, say so with --data-dir or $FEDFLAT_DATA."
+    )
+
+
+def _candidates(layout: Layout) -> list[Path]:
+    """The folders by the set's names in each root, then the roots themselves, which people point at too."""
+    folders = []
+    for root in roots():
+        folders += [root / name for name in layout.folders]
+        if root not in (cache_dir(), SYSTEM) and not layout.compressed:
+            folders.append(root)
+    return folders

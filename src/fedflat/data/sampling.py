@@ -1,0 +1,58 @@
+"""Who is asked in a round. A cohort depends on (seed, round) alone, so a resumed run draws the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedflat.errors import SettingError, choice, number
+from fedflat.seeds import numpy_generator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampler:
+    """Draws the cohort of each round; costs nothing that grows with the population."""
+
+    clients: int = 10
+    """Clients a round (their expected number under "bernoulli")."""
+    kind: str = "uniform"
+    """"uniform": without replacement; "bernoulli": each client independently, redrawn if nobody comes."""
+    seeding: str = "run"
+    """"run": by the run's seed and the round; "round": by the round only, alike for all seeds."""
+    cohorts: Sequence[Sequence[int]] | None = None
+    """If given: the clients of each round, in order, instead of any draw."""
+
+    def __post_init__(self) -> None:
+        number("sampler", "clients a round", self.clients, low=1, whole=True)
+        choice("sampler", "kind", self.kind, ["uniform", "bernoulli"])
+        choice("sampler", "seeding", self.seeding, ["run", "round"])
+
+    def check(self, population: int, rounds: int) -> None:
+        """Refuse what cannot be drawn from ``population`` clients in ``rounds`` rounds."""
+        if self.cohorts is None:
+            if self.clients > population:
+                raise SettingError(
+                    f"{self.clients} clients a round were asked for, but there are only {population}. "
+                    f"Use at most {population}, or cut the data into more clients."
+                )
+            return
+        if len(self.cohorts) < rounds:
+            raise SettingError(f"{len(self.cohorts)} cohorts were given for {rounds} rounds. Give one for each.")
+        for t, cohort in enumerate(self.cohorts[:rounds]):
+            wrong = [k for k in cohort if not (isinstance(k, int) and 0 <= k < population)]
+            if wrong or not cohort or len(set(cohort)) != len(cohort):
+                raise SettingError(
+                    f"the cohort of round {t} must be different clients from 0 to {population - 1}, found {list(cohort)}."
+                )
+
+    def draw(self, t: int, population: int, seed: int) -> list[int]:
+        """The clients of round ``t``, in rising order if they were drawn."""
+        if self.cohorts is not None:
+            return list(self.cohorts[t])
+        rng = numpy_generator(seed if self.seeding == "run" else 0, f"cohort/{self.seeding}", t)
+        count = self.clients
+        if self.kind == "bernoulli":  # the size of the cohort, then its members: the same law, without K draws
+            count = 0
+            while count == 0:
+                count = int(rng.binomial(population, self.clients / population))
+        return sorted(rng.choice(population, size=count, replace=False).tolist())

@@ -1,0 +1,65 @@
+"""How unequal clients are: their sizes, their classes, and how far their labels are from everyone's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from fedflat.data.dealing import Index
+
+
+@dataclass(frozen=True)
+class Skew:
+    """Figures of who holds what.
+
+    ``distance`` is the mean over clients of the total-variation distance ``sum_c |p_k(c) - p(c)| / 2``
+    between the client's labels and those of all clients together: 0 if all are alike, below 1 always.
+    """
+
+    clients: int
+    examples: int
+    size_min: int
+    size_median: float
+    size_max: int
+    classes: int
+    classes_min: int
+    classes_mean: float
+    classes_max: int
+    distance: float
+
+    @classmethod
+    def of(cls, labels: Index, parts: Sequence[Index], classes: int) -> Skew:
+        """The skew of an assignment of positions in ``labels``.
+
+        >>> skew = Skew.of(np.array([0, 0, 1, 1]), [np.array([0, 1]), np.array([2, 3])], 2)
+        >>> skew.classes_mean, skew.distance
+        (1.0, 0.5)
+        """
+        counts = np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
+        sizes, held = counts.sum(1), (counts > 0).sum(1)
+        together = counts.sum(0) / counts.sum()
+        distance = np.abs(counts / sizes[:, None] - together).sum(1).mean() / 2
+        return cls(
+            clients=len(parts), examples=int(sizes.sum()),
+            size_min=int(sizes.min()), size_median=float(np.median(sizes)), size_max=int(sizes.max()),
+            classes=classes,
+            classes_min=int(held.min()), classes_mean=float(held.mean()), classes_max=int(held.max()),
+            distance=float(distance),
+        )  # fmt: skip
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures by name, for JSON."""
+        return asdict(self)
+
+    def describe(self) -> str:
+        """The figures in three lines."""
+        return (
+            f"{self.clients} clients, {self.examples} examples: {self.size_min} to {self.size_max} each, "
+            f"median {self.size_median:g}\n"
+            f"classes per client: {self.classes_min} to {self.classes_max} of {self.classes}, "
+            f"mean {self.classes_mean:.2f}\n"
+            f"distance of a client's labels to everyone's: {self.distance:.3f} (0 alike, 1 apart)"
+        )

@@ -1,0 +1,78 @@
+"""From a set of examples to a federation: the partition, then each client's own split."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedflat.data.dealing import Index
+from fedflat.data.examples import ClientData, Examples
+from fedflat.data.federation import Federation
+from fedflat.data.partition import Partition
+from fedflat.errors import SettingError, number
+from fedflat.seeds import numpy_generator
+from fedflat.spelling import registered
+
+
+def check_cut(owner: str, partition: object, clients: object, split: object, seed: object) -> None:
+    """Refuse what no federation could be made with."""
+    if not isinstance(partition, Partition):
+        known = ", ".join(entry.name for entry in registered("partition"))
+        raise SettingError(f"{owner}: the partition must be one of {known}, found {partition!r}.")
+    number(owner, "clients", clients, low=1, whole=True)
+    if split is not None:
+        number(owner, "split", split, low=0, high=1, open_low=True)
+        if split == 1:
+            raise SettingError(f"{owner}: split must be below 1, or clients have no example to test on.")
+    if seed is not None:
+        number(owner, "seed", seed, low=0, whole=True)
+
+
+def federate(
+    everything: Examples, train: int, partition: Partition, clients: int, seed: int, *,
+    split: float | None = None, pool: bool = False, coarse: Index | None = None, users: Index | None = None,
+) -> Federation:
+    """The federation of ``everything``: its first ``train`` examples to train on, the rest to test on.
+
+    With ``pool`` all are dealt out, and the test set is what the clients hold out by ``split``.
+    """
+    count = len(everything) if pool else train
+    examples = everything if pool else _slice(everything, slice(0, train))
+    parts = partition.assign(
+        examples.y.numpy(), clients, numpy_generator(seed, "partition"),
+        coarse=None if coarse is None else coarse[:count], users=None if users is None else users[:count],
+    )
+    kept = [torch.from_numpy(part) for part in parts]
+    held_out = None
+    if split is not None:
+        kept, held_out = split_each(kept, split, seed)
+    if pool:
+        assert held_out is not None
+        test = ClientData(replace(examples, augment=None), torch.cat(held_out))
+    else:
+        rest = replace(_slice(everything, slice(train, None)), augment=None)
+        test = ClientData(rest, torch.arange(len(rest)))
+    return Federation(examples, test, kept, held_out)
+
+
+def _slice(examples: Examples, where: slice) -> Examples:
+    return replace(examples, x=examples.x[where], y=examples.y[where])
+
+
+def split_each(parts: list[Tensor], share: float, seed: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Cut each part at random: ``share`` to train on, the rest to test on, at least one example each."""
+    kept, held_out = [], []
+    for client, part in enumerate(parts):
+        if len(part) < 2:
+            raise SettingError(
+                f"split: client {client} must have two examples, to train on and to test on, found "
+                f"{len(part)}. Use fewer clients or a milder partition, or leave split out."
+            )
+        order = numpy_generator(seed, "split", client).permutation(len(part))
+        cut = min(max(round(share * len(part)), 1), len(part) - 1)
+        kept.append(part[torch.from_numpy(np.sort(order[:cut]))])
+        held_out.append(part[torch.from_numpy(np.sort(order[cut:]))])
+    return kept, held_out

@@ -1,0 +1,144 @@
+"""What travels between server and clients, and how replies become one.
+
+One **exchange** is a `Mail` to each client of the cohort and a `Reply` from each. Replies are folded into
+`Replies` as they come, in the order of the letters: memory does not grow with the cohort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from fedflat.errors import FedflatError
+
+Extras = Mapping[str, Mapping[str, Tensor]]
+"""What pieces add to a message: piece key -> name -> tensor."""
+
+
+def _nbytes(*tensors: Tensor, extras: Extras) -> int:
+    more = [t for named in extras.values() for t in named.values()]
+    return sum(t.numel() * t.element_size() for t in (*tensors, *more))
+
+
+@dataclass(frozen=True)
+class Mail:
+    """From the server to a client."""
+
+    round: int
+    params: Tensor
+    buffers: Tensor
+    lr: float
+    extras: Extras = field(default_factory=dict)
+    commit: bool = True
+    """False: a probe; the client forgets that it was visited."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors sent."""
+        return _nbytes(self.params, self.buffers, extras=self.extras)
+
+    def enclose(self, key: str, **tensors: Tensor) -> Mail:
+        """The same mail with ``tensors`` for the piece ``key``."""
+        return replace(self, extras={**self.extras, key: tensors})
+
+
+@dataclass(frozen=True)
+class Reply:
+    """From a client to the server."""
+
+    client: int
+    delta: Tensor
+    """Sent minus returned, so it points uphill as a gradient does."""
+    buffers: Tensor
+    examples: int
+    """How many examples the client holds: its weight under "sized" weighting."""
+    samples: int
+    """How many it went through in this visit, epochs counted."""
+    extras: Extras
+    metrics: Mapping[str, float]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors sent."""
+        return _nbytes(self.delta, self.buffers, extras=self.extras)
+
+    @property
+    def finite(self) -> bool:
+        """Whether everything in it is a number."""
+        more = [t for named in self.extras.values() for t in named.values()]
+        return all(_finite(t) for t in (self.delta, self.buffers, *more))
+
+
+def _finite(t: Tensor) -> bool:
+    # The sum is finite only if every entry is; it may overflow without one, so look again before saying no.
+    return bool(torch.isfinite(t.sum())) or bool(torch.isfinite(t).all())
+
+
+@dataclass(frozen=True)
+class Replies:
+    """All replies of one exchange, folded."""
+
+    mail: Mail
+    """What was really sent: a probe may have moved the parameters."""
+    delta: Tensor
+    """The mean by the method's weighting, "sized" or "uniform"."""
+    buffers: Tensor
+    uniform: Tensor
+    """The mean delta in which each client counts alike."""
+    count: int
+    population: int
+    loss: float
+    """The mean training loss, weighted like ``delta``."""
+    means: Extras
+
+    def mean(self, key: str, name: str) -> Tensor:
+        """The mean of an extra, each client alike."""
+        return self.means[key][name]
+
+    def with_delta(self, delta: Tensor) -> Replies:
+        """The same replies with another pseudo-gradient."""
+        return replace(self, delta=delta)
+
+
+class _Mean:
+    """A running weighted mean; for equal weights it has the bits of the plain mean of the same order."""
+
+    def __init__(self) -> None:
+        self.weight = 0
+        self.value: Tensor | None = None
+
+    def add(self, value: Tensor, weight: int) -> None:
+        self.weight += weight
+        if self.value is None:
+            self.value = value.clone()
+        else:
+            self.value.lerp_(value, weight / self.weight)
+
+
+def fold(mail: Mail, replies: Iterable[Reply], *, population: int, weighting: str) -> Replies:
+    """Fold replies as they come. ``weighting`` is "sized" (by examples) or "uniform"."""
+    delta, buffers, uniform, loss = _Mean(), _Mean(), _Mean(), _Mean()
+    means: dict[str, dict[str, _Mean]] = {}
+    count = 0
+    for reply in replies:
+        count += 1
+        weight = reply.examples if weighting == "sized" else 1
+        delta.add(reply.delta, weight)
+        uniform.add(reply.delta, 1)
+        buffers.add(reply.buffers, weight)
+        loss.add(torch.tensor(reply.metrics["loss"], dtype=torch.float64), weight)
+        for key, named in reply.extras.items():
+            for name, tensor in named.items():
+                means.setdefault(key, {}).setdefault(name, _Mean()).add(tensor, 1)
+    if delta.value is None or buffers.value is None or uniform.value is None or loss.value is None:
+        raise FedflatError(
+            f"round {mail.round}: no client's reply could be used, so there is nothing to average. "
+            "Lower the learning rate, or stop at the first bad reply to see it (on_bad='raise')."
+        )
+    return Replies(
+        mail, delta.value, buffers.value, uniform.value, count, population, float(loss.value),
+        {key: {n: m.value for n, m in named.items() if m.value is not None} for key, named in means.items()},
+    )  # fmt: skip

@@ -1,0 +1,135 @@
+"""A method is a stack of pieces at the client, one at the server, and shadows; ``+`` puts two together."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ParamSpec
+
+from fedflat.client.piece import Piece
+from fedflat.errors import SettingError
+from fedflat.server.piece import ServerPiece
+from fedflat.server.shadows import Shadow
+from fedflat.spelling import register, spell_call
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, repr=False)
+class Method:
+    """What clients do, what the server does, what is evaluated besides the server's model.
+
+    ``+`` orders pieces by their stage, which is the order of the papers; `chain` keeps the order written.
+    """
+
+    client: tuple[Piece, ...] = ()
+    server: tuple[ServerPiece, ...] = ()
+    shadows: tuple[Shadow, ...] = ()
+    weighting: str | None = None
+    """"sized", "uniform", or None for no opinion (then "sized")."""
+    pooled: bool = False
+    """Whether all data are brought to one place: centralised training."""
+    chained: bool = field(default=False, compare=False)
+    said: str = field(default="", compare=False)
+    """The text that makes it."""
+
+    def __post_init__(self) -> None:
+        if not self.chained:
+            object.__setattr__(self, "client", tuple(sorted(self.client, key=lambda p: p.stage)))
+            object.__setattr__(self, "server", tuple(sorted(self.server, key=lambda p: p.stage)))
+        for where, pieces in (("client", self.client), ("server", self.server)):
+            _refuse_twins(where, pieces)
+            _refuse_double_steps(where, pieces)
+        _refuse_twins("evaluation", self.shadows)
+
+    def __repr__(self) -> str:
+        return self.said or f"Method(client={self.client}, server={self.server}, shadows={self.shadows})"
+
+    def __add__(self, other: object) -> Method:
+        if not isinstance(other, Method):
+            return NotImplemented
+        return _join(self, other, f"{self} + {other}", chained=self.chained or other.chained)
+
+    def stack(self) -> str:
+        """The sorted stacks, left near the data, for people to read.
+
+        >>> from fedflat.methods import feddyn, sam
+        >>> print((feddyn(alpha=0.1) + sam(rho=0.5)).stack())
+        client: sam(rho=0.5) -> dual(alpha=0.1); server: dual(alpha=0.1)
+        """
+        parts = [("client", self.client), ("server", self.server), ("evaluated", self.shadows)]
+        said = [f"{name}: {' -> '.join(map(repr, pieces))}" for name, pieces in parts if pieces]
+        return "; ".join(said) or "client: plain steps; server: plain average"
+
+
+def chain(*methods: Method) -> Method:
+    """Join methods and keep their pieces in the order written, first nearest to the data."""
+    if not methods:
+        raise SettingError("chain() needs at least one method, as in chain(feddyn(alpha=0.1), sam(rho=0.05)).")
+    said = f"chain({', '.join(map(repr, methods))})"
+    whole = replace(methods[0], chained=True)
+    for method in methods[1:]:
+        whole = _join(whole, replace(method, chained=True), said, chained=True, blend=False)
+    return replace(whole, said=said)
+
+
+def _join(a: Method, b: Method, said: str, *, chained: bool, blend: bool = True) -> Method:
+    for where in ("client", "server"):
+        if chained and blend and getattr(a, where) and getattr(b, where):
+            raise SettingError(
+                f"{a} + {b}: both bring {where} pieces and one of them is a chain, whose order '+' would "
+                "break. Write all of them inside the chain(...)."
+            )
+    if a.weighting and b.weighting and a.weighting != b.weighting:
+        raise SettingError(
+            f"{a} averages clients {a.weighting}, {b} {b.weighting}: they cannot stand together."
+        )
+    return Method(
+        client=a.client + b.client,
+        server=a.server + b.server,
+        shadows=a.shadows + b.shadows,
+        weighting=a.weighting or b.weighting,
+        pooled=a.pooled or b.pooled,
+        chained=chained,
+        said=said,
+    )
+
+
+def _refuse_twins(where: str, pieces: Sequence[Piece | ServerPiece | Shadow]) -> None:
+    for key, times in Counter(p.key for p in pieces).items():
+        if times > 1:
+            found = " and ".join(repr(p) for p in pieces if p.key == key)
+            raise SettingError(
+                f"two {where} pieces keep their memory under the name {key!r}: {found}. Leave one of them out."
+            )
+
+
+def _refuse_double_steps(where: str, pieces: Sequence[Piece | ServerPiece]) -> None:
+    what = "gradients a step" if where == "client" else "exchanges a round"
+    for i, left in enumerate(pieces):
+        for right in pieces[i + 1 :]:
+            if left.moves and right.asks > 1:
+                raise SettingError(
+                    f"{left} keeps a memory, and {right} to its right asks for {right.asks} {what}: the memory "
+                    f"would be moved {right.asks} times. Write {right} first, or add them with '+', which "
+                    "orders them."
+                )
+
+
+def method(make: Callable[P, Method]) -> Callable[P, Method]:
+    """Register a function that returns a `Method`; what it returns remembers how it was said."""
+    signature = inspect.signature(make)
+
+    @functools.wraps(make)
+    def say(*args: P.args, **kwargs: P.kwargs) -> Method:
+        given: dict[str, Any] = dict(signature.bind(*args, **kwargs).arguments)
+        return replace(make(*args, **kwargs), said=spell_call(make.__name__, signature, given))
+
+    register("method")(say)
+    return say
+
+
+register("method")(chain)

@@ -1,0 +1,87 @@
+"""FedDyn: clients and server agree on a stationary point through dual variables.
+
+Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021.
+
+    client   u        =  g_k(w) - sigma_k + alpha (w - w_sent)
+             sigma_k  <- sigma_k - alpha (w_k - w_sent)
+    server   sigma    <- sigma - (alpha/K) sum_{k in cohort} (w_k - w_sent)          K: all clients
+             w        <- mean(w_k) - sigma / alpha
+
+Means are uniform over the cohort. The server's model is evaluated; the authors' code reports the mean of
+all clients' last models (add ``all_clients()`` for that).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.client.piece import Piece, Visit
+from fedflat.errors import choice
+from fedflat.flat import GradFn
+from fedflat.mail import Mail, Replies
+from fedflat.method import Method, method
+from fedflat.schedules import Scalar, at, scalar
+from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class Dual(Piece):
+    """The client's half: its running estimate ``sigma_k`` of its own loss gradient."""
+
+    alpha: Scalar
+
+    stage, key = Stage.CORRECT, "dual"
+
+    def __post_init__(self) -> None:
+        scalar("feddyn", "alpha", self.alpha, open_low=True)
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        """A client never seen before has a dual of 0."""
+        v.memory.setdefault("sigma", torch.zeros_like(w))
+        return w
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """``g - sigma_k + alpha (w - w_sent)``."""
+        return (grad(w) - v.memory["sigma"]).add_(w - v.sent, alpha=at(self.alpha, v.round))
+
+    def end(self, v: Visit, w: Tensor) -> Tensor:
+        """Move the dual by what was walked."""
+        v.memory["sigma"] = torch.sub(v.memory["sigma"], w - v.sent, alpha=at(self.alpha, v.round))
+        return w
+
+
+@dataclass(frozen=True, repr=False)
+class ServerDual(ServerPiece):
+    """The server's half: ``sigma``, the mean of all clients' duals, pushes the step on.
+
+    ``scale="paper"`` divides by all clients; ``"repo"`` divides by the cohort's size as well, as FedGloSS's
+    released code does.
+    """
+
+    alpha: Scalar
+    scale: str = "paper"
+
+    stage, key = Stage.CORRECT, "dual"
+    moves = True
+
+    def __post_init__(self) -> None:
+        choice("dual", "dual_scale", self.scale, ["paper", "repo"])
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """``delta + sigma / alpha``; delta points from what was returned to what was sent."""
+        replies = send(mail)
+        alpha = at(self.alpha, mail.round)
+        share = replies.count / replies.population / (replies.count if self.scale == "repo" else 1)
+        sigma = desk.memory.get("sigma", torch.zeros_like(replies.delta))
+        sigma = desk.memory["sigma"] = torch.add(sigma, replies.uniform, alpha=alpha * share)
+        return replies.with_delta(replies.delta + sigma / alpha)
+
+
+@method
+def feddyn(alpha: Scalar = 0.01) -> Method:
+    """Dynamic regularisation by dual variables (Acar et al., ICLR 2021)."""
+    return Method(client=(Dual(alpha),), server=(ServerDual(alpha),), weighting="uniform")

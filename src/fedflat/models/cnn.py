@@ -1,0 +1,113 @@
+"""The convolutional networks without shortcuts that the papers train. Layers start from torch's defaults.
+
+    cnn            FedSAM, FedDyn, FedGloSS, MAN on CIFAR-10 and CIFAR-100
+    fsa_cnn        FedFSA on FMNIST, CIFAR-10 and CIFAR-100
+    tiny_convnet   MAN on Tiny-ImageNet
+
+Every non-linearity is a module of its own, so that a hook finds the output of each hidden layer.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from torch import nn
+
+from fedflat.errors import SettingError
+from fedflat.models.inputs import divides, image
+from fedflat.models.simple import head
+from fedflat.models.spec import ModelSpec
+from fedflat.spelling import register
+
+
+@dataclass(frozen=True, repr=False)
+class Cnn(ModelSpec):
+    """The CIFAR CNN: two 5x5 convolutions of 64 channels, linear layers of 384, 192 and ``classes``.
+
+    Convolutions are not padded and each is followed by a 2x2 max-pool, so 32x32 pixels end as 5x5 and the
+    first linear layer reads 1600 numbers; its width follows the image. Images have 16x16 pixels or more.
+
+    >>> sum(p.numel() for p in cnn().build((3, 32, 32), 10).parameters())
+    797962
+    """
+
+    pool_first: bool = True
+    """Max-pool before the ReLU. Both orders are the same function of the same parameters, since the ReLU
+    never swaps two numbers, and this one is cheaper. MAN has the ReLU first (False): its penalty reads the
+    ReLU's output, which then is not yet pooled."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pool_first, bool):
+            raise SettingError(f"cnn: pool_first must be True or False, found {self.pool_first!r}.")
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """A freshly initialised module for images of ``shape`` and ``classes`` outputs."""
+        return _five_layers("cnn", shape, classes, hidden=(384, 192), pool_first=self.pool_first)
+
+
+@dataclass(frozen=True, repr=False)
+class FsaCnn(ModelSpec):
+    """FedFSA's CNN: as ``cnn()``, with linear layers of 1024, 1024 and ``classes``.
+
+    >>> sum(p.numel() for p in fsa_cnn().build((3, 32, 32), 10).parameters())
+    2806602
+    """
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """A freshly initialised module for images of ``shape`` and ``classes`` outputs."""
+        return _five_layers("fsa_cnn", shape, classes, hidden=(1024, 1024), pool_first=True)
+
+
+def _five_layers(
+    owner: str, shape: tuple[int, ...], classes: int, *, hidden: tuple[int, ...], pool_first: bool
+) -> nn.Module:
+    channels, height, width = image(owner, shape, classes, smallest=16)
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for i, before in enumerate((channels, 64), start=1):
+        layers[f"conv{i}"] = nn.Conv2d(before, 64, kernel_size=5)
+        pool, relu = (f"pool{i}", nn.MaxPool2d(2)), (f"relu{i}", nn.ReLU())
+        layers.update((pool, relu) if pool_first else (relu, pool))
+        height, width = (height - 4) // 2, (width - 4) // 2
+    layers["flatten"] = nn.Flatten()
+    layers.update(head(64 * height * width, hidden, classes, first_relu=3))
+    return nn.Sequential(layers)
+
+
+@dataclass(frozen=True, repr=False)
+class TinyConvnet(ModelSpec):
+    """MAN's ConvNet: three 3x3 convolutions of 64 channels with GroupNorm, linear layers of 512 and 384.
+
+    Each convolution is followed by GroupNorm, ReLU and a 2x2 max-pool. The paper does not state the padding.
+    We pad by one pixel, which keeps the size: 64x64 pixels end as 8x8, and the first linear layer reads the
+    64 * 8 * 8 = 4096 numbers that the paper's table prints; unpadded, it would read 64 * 6 * 6 = 2304. Images
+    have 8x8 pixels or more.
+
+    >>> net = tiny_convnet().build((3, 64, 64), 200)
+    >>> net.fc1, sum(p.numel() for p in net.parameters())
+    (Linear(in_features=4096, out_features=512, bias=True), 2447688)
+    """
+
+    groups: int = 4
+    """Groups of every GroupNorm; divides 64."""
+
+    def __post_init__(self) -> None:
+        divides("tiny_convnet", self.groups, 64)
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """A freshly initialised module for images of ``shape`` and ``classes`` outputs."""
+        channels, height, width = image("tiny_convnet", shape, classes, smallest=8)
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        for i, before in enumerate((channels, 64, 64), start=1):
+            layers[f"conv{i}"] = nn.Conv2d(before, 64, kernel_size=3, padding=1)
+            layers[f"norm{i}"] = nn.GroupNorm(self.groups, 64)
+            layers[f"relu{i}"] = nn.ReLU()
+            layers[f"pool{i}"] = nn.MaxPool2d(2)
+        layers["flatten"] = nn.Flatten()
+        layers.update(head(64 * (height // 8) * (width // 8), (512, 384), classes, first_relu=4))
+        return nn.Sequential(layers)
+
+
+cnn = register("model", "cnn")(Cnn)
+fsa_cnn = register("model", "fsa_cnn")(FsaCnn)
+tiny_convnet = register("model", "tiny_convnet")(TinyConvnet)

@@ -1,0 +1,75 @@
+"""Models without convolutions, for inputs of any shape. Layers start from torch's defaults."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from torch import nn
+
+from fedflat.errors import SettingError, number
+from fedflat.models.inputs import features
+from fedflat.models.spec import ModelSpec
+from fedflat.spelling import register
+
+
+@dataclass(frozen=True, repr=False)
+class Logistic(ModelSpec):
+    """Multinomial logistic regression: flatten, one linear layer.
+
+    >>> sum(p.numel() for p in logistic().build((1, 28, 28), 10).parameters())
+    7850
+    """
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """A freshly initialised module for inputs of ``shape`` and ``classes`` outputs."""
+        width = features("logistic", shape, classes)
+        return nn.Sequential(OrderedDict(flatten=nn.Flatten(), fc=nn.Linear(width, classes)))
+
+
+@dataclass(frozen=True, repr=False)
+class Mlp(ModelSpec):
+    """Flatten, linear layers of the widths ``hidden`` with a ReLU after each, a last linear layer.
+
+    >>> mlp([32, 16])
+    mlp(hidden=[32, 16])
+    >>> sum(p.numel() for p in mlp([32]).build((4,), 3).parameters())
+    259
+    """
+
+    hidden: tuple[int, ...] = (64,)
+    """Widths of the hidden layers, at least one; a list will do."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.hidden, list | tuple) or not self.hidden:
+            raise SettingError(
+                f"mlp: hidden must be a list of at least one width, found {self.hidden!r}. "
+                "Write mlp(hidden=[64]), or logistic() for no hidden layer."
+            )
+        for width in self.hidden:
+            number("mlp", "every width in hidden", width, low=1, whole=True)
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """A freshly initialised module for inputs of ``shape`` and ``classes`` outputs."""
+        width = features("mlp", shape, classes)
+        return nn.Sequential(OrderedDict(flatten=nn.Flatten(), **head(width, self.hidden, classes)))
+
+
+def head(width: int, hidden: tuple[int, ...], classes: int, *, first_relu: int = 1) -> dict[str, nn.Module]:
+    """Named linear layers from ``width`` through ``hidden`` to ``classes``, a ReLU after each hidden one.
+
+    >>> list(head(8, (4,), 2, first_relu=3))
+    ['fc1', 'relu3', 'fc2']
+    """
+    layers: dict[str, nn.Module] = {}
+    for i, after in enumerate(hidden):
+        layers[f"fc{i + 1}"] = nn.Linear(width, after)
+        layers[f"relu{first_relu + i}"] = nn.ReLU()
+        width = after
+    layers[f"fc{len(hidden) + 1}"] = nn.Linear(width, classes)
+    return layers
+
+
+logistic = register("model", "logistic")(Logistic)
+mlp = register("model", "mlp")(Mlp)

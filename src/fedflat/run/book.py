@@ -1,0 +1,212 @@
+"""The book of a run: what it is, what was measured, and where to go on from.
+
+    run.json             the texts that made it, version, seed, machine, state
+    metrics.jsonl        one object for each evaluation, appended and flushed
+    checkpoint/          see `store`
+    final.safetensors    the last model, and the shadows'
+
+`RunBook` keeps everything in memory; `FolderBook` on disk.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from safetensors.torch import save
+
+from fedflat.errors import RunError
+from fedflat.flat import Model
+from fedflat.run.state import Run, run_of
+from fedflat.run.store import Damaged, Store, unwritable, write_file
+from fedflat.version import __version__
+
+Row = dict[str, Any]
+Say = Callable[[str], None]
+
+
+class RunBook:
+    """A book in memory: nothing survives the process."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.status = "running"
+
+    def resume(self) -> Run | None:
+        """Where to go on from; None for the beginning."""
+        return None
+
+    def write(self, row: Row) -> None:
+        """Add an evaluation."""
+        self.rows.append(row)
+
+    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        """Make it possible to go on from here."""
+
+    def finish(self, status: str, models: dict[str, Model]) -> None:
+        """The run has ended: "done" or "diverged"."""
+        self.status = status
+
+    def close(self) -> None:
+        """Let go of files."""
+
+
+class FolderBook(RunBook):
+    """A book in a folder. ``pause`` is the least time in seconds between two checkpoints."""
+
+    def __init__(self, folder: Path, facts: dict[str, Any], lock: IO[str], pause: float, say: Say) -> None:
+        super().__init__()
+        self.folder, self.facts, self.pause, self.say = folder, facts, pause, say
+        self.status = facts["status"]
+        self._lock = lock
+        self._store = Store(folder / "checkpoint")
+        self._written = time.monotonic()
+        self._cost = 0.0
+
+    @classmethod
+    def create(
+        cls, folder: Path, experiment: dict[str, Any], how: dict[str, Any], *, pause: float = 20.0,
+        say: Say = lambda text: None,
+    ) -> FolderBook:  # fmt: skip
+        """Make a folder for a new run."""
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            hint = f"`fedflat resume {folder}` goes on with it; " if (folder / "run.json").exists() else ""
+            raise RunError(f"{folder} is already there and not empty. {hint}--out names another folder.")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        facts = {
+            "fedflat": __version__,
+            "status": "running",
+            "experiment": experiment,
+            "how": how,
+            "made": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "machine": machine(),
+        }
+        lock = _lock(folder)
+        book = cls(folder, facts, lock, pause, say)
+        book._save()
+        return book
+
+    @classmethod
+    def open(cls, folder: Path, *, pause: float = 20.0, say: Say = lambda text: None) -> FolderBook:
+        """Open the folder of a run that was begun before."""
+        facts = read_facts(folder)
+        if facts["fedflat"] != __version__:
+            raise RunError(
+                f"{folder} was made by fedflat {facts['fedflat']}, this is {__version__}, and may compute other "
+                f"numbers. Install fedflat=={facts['fedflat']} to go on with it, or start anew."
+            )
+        return cls(folder, facts, _lock(folder), pause, say)
+
+    def _save(self) -> None:
+        write_file(self.folder / "run.json", json.dumps({**self.facts, "status": self.status}, indent=2).encode())
+
+    def resume(self) -> Run | None:
+        """The newest checkpoint that is whole; says so if a newer one was damaged."""
+        for round in self._store.rounds():
+            try:
+                groups, facts = self._store.read(round)
+            except Damaged as error:
+                self.say(f"the checkpoint of round {round} is damaged ({error}); trying the one before it.")
+                self._store.forget(round)
+                continue
+            self._trim(facts["metrics"])
+            return run_of(round, groups, facts)
+        self._trim(0)
+        return None
+
+    def _trim(self, length: int) -> None:
+        """Forget evaluations after the checkpoint: they will be made again."""
+        path = self.folder / "metrics.jsonl"
+        if path.exists():
+            os.truncate(path, min(length, path.stat().st_size))
+        self.rows = read_rows(self.folder)
+
+    def write(self, row: Row) -> None:
+        """Append a line and flush it."""
+        super().write(row)
+        path = self.folder / "metrics.jsonl"
+        try:
+            with open(path, "a", encoding="utf-8") as stream:
+                stream.write(json.dumps(row) + "\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:
+            raise unwritable(path, error) from error
+
+    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        """Write a checkpoint if ``pause`` has passed, or 20 times what the last one cost."""
+        now = time.monotonic()
+        if not force and now - self._written < max(self.pause, 20 * self._cost):
+            return
+        path = self.folder / "metrics.jsonl"
+        metrics = path.stat().st_size if path.exists() else 0
+        self._store.write(run.round, run.groups(), {**run.facts(), "metrics": metrics})
+        self._written = time.monotonic()
+        self._cost = self._written - now
+
+    def finish(self, status: str, models: dict[str, Model]) -> None:
+        """Write the last models and the state."""
+        tensors = {f"{name}/{part}": getattr(m, part) for name, m in models.items() for part in ("params", "buffers")}
+        write_file(self.folder / "final.safetensors", save({k: t.contiguous() for k, t in tensors.items()}))
+        super().finish(status, models)
+        self._save()
+
+    def close(self) -> None:
+        """Release the folder."""
+        self._lock.close()
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What run.json says."""
+    path = folder / "run.json"
+    if not path.exists():
+        raise RunError(f"{folder} is not a run folder: it has no run.json.")
+    try:
+        facts = json.loads(path.read_text())
+        facts["fedflat"], facts["experiment"], facts["status"], facts["how"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} is damaged ({error}). The run cannot be continued; start it anew.") from None
+    return facts  # type: ignore[no-any-return]
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """The evaluations of a run; a last line that was cut short is left out."""
+    path = folder / "metrics.jsonl"
+    rows: list[Row] = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows
+
+
+def _lock(folder: Path) -> IO[str]:
+    lock = open(folder / "lock", "w")  # noqa: SIM115 (held until the book is closed)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise RunError(f"another process is working in {folder}. Wait for it, or stop it first.") from None
+    return lock
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were computed on."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+    }

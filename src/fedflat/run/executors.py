@@ -1,0 +1,207 @@
+"""Where visits happen: in this process, or in worker processes. Both give the same bits for equal threads."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import pickle
+import signal
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from fedflat.client.piece import Memory
+from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.data.federation import Federation
+from fedflat.errors import FedflatError, SettingError, number
+from fedflat.mail import Mail, Reply
+
+Visited = tuple[Reply, Memory]
+Source = Callable[[], Federation]
+"""A picklable way to the data."""
+
+
+class Crew(Protocol):
+    """Those who make the visits of one run."""
+
+    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
+        """Replies and new memories, in the order of the letters."""
+        ...
+
+
+class Executor(Protocol):
+    """A way to make visits."""
+
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Any:
+        """A context manager around a crew."""
+        ...
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """One visit after the other, here; ``threads`` inside each operation, None for torch's own choice."""
+
+    threads: int | None = None
+
+    @contextmanager
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
+        """A crew of one."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads or before)
+        try:
+            yield _Alone(job, fed)
+        finally:
+            torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class _Alone:
+    job: ClientJob
+    fed: Federation
+
+    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
+        for letter in letters:
+            yield visit(self.job, letter, self.fed.data(letter.client))
+
+
+@dataclass(frozen=True)
+class Workers:
+    """``n`` clients at a time, each in a process of its own with ``threads`` threads.
+
+    A client is not bound to a worker: its memory travels with the letter and comes back.
+    """
+
+    n: int
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        number("workers", "n", self.n, low=1, whole=True)
+        number("workers", "threads", self.threads, low=1, whole=True)
+
+    @contextmanager
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
+        """Start the processes; end them in any case."""
+        try:
+            order = dumps((job, source, self.threads))
+        except Exception as error:
+            raise SettingError(
+                f"the run cannot be sent to worker processes: {error}. Models, losses and data given in Python must "
+                "be picklable (defined at the top level of a module), or run without workers."
+            ) from error
+        context = multiprocessing.get_context("spawn")
+        crew, processes = _Crew([]), []
+        try:
+            for _ in range(self.n):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_work, args=(theirs,), daemon=True)
+                process.start()
+                theirs.close()
+                ours.send_bytes(order)
+                crew.desks.append(ours)
+                processes.append(process)
+            yield crew
+        finally:
+            for desk in crew.desks:
+                desk.close()
+            for process in processes:
+                process.terminate()
+                process.join()
+
+
+@dataclass
+class _Crew:
+    desks: list[Connection]
+
+    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
+        """Hand letters out as workers get free, at most two for each worker ahead of what was handed on."""
+        told: dict[Connection, Mail] = {}
+        idle, sent = list(self.desks), 0
+        busy: dict[Connection, int] = {}
+        done: dict[int, Visited] = {}
+        for place in range(len(letters)):
+            while place not in done:
+                while idle and sent < min(len(letters), place + 2 * len(self.desks)):
+                    desk = idle.pop()
+                    letter = letters[sent]
+                    news = None if told.get(desk) is letter.mail else letter.mail
+                    told[desk] = letter.mail
+                    desk.send_bytes(dumps((letter.client, letter.memory, news)))
+                    busy[desk], sent = sent, sent + 1
+                for desk in wait(list(busy)):
+                    assert isinstance(desk, Connection)
+                    done[busy.pop(desk)] = _receive(desk)
+                    idle.append(desk)
+            yield done.pop(place)
+
+
+def _receive(desk: Connection) -> Visited:
+    try:
+        outcome = loads(desk.recv_bytes())
+    except (EOFError, ConnectionResetError):
+        raise FedflatError(
+            "a worker process died without a word, most likely killed for want of memory. Use fewer workers or a "
+            "smaller batch; the run can be resumed from its last checkpoint."
+        ) from None
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome  # type: ignore[no-any-return]
+
+
+def _work(desk: Connection) -> None:
+    """The life of a worker: read the order, then answer letters until the line goes dead."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        try:
+            job, source, threads = loads(desk.recv_bytes())
+            torch.set_num_threads(threads)
+            fed = source()
+        except Exception as error:
+            _answer(desk, error)
+            return
+        mail = None
+        while True:
+            client, memory, news = loads(desk.recv_bytes())
+            mail = news or mail
+            try:
+                _answer(desk, visit(job, Letter(client, mail, memory), fed.data(client)))
+            except Exception as error:
+                _answer(desk, error)
+    except (EOFError, ConnectionResetError, BrokenPipeError):
+        return
+
+
+def _answer(desk: Connection, outcome: Visited | Exception) -> None:
+    if isinstance(outcome, Exception):
+        outcome.add_note("".join(traceback.format_exception(outcome)))
+    try:
+        message = dumps(outcome)
+    except Exception:
+        message = dumps(RuntimeError(str(outcome)))
+    desk.send_bytes(message)
+
+
+class _Pickler(pickle.Pickler):
+    """Tensors travel as plain arrays: no shared-memory handles that could be left behind."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is Tensor and value.device.type == "cpu" and not value.requires_grad:
+            return torch.from_numpy, (value.detach().numpy(),)
+        return NotImplemented
+
+
+def dumps(value: Any) -> bytes:
+    """Bytes from which `loads` makes the value again."""
+    stream = io.BytesIO()
+    _Pickler(stream, protocol=5).dump(value)
+    return stream.getvalue()
+
+
+def loads(message: bytes) -> Any:
+    """What `dumps` made bytes of; between our own processes only."""
+    return pickle.loads(message)

@@ -1,0 +1,171 @@
+"""Everything that decides the numbers of a run, as frozen values that print and read as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.local import Local
+from fedflat.client.piece import LossFn, Piece
+from fedflat.client.task import DTYPES, ModelLike, Task
+from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.sampling import Sampler
+from fedflat.errors import RunError, choice, number
+from fedflat.method import Method
+from fedflat.models.spec import ModelSpec
+from fedflat.schedules import Scalar, Schedule, at
+from fedflat.spelling import parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """When to evaluate: every so many rounds, in each of the last ones, and at the end."""
+
+    every: int = 10
+    last: int = 100
+
+    def __post_init__(self) -> None:
+        number("evaluation", "every", self.every, low=1, whole=True)
+        number("evaluation", "last", self.last, low=1, whole=True)
+
+    def due(self, done: int, rounds: int) -> bool:
+        """Whether to evaluate when ``done`` of ``rounds`` rounds are done."""
+        return done % self.every == 0 or done > rounds - self.last
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One run, up to where it is computed."""
+
+    method: Method
+    on: DataSpec
+    model: ModelLike
+    rounds: int
+    local: Local = Local()
+    sampler: Sampler = Sampler()
+    evaluate: Evaluate = Evaluate()
+    seed: int = 0
+    weighting: str | None = None
+    """"sized" or "uniform"; None: what the method wants, else "sized"."""
+    dtype: str = "float32"
+    on_bad: str = "raise"
+    """What to do with a reply that is not finite: "raise", "skip" it, or "stop" and call the run diverged."""
+    loss: LossFn = cross_entropy
+
+    def __post_init__(self) -> None:
+        number("run", "rounds", self.rounds, low=1, whole=True)
+        number("run", "seed", self.seed, low=0, whole=True)
+        choice("run", "dtype", self.dtype, DTYPES)
+        choice("run", "on_bad", self.on_bad, ["raise", "skip", "stop"])
+        if self.weighting is not None:
+            choice("run", "weighting", self.weighting, ["sized", "uniform"])
+        self.pieces()
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """The client's whole stack: the method's pieces, then the local clip, decay and momentum."""
+        local = Method(client=self.local.pieces(keep=self.method.pooled), said="the local settings")
+        if self.method.chained:
+            return replace(self.method, client=self.method.client + local.client).client
+        return (self.method + local).client
+
+    def source(self, device: str) -> Callable[[], Federation]:
+        """A picklable way to the data, for worker processes too."""
+        return partial(open_federation, self.on, self.seed, self.method.pooled, device)
+
+    def open_task(self, fed: Federation, device: str) -> Task:
+        """The module and its loss, made for the data."""
+        return Task(
+            self.model, fed.shape, fed.classes, seed=self.seed, loss=self.loss, dtype=self.dtype, device=device
+        )
+
+    def cohort_sampler(self) -> Sampler:
+        """Who draws the cohorts; in a centralised run there is one client."""
+        return Sampler(clients=1) if self.method.pooled else self.sampler
+
+    def rate(self, t: int) -> float:
+        """The local learning rate of round ``t``."""
+        lr = at(self.local.lr, t)
+        for shadow in self.method.shadows:
+            lr = shadow.rate(lr, t, self.rounds)
+        return lr
+
+    def as_json(self) -> dict[str, Any]:
+        """Texts and numbers from which `from_json` makes it again; None where only Python can say it."""
+        local = {k: _plain(v) for k, v in asdict(self.local).items()}
+        return {
+            "method": repr(self.method),
+            "on": repr(self.on) if _sayable(self.on, "data set") else None,
+            "model": repr(self.model) if isinstance(self.model, ModelSpec) else None,
+            "rounds": self.rounds,
+            "local": local,
+            "sampler": asdict(self.sampler),
+            "evaluate": asdict(self.evaluate),
+            "seed": self.seed,
+            "weighting": self.weighting,
+            "dtype": self.dtype,
+            "on_bad": self.on_bad,
+            "loss": None if self.loss is not cross_entropy else "cross_entropy",
+        }
+
+
+def open_federation(on: DataSpec, seed: int, pooled: bool, device: str) -> Federation:
+    """The federation on its device; one client with everything if ``pooled``."""
+    fed = on.open(seed)
+    fed = fed.pooled() if pooled else fed
+    return fed if device == "cpu" else fed.to(device)
+
+
+def from_json(
+    saved: dict[str, Any], *, on: DataSpec | None = None, model: ModelLike | None = None, loss: LossFn | None = None
+) -> Experiment:
+    """The experiment a run folder describes; what only Python can say must be given again."""
+    for name, given in (("on", on), ("model", model), ("loss", loss)):
+        if saved[name] is None and given is None:
+            raise RunError(
+                f"the run's {name!r} was given in Python and cannot be read from its folder. Resume it in Python: "
+                f"fedflat.resume(folder, {name}=...)."
+            )
+    local = dict(saved["local"])
+    for name in ("lr", "weight_decay", "momentum", "clip"):
+        if isinstance(local[name], str):
+            local[name] = parse(local[name], "schedule")
+    if local["orders"] is not None:
+        local["orders"] = [{int(k): batches for k, batches in given.items()} for given in local["orders"]]
+    return Experiment(
+        method=parse(saved["method"], "method"),
+        on=on or parse(saved["on"], "data set"),
+        model=model or parse(saved["model"], "model"),
+        rounds=saved["rounds"],
+        local=Local(**local),
+        sampler=Sampler(**saved["sampler"]),
+        evaluate=Evaluate(**saved["evaluate"]),
+        seed=saved["seed"],
+        weighting=saved["weighting"],
+        dtype=saved["dtype"],
+        on_bad=saved["on_bad"],
+        loss=loss or cross_entropy,
+    )
+
+
+def _plain(value: Scalar | Any) -> Any:
+    return repr(value) if isinstance(value, Schedule) else value
+
+
+def _sayable(value: Any, kind: str) -> bool:
+    try:
+        return bool(parse(repr(value), kind) == value)
+    except Exception:
+        return False
+
+
+def default_model(fed_shape: tuple[int, ...]) -> ModelSpec:
+    """The papers' CNN for images of 28 pixels or more, a small MLP for anything else."""
+    image = len(fed_shape) == 3 and min(fed_shape[1:]) >= 28
+    spec = parse("cnn" if image else "mlp", "model")
+    assert isinstance(spec, ModelSpec) and not isinstance(spec, nn.Module)
+    return spec

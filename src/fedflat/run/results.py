@@ -1,0 +1,114 @@
+"""Results as the papers define them: means over the last rounds, spread over seeds, rounds and bytes to a target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from fedflat.flat import Model
+from fedflat.run.book import Row, read_facts, read_rows
+from fedflat.run.experiment import Experiment
+from fedflat.run.state import Ledger, Run
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run that has ended, or as far as it got."""
+
+    method: str
+    seed: int
+    status: str
+    """"done", "diverged" or "running"."""
+    rounds: int
+    last: int
+    """How many of the last rounds count."""
+    rows: Sequence[Row]
+    ledger: Ledger
+    model: Model | None = None
+    """The server's model."""
+
+    @classmethod
+    def of(cls, exp: Experiment, status: str, run: Run, rows: Sequence[Row]) -> Result:
+        """The result of a run just ended."""
+        return cls(
+            repr(exp.method), exp.seed, status, exp.rounds, exp.evaluate.last, list(rows), run.ledger, run.model
+        )
+
+    @classmethod
+    def read(cls, folder: Path) -> Result:
+        """The result a run folder holds."""
+        facts = read_facts(folder)
+        exp: dict[str, Any] = facts["experiment"]
+        rows = read_rows(folder)
+        spent = {name: rows[-1][name] for name in vars(Ledger())} if rows else {}
+        return cls(
+            exp["method"], exp["seed"], facts["status"], exp["rounds"], exp["evaluate"]["last"], rows, Ledger(**spent)
+        )
+
+    def final(self, name: str = "accuracy") -> float:
+        """The mean of a measurement over the evaluations of the last rounds; NaN if there is none."""
+        values = [row[name] for row in self.rows if row["round"] > self.rounds - self.last and name in row]
+        return mean(values) if values else math.nan
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it was stopped as diverged, or its last loss is not a number."""
+        return self.status == "diverged" or bool(self.rows and not math.isfinite(self.rows[-1]["loss"]))
+
+    def reached(self, target: float) -> Row | None:
+        """The first evaluation with at least this accuracy."""
+        return next((row for row in self.rows if row.get("accuracy", 0.0) >= target), None)
+
+    @property
+    def speed(self) -> float:
+        """Examples trained on in a second of exchanges."""
+        return self.ledger.samples / self.ledger.training if self.ledger.training else math.nan
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One method over its seeds."""
+
+    method: str
+    seeds: int
+    accuracy: float
+    spread: float
+    """The standard deviation over seeds; NaN for one seed."""
+    loss: float
+    rounds_to_target: float | None
+    """The mean over seeds; None if a seed never reached it."""
+    bytes_to_target: float | None
+    bytes: float
+    """Bytes up and down in the whole run, mean over seeds."""
+    speed: float
+    diverged: int
+    """Seeds that diverged."""
+
+
+def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
+    """One line for each method, in the order they come."""
+    names = list(dict.fromkeys(result.method for result in results))
+    return [_summary([r for r in results if r.method == name], target) for name in names]
+
+
+def _summary(runs: list[Result], target: float | None) -> Summary:
+    finals = [run.final() for run in runs]
+    hits = [run.reached(target) if target is not None else None for run in runs]
+    found = [hit for hit in hits if hit is not None]
+    everywhere = len(found) == len(runs)
+    return Summary(
+        method=runs[0].method,
+        seeds=len(runs),
+        accuracy=mean(finals),
+        spread=stdev(finals) if len(finals) > 1 else math.nan,
+        loss=mean(run.final("loss") for run in runs),
+        rounds_to_target=mean(hit["round"] for hit in found) if everywhere else None,
+        bytes_to_target=mean(hit["down"] + hit["up"] for hit in found) if everywhere else None,
+        bytes=mean(run.ledger.down + run.ledger.up for run in runs),
+        speed=mean(run.speed for run in runs),
+        diverged=sum(run.diverged for run in runs),
+    )

@@ -1,0 +1,83 @@
+"""Where a run stands between two rounds, and how that is laid out in groups of tensors."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from torch import Tensor
+
+from fedflat.client.states import ClientStates
+from fedflat.flat import Model
+from fedflat.run.store import Group
+from fedflat.server.piece import Desks
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What a run has cost so far."""
+
+    down: int = 0
+    """Bytes from the server to clients."""
+    up: int = 0
+    """Bytes from clients to the server."""
+    samples: int = 0
+    """Examples trained on, epochs counted."""
+    training: float = 0.0
+    """Seconds in exchanges."""
+    seconds: float = 0.0
+    """Seconds in all."""
+
+    def with_time(self, training: float, seconds: float) -> Ledger:
+        """The same with more time spent."""
+        return replace(self, training=self.training + training, seconds=self.seconds + seconds)
+
+
+@dataclass
+class Run:
+    """All that changes from round to round."""
+
+    round: int
+    model: Model
+    desks: Desks
+    shadows: dict[str, dict[str, Tensor]]
+    clients: ClientStates = field(default_factory=ClientStates)
+    ledger: Ledger = Ledger()
+
+    def groups(self) -> dict[str, Group]:
+        """The tensors in groups; what changes together sits together."""
+        groups: dict[str, Group] = {"model": {"params": self.model.params, "buffers": self.model.buffers}}
+        for key, memory in self.desks.items():
+            groups[f"server/{key}"] = memory
+        for key, notes in self.shadows.items():
+            for name, tensor in notes.items():
+                groups[f"shadow/{key}/{name}"] = {"value": tensor}
+        for client, memory in self.clients.kept.items():
+            groups[f"client/{client}"] = {f"{k}/{n}": t for k, named in memory.items() for n, t in named.items()}
+        return groups
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers that are not tensors."""
+        return {"ledger": asdict(self.ledger)}
+
+
+def run_of(round: int, groups: dict[str, Group], facts: dict[str, Any]) -> Run:
+    """What `Run.groups` and `Run.facts` describe."""
+    desks: Desks = {}
+    shadows: dict[str, dict[str, Tensor]] = {}
+    clients: dict[int, dict[str, dict[str, Tensor]]] = {}
+    for name, group in groups.items():
+        kind, _, rest = name.partition("/")
+        if kind == "server":
+            desks[rest] = group
+        elif kind == "shadow":
+            key, _, note = rest.partition("/")
+            shadows.setdefault(key, {})[note] = group["value"]
+        elif kind == "client":
+            memory: dict[str, dict[str, Tensor]] = {}
+            for path, tensor in group.items():
+                key, _, entry = path.partition("/")
+                memory.setdefault(key, {})[entry] = tensor
+            clients[int(rest)] = memory
+    model = Model(groups["model"]["params"], groups["model"]["buffers"])
+    return Run(round, model, desks, shadows, ClientStates(clients), Ledger(**facts["ledger"]))

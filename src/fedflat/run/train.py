@@ -1,0 +1,132 @@
+"""One federated run, from the first round to the last. Read `train` and you know the library."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from fedflat.client.visit import ClientJob
+from fedflat.flat import Model
+from fedflat.mail import Mail
+from fedflat.run.book import Row, RunBook
+from fedflat.run.evaluate import Scores, evaluate
+from fedflat.run.exchange import Diverged, Exchange
+from fedflat.run.executors import Executor, InProcess
+from fedflat.run.experiment import Experiment
+from fedflat.run.interrupt import uninterrupted
+from fedflat.run.results import Result
+from fedflat.run.state import Run
+from fedflat.server.piece import step
+from fedflat.server.shadows import Notes, Scene
+
+
+def train(
+    exp: Experiment, *, executor: Executor = InProcess(), book: RunBook | None = None, device: str = "cpu",
+    tell: Tell = lambda tick: None,
+) -> Result:  # fmt: skip
+    """Run ``exp`` to its end, or from where ``book`` says it was stopped, and give its result."""
+    book = book or RunBook()
+    source = exp.source(device)
+    fed = source()
+    task = exp.open_task(fed, device)
+    task.check(fed)
+    sampler = exp.cohort_sampler()
+    sampler.check(fed.population, exp.rounds)
+    job = ClientJob(task, exp.pieces(), exp.local, exp.seed)
+    scene = Scene(exp.rounds, fed.population, task.flat.layout)
+    run = book.resume() or beginning(exp, scene, task.initial())
+    watch = Stopwatch(run)
+
+    with executor.open(job, fed, source) as crew:
+        try:
+            for t in range(run.round, exp.rounds):
+                begun = time.monotonic()
+                cohort = sampler.draw(t, fed.population, exp.seed)                   # 1 who is asked
+                shadows = {key: dict(notes) for key, notes in run.shadows.items()}
+                exchange = Exchange(exp, job, fed, scene, crew, cohort, run.clients, shadows, run.ledger)
+
+                mail = Mail(t, run.model.params, run.model.buffers, exp.rate(t))
+                new = step(exp.method.server, run.desks, exchange.send, mail)        # 2 ask, average, step
+                trained = time.monotonic() - begun
+
+                for shadow in exp.method.shadows:                                    # 3 averages of models
+                    shadow.see(shadows[shadow.key], scene, t, run.model.params, new.model.params)
+
+                row: Row = {}
+                if exp.evaluate.due(t + 1, exp.rounds):                              # 4 evaluate
+                    scores = evaluate(task, fed, models_of(exp, scene, new.model, shadows))
+                    row = {"round": t + 1, **reported(scores), **new.notes, "train_loss": new.replies.loss}
+
+                with uninterrupted():                                                # 5 take over, write down
+                    run.clients.keep()
+                    run.round, run.model, run.desks, run.shadows = t + 1, new.model, new.desks, shadows
+                    run.ledger = exchange.ledger.with_time(trained, time.monotonic() - begun)
+                    if row:
+                        book.write(row | vars(run.ledger))
+                    book.checkpoint(run)
+                tell(watch.tick(run, exp.rounds, new.replies.loss, book.rows))
+            status = "done"
+        except Diverged:
+            status = "diverged"
+        except KeyboardInterrupt:
+            run.clients.drop()
+            book.checkpoint(run, force=True)
+            raise
+    book.checkpoint(run, force=True)
+    book.finish(status, models_of(exp, scene, run.model, run.shadows))
+    return Result.of(exp, status, run, book.rows)
+
+
+def beginning(exp: Experiment, scene: Scene, model: Model) -> Run:
+    """The state before round 0."""
+    return Run(0, model, {}, {s.key: s.open(scene, model.params) for s in exp.method.shadows})
+
+
+def models_of(exp: Experiment, scene: Scene, model: Model, shadows: dict[str, Notes]) -> dict[str, Model]:
+    """The server's model and those of the shadows that have begun."""
+    models = {"server": model}
+    for shadow in exp.method.shadows:
+        params = shadow.params(shadows[shadow.key], scene, model.params)
+        if params is not None:
+            models[shadow.key] = replace(model, params=params)
+    return models
+
+
+def reported(scores: dict[str, Scores]) -> Row:
+    """The scores that count, those of the last shadow if there is one, and beside them all of them."""
+    name = list(scores)[-1]
+    return {**scores[name], "model": name, "models": scores}
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What there is to tell when a round is done."""
+
+    round: int
+    rounds: int
+    loss: float
+    """The mean training loss of the round."""
+    row: Row | None
+    """The last evaluation."""
+    speed: float
+    """Examples trained on in a second of exchanges, since this process took the run up."""
+    left: float
+    """Seconds to go, judging by the rounds since then."""
+
+
+Tell = Callable[[Tick], None]
+
+
+class Stopwatch:
+    """Speed and time left, from where this process took the run up."""
+
+    def __init__(self, run: Run) -> None:
+        self.round, self.ledger = run.round, run.ledger
+
+    def tick(self, run: Run, rounds: int, loss: float, rows: list[Row]) -> Tick:
+        """What to tell now."""
+        now, before = run.ledger, self.ledger
+        speed = (now.samples - before.samples) / max(now.training - before.training, 1e-9)
+        left = (now.seconds - before.seconds) / (run.round - self.round) * (rounds - run.round)
+        return Tick(run.round, rounds, loss, rows[-1] if rows else None, speed, left)

@@ -1,0 +1,181 @@
+"""How the server steps: a learning rate, momentum, Adam, AdaGrad, Yogi on the pseudo-gradient.
+
+Reddi et al., Adaptive Federated Optimization, ICLR 2021. Hsu et al., Measuring the Effects of Non-Identical
+Data Distribution for Federated Visual Classification, 2019 (server momentum).
+
+    momentum   m <- beta m + delta                             w <- w - lr m
+    adagrad    m <- b1 m + (1-b1) delta;  v <- v + delta^2     w <- w - lr m / (sqrt(v) + tau)
+    yogi       m likewise;  v <- v - (1-b2) delta^2 sign(v - delta^2)
+    adam       m likewise;  v <- b2 v + (1-b2) delta^2
+
+The papers' form starts at ``v = tau^2`` and has no bias correction. ``flavour="torch"`` is what torch.optim
+does: ``v`` starts at 0, Adam corrects the bias, AdaGrad has no first moment; then ``tau`` is its ``eps``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.errors import choice, number
+from fedflat.mail import Mail, Replies
+from fedflat.schedules import Scalar, at, scalar
+from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class ServerSgd(ServerPiece):
+    """Scales what the cohort returned by ``lr``; a dual that is added later is not scaled."""
+
+    lr: Scalar = 1.0
+
+    stage, key = Stage.SCALE, "server_sgd"
+
+    def __post_init__(self) -> None:
+        scalar("server_sgd", "lr", self.lr)
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """The scaled pseudo-gradient."""
+        replies = send(mail)
+        return replies.with_delta(at(self.lr, mail.round) * replies.delta)
+
+
+@dataclass(frozen=True, repr=False)
+class ServerMomentum(ServerPiece):
+    """Heavy ball on the pseudo-gradient, without dampening."""
+
+    beta: Scalar = 0.9
+    lr: Scalar = 1.0
+
+    stage, key = Stage.PACE, "server_momentum"
+    moves = True
+
+    def __post_init__(self) -> None:
+        scalar("server_momentum", "beta", self.beta, high=1)
+        scalar("server_momentum", "lr", self.lr)
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """The smoothed pseudo-gradient."""
+        replies = send(mail)
+        m = desk.memory.get("m")
+        desk.memory["m"] = replies.delta if m is None else replies.delta + at(self.beta, mail.round) * m
+        return replies.with_delta(at(self.lr, mail.round) * desk.memory["m"])
+
+
+@dataclass(frozen=True, repr=False)
+class Adaptive(ServerPiece):
+    """What Adam, AdaGrad and Yogi share: two moments and a step scaled by the second."""
+
+    lr: Scalar = 0.1
+    b1: float = 0.9
+    b2: float = 0.99
+    tau: float = 1e-3
+
+    stage = Stage.PACE
+    moves = True
+
+    def __post_init__(self) -> None:
+        scalar(self.key, "lr", self.lr)
+        number(self.key, "b1", self.b1, low=0, high=1)
+        number(self.key, "b2", self.b2, low=0, high=1)
+        number(self.key, "tau", self.tau, low=0, open_low=True)
+
+    def second(self, v: Tensor, square: Tensor) -> Tensor:
+        """The new second moment."""
+        raise NotImplementedError
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """The scaled first moment."""
+        replies = send(mail)
+        delta = replies.delta
+        m = desk.memory.get("m", torch.zeros_like(delta))
+        v = desk.memory.get("v", torch.full_like(delta, self.tau**2))
+        m = desk.memory["m"] = self.b1 * m + (1 - self.b1) * delta
+        v = desk.memory["v"] = self.second(v, delta * delta)
+        return replies.with_delta(at(self.lr, mail.round) * m / (v.sqrt() + self.tau))
+
+
+@dataclass(frozen=True, repr=False)
+class Adam(Adaptive):
+    """``v <- b2 v + (1-b2) delta^2``."""
+
+    key = "adam"
+
+    def second(self, v: Tensor, square: Tensor) -> Tensor:
+        """An exponential mean of squares."""
+        return self.b2 * v + (1 - self.b2) * square
+
+
+@dataclass(frozen=True, repr=False)
+class Adagrad(Adaptive):
+    """``v <- v + delta^2``."""
+
+    b1: float = 0.0
+
+    key = "adagrad"
+
+    def second(self, v: Tensor, square: Tensor) -> Tensor:
+        """The sum of squares."""
+        return v + square
+
+
+@dataclass(frozen=True, repr=False)
+class Yogi(Adaptive):
+    """``v <- v - (1-b2) delta^2 sign(v - delta^2)``."""
+
+    key = "yogi"
+
+    def second(self, v: Tensor, square: Tensor) -> Tensor:
+        """Moves towards the square by a bounded amount."""
+        return v - (1 - self.b2) * square * torch.sign(v - square)
+
+
+@dataclass(frozen=True, repr=False)
+class TorchAdam(ServerPiece):
+    """Adam as in torch.optim: bias-corrected, ``v`` from 0."""
+
+    lr: Scalar = 0.1
+    b1: float = 0.9
+    b2: float = 0.99
+    eps: float = 0.1
+
+    stage, key = Stage.PACE, "adam"
+    moves = True
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """The bias-corrected step."""
+        replies = send(mail)
+        delta, zero = replies.delta, torch.zeros_like(replies.delta)
+        count = desk.memory["count"] = desk.memory.get("count", torch.tensor(0)) + 1
+        m = desk.memory["m"] = self.b1 * desk.memory.get("m", zero) + (1 - self.b1) * delta
+        v = desk.memory["v"] = self.b2 * desk.memory.get("v", zero) + (1 - self.b2) * delta * delta
+        m_hat = m / (1 - self.b1 ** int(count))
+        v_hat = v / (1 - self.b2 ** int(count))
+        return replies.with_delta(at(self.lr, mail.round) * m_hat / (v_hat.sqrt() + self.eps))
+
+
+@dataclass(frozen=True, repr=False)
+class TorchAdagrad(ServerPiece):
+    """AdaGrad as in torch.optim: no first moment, accumulator from 0."""
+
+    lr: Scalar = 0.1
+    eps: float = 1e-2
+
+    stage, key = Stage.PACE, "adagrad"
+    moves = True
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """The scaled pseudo-gradient."""
+        replies = send(mail)
+        delta = replies.delta
+        v = desk.memory["v"] = desk.memory.get("v", torch.zeros_like(delta)) + delta * delta
+        return replies.with_delta(at(self.lr, mail.round) * delta / (v.sqrt() + self.eps))
+
+
+def flavoured(owner: str, flavour: str) -> bool:
+    """Whether torch's flavour is asked for."""
+    choice(owner, "flavour", flavour, ["paper", "torch"])
+    return flavour == "torch"

@@ -1,0 +1,79 @@
+"""A server piece wraps the exchange: what is sent, and what is made of the replies.
+
+The server is an optimiser whose gradient oracle is the federation: it sends ``w`` and gets back the
+pseudo-gradient ``delta``. Its pieces stack exactly as a client's do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedflat.flat import Model
+from fedflat.mail import Mail, Replies
+from fedflat.spelling import Spelled
+from fedflat.stage import Stage
+
+Send = Callable[[Mail], Replies]
+"""One call is one exchange."""
+
+Desks = dict[str, dict[str, Tensor]]
+"""What the server's pieces remember: piece key -> name -> tensor."""
+
+
+@dataclass
+class Desk:
+    """One piece's place at the server."""
+
+    memory: dict[str, Tensor]
+    """Kept between rounds. Replace tensors, never change them in place."""
+    notes: dict[str, float] = field(default_factory=dict)
+    """Measurements of this round, written with the metrics."""
+
+
+class ServerPiece(Spelled):
+    """A frozen dataclass of numbers. The base class changes nothing."""
+
+    stage: ClassVar[Stage]
+    key: ClassVar[str]
+    down: ClassVar[int] = 0
+    """Vectors it adds to a mail."""
+    moves: ClassVar[bool] = False
+    """Whether a memory of its own moves at each exchange."""
+
+    @property
+    def asks(self) -> int:
+        """Exchanges asked for each one given."""
+        return 1
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """Send, and hand on what came back."""
+        return send(mail)
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """The outcome of a server step: all of it new, nothing of the old changed."""
+
+    model: Model
+    desks: Desks
+    replies: Replies
+    notes: dict[str, float]
+
+
+def step(pieces: Sequence[ServerPiece], desks: Desks, send: Send, mail: Mail) -> Stepped:
+    """One server step: the exchange through all pieces, then ``w <- w - delta``."""
+    mine = {piece.key: Desk(dict(desks.get(piece.key, {}))) for piece in pieces}
+    for piece in pieces:
+        send = partial(piece.exchange, mine[piece.key], send)
+    replies = send(mail)
+    return Stepped(
+        model=Model(mail.params - replies.delta, replies.buffers),
+        desks={key: desk.memory for key, desk in mine.items()},
+        replies=replies,
+        notes={name: value for desk in mine.values() for name, value in desk.notes.items()},
+    )

@@ -1,0 +1,231 @@
+"""Shadows: averages of models that are evaluated and never sent.
+
+    SWA      Izmailov et al., UAI 2018; on the server, Caldarola et al., ECCV 2022: the mean of the models at
+             the end of each learning-rate cycle, from round ``start`` on
+    WiMA     the mean of the last ``window`` models
+    EMA      an exponential mean
+
+The running statistics of a shadow are those of the current model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedflat.errors import SettingError, choice, number
+from fedflat.flat import Layout
+from fedflat.mail import Mail, Reply
+from fedflat.schedules import Cyclic, Scalar, at, scalar
+from fedflat.spelling import Spelled
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a shadow may know of the run."""
+
+    rounds: int
+    population: int
+    layout: Layout
+
+
+Notes = dict[str, Tensor]
+"""What a shadow remembers. Tensors are replaced, never changed in place."""
+
+
+class Shadow(Spelled):
+    """A frozen dataclass of numbers; what changes lives in its notes."""
+
+    key: ClassVar[str]
+    hears: ClassVar[bool] = False
+    """Whether it wants every single reply."""
+
+    def open(self, scene: Scene, params: Tensor) -> Notes:
+        """Its notes before round 0."""
+        return {}
+
+    def rate(self, lr: float, t: int, rounds: int) -> float:
+        """The local learning rate of round ``t``, if it wants another."""
+        return lr
+
+    def hear(self, notes: Notes, scene: Scene, mail: Mail, reply: Reply) -> None:
+        """A reply that counts has come."""
+
+    def see(self, notes: Notes, scene: Scene, t: int, before: Tensor, after: Tensor) -> None:
+        """Round ``t`` has turned ``before`` into ``after``."""
+        raise NotImplementedError
+
+    def params(self, notes: Notes, scene: Scene, current: Tensor) -> Tensor | None:
+        """The shadow's parameters, or None before its start."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, repr=False)
+class Swa(Shadow):
+    """The mean of the models at the ends of the cycles; the rate falls from ``high`` to ``low`` in each."""
+
+    start: float = 0.75
+    cycle: int = 10
+    high: float | None = None
+    low: float | None = None
+    cycle_lr: bool = True
+    average: bool = True
+
+    key = "swa"
+
+    def __post_init__(self) -> None:
+        number("swa", "start", self.start, low=0)
+        if isinstance(self.start, float) and self.start >= 1:
+            raise SettingError(
+                f"swa: start must be a share of the run below 1.0 or a whole round number, found {self.start!r}."
+            )
+        number("swa", "cycle", self.cycle, low=1, whole=True)
+        for name, value in (("high", self.high), ("low", self.low)):
+            if value is not None:
+                number("swa", name, value, low=0)
+
+    def first(self, rounds: int) -> int:
+        """The round it starts in."""
+        return self.start if isinstance(self.start, int) else int(self.start * rounds)
+
+    def rate(self, lr: float, t: int, rounds: int) -> float:
+        """The cyclic rate from the start on; ``high`` is the run's own rate, ``low`` 1 % of it, if not given."""
+        if not self.cycle_lr or t < self.first(rounds):
+            return lr
+        high = lr if self.high is None else self.high
+        low = high / 100 if self.low is None else self.low
+        return Cyclic(high, low, self.cycle)(t - self.first(rounds))
+
+    def see(self, notes: Notes, scene: Scene, t: int, before: Tensor, after: Tensor) -> None:
+        """Capture at the end of a cycle."""
+        done = t - self.first(scene.rounds) + 1
+        if not self.average or done < 1:
+            return
+        mean, n = notes.get("mean", before), int(notes.get("captured", 0))
+        if done % self.cycle == 0:
+            mean = torch.lerp(mean, after, 1 / (n + 1))
+            n += 1
+        notes.update(mean=mean, captured=torch.tensor(n))
+
+    def params(self, notes: Notes, scene: Scene, current: Tensor) -> Tensor | None:
+        """The mean so far."""
+        return notes.get("mean")
+
+
+@dataclass(frozen=True, repr=False)
+class Wima(Shadow):
+    """The mean of the last ``window`` models, or of those there are; ``scope`` may limit it to one block.
+
+    A round costs one vector whatever the window: the sum is moved by what comes and what goes, in double
+    precision, and summed anew once in ``window`` rounds against drift.
+    """
+
+    window: int = 100
+    scope: str = "all"
+
+    key = "wima"
+
+    def __post_init__(self) -> None:
+        number("wima", "window", self.window, low=1, whole=True)
+        choice("wima", "scope", self.scope, ["all", "classifier", "features"])
+
+    def see(self, notes: Notes, scene: Scene, t: int, before: Tensor, after: Tensor) -> None:
+        """Take the new model in and the oldest out."""
+        seen = int(notes.get("seen", 0))
+        slot = f"slot{seen % self.window}"
+        gone = notes.get(slot)
+        notes[slot] = after
+        notes["seen"] = torch.tensor(seen + 1)
+        if (seen + 1) % self.window == 0:
+            total = sum(notes[f"slot{i}"].double() for i in range(self.window))
+            assert isinstance(total, Tensor)
+        else:
+            total = notes["sum"] + after.double() if "sum" in notes else after.double()
+            total = total if gone is None else total - gone.double()
+        notes["sum"] = total
+
+    def params(self, notes: Notes, scene: Scene, current: Tensor) -> Tensor | None:
+        """The mean of the window, in its scope."""
+        if "sum" not in notes:
+            return None
+        mean = (notes["sum"] / min(int(notes["seen"]), self.window)).to(current.dtype)
+        if self.scope == "all":
+            return mean
+        head = scene.layout.classifier().to(current.device)
+        return torch.where(head if self.scope == "classifier" else ~head, mean, current)
+
+
+@dataclass(frozen=True, repr=False)
+class Ema(Shadow):
+    """``ema <- gamma ema + (1 - gamma) w``, begun at the first model."""
+
+    gamma: Scalar = 0.9
+
+    key = "ema"
+
+    def __post_init__(self) -> None:
+        scalar("ema", "gamma", self.gamma, high=1)
+
+    def see(self, notes: Notes, scene: Scene, t: int, before: Tensor, after: Tensor) -> None:
+        """Move towards the new model."""
+        gamma = at(self.gamma, t)
+        notes["ema"] = gamma * notes["ema"] + (1 - gamma) * after if "ema" in notes else after
+
+    def params(self, notes: Notes, scene: Scene, current: Tensor) -> Tensor | None:
+        """The mean so far."""
+        return notes.get("ema")
+
+
+@dataclass(frozen=True, repr=False)
+class ActiveClients(Shadow):
+    """The plain mean of the models that came back this round."""
+
+    key = "active_clients"
+    hears = True
+
+    def hear(self, notes: Notes, scene: Scene, mail: Mail, reply: Reply) -> None:
+        """Add a client's model."""
+        seen = int(notes.get("count", 0))
+        model = mail.params - reply.delta
+        notes["mean"] = torch.lerp(notes["mean"], model, 1 / (seen + 1)) if seen else model
+        notes["count"] = torch.tensor(seen + 1)
+
+    def see(self, notes: Notes, scene: Scene, t: int, before: Tensor, after: Tensor) -> None:
+        """The next round starts anew."""
+        notes["count"] = torch.tensor(0)
+
+    def params(self, notes: Notes, scene: Scene, current: Tensor) -> Tensor | None:
+        """The mean of the round."""
+        return notes.get("mean")
+
+
+@dataclass(frozen=True, repr=False)
+class AllClients(Shadow):
+    """The plain mean over all clients of the last model each one made; those never seen hold the first model.
+
+    The server keeps one model for each client seen.
+    """
+
+    key = "all_clients"
+    hears = True
+
+    def open(self, scene: Scene, params: Tensor) -> Notes:
+        """Everybody holds the first model."""
+        return {"first": params, "mean": params}
+
+    def hear(self, notes: Notes, scene: Scene, mail: Mail, reply: Reply) -> None:
+        """Exchange a client's old model for its new one."""
+        name = f"client{reply.client}"
+        model = mail.params - reply.delta
+        notes["mean"] = notes["mean"] + (model - notes.get(name, notes["first"])) / scene.population
+        notes[name] = model
+
+    def see(self, notes: Notes, scene: Scene, t: int, before: Tensor, after: Tensor) -> None:
+        """Nothing to do: replies say it all."""
+
+    def params(self, notes: Notes, scene: Scene, current: Tensor) -> Tensor | None:
+        """The mean so far."""
+        return notes["mean"]

@@ -1,0 +1,55 @@
+"""AdaBest.
+
+Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptive Bias Estimation, ECCV 2022,
+Algorithm 1.
+
+    wbar = w^0 at the start; t'_k = the round of client k's last visit
+    client k of C^t, from w^t:
+ 1      u = g_k(w) - mu_a h_k                           h_k = 0 on the first visit
+ 2      h_k <- h_k / (t - t'_k) + (w^t - w_k)           first visit: h_k = w^t - w_k
+ 3      t'_k <- t
+    server:
+ 4      wbar_new = (1/S) sum_{C^t} w_k
+ 5      h = beta_a (wbar - wbar_new)
+ 6      w^{t+1} = wbar_new - h;  wbar <- wbar_new
+
+The paper keeps ``mu h_k`` where we keep ``h_k``: the same for a constant mu.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from literal.problem import Plan, Problem, Trace, local_step
+
+
+def run(problem: Problem, plan: Plan, *, beta_a: float, mu_a: float) -> Trace:
+    """Trace: server, local, wbar, h, h_k (round, client; None before the first visit)."""
+    K = problem.clients
+    w_server = wbar = problem.w0
+    h_k: list[np.ndarray | None] = [None] * K
+    last: list[int | None] = [None] * K
+    trace = Trace(server=[], local=[], wbar=[], h=[], h_k=[])
+    for t in range(plan.rounds):
+        cohort, local = plan.cohorts[t], {}
+        for k in cohort:
+            pull = np.zeros(problem.dim) if h_k[k] is None else h_k[k]
+            w, m = w_server, np.zeros(problem.dim)
+            for batch in plan.orders[t][k]:
+                u = problem.gradient(k, w, batch) - mu_a * pull  # 1
+                w, m = local_step(w, m, u, plan.lr[t], plan)
+            local[k] = w
+            if last[k] is None:
+                h_k[k] = w_server - w  # 2
+            else:
+                h_k[k] = h_k[k] / (t - last[k]) + (w_server - w)
+            last[k] = t  # 3
+        wbar_new = sum(local[k] for k in cohort) / len(cohort)  # 4
+        h = beta_a * (wbar - wbar_new)  # 5
+        w_server, wbar = wbar_new - h, wbar_new  # 6
+        trace.server.append(w_server)
+        trace.local.append(local)
+        trace.wbar.append(wbar)
+        trace.h.append(h)
+        trace.h_k.append(list(h_k))
+    return trace

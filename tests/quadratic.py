@@ -1,0 +1,101 @@
+"""The twins' quadratics as a federation, so that a method runs on them through the whole library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from literal.problem import Plan, Problem
+from torch import Tensor, nn
+
+from fedflat.client.local import Local
+from fedflat.data.given import clients_of
+from fedflat.data.sampling import Sampler
+from fedflat.method import Method
+from fedflat.run.book import RunBook
+from fedflat.run.executors import Executor, InProcess
+from fedflat.run.experiment import Evaluate, Experiment
+from fedflat.run.state import Run
+from fedflat.run.train import train
+from fedflat.schedules import Steps
+
+
+class Quadratic(nn.Module):
+    """``1/2 (w - a)^T H (w - a)`` for each row ``(H, a)``; the first ``weights`` coordinates are called so."""
+
+    def __init__(self, w0: np.ndarray, weights: int | None = None) -> None:
+        super().__init__()
+        start = torch.from_numpy(w0).double()
+        cut = len(w0) if weights is None else weights
+        self.dim = len(w0)
+        self.weight = nn.Parameter(start[:cut].clone())
+        if cut < len(w0):
+            self.bias = nn.Parameter(start[cut:].clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        w = torch.cat([p for p in self.parameters()])
+        H, a = x[:, : self.dim**2].view(-1, self.dim, self.dim), x[:, self.dim**2 :]
+        return 0.5 * torch.einsum("ni,nij,nj->n", w - a, H, w - a)
+
+
+def mean_value(output: Tensor, y: Tensor) -> Tensor:
+    """The loss: the mean of the values."""
+    return output.mean()
+
+
+@dataclass
+class Recorder(RunBook):
+    """A book that keeps a snapshot after every round."""
+
+    runs: list[Run] = field(default_factory=list)
+    learnt: list[dict[int, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        if not force:
+            self.runs.append(Run(run.round, run.model, run.desks, run.shadows, ledger=run.ledger))
+            self.learnt.append(dict(run.clients.kept))
+
+    @property
+    def server(self) -> list[np.ndarray]:
+        """The server's parameters after each round."""
+        return [run.model.params.numpy() for run in self.runs]
+
+
+def experiment(method: Method, problem: Problem, plan: Plan, *, weights: int | None = None, **more: Any) -> Experiment:
+    """The very run the plan says."""
+    data = []
+    for H, a in zip(problem.H, problem.a, strict=True):
+        rows = np.concatenate([H.reshape(len(H), -1), a], axis=1)
+        data.append((torch.from_numpy(rows), torch.zeros(len(rows), dtype=torch.long)))
+    return Experiment(
+        method=method,
+        on=clients_of(data, test=data[0], classes=1),
+        model=Quadratic(problem.w0, weights),
+        rounds=plan.rounds,
+        local=Local(
+            lr=Steps(tuple(range(plan.rounds)), tuple(plan.lr)),
+            weight_decay=plan.wd,
+            momentum=plan.momentum,
+            clip=plan.clip,
+            orders=plan.orders,
+        ),
+        sampler=Sampler(cohorts=plan.cohorts),
+        evaluate=Evaluate(every=1),
+        dtype="float64",
+        loss=mean_value,
+        **more,
+    )
+
+
+def replay(
+    method: Method, problem: Problem, plan: Plan, *, executor: Executor = InProcess(), **more: Any
+) -> Recorder:
+    """Run a method on the problem, step for step as planned."""
+    book = Recorder()
+    train(experiment(method, problem, plan, **more), book=book, executor=executor)
+    return book
