@@ -1,1 +1,51 @@
-"""Federated learning that generalises."""
+"""Federated learning that generalises: flat-minima methods, exact, combinable and fast.
+
+    import fedflat as ff
+
+    ff.run(ff.fedsam(rho=0.1) + ff.swa(), on=ff.cifar10(ff.lda(0), clients=100), rounds=1000)
+
+Names are imported when they are first used, so that ``import fedflat`` itself costs nothing.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from fedflat.version import __version__
+
+_HOMES = {
+    "fedflat.data": (
+        "by_user", "cifar10", "cifar100", "clients_of", "digits", "fashion_mnist", "from_file", "iid", "lda", "mnist",
+        "pam", "pathological", "quantity_skew", "tensors",
+    ),
+    "fedflat.errors": ("DataError", "FedflatError", "NotFinite", "RunError", "SettingError", "SpellingError"),
+    "fedflat.method": ("Method", "chain"),
+    "fedflat.methods": (
+        "active_clients", "adagrad", "adam", "all_clients", "asam", "centralised", "clip", "cutout", "ema",
+        "fedadagrad", "fedadam", "fedasam", "fedavg", "fedavgm", "feddyn", "fedgloss", "fedprox", "fedsam", "fedyogi",
+        "mixup", "naive_fedgloss", "prox", "sam", "server_momentum", "server_sgd", "swa", "wima", "yogi",
+    ),
+    "fedflat.models": ("cnn", "fsa_cnn", "logistic", "mlp", "resnet18", "resnet20", "tiny_convnet"),
+    "fedflat.run.api": ("compare", "experiment", "run"),
+    "fedflat.run.executors": ("InProcess", "Workers"),
+    "fedflat.run.experiment": ("Experiment",),
+    "fedflat.run.results": ("Result", "summarise"),
+    "fedflat.run.study": ("resume",),
+    "fedflat.run.train": ("train",),
+    "fedflat.schedules": ("cosine", "cyclic", "decay", "steps", "warmup"),
+    "fedflat.spelling": ("parse",),
+}  # fmt: skip
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'fedflat' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

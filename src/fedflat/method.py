@@ -7,6 +7,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, ParamSpec
 
 from fedflat.client.piece import Piece
@@ -16,6 +17,18 @@ from fedflat.server.shadows import Shadow
 from fedflat.spelling import register, spell_call
 
 P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one client pays in one round."""
+
+    down: int
+    """Vectors of the model's size it is sent."""
+    up: int
+    """Vectors it sends back."""
+    gradients: int
+    """Batch gradients for each local step of a visit."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,6 +66,16 @@ class Method:
             return NotImplemented
         return _join(self, other, f"{self} + {other}", chained=self.chained or other.chained)
 
+    @property
+    def cost(self) -> Cost:
+        """The price of a round against FedAvg's one vector down, one up, one gradient a step."""
+        exchanges = prod(piece.asks for piece in self.server)
+        return Cost(
+            down=0 if self.pooled else exchanges * (1 + sum(piece.down for piece in self.server)),
+            up=0 if self.pooled else exchanges * (1 + sum(piece.up for piece in self.client)),
+            gradients=prod(piece.asks for piece in self.client),
+        )
+
     def stack(self) -> str:
         """The sorted stacks, left near the data, for people to read.
 
@@ -61,7 +84,7 @@ class Method:
         client: sam(rho=0.5) -> dual(alpha=0.1); server: dual(alpha=0.1)
         """
         parts = [("client", self.client), ("server", self.server), ("evaluated", self.shadows)]
-        said = [f"{name}: {' -> '.join(map(repr, pieces))}" for name, pieces in parts if pieces]
+        said = [f"{name}: {' -> '.join(p.full() for p in pieces)}" for name, pieces in parts if pieces]
         return "; ".join(said) or "client: plain steps; server: plain average"
 
 

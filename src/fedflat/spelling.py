@@ -13,6 +13,7 @@ import ast
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields
+from importlib import import_module
 from typing import Any, TypeVar
 
 from fedflat.errors import SpellingError, nearest
@@ -58,8 +59,15 @@ def register(kind: str, name: str | None = None) -> Callable[[F], F]:
     return keep
 
 
+def _fill() -> None:
+    """Import whatever registers names, so that every text can be read whoever asks first."""
+    for home in ("methods", "data", "models", "schedules"):
+        import_module(f"fedflat.{home}")
+
+
 def registered(kind: str) -> Iterator[Entry]:
     """All entries of one kind, by name."""
+    _fill()
     return iter(sorted((e for e in _REGISTRY.values() if e.kind == kind), key=lambda e: e.name))
 
 
@@ -92,13 +100,22 @@ class Spelled:
     """A frozen dataclass whose ``repr`` is the text that makes it again; defaults are left out."""
 
     def __repr__(self) -> str:
+        return self._spell(terse=True)
+
+    def full(self) -> str:
+        """The text with every argument, defaults too, by name."""
+        return self._spell(terse=False)
+
+    def _spell(self, terse: bool) -> str:
         given = {}
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             default = field.default_factory() if field.default_factory is not MISSING else field.default
-            if field.init and (default is MISSING or value != default):
+            if field.init and (not terse or default is MISSING or value != default):
                 given[field.name] = value
         name = _NAMES.get(type(self)) or getattr(self, "key", type(self).__name__.lower())
+        if not terse:
+            return f"{name}({', '.join(f'{key}={spell(value)}' for key, value in given.items())})"
         return spell_call(name, inspect.signature(type(self)), given)
 
 
@@ -162,6 +179,7 @@ def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], kind: st
 
 def find(name: str, kind: str | None = None) -> Entry:
     """The entry called ``name``; an error with the nearest right name if there is none of that kind."""
+    _fill()
     entry = _REGISTRY.get(name)
     if entry and (kind is None or entry.kind == kind):
         return entry

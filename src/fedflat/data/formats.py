@@ -60,7 +60,7 @@ def read_idx(path: Path, dims: int) -> Bytes:
                     f"{path} must hold unsigned bytes (type 8) in {dims} dimensions, found type {head[2]} in "
                     f"{head[3]}. Is it the right file?"
                 )
-            sizes = np.frombuffer(file.read(4 * dims).ljust(4 * dims, b"\0"), ">u4").tolist()
+            sizes = np.frombuffer(_exactly(file, 4 * dims), ">u4").tolist()
             # One byte more than promised, to notice a file that goes on; never more than it could hold.
             data = file.read(min(prod(sizes), 1100 * path.stat().st_size) + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -69,6 +69,13 @@ def read_idx(path: Path, dims: int) -> Bytes:
         found = f"only {len(data)}" if len(data) < prod(sizes) else "more"
         raise DataError(f"{path} must have {prod(sizes)} bytes of data, found {found}. Fetch it again.")
     return np.frombuffer(data, np.uint8).reshape(sizes)
+
+
+def _exactly(file: BinaryIO, count: int) -> bytes:
+    data = file.read(count)
+    if len(data) < count:
+        raise EOFError("it ends within its header")
+    return data
 
 
 def read_idx_set(files: Sequence[Path], classes: int = 10) -> Raw:

@@ -56,7 +56,7 @@ class QuantitySkew(Partition):
             logs = self.sigma * rng.standard_normal(clients)
             shares = np.exp(logs - logs.max())
         else:
-            shares = dirichlet(self.sigma**-2, np.ones(clients), rng)
+            shares = dirichlet(max(self.sigma, 1e-150) ** -2, np.ones(clients), rng)
         sizes = apportion(shares, len(labels), self.min_size)
         parts = np.split(rng.permutation(len(labels)), np.cumsum(sizes)[:-1])
         return [np.sort(part) for part in parts]

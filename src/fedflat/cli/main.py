@@ -1,0 +1,36 @@
+"""The entry point: read the words, carry them out, and say plainly what went wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from fedflat.cli.parser import build
+from fedflat.errors import FedflatError
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Carry out a command line. 0: done; 2: something was wrong and nothing was lost; 130: stopped by Ctrl-C."""
+    asked = build().parse_args(words)
+    try:
+        if getattr(asked, "data_dir", None):
+            from fedflat.data import set_data_dir
+
+            set_data_dir(asked.data_dir)
+        carry_out: Callable[[Namespace], int] = import_module(f"fedflat.cli.{_HOME[asked.command]}").carry_out
+        return carry_out(asked)
+    except FedflatError as error:
+        print(f"fedflat: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("fedflat: stopped.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+_HOME = {"run": "runs", "compare": "runs", "resume": "runs", "methods": "methods", "data": "data"}

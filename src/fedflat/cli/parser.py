@@ -1,0 +1,143 @@
+"""What can be typed: commands, options, and the nearest right word for a wrong one."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from fedflat.errors import nearest
+from fedflat.version import __version__
+
+EXAMPLES = """examples:
+  fedflat run "fedsam(rho=0.05) + swa()" --on "digits(lda(0))" --rounds 200 --out runs/first
+  fedflat compare fedavg "fedgloss(rho_s=0.05, rho_l=0.05)" --on "digits(lda(0))" --rounds 200 --seeds 3
+  fedflat resume runs/first
+  fedflat methods
+  fedflat data list
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that answers a wrong word with the nearest right one."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, allow_abbrev=False, **kwargs)
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+        """Read the words; refuse those nobody knows."""
+        read, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            known = getattr(read, "options", list(self._option_string_actions))
+            self.error(f"unknown option {unknown[0]!r}.{nearest(unknown[0].partition('=')[0], known)}")
+        return read
+
+    def error(self, message: str) -> NoReturn:
+        """Say what was wrong and where help is; status 2."""
+        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        if wrong:
+            known = re.findall(r"[\w-]+", wrong[2])
+            message = f"unknown word {wrong[1]!r}.{nearest(wrong[1], known)} Known: {', '.join(known)}."
+        self.exit(2, f"{self.prog}: error: {message}\nSee `{self.prog} --help`.\n")
+
+
+def build() -> Parser:
+    """The whole command line."""
+    top = Parser("fedflat", description="Federated learning that generalises.", epilog=EXAMPLES)
+    top.add_argument("--version", action="version", version=f"fedflat {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run one method", description="Run one method, with one seed or several.")
+    run.add_argument("method", metavar="METHOD", help='such as "feddyn(alpha=0.01) + sam(rho=0.05)"')
+    _run_options(run)
+
+    compare = commands.add_parser("compare", help="run several methods and make a table of them")
+    compare.add_argument("methods", metavar="METHOD", nargs="+")
+    _run_options(compare)
+
+    resume = commands.add_parser("resume", help="go on with a run or a study that was stopped")
+    resume.add_argument("folder", metavar="DIR")
+    _table_options(resume)
+    resume.add_argument("--quiet", action="store_true", help="no progress")
+    _data_dir(resume)
+
+    methods = commands.add_parser("methods", help="list all methods, their arguments, papers and costs")
+    methods.add_argument("name", metavar="METHOD", nargs="?", help="one of them, or a combination, in detail")
+
+    data = commands.add_parser("data", help="list, fetch and show data sets")
+    jobs = data.add_subparsers(dest="job", required=True, metavar="JOB")
+    listing = jobs.add_parser("list", help="all data sets, where they are, what to do for the rest")
+    get = jobs.add_parser("get", help="fetch a data set")
+    get.add_argument("name", metavar="NAME")
+    show = jobs.add_parser("show", help="what a data set holds and how its clients differ")
+    show.add_argument("on", metavar="DATA", help='such as "cifar10(lda(0), clients=100)"')
+    show.add_argument("--seed", type=int, default=0)
+    for part in (listing, get, show):
+        _data_dir(part)
+    for command in (run, compare, resume, methods, listing, get, show):
+        command.set_defaults(options=list(command._option_string_actions))
+    return top
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `run` and `compare`."""
+    add = parser.add_argument
+    add("--on", metavar="DATA", default="digits(lda(0))", help='data and who holds them (default "digits(lda(0))")')
+    add("--model", metavar="NAME", help='such as cnn, resnet20, "mlp(hidden=[64, 64])" (default: by the data)')
+    add("--rounds", type=int, default=100, metavar="N", help="(default 100)")
+    add("--clients-per-round", type=int, default=10, metavar="N", help="(default 10)")
+    add("--sampler", default="uniform", metavar="KIND", help="uniform (default) or bernoulli")
+    add("--sampler-seed", default="run", metavar="KIND", help="run (default), or round: alike for all seeds")
+    work = parser.add_mutually_exclusive_group()
+    work.add_argument("--local-epochs", type=int, default=1, metavar="E", help="(default 1)")
+    work.add_argument("--local-steps", type=int, metavar="S", help="steps a visit instead of epochs")
+    add("--batch-size", type=int, default=64, metavar="B", help="(default 64)")
+    add("--lr", type=scalar, default=0.01, metavar="L", help='a number or a schedule: "decay(0.1, 0.998)" (default 0.01)')
+    add("--weight-decay", type=scalar, default=0.0, metavar="W", help="(default 0)")
+    add("--momentum", type=scalar, default=0.0, metavar="M", help="local momentum (default 0)")
+    add("--clip", type=scalar, metavar="G", help="largest norm of a local direction (default: none)")
+    add("--weighting", metavar="KIND", help="sized or uniform (default: the method's)")
+    add("--dtype", default="float32", metavar="TYPE", help="float32 (default) or float64")
+    add("--eval-every", type=int, metavar="N", help="(default: about 100 times in the run)")
+    add("--eval-last", type=int, default=100, metavar="N", help="also after each of the last N rounds (default 100)")
+    add("--on-bad", default="raise", metavar="POLICY", help="a reply that is not finite: raise (default), skip, stop")
+    add("--replay", metavar="FILE", help='JSON with "cohorts" and "orders": the very clients and batches to use')
+    seeds = parser.add_mutually_exclusive_group()
+    seeds.add_argument("--seed", type=int, default=0, metavar="S", help="(default 0)")
+    seeds.add_argument("--seeds", type=int, metavar="N", help="run with seeds 0 to N-1")
+    add("--workers", type=int, default=0, metavar="N", help="clients at a time, each in its own process (default: none)")
+    add("--threads", type=int, metavar="N", help="threads inside an operation (default: torch's, 1 in a worker)")
+    add("--device", default="cpu", metavar="D", help="cpu (default), cuda or mps")
+    add("--out", metavar="DIR", help="the run folder (default: a new one in runs/)")
+    add("--quiet", action="store_true", help="no progress")
+    _table_options(parser)
+    _data_dir(parser)
+
+
+def _table_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", type=share, metavar="A", help="accuracy to reach, 0.9 or 90%% (default: the first method's)")
+    style = parser.add_mutually_exclusive_group()
+    style.add_argument("--csv", dest="style", action="store_const", const="csv", default="text", help="the table as CSV")
+    style.add_argument("--markdown", dest="style", action="store_const", const="markdown", help="... as Markdown")
+
+
+def _data_dir(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data-dir", metavar="DIR", help="where data sets are kept")
+
+
+def scalar(text: str) -> float | str:
+    """A number, or the text of a schedule."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def share(text: str) -> float:
+    """An accuracy: 0.9, or 90%."""
+    value = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"an accuracy lies between 0 and 1, or 0% and 100%, found {text!r}")
+    return value

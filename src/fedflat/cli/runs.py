@@ -1,0 +1,117 @@
+"""``fedflat run``, ``compare`` and ``resume``."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from fedflat.errors import SettingError
+from fedflat.run.api import experiments
+from fedflat.run.experiment import Experiment
+from fedflat.run.progress import Talker, duration
+from fedflat.run.results import Result, summarise
+from fedflat.run.study import How, Voice, resume, run_many, run_one
+from fedflat.run.tables import size, table
+from fedflat.spelling import parse
+
+
+def carry_out(asked: Namespace) -> int:
+    """Run what was asked for, then print its table on standard output."""
+    if asked.command == "resume":
+        folder = Path(asked.folder)
+        results = _stoppable(asked, folder, lambda voice: resume(folder, voice=voice))
+    else:
+        folder, results = _begin(asked)
+    _conclude(results, asked, folder)
+    return 0
+
+
+def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
+    methods = [asked.method] if asked.command == "run" else asked.methods
+    seeds = range(asked.seeds) if asked.seeds is not None else [asked.seed]
+    if not len(seeds):
+        raise SettingError(f"--seeds must be at least 1, found {asked.seeds}.")
+    each = experiments(methods, asked.on, seeds, **_settings(asked))
+    how = How(workers=asked.workers, threads=asked.threads, device=asked.device)
+    folder = Path(asked.out) if asked.out else fresh_folder(methods)
+    if not asked.quiet:
+        print(_preface(each, folder), file=sys.stderr)
+    if len(each) == 1:
+        return folder, _stoppable(asked, folder, lambda voice: [run_one(each[0], how, folder, voice)])
+    return folder, _stoppable(asked, folder, lambda voice: run_many(each, how, folder, voice))
+
+
+def _settings(asked: Namespace) -> dict[str, Any]:
+    names = (
+        "model rounds clients_per_round sampler sampler_seed local_epochs local_steps batch_size lr eval_every "
+        "eval_last weighting dtype on_bad"
+    ).split()
+    settings = {name: getattr(asked, name) for name in names}
+    for name in ("weight_decay", "momentum", "clip"):
+        value = getattr(asked, name)
+        settings[name] = parse(value, "schedule") if isinstance(value, str) else value
+    return settings | _replay(asked.replay)
+
+
+def _replay(path: str | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        saved = json.loads(Path(path).read_text())
+        orders = saved.get("orders")
+        orders = orders and [{int(client): batches for client, batches in given.items()} for given in orders]
+        return {"cohorts": saved["cohorts"], "orders": orders}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise SettingError(
+            f"--replay {path}: cannot be read ({error}). It must be JSON like "
+            '{"cohorts": [[0, 3], ...], "orders": [{"0": [[1, 2], [0]], "3": ...}, ...]}; "orders" may be left out.'
+        ) from None
+
+
+def _preface(each: list[Experiment], folder: Path) -> str:
+    """What is about to happen, with the stack as it was sorted."""
+    stacks = dict.fromkeys(f"  {exp.method}\n    {exp.method.stack()}" for exp in each)
+    return "\n".join([f"on {each[0].on}, model {each[0].model}, into {folder}", *stacks])
+
+
+def _stoppable(asked: Namespace, folder: Path, work: Any) -> list[Result]:
+    """Do the work with progress; after Ctrl-C say how to go on."""
+    try:
+        if asked.quiet:
+            return work(Voice(say=lambda text: print(f"fedflat: {text}", file=sys.stderr)))  # type: ignore[no-any-return]
+        with Talker() as talker:
+            return work(talker.voice)  # type: ignore[no-any-return]
+    except KeyboardInterrupt:
+        if folder.exists():
+            print(f"\nA checkpoint was written. Go on with: fedflat resume {folder}", file=sys.stderr)
+        raise
+
+
+def _conclude(results: list[Result], asked: Namespace, folder: Path) -> None:
+    target = asked.target
+    if target is None and len({r.method for r in results}) > 1:
+        first = [r.final() for r in results if r.method == results[0].method]
+        target = sum(first) / len(first)
+        target = target if 0 < target <= 1 else None
+    last = min(results[0].last, results[0].rounds)
+    print(table(summarise(results, target), target, last, asked.style))
+    if not asked.quiet:
+        spent = sum(r.ledger.seconds for r in results)
+        sent = sum(r.ledger.down + r.ledger.up for r in results)
+        print(f"\n{duration(spent)}, {size(sent)} sent; everything is in {folder}", file=sys.stderr)
+
+
+def fresh_folder(methods: list[str]) -> Path:
+    """A folder in runs/ that is not there yet."""
+    word = re.sub(r"\W+", "-", methods[0].partition("(")[0].partition("+")[0].strip()) or "run"
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{word}{'-and-others' if len(methods) > 1 else ''}"
+    place, extra = Path("runs") / name, 1
+    while place.exists():
+        extra += 1
+        place = Path("runs") / f"{name}-{extra}"
+    return place

@@ -1,0 +1,106 @@
+"""The library in one call: ``run`` and ``compare``, with the settings of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.local import Local, Orders
+from fedflat.client.piece import LossFn
+from fedflat.client.task import ModelLike
+from fedflat.data.federation import DataSpec
+from fedflat.data.sampling import Sampler
+from fedflat.errors import SettingError, number
+from fedflat.method import Method
+from fedflat.run.experiment import Evaluate, Experiment, default_model
+from fedflat.run.results import Result
+from fedflat.run.study import How, Voice, run_many, run_one
+from fedflat.schedules import Scalar
+from fedflat.spelling import parse
+
+
+def experiment(
+    method: Method | str, on: DataSpec | str, *, rounds: int, model: ModelLike | str | None = None,
+    clients_per_round: int = 10, sampler: str = "uniform", sampler_seed: str = "run",
+    cohorts: Sequence[Sequence[int]] | None = None, local_epochs: int = 1, local_steps: int | None = None,
+    batch_size: int = 64, lr: Scalar | str = 0.01, weight_decay: Scalar = 0.0, momentum: Scalar = 0.0,
+    clip: Scalar | None = None, drop_last: bool = False, orders: Orders | None = None,
+    eval_every: int | None = None, eval_last: int = 100, seed: int = 0, weighting: str | None = None,
+    dtype: str = "float32", on_bad: str = "raise", loss: LossFn = cross_entropy,
+) -> Experiment:  # fmt: skip
+    """The experiment these settings say; methods, data, models and rates may be given as text.
+
+    ``eval_every=None`` evaluates about a hundred times in the run.
+    """
+    number("run", "rounds", rounds, low=1, whole=True)
+    on = parse(on, "data set") if isinstance(on, str) else on
+    if model is None:
+        model = default_model(on.open(seed).shape)
+    return Experiment(
+        method=parse(method, "method") if isinstance(method, str) else method,
+        on=on,
+        model=parse(model, "model") if isinstance(model, str) else model,
+        rounds=rounds,
+        local=Local(
+            epochs=local_epochs, steps=local_steps, batch_size=batch_size, weight_decay=weight_decay,
+            lr=parse(lr, "schedule") if isinstance(lr, str) else lr, momentum=momentum, clip=clip,
+            drop_last=drop_last, orders=orders,
+        ),
+        sampler=Sampler(clients=clients_per_round, kind=sampler, seeding=sampler_seed, cohorts=cohorts),
+        evaluate=Evaluate(every=max(1, rounds // 100) if eval_every is None else eval_every, last=eval_last),
+        seed=seed,
+        weighting=weighting,
+        dtype=dtype,
+        on_bad=on_bad,
+        loss=loss,
+    )  # fmt: skip
+
+
+def run(
+    method: Method | str, *, on: DataSpec | str, rounds: int, out: str | Path | None = None, workers: int = 0,
+    threads: int | None = None, device: str = "cpu", voice: Voice = Voice(), **settings: Any,
+) -> Result:  # fmt: skip
+    """Run one method once; ``settings`` are those of `experiment`.
+
+    >>> from fedflat import digits, fedsam, lda
+    >>> result = run(fedsam(rho=0.05), on=digits(lda(0), clients=20), rounds=2, clients_per_round=2)
+    >>> result.status, result.rows[-1]["round"]
+    ('done', 2)
+    """
+    how = How(workers=workers, threads=threads, device=device)
+    exp = experiment(method, on, rounds=rounds, **settings)
+    return run_one(exp, how, None if out is None else Path(out), voice)
+
+
+def compare(
+    methods: Sequence[Method | str], *, on: DataSpec | str, rounds: int, seeds: int | Sequence[int] = 1,
+    out: str | Path | None = None, workers: int = 0, threads: int | None = None, device: str = "cpu",
+    voice: Voice = Voice(), **settings: Any,
+) -> list[Result]:  # fmt: skip
+    """Run several methods with the same seeds, clients and batches; ``summarise`` makes a table of it.
+
+    ``seeds`` is how many (0, 1, ...), or which.
+    """
+    how = How(workers=workers, threads=threads, device=device)
+    each = experiments(methods, on, seeds, rounds=rounds, **settings)
+    return run_many(each, how, None if out is None else Path(out), voice)
+
+
+def experiments(
+    methods: Sequence[Method | str], on: DataSpec | str, seeds: int | Sequence[int], **settings: Any
+) -> list[Experiment]:
+    """Every method with every seed."""
+    if isinstance(seeds, int):
+        number("compare", "seeds", seeds, low=1, whole=True)
+        seeds = range(seeds)
+    read = [parse(m, "method") if isinstance(m, str) else m for m in methods]
+    if not read:
+        raise SettingError("compare: no method was given. Name at least one, such as 'fedavg'.")
+    twice = [repr(m) for i, m in enumerate(read) if m in read[:i]]
+    if twice:
+        raise SettingError(f"compare: {twice[0]} was given twice. Leave one of them out.")
+    on = parse(on, "data set") if isinstance(on, str) else on
+    return [experiment(m, on, seed=seed, **settings) for m in read for seed in seeds]

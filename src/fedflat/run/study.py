@@ -1,0 +1,154 @@
+"""Runs as people ask for them: one, several seeds, several methods; begun, stopped and taken up again.
+
+A single run has its own folder. A study (several methods or seeds) has a folder with a ``study.json`` that
+names its runs, and one folder for each of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedflat.client.piece import LossFn
+from fedflat.client.task import ModelLike
+from fedflat.data.federation import DataSpec
+from fedflat.errors import RunError, SettingError, choice, number
+from fedflat.run.book import FolderBook, RunBook, Say, read_facts
+from fedflat.run.executors import Executor, InProcess, Workers
+from fedflat.run.experiment import Experiment, from_json
+from fedflat.run.results import Result
+from fedflat.run.store import write_file
+from fedflat.run.train import Tell, train
+
+
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """Where the computing is done; changes no number beyond the order of floating-point sums."""
+
+    workers: int = 0
+    """Clients at a time, each in a process of its own; 0: one after the other in this process."""
+    threads: int | None = None
+    """Threads inside an operation; None: one in a worker, torch's own choice in this process."""
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        number("run", "workers", self.workers, low=0, whole=True)
+        if self.threads is not None:
+            number("run", "threads", self.threads, low=1, whole=True)
+        kind = self.device.partition(":")[0]
+        choice("run", "device", kind, ["cpu", "cuda", "mps"])
+        if (kind == "cuda" and not torch.cuda.is_available()) or (
+            kind == "mps" and not torch.backends.mps.is_available()
+        ):
+            raise SettingError(f"run: device {self.device!r} was asked for, but this machine has none. Use 'cpu'.")
+
+    def executor(self) -> Executor:
+        """The executor it says."""
+        return Workers(self.workers, self.threads or 1) if self.workers else InProcess(self.threads)
+
+
+Announce = Callable[[Experiment, int, int], Tell]
+"""Told which run of how many begins; gives whom to tell about its rounds."""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """Whom to tell what happens; silent by default."""
+
+    announce: Announce = lambda exp, place, total: lambda tick: None
+    say: Say = lambda text: None
+
+
+def run_one(exp: Experiment, how: How, out: Path | None, voice: Voice = Voice()) -> Result:
+    """Run an experiment from its beginning, in a new folder if ``out`` names one."""
+    book = RunBook() if out is None else FolderBook.create(out, exp.as_json(), asdict(how), say=voice.say)
+    return _carry_out(exp, how, book, voice, 1, 1)
+
+
+def run_many(experiments: Sequence[Experiment], how: How, out: Path | None, voice: Voice = Voice()) -> list[Result]:
+    """Run several experiments, one after the other, each in its own folder under ``out``."""
+    names = folder_names(experiments)
+    if out is not None:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise RunError(
+                f"{out} is already there and not empty. `fedflat resume {out}` goes on with a study that was begun "
+                "there; --out names another folder."
+            )
+        out.mkdir(parents=True, exist_ok=True)
+        runs = [{"folder": n, "experiment": e.as_json()} for n, e in zip(names, experiments, strict=True)]
+        write_file(out / "study.json", json.dumps({"runs": runs, "how": asdict(how)}, indent=2).encode())
+    results = []
+    for place, (name, exp) in enumerate(zip(names, experiments, strict=True), 1):
+        book: RunBook = RunBook()
+        if out is not None:
+            book = FolderBook.create(out / name, exp.as_json(), asdict(how), say=voice.say)
+        results.append(_carry_out(exp, how, book, voice, place, len(names)))
+    return results
+
+
+def resume(
+    folder: str | Path, *, on: DataSpec | None = None, model: ModelLike | None = None, loss: LossFn | None = None,
+    voice: Voice = Voice(),
+) -> list[Result]:  # fmt: skip
+    """Go on with the run or the study in ``folder``; what is done is read, what was never begun is begun."""
+    folder = Path(folder)
+    if (folder / "run.json").exists():
+        facts = read_facts(folder)
+        plan = {"runs": [{"folder": ".", "experiment": facts["experiment"]}], "how": facts["how"]}
+    else:
+        plan = _read_study(folder)
+    how = How(**plan["how"])
+    results = []
+    for place, entry in enumerate(plan["runs"], 1):
+        exp = from_json(entry["experiment"], on=on, model=model, loss=loss)
+        place_of_run = folder / entry["folder"]
+        if not (place_of_run / "run.json").exists():
+            book = FolderBook.create(place_of_run, exp.as_json(), asdict(how), say=voice.say)
+        else:
+            book = FolderBook.open(place_of_run, say=voice.say)
+        if book.status != "running":
+            book.close()
+            results.append(Result.read(place_of_run))
+        else:
+            results.append(_carry_out(exp, how, book, voice, place, len(plan["runs"])))
+    return results
+
+
+def _carry_out(exp: Experiment, how: How, book: RunBook, voice: Voice, place: int, total: int) -> Result:
+    try:
+        tell = voice.announce(exp, place, total)
+        return train(exp, executor=how.executor(), book=book, device=how.device, tell=tell)
+    finally:
+        book.close()
+
+
+def _read_study(folder: Path) -> dict[str, Any]:
+    path = folder / "study.json"
+    if not path.exists():
+        raise RunError(f"{folder} holds neither a run (run.json) nor a study (study.json). Check the path.")
+    try:
+        plan = json.loads(path.read_text())
+        for entry in plan["runs"]:
+            entry["folder"], entry["experiment"]
+        plan["how"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} is damaged ({error}). Resume its runs one by one, or start the study anew.") from None
+    return plan  # type: ignore[no-any-return]
+
+
+def folder_names(experiments: Sequence[Experiment]) -> list[str]:
+    """A short, different name for each run: its place, its method, its seed."""
+    methods = list(dict.fromkeys(repr(exp.method) for exp in experiments))
+    return [
+        f"{methods.index(repr(exp.method)) + 1:02d}-{_slug(repr(exp.method))}/seed-{exp.seed}" for exp in experiments
+    ]
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.=]+", "-", text.lower()).strip("-")[:60]

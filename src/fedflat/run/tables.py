@@ -1,0 +1,79 @@
+"""Results as a table: text for people, CSV for programs, Markdown for papers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+
+from fedflat.run.results import Summary
+
+FORMATS = ("text", "csv", "markdown")
+
+
+def table(summaries: Sequence[Summary], target: float | None, last: int, style: str = "text") -> str:
+    """The table of a comparison; ``last`` is over how many of the last rounds accuracies are averaged."""
+    if style == "csv":
+        return _csv(summaries)
+    heads = ["method", "accuracy %", "loss"]
+    if target is not None:
+        heads += [f"rounds to {100 * target:.1f} %", f"sent to {100 * target:.1f} %"]
+    heads += ["sent in all", "samples/s"]
+    rows = [_cells(summary, target is not None) for summary in summaries]
+    body = _markdown(heads, rows) if style == "markdown" else _text(heads, rows)
+    seeds = summaries[0].seeds
+    spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
+    return f"{body}\n\nAccuracy and loss on the test set: mean of the evaluations in the last {last} rounds{spread}."
+
+
+def _cells(s: Summary, target: bool) -> list[str]:
+    accuracy = f"{100 * s.accuracy:.2f}" + (f" ± {100 * s.spread:.2f}" if not math.isnan(s.spread) else "")
+    if s.diverged:
+        accuracy = "X (diverged)" if s.diverged == s.seeds else f"{accuracy} ({s.diverged} diverged)"
+    cells = [s.method, accuracy, f"{s.loss:.4f}"]
+    if target:
+        cells += [
+            "-" if s.rounds_to_target is None else f"{s.rounds_to_target:.0f}",
+            "-" if s.bytes_to_target is None else size(s.bytes_to_target),
+        ]
+    return [*cells, size(s.bytes), f"{s.speed:,.0f}"]
+
+
+def size(count: float) -> str:
+    """Bytes for people.
+
+    >>> size(1536), size(2.5e9)
+    ('1.5 kB', '2.50 GB')
+    """
+    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= step:
+            digits = 2 if unit == "GB" else 1
+            return f"{count / step:.{digits}f} {unit}"
+    return f"{count:.0f} B"
+
+
+def _text(heads: list[str], rows: list[list[str]]) -> str:
+    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
+
+    def line(row: list[str]) -> str:
+        first, *rest = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        return "  ".join([row[0].ljust(widths[0]), *rest]).rstrip()
+
+    return "\n".join([line(heads), line(["-" * width for width in widths]), *map(line, rows)])
+
+
+def _markdown(heads: list[str], rows: list[list[str]]) -> str:
+    rule = ["---", *["---:"] * (len(heads) - 1)]
+    cells = [heads, rule, *([f"`{row[0]}`", *row[1:]] for row in rows)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in cells)
+
+
+def _csv(summaries: Sequence[Summary]) -> str:
+    stream = io.StringIO()
+    names = list(vars(summaries[0]))
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(names)
+    for summary in summaries:
+        writer.writerow("" if value is None else value for value in vars(summary).values())
+    return stream.getvalue().rstrip("\n")

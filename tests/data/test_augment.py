@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fedflat.data.augment import CropFlip, cutout, mixup
+from fedflat.data.examples import Batch
+from fedflat.errors import SettingError
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def candidates(image: Tensor, padding: int) -> dict[bytes, tuple[int, int, bool]]:
+    """Every crop of the zero-padded image and its mirror image, cut out one by one."""
+    c, h, w = image.shape
+    wide = torch.zeros(c, h + 2 * padding, w + 2 * padding, dtype=image.dtype)
+    wide[:, padding : padding + h, padding : padding + w] = image
+    found = {}
+    for top in range(2 * padding + 1):
+        for left in range(2 * padding + 1):
+            crop = wide[:, top : top + h, left : left + w]
+            found[crop.contiguous().numpy().tobytes()] = (top, left, False)
+            found[crop.flip(2).contiguous().numpy().tobytes()] = (top, left, True)
+    return found
+
+
+def test_crop_flip_gives_crops_of_the_padded_image_all_equally_often():
+    image = torch.randint(1, 256, (3, 7, 5), generator=generator(1), dtype=torch.uint8)
+    known = candidates(image, padding=2)
+    assert len(known) == 25 * 2
+    n = 20_000
+    out = CropFlip(padding=2)(image.expand(n, -1, -1, -1), generator())
+    assert out.shape == (n, 3, 7, 5)
+    assert out.dtype == torch.uint8
+    counts = dict.fromkeys(known.values(), 0)
+    for one in out:
+        counts[known[one.numpy().tobytes()]] += 1
+    expected = n / 50
+    chi2 = sum((c - expected) ** 2 / expected for c in counts.values())
+    assert chi2 < 49 + 5 * np.sqrt(2 * 49)
+
+
+def test_crop_flip_changes_each_image_on_its_own_and_never_mixes_them():
+    x = torch.stack([torch.full((3, 8, 8), k, dtype=torch.uint8) for k in range(1, 30)])
+    out = CropFlip()(x, generator())
+    for k, image in enumerate(out, start=1):
+        assert set(image.unique().tolist()) <= {0, k}
+
+
+def test_crop_flip_without_padding_and_flip_is_the_identity():
+    x = torch.randint(256, (4, 3, 8, 6), dtype=torch.uint8, generator=generator())
+    assert torch.equal(CropFlip(padding=0, flip=0)(x, generator()), x)
+    assert torch.equal(CropFlip(padding=0, flip=1)(x, generator()), x.flip(3))
+
+
+def test_crop_flip_depends_on_the_generator_alone():
+    x = torch.randint(256, (16, 3, 32, 32), dtype=torch.uint8, generator=generator())
+    change = pickle.loads(pickle.dumps(CropFlip()))
+    assert torch.equal(change(x, generator(5)), CropFlip()(x, generator(5)))
+    assert not torch.equal(change(x, generator(5)), change(x, generator(6)))
+
+
+@pytest.mark.parametrize("wrong", [{"padding": -1}, {"padding": 1.5}, {"flip": 1.1}, {"flip": -0.1}])
+def test_crop_flip_refuses(wrong):
+    with pytest.raises(SettingError, match=next(iter(wrong))):
+        CropFlip(**wrong)
+
+
+def test_cutout_makes_one_square_hole_clipped_at_the_border():
+    side, n = 4, 3000
+    out = cutout(torch.ones(n, 2, 10, 12), side, generator())
+    assert torch.equal(out[:, 0], out[:, 1])
+    holes = out[:, 0] == 0
+    corners = {}
+    for hole in holes:
+        rows, columns = hole.any(1).nonzero()[:, 0], hole.any(0).nonzero()[:, 0]
+        assert hole.sum() == len(rows) * len(columns)
+        assert torch.equal(rows, torch.arange(int(rows[0]), int(rows[-1]) + 1))
+        key = (int(rows[0]), int(rows[-1]), int(columns[0]), int(columns[-1]))
+        corners[key] = corners.get(key, 0) + 1
+    # A hole for each centre: from centre - 2 to centre + 1, cut at the border.
+    centres = [(max(r - 2, 0), min(r + 1, 9), max(c - 2, 0), min(c + 1, 11)) for r in range(10) for c in range(12)]
+    assert set(corners) == set(centres)
+    expected = n / len(centres)
+    chi2 = sum((corners[k] - expected) ** 2 / expected for k in centres)
+    assert chi2 < 119 + 5 * np.sqrt(2 * 119)
+
+
+def test_cutout_larger_than_the_image_and_of_odd_side():
+    assert cutout(torch.ones(5, 1, 4, 4), 9, generator()).sum() == 0
+    assert set((cutout(torch.ones(50, 1, 9, 9), 1, generator()) == 0).sum((1, 2, 3)).tolist()) == {1}
+    with pytest.raises(SettingError, match="side"):
+        cutout(torch.ones(1, 1, 4, 4), 0, generator())
+
+
+def test_mixup_mixes_with_a_permutation_and_keeps_both_labels():
+    x = torch.randn(32, 3, 4, 4, dtype=torch.float64, generator=generator())
+    mixed = mixup(Batch(x, torch.arange(32)), 1.0, generator(3))
+    assert mixed.y2 is not None
+    assert torch.equal(mixed.y, torch.arange(32))
+    assert sorted(mixed.y2.tolist()) == list(range(32))
+    assert 0 < mixed.lam < 1
+    torch.testing.assert_close(mixed.x, mixed.lam * x + (1 - mixed.lam) * x[mixed.y2], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0, 4.0])
+def test_mixup_draws_lam_from_beta(alpha):
+    batch, rng = Batch(torch.zeros(2, 1), torch.tensor([0, 1])), generator()
+    lams = np.array([mixup(batch, alpha, rng).lam for _ in range(2000)])
+    variance = 1 / (4 * (2 * alpha + 1))
+    assert abs(lams.mean() - 0.5) < 5 * np.sqrt(variance / len(lams))
+    assert lams.var() == pytest.approx(variance, rel=0.15)
+
+
+def test_mixup_is_repeatable_and_refuses_alpha_zero():
+    batch = Batch(torch.arange(8.0)[:, None], torch.arange(8))
+    one, two = mixup(batch, 1.0, generator(7)), mixup(batch, 1.0, generator(7))
+    assert one.lam == two.lam
+    assert torch.equal(one.x, two.x)
+    with pytest.raises(SettingError, match="alpha"):
+        mixup(batch, 0, generator())

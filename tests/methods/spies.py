@@ -1,0 +1,84 @@
+"""Pieces that change nothing and note what passes by, and ways to look into a recorded run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from literal.problem import Problem
+from quadratic import Quadratic, Recorder
+from torch import Tensor
+
+import fedflat.methods  # noqa: F401 (registers the names)
+from fedflat.client.piece import Piece, Term, Visit
+from fedflat.data.examples import Batch
+from fedflat.flat import GradFn, Layout
+from fedflat.method import Method
+from fedflat.server.shadows import Scene
+from fedflat.spelling import parse
+from fedflat.stage import Stage
+
+
+class Seen(NamedTuple):
+    """One gradient: where, in whose visit, it was asked for, and what it was."""
+
+    round: int
+    client: int
+    sent: np.ndarray
+    w: np.ndarray
+    g: np.ndarray
+
+
+SEEN: list[Seen] = []
+BATCHES: list[tuple[int, int, int, Batch]] = []
+
+
+@dataclass(frozen=True, repr=False)
+class Spy(Piece):
+    """Notes every gradient next to the data, that is before any probe, in ``SEEN``."""
+
+    stage, key = Stage.TERM, "spy"
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        g = grad(w)
+        SEEN.append(Seen(v.round, v.client, v.sent.numpy(), w.numpy(), g.numpy()))
+        return g
+
+
+@dataclass(frozen=True, repr=False)
+class BatchSpy(Term):
+    """A term of value 0 that notes the batch of every gradient in ``BATCHES``."""
+
+    key = "batch_spy"
+
+    def loss(self, v: Visit, batch: Batch, output: Tensor, seen: Any) -> Tensor:
+        BATCHES.append((v.round, v.client, v.steps, batch))
+        return output.sum() * 0
+
+
+def said(text: str) -> Method:
+    """The method a text says."""
+    method = parse(text, "method")
+    assert isinstance(method, Method)
+    return method
+
+
+def spied(method: Method) -> Method:
+    """The method with a spy next to the data; the notes start anew."""
+    SEEN.clear()
+    return method + Method(client=(Spy(),), said="spy")
+
+
+def shadows(method: Method, key: str, book: Recorder, problem: Problem, weights: int | None = None) -> list[Any]:
+    """A shadow's parameters after each round; None before its start."""
+    shadow = next(s for s in method.shadows if s.key == key)
+    scene = Scene(len(book.runs), problem.clients, Layout.of(Quadratic(problem.w0, weights)))
+    found = [shadow.params(run.shadows[key], scene, run.model.params) for run in book.runs]
+    return [None if params is None else params.numpy() for params in found]
+
+
+def client_models(book: Recorder, t: int) -> dict[int, np.ndarray]:
+    """The last model of each client seen by round ``t``, from the notes of ``all_clients()``."""
+    notes = book.runs[t].shadows["all_clients"]
+    return {int(n.removeprefix("client")): w.numpy() for n, w in notes.items() if n.startswith("client")}

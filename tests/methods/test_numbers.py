@@ -1,0 +1,178 @@
+"""The numbers of the toy problem Q, from a text to the end of a run through the whole library."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from literal import numbers
+from literal.problem import Problem, toy_q
+from methods.spies import SEEN, client_models, said, shadows, spied
+from quadratic import Recorder, replay
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.task import Task
+from fedflat.data.examples import Batch
+from fedflat.flat import Layout
+from fedflat.method import Method
+from fedflat.server.shadows import Notes, Scene
+
+SAID = {
+    "fedavg/full": "fedavg() + all_clients()",
+    "fedavg/part": "fedavg()",
+    "fedavg/sized": "fedavg()",
+    "fedavg/momentum": "fedavg()",
+    "fedavgm/full": "fedavgm(beta=0.9)",
+    "fedadam/full": "fedadam(lr=0.1)",
+    "fedyogi/full": "fedyogi(lr=0.1)",
+    "fedadagrad/full": "fedadagrad(lr=0.1)",
+    "fedadam/torch": "fedadam(lr=0.1, flavour='torch')",
+    "fedadagrad/torch": "fedadagrad(lr=0.1, flavour='torch')",
+    "fedprox/full": "fedprox(mu=0.5)",
+    "feddyn/full": "feddyn(alpha=0.1) + active_clients()",
+    "feddyn/part": "feddyn(alpha=0.1) + all_clients()",
+    "feddyn/sam": "feddyn(alpha=0.1) + sam(rho=0.5)",
+    "fedsam/full": "fedsam(rho=0.5)",
+    "fedsam/decay": "fedsam(rho=0.5)",
+    "fedasam/full": "fedasam(rho=0.5, eta=0.2)",
+    "fedasam/bias": "fedasam(rho=0.5, eta=0.2)",
+    "naive_fedgloss/full": "naive_fedgloss(rho_s=0.5, admm=False)",
+    "naive_fedgloss/admm": "naive_fedgloss(rho_s=0.5, beta=10)",
+    "fedgloss/full": "fedgloss(rho_s=0.5, admm=False)",
+    "fedgloss/admm": "fedgloss(rho_s=0.5, beta=10)",
+    "fedgloss/admm-part": "fedgloss(rho_s=0.5, beta=10)",
+    "fedgloss/sam": "fedgloss(rho_s=0.5, rho_l=0.5, beta=10)",
+    "fedgloss/sam-part": "fedgloss(rho_s=0.5, rho_l=0.5, beta=10)",
+    "fedgloss/repo": "fedgloss(rho_s=0.5, beta=10, dual_scale='repo')",
+}  # fmt: skip
+"""How each case is said in our language."""
+
+
+def close(actual: Any, expected: Any) -> None:
+    np.testing.assert_allclose(np.asarray(actual), np.asarray(expected), rtol=0, atol=numbers.ATOL)
+
+
+def run(name: str, method: Method) -> tuple[Recorder, Problem]:
+    case = numbers.CASES[name]
+    problem, plan = toy_q(case.participation, case.sizes, case.rounds)
+    changes = {key: value for key, value in case.plan.items() if key != "server_lr"}
+    is_weight = case.settings.get("is_weight")
+    weights = None if is_weight is None else sum(is_weight)
+    return replay(method, problem, replace(plan, **changes), weights=weights), problem
+
+
+def test_every_case_of_our_methods_is_said() -> None:
+    twins = {numbers.CASES[name].twin for name in SAID}
+    assert {name for name, case in numbers.CASES.items() if case.twin in twins} == set(SAID)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_the_models_after_each_round(name: str) -> None:
+    close(run(name, said(SAID[name]))[0].server, numbers.CASES[name].server)
+
+
+def test_the_local_models_of_fedavg() -> None:
+    book, _ = run("fedavg/full", said(SAID["fedavg/full"]))
+    expected = numbers.CASES["fedavg/full"].state
+    for client, model in client_models(book, 0).items():
+        close(model, expected["local", 0, client])
+    assert len(client_models(book, 0)) == 2
+
+
+def test_the_duals_of_feddyn_and_the_mean_of_its_cohort() -> None:
+    method = said(SAID["feddyn/full"])
+    book, problem = run("feddyn/full", method)
+    expected = numbers.CASES["feddyn/full"].state
+    close(book.runs[-1].desks["dual"]["sigma"], expected["sigma", -1])
+    for client in (0, 1):
+        close(book.learnt[-1][client]["dual"]["sigma"], expected["sigma_k", -1, client])
+    close(shadows(method, "active_clients", book, problem)[-1], expected["active", -1])
+
+
+def test_the_mean_of_all_clients_last_models() -> None:
+    method = said(SAID["feddyn/part"])
+    book, problem = run("feddyn/part", method)
+    close(shadows(method, "all_clients", book, problem), numbers.CASES["feddyn/part"].state["all",])
+
+
+@pytest.mark.parametrize("name", ["fedsam/full", "fedasam/full", "fedasam/bias"])
+def test_the_first_ascent(name: str) -> None:
+    run(name, spied(said(SAID[name])))
+    here, there = [seen for seen in SEEN if (seen.round, seen.client) == (0, 0)][:2]
+    expected = numbers.CASES[name].state
+    close(here.g, numbers.Q["gradients"][0])
+    close(there.w - here.w, expected["eps", 0, 0, 0])
+    if ("u", 0, 0, 0) in expected:
+        close(there.g, expected["u", 0, 0, 0])
+
+
+@pytest.mark.parametrize("name", ["fedgloss/full", "fedgloss/admm"])
+def test_the_stale_perturbation(name: str) -> None:
+    expected = numbers.CASES[name].state
+    book, _ = run(name, spied(said(SAID[name])))
+    for seen in SEEN:
+        before = toy_q()[0].w0 if seen.round == 0 else book.server[0]
+        close(seen.sent - before, (0, 0) if seen.round == 0 else expected["eps", 1])
+    if ("sigma", -1) in expected:
+        close(book.runs[-1].desks["dual"]["sigma"], expected["sigma", -1])
+
+
+@pytest.mark.parametrize("name", ["fedgloss/full", "fedgloss/admm"])
+def test_how_stale_the_perturbation_is(name: str) -> None:
+    measuring, _ = run(name, said(SAID[name].replace(")", ", delta_eps=True)")))
+    assert "delta_eps" not in measuring.rows[0]
+    close(measuring.rows[1]["delta_eps"], numbers.CASES[name].state["delta_eps", 1])
+    close(measuring.server, numbers.CASES[name].server)
+
+
+def follow(text: str, models: list[torch.Tensor]) -> list[Any]:
+    """The shadow's parameters after each of these models."""
+    shadow = said(text).shadows[0]
+    scene = Scene(len(models), 1, Layout(("w",), ((len(models[0]),),), (), ()))
+    notes: Notes = shadow.open(scene, models[0])
+    found = []
+    for t, after in enumerate(models):
+        shadow.see(notes, scene, t, models[max(t - 1, 0)], after)
+        found.append(shadow.params(notes, scene, after))
+    return found
+
+
+def test_swa_rates() -> None:
+    settings = numbers.SWA_RATES["settings"]
+    swa = said(f"swa(3, {settings['cycle']}, high={settings['gamma_1']}, low={settings['gamma_2']})").shadows[0]
+    rates = [swa.rate(0.5, t, 8) for t in range(8)]
+    close(rates, [0.5] * 3 + list(numbers.SWA_RATES["rates"]))
+
+
+def test_swa_captures() -> None:
+    start, cycle = numbers.SWA["start"], numbers.SWA["cycle"]
+    models = [torch.tensor([w], dtype=torch.float64) for w in (99.0, 99.0, 99.0, 98.0, *numbers.SWA["models"])]
+    for said_start in (start, start / len(models)):
+        found = follow(f"swa(start={said_start}, cycle={cycle})", models)
+        assert found[:start] == [None] * start
+        close(found[start], [98.0])  # the model before the start, until the first capture
+        close([found[t] for t in numbers.SWA["captured"]], [[w] for w in numbers.SWA["shadow"]])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"wima({numbers.WIMA['window']})", numbers.WIMA["shadow"]),
+        (f"ema({numbers.EMA['gamma']})", numbers.EMA["shadow"]),
+    ],
+)
+def test_window_and_exponential_means(text: str, expected: tuple[float, ...]) -> None:
+    models = [torch.tensor([w], dtype=torch.float64) for w in numbers.SERIES]
+    close(torch.cat(follow(text, models)), expected)
+
+
+def test_the_loss_of_a_mixed_batch() -> None:
+    """p(y) = 0.2, p(y') = 0.5 and lam = 0.3 cost -(0.3 log 0.2 + 0.7 log 0.5) = 0.96803440."""
+    task = Task(torch.nn.Linear(1, 1), (1,), 3, seed=0, loss=cross_entropy, dtype="float64")
+    output = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64).log()
+    batch = Batch(torch.zeros(1, 1), torch.tensor([0]), torch.tensor([1]), lam=0.3)
+    close(task.loss_of(output, batch), 0.96803440)
+    close(task.loss_of(output, Batch(batch.x, batch.y)), -np.log(0.2))
