@@ -35,7 +35,7 @@ class Quadratic(nn.Module):
             self.bias = nn.Parameter(start[cut:].clone())
 
     def forward(self, x: Tensor) -> Tensor:
-        w = torch.cat([p for p in self.parameters()])
+        w = torch.cat(list(self.parameters()))
         H, a = x[:, : self.dim**2].view(-1, self.dim, self.dim), x[:, self.dim**2 :]
         return 0.5 * torch.einsum("ni,nij,nj->n", w - a, H, w - a)
 

@@ -38,7 +38,8 @@ def unit(v: Tensor) -> Tensor:
     >>> unit(torch.tensor([3.0, 4.0])).tolist(), unit(torch.zeros(2)).tolist()
     ([0.6000000238418579, 0.800000011920929], [0.0, 0.0])
     """
-    return v / (torch.linalg.vector_norm(v, dim=-1, keepdim=True) + TINY)
+    norm: Tensor = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    return v / (norm + TINY)
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class FlatModule:
         self._buffers = self._flatten_buffers()
 
     def _split(self, vector: Tensor) -> tuple[Tensor, ...]:
-        return vector.split(self.layout.sizes)
+        return torch.split(vector, list(self.layout.sizes))
 
     def _flatten_buffers(self) -> Tensor:
         names = self.layout.buffer_names
@@ -152,7 +153,7 @@ class FlatModule:
         self._params.copy_(w)
         self._grads.zero_()
         value = loss(self.module)
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         if keep is not None:
             self._buffers.copy_(keep)
         return value.detach(), self._grads.clone()

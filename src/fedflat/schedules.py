@@ -32,7 +32,9 @@ def at(value: Scalar, round: int) -> float:
     return value(round) if isinstance(value, Schedule) else value
 
 
-def scalar(owner: str, name: str, value: object, *, low: float = 0.0, open_low: bool = False, high: float = float("inf")) -> None:
+def scalar(
+    owner: str, name: str, value: object, *, low: float = 0.0, open_low: bool = False, high: float = float("inf")
+) -> None:
     """Refuse a hyper-parameter that is neither a schedule nor a number in its range."""
     if not isinstance(value, Schedule):
         number(owner, name, value, low=low, open_low=open_low, high=high)

@@ -84,7 +84,7 @@ def spell(value: Any) -> str:
 
 def spell_call(name: str, signature: inspect.Signature, arguments: dict[str, Any]) -> str:
     """``name(...)`` with required arguments by place, the others by name."""
-    parts = []
+    parts: list[str] = []
     for key, value in arguments.items():
         parameter = signature.parameters[key]
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -113,7 +113,7 @@ class Spelled:
             default = field.default_factory() if field.default_factory is not MISSING else field.default
             if field.init and (not terse or default is MISSING or value != default):
                 given[field.name] = value
-        name = _NAMES.get(type(self)) or getattr(self, "key", type(self).__name__.lower())
+        name = _NAMES.get(type(self), str(getattr(self, "key", type(self).__name__)))
         if not terse:
             return f"{name}({', '.join(f'{key}={spell(value)}' for key, value in given.items())})"
         return spell_call(name, inspect.signature(type(self)), given)
@@ -173,7 +173,8 @@ def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], kind: st
     try:
         entry.signature.bind(*positional, **named)
     except TypeError as error:
-        raise SpellingError(f"{name}{entry.signature.replace(return_annotation=inspect.Signature.empty)}: {error}.") from None
+        takes = entry.signature.replace(return_annotation=inspect.Signature.empty)
+        raise SpellingError(f"{name}{takes}: {error}.") from None
     return entry.make(*positional, **named)
 
 

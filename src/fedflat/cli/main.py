@@ -14,7 +14,7 @@ from fedflat.errors import FedflatError
 
 def main(words: Sequence[str] | None = None) -> int:
     """Carry out a command line. 0: done; 2: something was wrong and nothing was lost; 130: stopped by Ctrl-C."""
-    asked = build().parse_args(words)
+    asked = build().read(words)
     try:
         if getattr(asked, "data_dir", None):
             from fedflat.data import set_data_dir

@@ -44,7 +44,7 @@ def _explain(text: str) -> str:
         signature = entry.signature.replace(return_annotation=inspect.Signature.empty)
         lines = [f"{entry.name}{signature}", "", inspect.getdoc(entry.make) or "", "", method.stack()]
     lines.append(
-        f"each client, each round: {cost.down} vectors down, {cost.up} up, {cost.gradients} gradients for a local step; "
+        f"each client, each round: {cost.down} vectors down, {cost.up} up, {cost.gradients} gradients a local step; "
         f"clients weigh {method.weighting or 'sized'}"
     )
     return "\n".join(lines)

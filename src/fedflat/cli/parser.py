@@ -24,11 +24,11 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(*args, allow_abbrev=False, **kwargs)
+        super().__init__(*args, **{**kwargs, "allow_abbrev": False})
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+    def read(self, words: Sequence[str] | None = None) -> argparse.Namespace:
         """Read the words; refuse those nobody knows."""
-        read, unknown = self.parse_known_args(args, namespace)
+        read, unknown = self.parse_known_args(words)
         if unknown:
             known = getattr(read, "options", list(self._option_string_actions))
             self.error(f"unknown option {unknown[0]!r}.{nearest(unknown[0].partition('=')[0], known)}")
@@ -94,7 +94,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     work.add_argument("--local-epochs", type=int, default=1, metavar="E", help="(default 1)")
     work.add_argument("--local-steps", type=int, metavar="S", help="steps a visit instead of epochs")
     add("--batch-size", type=int, default=64, metavar="B", help="(default 64)")
-    add("--lr", type=scalar, default=0.01, metavar="L", help='a number or a schedule: "decay(0.1, 0.998)" (default 0.01)')
+    add("--lr", type=scalar, default=0.01, metavar="L", help='0.01 (default), or a schedule: "decay(0.1, 0.998)"')
     add("--weight-decay", type=scalar, default=0.0, metavar="W", help="(default 0)")
     add("--momentum", type=scalar, default=0.0, metavar="M", help="local momentum (default 0)")
     add("--clip", type=scalar, metavar="G", help="largest norm of a local direction (default: none)")
@@ -107,7 +107,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     seeds = parser.add_mutually_exclusive_group()
     seeds.add_argument("--seed", type=int, default=0, metavar="S", help="(default 0)")
     seeds.add_argument("--seeds", type=int, metavar="N", help="run with seeds 0 to N-1")
-    add("--workers", type=int, default=0, metavar="N", help="clients at a time, each in its own process (default: none)")
+    add("--workers", type=int, default=0, metavar="N", help="clients at a time, each in a process of its own")
     add("--threads", type=int, metavar="N", help="threads inside an operation (default: torch's, 1 in a worker)")
     add("--device", default="cpu", metavar="D", help="cpu (default), cuda or mps")
     add("--out", metavar="DIR", help="the run folder (default: a new one in runs/)")
@@ -117,10 +117,13 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _table_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--target", type=share, metavar="A", help="accuracy to reach, 0.9 or 90%% (default: the first method's)")
+    parser.add_argument(
+        "--target", type=share, metavar="A", help="accuracy to reach: 0.9 or 90%% (default: the first method's)"
+    )
     style = parser.add_mutually_exclusive_group()
-    style.add_argument("--csv", dest="style", action="store_const", const="csv", default="text", help="the table as CSV")
+    style.add_argument("--csv", dest="style", action="store_const", const="csv", help="the table as CSV")
     style.add_argument("--markdown", dest="style", action="store_const", const="markdown", help="... as Markdown")
+    parser.set_defaults(style="text")
 
 
 def _data_dir(parser: argparse.ArgumentParser) -> None:

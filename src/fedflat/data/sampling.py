@@ -42,7 +42,8 @@ class Sampler:
             wrong = [k for k in cohort if not (isinstance(k, int) and 0 <= k < population)]
             if wrong or not cohort or len(set(cohort)) != len(cohort):
                 raise SettingError(
-                    f"the cohort of round {t} must be different clients from 0 to {population - 1}, found {list(cohort)}."
+                    f"the cohort of round {t} must be different clients from 0 to {population - 1}, found "
+                    f"{list(cohort)}."
                 )
 
     def draw(self, t: int, population: int, seed: int) -> list[int]:

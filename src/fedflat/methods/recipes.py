@@ -20,7 +20,9 @@ def fedavgm(beta: Scalar = 0.9, lr: Scalar = 1.0) -> Method:
 
 
 @method
-def fedadam(lr: Scalar = 0.1, b1: float = 0.9, b2: float = 0.99, tau: float | None = None, flavour: str = "paper") -> Method:
+def fedadam(
+    lr: Scalar = 0.1, b1: float = 0.9, b2: float = 0.99, tau: float | None = None, flavour: str = "paper"
+) -> Method:
     """FedAvg with Adam at the server (Reddi et al., ICLR 2021)."""
     return pieces.adam(lr, b1, b2, tau, flavour)
 

@@ -129,14 +129,15 @@ class _Crew:
                 while idle and sent < min(len(letters), place + 2 * len(self.desks)):
                     desk = idle.pop()
                     letter = letters[sent]
-                    news = None if told.get(desk) is letter.mail else letter.mail
-                    told[desk] = letter.mail
-                    desk.send_bytes(dumps((letter.client, letter.memory, news)))
+                    if told.get(desk) is not letter.mail:  # the same for all of an exchange: once is enough
+                        told[desk] = letter.mail
+                        desk.send_bytes(dumps(letter.mail))
+                    desk.send_bytes(dumps((letter.client, letter.memory)))
                     busy[desk], sent = sent, sent + 1
-                for desk in wait(list(busy)):
-                    assert isinstance(desk, Connection)
-                    done[busy.pop(desk)] = _receive(desk)
-                    idle.append(desk)
+                for ready in wait(list(busy)):
+                    assert isinstance(ready, Connection)
+                    done[busy.pop(ready)] = _receive(ready)
+                    idle.append(ready)
             yield done.pop(place)
 
 
@@ -164,10 +165,12 @@ def _work(desk: Connection) -> None:
         except Exception as error:
             _answer(desk, error)
             return
-        mail = None
         while True:
-            client, memory, news = loads(desk.recv_bytes())
-            mail = news or mail
+            message = loads(desk.recv_bytes())
+            if isinstance(message, Mail):
+                mail = message
+                continue
+            client, memory = message
             try:
                 _answer(desk, visit(job, Letter(client, mail, memory), fed.data(client)))
             except Exception as error:

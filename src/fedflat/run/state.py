@@ -47,8 +47,7 @@ class Run:
     def groups(self) -> dict[str, Group]:
         """The tensors in groups; what changes together sits together."""
         groups: dict[str, Group] = {"model": {"params": self.model.params, "buffers": self.model.buffers}}
-        for key, memory in self.desks.items():
-            groups[f"server/{key}"] = memory
+        groups |= {f"server/{key}": memory for key, memory in self.desks.items()}
         for key, notes in self.shadows.items():
             for name, tensor in notes.items():
                 groups[f"shadow/{key}/{name}"] = {"value": tensor}

@@ -57,8 +57,8 @@ def _text(heads: list[str], rows: list[list[str]]) -> str:
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
 
     def line(row: list[str]) -> str:
-        first, *rest = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        return "  ".join([row[0].ljust(widths[0]), *rest]).rstrip()
+        numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        return "  ".join([row[0].ljust(widths[0]), *numbers])
 
     return "\n".join([line(heads), line(["-" * width for width in widths]), *map(line, rows)])
 
