@@ -85,7 +85,9 @@ def test_cutout_makes_one_square_hole_clipped_at_the_border():
         key = (int(rows[0]), int(rows[-1]), int(columns[0]), int(columns[-1]))
         corners[key] = corners.get(key, 0) + 1
     # A hole for each centre: from centre - 2 to centre + 1, cut at the border.
-    centres = [(max(r - 2, 0), min(r + 1, 9), max(c - 2, 0), min(c + 1, 11)) for r in range(10) for c in range(12)]
+    rows = [(max(r - 2, 0), min(r + 1, 9)) for r in range(10)]
+    columns = [(max(c - 2, 0), min(c + 1, 11)) for c in range(12)]
+    centres = [(*r, *c) for r in rows for c in columns]
     assert set(corners) == set(centres)
     expected = n / len(centres)
     chi2 = sum((corners[k] - expected) ** 2 / expected for k in centres)

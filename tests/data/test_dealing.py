@@ -58,8 +58,9 @@ def test_draw_has_the_law_of_single_draws(q, stock, count):
 def test_draw_takes_what_is_asked_and_no_more_than_there_is(stock, data):
     stock = np.array(stock)
     count = data.draw(st.integers(0, int(stock.sum())))
-    q = np.array(data.draw(st.lists(st.sampled_from([0.0, 1e-300, 0.1, 1.0]), min_size=len(stock), max_size=len(stock))))
-    taken = draw(q, stock, count, np.random.default_rng(0))
+    weights = st.sampled_from([0.0, 1e-300, 0.1, 1.0])
+    q = data.draw(st.lists(weights, min_size=len(stock), max_size=len(stock)))
+    taken = draw(np.array(q), stock, count, np.random.default_rng(0))
     assert taken.sum() == count
     assert ((taken >= 0) & (taken <= stock)).all()
 

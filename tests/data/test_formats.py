@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from data.miniature import IDX, idx, write_cifar_files, write_idx_set
 
+from data.miniature import IDX, idx, write_cifar_files, write_idx_set
 from fedflat.data.formats import CIFAR10_TRAIN, read_cifar, read_idx, read_idx_set, read_set, write_cifar10
 from fedflat.data.places import LAYOUTS
 from fedflat.errors import DataError
@@ -97,7 +97,7 @@ def test_damaged_cifar(tmp_path):
     paths = cifar_paths(tmp_path, "cifar10")
     whole = paths[2].read_bytes()
     paths[2].write_bytes(whole[:-1])
-    with pytest.raises(DataError, match=r"data_batch_3.bin must be a whole number of records of 3073 bytes, found 6145"):
+    with pytest.raises(DataError, match=r"data_batch_3.bin must be .* of 3073 bytes, found 6145"):
         read_cifar(paths[:-1], paths[-1], 10)
     paths[2].write_bytes(b"")
     with pytest.raises(DataError, match="found 0 bytes"):

@@ -125,15 +125,17 @@ def test_from_file_refuses_damaged_lists(tmp_path, what, message):
 
 
 def test_from_file_refuses_what_it_cannot_read(tmp_path):
-    with pytest.raises(DataError, match="cannot read .*No such file"):
+    with pytest.raises(DataError, match=r"cannot read .*No such file"):
         from_file(str(tmp_path / "none.json")).assign(LABELS, 2, rng())
     (tmp_path / "bad.json").write_text("[[1,")
     with pytest.raises(DataError, match="is not JSON"):
         from_file(str(tmp_path / "bad.json")).assign(LABELS, 2, rng())
-    with pytest.raises(SettingError, match="has 1 clients, not 2. Say clients=1"):
+    with pytest.raises(SettingError, match=r"has 1 clients, not 2. Say clients=1"):
         from_file(write(tmp_path / "one.json", [[0]])).assign(LABELS, 2, rng())
 
 
-@pytest.mark.parametrize("text", ["quantity_skew()", "quantity_skew(sigma=0.5, min_size=2)", "by_user()", "from_file('a b.json')"])
+@pytest.mark.parametrize(
+    "text", ["quantity_skew()", "quantity_skew(sigma=0.5, min_size=2)", "by_user()", "from_file('a b.json')"]
+)
 def test_what_is_said_is_printed(text):
     assert repr(parse(text, "partition")) == text

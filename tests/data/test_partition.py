@@ -151,7 +151,7 @@ def test_lda_zero_with_a_class_too_small_for_its_clients():
 
 
 def test_pam_draws_coarse_then_fine():
-    """Few coarse classes each (Dirichlet(0.1)), and nearly all fine ones inside a coarse one (Dirichlet(10))."""
+    """Few coarse classes for each client, and several fine ones inside a coarse one."""
     parts = pam().assign(CIFAR100, 500, rng(), coarse=COARSE)
     assert_dealt(parts, 50_000)
     assert {len(part) for part in parts} == {100}
@@ -225,7 +225,8 @@ def test_fine_to_coarse_map():
 
 
 @pytest.mark.parametrize(
-    "text", ["iid()", "lda(0)", "lda(0.05, concentration='component')", "pam()", "pam(fine_alpha=5.0)", "pathological(2)"]
+    "text",
+    ["iid()", "lda(0)", "lda(0.5, concentration='component')", "pam()", "pam(fine_alpha=5.0)", "pathological(2)"],
 )
 def test_what_is_said_is_printed(text):
     assert repr(parse(text, "partition")) == text

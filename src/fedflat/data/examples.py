@@ -89,6 +89,10 @@ class ClientData:
         """The labels it holds."""
         return self.examples.y.index_select(0, self.index)
 
+    def to(self, device: str) -> ClientData:
+        """The same examples on another device."""
+        return ClientData(self.examples.to(device), self.index.to(device))
+
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
         """The batch of this client's ``index``-th examples."""
         return self.examples.batch(self.index.index_select(0, index.to(self.index.device)), dtype, rng)

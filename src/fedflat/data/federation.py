@@ -66,6 +66,12 @@ class Federation:
         """How unequal the clients' training examples are."""
         return Skew.of(self.train.y.cpu().numpy(), [part.cpu().numpy() for part in self.parts], self.classes)
 
+    def to(self, device: str) -> Federation:
+        """The same federation with its examples on another device."""
+        train, test = self.train.to(device), self.test.to(device)
+        held_out = self.held_out and [part.to(device) for part in self.held_out]
+        return Federation(train, test, [part.to(device) for part in self.parts], held_out)
+
     def pooled(self) -> Federation:
         """The same examples in one place: a single client who holds everything."""
         return Federation(self.train, self.test, [torch.cat(list(self.parts))])

@@ -68,7 +68,7 @@ def apportion(shares: Weights, total: int, least: int) -> Index:
     >>> apportion(np.array([0.0, 1.0, 3.0]), 100, 10).tolist()
     [10, 23, 67]
     """
-    low = np.zeros(len(shares), bool)
+    shares, low = shares / shares.max(), np.zeros(len(shares), bool)
     while True:
         rest = np.where(low, 0.0, shares)
         left = total - least * low.sum()

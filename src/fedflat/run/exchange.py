@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fedflat.client.states import ClientStates
-from fedflat.client.visit import ClientJob, Letter, diagnose
-from fedflat.data.federation import Federation
+from fedflat.client.visit import Letter, diagnose
 from fedflat.errors import NotFinite
 from fedflat.mail import Mail, Replies, Reply, fold
 from fedflat.run.executors import Crew
-from fedflat.run.experiment import Experiment
+from fedflat.run.ready import Ready
 from fedflat.run.state import Ledger
-from fedflat.server.shadows import Notes, Scene
+from fedflat.server.shadows import Notes
 
 
 class Diverged(Exception):
@@ -24,10 +23,7 @@ class Diverged(Exception):
 class Exchange:
     """The cohort of a round as the server sees it: `send` is its gradient oracle."""
 
-    exp: Experiment
-    job: ClientJob
-    fed: Federation
-    scene: Scene
+    ready: Ready
     crew: Crew
     cohort: list[int]
     clients: ClientStates
@@ -36,10 +32,12 @@ class Exchange:
 
     def send(self, mail: Mail) -> Replies:
         """One call, one exchange."""
-        weighting = self.exp.weighting or self.exp.method.weighting or "sized"
-        return fold(mail, self._dispatch(mail), population=self.fed.population, weighting=weighting)
+        exp = self.ready.exp
+        weighting = exp.weighting or exp.method.weighting or "sized"
+        return fold(mail, self._dispatch(mail), population=self.ready.fed.population, weighting=weighting)
 
     def _dispatch(self, mail: Mail) -> Iterator[Reply]:
+        shadows = [shadow for shadow in self.ready.exp.method.shadows if shadow.hears]
         letters = [Letter(client, mail, self.clients.memory(client)) for client in self.cohort]
         for letter, (reply, memory) in zip(letters, self.crew.visit(letters), strict=True):
             self._count(mail, reply)
@@ -48,13 +46,12 @@ class Exchange:
                 continue
             if mail.commit:
                 self.clients.stage(reply.client, memory)
-                for shadow in self.exp.method.shadows:
-                    if shadow.hears:
-                        shadow.hear(self.shadows[shadow.key], self.scene, mail, reply)
+                for shadow in shadows:
+                    shadow.hear(self.shadows[shadow.key], self.ready.scene, mail, reply)
             yield reply
 
     def _count(self, mail: Mail, reply: Reply) -> None:
-        remote = 0 if self.exp.method.pooled else 1  # in centralised training nothing is sent
+        remote = 0 if self.ready.exp.method.pooled else 1  # in centralised training nothing is sent
         self.ledger = replace(
             self.ledger,
             down=self.ledger.down + remote * mail.nbytes,
@@ -64,11 +61,11 @@ class Exchange:
 
     def _object(self, letter: Letter) -> None:
         """A reply that is not finite: say whose it is and where it went wrong, skip it, or stop the run."""
-        if self.exp.on_bad == "skip":
+        if self.ready.exp.on_bad == "skip":
             return
-        if self.exp.on_bad == "stop":
+        if self.ready.exp.on_bad == "stop":
             raise Diverged
-        why = diagnose(self.job, letter, self.fed.data(letter.client))
+        why = diagnose(self.ready.job, letter, self.ready.fed.data(letter.client))
         raise NotFinite(
             f"round {letter.mail.round}, client {letter.client}: the reply is NaN or infinite; {why}. Lower the "
             "learning rate or clip gradients; on_bad='skip' leaves such replies out, on_bad='stop' records the run "

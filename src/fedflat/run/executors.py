@@ -105,6 +105,8 @@ class Workers:
                 ours.send_bytes(order)
                 crew.desks.append(ours)
                 processes.append(process)
+            for desk in crew.desks:
+                _receive(desk)
             yield crew
         finally:
             for desk in crew.desks:
@@ -141,7 +143,7 @@ class _Crew:
             yield done.pop(place)
 
 
-def _receive(desk: Connection) -> Visited:
+def _receive(desk: Connection) -> Any:
     try:
         outcome = loads(desk.recv_bytes())
     except (EOFError, ConnectionResetError):
@@ -151,7 +153,7 @@ def _receive(desk: Connection) -> Visited:
         ) from None
     if isinstance(outcome, BaseException):
         raise outcome
-    return outcome  # type: ignore[no-any-return]
+    return outcome
 
 
 def _work(desk: Connection) -> None:
@@ -165,6 +167,7 @@ def _work(desk: Connection) -> None:
         except Exception as error:
             _answer(desk, error)
             return
+        _answer(desk, None)
         while True:
             message = loads(desk.recv_bytes())
             if isinstance(message, Mail):
@@ -179,7 +182,7 @@ def _work(desk: Connection) -> None:
         return
 
 
-def _answer(desk: Connection, outcome: Visited | Exception) -> None:
+def _answer(desk: Connection, outcome: Visited | Exception | None) -> None:
     if isinstance(outcome, Exception):
         outcome.add_note("".join(traceback.format_exception(outcome)))
     try:

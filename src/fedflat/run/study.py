@@ -22,6 +22,7 @@ from fedflat.errors import RunError, SettingError, choice, number
 from fedflat.run.book import FolderBook, RunBook, Say, read_facts
 from fedflat.run.executors import Executor, InProcess, Workers
 from fedflat.run.experiment import Experiment, from_json
+from fedflat.run.ready import Ready, make_ready
 from fedflat.run.results import Result
 from fedflat.run.store import write_file
 from fedflat.run.train import Tell, train
@@ -67,12 +68,15 @@ class Voice:
 
 def run_one(exp: Experiment, how: How, out: Path | None, voice: Voice = Voice()) -> Result:
     """Run an experiment from its beginning, in a new folder if ``out`` names one."""
+    ready = make_ready(exp, how.device)
     book = RunBook() if out is None else FolderBook.create(out, exp.as_json(), asdict(how), say=voice.say)
-    return _carry_out(exp, how, book, voice, 1, 1)
+    return _carry_out(ready, how, book, voice, 1, 1)
 
 
 def run_many(experiments: Sequence[Experiment], how: How, out: Path | None, voice: Voice = Voice()) -> list[Result]:
     """Run several experiments, one after the other, each in its own folder under ``out``."""
+    for exp in experiments:
+        make_ready(exp, how.device)
     names = folder_names(experiments)
     if out is not None:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -88,7 +92,7 @@ def run_many(experiments: Sequence[Experiment], how: How, out: Path | None, voic
         book: RunBook = RunBook()
         if out is not None:
             book = FolderBook.create(out / name, exp.as_json(), asdict(how), say=voice.say)
-        results.append(_carry_out(exp, how, book, voice, place, len(names)))
+        results.append(_carry_out(make_ready(exp, how.device), how, book, voice, place, len(names)))
     return results
 
 
@@ -116,14 +120,13 @@ def resume(
             book.close()
             results.append(Result.read(place_of_run))
         else:
-            results.append(_carry_out(exp, how, book, voice, place, len(plan["runs"])))
+            results.append(_carry_out(make_ready(exp, how.device), how, book, voice, place, len(plan["runs"])))
     return results
 
 
-def _carry_out(exp: Experiment, how: How, book: RunBook, voice: Voice, place: int, total: int) -> Result:
+def _carry_out(ready: Ready, how: How, book: RunBook, voice: Voice, place: int, total: int) -> Result:
     try:
-        tell = voice.announce(exp, place, total)
-        return train(exp, executor=how.executor(), book=book, device=how.device, tell=tell)
+        return train(ready, executor=how.executor(), book=book, tell=voice.announce(ready.exp, place, total))
     finally:
         book.close()
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from fedflat.client.visit import ClientJob
 from fedflat.flat import Model
 from fedflat.mail import Mail
 from fedflat.run.book import Row, RunBook
@@ -15,6 +14,7 @@ from fedflat.run.exchange import Diverged, Exchange
 from fedflat.run.executors import Executor, InProcess
 from fedflat.run.experiment import Experiment
 from fedflat.run.interrupt import uninterrupted
+from fedflat.run.ready import Ready, make_ready
 from fedflat.run.results import Result
 from fedflat.run.state import Run
 from fedflat.server.piece import step
@@ -22,29 +22,23 @@ from fedflat.server.shadows import Notes, Scene
 
 
 def train(
-    exp: Experiment, *, executor: Executor = InProcess(), book: RunBook | None = None, device: str = "cpu",
+    what: Experiment | Ready, *, executor: Executor = InProcess(), book: RunBook | None = None,
     tell: Tell = lambda tick: None,
 ) -> Result:  # fmt: skip
-    """Run ``exp`` to its end, or from where ``book`` says it was stopped, and give its result."""
+    """Run an experiment to its end, or from where ``book`` says it was stopped, and give its result."""
+    ready = what if isinstance(what, Ready) else make_ready(what)
+    exp, fed, task, scene = ready.exp, ready.fed, ready.task, ready.scene
     book = book or RunBook()
-    source = exp.source(device)
-    fed = source()
-    task = exp.open_task(fed, device)
-    task.check(fed)
-    sampler = exp.cohort_sampler()
-    sampler.check(fed.population, exp.rounds)
-    job = ClientJob(task, exp.pieces(), exp.local, exp.seed)
-    scene = Scene(exp.rounds, fed.population, task.flat.layout)
     run = book.resume() or beginning(exp, scene, task.initial())
     watch = Stopwatch(run)
 
-    with executor.open(job, fed, source) as crew:
+    with executor.open(ready.job, fed, ready.source) as crew:
         try:
             for t in range(run.round, exp.rounds):
                 begun = time.monotonic()
-                cohort = sampler.draw(t, fed.population, exp.seed)                   # 1 who is asked
+                cohort = ready.sampler.draw(t, fed.population, exp.seed)             # 1 who is asked
                 shadows = {key: dict(notes) for key, notes in run.shadows.items()}
-                exchange = Exchange(exp, job, fed, scene, crew, cohort, run.clients, shadows, run.ledger)
+                exchange = Exchange(ready, crew, cohort, run.clients, shadows, run.ledger)
 
                 mail = Mail(t, run.model.params, run.model.buffers, exp.rate(t))
                 new = step(exp.method.server, run.desks, exchange.send, mail)        # 2 ask, average, step

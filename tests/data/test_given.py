@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+
+from fedflat.data import by_user, clients_of, lda, pam, tensors
+from fedflat.errors import SettingError
+
+X, Y = torch.rand(40, 3, 4, 4), torch.arange(40) % 4
+TEST = (torch.rand(8, 3, 4, 4), torch.arange(8) % 4)
+
+
+def test_tensors_are_dealt_out():
+    fed = tensors(X, Y, *TEST, lda(0), clients=8).open(0)
+    assert (fed.population, fed.classes, fed.shape) == (8, 4, (3, 4, 4))
+    assert torch.equal(fed.train.x, X)
+    assert torch.equal(fed.test.batch(torch.arange(8), torch.float32).x, TEST[0])
+    assert fed.skew().classes_max == 1
+    assert all(torch.equal(fed.data(k).labels, Y[fed.parts[k]]) for k in range(8))
+
+
+def test_iid_is_the_default_and_the_seed_may_be_fixed():
+    spec = tensors(X, Y, *TEST, clients=4, seed=1)
+    assert [part.tolist() for part in spec.open(5).parts] == [part.tolist() for part in spec.open(6).parts]
+    assert repr(spec) == "tensors(<40 of 3x4x4>, iid(), clients=4)"
+
+
+def test_bytes_are_scaled_and_normalised():
+    x = torch.randint(256, (10, 3, 4, 4), dtype=torch.uint8)
+    fed = tensors(x, Y[:10], x, Y[:10], clients=2, mean=(0.1, 0.2, 0.3), std=(1, 2, 3)).open(0)
+    batch = fed.train.batch(torch.arange(10), torch.float64)
+    expected = (x.double() / 255 - torch.tensor([0.1, 0.2, 0.3]).double().view(1, 3, 1, 1)) / torch.tensor(
+        [1.0, 2.0, 3.0], dtype=torch.float64
+    ).view(1, 3, 1, 1)
+    torch.testing.assert_close(batch.x, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_without_test_examples_the_held_out_parts_are_the_test_set():
+    fed = tensors(X, Y, clients=4, split=0.5).open(0)
+    assert fed.held_out is not None
+    assert torch.equal(fed.test.index, torch.cat(list(fed.held_out)))
+    assert len(fed.test) == 20
+    with pytest.raises(SettingError, match="nothing to test on"):
+        tensors(X, Y, clients=4)
+
+
+def test_owners_and_coarse_classes():
+    fed = tensors(X, Y, *TEST, by_user(), users=torch.arange(40) // 15).open(0)
+    assert [len(part) for part in fed.parts] == [15, 15, 10]
+    fed = tensors(X, Y, *TEST, pam(), clients=4, coarse=Y // 2).open(0)
+    assert sorted(torch.cat(list(fed.parts)).tolist()) == list(range(40))
+
+
+def test_clients_of_keeps_the_clients_as_given():
+    mine = [(torch.full((n, 2), float(n)), torch.full((n,), n % 3)) for n in (4, 1, 7)]
+    fed = clients_of(mine, test=(torch.rand(5, 2), torch.zeros(5, dtype=torch.long))).open(9)
+    assert fed.population == 3
+    for k, (x, y) in enumerate(mine):
+        batch = fed.data(k).batch(torch.arange(len(y)), torch.float32)
+        assert torch.equal(batch.x, x)
+        assert torch.equal(batch.y, y)
+    assert pickle.loads(pickle.dumps(clients_of(mine, split=None, test=mine[0]))).open(0).population == 3
+
+
+def test_clients_of_with_a_split():
+    mine = [(torch.rand(10, 2), torch.zeros(10, dtype=torch.long)) for _ in range(3)]
+    fed = clients_of(mine, split=0.7, classes=2).open(0)
+    assert [len(part) for part in fed.parts] == [7, 7, 7]
+    assert fed.classes == 2
+    assert len(fed.test) == 9
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: tensors(X, Y[:-1], *TEST), "a label for each"),
+        (lambda: tensors(X, Y, TEST[0]), "give both test_x and test_y"),
+        (lambda: tensors(X, Y.float(), *TEST), "labels must be whole numbers from 0, found torch.float32"),
+        (lambda: tensors(X, Y - 1, *TEST), "labels must be whole numbers from 0"),
+        (lambda: tensors(X, Y, TEST[0][:, :1], TEST[1]), "all inputs must be alike"),
+        (lambda: tensors(X, Y, TEST[0].double(), TEST[1]), "all inputs must be alike"),
+        (lambda: tensors(X.long(), Y, TEST[0].long(), TEST[1]), "must be floats or uint8"),
+        (lambda: tensors(X, Y, *TEST, classes=3), "below classes=3, found 3"),
+        (lambda: tensors(X, Y, *TEST, mean=(0.5,), std=(1,)), "one number for each channel"),
+        (lambda: tensors(X, Y, *TEST, mean=(0.5,) * 3), "one number for each channel"),
+        (lambda: tensors(X, Y, *TEST, "iid"), "partition must be one of"),
+        (lambda: tensors(X, Y, *TEST, users=Y[:3]), "users must have an entry for each of 40 examples, found 3"),
+        (lambda: clients_of([]), "at least one client"),
+        (lambda: clients_of([(X, Y), (X[:0], Y[:0])], TEST), "clients_of: client 1"),
+        (lambda: clients_of([(X, Y), (X[:, :2], Y)], TEST), "clients_of: client 1: all inputs must be alike"),
+    ],
+)
+def test_wrong_tensors_are_refused(wrong, message):
+    with pytest.raises(SettingError, match=message):
+        wrong()
