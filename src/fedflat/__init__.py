@@ -7,7 +7,9 @@
 Names are imported when they are first used, so that ``import fedflat`` itself costs nothing.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from fedflat.version import __version__
@@ -49,3 +51,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class _Package(ModuleType):
+    """Python binds a subpackage in its package once it is imported; ``fedflat.run`` stays the function."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

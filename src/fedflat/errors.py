@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from math import isfinite
 
 
 class FedflatError(ValueError):
@@ -52,7 +53,7 @@ def number(
     owner: str, name: str, value: object, *, low: float = float("-inf"), high: float = float("inf"),
     open_low: bool = False, whole: bool = False,
 ) -> None:
-    """Refuse ``value`` unless it is a number in ``[low, high]`` (``(low, high]`` with ``open_low``).
+    """Refuse ``value`` unless it is a finite number in ``[low, high]`` (``(low, high]`` with ``open_low``).
 
     >>> number("sam", "rho", -1, low=0)
     Traceback (most recent call last):
@@ -61,7 +62,7 @@ def number(
     """
     kinds = (int,) if whole else (int, float)
     fits = isinstance(value, kinds) and not isinstance(value, bool)
-    if fits and low <= value <= high and not (open_low and value == low):  # type: ignore[operator]
+    if fits and _finite(value) and low <= value <= high and not (open_low and value == low):  # type: ignore[operator]
         return
     kind = "a whole number" if whole else "a number"
     bounds = []
@@ -71,6 +72,25 @@ def number(
         bounds.append(f"at most {high:g}")
     where = " " + " and ".join(bounds) if bounds else ""
     raise SettingError(f"{owner}: {name} must be {kind}{where}, found {value!r}.")
+
+
+def _finite(value: object) -> bool:
+    try:
+        return isfinite(value)  # type: ignore[arg-type]
+    except OverflowError:  # a whole number too large for a float
+        return False
+
+
+def flag(owner: str, name: str, value: object) -> None:
+    """Refuse ``value`` unless it is True or False: the text "False" would count as true.
+
+    >>> flag("fedgloss", "admm", "False")
+    Traceback (most recent call last):
+        ...
+    fedflat.errors.SettingError: fedgloss: admm must be True or False, found 'False'.
+    """
+    if not isinstance(value, bool):
+        raise SettingError(f"{owner}: {name} must be True or False, found {value!r}.")
 
 
 def choice(owner: str, name: str, value: object, allowed: Iterable[str]) -> None:

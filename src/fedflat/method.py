@@ -81,7 +81,7 @@ class Method:
 
         >>> from fedflat.methods import feddyn, sam
         >>> print((feddyn(alpha=0.1) + sam(rho=0.5)).stack())
-        client: sam(rho=0.5) -> dual(alpha=0.1); server: dual(alpha=0.1)
+        client: sam(rho=0.5) -> dual(alpha=0.1); server: dual(alpha=0.1, scale='paper')
         """
         parts = [("client", self.client), ("server", self.server), ("evaluated", self.shadows)]
         said = [f"{name}: {' -> '.join(p.full() for p in pieces)}" for name, pieces in parts if pieces]
@@ -92,6 +92,9 @@ def chain(*methods: Method) -> Method:
     """Join methods and keep their pieces in the order written, first nearest to the data."""
     if not methods:
         raise SettingError("chain() needs at least one method, as in chain(feddyn(alpha=0.1), sam(rho=0.05)).")
+    for method in methods:
+        if not isinstance(method, Method):
+            raise SettingError(f"chain() joins methods, found {method!r}. Write them as in chain(feddyn(), sam()).")
     said = f"chain({', '.join(map(repr, methods))})"
     whole = replace(methods[0], chained=True)
     for method in methods[1:]:

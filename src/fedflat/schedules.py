@@ -16,6 +16,11 @@ from fedflat.spelling import Spelled, register
 class Schedule(Spelled):
     """A number for every round."""
 
+    @property
+    def values_met(self) -> tuple[float, ...]:
+        """Values it takes or runs between, so that a range can be checked before the first round."""
+        return ()
+
     def __call__(self, round: int) -> float:
         raise NotImplementedError
 
@@ -35,9 +40,9 @@ def at(value: Scalar, round: int) -> float:
 def scalar(
     owner: str, name: str, value: object, *, low: float = 0.0, open_low: bool = False, high: float = float("inf")
 ) -> None:
-    """Refuse a hyper-parameter that is neither a schedule nor a number in its range."""
-    if not isinstance(value, Schedule):
-        number(owner, name, value, low=low, open_low=open_low, high=high)
+    """Refuse a hyper-parameter that is neither a number in its range nor a schedule that stays in it."""
+    for met in value.values_met if isinstance(value, Schedule) else (value,):
+        number(owner, name, met, low=low, open_low=open_low, high=high)
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,7 +53,13 @@ class Decay(Schedule):
     rate: float
 
     def __post_init__(self) -> None:
+        number("decay", "value", self.value)
         number("decay", "rate", self.rate, low=0, open_low=True)
+
+    @property
+    def values_met(self) -> tuple[float, ...]:
+        """Where it starts."""
+        return (self.value,)
 
     def __call__(self, round: int) -> float:
         return self.value * self.rate**round
@@ -63,7 +74,14 @@ class Warmup(Schedule):
     rounds: int
 
     def __post_init__(self) -> None:
+        number("warmup", "first", self.first)
+        number("warmup", "last", self.last)
         number("warmup", "rounds", self.rounds, low=0, whole=True)
+
+    @property
+    def values_met(self) -> tuple[float, ...]:
+        """Both ends."""
+        return (self.first, self.last)
 
     def __call__(self, round: int) -> float:
         if round >= self.rounds:
@@ -80,7 +98,14 @@ class Cosine(Schedule):
     rounds: int
 
     def __post_init__(self) -> None:
+        number("cosine", "first", self.first)
+        number("cosine", "last", self.last)
         number("cosine", "rounds", self.rounds, low=1, whole=True)
+
+    @property
+    def values_met(self) -> tuple[float, ...]:
+        """Both ends."""
+        return (self.first, self.last)
 
     def __call__(self, round: int) -> float:
         share = min(round / self.rounds, 1.0)
@@ -100,7 +125,14 @@ class Cyclic(Schedule):
     cycle: int
 
     def __post_init__(self) -> None:
+        number("cyclic", "high", self.high)
+        number("cyclic", "low", self.low)
         number("cyclic", "cycle", self.cycle, low=1, whole=True)
+
+    @property
+    def values_met(self) -> tuple[float, ...]:
+        """Both ends."""
+        return (self.high, self.low)
 
     def __call__(self, round: int) -> float:
         if self.cycle == 1:
@@ -121,14 +153,24 @@ class Steps(Schedule):
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rounds", tuple(self.rounds))
-        object.__setattr__(self, "values", tuple(self.values))
+        for name in ("rounds", "values"):
+            given = getattr(self, name)
+            if not isinstance(given, list | tuple):
+                raise SettingError(f"steps: {name} must be a list, found {given!r}, as in steps([0, 9], [1, 0.1]).")
+            object.__setattr__(self, name, tuple(given))
+            for entry in given:
+                number("steps", f"every entry of {name}", entry, whole=name == "rounds")
         rising = all(a < b for a, b in zip(self.rounds, self.rounds[1:], strict=False))
         if not self.rounds or self.rounds[0] != 0 or not rising or len(self.rounds) != len(self.values):
             raise SettingError(
                 f"steps: rounds must rise from 0 and there must be a value for each, found {list(self.rounds)} "
                 f"and {list(self.values)}."
             )
+
+    @property
+    def values_met(self) -> tuple[float, ...]:
+        """All of them."""
+        return self.values
 
     def __call__(self, round: int) -> float:
         return next(v for r, v in reversed(list(zip(self.rounds, self.values, strict=True))) if round >= r)

@@ -163,6 +163,8 @@ def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], kind: st
     for keyword in keywords:
         if keyword.arg is None:
             raise SpellingError(f"cannot read '**' in {text!r}. {_SHAPE}")
+        if keyword.arg in named:
+            raise SpellingError(f"{name}() is given {keyword.arg!r} twice in {text!r}. Leave one of them out.")
         if keyword.arg not in entry.signature.parameters:
             known = list(entry.signature.parameters)
             raise SpellingError(

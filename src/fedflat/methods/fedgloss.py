@@ -22,7 +22,7 @@ time, as the code does by reading the wrong list.
 from __future__ import annotations
 
 from fedflat.client.sharpness import Sam
-from fedflat.errors import SettingError, choice, number
+from fedflat.errors import SettingError, choice, flag, number
 from fedflat.method import Method, method
 from fedflat.methods.feddyn import Dual, ServerDual
 from fedflat.schedules import Scalar, Steps, Warmup
@@ -34,6 +34,7 @@ def _around(probe: ServerPiece, rho_l: Scalar, beta: float, admm: bool, dual_sca
     """A server probe with local SAM (if any) and duals (if any)."""
     choice("fedgloss", "dual_scale", dual_scale, ["paper", "repo"])
     number("fedgloss", "beta", beta, low=0, open_low=True)
+    flag("fedgloss", "admm", admm)
     sam = (Sam(rho_l),) if rho_l != 0 else ()
     if not admm:
         return Method(client=sam, server=(probe,))
@@ -65,6 +66,8 @@ def fedgloss(
     """
     choice("fedgloss", "server_rho", server_rho, ["constant", "repo"])
     number("fedgloss", "T_s", T_s, low=0, whole=True)
+    number("fedgloss", "rho_0", rho_0, low=0)
+    flag("fedgloss", "delta_eps", delta_eps)
     if T_s and not (isinstance(rho_l, int | float) and isinstance(rho_s, int | float)):
         raise SettingError("fedgloss: T_s warms up plain numbers; leave it out if rho_l or rho_s is a schedule.")
     if T_s and server_rho == "repo":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedflat.client.drift import Clip, Prox
 from fedflat.client.mixing import Cutout, Mixup
 from fedflat.client.sharpness import Asam, Sam
+from fedflat.errors import SettingError
 from fedflat.method import Method, method
 from fedflat.schedules import Scalar
 from fedflat.server import pace, shadows
@@ -72,6 +73,8 @@ def adam(
 def adagrad(lr: Scalar = 0.1, b1: float = 0.0, tau: float | None = None, flavour: str = "paper") -> Method:
     """AdaGrad at the server (Reddi et al., ICLR 2021); ``tau`` is 1e-3, or 1e-2 in torch's flavour."""
     if pace.flavoured("adagrad", flavour):
+        if b1 != 0:
+            raise SettingError(f"adagrad: torch's flavour has no first moment, found b1={b1!r}. Leave b1 out.")
         return Method(server=(pace.TorchAdagrad(lr, 1e-2 if tau is None else tau),))
     return Method(server=(pace.Adagrad(lr, b1, tau=1e-3 if tau is None else tau),))
 

@@ -78,10 +78,7 @@ class Adaptive(ServerPiece):
     moves = True
 
     def __post_init__(self) -> None:
-        scalar(self.key, "lr", self.lr)
-        number(self.key, "b1", self.b1, low=0, high=1)
-        number(self.key, "b2", self.b2, low=0, high=1)
-        number(self.key, "tau", self.tau, low=0, open_low=True)
+        _check(self.key, self.lr, self.tau, b1=self.b1, b2=self.b2)
 
     def second(self, v: Tensor, square: Tensor) -> Tensor:
         """The new second moment."""
@@ -145,6 +142,9 @@ class TorchAdam(ServerPiece):
     stage, key = Stage.PACE, "adam"
     moves = True
 
+    def __post_init__(self) -> None:
+        _check(self.key, self.lr, self.eps, b1=self.b1, b2=self.b2)
+
     def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
         """The bias-corrected step."""
         replies = send(mail)
@@ -167,12 +167,22 @@ class TorchAdagrad(ServerPiece):
     stage, key = Stage.PACE, "adagrad"
     moves = True
 
+    def __post_init__(self) -> None:
+        _check(self.key, self.lr, self.eps)
+
     def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
         """The scaled pseudo-gradient."""
         replies = send(mail)
         delta = replies.delta
         v = desk.memory["v"] = desk.memory.get("v", torch.zeros_like(delta)) + delta * delta
         return replies.with_delta(at(self.lr, mail.round) * delta / (v.sqrt() + self.eps))
+
+
+def _check(owner: str, lr: Scalar, tau: float, **shares: float) -> None:
+    scalar(owner, "lr", lr)
+    number(owner, "tau", tau, low=0, open_low=True)
+    for name, share in shares.items():
+        number(owner, name, share, low=0, high=1)
 
 
 def flavoured(owner: str, flavour: str) -> bool:

@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedflat.errors import SettingError, choice, number
+from fedflat.errors import SettingError, choice, flag, number
 from fedflat.flat import Layout
 from fedflat.mail import Mail, Reply
 from fedflat.schedules import Cyclic, Scalar, at, scalar
@@ -83,6 +83,8 @@ class Swa(Shadow):
                 f"swa: start must be a share of the run below 1.0 or a whole round number, found {self.start!r}."
             )
         number("swa", "cycle", self.cycle, low=1, whole=True)
+        flag("swa", "cycle_lr", self.cycle_lr)
+        flag("swa", "average", self.average)
         for name, value in (("high", self.high), ("low", self.low)):
             if value is not None:
                 number("swa", name, value, low=0)
