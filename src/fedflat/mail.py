@@ -6,6 +6,7 @@ One **exchange** is a `Mail` to each client of the cohort and a `Reply` from eac
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -32,13 +33,18 @@ class Mail:
     buffers: Tensor
     lr: float
     extras: Extras = field(default_factory=dict)
+    task: str = "train"
+    """"train": walk; "gradient": send back the gradient over all data instead of a walk."""
     commit: bool = True
     """False: a probe; the client forgets that it was visited."""
+    repeat: bool = False
+    """The client still has this model from the exchange before: it is not sent again."""
 
     @property
     def nbytes(self) -> int:
         """Bytes of the tensors sent."""
-        return _nbytes(self.params, self.buffers, extras=self.extras)
+        model = () if self.repeat else (self.params, self.buffers)
+        return _nbytes(*model, extras=self.extras)
 
     def enclose(self, key: str, **tensors: Tensor) -> Mail:
         """The same mail with ``tensors`` for the piece ``key``."""
@@ -59,6 +65,8 @@ class Reply:
     """How many it went through in this visit, epochs counted."""
     extras: Extras
     metrics: Mapping[str, float]
+    steps: int = 1
+    """Local steps taken."""
 
     @property
     def nbytes(self) -> int:
@@ -92,11 +100,13 @@ class Replies:
     population: int
     loss: float
     """The mean training loss, weighted like ``delta``."""
-    means: Extras
+    steps: float
+    """The mean number of local steps, each client alike."""
+    means: Mapping[tuple[str, str, str], Tensor]
 
-    def mean(self, key: str, name: str) -> Tensor:
-        """The mean of an extra, each client alike."""
-        return self.means[key][name]
+    def mean(self, key: str, name: str, weighting: str = "uniform") -> Tensor:
+        """The mean of an extra: each client alike, or "sized"."""
+        return self.means[key, name, weighting]
 
     def with_delta(self, delta: Tensor) -> Replies:
         """The same replies with another pseudo-gradient."""
@@ -121,8 +131,8 @@ class _Mean:
 def fold(mail: Mail, replies: Iterable[Reply], *, population: int, weighting: str) -> Replies:
     """Fold replies as they come. ``weighting`` is "sized" (by examples) or "uniform"."""
     delta, buffers, uniform, loss = _Mean(), _Mean(), _Mean(), _Mean()
-    means: dict[str, dict[str, _Mean]] = {}
-    count = 0
+    means: dict[tuple[str, str, str], _Mean] = defaultdict(_Mean)
+    count = steps = 0
     for reply in replies:
         count += 1
         weight = reply.examples if weighting == "sized" else 1
@@ -130,15 +140,17 @@ def fold(mail: Mail, replies: Iterable[Reply], *, population: int, weighting: st
         uniform.add(reply.delta, 1)
         buffers.add(reply.buffers, weight)
         loss.add(torch.tensor(reply.metrics["loss"], dtype=torch.float64), weight)
+        steps += reply.steps
         for key, named in reply.extras.items():
             for name, tensor in named.items():
-                means.setdefault(key, {}).setdefault(name, _Mean()).add(tensor, 1)
+                means[key, name, "uniform"].add(tensor, 1)
+                means[key, name, "sized"].add(tensor, reply.examples)
     if delta.value is None or buffers.value is None or uniform.value is None or loss.value is None:
         raise FedflatError(
             f"round {mail.round}: no client's reply could be used, so there is nothing to average. "
             "Lower the learning rate, or stop at the first bad reply to see it (on_bad='raise')."
         )
     return Replies(
-        mail, delta.value, buffers.value, uniform.value, count, population, float(loss.value),
-        {key: {n: m.value for n, m in named.items() if m.value is not None} for key, named in means.items()},
+        mail, delta.value, buffers.value, uniform.value, count, population, float(loss.value), steps / count,
+        {name: mean.value for name, mean in means.items() if mean.value is not None},
     )  # fmt: skip

@@ -70,6 +70,12 @@ class Local:
             return len(self._given(t, client))
         return self.steps if self.steps is not None else self.epochs * self._per_epoch(examples)
 
+    def passes(self, planned: int, examples: int) -> float:
+        """How often ``planned`` steps go through the data."""
+        if self.steps is None and self.orders is None:
+            return self.epochs
+        return planned * min(self.batch_size, examples) / examples
+
     def _per_epoch(self, examples: int) -> int:
         whole, rest = divmod(examples, self.batch_size)
         return whole if self.drop_last and whole else whole + bool(rest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,9 +33,13 @@ class Visit:
     """What the server sent: the reference of duals and prox terms."""
     start: Tensor
     """Where the walk began; differs from ``sent`` if a piece's ``begin`` moved it."""
+    stop: Tensor
+    """Where the walk ended; what is sent back differs if a piece's ``end`` moved it."""
     lr: float
     planned: int
     """Local steps to do."""
+    epochs: float
+    """How often they go through the client's examples."""
     layout: Layout
     inbox: Mapping[str, Tensor]
     """This piece's extras from the server."""
@@ -57,6 +61,16 @@ class Visit:
         return torch_generator(self.seed, f"piece/{self.key}", self.round, self.client)
 
 
+@dataclass(frozen=True)
+class Site:
+    """Where a piece will work, as far as it is known before the first round."""
+
+    pieces: Sequence[Piece]
+    """The client's whole stack."""
+    module: nn.Module
+    layout: Layout
+
+
 class Piece(Spelled):
     """A frozen dataclass of numbers. The base class changes nothing."""
 
@@ -72,6 +86,9 @@ class Piece(Spelled):
     def asks(self) -> int:
         """Gradients asked for each gradient given."""
         return 1
+
+    def check(self, site: Site) -> None:
+        """Refuse a place where it cannot work."""
 
     def begin(self, v: Visit, w: Tensor) -> Tensor:
         """Where to start walking."""

@@ -46,7 +46,21 @@ class Letter:
 
 
 def visit(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None = None) -> tuple[Reply, Memory]:
-    """Walk from what was sent; the reply, and what the client remembers from now on."""
+    """Do what the mail asks; the reply, and what the client remembers from now on."""
+    if letter.mail.task == "gradient":
+        return _survey(job, letter, data), letter.memory
+    return _walk(job, letter, data, watch)
+
+
+def _survey(job: ClientJob, letter: Letter, data: ClientData) -> Reply:
+    """The gradient over all the client's data, in place of a walk."""
+    gradient = full_gradient(job, data, letter.mail.params)
+    kept = letter.mail.buffers
+    return Reply(letter.client, gradient, kept, len(data), len(data), {}, {"loss": float("nan")})
+
+
+def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None) -> tuple[Reply, Memory]:
+    """Walk from what was sent."""
     mail, client, flat = letter.mail, letter.client, job.task.flat
     flat.buffers = mail.buffers
     flat.module.train()
@@ -72,6 +86,8 @@ def visit(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None 
                 samples += len(batch)
                 for v in visits:
                     v.steps, v.walked = v.steps + 1, v.walked + mail.lr
+            for v in visits:
+                v.stop = w
             for piece, v in reversed(stack):
                 w = piece.end(v, w)
         except Exception as error:
@@ -85,12 +101,14 @@ def visit(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None 
         samples=samples,
         extras={piece.key: v.outbox for piece, v in stack if v.outbox},
         metrics={"loss": float(torch.stack(losses).mean())},
+        steps=len(losses),
     )
     return reply, {piece.key: v.memory for piece, v in stack if v.memory}
 
 
 def _open(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -> Visit:
     mail = letter.mail
+    planned = job.local.planned(mail.round, letter.client, len(data))
     return Visit(
         key=piece.key,
         seed=job.seed,
@@ -98,8 +116,10 @@ def _open(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -> Vis
         client=letter.client,
         sent=mail.params,
         start=mail.params,
+        stop=mail.params,
         lr=mail.lr,
-        planned=job.local.planned(mail.round, letter.client, len(data)),
+        planned=planned,
+        epochs=job.local.passes(planned, len(data)),
         layout=job.task.flat.layout,
         inbox=mail.extras.get(piece.key, {}),
         memory=dict(letter.memory.get(piece.key, {})),
@@ -132,6 +152,7 @@ def _watched(name: str, grad: GradFn, watch: Watch, w: Tensor) -> Tensor:
 def full_gradient(job: ClientJob, data: ClientData, w: Tensor) -> Tensor:
     """The gradient of the plain loss over all the client's examples, as they are."""
     total, kept = torch.zeros_like(w), job.task.flat.buffers
+    job.task.flat.module.train()
     for places in torch.arange(len(data)).split(256):
         batch = data.batch(places, job.task.dtype)
         total.add_(job.task.oracle(batch, [])(w), alpha=len(batch) / len(data))

@@ -50,7 +50,7 @@ class Dual(Piece):
 
     def end(self, v: Visit, w: Tensor) -> Tensor:
         """Move the dual by what was walked."""
-        v.memory["sigma"] = torch.sub(v.memory["sigma"], w - v.sent, alpha=at(self.alpha, v.round))
+        v.memory["sigma"] = torch.sub(v.memory["sigma"], v.stop - v.sent, alpha=at(self.alpha, v.round))
         return w
 
 

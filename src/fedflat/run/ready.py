@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fedflat.client.piece import Site
 from fedflat.client.task import Task
 from fedflat.client.visit import ClientJob
 from fedflat.data.federation import Federation
@@ -36,4 +37,6 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     task = exp.open_task(fed, device)
     task.check(fed)
     job = ClientJob(task, exp.pieces(), exp.local, exp.seed)
+    for piece in job.pieces:
+        piece.check(Site(job.pieces, task.flat.module, task.flat.layout))
     return Ready(exp, fed, source, task, sampler, job, Scene(exp.rounds, fed.population, task.flat.layout))
