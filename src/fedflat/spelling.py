@@ -128,7 +128,10 @@ def parse(text: str, kind: str) -> Any:
         raise SpellingError(f"cannot read {text!r}{where}: {error.msg}. {_SHAPE}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise SpellingError(f"cannot read {text[:60]!r}: {error}. {_SHAPE}") from None
-    return _read(tree, kind, text)
+    try:
+        return _read(tree, kind, text)
+    except RecursionError:
+        raise SpellingError(f"cannot read {text[:60]!r}...: it is nested too deeply. {_SHAPE}") from None
 
 
 _SHAPE = "Write calls of known names, numbers, strings, lists and '+', as in \"feddyn(alpha=0.01) + sam(rho=0.05)\"."

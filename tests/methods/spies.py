@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from literal.problem import Problem
-from quadratic import Quadratic, Recorder
 from torch import Tensor
 
 import fedflat.methods  # noqa: F401 (registers the names)
@@ -18,6 +16,8 @@ from fedflat.method import Method
 from fedflat.server.shadows import Scene
 from fedflat.spelling import parse
 from fedflat.stage import Stage
+from literal.problem import Problem
+from quadratic import Quadratic, Recorder
 
 
 class Seen(NamedTuple):

@@ -16,14 +16,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fedflat.run.train import train
 from literal import ema, fedasam, fedavg, feddyn, fedgloss, fedopt, fedprox, fedsam, naive_fedgloss, swa, wima
 from literal.problem import Plan, Problem, Trace, random_plan, random_problem
 from methods.spies import SEEN, client_models, said, shadows, spied
 from quadratic import Recorder, experiment, replay
 
-from fedflat.run.train import train
-
-ROUNDS = 7
+ROUNDS = 6
 BIAS = np.array([True, True, True, False])
 """The last of four coordinates is a bias where ``weights=3``."""
 
@@ -43,6 +43,11 @@ HARD = {"wd": 0.02, "momentum": 0.6, "clip": 1.5, "lr": 0.04}
 @pytest.fixture(scope="module", params=["plain", "decay, momentum, clip"])
 def some(request: pytest.FixtureRequest) -> tuple[Problem, Plan]:
     return setting(11, **({} if request.param == "plain" else HARD))
+
+
+@pytest.fixture(scope="module")
+def hard() -> tuple[Problem, Plan]:
+    return setting(12, **HARD)
 
 
 def agree(text: str, trace: Trace, some: tuple[Problem, Plan], **more: Any) -> Recorder:
@@ -188,18 +193,18 @@ def duals(book: Recorder, trace: Trace, problem: Problem, admm: bool) -> None:
 @pytest.mark.parametrize("local", LOCAL)
 @pytest.mark.parametrize(("admm", "scale"), SCALES)
 @pytest.mark.parametrize("weighting", ["sized", "uniform"])
-def test_fedgloss(some: tuple[Problem, Plan], local: str, admm: bool, scale: str, weighting: str) -> None:
-    problem, plan = some
+def test_fedgloss(hard: tuple[Problem, Plan], local: str, admm: bool, scale: str, weighting: str) -> None:
+    problem, plan = hard
     ours, theirs = LOCAL[local]
     text = f"fedgloss(rho_s=0.3, beta=8{ours}, admm={admm}, dual_scale='{scale}'){PIECE[local]}"
     beta = 8.0 if admm else None
     trace = fedgloss.run(
         problem, plan, rho_s=0.3, beta=beta, dual_scale=scale, weighting=weighting, **theirs
     )
-    book = agree(text, trace, some, weights=3, weighting=weighting)
+    book = agree(text, trace, hard, weights=3, weighting=weighting)
     duals(book, trace, problem, admm)
     same([run.desks["stale_sam"]["delta"] for run in book.runs], trace.delta)
-    measured = agree(text.replace("beta", "delta_eps=True, beta"), trace, some, weights=3, weighting=weighting)
+    measured = agree(text.replace("beta", "delta_eps=True, beta"), trace, hard, weights=3, weighting=weighting)
     same([row["delta_eps"] for row in measured.rows[1:]], trace.delta_eps[1:])
     duals(measured, trace, problem, admm)
 
@@ -214,25 +219,25 @@ def test_fedgloss_with_its_radius_warmed_up(some: tuple[Problem, Plan], server_r
 
 
 @pytest.mark.parametrize("local", LOCAL)
-def test_the_server_rate_does_not_scale_the_dual(some: tuple[Problem, Plan], local: str) -> None:
-    problem, plan = some
+def test_the_server_rate_does_not_scale_the_dual(hard: tuple[Problem, Plan], local: str) -> None:
+    problem, plan = hard
     ours, theirs = LOCAL[local]
     slower = replace(plan, server_lr=0.6)
     for twin, name in ((fedgloss, "fedgloss"), (naive_fedgloss, "naive_fedgloss")):
         trace = twin.run(problem, slower, rho_s=0.3, beta=8.0, **theirs)
         for text in (f"{name}(0.3, beta=8{ours}) + server_sgd(0.6)", f"server_sgd(0.6) + {name}(0.3, beta=8{ours})"):
-            book = agree(text + PIECE[local], trace, some, weights=3)
+            book = agree(text + PIECE[local], trace, hard, weights=3)
             duals(book, trace, problem, True)
 
 
 @pytest.mark.parametrize("local", LOCAL)
 @pytest.mark.parametrize(("admm", "scale"), SCALES)
-def test_naive_fedgloss(some: tuple[Problem, Plan], local: str, admm: bool, scale: str) -> None:
-    problem, _ = some
+def test_naive_fedgloss(hard: tuple[Problem, Plan], local: str, admm: bool, scale: str) -> None:
+    problem, _ = hard
     ours, theirs = LOCAL[local]
     text = f"naive_fedgloss(rho_s=0.3, beta=8{ours}, admm={admm}, dual_scale='{scale}'){PIECE[local]}"
-    trace = naive_fedgloss.run(*some, rho_s=0.3, beta=8.0 if admm else None, dual_scale=scale, **theirs)
-    book = agree(text, trace, some, weights=3)
+    trace = naive_fedgloss.run(*hard, rho_s=0.3, beta=8.0 if admm else None, dual_scale=scale, **theirs)
+    book = agree(text, trace, hard, weights=3)
     duals(book, trace, problem, admm)
 
 

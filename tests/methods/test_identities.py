@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from literal import fedlesam
-from literal.problem import Plan, Problem, random_plan, random_problem
-from methods.spies import BATCHES, BatchSpy, client_models, said, shadows
-from quadratic import Recorder, replay
 
 from fedflat.client.local import Local
 from fedflat.data.given import clients_of
@@ -20,28 +17,31 @@ from fedflat.method import Method
 from fedflat.models.simple import mlp
 from fedflat.run.experiment import Experiment
 from fedflat.run.train import train
+from literal import fedlesam
+from literal.problem import Plan, Problem, random_plan, random_problem
+from methods.spies import BATCHES, BatchSpy, client_models, said, shadows
+from quadratic import Recorder, replay
 
 EQUAL = (6, 6, 6, 6, 6)
 ROUNDS = 6
 
 
-@pytest.fixture(params=["plain", "decay, momentum, clip"])
-def more(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return {} if request.param == "plain" else {"wd": 0.01, "momentum": 0.5, "clip": 2.0}
+HARD = {"wd": 0.01, "momentum": 0.5, "clip": 2.0}
 
 
-@pytest.fixture
-def some(more: dict[str, Any]) -> tuple[Problem, Plan]:
+@pytest.fixture(scope="module", params=["plain", "decay, momentum, clip"])
+def some(request: pytest.FixtureRequest) -> tuple[Problem, Plan]:
     """Unequal sizes, cohorts of one to three of five."""
     problem = random_problem(3)
+    more: dict[str, Any] = {} if request.param == "plain" else HARD
     return problem, random_plan(4, problem, ROUNDS, cohort=(1, 3), **more)
 
 
-@pytest.fixture
-def equal(more: dict[str, Any]) -> tuple[Problem, Plan]:
-    """Equal sizes, cohorts of two of five."""
+@pytest.fixture(scope="module")
+def equal() -> tuple[Problem, Plan]:
+    """Equal sizes, cohorts of two of five, decay, momentum and clipping."""
     problem = random_problem(5, sizes=EQUAL)
-    return problem, random_plan(6, problem, ROUNDS, batch=4, **more)
+    return problem, random_plan(6, problem, ROUNDS, batch=4, **HARD)
 
 
 def bits(one: Recorder, other: Recorder) -> None:
@@ -146,7 +146,9 @@ def test_swa_of_one_captured_model(some: tuple[Problem, Plan]) -> None:
     assert np.array_equal(shadows(method, "swa", book, problem)[-1], book.server[-1])
 
 
-@pytest.mark.parametrize("text", ["wima(3)", "ema(0.5)", "swa(2, 2, cycle_lr=False)", "all_clients()", "active_clients()"])
+@pytest.mark.parametrize(
+    "text", ["wima(3)", "ema(0.5)", "swa(2, 2, cycle_lr=False)", "all_clients()", "active_clients()"]
+)
 def test_a_shadow_is_never_fed_back(text: str, some: tuple[Problem, Plan]) -> None:
     bits(replay(said(f"fedgloss(0.1, beta=8) + {text}"), *some), replay(said("fedgloss(0.1, beta=8)"), *some))
 
@@ -245,7 +247,7 @@ def test_ascent_and_descent_see_the_same_changed_batch(text: str) -> None:
         if "mixup" in text:
             assert torch.equal(up.y2, down.y2)
     steps = [batch.x for *_, batch in notes[::2]]
-    assert all(not torch.equal(a, b) for a, b in zip(steps, steps[1:], strict=False))
+    assert all(not torch.equal(a, b) for a, b in pairwise(steps))
 
 
 @pytest.mark.parametrize("text", ["mixup()", "cutout(side=4)"])

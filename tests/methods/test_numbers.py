@@ -8,10 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from literal import numbers
-from literal.problem import Problem, toy_q
-from methods.spies import SEEN, client_models, said, shadows, spied
-from quadratic import Recorder, replay
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.task import Task
@@ -19,6 +15,10 @@ from fedflat.data.examples import Batch
 from fedflat.flat import Layout
 from fedflat.method import Method
 from fedflat.server.shadows import Notes, Scene
+from literal import numbers
+from literal.problem import Problem, toy_q
+from methods.spies import SEEN, client_models, said, shadows, spied
+from quadratic import Recorder, replay
 
 SAID = {
     "fedavg/full": "fedavg() + all_clients()",

@@ -59,9 +59,7 @@ def build() -> Parser:
 
     resume = commands.add_parser("resume", help="go on with a run or a study that was stopped")
     resume.add_argument("folder", metavar="DIR")
-    _table_options(resume)
-    resume.add_argument("--quiet", action="store_true", help="no progress")
-    _data_dir(resume)
+    _going_options(resume)
 
     methods = commands.add_parser("methods", help="list all methods, their arguments, papers and costs")
     methods.add_argument("name", metavar="METHOD", nargs="?", help="one of them, or a combination, in detail")
@@ -111,7 +109,15 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     add("--threads", type=int, metavar="N", help="threads inside an operation (default: torch's, 1 in a worker)")
     add("--device", default="cpu", metavar="D", help="cpu (default), cuda or mps")
     add("--out", metavar="DIR", help="the run folder (default: a new one in runs/)")
-    add("--quiet", action="store_true", help="no progress")
+    _going_options(parser)
+
+
+def _going_options(parser: argparse.ArgumentParser) -> None:
+    """The options of whatever trains, from the beginning or not."""
+    parser.add_argument(
+        "--checkpoint-every", type=float, default=20.0, metavar="SECONDS", help="at most so often (default 20)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress")
     _table_options(parser)
     _data_dir(parser)
 

@@ -8,6 +8,7 @@ import sys
 import time
 from argparse import Namespace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from fedflat.errors import SettingError
@@ -22,9 +23,10 @@ from fedflat.spelling import parse
 
 def carry_out(asked: Namespace) -> int:
     """Run what was asked for, then print its table on standard output."""
+    pause = asked.checkpoint_every
     if asked.command == "resume":
         folder = Path(asked.folder)
-        results = _stoppable(asked, folder, lambda voice: resume(folder, voice=voice))
+        results = _stoppable(asked, folder, lambda voice: resume(folder, voice=voice, checkpoint_every=pause))
     else:
         folder, results = _begin(asked)
     _conclude(results, asked, folder)
@@ -41,9 +43,13 @@ def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
     folder = Path(asked.out) if asked.out else fresh_folder(methods)
     if not asked.quiet:
         print(_preface(each, folder), file=sys.stderr)
-    if len(each) == 1:
-        return folder, _stoppable(asked, folder, lambda voice: [run_one(each[0], how, folder, voice)])
-    return folder, _stoppable(asked, folder, lambda voice: run_many(each, how, folder, voice))
+
+    def work(voice: Voice) -> list[Result]:
+        if len(each) == 1:
+            return [run_one(each[0], how, folder, voice, checkpoint_every=asked.checkpoint_every)]
+        return run_many(each, how, folder, voice, checkpoint_every=asked.checkpoint_every)
+
+    return folder, _stoppable(asked, folder, work)
 
 
 def _settings(asked: Namespace) -> dict[str, Any]:
@@ -88,7 +94,7 @@ def _stoppable(asked: Namespace, folder: Path, work: Any) -> list[Result]:
             return work(talker.voice)  # type: ignore[no-any-return]
     except KeyboardInterrupt:
         if folder.exists():
-            print(f"\nA checkpoint was written. Go on with: fedflat resume {folder}", file=sys.stderr)
+            print(f"\nA checkpoint was written. Go on with: fedflat resume {quote(str(folder))}", file=sys.stderr)
         raise
 
 

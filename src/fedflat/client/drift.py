@@ -47,8 +47,8 @@ class Clip(Piece):
     def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
         """The direction, no longer than ``norm``."""
         g, most = grad(w), at(self.norm, v.round)
-        length: Tensor = torch.linalg.vector_norm(g, dim=-1, keepdim=True)
-        return g * (most / length.clamp(min=most))
+        length: Tensor = torch.linalg.vector_norm(g, dim=-1, keepdim=True).clamp(min=most)
+        return g * (torch.full_like(length, most) / length)  # exactly 1 if it is short enough
 
 
 @dataclass(frozen=True, repr=False)

@@ -36,6 +36,8 @@ class Sampler:
                     f"Use at most {population}, or cut the data into more clients."
                 )
             return
+        if not _lists(self.cohorts) or not all(map(_lists, self.cohorts)):
+            raise SettingError("cohorts must be a list with a list of clients for each round, as in [[0, 3], [1, 2]].")
         if len(self.cohorts) < rounds:
             raise SettingError(f"{len(self.cohorts)} cohorts were given for {rounds} rounds. Give one for each.")
         for t, cohort in enumerate(self.cohorts[:rounds]):
@@ -57,3 +59,7 @@ class Sampler:
             while count == 0:
                 count = int(rng.binomial(population, self.clients / population))
         return sorted(rng.choice(population, size=count, replace=False).tolist())
+
+
+def _lists(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)

@@ -15,6 +15,7 @@ from fedflat.data.federation import DataSpec
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError, number
 from fedflat.method import Method
+from fedflat.run.book import PAUSE
 from fedflat.run.experiment import Evaluate, Experiment, default_model
 from fedflat.run.results import Result
 from fedflat.run.study import How, Voice, run_many, run_one
@@ -61,7 +62,8 @@ def experiment(
 
 def run(
     method: Method | str, *, on: DataSpec | str, rounds: int, out: str | Path | None = None, workers: int = 0,
-    threads: int | None = None, device: str = "cpu", voice: Voice = Voice(), **settings: Any,
+    threads: int | None = None, device: str = "cpu", voice: Voice = Voice(), checkpoint_every: float = PAUSE,
+    **settings: Any,
 ) -> Result:  # fmt: skip
     """Run one method once; ``settings`` are those of `experiment`.
 
@@ -72,13 +74,13 @@ def run(
     """
     how = How(workers=workers, threads=threads, device=device)
     exp = experiment(method, on, rounds=rounds, **settings)
-    return run_one(exp, how, None if out is None else Path(out), voice)
+    return run_one(exp, how, None if out is None else Path(out), voice, checkpoint_every=checkpoint_every)
 
 
 def compare(
     methods: Sequence[Method | str], *, on: DataSpec | str, rounds: int, seeds: int | Sequence[int] = 1,
     out: str | Path | None = None, workers: int = 0, threads: int | None = None, device: str = "cpu",
-    voice: Voice = Voice(), **settings: Any,
+    voice: Voice = Voice(), checkpoint_every: float = PAUSE, **settings: Any,
 ) -> list[Result]:  # fmt: skip
     """Run several methods with the same seeds, clients and batches; ``summarise`` makes a table of it.
 
@@ -86,7 +88,7 @@ def compare(
     """
     how = How(workers=workers, threads=threads, device=device)
     each = experiments(methods, on, seeds, rounds=rounds, **settings)
-    return run_many(each, how, None if out is None else Path(out), voice)
+    return run_many(each, how, None if out is None else Path(out), voice, checkpoint_every=checkpoint_every)
 
 
 def experiments(
@@ -96,6 +98,8 @@ def experiments(
     if isinstance(seeds, int):
         number("compare", "seeds", seeds, low=1, whole=True)
         seeds = range(seeds)
+    if len(set(seeds)) < len(seeds) or not len(seeds):
+        raise SettingError(f"compare: seeds must be different and at least one, found {list(seeds)}.")
     read = [parse(m, "method") if isinstance(m, str) else m for m in methods]
     if not read:
         raise SettingError("compare: no method was given. Name at least one, such as 'fedavg'.")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import platform
 import time
@@ -20,16 +21,17 @@ from pathlib import Path
 from typing import IO, Any
 
 import torch
-from safetensors.torch import save
 
-from fedflat.errors import RunError
+from fedflat.errors import RunError, number
 from fedflat.flat import Model
 from fedflat.run.state import Run, run_of
-from fedflat.run.store import Damaged, Store, unwritable, write_file
+from fedflat.run.store import Damaged, Store, pack, unwritable, write_file
 from fedflat.version import __version__
 
 Row = dict[str, Any]
 Say = Callable[[str], None]
+PAUSE = 20.0
+"""Least seconds between two checkpoints, unless told otherwise."""
 
 
 class RunBook:
@@ -72,17 +74,12 @@ class FolderBook(RunBook):
 
     @classmethod
     def create(
-        cls, folder: Path, experiment: dict[str, Any], how: dict[str, Any], *, pause: float = 20.0,
+        cls, folder: Path, experiment: dict[str, Any], how: dict[str, Any], *, pause: float = PAUSE,
         say: Say = lambda text: None,
     ) -> FolderBook:  # fmt: skip
         """Make a folder for a new run."""
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            hint = f"`fedflat resume {folder}` goes on with it; " if (folder / "run.json").exists() else ""
-            raise RunError(f"{folder} is already there and not empty. {hint}--out names another folder.")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise unwritable(folder, error) from error
+        check_pause(pause)
+        make_folder(folder)
         facts = {
             "fedflat": __version__,
             "status": "running",
@@ -97,14 +94,10 @@ class FolderBook(RunBook):
         return book
 
     @classmethod
-    def open(cls, folder: Path, *, pause: float = 20.0, say: Say = lambda text: None) -> FolderBook:
+    def open(cls, folder: Path, *, pause: float = PAUSE, say: Say = lambda text: None) -> FolderBook:
         """Open the folder of a run that was begun before."""
         facts = read_facts(folder)
-        if facts["fedflat"] != __version__:
-            raise RunError(
-                f"{folder} was made by fedflat {facts['fedflat']}, this is {__version__}, and may compute other "
-                f"numbers. Install fedflat=={facts['fedflat']} to go on with it, or start anew."
-            )
+        same_version(folder, facts["fedflat"])
         return cls(folder, facts, _lock(folder), pause, say)
 
     def _save(self) -> None:
@@ -112,23 +105,30 @@ class FolderBook(RunBook):
 
     def resume(self) -> Run | None:
         """The newest checkpoint that is whole; says so if a newer one was damaged."""
+        damaged = False
         for round in self._store.rounds():
             try:
                 groups, facts = self._store.read(round)
             except Damaged as error:
+                damaged = True
                 self.say(f"the checkpoint of round {round} is damaged ({error}); trying the one before it.")
                 self._store.forget(round)
                 continue
             self._trim(facts["metrics"])
             return run_of(round, groups, facts)
+        if damaged:
+            self.say("no checkpoint is whole: the run starts from its beginning.")
         self._trim(0)
         return None
 
     def _trim(self, length: int) -> None:
         """Forget evaluations after the checkpoint: they will be made again."""
         path = self.folder / "metrics.jsonl"
-        if path.exists():
-            os.truncate(path, min(length, path.stat().st_size))
+        try:
+            if path.exists():
+                os.truncate(path, min(length, path.stat().st_size))
+        except OSError as error:
+            raise unwritable(path, error) from error
         self.rows = read_rows(self.folder)
 
     def write(self, row: Row) -> None:
@@ -157,13 +157,42 @@ class FolderBook(RunBook):
     def finish(self, status: str, models: dict[str, Model]) -> None:
         """Write the last models and the state."""
         tensors = {f"{name}/{part}": getattr(m, part) for name, m in models.items() for part in ("params", "buffers")}
-        write_file(self.folder / "final.safetensors", save({k: t.contiguous() for k, t in tensors.items()}))
+        write_file(self.folder / "final.safetensors", pack(tensors))
         super().finish(status, models)
         self._save()
 
     def close(self) -> None:
         """Release the folder."""
         self._lock.close()
+
+
+def check_pause(seconds: float) -> None:
+    """Refuse a time between checkpoints that is none; infinity is fine."""
+    if seconds != math.inf:
+        number("run", "checkpoint_every", seconds, low=0)
+
+
+def make_folder(folder: Path) -> None:
+    """Make an empty folder; one in which a run was broken off before its first word counts as empty."""
+    try:
+        if folder.exists() and (
+            not folder.is_dir() or any(p.name not in ("lock", "run.json.new") for p in folder.iterdir())
+        ):
+            begun = (folder / "run.json").exists() or (folder / "study.json").exists()
+            hint = f"`fedflat resume {folder}` goes on with it; " if begun else ""
+            raise RunError(f"{folder} is already there and not empty. {hint}--out names another folder.")
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
+def same_version(folder: Path, version: str) -> None:
+    """Refuse to go on with what another version began."""
+    if version != __version__:
+        raise RunError(
+            f"{folder} was made by fedflat {version}, this is {__version__}, and may compute other numbers. "
+            f"Install fedflat=={version} to go on with it, or start anew."
+        )
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
@@ -183,7 +212,7 @@ def read_rows(folder: Path) -> list[Row]:
     """The evaluations of a run; a last line that was cut short is left out."""
     path = folder / "metrics.jsonl"
     rows: list[Row] = []
-    for line in path.read_text().splitlines() if path.exists() else []:
+    for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
         try:
             rows.append(json.loads(line))
         except ValueError:
@@ -192,7 +221,10 @@ def read_rows(folder: Path) -> list[Row]:
 
 
 def _lock(folder: Path) -> IO[str]:
-    lock = open(folder / "lock", "w")  # noqa: SIM115 (held until the book is closed)
+    try:
+        lock = open(folder / "lock", "w")  # noqa: SIM115 (held until the book is closed)
+    except OSError as error:
+        raise unwritable(folder / "lock", error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
@@ -97,14 +98,16 @@ class Workers:
         context = multiprocessing.get_context("spawn")
         crew, processes = _Crew([]), []
         try:
-            for _ in range(self.n):
-                ours, theirs = context.Pipe()
-                process = context.Process(target=_work, args=(theirs,), daemon=True)
-                process.start()
-                theirs.close()
-                ours.send_bytes(order)
-                crew.desks.append(ours)
-                processes.append(process)
+            with _deaf_children():
+                for _ in range(self.n):
+                    ours, theirs = context.Pipe()
+                    process = context.Process(target=_work, args=(theirs,), daemon=True)
+                    process.start()
+                    theirs.close()
+                    crew.desks.append(ours)
+                    processes.append(process)
+            for desk in crew.desks:
+                _send(desk, order)
             for desk in crew.desks:
                 _receive(desk)
             yield crew
@@ -114,6 +117,17 @@ class Workers:
             for process in processes:
                 process.terminate()
                 process.join()
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes started in here never hear Ctrl-C, which a terminal sends to all: ending them is our business."""
+    resource_tracker.ensure_running()  # else the first process starts it, which lets Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @dataclass
@@ -133,8 +147,8 @@ class _Crew:
                     letter = letters[sent]
                     if told.get(desk) is not letter.mail:  # the same for all of an exchange: once is enough
                         told[desk] = letter.mail
-                        desk.send_bytes(dumps(letter.mail))
-                    desk.send_bytes(dumps((letter.client, letter.memory)))
+                        _send(desk, dumps(letter.mail))
+                    _send(desk, dumps((letter.client, letter.memory)))
                     busy[desk], sent = sent, sent + 1
                 for ready in wait(list(busy)):
                     assert isinstance(ready, Connection)
@@ -143,14 +157,25 @@ class _Crew:
             yield done.pop(place)
 
 
+def _send(desk: Connection, message: bytes) -> None:
+    try:
+        desk.send_bytes(message)
+    except (BrokenPipeError, ConnectionResetError):
+        raise _died() from None
+
+
+def _died() -> FedflatError:
+    return FedflatError(
+        "a worker process died without a word, most likely killed for want of memory. Use fewer workers or a "
+        "smaller batch; the run can be resumed from its last checkpoint."
+    )
+
+
 def _receive(desk: Connection) -> Any:
     try:
         outcome = loads(desk.recv_bytes())
     except (EOFError, ConnectionResetError):
-        raise FedflatError(
-            "a worker process died without a word, most likely killed for want of memory. Use fewer workers or a "
-            "smaller batch; the run can be resumed from its last checkpoint."
-        ) from None
+        raise _died() from None
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
@@ -158,7 +183,6 @@ def _receive(desk: Connection) -> Any:
 
 def _work(desk: Connection) -> None:
     """The life of a worker: read the order, then answer letters until the line goes dead."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         try:
             job, source, threads = loads(desk.recv_bytes())
@@ -185,11 +209,20 @@ def _work(desk: Connection) -> None:
 def _answer(desk: Connection, outcome: Visited | Exception | None) -> None:
     if isinstance(outcome, Exception):
         outcome.add_note("".join(traceback.format_exception(outcome)))
+        outcome = _portable(outcome)
+    desk.send_bytes(dumps(outcome))
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself, or one that says the same if it cannot be sent."""
     try:
-        message = dumps(outcome)
+        loads(dumps(error))
+        return error
     except Exception:
-        message = dumps(RuntimeError(str(outcome)))
-    desk.send_bytes(message)
+        same = RuntimeError(f"{type(error).__name__}: {error}")
+        for note in getattr(error, "__notes__", []):
+            same.add_note(note)
+        return same
 
 
 class _Pickler(pickle.Pickler):

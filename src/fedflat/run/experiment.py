@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -95,7 +95,12 @@ class Experiment:
 
     def as_json(self) -> dict[str, Any]:
         """Texts and numbers from which `from_json` makes it again; None where only Python can say it."""
-        local = {k: _plain(v) for k, v in asdict(self.local).items()}
+        local = {field.name: _plain(getattr(self.local, field.name)) for field in fields(self.local)}
+        if self.local.orders is not None:
+            local["orders"] = [
+                {str(client): [list(map(int, batch)) for batch in batches] for client, batches in given.items()}
+                for given in self.local.orders
+            ]
         return {
             "method": repr(self.method),
             "on": repr(self.on) if _sayable(self.on, "data set") else None,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from fedflat.client.piece import Site
 from fedflat.client.task import Task
 from fedflat.client.visit import ClientJob
 from fedflat.data.federation import Federation
 from fedflat.data.sampling import Sampler
+from fedflat.errors import SettingError
 from fedflat.run.experiment import Experiment
 from fedflat.server.shadows import Scene
 
@@ -34,9 +38,36 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     fed = source()
     sampler = exp.cohort_sampler()
     sampler.check(fed.population, exp.rounds)
+    check_orders(exp, fed, sampler)
     task = exp.open_task(fed, device)
     task.check(fed)
     job = ClientJob(task, exp.pieces(), exp.local, exp.seed)
     for piece in job.pieces:
         piece.check(Site(job.pieces, task.flat.module, task.flat.layout))
     return Ready(exp, fed, source, task, sampler, job, Scene(exp.rounds, fed.population, task.flat.layout))
+
+
+def check_orders(exp: Experiment, fed: Federation, sampler: Sampler) -> None:
+    """Refuse given batches that are missing, empty, or not places in the client's own data."""
+    orders = exp.local.orders
+    for t in range(exp.rounds if orders is not None else 0):
+        for client in sampler.draw(t, fed.population, exp.seed):
+            size = len(fed.parts[client])
+            try:
+                steps = exp.local.planned(t, client, size)
+                fits = steps > 0 and all(_places(batch, size) for batch in orders[t][client])  # type: ignore[index]
+            except SettingError:
+                raise
+            except (TypeError, KeyError, ValueError):
+                fits = False
+            if not fits:
+                raise SettingError(
+                    f"the batch orders of round {t}, client {client} must be lists of places from 0 to {size - 1}, at "
+                    "least one list and none of them empty, found something else."
+                )
+
+
+def _places(batch: Any, size: int) -> bool:
+    places = np.asarray(batch)
+    whole = places.ndim == 1 and places.dtype.kind in "iu"
+    return whole and len(places) > 0 and bool(places.min() >= 0) and bool(places.max() < size)

@@ -104,7 +104,7 @@ def _summary(runs: list[Result], target: float | None) -> Summary:
         method=runs[0].method,
         seeds=len(runs),
         accuracy=mean(finals),
-        spread=stdev(finals) if len(finals) > 1 else math.nan,
+        spread=stdev(finals) if len(finals) > 1 and all(map(math.isfinite, finals)) else math.nan,
         loss=mean(run.final("loss") for run in runs),
         rounds_to_target=mean(hit["round"] for hit in found) if everywhere else None,
         bytes_to_target=mean(hit["down"] + hit["up"] for hit in found) if everywhere else None,

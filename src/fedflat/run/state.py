@@ -49,6 +49,7 @@ class Run:
         groups: dict[str, Group] = {"model": {"params": self.model.params, "buffers": self.model.buffers}}
         groups |= {f"server/{key}": memory for key, memory in self.desks.items()}
         for key, notes in self.shadows.items():
+            groups[f"shadow/{key}"] = {}  # there, even with nothing to note yet
             for name, tensor in notes.items():
                 groups[f"shadow/{key}/{name}"] = {"value": tensor}
         for client, memory in self.clients.kept.items():
@@ -71,7 +72,9 @@ def run_of(round: int, groups: dict[str, Group], facts: dict[str, Any]) -> Run:
             desks[rest] = group
         elif kind == "shadow":
             key, _, note = rest.partition("/")
-            shadows.setdefault(key, {})[note] = group["value"]
+            notes = shadows.setdefault(key, {})
+            if note:
+                notes[note] = group["value"]
         elif kind == "client":
             memory: dict[str, dict[str, Tensor]] = {}
             for path, tensor in group.items():

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -71,7 +72,10 @@ class Store:
 
     def write(self, round: int, groups: dict[str, Group], facts: dict[str, Any]) -> None:
         """Make the checkpoint of ``round``."""
-        self.folder.mkdir(exist_ok=True)
+        try:
+            self.folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
         files = {}
         for name, group in groups.items():
             if name not in self._files or not _same(group, self._last[name]):
@@ -86,7 +90,7 @@ class Store:
         self._sweep()
 
     def _write_group(self, round: int, group: Group) -> list[str]:
-        content = save({name: tensor.contiguous() for name, tensor in group.items()})
+        content = pack(group)
         self._count += 1
         name = f"{round:07d}-{os.getpid()}-{self._count}.safetensors"
         write_file(self.folder / name, content)
@@ -100,17 +104,24 @@ class Store:
     def read(self, round: int) -> tuple[dict[str, Group], dict[str, Any]]:
         """The groups and facts of a checkpoint; `Damaged` if any byte of it is wrong."""
         try:
-            whole = json.loads((self.folder / f"round-{round:07d}.json").read_bytes())
-            body = whole["body"]
-            if _digest(body.encode()) != whole["digest"]:
-                raise Damaged("its list of files does not have the digest it had when it was written")
-            facts = json.loads(body)
+            facts = self._list(round)
             files = facts.pop("groups")
             groups = {name: self._read_group(*file) for name, file in files.items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise Damaged(str(error)) from error
         self._last, self._files = {name: dict(group) for name, group in groups.items()}, files
         return groups, facts
+
+    def _list(self, round: int) -> dict[str, Any]:
+        """What the list of a checkpoint says; `Damaged` if it is not as it was written."""
+        try:
+            whole = json.loads((self.folder / f"round-{round:07d}.json").read_bytes())
+            body, digest = whole["body"], whole["digest"]
+            if _digest(body.encode()) != digest:
+                raise Damaged("its list of files does not have the digest it had when it was written")
+            return json.loads(body)  # type: ignore[no-any-return]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Damaged(f"its list of files cannot be read: {error}") from error
 
     def _read_group(self, name: str, digest: str) -> Group:
         content = (self.folder / name).read_bytes()
@@ -123,17 +134,31 @@ class Store:
         (self.folder / f"round-{round:07d}.json").unlink(missing_ok=True)
 
     def _sweep(self) -> None:
-        """Keep the last two checkpoints and the files they name."""
-        keep = self.rounds()[:2]
-        named = set()
-        for round in keep:
-            body = json.loads((self.folder / f"round-{round:07d}.json").read_bytes())["body"]
-            named |= {file for file, _ in json.loads(body)["groups"].values()}
+        """Keep the last two checkpoints whose lists can be read, and the files they name."""
+        kept, named = 0, set()
+        for round in self.rounds():
+            try:
+                files = {file for file, _ in self._list(round)["groups"].values()}
+            except Damaged:
+                continue
+            named |= {f"round-{round:07d}.json", *files}
+            kept += 1
+            if kept == 2:
+                break
         for path in self.folder.iterdir():
-            is_list = path.name.startswith("round-") and path.suffix == ".json"
-            stale = int(path.stem.removeprefix("round-")) not in keep if is_list else path.name not in named
-            if stale:
+            if path.name not in named:
                 path.unlink()
+
+
+def pack(tensors: Group) -> bytes:
+    """A safetensors file. Tensors that share their memory, as models share buffers, are written one by one."""
+    seen: set[int] = set()
+    apart = {}
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone(memory_format=torch.contiguous_format) if place in seen else tensor.contiguous()
+        seen.add(place)
+    return save(apart)
 
 
 def _same(a: Group, b: Group) -> bool:

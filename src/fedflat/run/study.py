@@ -19,13 +19,14 @@ from fedflat.client.piece import LossFn
 from fedflat.client.task import ModelLike
 from fedflat.data.federation import DataSpec
 from fedflat.errors import RunError, SettingError, choice, number
-from fedflat.run.book import FolderBook, RunBook, Say, read_facts
+from fedflat.run.book import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder, read_facts, same_version
 from fedflat.run.executors import Executor, InProcess, Workers
 from fedflat.run.experiment import Experiment, from_json
 from fedflat.run.ready import Ready, make_ready
 from fedflat.run.results import Result
 from fedflat.run.store import write_file
 from fedflat.run.train import Tell, train
+from fedflat.version import __version__
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,10 @@ class How:
             kind == "mps" and not torch.backends.mps.is_available()
         ):
             raise SettingError(f"run: device {self.device!r} was asked for, but this machine has none. Use 'cpu'.")
+        try:
+            torch.device(self.device)
+        except RuntimeError:
+            raise SettingError(f"run: device {self.device!r} cannot be read. Write 'cpu', or 'cuda:0'.") from None
 
     def executor(self) -> Executor:
         """The executor it says."""
@@ -66,44 +71,53 @@ class Voice:
     say: Say = lambda text: None
 
 
-def run_one(exp: Experiment, how: How, out: Path | None, voice: Voice = Voice()) -> Result:
-    """Run an experiment from its beginning, in a new folder if ``out`` names one."""
+def run_one(
+    exp: Experiment, how: How, out: Path | None, voice: Voice = Voice(), *, checkpoint_every: float = PAUSE
+) -> Result:
+    """Run an experiment from its beginning, in a new folder if ``out`` names one.
+
+    ``checkpoint_every`` is the least time in seconds between two checkpoints.
+    """
     ready = make_ready(exp, how.device)
-    book = RunBook() if out is None else FolderBook.create(out, exp.as_json(), asdict(how), say=voice.say)
+    book: RunBook = RunBook()
+    if out is not None:
+        book = FolderBook.create(out, exp.as_json(), asdict(how), pause=checkpoint_every, say=voice.say)
     return _carry_out(ready, how, book, voice, 1, 1)
 
 
-def run_many(experiments: Sequence[Experiment], how: How, out: Path | None, voice: Voice = Voice()) -> list[Result]:
+def run_many(
+    experiments: Sequence[Experiment], how: How, out: Path | None, voice: Voice = Voice(), *,
+    checkpoint_every: float = PAUSE,
+) -> list[Result]:  # fmt: skip
     """Run several experiments, one after the other, each in its own folder under ``out``."""
+    check_pause(checkpoint_every)
     for exp in experiments:
         make_ready(exp, how.device)
     names = folder_names(experiments)
     if out is not None:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise RunError(
-                f"{out} is already there and not empty. `fedflat resume {out}` goes on with a study that was begun "
-                "there; --out names another folder."
-            )
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         runs = [{"folder": n, "experiment": e.as_json()} for n, e in zip(names, experiments, strict=True)]
-        write_file(out / "study.json", json.dumps({"runs": runs, "how": asdict(how)}, indent=2).encode())
+        plan = {"fedflat": __version__, "runs": runs, "how": asdict(how)}
+        write_file(out / "study.json", json.dumps(plan, indent=2).encode())
     results = []
     for place, (name, exp) in enumerate(zip(names, experiments, strict=True), 1):
         book: RunBook = RunBook()
         if out is not None:
-            book = FolderBook.create(out / name, exp.as_json(), asdict(how), say=voice.say)
+            book = FolderBook.create(out / name, exp.as_json(), asdict(how), pause=checkpoint_every, say=voice.say)
         results.append(_carry_out(make_ready(exp, how.device), how, book, voice, place, len(names)))
     return results
 
 
 def resume(
     folder: str | Path, *, on: DataSpec | None = None, model: ModelLike | None = None, loss: LossFn | None = None,
-    voice: Voice = Voice(),
+    voice: Voice = Voice(), checkpoint_every: float = PAUSE,
 ) -> list[Result]:  # fmt: skip
     """Go on with the run or the study in ``folder``; what is done is read, what was never begun is begun."""
+    check_pause(checkpoint_every)
     folder = Path(folder)
     if (folder / "run.json").exists():
         facts = read_facts(folder)
+        same_version(folder, facts["fedflat"])
         plan = {"runs": [{"folder": ".", "experiment": facts["experiment"]}], "how": facts["how"]}
     else:
         plan = _read_study(folder)
@@ -113,9 +127,11 @@ def resume(
         exp = from_json(entry["experiment"], on=on, model=model, loss=loss)
         place_of_run = folder / entry["folder"]
         if not (place_of_run / "run.json").exists():
-            book = FolderBook.create(place_of_run, exp.as_json(), asdict(how), say=voice.say)
+            book = FolderBook.create(
+                place_of_run, exp.as_json(), asdict(how), pause=checkpoint_every, say=voice.say
+            )
         else:
-            book = FolderBook.open(place_of_run, say=voice.say)
+            book = FolderBook.open(place_of_run, pause=checkpoint_every, say=voice.say)
         if book.status != "running":
             book.close()
             results.append(Result.read(place_of_run))
@@ -139,9 +155,10 @@ def _read_study(folder: Path) -> dict[str, Any]:
         plan = json.loads(path.read_text())
         for entry in plan["runs"]:
             entry["folder"], entry["experiment"]
-        plan["how"]
+        version, _ = plan["fedflat"], plan["how"]
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path} is damaged ({error}). Resume its runs one by one, or start the study anew.") from None
+    same_version(folder, version)
     return plan  # type: ignore[no-any-return]
 
 

@@ -65,10 +65,12 @@ def train(
             status = "diverged"
         except KeyboardInterrupt:
             run.clients.drop()
-            book.checkpoint(run, force=True)
+            with uninterrupted():  # by a second Ctrl-C
+                book.checkpoint(run, force=True)
             raise
-    book.checkpoint(run, force=True)
-    book.finish(status, models_of(exp, scene, run.model, run.shadows))
+    with uninterrupted():
+        book.checkpoint(run, force=True)
+        book.finish(status, models_of(exp, scene, run.model, run.shadows))
     return Result.of(exp, status, run, book.rows)
 
 

@@ -91,7 +91,7 @@ class Swa(Shadow):
 
     def first(self, rounds: int) -> int:
         """The round it starts in."""
-        return self.start if isinstance(self.start, int) else int(self.start * rounds)
+        return self.start if isinstance(self.start, int) else int(self.start * rounds + 1e-9)  # 0.57 * 100 is 56.99...
 
     def rate(self, lr: float, t: int, rounds: int) -> float:
         """The cyclic rate from the start on; ``high`` is the run's own rate, ``low`` 1 % of it, if not given."""

@@ -1,0 +1,235 @@
+"""Whatever is wrong is said in one message, with status 2, and nothing is written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.miniature import IDX, idx, write_cifar_files, write_idx_set
+from fedflat.cli import main
+from fedflat.data import places
+from run.small import start
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A machine without data sets, and a folder to be in."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(places, "cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setattr(places, "SYSTEM", tmp_path / "system")
+    monkeypatch.delenv("FEDFLAT_DATA", raising=False)
+    yield
+    places.set_data_dir(None)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The message of a refusal; also that it is one, that it is short, and that nothing was made."""
+    before = sorted(Path.cwd().rglob("*"))
+    try:
+        status = main(words)
+    except SystemExit as ended:  # a wrong word on the command line
+        status = ended.code
+    said, told = capsys.readouterr()
+    assert status == 2, told
+    assert said == ""
+    assert "Traceback" not in told
+    assert sorted(Path.cwd().rglob("*")) == before
+    return told
+
+
+RUN = ("run", "--rounds", "2", "--out", "out", "--quiet")
+
+METHODS = [
+    ("feddin", "unknown method 'feddin'. Did you mean 'feddyn'? `fedflat methods` lists them all."),
+    ("feddyn(alfa=0.1)", "feddyn() has no argument 'alfa'. Did you mean 'alpha'? It takes: alpha."),
+    ("fedsam(rho=-0.1)", "rho must be a number of at least 0, found -0.1"),
+    ("feddyn(alpha=-1)", "alpha must be a number above 0, found -1"),
+    ("feddyn(alpha=0)", "alpha must be a number above 0, found 0"),
+    ("fedsam(rho='big')", "rho must be a number of at least 0, found 'big'"),
+    ("fedsam(0.1, 0.2)", "too many positional arguments"),
+    ("fedsam(rho=)", "cannot read 'fedsam(rho=)'"),
+    ("__import__('os').system('true')", "cannot read"),
+    ("digits(iid())", "'digits' is a data set, not a method"),
+    ("sam(rho=0.1) + fedsam(rho=0.2)", "two client pieces keep their memory under the name 'sam'"),
+    ("fedavg + 3", "cannot read '3'"),
+    ("chain(server_momentum(), naive_fedgloss())", "keeps a memory, and"),
+    ("chain(fedgloss(admm=False), naive_fedgloss(admm=False))", "the memory would be moved 2 times"),
+]
+
+
+@pytest.mark.parametrize(("method", "message"), METHODS, ids=[method for method, _ in METHODS])
+def test_methods(capsys: pytest.CaptureFixture[str], method: str, message: str) -> None:
+    told = refused(capsys, *RUN, method)
+    assert told.startswith("fedflat: error: ")
+    assert message in told
+
+
+OPTIONS = [
+    (("--round", "5"), "unknown option '--round'. Did you mean '--rounds'?"),
+    (("--client-per-round=5",), "unknown option '--client-per-round=5'. Did you mean '--clients-per-round'?"),
+    (("--rounds", "0"), "rounds must be a whole number of at least 1, found 0"),
+    (("--rounds", "many"), "--rounds: invalid int value: 'many'"),
+    (("--batch-size", "0"), "batch size must be a whole number of at least 1, found 0"),
+    (("--clients-per-round", "0"), "clients a round must be a whole number of at least 1, found 0"),
+    (("--clients-per-round", "101"), "101 clients a round were asked for, but there are only 100. Use at most 100"),
+    (("--local-epochs", "0"), "epochs must be a whole number of at least 1, found 0"),
+    (("--local-epochs", "2", "--local-steps", "1"), "not allowed with argument"),
+    (("--lr", "-0.1"), "lr must be a number of at least 0, found -0.1"),
+    (("--lr", "nan"), "lr must be a number of at least 0, found nan"),
+    (("--lr", "decai(0.1, 0.9)"), "unknown schedule 'decai'. Did you mean 'decay'?"),
+    (("--clip", "0"), "norm must be a number above 0, found 0.0"),
+    (("--momentum", "warm"), "unknown schedule 'warm'. Did you mean 'warmup'?"),
+    (("--sampler", "unifrom"), "Did you mean 'uniform'?"),
+    (("--weighting", "sizes"), "Did you mean 'sized'?"),
+    (("--dtype", "float"), "dtype must be 'float32' or 'float64', found 'float'"),
+    (("--on-bad", "ignore"), "on_bad must be 'raise' or 'skip' or 'stop', found 'ignore'"),
+    (("--eval-every", "0"), "every must be a whole number of at least 1, found 0"),
+    (("--seed", "-1"), "seed must be a whole number of at least 0, found -1"),
+    (("--seeds", "0"), "--seeds must be at least 1, found 0"),
+    (("--workers", "-1"), "workers must be a whole number of at least 0, found -1"),
+    (("--threads", "0"), "threads must be a whole number of at least 1, found 0"),
+    (("--device", "gpu"), "device must be 'cpu' or 'cuda' or 'mps', found 'gpu'"),
+    (("--checkpoint-every", "-3"), "checkpoint_every must be a number of at least 0, found -3.0"),
+    (("--target", "0"), "an accuracy lies between 0 and 1"),
+    (("--target", "120%"), "an accuracy lies between 0 and 1, or 0% and 100%, found '120%'"),
+    (("--model", "resnet21"), "unknown model 'resnet21'. Did you mean 'resnet2"),
+    (("--model", "cnn"), "cnn: images must have at least"),
+    (("--model", "mlp(hidden=[0])"), "found 0"),
+    (("--on", "digit(iid())"), "unknown data set 'digit'. Did you mean 'digits'? `fedflat data list` lists them all."),
+    (("--on", "digits(lda(-1))"), "lda: alpha must be a number of at least 0"),
+    (("--on", "digits(lda(0), clients=5000)"), "5000"),
+    (("--on", "digits(iid(), clients=0)"), "clients must be a whole number of at least 1, found 0"),
+    (("--on", "digits(sam())"), "sam"),
+    (("--csv", "--markdown"), "not allowed with argument"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), OPTIONS, ids=[" ".join(words) for words, _ in OPTIONS])
+def test_options(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:
+    assert message in refused(capsys, *RUN, "fedavg", *words)
+
+
+def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    told = refused(capsys, "rum", "fedavg")
+    assert "unknown word 'rum'. Did you mean 'run'? Known: run, compare, resume, methods, data." in told
+    assert "`fedflat --help`" in told
+    assert "METHOD" in refused(capsys, "run")
+    assert "COMMAND" in refused(capsys)
+    assert "Did you mean 'list'?" in refused(capsys, "data", "lst")
+    assert "unknown option '--quite'. Did you mean '--quiet'?" in refused(capsys, "resume", "x", "--quite")
+    assert "unknown method 'feddin'. Did you mean 'feddyn'?" in refused(capsys, "methods", "feddin")
+    assert "unknown data set 'digit'" in refused(capsys, "data", "show", "digit")
+    assert "was given twice" in refused(capsys, "compare", "fedavg", "fedavg()", "--out", "out", "--quiet")
+
+
+REPLAYS = [
+    (None, "cannot be read"),
+    ("{", "cannot be read"),
+    ("[]", "cannot be read"),
+    ("{}", "cannot be read ('cohorts')"),
+    ('{"cohorts": [[0], [1]], "orders": [{"zero": [[0]]}, {}]}', "cannot be read"),
+    ('{"cohorts": [[0], [1]], "orders": [[0], [1]]}', "cannot be read"),
+    ('{"cohorts": 3}', "cohorts must be a list with a list of clients for each round"),
+    ('{"cohorts": [[0]]}', "1 cohorts were given for 2 rounds"),
+    ('{"cohorts": [[0], [100]]}', "the cohort of round 1 must be different clients from 0 to 99, found [100]"),
+    ('{"cohorts": [[0], [1]], "orders": [{"0": [[0]]}]}', "none for client 1 in round 1"),
+    ('{"cohorts": [[0], [1]], "orders": [{"0": [[0]]}, {"1": [[99999]]}]}', "orders of round 1, client 1 must be"),
+    ('{"cohorts": [[0], [1]], "orders": [{"0": [[0]]}, {"1": 5}]}', "orders of round 1, client 1 must be"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), REPLAYS, ids=[str(text) for text, _ in REPLAYS])
+def test_replays(capsys: pytest.CaptureFixture[str], text: str | None, message: str) -> None:
+    if text is not None:
+        Path("replay.json").write_text(text)
+    told = refused(capsys, *RUN, "fedavg", "--replay", "replay.json")
+    assert message in told
+    if message.startswith("cannot be read"):
+        assert "--replay replay.json: " in told
+        assert '{"cohorts": [[0, 3], ...]' in told
+
+
+def on_files(capsys: pytest.CaptureFixture[str], name: str, folder: Path) -> str:
+    return refused(capsys, *RUN, "fedavg", "--on", f"{name}(iid(), clients=2)", "--data-dir", str(folder))
+
+
+def test_data_that_are_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    told = on_files(capsys, "mnist", tmp_path / "files")
+    assert "mnist is not on this machine" in told
+    assert str(tmp_path / "files") in told
+    assert "`fedflat data get mnist`" in told
+
+
+def test_data_files_that_are_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "files" / "mnist"
+    write_idx_set(folder, 40, 10)
+    images, labels = folder / IDX[0], folder / IDX[1]
+    kept = {path: path.read_bytes() for path in (images, labels)}
+
+    def told(path: Path, content: bytes) -> str:
+        path.write_bytes(content)
+        try:
+            return on_files(capsys, "mnist", tmp_path / "files")
+        finally:
+            path.write_bytes(kept[path])
+
+    assert "found only" in told(images, kept[images][:-100])
+    assert "it ends within its header" in told(images, kept[images][:9])
+    assert "is no idx file" in told(images, b"PK\3\4 something else")
+    assert "Is it the right file?" in told(images, kept[labels])
+    assert "labels must be below 10, found 77 at example 0" in told(labels, idx(np.full(40, 77)))
+    assert "They do not belong together" in told(labels, idx(np.zeros(39)))
+    images.unlink()
+    packed = folder / f"{IDX[0]}.gz"
+    packed.write_bytes(gzip.compress(kept[images])[:-50])
+    assert "is damaged or was cut off" in on_files(capsys, "mnist", tmp_path / "files")
+    packed.unlink()
+    assert f"without {IDX[0]}" in on_files(capsys, "mnist", tmp_path / "files")
+
+
+def test_cifar_files_that_are_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "files" / "cifar-10-batches-bin"
+    write_cifar_files(folder, "cifar10", 4)
+    path = folder / "data_batch_3.bin"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    assert f"whole number of records of 3073 bytes, found {4 * 3073 - 1} bytes" in on_files(
+        capsys, "cifar10", tmp_path / "files"
+    )
+    path.write_bytes(bytes([10]) + content[1:])
+    assert "labels must be below 10, found 10 at example 0" in on_files(capsys, "cifar10", tmp_path / "files")
+
+
+def test_a_partition_file_with_an_empty_client(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("parts.json").write_text(json.dumps([[0, 1], []]))
+    told = refused(capsys, *RUN, "fedavg", "--on", "digits(from_file('parts.json'), clients=2)")
+    assert "client '1' must have a list of at least one position" in told
+
+
+def test_run_folders(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    taken = tmp_path / "here" / "taken"
+    taken.mkdir()
+    (taken / "run.json").write_text('{"fedflat": "0.0.1", "status": "running", "experiment": {}, "how": {}}')
+    told = refused(capsys, "run", "fedavg", "--out", "taken", "--quiet")
+    assert "taken is already there and not empty. `fedflat resume taken` goes on with it" in told
+    assert "taken was made by fedflat 0.0.1, this is" in refused(capsys, "resume", "taken")
+    (taken / "run.json").write_text('{"fedflat"')
+    assert "taken/run.json is damaged" in refused(capsys, "resume", "taken")
+    assert "holds neither a run (run.json) nor a study" in refused(capsys, "resume", "nowhere")
+    assert "could not be written" in refused(capsys, "run", "fedavg", "--out", "taken/run.json/x", "--quiet")
+
+
+def test_status_of_the_process(tmp_path: Path) -> None:
+    """Once for real: what the shell sees."""
+    process = start("run", "feddin", "--out", str(tmp_path / "out"))
+    said, told = process.communicate(timeout=60)
+    assert (process.returncode, said) == (2, "")
+    assert told == (
+        "fedflat: error: unknown method 'feddin'. Did you mean 'feddyn'? `fedflat methods` lists them all.\n"
+    )
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,187 @@
+"""``fedflat run``, ``compare`` and ``resume``, typed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fedflat.cli import main
+from fedflat.cli.runs import fresh_folder
+from run.small import ON, final, rows, timeless
+
+QUICK = ("--on", ON, "--clients-per-round", "2", "--rounds", "4", "--model", "logistic", "--threads", "1")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written anywhere else."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_one_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table on standard output; everything for people on standard error."""
+    assert main(["run", "sam(rho=0.05) + feddyn(alpha=0.1)", *QUICK, "--out", "here"]) == 0
+    said, told = capsys.readouterr()
+    heads, _, row, *_ = said.splitlines()
+    assert heads.split("  ")[0] == "method"
+    assert row.startswith("sam(rho=0.05) + feddyn(alpha=0.1) ")
+    accuracy = rows(Path("here"))
+    mean = sum(r["accuracy"] for r in accuracy) / 4
+    assert f" {100 * mean:.2f} " in row
+    assert "mean of the evaluations in the last 4 rounds." in said
+    assert f"on {ON}, model logistic(), into here" in told
+    assert "client: sam(rho=0.05) -> dual(alpha=0.1); server: dual(alpha=0.1" in told
+    assert "sam(rho=0.05) + feddyn(alpha=0.1), seed 0" in told
+    assert "round 4/4" in told
+    assert "everything is in here" in told
+    assert "\x1b" not in said + told
+
+
+def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "fedavg", *QUICK, "--out", "here", "--quiet"]) == 0
+    said, told = capsys.readouterr()
+    assert "fedavg()" in said
+    assert told == ""
+
+
+def test_every_option_reaches_the_run(tmp_path: Path) -> None:
+    replay = tmp_path / "replay.json"
+    replay.write_text(json.dumps({"cohorts": [[3, 1], [0, 2]], "orders": None}))
+    assert main(
+        ["run", "fedavg", "--on", ON, "--model", "mlp(hidden=[3])", "--rounds", "2", "--clients-per-round", "7",
+         "--sampler", "bernoulli", "--sampler-seed", "round", "--local-steps", "3", "--batch-size", "5",
+         "--lr", "decay(0.1, 0.5)", "--weight-decay", "0.01", "--momentum", "cosine(0.9, 0.1, 5)", "--clip", "2",
+         "--weighting", "uniform", "--dtype", "float64", "--eval-every", "2", "--eval-last", "1", "--on-bad", "stop",
+         "--replay", str(replay), "--seed", "5", "--threads", "1", "--device", "cpu", "--out", "here", "--quiet"]
+    ) == 0  # fmt: skip
+    saved = json.loads(Path("here/run.json").read_text())
+    assert saved["experiment"] == {
+        "method": "fedavg()", "on": ON, "model": "mlp(hidden=[3])", "rounds": 2,
+        "local": {
+            "epochs": 1, "steps": 3, "batch_size": 5, "lr": "decay(0.1, 0.5)", "weight_decay": 0.01,
+            "momentum": "cosine(0.9, 0.1, 5)", "clip": 2.0, "drop_last": False, "orders": None,
+        },
+        "sampler": {"clients": 7, "kind": "bernoulli", "seeding": "round", "cohorts": [[3, 1], [0, 2]]},
+        "evaluate": {"every": 2, "last": 1}, "seed": 5, "weighting": "uniform", "dtype": "float64",
+        "on_bad": "stop", "loss": "cross_entropy",
+    }  # fmt: skip
+    assert saved["how"] == {"workers": 0, "threads": 1, "device": "cpu"}
+    assert [row["round"] for row in rows(Path("here"))] == [2]
+
+
+def test_replayed_batches(tmp_path: Path) -> None:
+    """A run replayed from what it drew is the same run."""
+    from fedflat.client.local import Local
+    from fedflat.data.sampling import Sampler
+    from fedflat.spelling import parse
+
+    assert main(["run", "feddyn", *QUICK, "--out", "drawn", "--quiet"]) == 0
+    fed = parse(ON, "data set").open(0)
+    cohorts = [Sampler(clients=2).draw(t, 20, 0) for t in range(4)]
+    orders = [
+        {str(k): [b.tolist() for b in Local().batches(0, t, k, len(fed.parts[k]))] for k in cohort}
+        for t, cohort in enumerate(cohorts)
+    ]
+    Path("replay.json").write_text(json.dumps({"cohorts": cohorts, "orders": orders}))
+    assert main(["run", "feddyn", *QUICK, "--out", "again", "--quiet", "--replay", "replay.json"]) == 0
+    assert final(Path("again")) == final(Path("drawn"))
+    assert timeless(rows(Path("again"))) == timeless(rows(Path("drawn")))
+
+
+def test_several_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "fedavg", *QUICK, "--seeds", "2", "--out", "study", "--csv", "--quiet"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    finals = []
+    for seed in (0, 1):
+        folder = Path("study/01-fedavg") / f"seed-{seed}"
+        finals.append(sum(r["accuracy"] for r in rows(folder)) / 4)
+    assert row["seeds"] == "2"
+    assert float(row["accuracy"]) == pytest.approx(sum(finals) / 2)
+    assert float(row["spread"]) == pytest.approx(abs(finals[0] - finals[1]) / 2**0.5)
+
+
+def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
+    """The target is the first method's accuracy unless one is said."""
+    assert main(["compare", "fedavg", "fedavg() + server_sgd(lr=2.0)", *QUICK, "--out", "study", "--markdown"]) == 0
+    said, told = capsys.readouterr()
+    heads, _, one, other, *_ = said.splitlines()
+    mean = sum(r["accuracy"] for r in rows(Path("study/01-fedavg/seed-0"))) / 4
+    assert f"| rounds to {100 * mean:.1f} % | sent to {100 * mean:.1f} % |" in heads
+    assert one.startswith("| `fedavg()` |")
+    assert other.startswith("| `fedavg() + server_sgd(lr=2.0)` |")
+    assert "[1/2] fedavg(), seed 0" in told
+    assert "[2/2] fedavg() + server_sgd(lr=2.0), seed 0" in told
+    assert main(["resume", "study", "--target", "1%", "--csv", "--quiet"]) == 0
+    for name, row in zip(
+        ("01-fedavg", "02-fedavg-server-sgd-lr=2.0"), csv.DictReader(io.StringIO(capsys.readouterr().out)), strict=True
+    ):
+        first = next(r for r in rows(Path("study") / name / "seed-0") if r["accuracy"] >= 0.01)
+        assert float(row["rounds_to_target"]) == first["round"]
+        assert float(row["bytes_to_target"]) == first["down"] + first["up"]
+
+
+def test_resume_what_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    """Gives its table again and touches nothing."""
+    assert main(["run", "fedavg", *QUICK, "--out", "here", "--quiet", "--csv"]) == 0
+    first = capsys.readouterr().out
+    before = {p: p.stat().st_mtime_ns for p in Path("here").rglob("*") if p.is_file() and p.name != "lock"}
+    assert main(["resume", "here", "--quiet", "--csv"]) == 0
+    assert capsys.readouterr().out == first
+    assert {p: p.stat().st_mtime_ns for p in before} == before
+
+
+def test_a_damaged_checkpoint_is_told_even_quietly(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["run", "feddyn", *QUICK, "--out", "whole", "--quiet"])
+    main(["run", "feddyn", *QUICK, "--out", "cut", "--quiet", "--checkpoint-every", "0"])
+    facts = json.loads(Path("cut/run.json").read_text())
+    Path("cut/run.json").write_text(json.dumps({**facts, "status": "running"}))
+    newest = Path("cut/checkpoint/round-0000004.json")
+    newest.write_bytes(newest.read_bytes().replace(b"digest", b"digesd"))
+    capsys.readouterr()
+    assert main(["resume", "cut", "--quiet"]) == 0
+    told = capsys.readouterr().err
+    assert told.startswith("fedflat: the checkpoint of round 4 is damaged (")
+    assert "trying the one before it" in told
+    assert final(Path("cut")) == final(Path("whole"))
+
+
+def test_a_diverged_run_is_an_x_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "fedavg", *QUICK, "--lr", "1e38", "--out", "here", "--quiet"]
+    assert main([*words, "--on-bad", "stop"]) == 0
+    assert " X (diverged) " in capsys.readouterr().out
+    assert json.loads(Path("here/run.json").read_text())["status"] == "diverged"
+    assert main(["resume", "here", "--quiet"]) == 0
+    assert " X (diverged) " in capsys.readouterr().out
+    assert main([*words[:-2], "there", "--quiet"]) == 2
+    assert re.search(r"error: round 0, client \d+: the reply is NaN or infinite; ", capsys.readouterr().err)
+    assert json.loads(Path("there/run.json").read_text())["status"] == "running"
+
+
+def test_folders_that_are_chosen_for_you(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.strftime", lambda *_: "20300102-030405")
+    assert fresh_folder(["feddyn(alpha=0.1) + sam()"]) == Path("runs/20300102-030405-feddyn")
+    assert fresh_folder(["fedavg", "sam"]) == Path("runs/20300102-030405-fedavg-and-others")
+    assert main(["run", "fedavg", *QUICK, "--quiet"]) == 0
+    assert main(["run", "fedavg", *QUICK, "--quiet"]) == 0
+    assert sorted(p.name for p in Path("runs").iterdir()) == ["20300102-030405-fedavg", "20300102-030405-fedavg-2"]
+
+
+def test_ctrl_c_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a space is quoted, so that the line can be copied."""
+    from fedflat.run import train
+
+    def press(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(train.Stopwatch, "tick", press)
+        assert main(["run", "fedavg", *QUICK, "--out", "my run"]) == 130
+    told = capsys.readouterr().err
+    assert "A checkpoint was written. Go on with: fedflat resume 'my run'\n" in told
+    assert main(["resume", "my run", "--quiet"]) == 0
+    assert len(rows(Path("my run"))) == 4

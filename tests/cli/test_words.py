@@ -1,0 +1,105 @@
+"""``fedflat methods``, ``fedflat data``, ``--help`` and ``--version``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from data.miniature import write_idx_set
+from fedflat.cli import main
+from fedflat.data import places
+from fedflat.spelling import registered
+from fedflat.version import __version__
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    try:
+        status = main(words)
+    except SystemExit as ended:  # --help and --version end where they are read
+        status = ended.code
+    out, err = capsys.readouterr()
+    assert (status, err) == (0, "")
+    return out
+
+
+def test_methods(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every method with its summary, arguments and cost."""
+    listing = said(capsys, "methods")
+    lines = {line.split()[0]: line.split() for line in listing.splitlines() if line.startswith("  ") and line[2] != " "}
+    for entry in registered("method"):
+        if entry.name != "chain":
+            assert entry.summary in listing
+            cost = entry.make().cost
+            assert lines[entry.name][1:4] == [str(cost.down), str(cost.up), str(cost.gradients)]
+            for name in entry.signature.parameters:
+                assert f"{name}=" in listing
+    assert lines["fedavg"][1:4] == ["1", "1", "1"]
+    assert lines["fedsam"][1:4] == ["1", "1", "2"]
+    assert lines["naive_fedgloss"][1:3] == ["2", "2"]
+    assert lines["centralised"][1:3] == ["0", "0"]
+    assert "chain(a, b)" in listing
+
+
+def test_one_method(capsys: pytest.CaptureFixture[str]) -> None:
+    told = said(capsys, "methods", "fedgloss")
+    for word in ("rho_s", "rho_l", "beta", "T_s", "dual_scale", "Caldarola et al., CVPR 2025", "server: stale_sam"):
+        assert word in told
+    assert "1 vectors down, 1 up, 1 gradients a local step; clients weigh sized" in told
+
+
+def test_a_combination(capsys: pytest.CaptureFixture[str]) -> None:
+    told = said(capsys, "methods", "feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)")
+    assert told.startswith("feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)\n")
+    assert "client: sam(rho=0.5) -> dual(alpha=0.1); server: dual(" in told
+    assert "evaluated: wima(" in told
+    assert "2 gradients a local step; clients weigh uniform" in told
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(places, "cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setattr(places, "SYSTEM", tmp_path / "system")
+    monkeypatch.delenv("FEDFLAT_DATA", raising=False)
+    yield tmp_path
+    places.set_data_dir(None)
+
+
+def test_data_list(capsys: pytest.CaptureFixture[str], empty: Path) -> None:
+    """Where each set is, or how to get it."""
+    write_idx_set(empty / "mine" / "mnist", 20, 10)
+    listing = said(capsys, "data", "list", "--data-dir", str(empty / "mine"))
+    for entry in registered("data set"):
+        assert f"{entry.name} " in listing
+        assert entry.summary in listing
+    assert "comes with scikit-learn" in listing
+    assert str(empty / "mine" / "mnist") in listing
+    assert "fedflat data get mnist" not in listing
+    for name in ("cifar10", "cifar100", "fashion_mnist"):
+        assert f"fedflat data get {name}\n" in listing
+
+
+def test_data_show(capsys: pytest.CaptureFixture[str]) -> None:
+    told = said(capsys, "data", "show", "digits(lda(0), clients=20)", "--seed", "3")
+    assert told.startswith("digits(lda(0), clients=20), seed 3\n")
+    assert "test examples, inputs of 1x8x8, 10 classes" in told
+    assert "20" in told
+    assert told != said(capsys, "data", "show", "digits(iid(), clients=20)", "--seed", "3")
+    assert "held out by the clients" in said(capsys, "data", "show", "digits(iid(), clients=20, split=0.7)")
+
+
+def test_data_get_what_needs_no_files(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "get", "digits"]) == 0
+    assert "digits comes with scikit-learn and needs no files." in capsys.readouterr().out
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "--version") == f"fedflat {__version__}\n"
+    told = said(capsys, "--help")
+    for command in ("run", "compare", "resume", "methods", "data"):
+        assert f"\n    {command} " in told
+    assert "examples:" in told
+    options = said(capsys, "run", "--help")
+    for option in ("--on", "--rounds", "--checkpoint-every", "--workers", "--replay", "--target"):
+        assert option in options
+    assert "--checkpoint-every" in said(capsys, "resume", "--help")

@@ -1,0 +1,50 @@
+"""A visit without a run: pieces on a gradient written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedflat.client.piece import Piece, Visit
+from fedflat.flat import GradFn, Layout
+
+PLANE = Layout(("layer.weight", "layer.bias"), ((2,), (1,)), (), ())
+
+
+def vector(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def visiting(piece: Piece, sent: Tensor, layout: Layout = PLANE, **more: Any) -> Visit:
+    """What a piece is handed in round 0 at client 0, unless ``more`` says otherwise."""
+    given: dict[str, Any] = {
+        "key": piece.key, "seed": 0, "round": 0, "client": 0, "sent": sent, "start": sent, "stop": sent, "lr": 0.1,
+        "planned": 1, "epochs": 1.0, "layout": layout, "inbox": {}, "memory": {}, "full_gradient": lambda w: w,
+    }  # fmt: skip
+    return Visit(**{**given, **more})
+
+
+class Asked:
+    """A gradient that notes where it was asked."""
+
+    def __init__(self, gradient: GradFn) -> None:
+        self.gradient, self.places = gradient, list[Tensor]()
+
+    def __call__(self, w: Tensor) -> Tensor:
+        self.places.append(w)
+        return self.gradient(w)
+
+
+def compose(pieces: Sequence[tuple[Piece, Visit]], oracle: GradFn) -> GradFn:
+    """The stack as a gradient, first piece nearest to the oracle."""
+    grad = oracle
+    for piece, v in pieces:
+        grad = _wrap(piece, v, grad)
+    return grad
+
+
+def _wrap(piece: Piece, v: Visit, grad: GradFn) -> GradFn:
+    return lambda w: piece.gradient(v, grad, w)

@@ -1,0 +1,158 @@
+"""How many batches a visit has, what is in them, and the SGD that walks them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.local import Local
+from fedflat.client.piece import Memory
+from fedflat.client.task import Task
+from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.data.examples import ClientData, Examples
+from fedflat.errors import SettingError
+from fedflat.mail import Mail
+from fedflat.schedules import decay
+
+sizes = st.integers(1, 40)
+
+
+@given(n=sizes, size=sizes, epochs=st.integers(1, 3), drop=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_every_epoch_goes_through_the_data_once(n: int, size: int, epochs: int, drop: bool) -> None:
+    local = Local(epochs=epochs, batch_size=size, drop_last=drop)
+    batches = list(local.batches(0, 1, 2, n))
+    whole, rest = divmod(n, size)
+    short = bool(rest) and not (drop and whole)
+    assert len(batches) == local.planned(1, 2, n) == epochs * (whole + short)
+    for e in range(epochs):
+        epoch = torch.cat(batches[e * (whole + short) : (e + 1) * (whole + short)])
+        assert len(set(epoch.tolist())) == len(epoch) == (n if short or not rest else whole * size)
+        assert 0 <= int(epoch.min()) <= int(epoch.max()) < n
+
+
+@given(n=sizes, size=sizes, steps=st.integers(1, 12), drop=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_a_number_of_steps_whatever_the_size(n: int, size: int, steps: int, drop: bool) -> None:
+    local = Local(steps=steps, batch_size=size, drop_last=drop, epochs=99)
+    batches = list(local.batches(0, 0, 0, n))
+    assert len(batches) == local.planned(0, 0, n) == steps
+    if drop:
+        assert {len(batch) for batch in batches} == {min(n, size)}
+    same = list(Local(epochs=steps, batch_size=size, drop_last=drop).batches(0, 0, 0, n))
+    assert all(torch.equal(a, b) for a, b in zip(batches, same, strict=False))
+
+
+def test_batches_depend_on_seed_round_and_client_alone() -> None:
+    local = Local(batch_size=100)
+
+    def order(*place: int) -> torch.Tensor:
+        return next(local.batches(*place, 100))
+
+    assert torch.equal(order(0, 1, 2), order(0, 1, 2))
+    different = [order(0, 1, 2), order(1, 1, 2), order(0, 2, 2), order(0, 1, 3)]
+    assert all(not torch.equal(a, b) for a, b in pairwise(different))
+    first, second = Local(batch_size=100, epochs=2).batches(0, 1, 2, 100)
+    assert not torch.equal(first, second)
+
+
+def test_how_often_the_data_are_gone_through() -> None:
+    assert Local(epochs=3, batch_size=4).passes(9, 11) == 3
+    assert Local(steps=6, batch_size=4).passes(6, 12) == 2
+    assert Local(steps=5, batch_size=64).passes(5, 10) == 5
+
+
+def test_given_orders_are_followed() -> None:
+    local = Local(orders=[{4: [[2, 0], [1]]}, {}])
+    assert [batch.tolist() for batch in local.batches(0, 0, 4, 3)] == [[2, 0], [1]]
+    assert local.planned(0, 4, 3) == 2
+    for t, client in ((0, 5), (1, 4), (2, 4)):
+        with pytest.raises(SettingError, match=f"none for client {client} in round {t}"):
+            local.planned(t, client, 3)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epochs": 0}, {"epochs": 1.5}, {"steps": 0}, {"batch_size": 0}, {"lr": -1}, {"momentum": 1.5},
+        {"weight_decay": -0.1}, {"clip": 0}, {"lr": decay(-1, 0.9)}, {"lr": float("nan")},
+    ],
+)  # fmt: skip
+def test_ranges(wrong: dict[str, object]) -> None:
+    with pytest.raises(SettingError):
+        Local(**wrong)  # type: ignore[arg-type]
+
+
+def test_pieces_that_do_nothing_are_left_out() -> None:
+    assert Local().pieces(keep=False) == ()
+    full = Local(clip=1.0, weight_decay=0.1, momentum=0.9).pieces(keep=True)
+    assert [piece.key for piece in full] == ["clip", "decay", "momentum"]
+
+
+X = torch.randn(11, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+DATA = ClientData(Examples(X, torch.arange(11) % 3, 3), torch.arange(11))
+
+
+def network() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.05])
+@pytest.mark.parametrize("clip", [None, 0.2])
+def test_the_walk_is_torchs_sgd(momentum: float, weight_decay: float, clip: float | None) -> None:
+    """Clip the gradient, then let torch.optim add weight decay and gather momentum."""
+    local = Local(epochs=3, batch_size=4, momentum=momentum, weight_decay=weight_decay, clip=clip)
+    task = Task(network(), (4,), 3, seed=0, dtype="float64")
+    start = task.initial()
+    job = ClientJob(task, local.pieces(keep=False), local, seed=5)
+    reply, memory = visit(job, Letter(7, Mail(2, start.params, start.buffers, 0.3), {}), DATA)
+
+    module = network()
+    stepper = torch.optim.SGD(module.parameters(), lr=0.3, momentum=momentum, weight_decay=weight_decay)
+    losses = []
+    for places in local.batches(5, 2, 7, 11):
+        stepper.zero_grad()
+        loss = cross_entropy(module(X[places]), DATA.labels[places])
+        loss.backward()
+        if clip is not None:
+            nn.utils.clip_grad_norm_(module.parameters(), clip)
+        stepper.step()
+        losses.append(loss.item())
+    end = nn.utils.parameters_to_vector(module.parameters()).detach()
+    # clip_grad_norm_ divides by the norm plus 1e-6
+    torch.testing.assert_close(start.params - reply.delta, end, rtol=0, atol=1e-12 if clip is None else 1e-5)
+    assert reply.metrics["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-4 if clip else 1e-12)
+    assert reply.examples == 11
+    assert reply.samples == 33
+    assert memory == {}
+
+
+def test_a_kept_momentum_goes_on_where_it_stopped() -> None:
+    """Two visits of one epoch with the buffer kept are one visit of two epochs, for given batches."""
+    order = [[0, 1, 2], [3, 4], [5, 6, 7], [8]]
+    one = Local(momentum=0.9, orders=[{0: order}])
+    two = Local(momentum=0.9, orders=[{0: order[:2]}, {0: order[2:]}])
+    task = Task(network(), (4,), 3, seed=0, dtype="float64")
+    w, memory = task.initial().params, dict[str, dict[str, torch.Tensor]]()
+
+    def letter(t: int, w: torch.Tensor, memory: Memory) -> Letter:
+        return Letter(0, Mail(t, w, torch.zeros(0), 0.1), memory)
+
+    whole, _ = visit(ClientJob(task, one.pieces(keep=False), one, 0), letter(0, w, {}), DATA)
+    job = ClientJob(task, two.pieces(keep=True), two, 0)
+    for t in range(2):
+        reply, memory = visit(job, letter(t, w, memory), DATA)
+        w = w - reply.delta
+    torch.testing.assert_close(w, task.initial().params - whole.delta, rtol=0, atol=1e-14)
+    forgetful, none = visit(replace(job, pieces=two.pieces(keep=False)), letter(1, w, {}), DATA)
+    assert none == {}
+    assert not torch.equal(forgetful.delta, reply.delta)

@@ -1,0 +1,98 @@
+"""SAM and ASAM by their formulas, on gradients written by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from client.stages import PLANE, Asked, vector, visiting
+from fedflat.client.sharpness import Asam, Sam, weights
+from fedflat.errors import SettingError
+from fedflat.flat import Layout
+from fedflat.schedules import warmup
+
+W = vector(3.0, -0.5, 2.0)
+vectors = st.lists(st.floats(-10, 10), min_size=3, max_size=3).map(lambda v: vector(*v))
+
+
+def quadratic(w: Tensor) -> Tensor:
+    return vector(2.0, 1.0, 4.0) * (w - 1)
+
+
+def ask(piece: Sam | Asam, w: Tensor, gradient: object = quadratic, **more: object) -> tuple[Asked, Tensor]:
+    v = visiting(piece, w, **more)
+    asked = Asked(gradient)  # type: ignore[arg-type]
+    assert torch.equal(piece.begin(v, w), w)
+    return asked, piece.gradient(v, asked, w)
+
+
+@given(vectors, st.floats(0, 2))
+@settings(deadline=None)
+def test_sam_climbs_rho_along_the_gradient(w: Tensor, rho: float) -> None:
+    asked, u = ask(Sam(rho), w)
+    here, there = asked.places
+    g = quadratic(w)
+    assert torch.equal(here, w)
+    eps = rho * g / max(float(g.norm()), 1e-300)
+    torch.testing.assert_close(there, w + eps, rtol=0, atol=1e-10)
+    assert torch.equal(u, quadratic(there))
+
+
+@pytest.mark.parametrize("piece", [Sam(0.5), Asam(0.5)])
+def test_where_the_gradient_is_0_nothing_is_climbed(piece: Sam | Asam) -> None:
+    asked, u = ask(piece, W, torch.zeros_like)
+    assert torch.equal(asked.places[1], W)
+    assert not u.any()
+
+
+@given(vectors, st.floats(0, 2), st.floats(0, 1))
+@settings(deadline=None)
+def test_asam_scales_weights_and_leaves_biases(w: Tensor, rho: float, eta: float) -> None:
+    asked, u = ask(Asam(rho, eta), w)
+    g = quadratic(w)
+    scale = torch.stack([w[0].abs() + eta, w[1].abs() + eta, torch.tensor(1.0)])
+    eps = rho * scale**2 * g / ((scale * g).norm() + 1e-12)
+    torch.testing.assert_close(asked.places[1], w + eps, rtol=0, atol=1e-10)
+    assert torch.equal(u, quadratic(asked.places[1]))
+    # In its own coordinates the step has length rho.
+    if float((scale * g).norm()) > 1e-3 and float(scale.min()) > 1e-3:
+        assert float((eps / scale).norm()) == pytest.approx(rho, abs=1e-6)
+
+
+def test_elementwise_asam_scales_everything_and_has_no_eta() -> None:
+    eps = [ask(Asam(0.5, eta, "elementwise"), W)[0].places[1] - W for eta in (0.0, 0.7)]
+    g = quadratic(W)
+    torch.testing.assert_close(eps[0], 0.5 * W**2 * g / (W * g).norm())
+    assert torch.equal(eps[0], eps[1])
+
+
+def test_a_radius_may_change_with_the_round() -> None:
+    lengths = [
+        float((ask(Sam(warmup(0.0, 1.0, 4)), W, round=t)[0].places[1] - W).norm()) for t in range(6)
+    ]
+    assert lengths == pytest.approx([0, 0.25, 0.5, 0.75, 1, 1])
+    etas = [ask(Asam(1.0, warmup(0.0, 1.0, 4)), W, round=t)[0].places[1] - W for t in (0, 4)]
+    assert not torch.equal(*etas)
+
+
+def test_which_parameters_are_weights() -> None:
+    assert weights(PLANE).tolist() == [True, True, False]
+    shapes = ((2, 2), (2,))
+    named = Layout(("conv.weight", "norm.bias"), shapes, (), ())
+    assert weights(named).tolist() == [True] * 4 + [False] * 2
+    unnamed = Layout(("kernel", "offset"), shapes, (), ())
+    assert weights(unnamed).tolist() == [True] * 4 + [False] * 2
+
+
+def test_settings() -> None:
+    assert Sam().asks == Asam().asks == 2
+    for wrong in (lambda: Sam(-0.1), lambda: Asam(rho=-1), lambda: Asam(eta=-1), lambda: Asam(variant="layer")):
+        with pytest.raises(SettingError):
+            wrong()
+    with pytest.raises(SettingError):
+        Sam(math.inf)

@@ -1,0 +1,95 @@
+"""The module and its loss: drawn by the seed, opened once, checked against the data."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.task import Task
+from fedflat.data.examples import Batch
+from fedflat.data.given import clients_of
+from fedflat.errors import SettingError
+from fedflat.models.simple import mlp
+
+DATA = [(torch.randn(5, 4, generator=torch.Generator().manual_seed(0)), torch.arange(5) % 3)]
+FED = clients_of(DATA, test=DATA[0], classes=3).open(0)
+
+
+def task(model: object, **more: object) -> Task:
+    return Task(model, (4,), 3, **{"seed": 0, **more})  # type: ignore[arg-type]
+
+
+def test_a_module_is_drawn_by_the_seed_and_nothing_else() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(2)
+    torch.manual_seed(1)
+    one = task(mlp([3])).initial().params
+    assert torch.equal(torch.rand(2), expected)
+    assert torch.equal(one, task(mlp([3])).initial().params)
+    assert not torch.equal(one, task(mlp([3]), seed=1).initial().params)
+    factory = partial(nn.Linear, 4, 3)
+    assert torch.equal(task(factory).initial().params, task(factory).initial().params)
+    assert not torch.equal(task(factory).initial().params, task(factory, seed=1).initial().params)
+
+
+def test_a_module_given_keeps_its_weights() -> None:
+    mine = nn.Linear(4, 3)
+    expected = nn.utils.parameters_to_vector(mine.parameters()).detach()
+    assert torch.equal(task(mine, seed=9).initial().params, expected)
+    assert task(mine, dtype="float64").initial().params.dtype == torch.float64
+
+
+def test_a_task_travels_without_its_module() -> None:
+    here = task(mlp([3]))
+    here.flat.load(torch.zeros(here.flat.layout.dim))
+    there = pickle.loads(pickle.dumps(here))
+    assert "flat" not in vars(there)
+    assert torch.equal(there.initial().params, here.initial().params)
+
+
+def test_the_first_gradient_of_a_step_moves_statistics_the_second_does_not() -> None:
+    flat_task = task(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)))
+    batch = Batch(*DATA[0])
+    w = flat_task.initial().params
+    oracle = flat_task.oracle(batch, [])
+    oracle(w)
+    once = flat_task.flat.buffers
+    assert not torch.equal(once, flat_task.initial().buffers)
+    loss = oracle.loss
+    oracle(w + 1)
+    assert torch.equal(flat_task.flat.buffers, once)
+    assert oracle.loss is loss  # the loss of a step is that at the point it starts from
+
+
+def test_the_loss_is_the_users() -> None:
+    def largest(output: Tensor, y: Tensor) -> Tensor:
+        return output.max()
+
+    mine = task(nn.Linear(4, 3), loss=largest)
+    batch = Batch(*DATA[0])
+    assert mine.loss_of(torch.tensor([[1.0, 7.0]]), batch) == 7
+    plain = task(nn.Linear(4, 3))
+    output = torch.randn(5, 3)
+    assert torch.equal(plain.loss_of(output, batch), cross_entropy(output, batch.y))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Linear(9, 3), "cannot take inputs of shape"),
+        (nn.Linear(4, 2), "gives 2 class scores, but the labels go up to 2. Make its last layer 3 wide"),
+        (nn.Sequential(nn.Linear(4, 3), nn.Flatten(0)), "one row of class scores for each example"),
+        (nn.LSTM(4, 3), "into tuple"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(model: nn.Module, message: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        task(model).check(FED)
+    assert message in str(caught.value)
+    task(nn.Linear(4, 3)).check(FED)
+    task(nn.Linear(4, 7)).check(FED)

@@ -1,0 +1,327 @@
+"""One visit: a pure function, with notes when it fails and a diagnosis when its numbers go bad."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.local import Local
+from fedflat.client.piece import Piece, Term, Visit
+from fedflat.client.sharpness import Sam
+from fedflat.client.task import Task
+from fedflat.client.visit import ClientJob, Letter, diagnose, full_gradient, visit
+from fedflat.data.examples import Batch
+from fedflat.data.given import clients_of
+from fedflat.data.sampling import Sampler
+from fedflat.errors import FedflatError, NotFinite
+from fedflat.flat import GradFn
+from fedflat.mail import Mail
+from fedflat.method import Method
+from fedflat.methods import clip, feddyn, sam
+from fedflat.run.book import RunBook
+from fedflat.run.experiment import Evaluate, Experiment
+from fedflat.run.train import train
+from fedflat.stage import Stage
+
+RNG = torch.Generator().manual_seed(0)
+DATA = [(torch.randn(9, 4, generator=RNG, dtype=torch.float64), torch.arange(9) % 3) for _ in range(3)]
+ON = clients_of(DATA, test=DATA[0], classes=3)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+
+
+def job(*pieces: Piece, local: Local = Local(batch_size=4, lr=0.1), model: nn.Module | None = None) -> ClientJob:
+    return ClientJob(Task(model or network(), (4,), 3, seed=0, dtype="float64"), pieces, local, seed=1)
+
+
+def letter(what: ClientJob, client: int = 2, t: int = 5, **more: Any) -> Letter:
+    model = what.task.initial()
+    return Letter(client, Mail(t, model.params, model.buffers, 0.1, **more), {})
+
+
+FED = ON.open(0)
+
+
+def test_a_visit_is_a_pure_function() -> None:
+    torch.manual_seed(0)
+    dropout = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.Linear(8, 3)).double()
+    what = job(*(feddyn(0.1) + sam(0.1)).client, model=dropout, local=Local(batch_size=3))
+    torch.manual_seed(1)
+    one, memory = visit(what, letter(what), FED.data(2))
+    state = torch.random.get_rng_state()
+    visit(what, letter(what, client=1), FED.data(1))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    torch.manual_seed(2)
+    again, same = visit(what, letter(what), FED.data(2))
+    assert torch.equal(one.delta, again.delta)
+    assert torch.equal(one.buffers, again.buffers)
+    assert one.metrics == again.metrics
+    assert torch.equal(memory["dual"]["sigma"], same["dual"]["sigma"])
+    other, _ = visit(what, letter(what, t=6), FED.data(2))
+    assert not torch.equal(one.delta, other.delta)
+
+
+def test_neither_the_mail_nor_the_memory_is_changed() -> None:
+    what = job(*feddyn(0.1).client)
+    start = letter(what)
+    params = start.mail.params.clone()
+    _, memory = visit(what, start, FED.data(2))
+    kept = memory["dual"]["sigma"].clone()
+    visit(what, replace(start, memory=memory), FED.data(2))
+    assert torch.equal(start.mail.params, params)
+    assert torch.equal(memory["dual"]["sigma"], kept)
+    assert start.memory == {}
+
+
+@dataclass(frozen=True, repr=False)
+class Diary(Piece):
+    """Writes down when it is called and what it is handed."""
+
+    name: str
+    offset: float = 0.0
+
+    stage, key = Stage.CORRECT, "diary"
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        NOTES.append(f"begin {self.name}")
+        return w + self.offset
+
+    def batch(self, v: Visit, batch: Batch) -> Batch:
+        NOTES.append(f"batch {self.name} {v.steps}")
+        return batch
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        NOTES.append(f"gradient {self.name}")
+        SEEN.append(v)
+        return torch.zeros_like(grad(w))
+
+    def end(self, v: Visit, w: Tensor) -> Tensor:
+        NOTES.append(f"end {self.name}")
+        v.outbox["note"] = torch.ones(2)
+        return w
+
+
+NOTES: list[str] = []
+SEEN: list[Visit] = []
+
+
+class Second(Diary):
+    """The same under another key."""
+
+    key = "second"
+
+
+def test_who_is_called_when() -> None:
+    NOTES.clear()
+    SEEN.clear()
+    what = job(Diary("a"), Second("b", 0.5), local=Local(batch_size=5))
+    start = letter(what)
+    start = replace(start, mail=start.mail.enclose("second", hint=torch.ones(1)))
+    reply, _ = visit(what, start, FED.data(2))
+    step = ["gradient b", "gradient a"]  # the outer piece is asked first
+    assert [
+        "begin a", "begin b", "batch a 0", "batch b 0", *step, "batch a 1", "batch b 1", *step, "end b", "end a",
+    ] == NOTES  # fmt: skip
+    torch.testing.assert_close(reply.delta, torch.full_like(reply.delta, -0.5))
+    outer, inner = SEEN[0], SEEN[1]
+    assert (outer.planned, outer.lr, outer.round, outer.client) == (2, 0.1, 5, 2)
+    assert outer.steps == 2
+    assert outer.walked == pytest.approx(0.2)
+    assert outer.inbox.keys() == {"hint"}
+    assert inner.inbox == {}
+    assert torch.equal(inner.sent, start.mail.params)
+    torch.testing.assert_close(inner.start, start.mail.params + 0.5)
+    assert {key: set(named) for key, named in reply.extras.items()} == {"diary": {"note"}, "second": {"note"}}
+
+
+@dataclass(frozen=True, repr=False)
+class Hidden(Term):
+    """``zeta`` times the mean square of the hidden activations, seen by a forward hook."""
+
+    zeta: float
+
+    key = "hidden"
+
+    @contextmanager
+    def watch(self, module: nn.Module) -> Iterator[list[Tensor]]:
+        seen: list[Tensor] = []
+        assert isinstance(module, nn.Sequential)
+        handle = module[1].register_forward_hook(lambda layer, inputs, output: seen.append(output))
+        try:
+            yield seen
+        finally:
+            handle.remove()
+
+    def loss(self, v: Visit, batch: Batch, output: Tensor, seen: list[Tensor]) -> Tensor:
+        assert len(output) == len(batch)
+        return self.zeta * seen[0].square().mean()
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3])
+def test_a_term_is_part_of_the_loss(rho: float) -> None:
+    """One full-batch step against autograd; with SAM the term is in the ascent as in the descent."""
+    what = job(Hidden(2.0), *((Sam(rho),) if rho else ()), local=Local(batch_size=9))
+    reply, _ = visit(what, letter(what), FED.data(2))
+    module, (x, y) = network(), DATA[2]
+    params = list(module.parameters())
+
+    def value() -> Tensor:
+        hidden = torch.tanh(module[0](x))  # type: ignore[index]
+        return cross_entropy(module[2](hidden), y) + 2 * hidden.square().mean()  # type: ignore[index]
+
+    first = value()
+    g = torch.autograd.grad(first, params)
+    if rho:
+        norm = torch.cat([part.view(-1) for part in g]).norm()
+        with torch.no_grad():
+            for p, part in zip(params, g, strict=True):
+                p += rho * part / norm
+        g = torch.autograd.grad(value(), params)
+    torch.testing.assert_close(reply.delta, 0.1 * torch.cat([part.view(-1) for part in g]), rtol=1e-10, atol=1e-12)
+    assert reply.metrics["loss"] == pytest.approx(first.item())
+    assert not any(layer._forward_hooks for layer in what.task.flat.module.modules())
+
+
+def test_the_gradient_over_all_examples() -> None:
+    what = job(model=nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double())
+    before = what.task.flat.buffers
+    w = what.task.initial().params
+    found = full_gradient(what, FED.data(1), w)
+    module, (x, y) = what.task.module(), DATA[1]
+    expected = torch.autograd.grad(cross_entropy(module(x), y), list(module.parameters()))
+    torch.testing.assert_close(found, torch.cat([g.view(-1) for g in expected]), rtol=1e-10, atol=1e-12)
+    assert torch.equal(what.task.flat.buffers, before)
+
+
+def test_a_mail_may_ask_for_the_gradient_instead_of_a_walk() -> None:
+    what = job(*feddyn(0.1).client)
+    memory = {"dual": {"sigma": torch.ones(3)}}
+    asking = replace(letter(what, task="gradient"), memory=memory)
+    reply, after = visit(what, asking, FED.data(2))
+    assert torch.equal(reply.delta, full_gradient(what, FED.data(2), asking.mail.params))
+    assert after is memory
+    assert reply.samples == reply.examples == 9
+    assert reply.extras == {}
+
+
+@dataclass(frozen=True, repr=False)
+class Spoil(Piece):
+    """Raises, or gives a bad number, at one client in one round."""
+
+    how: str
+    client: int = 1
+    round: int = 1
+    value: float = math.inf
+
+    stage, key = Stage.CORRECT, "spoil"
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        g = grad(w)
+        if v.client != self.client or v.round < self.round:
+            return g
+        if self.how == "raise" and v.steps == 1:
+            raise ZeroDivisionError("oh dear")
+        return g * self.value if self.how == "spoil" else g
+
+
+def run(piece: Spoil, book: RunBook | None = None, **more: Any) -> Any:
+    exp = Experiment(
+        method=clip(10.0) + Method(client=(piece,), said="spoil()"), on=ON, model=network(), rounds=3,
+        local=Local(batch_size=4, lr=0.1, momentum=0.5), sampler=Sampler(clients=3), dtype="float64",
+        evaluate=Evaluate(every=1), **more,
+    )  # fmt: skip
+    return train(exp, book=book)
+
+
+def test_an_error_names_round_client_step_and_piece() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        run(Spoil("raise"))
+    (note,) = caught.value.__notes__
+    assert note == "(in round 1, client 1, step 1, piece spoil('raise'))"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_bad_reply_is_named_and_diagnosed(value: float) -> None:
+    with pytest.raises(NotFinite) as caught:
+        run(Spoil("spoil", value=value))
+    message = str(caught.value)
+    assert message.startswith("round 1, client 1: the reply is NaN or infinite;")
+    assert "the first bad number came out of spoil(" in message
+    assert "on_bad='skip'" in message
+
+
+def test_where_the_first_bad_number_came_from() -> None:
+    bad = job(Spoil("spoil", client=2, round=0))
+    assert diagnose(bad, letter(bad), FED.data(2)) == f"the first bad number came out of {bad.pieces[0]!r}"
+    huge = job(local=Local(batch_size=9))
+    start = letter(huge)
+    spoilt = replace(start, mail=replace(start.mail, params=start.mail.params * math.nan))
+    assert "already not finite" in diagnose(huge, spoilt, FED.data(2))
+    steep = replace(start, mail=replace(start.mail, lr=1e308))
+    exploding = job(Spoil("spoil", client=2, round=0, value=1e10), local=Local(batch_size=9))
+    assert diagnose(exploding, steep, FED.data(2)) == "its steps were finite, but their sum is not"
+    raw = ClientJob(Task(network(), (4,), 3, seed=0, dtype="float64", loss=_bad_loss), (), Local(), 0)
+    assert "came out of the batch gradient" in diagnose(raw, letter(raw), FED.data(2))
+
+
+def _bad_loss(output: Tensor, y: Tensor) -> Tensor:
+    return output.sum() * math.nan
+
+
+def test_skipping_bad_replies() -> None:
+    """The run goes on with the others: as if the bad client had not been in the cohort."""
+    skipped = run(Spoil("spoil"), on_bad="skip")
+    without = [[0, 1, 2], [0, 2], [0, 2]]
+    exp = Experiment(
+        method=clip(10.0), on=ON, model=network(), rounds=3, local=Local(batch_size=4, lr=0.1, momentum=0.5),
+        sampler=Sampler(cohorts=without), dtype="float64",
+    )  # fmt: skip
+    expected = train(exp)
+    assert skipped.status == "done"
+    assert torch.equal(skipped.model.params, expected.model.params)  # type: ignore[union-attr]
+
+
+def test_a_bad_client_remembers_nothing_of_a_skipped_visit() -> None:
+    kept: list[set[int]] = []
+
+    class Book(RunBook):
+        def checkpoint(self, run: Any, *, force: bool = False) -> None:
+            kept.append(set(run.clients.kept))
+
+    exp = Experiment(
+        method=feddyn(0.1) + Method(client=(Spoil("spoil", round=0),), said="spoil()"), on=ON, model=network(),
+        rounds=1, local=Local(batch_size=4), sampler=Sampler(clients=3), dtype="float64", on_bad="skip",
+    )  # fmt: skip
+    train(exp, book=Book())
+    assert kept[-1] == {0, 2}
+
+
+def test_stopping_at_a_bad_reply() -> None:
+    book = RunBook()
+    stopped = run(Spoil("spoil"), book, on_bad="stop")
+    assert stopped.status == book.status == "diverged"
+    assert stopped.diverged
+    assert len(stopped.rows) == 1
+    one_round = run(Spoil("nothing"), on_bad="stop")
+    assert one_round.rows[0]["loss"] == stopped.rows[0]["loss"]
+    assert bool(torch.isfinite(stopped.model.params).all())
+
+
+def test_when_every_reply_is_bad() -> None:
+    exp = Experiment(
+        method=Method(client=(Spoil("spoil"),), said="spoil()"), on=ON, model=network(), rounds=3, dtype="float64",
+        sampler=Sampler(cohorts=[[0], [1], [2]]), on_bad="skip", local=Local(),
+    )  # fmt: skip
+    with pytest.raises(FedflatError, match="round 1: no client's reply could be used"):
+        train(exp)

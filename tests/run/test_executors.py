@@ -1,0 +1,197 @@
+"""Where visits happen changes nothing; what goes wrong there arrives here."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.piece import Memory
+from fedflat.client.visit import Letter
+from fedflat.data.sampling import Sampler
+from fedflat.errors import FedflatError, SettingError
+from fedflat.mail import Mail
+from fedflat.run.executors import Executor, InProcess, Workers, dumps, loads
+from fedflat.run.ready import make_ready
+from fedflat.run.train import Tick, train
+from run.small import EVERYTHING, SIZES, alive, experiment, timeless
+
+
+def in_worker() -> bool:
+    return multiprocessing.parent_process() is not None
+
+
+class Troubled(nn.Module):
+    """A linear model that does ``trouble`` when it is trained in a worker."""
+
+    def __init__(self, trouble: str = "") -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+        self.trouble = trouble
+
+    def forward(self, x: Tensor) -> Tensor:
+        if in_worker() and self.training:
+            getattr(self, self.trouble)(x)
+        return self.fc(x)
+
+    def die(self, x: Tensor) -> None:
+        os._exit(9)
+
+    def fail(self, x: Tensor) -> None:
+        raise ZeroDivisionError("the model does not like this batch")
+
+    def fail_oddly(self, x: Tensor) -> None:
+        raise OddError(1, 2)
+
+    def delay(self, x: Tensor) -> None:
+        """The more so the smaller the batch, and differently for every client."""
+        time.sleep(0.02 * (1.5 + float(x.sum()) % 1))
+
+
+class OddError(Exception):
+    """Can be pickled, but not read again."""
+
+    def __init__(self, a: int, b: int) -> None:
+        super().__init__(f"odd {a} {b}")
+
+
+def test_the_same_bits_everywhere() -> None:
+    """Five clients a round for one, two or three workers, so that some wait for others."""
+    exp = experiment(EVERYTHING, sampler=Sampler(clients=5), rounds=4)
+    here = train(exp, executor=InProcess(threads=1))
+    for n in (1, 2, 3):
+        there = train(exp, executor=Workers(n))
+        assert torch.equal(here.model.params, there.model.params), n
+        assert timeless(here.rows) == timeless(there.rows), n
+
+
+def letters(exp: Any, ready: Any) -> list[Letter]:
+    start = ready.task.initial()
+    mail = Mail(0, start.params, start.buffers, 0.1)
+    return [Letter(client, mail, {}) for client in (3, 0, 4, 2, 1)]
+
+
+@pytest.mark.parametrize("executor", [InProcess(threads=1), Workers(2)], ids=["here", "workers"])
+def test_replies_come_in_the_order_of_the_letters(executor: Executor) -> None:
+    """Though some visits take three times as long as others."""
+    exp = experiment(model=Troubled("delay"))
+    ready = make_ready(exp)
+    with executor.open(ready.job, ready.fed, ready.source) as crew:
+        for _ in range(2):
+            replies = [reply for reply, _ in crew.visit(letters(exp, ready))]
+            assert [reply.client for reply in replies] == [3, 0, 4, 2, 1]
+            assert [reply.examples for reply in replies] == [SIZES[k] for k in (3, 0, 4, 2, 1)]
+
+
+def test_an_exception_in_a_worker_arrives_with_its_notes() -> None:
+    exp = experiment(model=Troubled("fail"), sampler=Sampler(cohorts=[[4]] * 6))
+    with pytest.raises(ZeroDivisionError, match="does not like this batch") as caught:
+        train(exp, executor=Workers(2))
+    notes = "\n".join(caught.value.__notes__)
+    assert "(in round 0, client 4" in notes
+    assert "in fail" in notes  # the traceback over there
+    assert not multiprocessing.active_children()
+
+
+def test_an_exception_that_cannot_travel_is_told_in_other_words() -> None:
+    with pytest.raises(RuntimeError, match="OddError: odd 1 2") as caught:
+        train(experiment(model=Troubled("fail_oddly")), executor=Workers(1))
+    assert "(in round 0, client " in "\n".join(caught.value.__notes__)
+
+
+def test_a_worker_that_dies_at_work() -> None:
+    with pytest.raises(FedflatError, match=r"worker process died .* want of memory. Use fewer workers"):
+        train(experiment(model=Troubled("die")), executor=Workers(2))
+    assert not multiprocessing.active_children()
+
+
+def test_a_worker_that_dies_between_two_rounds() -> None:
+    """The letter cannot even be sent; a broken pipe says nothing to a person."""
+
+    def tell(tick: Tick) -> None:
+        for process in multiprocessing.active_children():
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+
+    with pytest.raises(FedflatError, match="worker process died"):
+        train(experiment(), executor=Workers(1), tell=tell)
+
+
+def test_workers_end_with_the_run() -> None:
+    exp = experiment(rounds=1)
+    seen: list[int] = []
+
+    def tell(tick: Tick) -> None:
+        seen.extend(process.pid for process in multiprocessing.active_children())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(exp, executor=Workers(2), tell=tell)
+    assert len(seen) == 2
+    assert not any(map(alive, seen))
+
+
+def test_what_cannot_be_sent_is_refused() -> None:
+    exp = experiment(loss=lambda output, y: cross_entropy(output, y))
+    train(exp, executor=InProcess())
+    with pytest.raises(SettingError, match=r"cannot be sent to worker processes: .*lambda.*or run without workers"):
+        train(exp, executor=Workers(1))
+
+
+@pytest.mark.parametrize("wrong", [{"n": 0}, {"n": -1}, {"n": 1.5}, {"n": 1, "threads": 0}])
+def test_wrong_numbers_of_workers(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingError, match=r"workers: (n|threads) must be a whole number of at least 1, found"):
+        Workers(**wrong)
+
+
+def test_threads_are_set_and_given_back() -> None:
+    before = torch.get_num_threads()
+    ready = make_ready(experiment())
+    with InProcess(threads=before + 1).open(ready.job, ready.fed, ready.source):
+        assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == before
+
+
+@dataclass
+class Parcel:
+    tensor: Tensor
+    note: str
+
+
+def test_what_travels_comes_out_as_it_went_in() -> None:
+    large = torch.randn(1000, 100)
+    memory: Memory = {"dual": {"sigma": large[3], "turned": large[:2].T}}
+    tensors = [torch.tensor(3.5), torch.zeros(0), torch.zeros(2, 0, 3), large[::7], torch.tensor([True]), large[5:6, 2]]
+    sent = (tensors, memory, Parcel(large[0].double(), "x"), None)
+    again, remembered, parcel, nothing = loads(dumps(sent))
+    for before, after in zip(tensors, again, strict=True):
+        assert after.dtype == before.dtype
+        assert after.shape == before.shape
+        assert torch.equal(after, before)
+    assert torch.equal(remembered["dual"]["sigma"], large[3])
+    assert torch.equal(remembered["dual"]["turned"], large[:2].T)
+    assert torch.equal(parcel.tensor, large[0].double())
+    assert parcel.note == "x"
+    assert nothing is None
+    again[3].add_(1)  # what came belongs to whom it came to
+
+
+def test_a_view_travels_without_the_rest() -> None:
+    large = torch.randn(1000, 100)
+    for view in (large[3], large[:, 3], large[10:20, 5:7]):
+        assert len(dumps(view)) < view.numel() * 4 + 400
+
+
+def test_a_parameter_travels() -> None:
+    module = nn.Linear(2, 2)
+    again = loads(dumps(module))
+    assert torch.equal(again.weight, module.weight)
+    assert again.weight.requires_grad

@@ -1,0 +1,139 @@
+"""Ctrl-C at a bad moment waits."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fedflat.run.book import FolderBook
+from fedflat.run.executors import InProcess
+from fedflat.run.interrupt import uninterrupted
+from fedflat.run.store import Store
+from fedflat.run.train import train
+from run.small import EVERYTHING, begin, experiment, final, go_on, rows, timeless
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_it_comes_when_the_block_is_done() -> None:
+    done = []
+
+    def work() -> None:
+        with uninterrupted():
+            press()
+            press()
+            done.append(1)
+        done.append(2)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == [1]
+    with pytest.raises(KeyboardInterrupt):  # and now at once again
+        press()
+
+
+def test_without_it_nothing_happens() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with uninterrupted():
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_error_in_the_block_puts_things_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(ZeroDivisionError), uninterrupted():
+        raise ZeroDivisionError
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_in_another_thread_it_is_no_business_of_ours() -> None:
+    seen: list[str] = []
+
+    def work() -> None:
+        with uninterrupted():
+            seen.append("done")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == ["done"]
+
+
+class Pressing(FolderBook):
+    """Ctrl-C is pressed, twice, just when something is written."""
+
+    moment = ""
+
+    def write(self, row) -> None:
+        if self.moment == "write" and row["round"] == 3:
+            press()
+        super().write(row)
+
+    def checkpoint(self, run, *, force: bool = False) -> None:
+        if self.moment == "checkpoint" and run.round == 3 and not force:
+            press()
+        if self.moment == "last checkpoint" and force:
+            press()
+        super().checkpoint(run, force=force)
+
+    def finish(self, status, models) -> None:
+        if self.moment == "finish":
+            press()
+        super().finish(status, models)
+
+
+@pytest.mark.parametrize(
+    ("moment", "left"), [("write", 3), ("checkpoint", 3), ("last checkpoint", 6), ("finish", 6)]
+)
+def test_what_belongs_together_is_written_together(tmp_path: Path, moment: str, left: int) -> None:
+    exp = experiment(EVERYTHING)
+    begin(exp, tmp_path / "whole")
+    book = Pressing.create(tmp_path / "cut", exp.as_json(), {}, pause=math.inf)
+    book.moment = moment
+    with closing(book), pytest.raises(KeyboardInterrupt):
+        train(exp, book=book, executor=InProcess(threads=1))
+    assert Store(tmp_path / "cut" / "checkpoint").rounds() == [left]
+    assert [row["round"] for row in rows(tmp_path / "cut")] == list(range(1, left + 1))
+    go_on(exp, tmp_path / "cut")
+    assert final(tmp_path / "cut") == final(tmp_path / "whole")
+    assert timeless(rows(tmp_path / "cut")) == timeless(rows(tmp_path / "whole"))
+
+
+def test_a_round_that_is_broken_off_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Between two visits of a round: the first client has trained, and must not remember it."""
+    exp = experiment(EVERYTHING)
+    begin(exp, tmp_path / "whole")
+
+    class Breaking(InProcess):
+        def open(self, job, fed, source):
+            inner = super().open(job, fed, source)
+
+            class Crew:
+                def __enter__(self):
+                    self.crew = inner.__enter__()
+                    return self
+
+                def __exit__(self, *error: object):
+                    return inner.__exit__(*error)
+
+                def visit(self, letters):
+                    for place, visited in enumerate(self.crew.visit(letters)):
+                        if letters[0].mail.round == 4 and place == 1:
+                            press()
+                        yield visited
+
+            return Crew()
+
+    with pytest.raises(KeyboardInterrupt):
+        begin(exp, tmp_path / "cut", executor=Breaking(threads=1), pause=math.inf)
+    assert Store(tmp_path / "cut" / "checkpoint").rounds() == [4]
+    go_on(exp, tmp_path / "cut")
+    assert final(tmp_path / "cut") == final(tmp_path / "whole")

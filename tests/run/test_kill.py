@@ -1,0 +1,157 @@
+"""Killed at any moment, or stopped by Ctrl-C, and taken up again: the same bytes as never stopped.
+
+Real processes, real signals. Moments are drawn anew each time and printed, for pytest to show on failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+import fedflat as ff
+from fedflat.cli import main
+from fedflat.run.store import Store
+from run.small import alive, children, final, rows, start, timeless, wait_for
+
+METHOD = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=7)"
+ON = "digits(lda(0), clients=30)"
+ROUNDS = 200
+RUN = (
+    "run", METHOD, "--on", ON, "--rounds", str(ROUNDS), "--clients-per-round", "3", "--eval-every", "25",
+    "--eval-last", "3", "--quiet", "--checkpoint-every", "0",
+)  # fmt: skip
+
+
+@cache
+def never_stopped() -> Path:
+    """The folder of the whole run, made in this process."""
+    folder = Path(mkdtemp()) / "whole"
+    ff.run(
+        METHOD, on=ON, rounds=ROUNDS, clients_per_round=3, eval_every=25, eval_last=3, threads=1, out=folder
+    )  # fmt: skip
+    return folder
+
+
+def begin_or_go_on(folder: Path, *how: str) -> subprocess.Popen[str]:
+    """What a person would type: there is nothing to resume before the folder is a run."""
+    if (folder / "run.json").exists():
+        return start("resume", str(folder), "--quiet", "--checkpoint-every", "0", start_new_session=True)
+    return start(*RUN, *how, "--out", str(folder), start_new_session=True)
+
+
+def newest(folder: Path) -> int:
+    return max(Store(folder / "checkpoint").rounds(), default=0)
+
+
+def ended(*pids: int) -> None:
+    wait_for(lambda: not any(map(alive, pids)), f"the end of {pids}", 20)
+
+
+def kill_9(folder: Path, delay: float, *how: str) -> tuple[bool, str]:
+    """Start, wait for a checkpoint newer than any so far and a little more, kill; whether it was still at work."""
+    before = newest(folder)
+    process = begin_or_go_on(folder, *how)
+    wait_for(lambda: newest(folder) > before or process.poll() is not None, "a checkpoint")
+    time.sleep(delay)
+    family = [] if process.poll() is not None else children(process.pid)
+    process.kill()
+    _, errors = process.communicate()
+    ended(*family)
+    return process.returncode == -signal.SIGKILL, errors
+
+
+@pytest.mark.parametrize(("how", "kills"), [(("--threads", "1"), 3), (("--workers", "2"), 2)], ids=["alone", "workers"])
+def test_killed_and_resumed(tmp_path: Path, how: tuple[str, ...], kills: int) -> None:
+    seed = random.SystemRandom().randrange(10**6)
+    print("moments drawn with seed", seed)
+    rng, folder, hit = random.Random(seed), tmp_path / "run", 0
+    for _ in range(kills):
+        caught, errors = kill_9(folder, rng.uniform(0, 0.3), *how)
+        print("killed with the checkpoint of round", newest(folder))
+        assert "Traceback" not in errors
+        hit += caught
+    assert hit > 0, "every process was done before it could be killed"
+    end = begin_or_go_on(folder, *how)
+    _, errors = end.communicate(timeout=100)
+    assert (end.returncode, errors) == (0, "")
+    assert final(folder) == final(never_stopped())
+    assert timeless(rows(folder)) == timeless(rows(never_stopped()))
+
+
+def test_killed_while_it_starts(tmp_path: Path) -> None:
+    """Perhaps before the folder is there, perhaps just when it is made."""
+    delay = random.SystemRandom().uniform(0.5, 3.0)
+    print("killed after", delay)
+    folder = tmp_path / "run"
+    words = ("--on", ON, "--rounds", "5", "--quiet", "--model", "logistic", "--threads", "1")
+    process = start("run", "fedavg", *words, "--out", str(folder))
+    time.sleep(delay)
+    process.kill()
+    process.communicate()
+    again = ["resume", str(folder), "--quiet"] if (folder / "run.json").exists() else ["run", "fedavg", *words]
+    assert main([*again, *([] if again[0] == "resume" else ["--out", str(folder)])]) == 0
+    assert [row["round"] for row in rows(folder)] == [1, 2, 3, 4, 5]
+
+
+def stopped(process: subprocess.Popen[str], folder: Path) -> None:
+    """Exit status, message, checkpoint; and the same bytes in the end."""
+    said, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said == ""
+    assert "Traceback" not in errors
+    assert f"A checkpoint was written. Go on with: fedflat resume {folder}\n" in errors
+    assert errors.endswith("fedflat: stopped.\n")
+    assert 0 < newest(folder) < ROUNDS
+    facts = json.loads((folder / "run.json").read_text())
+    assert facts["status"] == "running"
+    # Workers change no bit, and starting them takes seconds: it goes on without.
+    (folder / "run.json").write_text(json.dumps({**facts, "how": {**facts["how"], "workers": 0, "threads": 1}}))
+    assert main(["resume", str(folder), "--quiet"]) == 0
+    assert final(folder) == final(never_stopped())
+    assert timeless(rows(folder)) == timeless(rows(never_stopped()))
+
+
+def test_ctrl_c(tmp_path: Path) -> None:
+    """No checkpoint was due in the first 20 seconds: the one there is comes from Ctrl-C."""
+    folder = tmp_path / "run"
+    process = start(*RUN, "--threads", "1", "--checkpoint-every", "20", "--out", str(folder))
+    wait_for(lambda: (folder / "metrics.jsonl").exists(), "an evaluation")
+    time.sleep(random.SystemRandom().uniform(0, 0.3))
+    assert newest(folder) == 0
+    process.send_signal(signal.SIGINT)
+    stopped(process, folder)
+
+
+def test_ctrl_c_reaches_the_workers_too(tmp_path: Path) -> None:
+    """A terminal sends it to the whole group; nobody is left behind, nobody complains."""
+    folder = tmp_path / "run"
+    process = start(*RUN, "--workers", "2", "--out", str(folder), start_new_session=True)
+    wait_for(lambda: newest(folder) > 0, "a checkpoint")
+    family = children(process.pid)
+    assert len(family) >= 2
+    os.killpg(process.pid, signal.SIGINT)
+    stopped(process, folder)
+    ended(*family)
+
+
+def test_ctrl_c_while_workers_start(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    process = start(*RUN, "--workers", "2", "--out", str(folder), start_new_session=True)
+    wait_for(lambda: process.poll() is not None or len(children(process.pid)) >= 3, "workers and who watches them")
+    time.sleep(random.SystemRandom().uniform(0, 0.5))
+    family = children(process.pid)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert f"fedflat resume {folder}" in errors
+    ended(*family)

@@ -1,0 +1,16 @@
+"""A federation of one client that answers with a given pseudo-gradient."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedflat.mail import Mail, Replies, Reply, fold
+
+NONE = torch.zeros(0)
+
+
+def answered(mail: Mail, delta: Tensor, buffers: Tensor = NONE) -> Replies:
+    """What comes of an exchange with it."""
+    reply = Reply(client=0, delta=delta, buffers=buffers, examples=1, samples=1, extras={}, metrics={"loss": 0.0})
+    return fold(mail, [reply], population=1, weighting="uniform")

@@ -1,0 +1,107 @@
+"""The server's probes: where the cohort is asked, what it forgets, and from where the step is taken."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fedflat.errors import SettingError
+from fedflat.mail import Mail, Replies
+from fedflat.schedules import steps
+from fedflat.server.piece import Desks, ServerPiece, step
+from fedflat.server.sharpness import ServerSam, StaleSam, climb
+from server.cohort import NONE, answered
+
+H = torch.tensor([2.0, 1.0, 4.0], dtype=torch.float64)
+W = torch.tensor([3.0, -1.0, 0.5], dtype=torch.float64)
+MAILS: list[Mail] = []
+
+
+def send(mail: Mail) -> Replies:
+    """A federation whose pseudo-gradient is that of a quadratic."""
+    MAILS.append(mail)
+    return answered(mail, 0.1 * H * mail.params)
+
+
+def rounds(piece: ServerPiece, number: int) -> tuple[list[Tensor], Desks, list[dict[str, float]]]:
+    MAILS.clear()
+    w, desks, found, notes = W, Desks(), [], []
+    for t in range(number):
+        after = step([piece], desks, send, Mail(t, w, NONE, 0.1))
+        w, desks = after.model.params, after.desks
+        found.append(w)
+        notes.append(after.notes)
+    return found, desks, notes
+
+
+def test_the_true_probe_asks_twice_and_the_first_is_forgotten() -> None:
+    found, desks, _ = rounds(ServerSam(0.5), 1)
+    first, second = MAILS
+    assert not first.commit
+    assert second.commit
+    assert torch.equal(first.params, W)
+    g = 0.1 * H * W
+    there = W + 0.5 * g / g.norm()
+    torch.testing.assert_close(second.params, there)
+    torch.testing.assert_close(found[0], W - 0.1 * H * there)  # from W, not from there
+    assert desks == {"server_sam": {}}
+    assert ServerSam(0.5).asks == 2
+
+
+def test_the_stale_probe_uses_the_last_round() -> None:
+    found, desks, notes = rounds(StaleSam(0.5), 3)
+    assert [mail.commit for mail in MAILS] == [True] * 3
+    assert torch.equal(MAILS[0].params, W)
+    before = W
+    for t in (1, 2):
+        before = found[t - 1]
+        last = 0.1 * H * MAILS[t - 1].params
+        torch.testing.assert_close(MAILS[t].params, before + 0.5 * last / last.norm())
+        torch.testing.assert_close(found[t], before - 0.1 * H * MAILS[t].params)
+    torch.testing.assert_close(desks["stale_sam"]["delta"], 0.1 * H * MAILS[2].params)
+    assert notes == [{}, {}, {}]
+    assert StaleSam(0.5).asks == 1
+    assert StaleSam(0.5, True).asks == 2
+
+
+def test_measuring_makes_one_more_exchange_and_forgets_it() -> None:
+    found, _, notes = rounds(StaleSam(0.5, measure=True), 3)
+    sent = list(MAILS)
+    plain, _, _ = rounds(StaleSam(0.5), 3)
+    assert all(torch.equal(a, b) for a, b in zip(found, plain, strict=True))
+    assert [mail.commit for mail in sent] == [True, False, True, False, True]
+    assert "delta_eps" not in notes[0]
+    for t in (1, 2):
+        stale, true = 0.1 * H * sent[2 * t - 2].params, 0.1 * H * sent[2 * t - 1].params
+        cosine = float(stale @ true / stale.norm() / true.norm())
+        assert notes[t]["delta_eps"] == pytest.approx(0.5 * (2 - 2 * cosine) ** 0.5, rel=1e-6)
+        assert 0 <= notes[t]["delta_eps"] <= 1
+
+
+@given(st.lists(st.floats(-5, 5), min_size=3, max_size=3), st.floats(0, 3))
+@settings(deadline=None)
+def test_climbing_goes_rho_far(direction: list[float], rho: float) -> None:
+    way = torch.tensor(direction, dtype=torch.float64)
+    up = climb(Mail(0, W, NONE, 0.1, commit=False), way, rho)
+    length = float((up.params - W).norm())
+    if float(way.norm()) > 1e-3:
+        assert length == pytest.approx(rho, abs=1e-8)
+    elif not way.any():
+        assert length == 0
+    assert not up.commit
+
+
+def test_a_radius_may_change_with_the_round() -> None:
+    rounds(StaleSam(steps([0, 2], [0.5, 0.0])), 3)
+    w1 = MAILS[0].params - 0.1 * H * MAILS[0].params
+    assert not torch.equal(MAILS[1].params, w1)
+    torch.testing.assert_close(MAILS[2].params, w1 - 0.1 * H * MAILS[1].params)
+
+
+@pytest.mark.parametrize("kind", [ServerSam, StaleSam])
+def test_settings(kind: type[ServerSam] | type[StaleSam]) -> None:
+    with pytest.raises(SettingError):
+        kind(-0.1)

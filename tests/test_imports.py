@@ -1,0 +1,39 @@
+"""Importing the package, and asking for help, costs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "numpy", "sklearn", "rich", "safetensors", "PIL", "scipy")
+
+CASES = {
+    "import": "import fedflat",
+    "dir": "import fedflat; dir(fedflat); fedflat.__version__; fedflat.FedflatError",
+    "help": "from fedflat.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
+    "help of run": "from fedflat.cli import main\ntry: main(['run', '--help'])\nexcept SystemExit: pass",
+    "version": "from fedflat.cli import main\ntry: main(['--version'])\nexcept SystemExit: pass",
+    "wrong option": "from fedflat.cli import main\ntry: main(['run', 'x', '--round', '3'])\nexcept SystemExit: pass",
+}
+
+
+@pytest.mark.parametrize("code", CASES.values(), ids=CASES)
+def test_nothing_heavy(code: str) -> None:
+    check = f"import sys\n{code}\nprint('LOADED', [name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "LOADED []"
+
+
+def test_importing_a_name_brings_what_it_needs() -> None:
+    code = "import sys, fedflat; fedflat.fedavg; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+def test_training_does_not_wait_for_scikit_learn() -> None:
+    """Its digits are read from its file: importing it takes longer."""
+    code = "import sys, fedflat; fedflat.digits(clients=5).open(0); print('sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

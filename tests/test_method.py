@@ -1,0 +1,194 @@
+"""Stacks: ``+`` sorts, `chain` keeps, and what cannot stand together is refused."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import pytest
+
+from fedflat.client.drift import Decay, Momentum, Prox
+from fedflat.client.local import Local
+from fedflat.client.piece import Piece
+from fedflat.client.sharpness import Sam
+from fedflat.data import digits
+from fedflat.errors import SettingError
+from fedflat.method import Cost, Method, chain, method
+from fedflat.methods import (
+    asam,
+    clip,
+    cutout,
+    ema,
+    fedavg,
+    fedavgm,
+    feddyn,
+    fedgloss,
+    fedsam,
+    mixup,
+    naive_fedgloss,
+    prox,
+    sam,
+    server_sgd,
+    swa,
+    wima,
+)  # fmt: skip
+from fedflat.models.simple import mlp
+from fedflat.run.experiment import Experiment
+from fedflat.server.pace import ServerMomentum
+from fedflat.spelling import _REGISTRY, parse
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class Keeper(Piece):
+    """A piece whose memory moves at each gradient, near the data."""
+
+    stage, key, moves = Stage.CORRECT, "keeper", True
+
+
+@dataclass(frozen=True, repr=False)
+class Up(Piece):
+    """A piece that sends three vectors back."""
+
+    stage, key, up = Stage.CORRECT, "up", 3
+
+
+def keys(pieces: tuple[object, ...]) -> list[str]:
+    return [piece.key for piece in pieces]  # type: ignore[attr-defined]
+
+
+def test_a_sum_is_in_the_papers_order_however_it_is_written() -> None:
+    parts = [sam(0.1), clip(1.0), prox(0.2), mixup(), server_sgd(0.5), fedavgm(0.9)]
+    for order in itertools.permutations(parts, len(parts)):
+        whole = sum(order[1:], start=order[0])
+        assert keys(whole.client) == ["mixup", "sam", "prox", "clip"]
+        assert keys(whole.server) == ["server_sgd", "server_momentum"]
+    assert keys((feddyn() + sam()).client) == ["sam", "dual"]
+    assert keys((server_sgd() + fedgloss()).server) == ["stale_sam", "server_sgd", "dual"]
+
+
+def test_within_a_stage_the_order_written_is_kept() -> None:
+    assert keys((mixup() + cutout()).client) == ["mixup", "cutout"]
+    assert keys((cutout() + mixup()).client) == ["cutout", "mixup"]
+
+
+def test_a_chain_keeps_its_order() -> None:
+    kept = chain(prox(0.1), asam(0.2))
+    assert keys(kept.client) == ["prox", "asam"]
+    assert keys((prox(0.1) + asam(0.2)).client) == ["asam", "prox"]
+    assert repr(kept) == "chain(prox(mu=0.1), asam(rho=0.2))"
+    assert keys(chain(prox(0.1), fedgloss(), wima(3), ema()).shadows) == ["wima", "ema"]
+    assert keys((kept + wima(3)).client) == ["prox", "asam"]
+    assert keys(chain(kept, clip(1.0)).client) == ["prox", "asam", "clip"]
+
+
+def test_a_chain_cannot_be_blended() -> None:
+    with pytest.raises(SettingError, match=r"both bring client pieces and one of them is a chain"):
+        chain(sam()) + prox()
+    with pytest.raises(SettingError, match=r"both bring server pieces"):
+        server_sgd() + chain(fedavgm())
+    assert keys((chain(sam()) + server_sgd() + swa()).server) == ["server_sgd"]
+
+
+@pytest.mark.parametrize("wrong", [(), (3,), (sam(), "asam()"), (Sam(0.1),)])
+def test_a_chain_joins_methods(wrong: tuple[object, ...]) -> None:
+    with pytest.raises(SettingError, match=r"chain\(\)"):
+        chain(*wrong)  # type: ignore[arg-type]
+
+
+def test_only_methods_are_added() -> None:
+    with pytest.raises(TypeError):
+        sam() + 1  # type: ignore[operator]
+    with pytest.raises(TypeError):
+        Sam(0.1) + sam()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "name"),
+    [
+        (sam(0.1), fedsam(0.2), "sam"),
+        (feddyn(), fedgloss(), "dual"),
+        (fedavgm(), fedavgm(), "server_momentum"),
+        (wima(2), wima(3), "wima"),
+    ],
+)
+def test_two_of_a_kind_are_refused(one: Method, other: Method, name: str) -> None:
+    with pytest.raises(SettingError, match=f"under the name '{name}'.*Leave one of them out"):
+        one + other
+    with pytest.raises(SettingError, match=f"under the name '{name}'"):
+        chain(one, other)
+
+
+def test_a_memory_is_not_moved_twice() -> None:
+    keeper = Method(client=(Keeper(),), said="keeper()")
+    assert keys((keeper + sam(0.1)).client) == ["sam", "keeper"]
+    with pytest.raises(SettingError, match=r"keeper\(\) keeps a memory, and sam\(rho=0.1\) to its right asks"):
+        chain(keeper, sam(0.1))
+    with pytest.raises(SettingError, match="asks for 2 exchanges a round"):
+        chain(fedavgm(), naive_fedgloss(admm=False))
+    assert keys((fedavgm() + naive_fedgloss(admm=False)).server) == ["server_sam", "server_momentum"]
+    with pytest.raises(SettingError, match="asks for 2 exchanges"):
+        chain(feddyn(), naive_fedgloss(admm=False))
+
+
+def test_weightings_must_agree() -> None:
+    assert (feddyn() + sam()).weighting == "uniform"
+    assert (sam() + feddyn()).weighting == "uniform"
+    assert fedavg().weighting is None
+    with pytest.raises(SettingError, match="averages clients sized"):
+        Method(weighting="sized", said="mine()") + feddyn()
+
+
+def test_equal_methods() -> None:
+    assert fedsam(0.1) == fedavg() + sam(0.1) == parse("fedsam(rho=0.1)", "method")
+    assert fedsam(0.1) != fedsam(0.2)
+    assert hash(fedsam(0.1)) == hash(sam(0.1))
+
+
+@pytest.mark.parametrize(
+    ("what", "cost"),
+    [
+        (fedavg(), Cost(1, 1, 1)),
+        (fedsam(), Cost(1, 1, 2)),
+        (feddyn() + asam(), Cost(1, 1, 2)),
+        (fedgloss(rho_l=0.1), Cost(1, 1, 2)),
+        (fedgloss(delta_eps=True), Cost(2, 2, 1)),
+        (naive_fedgloss(), Cost(2, 2, 1)),
+        (Method(client=(Up(), Sam(0.1))), Cost(1, 4, 2)),
+        (naive_fedgloss() + Method(client=(Up(),)), Cost(2, 8, 1)),
+        (Method(pooled=True), Cost(0, 0, 1)),
+    ],
+)
+def test_costs(what: Method, cost: Cost) -> None:
+    assert what.cost == cost
+
+
+def test_the_local_settings_come_last() -> None:
+    local = Local(weight_decay=0.1, momentum=0.9, clip=5.0)
+    for how in (feddyn() + sam(), chain(sam(), feddyn())):
+        exp = Experiment(method=how, on=digits(clients=2), model=mlp(), rounds=1, local=local)
+        assert keys(exp.pieces()) == ["sam", "dual", "clip", "decay", "momentum"]
+    with pytest.raises(SettingError, match="two client pieces keep their memory under the name 'clip'"):
+        Experiment(method=clip(1.0), on=digits(clients=2), model=mlp(), rounds=1, local=local)
+
+
+def test_a_method_of_your_own() -> None:
+    try:
+
+        @method
+        def mine(mu: float = 0.5, beta: float = 0.9) -> Method:
+            """A pull and a momentum."""
+            return Method(client=(Prox(mu),), server=(ServerMomentum(beta),))
+
+        assert repr(mine(0.2)) == "mine(mu=0.2)"
+        assert parse("mine(mu=0.2) + sam(rho=0.1)", "method") == sam(0.1) + mine(0.2)
+        assert repr(mine() + sam()) == "mine() + sam()"
+    finally:
+        del _REGISTRY["mine"]
+
+
+def test_text_for_people() -> None:
+    assert fedavg().stack() == "client: plain steps; server: plain average"
+    assert (sam(0.1) + wima(5)).stack() == "client: sam(rho=0.1); evaluated: wima(window=5, scope='all')"
+    unsaid = Method(client=(Momentum(0.9), Decay(0.1)))
+    assert repr(unsaid) == "Method(client=(decay(0.1), momentum(0.9)), server=(), shadows=())"
