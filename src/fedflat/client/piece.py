@@ -79,6 +79,10 @@ class Piece(Spelled):
     """Its name in mail, replies and memory."""
     up: ClassVar[int] = 0
     """Vectors it adds to a reply."""
+    keeps: ClassVar[int] = 0
+    """Vectors of the model's size that it remembers at each client."""
+    surveys: ClassVar[int] = 0
+    """Gradients over all the client's data that it asks for in a visit."""
     moves: ClassVar[bool] = False
     """Whether a memory of its own moves at each ``gradient``: then it may not be asked twice a step."""
 
@@ -94,6 +98,10 @@ class Piece(Spelled):
         """Where to start walking."""
         return w
 
+    def begin_buffers(self, v: Visit, b: Tensor) -> Tensor:
+        """The running statistics to start with."""
+        return b
+
     def batch(self, v: Visit, batch: Batch) -> Batch:
         """The batch to use; the same in every gradient of the step."""
         return batch
@@ -105,6 +113,14 @@ class Piece(Spelled):
     def end(self, v: Visit, w: Tensor) -> Tensor:
         """What to send back."""
         return w
+
+    def end_buffers(self, v: Visit, b: Tensor) -> Tensor:
+        """The running statistics to send back."""
+        return b
+
+    def withheld(self, layout: Layout) -> int:
+        """How many numbers of the model it keeps from being sent, either way."""
+        return 0
 
 
 class Term(Piece):

@@ -62,7 +62,6 @@ def _survey(job: ClientJob, letter: Letter, data: ClientData) -> Reply:
 def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None) -> tuple[Reply, Memory]:
     """Walk from what was sent."""
     mail, client, flat = letter.mail, letter.client, job.task.flat
-    flat.buffers = mail.buffers
     flat.module.train()
     visits = [_open(job, letter, data, piece) for piece in job.pieces]
     stack = list(zip(job.pieces, visits, strict=True))
@@ -74,6 +73,10 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None)
             w = mail.params
             for piece, v in stack:
                 w = piece.begin(v, w)
+            buffers = mail.buffers
+            for piece, v in stack:
+                buffers = piece.begin_buffers(v, buffers)
+            flat.buffers = buffers
             for v in visits:
                 v.start = w
             for batch in _batches(job, letter, data):
@@ -88,15 +91,16 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None)
                     v.steps, v.walked = v.steps + 1, v.walked + mail.lr
             for v in visits:
                 v.stop = w
+            buffers = flat.buffers
             for piece, v in reversed(stack):
-                w = piece.end(v, w)
+                w, buffers = piece.end(v, w), piece.end_buffers(v, buffers)
         except Exception as error:
             error.add_note(f"(in round {mail.round}, client {client}{_guilty(error.__traceback__, visits)})")
             raise
     reply = Reply(
         client=client,
         delta=mail.params - w,
-        buffers=flat.buffers,
+        buffers=buffers,
         examples=len(data),
         samples=samples,
         extras={piece.key: v.outbox for piece, v in stack if v.outbox},

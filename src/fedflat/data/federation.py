@@ -54,6 +54,10 @@ class Federation:
         """The shape of one input."""
         return self.train.shape
 
+    def sizes(self) -> list[int]:
+        """How many examples each client trains on."""
+        return [len(part) for part in self.parts]
+
     def data(self, client: int) -> ClientData:
         """What ``client`` trains on."""
         return ClientData(self.train, self.parts[client])

@@ -1,8 +1,15 @@
 """Every method: one file per paper, and `recipes` and `pieces` for what is mere combination."""
 
 from fedflat.method import Method, chain
+from fedflat.methods.adabest import adabest
+from fedflat.methods.fedacg import fedacg
+from fedflat.methods.fedcm import fedcm
 from fedflat.methods.feddyn import feddyn
 from fedflat.methods.fedgloss import fedgloss, naive_fedgloss
+from fedflat.methods.fedlesam import fedlesam
+from fedflat.methods.fedsmoo import fedsmoo
+from fedflat.methods.fedspeed import fedspeed
+from fedflat.methods.mime import mime, mimelite
 from fedflat.methods.pieces import (
     active_clients,
     adagrad,
@@ -28,14 +35,19 @@ from fedflat.methods.recipes import (
     fedasam,
     fedavg,
     fedavgm,
+    feddc,
+    fedgamma,
     fedprox,
     fedsam,
     fedyogi,
+    mofedsam,
 )
+from fedflat.methods.scaffold import scaffold
 
 __all__ = [
-    "Method", "active_clients", "adagrad", "adam", "all_clients", "asam", "centralised", "chain", "clip",
-    "cutout", "ema", "fedadagrad", "fedadam", "fedasam", "fedavg", "fedavgm", "feddyn", "fedgloss", "fedprox",
-    "fedsam", "fedyogi", "mixup", "naive_fedgloss", "prox", "sam", "server_momentum", "server_sgd", "swa",
-    "wima", "yogi",
+    "Method", "active_clients", "adabest", "adagrad", "adam", "all_clients", "asam", "centralised", "chain",
+    "clip", "cutout", "ema", "fedacg", "fedadagrad", "fedadam", "fedasam", "fedavg", "fedavgm", "fedcm",
+    "feddc", "feddyn", "fedgamma", "fedgloss", "fedlesam", "fedprox", "fedsam", "fedsmoo", "fedspeed",
+    "fedyogi", "mime", "mimelite", "mixup", "mofedsam", "naive_fedgloss", "prox", "sam", "scaffold",
+    "server_momentum", "server_sgd", "swa", "wima", "yogi",
 ]  # fmt: skip

@@ -26,6 +26,8 @@ class Ready:
     sampler: Sampler
     job: ClientJob
     scene: Scene
+    withheld: int
+    """Numbers of the model that stay with the clients."""
 
 
 def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
@@ -34,9 +36,13 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     fed = source()
     sampler = exp.cohort_sampler()
     sampler.check(fed.population, exp.rounds)
+    if exp.method.rule:
+        exp.method.rule.check(sampler.smallest(exp.rounds))
     task = exp.open_task(fed, device)
     task.check(fed)
     job = ClientJob(task, exp.pieces(), exp.local, exp.seed)
     for piece in job.pieces:
         piece.check(Site(job.pieces, task.flat.module, task.flat.layout))
-    return Ready(exp, fed, source, task, sampler, job, Scene(exp.rounds, fed.population, task.flat.layout))
+    scene = Scene(exp.rounds, fed.population, task.flat.layout)
+    withheld = sum(piece.withheld(task.flat.layout) for piece in job.pieces)
+    return Ready(exp, fed, source, task, sampler, job, scene, withheld)

@@ -36,7 +36,7 @@ def train(
         try:
             for t in range(run.round, exp.rounds):
                 begun = time.monotonic()
-                cohort = ready.sampler.draw(t, fed.population, exp.seed)             # 1 who is asked
+                cohort = ready.sampler.draw(t, fed.population, exp.seed, fed.sizes)  # 1 who is asked
                 shadows = {key: dict(notes) for key, notes in run.shadows.items()}
                 exchange = Exchange(ready, crew, cohort, run.clients, shadows, run.ledger)
 
