@@ -34,7 +34,7 @@ class Mail:
     lr: float
     extras: Extras = field(default_factory=dict)
     task: str = "train"
-    """"train": walk; "gradient": send back the gradient over all data instead of a walk."""
+    """"train": walk; "tune": walk with the last layer only; "gradient": the gradient over all data, no walk."""
     commit: bool = True
     """False: a probe; the client forgets that it was visited."""
     repeat: bool = False

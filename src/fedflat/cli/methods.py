@@ -33,7 +33,8 @@ def _listing() -> str:
 def _line(entry: Entry) -> str:
     price = cost(entry.make())
     arguments = ", ".join(f"{p.name}={p.default!r}" for p in entry.signature.parameters.values())
-    return f"  {entry.name:<18}{price.down:>4}{price.up:>4}{price.gradients:>7}      {entry.summary}\n{'':41}({arguments})"
+    numbers = f"{price.down:>4}{price.up:>4}{price.gradients:>7}"
+    return f"  {entry.name:<18}{numbers}      {entry.summary}\n{'':41}({arguments})"
 
 
 def _explain(text: str) -> str:

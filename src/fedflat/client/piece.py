@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,17 @@ from fedflat.stage import Stage
 
 Memory = dict[str, dict[str, Tensor]]
 """What one client remembers between its visits: piece key -> name -> tensor."""
+
+
+class BatchOracle(Protocol):
+    """The gradient of one batch as a function of the point."""
+
+    loss: Tensor | None
+    """The loss of the first call."""
+
+    def __call__(self, w: Tensor) -> Tensor:
+        """The gradient at ``w``."""
+        ...
 
 
 @dataclass
@@ -45,6 +56,11 @@ class Visit:
     """This piece's extras from the server."""
     memory: dict[str, Tensor]
     """This piece's memory at this client, across rounds. Replace tensors, never change them in place."""
+    examples: int
+    """How many the client holds."""
+    batch_size: int
+    oracle: Callable[[Tensor], BatchOracle]
+    """The gradient on the batch of the client's examples at the given places, as they are."""
     full_gradient: GradFn
     """The gradient over all the client's examples."""
     steps: int = 0

@@ -23,29 +23,35 @@ from fedflat.stage import Stage
 
 @dataclass(frozen=True, repr=False)
 class Private(Piece):
-    """Keeps batch normalisation: "bn" all of it, "bn_statistics" its running statistics only."""
+    """Keeps batch normalisation ("bn"), its running statistics only ("bn_statistics"), or the last layer ("head")."""
 
     where: str = "bn"
 
     stage, key = Stage.BATCH, "private"
 
     def __post_init__(self) -> None:
-        choice("private", "where", self.where, ["bn", "bn_statistics"])
+        choice("private", "where", self.where, ["bn", "bn_statistics", "head"])
 
     def check(self, site: Site) -> None:
         """Warn if there is nothing to keep."""
-        if not site.layout.batchnorms:
+        if self.where != "head" and not site.layout.batchnorms:
             warnings.warn("the model has no BatchNorm layer, so nothing stays with the clients.", stacklevel=2)
 
     def mask(self, layout: Layout) -> Tensor:
         """The private parameters."""
         if self.where == "bn_statistics":
             return torch.zeros(layout.dim, dtype=torch.bool)
+        if self.where == "head":
+            return layout.classifier()
         return layout.where(lambda name, shape: name.rpartition(".")[0] in layout.batchnorms)
+
+    def statistics(self, layout: Layout) -> Tensor:
+        """The private running statistics."""
+        return layout.statistics() if self.where != "head" else torch.zeros_like(layout.statistics())
 
     def withheld(self, layout: Layout) -> int:
         """How many numbers are not sent."""
-        return int(self.mask(layout).sum()) + int(layout.statistics().sum())
+        return int(self.mask(layout).sum()) + int(self.statistics(layout).sum())
 
     def begin(self, v: Visit, w: Tensor) -> Tensor:
         """Put the client's own values in."""
@@ -55,7 +61,7 @@ class Private(Piece):
     def begin_buffers(self, v: Visit, b: Tensor) -> Tensor:
         """Put the client's own statistics in."""
         v.memo["sent"] = b
-        mask = v.memo["statistics"] = v.layout.statistics().to(b.device)
+        mask = v.memo["statistics"] = self.statistics(v.layout).to(b.device)
         return b.masked_scatter(mask, v.memory["statistics"]) if "statistics" in v.memory else b
 
     def end(self, v: Visit, w: Tensor) -> Tensor:

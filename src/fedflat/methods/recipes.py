@@ -79,6 +79,12 @@ def fedgamma(rho: Scalar = 0.05) -> Method:
 
 
 @method
+def fedavg_ft() -> Method:
+    """FedAvg under the personalised protocol, whose last round fine-tunes the classifier (Xing et al., AAAI 2025)."""
+    return fedavg() + pieces.personal()
+
+
+@method
 def centralised() -> Method:
     """All data in one place, trained by the same local steps: the upper bound of the papers.
 
