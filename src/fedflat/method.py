@@ -7,7 +7,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from fedflat.client.piece import Piece
 from fedflat.errors import SettingError
@@ -15,6 +15,9 @@ from fedflat.server.piece import ServerPiece
 from fedflat.server.rules import Rule
 from fedflat.server.shadows import Shadow
 from fedflat.spelling import register, spell_call
+
+if TYPE_CHECKING:
+    from fedflat.cost import Cost
 
 P = ParamSpec("P")
 
@@ -55,6 +58,13 @@ class Method:
         if not isinstance(other, Method):
             return NotImplemented
         return _join(self, other, f"{self} + {other}", chained=self.chained or other.chained)
+
+    @property
+    def cost(self) -> Cost:
+        """What a round costs each client, and what is kept."""
+        from fedflat.cost import cost  # which runs a method dry, and so knows methods
+
+        return cost(self)
 
     def stack(self) -> str:
         """The sorted stacks, left near the data, for people to read.

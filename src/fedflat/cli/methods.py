@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from argparse import Namespace
 
-from fedflat.cost import cost
 from fedflat.spelling import Entry, find, parse, registered
 
 
@@ -31,7 +30,7 @@ def _listing() -> str:
 
 
 def _line(entry: Entry) -> str:
-    price = cost(entry.make())
+    price = entry.make().cost
     arguments = ", ".join(f"{p.name}={p.default!r}" for p in entry.signature.parameters.values())
     numbers = f"{price.down:>4}{price.up:>4}{price.gradients:>7}"
     return f"  {entry.name:<18}{numbers}      {entry.summary}\n{'':41}({arguments})"
@@ -39,7 +38,7 @@ def _line(entry: Entry) -> str:
 
 def _explain(text: str) -> str:
     method = parse(text, "method")
-    price = cost(method)
+    price = method.cost
     lines = [repr(method), method.stack()]
     if text.isidentifier():
         entry = find(text, "method")

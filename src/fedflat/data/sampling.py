@@ -53,8 +53,8 @@ class Sampler:
         """The smallest cohort to expect (their usual size under "bernoulli")."""
         return min(map(len, self.cohorts[:rounds])) if self.cohorts is not None else self.clients
 
-    def draw(self, t: int, population: int, seed: int, sizes: Callable[[], Sequence[int]]) -> list[int]:
-        """The clients of round ``t``, in rising order if they were drawn; ``sizes`` is asked only if needed."""
+    def draw(self, t: int, population: int, seed: int, sizes: Callable[[], Sequence[int]] | None = None) -> list[int]:
+        """The clients of round ``t``, in rising order if they were drawn; ``sizes`` is asked by "by_size" only."""
         if self.cohorts is not None:
             return list(self.cohorts[t])
         rng = numpy_generator(seed if self.seeding == "run" else 0, f"cohort/{self.seeding}", t)
@@ -65,6 +65,7 @@ class Sampler:
                 count = int(rng.binomial(population, self.clients / population))
         share = None
         if self.kind == "by_size":
+            assert sizes is not None
             share = np.asarray(sizes(), dtype=float)
             share = share / share.sum()
         return sorted(rng.choice(population, size=count, replace=False, p=share).tolist())

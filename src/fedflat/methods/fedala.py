@@ -36,7 +36,7 @@ class Ala(Piece):
     eta: float = 1.0
     threshold: float = 0.1
 
-    stage, key = Stage.PROBE, "ala"
+    stage, key = Stage.BATCH, "ala"
 
     def __post_init__(self) -> None:
         number("fedala", "share", self.share, low=0, high=1, open_low=True)

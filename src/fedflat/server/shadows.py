@@ -31,8 +31,8 @@ class Scene:
     rounds: int
     population: int
     layout: Layout
-    own_accuracies: Callable[[Tensor], Tensor]
-    """The accuracy of a parameter vector on each client's held-out part."""
+    own_accuracies: Callable[[Tensor], Tensor] | None = None
+    """The accuracy of a parameter vector on each client's held-out part, where there are such parts."""
 
 
 Notes = dict[str, Tensor]
@@ -248,6 +248,7 @@ class Personal(Shadow):
 
     def open(self, scene: Scene, params: Tensor) -> Notes:
         """Everybody holds the first model."""
+        assert scene.own_accuracies is not None
         return {"accuracies": scene.own_accuracies(params)}
 
     def hear(self, notes: Notes, scene: Scene, mail: Mail, reply: Reply) -> None:
