@@ -50,6 +50,8 @@ class Layout:
     shapes: tuple[tuple[int, ...], ...]
     buffer_names: tuple[str, ...]
     buffer_shapes: tuple[tuple[int, ...], ...]
+    batchnorms: tuple[str, ...] = ()
+    """Names of the submodules that are batch normalisations."""
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
@@ -58,7 +60,8 @@ class Layout:
         buffers = [(name, tuple(b.shape)) for name, b in module.named_buffers() if b.is_floating_point()]
         if not params:
             raise SettingError("the model has no trainable parameter: there is nothing to learn.")
-        return cls(*_columns(params), *_columns(buffers))
+        norms = [n for n, part in module.named_modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+        return cls(*_columns(params), *_columns(buffers), tuple(norms))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -87,6 +90,12 @@ class Layout:
         for (name, place), shape in zip(self.slices.items(), self.shapes, strict=True):
             mask[place] = test(name, shape)
         return mask
+
+    def statistics(self) -> Tensor:
+        """A mask over the buffer vector: the running statistics of batch normalisations."""
+        owned = [name.rpartition(".")[0] in self.batchnorms for name in self.buffer_names]
+        sizes = torch.tensor(self.buffer_sizes, dtype=torch.long)
+        return torch.tensor(owned, dtype=torch.bool).repeat_interleave(sizes)
 
     def classifier(self) -> Tensor:
         """A mask of the last layer: all parameters of the submodule that owns the last one."""

@@ -7,7 +7,7 @@ One **exchange** is a `Mail` to each client of the cohort and a `Reply` from eac
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -34,7 +34,7 @@ class Mail:
     lr: float
     extras: Extras = field(default_factory=dict)
     task: str = "train"
-    """"train": walk; "gradient": send back the gradient over all data instead of a walk."""
+    """"train": walk; "tune": walk with the last layer only; "gradient": the gradient over all data, no walk."""
     commit: bool = True
     """False: a probe; the client forgets that it was visited."""
     repeat: bool = False
@@ -128,8 +128,16 @@ class _Mean:
             self.value.lerp_(value, weight / self.weight)
 
 
-def fold(mail: Mail, replies: Iterable[Reply], *, population: int, weighting: str) -> Replies:
-    """Fold replies as they come. ``weighting`` is "sized" (by examples) or "uniform"."""
+Combine = Callable[[Tensor, Tensor], Tensor]
+"""From replies' deltas in rows and their weights, which sum to 1, to one vector."""
+
+
+def fold(
+    mail: Mail, replies: Iterable[Reply], *, population: int, weighting: str, rule: Combine | None = None
+) -> Replies:
+    """Fold replies as they come. ``weighting`` is "sized" (by examples) or "uniform"; a ``rule`` replaces the mean."""
+    if rule is not None:
+        return _combine(mail, list(replies), population, weighting, rule)
     delta, buffers, uniform, loss = _Mean(), _Mean(), _Mean(), _Mean()
     means: dict[tuple[str, str, str], _Mean] = defaultdict(_Mean)
     count = steps = 0
@@ -154,3 +162,10 @@ def fold(mail: Mail, replies: Iterable[Reply], *, population: int, weighting: st
         mail, delta.value, buffers.value, uniform.value, count, population, float(loss.value), steps / count,
         {name: mean.value for name, mean in means.items() if mean.value is not None},
     )  # fmt: skip
+
+
+def _combine(mail: Mail, replies: list[Reply], population: int, weighting: str, rule: Combine) -> Replies:
+    folded = fold(mail, replies, population=population, weighting=weighting)
+    weights = torch.tensor([r.examples if weighting == "sized" else 1.0 for r in replies], dtype=torch.float64)
+    delta = rule(torch.stack([reply.delta for reply in replies]), weights / weights.sum())
+    return replace(folded, delta=delta, uniform=delta)

@@ -7,28 +7,19 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from fedflat.client.piece import Piece
 from fedflat.errors import SettingError
 from fedflat.server.piece import ServerPiece
+from fedflat.server.rules import Rule
 from fedflat.server.shadows import Shadow
 from fedflat.spelling import register, spell_call
 
+if TYPE_CHECKING:
+    from fedflat.cost import Cost
+
 P = ParamSpec("P")
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one client pays in one round."""
-
-    down: int
-    """Vectors of the model's size it is sent."""
-    up: int
-    """Vectors it sends back."""
-    gradients: int
-    """Batch gradients for each local step of a visit."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +34,8 @@ class Method:
     shadows: tuple[Shadow, ...] = ()
     weighting: str | None = None
     """"sized", "uniform", or None for no opinion (then "sized")."""
+    rule: Rule | None = None
+    """What replaces the mean of the replies."""
     pooled: bool = False
     """Whether all data are brought to one place: centralised training."""
     chained: bool = field(default=False, compare=False)
@@ -68,13 +61,10 @@ class Method:
 
     @property
     def cost(self) -> Cost:
-        """The price of a round against FedAvg's one vector down, one up, one gradient a step."""
-        exchanges = prod(piece.asks for piece in self.server)
-        return Cost(
-            down=0 if self.pooled else exchanges * (1 + sum(piece.down for piece in self.server)),
-            up=0 if self.pooled else exchanges * (1 + sum(piece.up for piece in self.client)),
-            gradients=prod(piece.asks for piece in self.client),
-        )
+        """What a round costs each client, and what is kept."""
+        from fedflat.cost import cost  # which runs a method dry, and so knows methods
+
+        return cost(self)
 
     def stack(self) -> str:
         """The sorted stacks, left near the data, for people to read.
@@ -83,7 +73,8 @@ class Method:
         >>> print((feddyn(alpha=0.1) + sam(rho=0.5)).stack())
         client: sam(rho=0.5) -> dual(alpha=0.1); server: dual(alpha=0.1, scale='paper')
         """
-        parts = [("client", self.client), ("server", self.server), ("evaluated", self.shadows)]
+        rule = (self.rule,) if self.rule else ()
+        parts = [("client", self.client), ("replies", rule), ("server", self.server), ("evaluated", self.shadows)]
         said = [f"{name}: {' -> '.join(p.full() for p in pieces)}" for name, pieces in parts if pieces]
         return "; ".join(said) or "client: plain steps; server: plain average"
 
@@ -113,11 +104,14 @@ def _join(a: Method, b: Method, said: str, *, chained: bool, blend: bool = True)
         raise SettingError(
             f"{a} averages clients {a.weighting}, {b} {b.weighting}: they cannot stand together."
         )
+    if a.rule and b.rule:
+        raise SettingError(f"{a.rule} and {b.rule} both replace the mean of the replies. Leave one of them out.")
     return Method(
         client=a.client + b.client,
         server=a.server + b.server,
         shadows=a.shadows + b.shadows,
         weighting=a.weighting or b.weighting,
+        rule=a.rule or b.rule,
         pooled=a.pooled or b.pooled,
         chained=chained,
         said=said,

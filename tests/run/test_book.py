@@ -266,7 +266,7 @@ def test_metrics_that_are_not_text(tmp_path: Path) -> None:
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     """A real second process is refused while the first works, and let in afterwards."""
-    code = f"import pathlib, fedflat.run.book as b; b.FolderBook.open(pathlib.Path({str(tmp_path)!r}))"
+    code = f"from pathlib import Path; from fedflat.run.book import *; FolderBook.open(Path({str(tmp_path)!r}))"
     book = FolderBook.create(tmp_path, EXP.as_json(), {})
     with pytest.raises(RunError, match=r"another process is working in .* Wait for it, or stop it first"):
         FolderBook.open(tmp_path)

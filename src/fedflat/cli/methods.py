@@ -30,21 +30,22 @@ def _listing() -> str:
 
 
 def _line(entry: Entry) -> str:
-    cost = entry.make().cost
+    price = entry.make().cost
     arguments = ", ".join(f"{p.name}={p.default!r}" for p in entry.signature.parameters.values())
-    return f"  {entry.name:<18}{cost.down:>4}{cost.up:>4}{cost.gradients:>7}      {entry.summary}\n{'':41}({arguments})"
+    numbers = f"{price.down:>4}{price.up:>4}{price.gradients:>7}"
+    return f"  {entry.name:<18}{numbers}      {entry.summary}\n{'':41}({arguments})"
 
 
 def _explain(text: str) -> str:
     method = parse(text, "method")
-    cost = method.cost
+    price = method.cost
     lines = [repr(method), method.stack()]
     if text.isidentifier():
         entry = find(text, "method")
         signature = entry.signature.replace(return_annotation=inspect.Signature.empty)
         lines = [f"{entry.name}{signature}", "", inspect.getdoc(entry.make) or "", "", method.stack()]
     lines.append(
-        f"each client, each round: {cost.down} vectors down, {cost.up} up, {cost.gradients} gradients a local step; "
+        f"each client, each round: {price.down} vectors down, {price.up} up, {price.gradients} gradients a local step; "
         f"clients weigh {method.weighting or 'sized'}"
     )
     return "\n".join(lines)

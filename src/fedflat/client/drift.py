@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Visit
+from fedflat.errors import choice
 from fedflat.flat import GradFn
 from fedflat.schedules import Scalar, at, scalar
 from fedflat.stage import Stage
@@ -96,3 +97,25 @@ class Momentum(Piece):
         if self.keep:
             v.memory["m"] = v.memo["m"]
         return w
+
+
+@dataclass(frozen=True, repr=False)
+class Only(Piece):
+    """Moves one block only and freezes the rest: "classifier" (the last layer) or "features" (all but it)."""
+
+    block: str
+
+    stage, key = Stage.LIMIT, "only"
+
+    def __post_init__(self) -> None:
+        choice("only", "block", self.block, ["classifier", "features"])
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        """Note which coordinates move."""
+        head = v.layout.classifier().to(w.device)
+        v.memo["moving"] = head if self.block == "classifier" else ~head
+        return w
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """The direction within the block."""
+        return torch.where(v.memo["moving"], grad(w), 0.0)

@@ -31,6 +31,9 @@ class Local:
     momentum: Scalar = 0.0
     clip: Scalar | None = None
     """Largest norm of a direction, before weight decay; None: no limit."""
+    virtual: int | None = None
+    """If given, every visit uses this many of the client's examples, drawn anew, with repeats if it has fewer
+    (FedVC's virtual clients): equal work for all."""
     drop_last: bool = False
     """Whether to leave out the last short batch of an epoch."""
     orders: Orders | None = None
@@ -40,6 +43,8 @@ class Local:
         number("local work", "epochs", self.epochs, low=1, whole=True)
         if self.steps is not None:
             number("local work", "steps", self.steps, low=1, whole=True)
+        if self.virtual is not None:
+            number("local work", "virtual", self.virtual, low=1, whole=True)
         number("local work", "batch size", self.batch_size, low=1, whole=True)
         scalar("local work", "lr", self.lr)
         self.pieces(keep=False)
@@ -58,9 +63,10 @@ class Local:
             return
         rng = torch_generator(seed, "batches", t, client)
         left = self.planned(t, client, examples)
+        used = self._draw(examples, rng)
         while left > 0:
-            epoch = torch.randperm(examples, generator=rng).split(self.batch_size)
-            epoch = epoch[: min(left, self._per_epoch(examples))]
+            epoch = used[torch.randperm(len(used), generator=rng)].split(self.batch_size)
+            epoch = epoch[: min(left, self._per_epoch(len(used)))]
             left -= len(epoch)
             yield from epoch
 
@@ -68,13 +74,20 @@ class Local:
         """How many steps a visit takes."""
         if self.orders is not None:
             return len(self._given(t, client))
-        return self.steps if self.steps is not None else self.epochs * self._per_epoch(examples)
+        return self.steps if self.steps is not None else self.epochs * self._per_epoch(self.virtual or examples)
 
     def passes(self, planned: int, examples: int) -> float:
         """How often ``planned`` steps go through the data."""
         if self.steps is None and self.orders is None:
             return self.epochs
         return planned * min(self.batch_size, examples) / examples
+
+    def _draw(self, examples: int, rng: torch.Generator) -> Tensor:
+        """The places in the client's data that this visit uses."""
+        if self.virtual is None:
+            return torch.arange(examples)
+        repeats = -(-self.virtual // examples)
+        return torch.cat([torch.randperm(examples, generator=rng) for _ in range(repeats)])[: self.virtual]
 
     def _per_epoch(self, examples: int) -> int:
         whole, rest = divmod(examples, self.batch_size)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,17 @@ from fedflat.stage import Stage
 
 Memory = dict[str, dict[str, Tensor]]
 """What one client remembers between its visits: piece key -> name -> tensor."""
+
+
+class BatchOracle(Protocol):
+    """The gradient of one batch as a function of the point."""
+
+    loss: Tensor | None
+    """The loss of the first call."""
+
+    def __call__(self, w: Tensor) -> Tensor:
+        """The gradient at ``w``."""
+        ...
 
 
 @dataclass
@@ -45,6 +56,11 @@ class Visit:
     """This piece's extras from the server."""
     memory: dict[str, Tensor]
     """This piece's memory at this client, across rounds. Replace tensors, never change them in place."""
+    examples: int
+    """How many the client holds."""
+    batch_size: int
+    oracle: Callable[[Tensor], BatchOracle]
+    """The gradient on the batch of the client's examples at the given places, as they are."""
     full_gradient: GradFn
     """The gradient over all the client's examples."""
     steps: int = 0
@@ -79,6 +95,10 @@ class Piece(Spelled):
     """Its name in mail, replies and memory."""
     up: ClassVar[int] = 0
     """Vectors it adds to a reply."""
+    keeps: ClassVar[int] = 0
+    """Vectors of the model's size that it remembers at each client."""
+    surveys: ClassVar[int] = 0
+    """Gradients over all the client's data that it asks for in a visit."""
     moves: ClassVar[bool] = False
     """Whether a memory of its own moves at each ``gradient``: then it may not be asked twice a step."""
 
@@ -94,6 +114,10 @@ class Piece(Spelled):
         """Where to start walking."""
         return w
 
+    def begin_buffers(self, v: Visit, b: Tensor) -> Tensor:
+        """The running statistics to start with."""
+        return b
+
     def batch(self, v: Visit, batch: Batch) -> Batch:
         """The batch to use; the same in every gradient of the step."""
         return batch
@@ -105,6 +129,14 @@ class Piece(Spelled):
     def end(self, v: Visit, w: Tensor) -> Tensor:
         """What to send back."""
         return w
+
+    def end_buffers(self, v: Visit, b: Tensor) -> Tensor:
+        """The running statistics to send back."""
+        return b
+
+    def withheld(self, layout: Layout) -> int:
+        """How many numbers of the model it keeps from being sent, either way."""
+        return 0
 
 
 class Term(Piece):

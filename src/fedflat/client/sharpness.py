@@ -87,3 +87,49 @@ def weights(layout: Layout) -> Tensor:
     """A mask of the parameters called "weight"; of those with two axes or more if none is called so."""
     named = layout.where(lambda name, shape: "weight" in name)
     return named if named.any() else layout.where(lambda name, shape: len(shape) >= 2)
+
+
+@dataclass(frozen=True, repr=False)
+class LayerwiseSam(Piece):
+    """SAM whose perturbation has the radius ``rho`` in every tensor by itself."""
+
+    rho: Scalar = 0.05
+
+    stage, key = Stage.PROBE, "layerwise_sam"
+
+    def __post_init__(self) -> None:
+        scalar("layerwise_sam", "rho", self.rho)
+
+    @property
+    def asks(self) -> int:
+        """Two: one to climb, one to step."""
+        return 2
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """The gradient at ``w + rho g_l / ||g_l||`` for each tensor ``l``."""
+        parts = torch.split(grad(w), list(v.layout.sizes), dim=-1)
+        return grad(torch.add(w, torch.cat([unit(part) for part in parts], dim=-1), alpha=at(self.rho, v.round)))
+
+
+@dataclass(frozen=True, repr=False)
+class LastSam(Piece):
+    """SAM that climbs along the gradient of the step before: one gradient a step, none to climb in the first.
+
+    The gradient is kept from visit to visit, which matters in centralised training only.
+    """
+
+    rho: Scalar = 0.05
+
+    stage, key = Stage.PROBE, "last_sam"
+    keeps = 1
+    moves = True
+
+    def __post_init__(self) -> None:
+        scalar("last_sam", "rho", self.rho)
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """The gradient at ``w + rho g' / ||g'||``."""
+        last = v.memory.get("g")
+        g = grad(w if last is None else torch.add(w, unit(last), alpha=at(self.rho, v.round)))
+        v.memory["g"] = g
+        return g

@@ -94,16 +94,16 @@ class Task:
 
 
 class Oracle:
-    """The gradient of one batch's loss as a function of the point; only the first call moves statistics."""
+    """The gradient of one batch's loss as a function of the point; only the first call moves statistics, if any."""
 
-    def __init__(self, task: Task, batch: Batch, terms: list[tuple[Term, Visit]]) -> None:
-        self.task, self.batch, self.terms = task, batch, terms
+    def __init__(self, task: Task, batch: Batch, terms: list[tuple[Term, Visit]], *, still: bool = False) -> None:
+        self.task, self.batch, self.terms, self.still = task, batch, terms, still
         self.loss: Tensor | None = None
 
     def __call__(self, w: Tensor) -> Tensor:
         """The gradient at ``w``."""
         first = self.loss is None
-        loss, gradient = self.task.flat.gradient(w, self._loss, move_buffers=first)
+        loss, gradient = self.task.flat.gradient(w, self._loss, move_buffers=first and not self.still)
         if first:
             self.loss = loss
         return gradient

@@ -7,16 +7,18 @@ or on another machine of the same kind; and it can be repeated, to find what wen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 
 import torch
 from torch import Tensor
 
+from fedflat.client.drift import Only
+from fedflat.client.judge import accuracy
 from fedflat.client.local import Local
 from fedflat.client.piece import Memory, Piece, Term, Visit
-from fedflat.client.task import Task
+from fedflat.client.task import Oracle, Task
 from fedflat.data.examples import Batch, ClientData
 from fedflat.flat import GradFn
 from fedflat.mail import Mail, Reply
@@ -34,6 +36,8 @@ class ClientJob:
     pieces: tuple[Piece, ...]
     local: Local
     seed: int
+    personal: bool = False
+    """Whether each visit tells the accuracy of the client's own model on its held-out part."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ def visit(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None 
     """Do what the mail asks; the reply, and what the client remembers from now on."""
     if letter.mail.task == "gradient":
         return _survey(job, letter, data), letter.memory
+    if letter.mail.task == "tune":  # plain steps of the last layer, nothing else
+        job = replace(job, pieces=(Only("classifier"),))
     return _walk(job, letter, data, watch)
 
 
@@ -62,7 +68,6 @@ def _survey(job: ClientJob, letter: Letter, data: ClientData) -> Reply:
 def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None) -> tuple[Reply, Memory]:
     """Walk from what was sent."""
     mail, client, flat = letter.mail, letter.client, job.task.flat
-    flat.buffers = mail.buffers
     flat.module.train()
     visits = [_open(job, letter, data, piece) for piece in job.pieces]
     stack = list(zip(job.pieces, visits, strict=True))
@@ -74,6 +79,10 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None)
             w = mail.params
             for piece, v in stack:
                 w = piece.begin(v, w)
+            buffers = mail.buffers
+            for piece, v in stack:
+                buffers = piece.begin_buffers(v, buffers)
+            flat.buffers = buffers
             for v in visits:
                 v.start = w
             for batch in _batches(job, letter, data):
@@ -88,19 +97,24 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None)
                     v.steps, v.walked = v.steps + 1, v.walked + mail.lr
             for v in visits:
                 v.stop = w
+            buffers = flat.buffers
             for piece, v in reversed(stack):
-                w = piece.end(v, w)
+                w, buffers = piece.end(v, w), piece.end_buffers(v, buffers)
         except Exception as error:
             error.add_note(f"(in round {mail.round}, client {client}{_guilty(error.__traceback__, visits)})")
             raise
+    metrics = {"loss": float(torch.stack(losses).mean())}
+    if job.personal and data.own_test is not None:
+        flat.load(visits[0].stop if visits else w)
+        metrics["own_accuracy"] = accuracy(job.task, data.own_test)
     reply = Reply(
         client=client,
         delta=mail.params - w,
-        buffers=flat.buffers,
+        buffers=buffers,
         examples=len(data),
         samples=samples,
         extras={piece.key: v.outbox for piece, v in stack if v.outbox},
-        metrics={"loss": float(torch.stack(losses).mean())},
+        metrics=metrics,
         steps=len(losses),
     )
     return reply, {piece.key: v.memory for piece, v in stack if v.memory}
@@ -123,8 +137,16 @@ def _open(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -> Vis
         layout=job.task.flat.layout,
         inbox=mail.extras.get(piece.key, {}),
         memory=dict(letter.memory.get(piece.key, {})),
+        examples=len(data),
+        batch_size=job.local.batch_size,
+        oracle=partial(_bare, job, data),
         full_gradient=partial(full_gradient, job, data),
     )
+
+
+def _bare(job: ClientJob, data: ClientData, places: Tensor) -> Oracle:
+    """The oracle of a batch as it is, without any piece; statistics do not move."""
+    return Oracle(job.task, data.batch(places, job.task.dtype), [], still=True)
 
 
 def _batches(job: ClientJob, letter: Letter, data: ClientData) -> Iterator[Batch]:
@@ -151,12 +173,10 @@ def _watched(name: str, grad: GradFn, watch: Watch, w: Tensor) -> Tensor:
 
 def full_gradient(job: ClientJob, data: ClientData, w: Tensor) -> Tensor:
     """The gradient of the plain loss over all the client's examples, as they are."""
-    total, kept = torch.zeros_like(w), job.task.flat.buffers
+    total = torch.zeros_like(w)
     job.task.flat.module.train()
     for places in torch.arange(len(data)).split(256):
-        batch = data.batch(places, job.task.dtype)
-        total.add_(job.task.oracle(batch, [])(w), alpha=len(batch) / len(data))
-    job.task.flat.buffers = kept
+        total.add_(_bare(job, data, places)(w), alpha=len(places) / len(data))
     return total
 
 

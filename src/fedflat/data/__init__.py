@@ -1,5 +1,6 @@
 """Data sets, who holds what of them, and the batches cut from them."""
 
+from fedflat.data.attack import label_flip
 from fedflat.data.examples import Batch, ClientData, Examples
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.given import clients_of, tensors
@@ -25,6 +26,7 @@ __all__ = [
     "fashion_mnist",
     "from_file",
     "iid",
+    "label_flip",
     "lda",
     "mnist",
     "pam",

@@ -80,9 +80,16 @@ class ClientData:
 
     examples: Examples
     index: Tensor
+    held_out: Tensor | None = None
+    """What it keeps for testing, if the data were split inside the clients."""
 
     def __len__(self) -> int:
         return len(self.index)
+
+    @property
+    def own_test(self) -> ClientData | None:
+        """What it keeps for testing, as data."""
+        return None if self.held_out is None else ClientData(self.examples, self.held_out)
 
     @property
     def labels(self) -> Tensor:
@@ -91,7 +98,8 @@ class ClientData:
 
     def to(self, device: str) -> ClientData:
         """The same examples on another device."""
-        return ClientData(self.examples.to(device), self.index.to(device))
+        held_out = None if self.held_out is None else self.held_out.to(device)
+        return ClientData(self.examples.to(device), self.index.to(device), held_out)
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
         """The batch of this client's ``index``-th examples."""

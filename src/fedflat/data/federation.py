@@ -54,13 +54,17 @@ class Federation:
         """The shape of one input."""
         return self.train.shape
 
+    def sizes(self) -> list[int]:
+        """How many examples each client trains on."""
+        return [len(part) for part in self.parts]
+
     def data(self, client: int) -> ClientData:
-        """What ``client`` trains on."""
-        return ClientData(self.train, self.parts[client])
+        """What ``client`` trains on, and what it keeps for testing."""
+        return ClientData(self.train, self.parts[client], None if self.held_out is None else self.held_out[client])
 
     def own_test(self, client: int) -> ClientData | None:
         """What ``client`` keeps for testing, if the data were split inside the clients."""
-        return ClientData(self.train, self.held_out[client]) if self.held_out is not None else None
+        return self.data(client).own_test
 
     def skew(self) -> Skew:
         """How unequal the clients' training examples are."""

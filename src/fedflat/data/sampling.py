@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from fedflat.errors import SettingError, choice, number
 from fedflat.seeds import numpy_generator
@@ -16,7 +18,8 @@ class Sampler:
     clients: int = 10
     """Clients a round (their expected number under "bernoulli")."""
     kind: str = "uniform"
-    """"uniform": without replacement; "bernoulli": each client independently, redrawn if nobody comes."""
+    """"uniform": without replacement; "bernoulli": each client independently, redrawn if nobody comes;
+    "by_size": without replacement, in proportion to the clients' examples (FedVC)."""
     seeding: str = "run"
     """"run": by the run's seed and the round; "round": by the round only, alike for all seeds."""
     cohorts: Sequence[Sequence[int]] | None = None
@@ -24,7 +27,7 @@ class Sampler:
 
     def __post_init__(self) -> None:
         number("sampler", "clients a round", self.clients, low=1, whole=True)
-        choice("sampler", "kind", self.kind, ["uniform", "bernoulli"])
+        choice("sampler", "kind", self.kind, ["uniform", "bernoulli", "by_size"])
         choice("sampler", "seeding", self.seeding, ["run", "round"])
 
     def check(self, population: int, rounds: int) -> None:
@@ -48,8 +51,12 @@ class Sampler:
                     f"{list(cohort)}."
                 )
 
-    def draw(self, t: int, population: int, seed: int) -> list[int]:
-        """The clients of round ``t``, in rising order if they were drawn."""
+    def smallest(self, rounds: int) -> int:
+        """The smallest cohort to expect (their usual size under "bernoulli")."""
+        return min(map(len, self.cohorts[:rounds])) if self.cohorts is not None else self.clients
+
+    def draw(self, t: int, population: int, seed: int, sizes: Callable[[], Sequence[int]] | None = None) -> list[int]:
+        """The clients of round ``t``, in rising order if they were drawn; ``sizes`` is asked by "by_size" only."""
         if self.cohorts is not None:
             return list(self.cohorts[t])
         rng = numpy_generator(seed if self.seeding == "run" else 0, f"cohort/{self.seeding}", t)
@@ -58,7 +65,12 @@ class Sampler:
             count = 0
             while count == 0:
                 count = int(rng.binomial(population, self.clients / population))
-        return sorted(rng.choice(population, size=count, replace=False).tolist())
+        share = None
+        if self.kind == "by_size":
+            assert sizes is not None
+            share = np.asarray(sizes(), dtype=float)
+            share = share / share.sum()
+        return sorted(rng.choice(population, size=count, replace=False, p=share).tolist())
 
 
 def _lists(value: object) -> bool:

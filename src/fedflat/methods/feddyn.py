@@ -35,6 +35,7 @@ class Dual(Piece):
     alpha: Scalar
 
     stage, key = Stage.CORRECT, "dual"
+    keeps = 1
 
     def __post_init__(self) -> None:
         scalar("feddyn", "alpha", self.alpha, open_low=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from fedflat.client.drift import Clip, Prox
 from fedflat.client.mixing import Cutout, Mixup
-from fedflat.client.sharpness import Asam, Sam
+from fedflat.client.private import Private
+from fedflat.client.sharpness import Asam, LastSam, LayerwiseSam, Sam
+from fedflat.client.terms import Man
 from fedflat.errors import SettingError
 from fedflat.method import Method, method
 from fedflat.schedules import Scalar
-from fedflat.server import pace, shadows
+from fedflat.server import pace, rules, shadows
 
 
 @method
@@ -21,6 +23,24 @@ def sam(rho: Scalar = 0.05) -> Method:
 def asam(rho: Scalar = 0.5, eta: Scalar = 0.2, variant: str = "weights") -> Method:
     """Local adaptive sharpness-aware steps (Kwon et al., ICML 2021)."""
     return Method(client=(Asam(rho, eta, variant),))
+
+
+@method
+def layerwise_sam(rho: Scalar = 0.05) -> Method:
+    """Local SAM whose perturbation has its radius in every tensor by itself."""
+    return Method(client=(LayerwiseSam(rho),))
+
+
+@method
+def last_sam(rho: Scalar = 0.05) -> Method:
+    """Local SAM along the gradient of the step before: the centralised control of FedGloSS, one gradient a step."""
+    return Method(client=(LastSam(rho),))
+
+
+@method
+def man(zeta: Scalar = 0.15, man_scale: str = "paper") -> Method:
+    """A penalty on the mean squared activations of hidden layers (Lee et al., WACV 2024)."""
+    return Method(client=(Man(zeta, man_scale),))
 
 
 @method
@@ -121,3 +141,49 @@ def all_clients() -> Method:
 def active_clients() -> Method:
     """The mean of the models that came back in the round is evaluated."""
     return Method(shadows=(shadows.ActiveClients(),))
+
+
+@method
+def median() -> Method:
+    """The coordinate-wise median of the replies in place of their mean (Yin et al., ICML 2018)."""
+    return Method(rule=rules.Median())
+
+
+@method
+def trimmed_mean(trim: int = 1) -> Method:
+    """The mean of the replies without the extremes of each coordinate (Yin et al., ICML 2018)."""
+    return Method(rule=rules.TrimmedMean(trim))
+
+
+@method
+def krum(attackers: int = 1, keep: int = 1) -> Method:
+    """The most central reply, or the mean of the ``keep`` most central (Blanchard et al., NeurIPS 2017)."""
+    return Method(rule=rules.Krum(attackers, keep))
+
+
+@method
+def norm_clip(norm: float = 1.0) -> Method:
+    """No reply longer than ``norm`` (Sun et al., Can You Really Backdoor Federated Learning?, 2019)."""
+    return Method(rule=rules.NormClip(norm))
+
+
+@method
+def fedbn() -> Method:
+    """Batch normalisation stays with the client, statistics and scales (Li et al., ICLR 2021)."""
+    return Method(client=(Private("bn"),))
+
+
+@method
+def silobn() -> Method:
+    """The statistics of batch normalisation stay with the client (Andreux et al., 2020)."""
+    return Method(client=(Private("bn_statistics"),))
+
+
+@method
+def personal() -> Method:
+    """The personalised protocol: each client's own last model is tested on its own held-out part.
+
+    After the last round every client fine-tunes the last layer of the global model for one visit. The data
+    must be split inside the clients, as in ``digits(lda(1), split=0.7)``.
+    """
+    return Method(shadows=(shadows.Personal(),))

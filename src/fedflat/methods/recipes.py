@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from fedflat.method import Method, method
 from fedflat.methods import pieces
+from fedflat.methods.fedcm import fedcm
+from fedflat.methods.feddyn import feddyn
+from fedflat.methods.scaffold import scaffold
 from fedflat.schedules import Scalar
 
 
@@ -55,6 +58,30 @@ def fedsam(rho: Scalar = 0.05) -> Method:
 def fedasam(rho: Scalar = 0.5, eta: Scalar = 0.2, variant: str = "weights") -> Method:
     """FedAvg with local ASAM (Caldarola et al., ECCV 2022)."""
     return pieces.asam(rho, eta, variant)
+
+
+@method
+def feddc(alpha: Scalar = 0.01) -> Method:
+    """FedDyn with SCAFFOLD's control variates (Gao et al., CVPR 2022)."""
+    return feddyn(alpha) + scaffold()
+
+
+@method
+def mofedsam(rho: Scalar = 0.1, a: Scalar = 0.1) -> Method:
+    """FedCM with local SAM (Qu et al., ICML 2022)."""
+    return pieces.sam(rho) + fedcm(a)
+
+
+@method
+def fedgamma(rho: Scalar = 0.05) -> Method:
+    """SCAFFOLD with local SAM (Dai et al., TNNLS 2023)."""
+    return pieces.sam(rho) + scaffold()
+
+
+@method
+def fedavg_ft() -> Method:
+    """FedAvg under the personalised protocol, whose last round fine-tunes the classifier (Xing et al., AAAI 2025)."""
+    return fedavg() + pieces.personal()
 
 
 @method

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from fedflat.client.judge import accuracy, judge
 from fedflat.client.task import Task
-from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.flat import Model
-
-BATCH = 256
 
 Scores = dict[str, float]
 
@@ -30,28 +28,19 @@ def score(task: Task, fed: Federation, model: Model) -> Scores:
     scores = {"loss": float(losses.mean())}
     if right is not None:
         scores["accuracy"] = float(right.double().mean())
-    if fed.held_out is not None:
-        own = [fed.own_test(client) for client in range(fed.population)]
-        hits = [judge(task, data)[1] for data in own if data is not None]
-        means = [float(hit.double().mean()) for hit in hits if hit is not None]
-        if means:
-            scores["clients"] = sum(means) / len(means)
+    if fed.held_out is not None and right is not None:
+        scores["clients"] = float(own_accuracies(task, fed, model).mean())
     return scores
+
+
+def own_accuracies(task: Task, fed: Federation, model: Model) -> Tensor:
+    """The accuracy of one model on each client's held-out part."""
+    load(task, model)
+    own = [fed.own_test(client) for client in range(fed.population)]
+    return torch.tensor([accuracy(task, data) for data in own if data is not None], dtype=torch.float64)
 
 
 def load(task: Task, model: Model) -> None:
     """Put a model into the task's module."""
     task.flat.load(model.params)
     task.flat.buffers = model.buffers
-
-
-def judge(task: Task, data: ClientData) -> tuple[Tensor, Tensor | None]:
-    """The loss of each batch spread over its examples, and whether each example was classified rightly."""
-    losses, right = [], []
-    for places in torch.arange(len(data)).split(BATCH):
-        batch = data.batch(places, task.dtype)
-        output = task.flat.forward(batch.x)
-        losses.append(task.loss(output, batch.y).double().expand(len(batch)))
-        if output.dim() == 2 and not batch.y.is_floating_point() and output.shape[1] > 1:
-            right.append(output.argmax(1) == batch.y)
-    return torch.cat(losses), torch.cat(right) if right else None

@@ -34,7 +34,8 @@ class Exchange:
         """One call, one exchange."""
         exp = self.ready.exp
         weighting = exp.weighting or exp.method.weighting or "sized"
-        return fold(mail, self._dispatch(mail), population=self.ready.fed.population, weighting=weighting)
+        rule = exp.method.rule.combine if exp.method.rule else None
+        return fold(mail, self._dispatch(mail), population=self.ready.fed.population, weighting=weighting, rule=rule)
 
     def _dispatch(self, mail: Mail) -> Iterator[Reply]:
         shadows = [shadow for shadow in self.ready.exp.method.shadows if shadow.hears]
@@ -52,10 +53,11 @@ class Exchange:
 
     def _count(self, mail: Mail, reply: Reply) -> None:
         remote = 0 if self.ready.exp.method.pooled else 1  # in centralised training nothing is sent
+        own = self.ready.withheld * reply.delta.element_size()
         self.ledger = replace(
             self.ledger,
-            down=self.ledger.down + remote * mail.nbytes,
-            up=self.ledger.up + remote * reply.nbytes,
+            down=self.ledger.down + remote * (mail.nbytes - own),
+            up=self.ledger.up + remote * (reply.nbytes - own),
             samples=self.ledger.samples + reply.samples,
         )
 

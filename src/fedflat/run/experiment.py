@@ -18,6 +18,7 @@ from fedflat.errors import RunError, choice, number
 from fedflat.method import Method
 from fedflat.models.spec import ModelSpec
 from fedflat.schedules import Scalar, Schedule, at
+from fedflat.server.shadows import Personal
 from fedflat.spelling import parse
 
 
@@ -71,6 +72,11 @@ class Experiment:
         if self.method.chained:
             return replace(self.method, client=self.method.client + local.client).client
         return (self.method + local).client
+
+    @property
+    def personal(self) -> bool:
+        """Whether the clients' own models are tested."""
+        return any(isinstance(shadow, Personal) for shadow in self.method.shadows)
 
     def source(self, device: str) -> Callable[[], Federation]:
         """A picklable way to the data, for worker processes too."""

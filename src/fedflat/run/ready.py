@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from fedflat.client.piece import Site
 from fedflat.client.task import Task
@@ -14,6 +16,8 @@ from fedflat.client.visit import ClientJob
 from fedflat.data.federation import Federation
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
+from fedflat.flat import Model
+from fedflat.run.evaluate import own_accuracies
 from fedflat.run.experiment import Experiment
 from fedflat.server.shadows import Scene
 
@@ -30,6 +34,8 @@ class Ready:
     sampler: Sampler
     job: ClientJob
     scene: Scene
+    withheld: int
+    """Numbers of the model that stay with the clients."""
 
 
 def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
@@ -39,12 +45,21 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     sampler = exp.cohort_sampler()
     sampler.check(fed.population, exp.rounds)
     check_orders(exp, fed, sampler)
+    if exp.method.rule:
+        exp.method.rule.check(sampler.smallest(exp.rounds))
     task = exp.open_task(fed, device)
     task.check(fed)
-    job = ClientJob(task, exp.pieces(), exp.local, exp.seed)
+    job = ClientJob(task, exp.pieces(), exp.local, exp.seed, exp.personal)
+    if exp.personal and fed.held_out is None:
+        raise SettingError(
+            f"personal() tests each client on a part of its own data, but {exp.on} keeps none. Say so in the data: "
+            "split=0.7 trains on 70 % of each client's examples."
+        )
     for piece in job.pieces:
         piece.check(Site(job.pieces, task.flat.module, task.flat.layout))
-    return Ready(exp, fed, source, task, sampler, job, Scene(exp.rounds, fed.population, task.flat.layout))
+    scene = Scene(exp.rounds, fed.population, task.flat.layout, partial(_own_accuracies, task, fed))
+    withheld = sum(piece.withheld(task.flat.layout) for piece in job.pieces)
+    return Ready(exp, fed, source, task, sampler, job, scene, withheld)
 
 
 def check_orders(exp: Experiment, fed: Federation, sampler: Sampler) -> None:
@@ -71,3 +86,7 @@ def _places(batch: Any, size: int) -> bool:
     places = np.asarray(batch)
     whole = places.ndim == 1 and places.dtype.kind in "iu"
     return whole and len(places) > 0 and bool(places.min() >= 0) and bool(places.max() < size)
+
+
+def _own_accuracies(task: Task, fed: Federation, params: Tensor) -> Tensor:
+    return own_accuracies(task, fed, Model(params, task.initial().buffers))

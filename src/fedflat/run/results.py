@@ -57,7 +57,11 @@ class Result:
     @property
     def diverged(self) -> bool:
         """Whether it was stopped as diverged, or its last loss is not a number."""
-        return self.status == "diverged" or bool(self.rows and not math.isfinite(self.rows[-1]["loss"]))
+        return self.status == "diverged" or bool(self.rows and not math.isfinite(self.rows[-1].get("loss", 0.0)))
+
+    def best(self, name: str) -> float:
+        """The largest value of a measurement over all evaluations; NaN if there is none."""
+        return max((row[name] for row in self.rows if name in row), default=math.nan)
 
     def reached(self, target: float) -> Row | None:
         """The first evaluation with at least this accuracy."""

@@ -6,19 +6,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from fedflat.client.states import ClientStates
 from fedflat.flat import Model
 from fedflat.mail import Mail
 from fedflat.run.book import Row, RunBook
 from fedflat.run.evaluate import Scores, evaluate
 from fedflat.run.exchange import Diverged, Exchange
-from fedflat.run.executors import Executor, InProcess
+from fedflat.run.executors import Crew, Executor, InProcess
 from fedflat.run.experiment import Experiment
 from fedflat.run.interrupt import uninterrupted
 from fedflat.run.ready import Ready, make_ready
 from fedflat.run.results import Result
 from fedflat.run.state import Run
 from fedflat.server.piece import step
-from fedflat.server.shadows import Notes, Scene
+from fedflat.server.shadows import Notes, Personal, Scene
 
 
 def train(
@@ -36,7 +37,7 @@ def train(
         try:
             for t in range(run.round, exp.rounds):
                 begun = time.monotonic()
-                cohort = ready.sampler.draw(t, fed.population, exp.seed)             # 1 who is asked
+                cohort = ready.sampler.draw(t, fed.population, exp.seed, fed.sizes)  # 1 who is asked
                 shadows = {key: dict(notes) for key, notes in run.shadows.items()}
                 exchange = Exchange(ready, crew, cohort, run.clients, shadows, run.ledger)
 
@@ -51,6 +52,8 @@ def train(
                 if exp.evaluate.due(t + 1, exp.rounds):                              # 4 evaluate
                     scores = evaluate(task, fed, models_of(exp, scene, new.model, shadows))
                     row = {"round": t + 1, **reported(scores), **new.notes, "train_loss": new.replies.loss}
+                    for shadow in exp.method.shadows:
+                        row |= shadow.scores(shadows[shadow.key])
 
                 with uninterrupted():                                                # 5 take over, write down
                     run.clients.keep()
@@ -60,6 +63,8 @@ def train(
                         book.write(row | vars(run.ledger))
                     book.checkpoint(run)
                 tell(watch.tick(run, exp.rounds, new.replies.loss, book.rows))
+            if exp.personal:                                                         # and once, at the end
+                book.write(fine_tune(ready, crew, run))
             status = "done"
         except Diverged:
             status = "diverged"
@@ -72,6 +77,16 @@ def train(
         book.checkpoint(run, force=True)
         book.finish(status, models_of(exp, scene, run.model, run.shadows))
     return Result.of(exp, status, run, book.rows)
+
+
+def fine_tune(ready: Ready, crew: Crew, run: Run) -> Row:
+    """The last word of the personalised protocol: every client tunes the last layer of the global model."""
+    exp = ready.exp
+    shadows = {key: dict(notes) for key, notes in run.shadows.items()}
+    exchange = Exchange(ready, crew, list(range(ready.fed.population)), ClientStates(), shadows, run.ledger)
+    exchange.send(Mail(exp.rounds, run.model.params, run.model.buffers, exp.rate(exp.rounds - 1), task="tune"))
+    run.ledger = exchange.ledger
+    return {"round": exp.rounds, "tuned": True, **Personal().scores(shadows[Personal.key]), **vars(run.ledger)}
 
 
 def beginning(exp: Experiment, scene: Scene, model: Model) -> Run:

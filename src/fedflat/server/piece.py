@@ -40,8 +40,6 @@ class ServerPiece(Spelled):
 
     stage: ClassVar[Stage]
     key: ClassVar[str]
-    down: ClassVar[int] = 0
-    """Vectors it adds to a mail."""
     moves: ClassVar[bool] = False
     """Whether a memory of its own moves at each exchange."""
 

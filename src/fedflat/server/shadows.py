@@ -10,6 +10,7 @@ The running statistics of a shadow are those of the current model.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,6 +31,8 @@ class Scene:
     rounds: int
     population: int
     layout: Layout
+    own_accuracies: Callable[[Tensor], Tensor] | None = None
+    """The accuracy of a parameter vector on each client's held-out part, where there are such parts."""
 
 
 Notes = dict[str, Tensor]
@@ -56,11 +59,14 @@ class Shadow(Spelled):
 
     def see(self, notes: Notes, scene: Scene, t: int, before: Tensor, after: Tensor) -> None:
         """Round ``t`` has turned ``before`` into ``after``."""
-        raise NotImplementedError
 
     def params(self, notes: Notes, scene: Scene, current: Tensor) -> Tensor | None:
         """The shadow's parameters, or None before its start."""
-        raise NotImplementedError
+        return None
+
+    def scores(self, notes: Notes) -> dict[str, float]:
+        """Measurements of its own, written with each evaluation."""
+        return {}
 
 
 @dataclass(frozen=True, repr=False)
@@ -225,9 +231,32 @@ class AllClients(Shadow):
         notes["mean"] = notes["mean"] + (model - notes.get(name, notes["first"])) / scene.population
         notes[name] = model
 
-    def see(self, notes: Notes, scene: Scene, t: int, before: Tensor, after: Tensor) -> None:
-        """Nothing to do: replies say it all."""
-
     def params(self, notes: Notes, scene: Scene, current: Tensor) -> Tensor | None:
         """The mean so far."""
         return notes["mean"]
+
+
+@dataclass(frozen=True, repr=False)
+class Personal(Shadow):
+    """The mean over all clients of the accuracy of each one's own last model on its own held-out part.
+
+    Clients never seen hold the first model.
+    """
+
+    key = "personal"
+    hears = True
+
+    def open(self, scene: Scene, params: Tensor) -> Notes:
+        """Everybody holds the first model."""
+        assert scene.own_accuracies is not None
+        return {"accuracies": scene.own_accuracies(params)}
+
+    def hear(self, notes: Notes, scene: Scene, mail: Mail, reply: Reply) -> None:
+        """A client has a new model."""
+        accuracies = notes["accuracies"].clone()
+        accuracies[reply.client] = reply.metrics["own_accuracy"]
+        notes["accuracies"] = accuracies
+
+    def scores(self, notes: Notes) -> dict[str, float]:
+        """The mean over the clients."""
+        return {"personal": float(notes["accuracies"].mean())}

@@ -1,0 +1,80 @@
+"""Terms of the loss.
+
+MAN: Lee et al., Minimizing Layerwise Activation Norm Improves Generalization in Federated Learning, WACV 2024.
+
+    loss_k <- loss_k + zeta sum_l mean(a_l^2)
+
+``a_l`` is what comes out of the non-linearity of hidden layer ``l``, before pooling; the mean runs over batch,
+channels and positions, the sum over layers. Logits do not count. The term is part of the loss, so it is in the
+ascent of SAM and its kin too. The released code has a factor 1/2: ``man_scale="repo"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedflat.client.piece import Site, Term, Visit
+from fedflat.data.examples import Batch
+from fedflat.errors import SettingError, choice
+from fedflat.schedules import Scalar, at, scalar
+
+ACTIVATIONS = tuple(
+    getattr(nn, name)
+    for name in (
+        "ReLU LeakyReLU PReLU RReLU ReLU6 ELU SELU CELU GELU SiLU Mish Tanh Sigmoid Softplus Softsign Hardtanh "
+        "Hardswish Hardsigmoid LogSigmoid Tanhshrink Softshrink Hardshrink Threshold GLU"
+    ).split()
+)
+
+
+def activations(module: nn.Module) -> dict[str, nn.Module]:
+    """The activation modules of a network, by name."""
+    return {name: part for name, part in module.named_modules() if isinstance(part, ACTIVATIONS)}
+
+
+@dataclass(frozen=True, repr=False)
+class Man(Term):
+    """``zeta`` times the sum over hidden layers of the mean squared activation."""
+
+    zeta: Scalar
+    man_scale: str = "paper"
+
+    key = "man"
+
+    def __post_init__(self) -> None:
+        scalar("man", "zeta", self.zeta)
+        choice("man", "man_scale", self.man_scale, ["paper", "repo"])
+
+    def check(self, site: Site) -> None:
+        """Refuse a network whose activations cannot be seen."""
+        if not activations(site.module):
+            raise SettingError(
+                "man looks for activation modules (nn.ReLU and the like) in the model and found none. Use modules "
+                "instead of functions such as torch.relu, one for each place."
+            )
+
+    @contextmanager
+    def watch(self, module: nn.Module) -> Iterator[list[Tensor]]:
+        """The mean square of each activation, as the forward pass meets it."""
+        seen: list[Tensor] = []
+
+        def note(part: nn.Module, inputs: Any, output: Tensor) -> None:
+            seen.append(output.square().mean())
+
+        hooks = [part.register_forward_hook(note) for part in activations(module).values()]
+        try:
+            yield seen
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def loss(self, v: Visit, batch: Batch, output: Tensor, seen: list[Tensor]) -> Tensor:
+        """The term's value."""
+        scale = at(self.zeta, v.round) * (0.5 if self.man_scale == "repo" else 1.0)
+        return scale * torch.stack(seen).sum()

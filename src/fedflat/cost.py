@@ -1,0 +1,70 @@
+"""What a method costs: the server's stack is run dry, on vectors of two numbers, and its mail is counted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from math import prod
+
+import torch
+
+from fedflat.mail import Mail, Replies
+from fedflat.method import Method
+from fedflat.server.piece import Desks, step
+
+DIM = 2
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The price of one round for one client, and what is kept; vectors are of the model's size."""
+
+    down: int
+    """Vectors sent to the client."""
+    up: int
+    """Vectors it sends back."""
+    gradients: int
+    """Batch gradients for each local step."""
+    walks: int
+    """How often the local work is done."""
+    surveys: int
+    """Gradients over all the client's data."""
+    server_state: int
+    """Vectors the server keeps besides the model; shadows not counted."""
+    client_state: int
+    """Vectors each client keeps."""
+
+
+def cost(method: Method) -> Cost:
+    """The cost of a round after the first.
+
+    >>> from fedflat.methods import fedavg, fedgloss, naive_fedgloss, scaffold
+    >>> [(c.down, c.up) for c in map(cost, (fedavg(), scaffold(), fedgloss(), naive_fedgloss()))]
+    [(1, 1), (2, 2), (1, 1), (2, 2)]
+    """
+    zeros = torch.zeros(DIM, dtype=torch.float64)
+    sent: list[Mail] = []
+
+    def send(mail: Mail) -> Replies:
+        sent.append(mail)
+        means: defaultdict[tuple[str, str, str], torch.Tensor] = defaultdict(lambda: zeros)
+        return Replies(mail, zeros, mail.buffers, zeros, 1, 1, 0.0, 1.0, means)
+
+    desks: Desks = {}
+    for t in range(2):
+        sent.clear()
+        desks = step(method.server, desks, send, Mail(t, zeros, zeros[:0], 1.0)).desks
+    walks = [mail for mail in sent if mail.task == "train"]
+    surveys = len(sent) - len(walks)
+    up = sum(piece.up for piece in method.client)
+    kept = [tensor for memory in desks.values() for tensor in memory.values() if tensor.numel() == DIM]
+    remote = 0 if method.pooled else 1
+    return Cost(
+        down=remote * sum(mail.nbytes for mail in sent) // zeros.nbytes,
+        up=remote * (len(walks) * (1 + up) + surveys),
+        gradients=prod(piece.asks for piece in method.client),
+        walks=len(walks),
+        surveys=surveys + sum(piece.surveys for piece in method.client),
+        server_state=len(kept),
+        client_state=sum(piece.keeps for piece in method.client),
+    )

@@ -1,0 +1,49 @@
+"""FedACG: the server sends where its momentum will carry it, and clients stay near.
+
+Kim et al., Communication-Efficient Federated Learning with Accelerated Client Gradient, CVPR 2024.
+
+    server   sends y = w + lam m                                     m = 0 before round 0, points downhill
+    client   u = g_k(w) + beta (w - y), from y
+    server   m <- lam m + mean(w_k - y);    w <- w + m
+
+Means are uniform. The authors' code has the penalty without the 1/2, so its weight is half of ``beta``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from fedflat.client.drift import Prox
+from fedflat.mail import Mail, Replies
+from fedflat.method import Method, method
+from fedflat.schedules import Scalar, at, scalar
+from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class Lookahead(ServerPiece):
+    """Sends ``w + lam m`` and adds to ``m`` what the clients walked from there."""
+
+    lam: Scalar
+
+    stage, key = Stage.PROBE, "lookahead"
+    moves = True
+
+    def __post_init__(self) -> None:
+        scalar("fedacg", "lam", self.lam, high=1)
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """The momentum, as a pseudo-gradient."""
+        ahead = at(self.lam, mail.round) * desk.memory.get("m", torch.zeros_like(mail.params))
+        replies = send(replace(mail, params=mail.params + ahead))
+        desk.memory["m"] = ahead - replies.uniform
+        return replies.with_delta(-desk.memory["m"])
+
+
+@method
+def fedacg(lam: Scalar = 0.85, beta: Scalar = 0.01) -> Method:
+    """Accelerated client gradients from a lookahead model (Kim et al., CVPR 2024)."""
+    return Method(client=(Prox(beta),), server=(Lookahead(lam),), weighting="uniform")

@@ -1,0 +1,89 @@
+"""FedALA: what was received is blended into the client's own last model, weight by weight, before training.
+
+Zhang et al., FedALA: Adaptive Local Aggregation for Personalized Federated Learning, AAAI 2023.
+
+    in the last ``layers`` tensors       wh = wl + (w - wl) m,  m in [0, 1] per weight, 1 at first
+    on a share of the client's data      m <- clip(m - eta grad(wh) (w - wl), 0, 1) after every batch
+    then local SGD from wh; all other tensors are taken from w
+
+``wl`` is the client's last model. Nothing is learnt at the first visit, when there is no ``wl``; at the second
+visit the batches are gone through until the standard deviation of the last ten losses is below ``threshold``,
+later once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.client.piece import Piece, Site, Visit
+from fedflat.errors import SettingError, number
+from fedflat.method import Method, method
+from fedflat.stage import Stage
+
+MOST_EPOCHS = 50
+"""Where the first learning of the blend ends even if the losses do not settle."""
+
+
+@dataclass(frozen=True, repr=False)
+class Ala(Piece):
+    """The blend at the beginning of a visit."""
+
+    share: float = 0.8
+    layers: int = 2
+    eta: float = 1.0
+    threshold: float = 0.1
+
+    stage, key = Stage.BATCH, "ala"
+
+    def __post_init__(self) -> None:
+        number("fedala", "share", self.share, low=0, high=1, open_low=True)
+        number("fedala", "layers", self.layers, low=1, whole=True)
+        number("fedala", "eta", self.eta, low=0)
+        number("fedala", "threshold", self.threshold, low=0)
+
+    def check(self, site: Site) -> None:
+        """Refuse to blend more tensors than there are."""
+        if self.layers > len(site.layout.names):
+            raise SettingError(
+                f"fedala: {self.layers} tensors are to be blended, but the model has only {len(site.layout.names)}."
+            )
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        """Learn the blend and start from it."""
+        size = sum(v.layout.sizes[-self.layers :])
+        if "own" not in v.memory:
+            return w
+        own, new = v.memory["own"], w[..., -size:]
+        m = v.memory.get("m", torch.ones_like(own))
+        epochs = 1 if "m" in v.memory else MOST_EPOCHS
+        losses: list[float] = []
+        for _ in range(epochs):
+            m = self._learn(v, w, own, new, m, losses)
+            if len(losses) > 10 and float(torch.tensor(losses[-10:]).std()) < self.threshold:
+                break
+        v.memory["m"] = m
+        return torch.cat([w[..., :-size], own + (new - own) * m], dim=-1)
+
+    def _learn(self, v: Visit, w: Tensor, own: Tensor, new: Tensor, m: Tensor, losses: list[float]) -> Tensor:
+        count = max(1, int(self.share * v.examples))
+        for places in torch.randperm(v.examples, generator=v.rng)[:count].split(v.batch_size):
+            oracle = v.oracle(places)
+            gradient = oracle(torch.cat([w[..., : -own.shape[-1]], own + (new - own) * m], dim=-1))
+            m = (m - self.eta * gradient[..., -own.shape[-1] :] * (new - own)).clamp(0, 1)
+            assert oracle.loss is not None
+            losses.append(float(oracle.loss))
+        return m
+
+    def end(self, v: Visit, w: Tensor) -> Tensor:
+        """Keep the client's own model, as far as it will be blended."""
+        v.memory["own"] = v.stop[..., -sum(v.layout.sizes[-self.layers :]) :]
+        return w
+
+
+@method
+def fedala(share: float = 0.8, layers: int = 2, eta: float = 1.0, threshold: float = 0.1) -> Method:
+    """The received model blended into the client's own, weight by weight (Zhang et al., AAAI 2023)."""
+    return Method(client=(Ala(share, layers, eta, threshold),))

@@ -1,0 +1,63 @@
+"""FedCM: every local step is mixed with the last global direction.
+
+Xu et al., FedCM: Federated Learning with Client-level Momentum, 2021.
+
+    client   u = a g_k(w) + (1 - a) D
+    server   w <- w - mean(delta_k);    D <- mean(delta_k) / (tau lr),  0 before round 0
+
+``tau`` is the mean number of steps over the cohort and ``lr`` the rate of the round, so ``D`` is in gradient
+units. In round 0 the step is ``a g``: smaller than FedAvg's, as in the paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.client.piece import Piece, Visit
+from fedflat.flat import GradFn
+from fedflat.mail import Mail, Replies
+from fedflat.method import Method, method
+from fedflat.schedules import Scalar, at, scalar
+from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class Mix(Piece):
+    """The client's half: part gradient, part global direction."""
+
+    a: Scalar
+
+    stage, key = Stage.CORRECT, "mix"
+
+    def __post_init__(self) -> None:
+        scalar("fedcm", "a", self.a, high=1)
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """``a g + (1 - a) D``."""
+        a = at(self.a, v.round)
+        return torch.add(a * grad(w), v.inbox["direction"], alpha=1 - a)
+
+
+@dataclass(frozen=True, repr=False)
+class ServerMix(ServerPiece):
+    """The server's half: sends the last direction in gradient units."""
+
+    stage, key = Stage.CORRECT, "mix"
+    moves = True
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """Send the direction along, and note the new one."""
+        direction = desk.memory.get("direction", torch.zeros_like(mail.params))
+        replies = send(mail.enclose(self.key, direction=direction))
+        desk.memory["direction"] = replies.uniform / (replies.steps * mail.lr)
+        return replies
+
+
+@method
+def fedcm(a: Scalar = 0.1) -> Method:
+    """Client steps mixed with the global momentum (Xu et al., 2021)."""
+    return Method(client=(Mix(a),), server=(ServerMix(),), weighting="uniform")

@@ -1,0 +1,124 @@
+"""FedCR: clients agree on what the features of a class look like; heads stay at home.
+
+Zhang et al., FedCR: Personalized Federated Learning Based on Across-Client Common Representation with
+Conditional Mutual Information Regularization, ICML 2023.
+
+    the encoder gives a Gaussian q(z|x); the head reads samples of z
+    client   loss = CE(mean over samples) + beta KL(prior_y || q(z|x)),   prior_y: the server's Gaussian of class y
+             in the last epoch: the product of the Gaussians q(z|x) of each class goes back
+    server   the encoder is averaged uniformly; the clients' class Gaussians are multiplied and mixed with the old
+             ones: prior <- mix prior + (1 - mix) product
+
+Use it with the ``stochastic`` model. Choices of ours where the text is silent: class probabilities (not scores)
+are averaged over samples; mean and variance of the prior are mixed separately; a class nobody saw keeps its
+prior, N(0, 1) at first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedflat.client.piece import Site, Term, Visit
+from fedflat.client.private import Private
+from fedflat.data.examples import Batch
+from fedflat.errors import SettingError, number
+from fedflat.mail import Mail, Replies
+from fedflat.method import Method, method
+from fedflat.models.stochastic import StochasticNet, gaussian
+from fedflat.schedules import Scalar, at, scalar
+from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class CommonRepresentation(Term):
+    """The client's half: features of a class stay near the server's Gaussian of it."""
+
+    beta: Scalar
+
+    key = "fedcr"
+
+    def __post_init__(self) -> None:
+        scalar("fedcr", "beta", self.beta)
+
+    def check(self, site: Site) -> None:
+        """Refuse a network without Gaussian features."""
+        if not isinstance(site.module, StochasticNet):
+            raise SettingError(
+                f"fedcr needs a network with Gaussian features, found {type(site.module).__name__}. Use "
+                "--model 'stochastic(cnn())'."
+            )
+
+    @contextmanager
+    def watch(self, module: nn.Module) -> Iterator[list[Tensor]]:
+        """The encoder's output, as the forward pass meets it."""
+        seen: list[Tensor] = []
+        assert isinstance(module, StochasticNet)
+
+        def note(part: nn.Module, inputs: Any, output: Tensor) -> None:
+            seen.append(output)
+
+        hook = module.encoder.register_forward_hook(note)
+        try:
+            yield seen
+        finally:
+            hook.remove()
+
+    def loss(self, v: Visit, batch: Batch, output: Tensor, seen: list[Tensor]) -> Tensor:
+        """``beta KL(prior_y || q)``, mean over the batch."""
+        mean, spread = gaussian(seen[0])
+        self._gather(v, batch.y, output.shape[1], mean.detach(), spread.detach())
+        prior_mean = v.inbox["mean"][batch.y] if "mean" in v.inbox else torch.zeros_like(mean)
+        prior_var = v.inbox["variance"][batch.y] if "variance" in v.inbox else torch.ones_like(mean)
+        var = spread.square()
+        kl = 0.5 * ((var / prior_var).log() + (prior_var + (prior_mean - mean).square()) / var - 1)
+        return at(self.beta, v.round) * kl.sum(dim=-1).mean()
+
+    def _gather(self, v: Visit, y: Tensor, classes: int, mean: Tensor, spread: Tensor) -> None:
+        """In the last epoch, multiply the Gaussians of each class: precisions add up."""
+        if v.steps < v.planned - v.planned / max(v.epochs, 1.0) or v.memo.get("step") == v.steps:
+            return
+        v.memo["step"] = v.steps
+        empty = mean.new_zeros(classes, mean.shape[1])
+        precision = spread.square().reciprocal()
+        v.outbox["precision"] = v.outbox.get("precision", empty).index_add(0, y, precision)
+        v.outbox["weighted"] = v.outbox.get("weighted", empty).index_add(0, y, precision * mean)
+
+
+@dataclass(frozen=True, repr=False)
+class ServerRepresentation(ServerPiece):
+    """The server's half: a Gaussian for each class."""
+
+    mix: float
+
+    stage, key = Stage.CORRECT, "fedcr"
+    moves = True
+
+    def __post_init__(self) -> None:
+        number("fedcr", "mix", self.mix, low=0, high=1)
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """Send the Gaussians along, and make the new ones."""
+        replies = send(mail.enclose(self.key, **desk.memory) if desk.memory else mail)
+        precision = replies.mean(self.key, "precision") * replies.count
+        weighted = replies.mean(self.key, "weighted") * replies.count
+        seen = precision > 0
+        old_mean = desk.memory.get("mean", torch.zeros_like(precision))
+        old_var = desk.memory.get("variance", torch.ones_like(precision))
+        safe = torch.where(seen, precision, 1.0)
+        desk.memory["mean"] = torch.where(seen, torch.lerp(weighted / safe, old_mean, self.mix), old_mean)
+        desk.memory["variance"] = torch.where(seen, torch.lerp(1 / safe, old_var, self.mix), old_var)
+        return replies
+
+
+@method
+def fedcr(beta: Scalar = 1e-3, mix: float = 0.5) -> Method:
+    """Common class representations across clients, private heads (Zhang et al., ICML 2023)."""
+    client = (CommonRepresentation(beta), Private("head"))
+    return Method(client=client, server=(ServerRepresentation(mix),), weighting="uniform")

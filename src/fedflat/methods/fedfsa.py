@@ -1,0 +1,130 @@
+"""FedFSA: a larger perturbation for the layers that moved most, on top of MoFedSAM.
+
+Xing et al., Flexible Sharpness-Aware Personalized Federated Learning, AAAI 2025.
+
+    client   eps_j = rho_j g_j / ||g||      rho_j = rho_larger in the client's chosen layers, else rho
+             u = a g_k(w + eps) + (1-a) D                                      D as in FedCM
+             afterwards: chosen <- the ``top`` eligible layers of largest score, used at the next visit
+    server   as FedCM
+
+A layer is one weight of a convolution or a linear layer: no bias, no normalisation, no 1x1 shortcut. The
+paper's score is the squared change of a weight without saying how it becomes one number; its code takes the
+mean squared difference of the min-max scaled tensors (``score="minmax_mse"``), or without scaling ``"mse"``.
+``selection``: "fsa" the largest scores, "reverse" the smallest that are not 0, "random" any. Taken literally the
+paper's Algorithm 1 adds the momentum uphill; like its code we do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.client.piece import Piece, Site, Visit
+from fedflat.errors import SettingError, choice, number
+from fedflat.flat import GradFn, Layout, unit
+from fedflat.method import Method, method
+from fedflat.methods.fedcm import fedcm
+from fedflat.schedules import Scalar, at, scalar
+from fedflat.stage import Stage
+
+LEFT_OUT = ("bn", "norm", "bias", "downsample", "shortcut")
+
+
+def eligible(layout: Layout) -> list[str]:
+    """The names of the layers that can be chosen."""
+    pairs = zip(layout.names, layout.shapes, strict=True)
+    return [name for name, shape in pairs if len(shape) >= 2 and not any(word in name for word in LEFT_OUT)]
+
+
+@dataclass(frozen=True, repr=False)
+class Fsa(Piece):
+    """SAM with two radii: the larger one in the chosen layers."""
+
+    rho: Scalar
+    rho_larger: Scalar
+    top: int
+    score: str = "minmax_mse"
+    selection: str = "fsa"
+
+    stage, key = Stage.PROBE, "fsa"
+
+    def __post_init__(self) -> None:
+        scalar("fsa", "rho", self.rho)
+        scalar("fsa", "rho_larger", self.rho_larger)
+        number("fsa", "top", self.top, low=1, whole=True)
+        choice("fsa", "score", self.score, ["minmax_mse", "mse"])
+        choice("fsa", "selection", self.selection, ["fsa", "random", "reverse"])
+
+    def check(self, site: Site) -> None:
+        """Refuse to choose more layers than there are."""
+        names = eligible(site.layout)
+        if self.top > len(names):
+            raise SettingError(
+                f"fsa: {self.top} layers are to be chosen, but the model has only {len(names)} eligible ones "
+                f"({', '.join(names) or 'none'}). Use top={len(names) or 1} or a larger model."
+            )
+
+    @property
+    def asks(self) -> int:
+        """Two: one to climb, one to step."""
+        return 2
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        """Lay out the radius of every coordinate."""
+        names = eligible(v.layout)
+        radii = torch.full_like(w, at(self.rho, v.round))
+        for place in v.memory.get("chosen", torch.tensor([], dtype=torch.long)).tolist():
+            radii[..., v.layout.slices[names[place]]] = at(self.rho_larger, v.round)
+        v.memo["radii"] = radii
+        return w
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """The gradient at ``w + rho_j g_j / ||g||``."""
+        return grad(torch.addcmul(w, v.memo["radii"], unit(grad(w))))
+
+    def end(self, v: Visit, w: Tensor) -> Tensor:
+        """Choose the layers of the next visit."""
+        places = [v.layout.slices[name] for name in eligible(v.layout)]
+        scores = torch.stack([self._score(v.start[..., p], v.stop[..., p]) for p in places])
+        v.memory["chosen"] = self._choose(scores, v)
+        return w
+
+    def _score(self, before: Tensor, after: Tensor) -> Tensor:
+        if self.score == "mse":
+            return (after - before).square().mean()
+        varied = (before.max() > before.min()) & (after.max() > after.min())
+        return torch.where(varied, (_minmax(after) - _minmax(before)).square().mean(), 0.0)
+
+    def _choose(self, scores: Tensor, v: Visit) -> Tensor:
+        if self.selection == "random":
+            return torch.randperm(len(scores), generator=v.rng)[: self.top].sort().values
+        if self.selection == "reverse":
+            order = torch.where(scores > 0, scores, torch.inf).argsort(stable=True)
+            order = order[: int((scores > 0).sum())]
+        else:
+            order = scores.argsort(descending=True, stable=True)
+        return order[: self.top].sort().values
+
+
+def _minmax(x: Tensor) -> Tensor:
+    low, high = x.min(), x.max()
+    return (x - low) / (high - low).clamp(min=torch.finfo(x.dtype).tiny)
+
+
+@method
+def fsa(
+    rho: Scalar = 0.1, rho_larger: Scalar = 0.2, top: int = 2, score: str = "minmax_mse", selection: str = "fsa"
+) -> Method:
+    """Local SAM with a larger radius in the layers that moved most (Xing et al., AAAI 2025)."""
+    return Method(client=(Fsa(rho, rho_larger, top, score, selection),))
+
+
+@method
+def fedfsa(
+    rho: Scalar = 0.1, rho_larger: Scalar = 0.2, top: int = 2, a: Scalar = 0.1, score: str = "minmax_mse",
+    selection: str = "fsa",
+) -> Method:  # fmt: skip
+    """Flexible sharpness-aware steps mixed with the global momentum (Xing et al., AAAI 2025)."""
+    return fsa(rho, rho_larger, top, score, selection) + fedcm(a)

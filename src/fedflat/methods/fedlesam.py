@@ -1,0 +1,53 @@
+"""FedLESAM: perturb along the last global move this client saw; one gradient a step.
+
+Fan et al., Locally Estimated Global Perturbations are Better than Local Perturbations for Federated
+Sharpness-aware Minimization, ICML 2024.
+
+    client   eps_k = rho (w_old_k - w_sent) / ||w_old_k - w_sent||       0 on the first visit
+             u = g_k(w + eps_k);    afterwards  w_old_k <- w_sent
+
+FedLESAM-S is ``fedlesam() + scaffold()``, FedLESAM-D ``fedlesam() + feddyn()``. The released code perturbs
+each tensor by one number (it indexes the flat vector by the tensor's place) and uses the last server move
+for everybody; we follow the paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedflat.client.piece import Piece, Visit
+from fedflat.flat import GradFn, unit
+from fedflat.method import Method, method
+from fedflat.schedules import Scalar, at, scalar
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class Lesam(Piece):
+    """The gradient at a perturbation that is constant over the visit."""
+
+    rho: Scalar
+
+    stage, key = Stage.PROBE, "lesam"
+    keeps = 1
+
+    def __post_init__(self) -> None:
+        scalar("fedlesam", "rho", self.rho)
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        """Estimate the global ascent from what was received last time."""
+        v.memo["eps"] = at(self.rho, v.round) * unit(v.memory.get("seen", v.sent) - v.sent)
+        v.memory["seen"] = v.sent
+        return w
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """``g(w + eps_k)``."""
+        return grad(w + v.memo["eps"])
+
+
+@method
+def fedlesam(rho: Scalar = 0.1) -> Method:
+    """Client steps along the estimated global perturbation (Fan et al., ICML 2024)."""
+    return Method(client=(Lesam(rho),), weighting="uniform")

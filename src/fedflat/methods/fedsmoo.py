@@ -1,0 +1,93 @@
+"""FedSMOO: clients agree on one perturbation as they agree on one model, by dual variables.
+
+Sun et al., Dynamic Regularized Sharpness Aware Minimization in Federated Learning: Approaching Global
+Consistency and Smooth Landscape, ICML 2023.
+
+    client   q = g_k(w) - mu_k - s;   eps = rho q/||q||;   mu_k <- mu_k + eps - s         at every step
+             u = g_k(w + eps) - sigma_k + (w - w_sent)/beta;      sigma_k as in FedDyn, alpha = 1/beta
+    server   s <- rho m/||m||,  m = mean(mu_k);    sigma and w as in FedDyn
+
+The paper averages ``mu_k`` less the last ``eps`` (``s_from="mu_minus_eps"``); the authors' simulator drops
+that, and says so: our default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.client.piece import Piece, Visit
+from fedflat.errors import choice, number
+from fedflat.flat import GradFn, unit
+from fedflat.mail import Mail, Replies
+from fedflat.method import Method, method
+from fedflat.methods.feddyn import Dual, ServerDual
+from fedflat.schedules import Scalar, at, scalar
+from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class Smoo(Piece):
+    """The client's probe: an ascent corrected by its dual ``mu_k`` and the global perturbation ``s``."""
+
+    rho: Scalar
+    s_from: str = "mu"
+
+    stage, key = Stage.PROBE, "smoo"
+    up = 1
+    keeps = 1
+    moves = True
+
+    def __post_init__(self) -> None:
+        scalar("fedsmoo", "rho", self.rho)
+        choice("fedsmoo", "s_from", self.s_from, ["mu", "mu_minus_eps"])
+
+    @property
+    def asks(self) -> int:
+        """Two: one to climb, one to step."""
+        return 2
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        """A client never seen before has a dual of 0."""
+        v.memory.setdefault("mu", torch.zeros_like(w))
+        return w
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """The gradient at the corrected perturbation; the dual moves."""
+        mu, s = v.memory["mu"], v.inbox["s"]
+        eps = at(self.rho, v.round) * unit(grad(w) - mu - s)
+        v.memory["mu"], v.memo["eps"] = mu + eps - s, eps
+        return grad(w + eps)
+
+    def end(self, v: Visit, w: Tensor) -> Tensor:
+        """Send the dual."""
+        v.outbox["mu"] = v.memory["mu"] - v.memo["eps"] if self.s_from == "mu_minus_eps" else v.memory["mu"]
+        return w
+
+
+@dataclass(frozen=True, repr=False)
+class ServerSmoo(ServerPiece):
+    """The server's half: the global perturbation ``s``."""
+
+    rho: Scalar
+
+    stage, key = Stage.PROBE, "smoo"
+    moves = True
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """Send ``s`` along, and make the new one."""
+        s = desk.memory.get("s", torch.zeros_like(mail.params))
+        replies = send(mail.enclose(self.key, s=s))
+        desk.memory["s"] = at(self.rho, mail.round) * unit(replies.mean(self.key, "mu"))
+        return replies
+
+
+@method
+def fedsmoo(rho: Scalar = 0.1, beta: float = 10.0, s_from: str = "mu") -> Method:
+    """Consistent perturbations and models by two sets of duals (Sun et al., ICML 2023)."""
+    number("fedsmoo", "beta", beta, low=0, open_low=True)
+    client = (Smoo(rho, s_from), Dual(1 / beta))
+    return Method(client=client, server=(ServerSmoo(rho), ServerDual(1 / beta)), weighting="uniform")

@@ -1,0 +1,74 @@
+"""FedSpeed: a blend of plain and perturbed gradients, a prox term, and a correction of what is sent.
+
+Sun et al., FedSpeed: Larger Local Interval, Less Communication Round, and Higher Generalization Accuracy,
+ICLR 2023.
+
+    client   g1 = g_k(w);  g2 = g_k(w + rho g1/||g1||)
+             u  = (1-a) g1 + a g2 - sigma_k + (w - w_sent)/lam
+             sigma_k <- sigma_k - (w_k - w_sent)/lam;    sends z_k = w_k - lam sigma_k
+    server   w <- mean(z_k)
+
+The paper writes the ascent as ``rho g1`` and tunes ``rho`` by the norm of ``g1``; its code normalises, and so
+do we. The released code has no correction at the client but FedDyn's server rule and ``a = 1``: that is
+``server="feddyn"``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.client.piece import Piece, Visit
+from fedflat.errors import choice, number
+from fedflat.flat import GradFn, unit
+from fedflat.method import Method, method
+from fedflat.methods.feddyn import Dual, ServerDual
+from fedflat.schedules import Scalar, at, scalar
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class Blend(Piece):
+    """Part plain gradient, part SAM's."""
+
+    rho: Scalar
+    a: Scalar
+
+    stage, key = Stage.PROBE, "blend"
+
+    def __post_init__(self) -> None:
+        scalar("fedspeed", "rho", self.rho)
+        scalar("fedspeed", "a", self.a, high=1)
+
+    @property
+    def asks(self) -> int:
+        """Two: one to climb, one to step."""
+        return 2
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """``(1-a) g1 + a g2``."""
+        g1 = grad(w)
+        g2 = grad(torch.add(w, unit(g1), alpha=at(self.rho, v.round)))
+        return torch.lerp(g1, g2, at(self.a, v.round))
+
+
+@dataclass(frozen=True, repr=False)
+class CorrectedDual(Dual):
+    """FedDyn's dual at the client, which also corrects what is sent."""
+
+    def end(self, v: Visit, w: Tensor) -> Tensor:
+        """``w_k - lam sigma_k`` with the new ``sigma_k``."""
+        return super().end(v, w) - v.memory["sigma"] / at(self.alpha, v.round)
+
+
+@method
+def fedspeed(rho: Scalar = 0.1, a: Scalar = 0.95, lam: float = 100.0, server: str = "paper") -> Method:
+    """Blended ascent, prox and corrected uploads (Sun et al., ICLR 2023)."""
+    choice("fedspeed", "server", server, ["paper", "feddyn"])
+    number("fedspeed", "lam", lam, low=0, open_low=True)
+    if server == "feddyn":
+        client, at_server = (Blend(rho, 1.0), Dual(1 / lam)), (ServerDual(1 / lam),)
+        return Method(client=client, server=at_server, weighting="uniform")
+    return Method(client=(Blend(rho, a), CorrectedDual(1 / lam)), weighting="uniform")

@@ -1,0 +1,124 @@
+"""Mime and MimeLite: clients step as the server's optimiser would, with its statistics held still.
+
+Karimireddy et al., Breaking the Centralized Barrier for Cross-Device Federated Learning, NeurIPS 2021.
+
+    first    c = sum_k p_k grad f_k(w), each over all of the client's data (sized)
+    client   Mime       ghat = g_k(w) - g_k(w_sent) + c        both on the same batch
+             MimeLite   ghat = g_k(w)
+             u = ghat + b m
+    server   w <- w - delta;    m <- c + b m,  m = 0 before round 0
+
+With ``b = 0`` this is Mime-SGD. The paper writes ``(1-b) ghat + b m`` and ``m <- (1-b) c + b m``: that is
+``dampening=b``, for which the local rate must be larger by 1/(1-b). Mime needs ``c`` before the walk, so it
+makes two exchanges with the same clients (who keep the model in between); MimeLite sends its full gradient
+back with its model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedflat.client.piece import Piece, Visit
+from fedflat.flat import GradFn
+from fedflat.mail import Mail, Replies
+from fedflat.method import Method, method
+from fedflat.schedules import Scalar, at, scalar
+from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class Mime(Piece):
+    """The client's half of Mime: gradients corrected to the cohort's, plus the frozen momentum."""
+
+    b: Scalar
+    dampening: Scalar
+
+    stage, key = Stage.CORRECT, "mime"
+
+    @property
+    def asks(self) -> int:
+        """Two: here, and where the walk began."""
+        return 2
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """``g(w) - g(w_sent) + c + b m``."""
+        ghat = grad(w) - grad(v.sent) + v.inbox["c"]
+        return _with_momentum(self, v, ghat)
+
+
+@dataclass(frozen=True, repr=False)
+class MimeLite(Piece):
+    """The client's half of MimeLite: plain gradients plus the frozen momentum; its full gradient goes back."""
+
+    b: Scalar
+    dampening: Scalar
+
+    stage, key = Stage.CORRECT, "mime"
+    up = 1
+    surveys = 1
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        """Compute the gradient over all data where the server stands."""
+        v.outbox["c"] = v.full_gradient(v.sent)
+        return w
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """``g(w) + b m``."""
+        return _with_momentum(self, v, grad(w))
+
+
+def _with_momentum(piece: Mime | MimeLite, v: Visit, ghat: Tensor) -> Tensor:
+    damped = (1 - at(piece.dampening, v.round)) * ghat
+    return torch.add(damped, v.inbox["m"], alpha=at(piece.b, v.round)) if "m" in v.inbox else damped
+
+
+@dataclass(frozen=True, repr=False)
+class ServerMime(ServerPiece):
+    """The server's half: asks for the full gradient (Mime), keeps the momentum."""
+
+    b: Scalar
+    dampening: Scalar
+    lite: bool
+
+    stage, key = Stage.CORRECT, "mime"
+    moves = True
+
+    @property
+    def asks(self) -> int:
+        """Two for Mime: the gradient, then the walk."""
+        return 1 if self.lite else 2
+
+    def __post_init__(self) -> None:
+        scalar("mime", "b", self.b, high=1)
+        scalar("mime", "dampening", self.dampening, high=1)
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """Learn ``c``, then let the clients walk; move the momentum."""
+        b, keep = at(self.b, mail.round), 1 - at(self.dampening, mail.round)
+        m = desk.memory.get("m", torch.zeros_like(mail.params))
+        enclosed = {"m": m} if self.b != 0 else {}
+        if self.lite:
+            replies = send(mail.enclose(self.key, **enclosed))
+            c = replies.mean(self.key, "c", "sized")
+        else:
+            c = send(replace(mail, task="gradient", commit=False)).delta
+            replies = send(replace(mail, repeat=True).enclose(self.key, c=c, **enclosed))
+        if enclosed:
+            desk.memory["m"] = keep * c + b * m
+        return replies
+
+
+@method
+def mime(b: Scalar = 0.9, dampening: Scalar = 0.0) -> Method:
+    """The server's momentum in every client step, corrected gradients (Karimireddy et al., NeurIPS 2021)."""
+    return Method(client=(Mime(b, dampening),), server=(ServerMime(b, dampening, lite=False),), weighting="sized")
+
+
+@method
+def mimelite(b: Scalar = 0.9, dampening: Scalar = 0.0) -> Method:
+    """The server's momentum in every client step, plain gradients (Karimireddy et al., NeurIPS 2021)."""
+    return Method(client=(MimeLite(b, dampening),), server=(ServerMime(b, dampening, lite=True),), weighting="sized")

@@ -1,0 +1,84 @@
+"""SCAFFOLD: control variates take the client's drift out of every local step.
+
+Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020, option II.
+
+    client   u    =  g_k(w) - c_k + c
+             c_k' =  c_k - c + (w_sent - w_k) / (tau_k lr);    sends dc_k = c_k' - c_k;    c_k <- c_k'
+    server   w    <- w - mean(delta_k);    c <- c + (1/K) sum_{k in cohort} dc_k           K: all clients
+
+``c`` is the one received, ``tau_k`` the steps really taken. Local momentum would break the division by
+``tau_k lr``, so it is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.client.drift import Momentum
+from fedflat.client.piece import Piece, Site, Visit
+from fedflat.errors import SettingError
+from fedflat.flat import GradFn
+from fedflat.mail import Mail, Replies
+from fedflat.method import Method, method
+from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.stage import Stage
+
+
+@dataclass(frozen=True, repr=False)
+class Scaffold(Piece):
+    """The client's half: ``c_k``, an estimate of its own gradient."""
+
+    stage, key = Stage.CORRECT, "scaffold"
+    up = 1
+    keeps = 1
+
+    def check(self, site: Site) -> None:
+        """Refuse local momentum."""
+        if any(isinstance(piece, Momentum) for piece in site.pieces):
+            raise SettingError(
+                "scaffold divides what a client walked by steps times rate, which local momentum makes wrong. Use "
+                "momentum 0."
+            )
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        """A client never seen before has a variate of 0."""
+        v.memo["c_k"] = v.memory.get("c", torch.zeros_like(w))
+        v.memo["shift"] = v.inbox["c"] - v.memo["c_k"]
+        return w
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        """``g - c_k + c``."""
+        shift: Tensor = v.memo["shift"]
+        return grad(w) + shift
+
+    def end(self, v: Visit, w: Tensor) -> Tensor:
+        """Estimate the gradient anew from the walk."""
+        change = (v.start - v.stop) / v.walked - v.inbox["c"]
+        v.memory["c"] = v.memo["c_k"] + change
+        v.outbox["dc"] = change
+        return w
+
+
+@dataclass(frozen=True, repr=False)
+class ServerScaffold(ServerPiece):
+    """The server's half: ``c``, the mean of all clients' variates."""
+
+    stage, key = Stage.CORRECT, "scaffold"
+    moves = True
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """Send ``c`` along and move it by what came back."""
+        c = desk.memory.get("c", torch.zeros_like(mail.params))
+        replies = send(mail.enclose(self.key, c=c))
+        share = replies.count / replies.population
+        desk.memory["c"] = torch.add(c, replies.mean(self.key, "dc"), alpha=share)
+        return replies
+
+
+@method
+def scaffold() -> Method:
+    """Control variates against client drift (Karimireddy et al., ICML 2020)."""
+    return Method(client=(Scaffold(),), server=(ServerScaffold(),), weighting="uniform")

@@ -1,0 +1,64 @@
+"""A network whose features are a Gaussian: the encoder tells its mean and spread, the head reads samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from fedflat.errors import number
+from fedflat.models.cnn import Cnn
+from fedflat.models.spec import ModelSpec
+from fedflat.spelling import register
+
+
+class StochasticNet(nn.Module):
+    """Gives the logarithm of the class probabilities averaged over samples of the features.
+
+    In training the samples follow torch's random state; in evaluation they are always the same ones.
+    """
+
+    def __init__(self, encoder: nn.Module, head: nn.Linear, train_samples: int, test_samples: int) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+        self.train_samples, self.test_samples = train_samples, test_samples
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Log probabilities, one row for each example."""
+        mean, spread = gaussian(self.encoder(x))
+        shape = (self.train_samples if self.training else self.test_samples, *mean.shape)
+        still = None if self.training else torch.Generator(device=mean.device).manual_seed(0)
+        noise = torch.randn(shape, dtype=mean.dtype, device=mean.device, generator=still)
+        scores: Tensor = self.head(mean + spread * noise).log_softmax(dim=-1)
+        return scores.logsumexp(dim=0) - math.log(shape[0])
+
+
+def gaussian(output: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation from an encoder's output."""
+    mean, raw = output.chunk(2, dim=-1)
+    return mean, softplus(raw) + 1e-6
+
+
+@dataclass(frozen=True, repr=False)
+class Stochastic(ModelSpec):
+    """A network with Gaussian features of ``dim`` numbers, as FedCR uses it; ``body`` is the encoder."""
+
+    body: ModelSpec = field(default_factory=Cnn)
+    dim: int = 256
+    train_samples: int = 15
+    test_samples: int = 30
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "train_samples", "test_samples"):
+            number("stochastic", name, getattr(self, name), low=1, whole=True)
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """The body with ``2 dim`` outputs, and a linear head."""
+        encoder = self.body.build(shape, 2 * self.dim)
+        return StochasticNet(encoder, nn.Linear(self.dim, classes), self.train_samples, self.test_samples)
+
+
+stochastic = register("model", "stochastic")(Stochastic)
