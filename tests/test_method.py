@@ -13,7 +13,8 @@ from fedflat.client.piece import Piece
 from fedflat.client.sharpness import Sam
 from fedflat.data import digits
 from fedflat.errors import SettingError
-from fedflat.method import Cost, Method, chain, method
+from fedflat.cost import Cost
+from fedflat.method import Method, chain, method
 from fedflat.methods import (
     asam,
     clip,

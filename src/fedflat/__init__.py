@@ -16,17 +16,20 @@ from fedflat.version import __version__
 
 _HOMES = {
     "fedflat.data": (
-        "by_user", "cifar10", "cifar100", "clients_of", "digits", "fashion_mnist", "from_file", "iid", "lda", "mnist",
-        "pam", "pathological", "quantity_skew", "tensors",
+        "by_user", "cifar10", "cifar100", "clients_of", "digits", "fashion_mnist", "from_file", "iid", "label_flip", "lda",
+        "mnist", "pam", "pathological", "quantity_skew", "tensors",
     ),
     "fedflat.errors": ("DataError", "FedflatError", "NotFinite", "RunError", "SettingError", "SpellingError"),
     "fedflat.method": ("Method", "chain"),
     "fedflat.methods": (
-        "active_clients", "adagrad", "adam", "all_clients", "asam", "centralised", "clip", "cutout", "ema",
-        "fedadagrad", "fedadam", "fedasam", "fedavg", "fedavgm", "feddyn", "fedgloss", "fedprox", "fedsam", "fedyogi",
-        "mixup", "naive_fedgloss", "prox", "sam", "server_momentum", "server_sgd", "swa", "wima", "yogi",
+        "active_clients", "adabest", "adagrad", "adam", "all_clients", "asam", "centralised", "clip", "cutout",
+        "ema", "fedacg", "fedadagrad", "fedadam", "fedala", "fedasam", "fedavg", "fedavg_ft", "fedavgm", "fedbn",
+        "fedcm", "fedcr", "feddc", "feddyn", "fedfsa", "fedgamma", "fedgloss", "fedlesam", "fedprox", "fedsam",
+        "fedsmoo", "fedspeed", "fedyogi", "fsa", "krum", "last_sam", "layerwise_sam", "man", "median", "mime",
+        "mimelite", "mixup", "mofedsam", "naive_fedgloss", "norm_clip", "personal", "prox", "sam", "scaffold",
+        "server_momentum", "server_sgd", "silobn", "swa", "trimmed_mean", "wima", "yogi",
     ),
-    "fedflat.models": ("cnn", "fsa_cnn", "logistic", "mlp", "resnet18", "resnet20", "tiny_convnet"),
+    "fedflat.models": ("cnn", "fsa_cnn", "logistic", "mlp", "resnet18", "resnet20", "stochastic", "tiny_convnet"),
     "fedflat.run.api": ("compare", "experiment", "run"),
     "fedflat.run.executors": ("InProcess", "Workers"),
     "fedflat.run.experiment": ("Experiment",),

@@ -15,6 +15,7 @@ from fedflat.server.piece import ServerPiece
 from fedflat.server.rules import Rule
 from fedflat.server.shadows import Shadow
 from fedflat.spelling import register, spell_call
+from fedflat.stage import Stage
 
 if TYPE_CHECKING:
     from fedflat.cost import Cost
@@ -50,6 +51,26 @@ class Method:
             _refuse_twins(where, pieces)
             _refuse_double_steps(where, pieces)
         _refuse_twins("evaluation", self.shadows)
+        self._refuse_nonsense()
+
+    def _refuse_nonsense(self) -> None:
+        """Refuse what would run but mean nothing."""
+        probes = [piece for piece in self.client if piece.stage is Stage.PROBE]
+        if len(probes) > 1 and not self.chained:
+            raise SettingError(
+                f"{probes[0]} and {probes[1]} both choose where a client's gradient is taken. Leave one of them out, or "
+                "nest them on purpose with chain(...)."
+            )
+        owners = [piece for piece in self.server if piece.owns_step]
+        if len(owners) > 1:
+            raise SettingError(
+                f"{owners[0]} and {owners[1]} both decide where the server steps to, so one would undo the other. "
+                "Leave one of them out."
+            )
+        if self.pooled and (self.server or self.rule):
+            raise SettingError(
+                f"centralised training has no server, so {[*self.server, self.rule][0]} has nothing to do. Leave it out."
+            )
 
     def __repr__(self) -> str:
         return self.said or f"Method(client={self.client}, server={self.server}, shadows={self.shadows})"

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedflat as ff
-from fedflat.run.evaluate import BATCH, evaluate, judge
+from fedflat.client.judge import BATCH, judge
+from fedflat.run.evaluate import evaluate
 from fedflat.run.ready import make_ready
 from run.small import data, experiment
 

@@ -28,6 +28,8 @@ Pairs = tuple[tuple[int, int], ...]
 class LabelFlip(DataSpec):
     """A data set of which a share of the clients lies about labels."""
 
+    stored = False
+
     on: DataSpec
     attackers: float = 0.2
     pairs: Pairs | None = None
@@ -82,7 +84,7 @@ class LabelFlip(DataSpec):
         groups = 20 if self.among != "any" else classes // 2
         least = {"any": 2 * self.count, "intra": self.count, "extra": 2 * self.count}[self.among]
         if least > (classes if self.among == "any" else groups):
-            raise SettingError(f"label_flip: there are no {self.count} pairs of kind {self.among!r} in {classes} classes.")
+            raise SettingError(f"label_flip: {self.count} pairs ({self.among}) cannot be drawn from {classes} classes.")
         if self.among == "any":
             labels = rng.permutation(classes)[: 2 * self.count]
         elif self.among == "extra":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from fedflat.spelling import Spelled
 
 class DataSpec(Spelled):
     """A frozen dataclass that says which data set, cut in which way; ``open`` reads it."""
+
+    stored: ClassVar[bool] = True
+    """Whether it is a data set of its own, not a change of another."""
 
     def open(self, seed: int) -> Federation:
         """The federation for this seed: the same text and seed give the same clients."""

@@ -41,6 +41,8 @@ def listing() -> list[SetInfo]:
     """All named data sets, by name."""
     found = []
     for entry in registered("data set"):
+        if not entry.make.stored:  # type: ignore[attr-defined]
+            continue
         layout = LAYOUTS.get(entry.name)
         if layout is None:
             found.append(SetInfo(entry.name, entry.summary, None, True, "comes with scikit-learn"))

@@ -67,6 +67,7 @@ class ServerAdaBest(ServerPiece):
 
     stage, key = Stage.CORRECT, "adabest"
     moves = True
+    owns_step = True
 
     def __post_init__(self) -> None:
         scalar("adabest", "beta", self.beta)

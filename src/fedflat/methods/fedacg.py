@@ -31,6 +31,7 @@ class Lookahead(ServerPiece):
 
     stage, key = Stage.PROBE, "lookahead"
     moves = True
+    owns_step = True
 
     def __post_init__(self) -> None:
         scalar("fedacg", "lam", self.lam, high=1)

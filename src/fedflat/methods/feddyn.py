@@ -68,6 +68,7 @@ class ServerDual(ServerPiece):
 
     stage, key = Stage.CORRECT, "dual"
     moves = True
+    owns_step = True
 
     def __post_init__(self) -> None:
         choice("dual", "dual_scale", self.scale, ["paper", "repo"])

@@ -66,7 +66,7 @@ def check_orders(exp: Experiment, fed: Federation, sampler: Sampler) -> None:
     """Refuse given batches that are missing, empty, or not places in the client's own data."""
     orders = exp.local.orders
     for t in range(exp.rounds if orders is not None else 0):
-        for client in sampler.draw(t, fed.population, exp.seed):
+        for client in sampler.draw(t, fed.population, exp.seed, fed.sizes):
             size = len(fed.parts[client])
             try:
                 steps = exp.local.planned(t, client, size)

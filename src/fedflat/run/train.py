@@ -17,7 +17,7 @@ from fedflat.run.experiment import Experiment
 from fedflat.run.interrupt import uninterrupted
 from fedflat.run.ready import Ready, make_ready
 from fedflat.run.results import Result
-from fedflat.run.state import Run
+from fedflat.run.state import Ledger, Run
 from fedflat.server.piece import step
 from fedflat.server.shadows import Notes, Personal, Scene
 
@@ -63,8 +63,11 @@ def train(
                         book.write(row | vars(run.ledger))
                     book.checkpoint(run)
                 tell(watch.tick(run, exp.rounds, new.replies.loss, book.rows))
-            if exp.personal:                                                         # and once, at the end
-                book.write(fine_tune(ready, crew, run))
+            if exp.personal and not any(row.get("tuned") for row in book.rows):      # and once, at the end
+                row, ledger = fine_tune(ready, crew, run)
+                with uninterrupted():
+                    run.ledger = ledger
+                    book.write(row)
             status = "done"
         except Diverged:
             status = "diverged"
@@ -79,14 +82,14 @@ def train(
     return Result.of(exp, status, run, book.rows)
 
 
-def fine_tune(ready: Ready, crew: Crew, run: Run) -> Row:
+def fine_tune(ready: Ready, crew: Crew, run: Run) -> tuple[Row, Ledger]:
     """The last word of the personalised protocol: every client tunes the last layer of the global model."""
     exp = ready.exp
     shadows = {key: dict(notes) for key, notes in run.shadows.items()}
     exchange = Exchange(ready, crew, list(range(ready.fed.population)), ClientStates(), shadows, run.ledger)
     exchange.send(Mail(exp.rounds, run.model.params, run.model.buffers, exp.rate(exp.rounds - 1), task="tune"))
-    run.ledger = exchange.ledger
-    return {"round": exp.rounds, "tuned": True, **Personal().scores(shadows[Personal.key]), **vars(run.ledger)}
+    row = {"round": exp.rounds, "tuned": True, **Personal().scores(shadows[Personal.key]), **vars(exchange.ledger)}
+    return row, exchange.ledger
 
 
 def beginning(exp: Experiment, scene: Scene, model: Model) -> Run:
