@@ -16,8 +16,8 @@ from fedflat.version import __version__
 
 _HOMES = {
     "fedflat.data": (
-        "by_user", "cifar10", "cifar100", "clients_of", "digits", "fashion_mnist", "from_file", "iid", "label_flip", "lda",
-        "mnist", "pam", "pathological", "quantity_skew", "tensors",
+        "by_user", "cifar10", "cifar100", "clients_of", "digits", "fashion_mnist", "from_file", "iid", "label_flip",
+        "lda", "mnist", "pam", "pathological", "quantity_skew", "tensors",
     ),
     "fedflat.errors": ("DataError", "FedflatError", "NotFinite", "RunError", "SettingError", "SpellingError"),
     "fedflat.method": ("Method", "chain"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import torch
@@ -57,7 +57,10 @@ def cost(method: Method) -> Cost:
     walks = [mail for mail in sent if mail.task == "train"]
     surveys = len(sent) - len(walks)
     up = sum(piece.up for piece in method.client)
-    kept = [tensor for memory in desks.values() for tensor in memory.values() if tensor.numel() == DIM]
+    small = {piece.key for piece in method.server if piece.small}
+    sent = [replace(mail, extras={k: e for k, e in mail.extras.items() if k not in small}) for mail in sent]
+    large = [memory for key, memory in desks.items() if key not in small]
+    kept = [tensor for memory in large for tensor in memory.values() if tensor.numel() == DIM]
     remote = 0 if method.pooled else 1
     return Cost(
         down=remote * sum(mail.nbytes for mail in sent) // zeros.nbytes,

@@ -58,8 +58,8 @@ class Method:
         probes = [piece for piece in self.client if piece.stage is Stage.PROBE]
         if len(probes) > 1 and not self.chained:
             raise SettingError(
-                f"{probes[0]} and {probes[1]} both choose where a client's gradient is taken. Leave one of them out, or "
-                "nest them on purpose with chain(...)."
+                f"{probes[0]} and {probes[1]} both choose where a client's gradient is taken. Leave one of them out, "
+                "or nest them on purpose with chain(...)."
             )
         owners = [piece for piece in self.server if piece.owns_step]
         if len(owners) > 1:
@@ -68,9 +68,8 @@ class Method:
                 "Leave one of them out."
             )
         if self.pooled and (self.server or self.rule):
-            raise SettingError(
-                f"centralised training has no server, so {[*self.server, self.rule][0]} has nothing to do. Leave it out."
-            )
+            idle = [*self.server, self.rule][0]
+            raise SettingError(f"centralised training has no server, so {idle} has nothing to do. Leave it out.")
 
     def __repr__(self) -> str:
         return self.said or f"Method(client={self.client}, server={self.server}, shadows={self.shadows})"

@@ -64,7 +64,7 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
         "method": "fedavg()", "on": ON, "model": "mlp(hidden=[3])", "rounds": 2,
         "local": {
             "epochs": 1, "steps": 3, "batch_size": 5, "lr": "decay(0.1, 0.5)", "weight_decay": 0.01,
-            "momentum": "cosine(0.9, 0.1, 5)", "clip": 2.0, "drop_last": False, "orders": None,
+            "momentum": "cosine(0.9, 0.1, 5)", "clip": 2.0, "virtual": None, "drop_last": False, "orders": None,
         },
         "sampler": {"clients": 7, "kind": "bernoulli", "seeding": "round", "cohorts": [[3, 1], [0, 2]]},
         "evaluate": {"every": 2, "last": 1}, "seed": 5, "weighting": "uniform", "dtype": "float64",

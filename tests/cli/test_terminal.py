@@ -44,9 +44,3 @@ def test_a_live_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "[1/2] fedavg()" in plain
     assert "round 30/30" in plain.replace("\r\n", " ")
     assert "everything is in" in plain
-
-
-def test_quiet_on_a_terminal(tmp_path: Path) -> None:
-    status, said, seen = on_a_terminal("run", "fedavg", *QUICK, "--quiet", "--out", str(tmp_path / "run"))
-    assert (status, seen) == (0, "")
-    assert "fedavg()" in said

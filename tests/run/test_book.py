@@ -265,16 +265,20 @@ def test_metrics_that_are_not_text(tmp_path: Path) -> None:
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
-    """A real second process is refused while the first works, and let in afterwards."""
-    code = f"from pathlib import Path; from fedflat.run.book import *; FolderBook.open(Path({str(tmp_path)!r}))"
-    book = FolderBook.create(tmp_path, EXP.as_json(), {})
-    with pytest.raises(RunError, match=r"another process is working in .* Wait for it, or stop it first"):
+    """While a real other process holds the folder, it can be neither resumed nor made."""
+    FolderBook.create(tmp_path, EXP.as_json(), {}).close()
+    code = f"import fcntl; f = open({str(tmp_path / 'lock')!r}); fcntl.flock(f, fcntl.LOCK_EX); print('held'); input()"
+    with subprocess.Popen([sys.executable, "-uc", code], stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(RunError, match=r"another process is working in .* Wait for it, or stop it first"):
+            FolderBook.open(tmp_path)
+        (tmp_path / "run.json").rename(tmp_path / "run.json.new")
+        with pytest.raises(RunError, match="another process"):
+            FolderBook.create(tmp_path, EXP.as_json(), {})
+        (tmp_path / "run.json.new").rename(tmp_path / "run.json")
+        other.kill()
+    with closing(FolderBook.open(tmp_path)), pytest.raises(RunError, match="another process"):
         FolderBook.open(tmp_path)
-    refused = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert refused.returncode == 1
-    assert "RunError: another process is working in" in refused.stderr
-    book.close()
-    FolderBook.open(tmp_path).close()
 
 
 def _full(exp, folder: Path, fill: Callable[[Path], None]) -> str:

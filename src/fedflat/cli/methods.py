@@ -5,7 +5,16 @@ from __future__ import annotations
 import inspect
 from argparse import Namespace
 
+from fedflat.method import Method
 from fedflat.spelling import Entry, find, parse, registered
+
+LEGEND = """
+down, up    vectors of the model's size sent to and from each client in a round; FedAvg's 1 and 1
+gradients   batch gradients for each local step; "+ pass": and one gradient over all the client's data
+server      vectors the server keeps besides the model (averages of models not counted)
+client      vectors each client keeps between its visits
+
+`fedflat methods NAME` tells more. '+' sorts pieces into the papers' order, chain(a, b) keeps yours."""
 
 
 def carry_out(asked: Namespace) -> int:
@@ -16,36 +25,41 @@ def carry_out(asked: Namespace) -> int:
 
 def _listing() -> str:
     entries = [entry for entry in registered("method") if entry.name != "chain"]
-    whole = [e for e in entries if e.name.startswith(("fed", "naive_fed", "centralised"))]
-    rest = [e for e in entries if e not in whole]
-    lines = ["METHODS" + " " * 13 + "down  up  gradients", *map(_line, whole)]
-    lines += ["", "PIECES to add with '+'", *map(_line, rest)]
-    lines += [
-        "",
-        "down, up: vectors of the model's size to and from each client a round, FedAvg 1 and 1; gradients: batch",
-        "gradients for each local step. `fedflat methods NAME` tells more; '+' sorts pieces into the papers' order,",
-        "chain(a, b) keeps yours.",
-    ]
-    return "\n".join(lines)
+    whole = [entry for entry in entries if _is_whole(entry)]
+    rest = [entry for entry in entries if not _is_whole(entry)]
+    head = f"{'METHODS':<18}down  up  gradients  server  client"
+    return "\n".join([head, *map(_line, whole), "", "PIECES to add with '+'", *map(_line, rest), LEGEND])
+
+
+def _is_whole(entry: Entry) -> bool:
+    """Whether it is a method of its own: those have a module of their own, or are recipes."""
+    return not entry.make.__module__.endswith("methods.pieces") and entry.name != "fsa"
 
 
 def _line(entry: Entry) -> str:
     price = entry.make().cost
+    gradients = f"{price.gradients}{' + pass' if price.surveys else ''}{' twice' if price.walks > 1 else ''}"
+    numbers = f"{price.down:>4}{price.up:>4}  {gradients:<9}  {price.server_state:>6}  {price.client_state:>6}"
     arguments = ", ".join(f"{p.name}={p.default!r}" for p in entry.signature.parameters.values())
-    numbers = f"{price.down:>4}{price.up:>4}{price.gradients:>7}"
-    return f"  {entry.name:<18}{numbers}      {entry.summary}\n{'':41}({arguments})"
+    return f"{entry.name:<18}{numbers}\n    {entry.summary}" + (f"\n    {entry.name}({arguments})" if arguments else "")
 
 
 def _explain(text: str) -> str:
     method = parse(text, "method")
-    price = method.cost
-    lines = [repr(method), method.stack()]
+    lines = [repr(method), "", method.stack()]
     if text.isidentifier():
         entry = find(text, "method")
         signature = entry.signature.replace(return_annotation=inspect.Signature.empty)
         lines = [f"{entry.name}{signature}", "", inspect.getdoc(entry.make) or "", "", method.stack()]
-    lines.append(
-        f"each client, each round: {price.down} vectors down, {price.up} up, {price.gradients} gradients a local step; "
-        f"clients weigh {method.weighting or 'sized'}"
-    )
-    return "\n".join(lines)
+    return "\n".join([*lines, *_price(method)])
+
+
+def _price(method: Method) -> list[str]:
+    price = method.cost
+    times = {1: "once", 2: "twice"}.get(price.walks, f"{price.walks} times")
+    return [
+        f"each client, each round: {price.down} vectors down, {price.up} up; local work {times}, "
+        f"{price.gradients} gradients a step and {price.surveys} over all its data",
+        f"kept: {price.server_state} vectors at the server, {price.client_state} at each client; clients weigh "
+        f"{method.weighting or 'sized'}",
+    ]
