@@ -11,7 +11,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 run: $(READY)  ## compare four methods on the embedded digits
-	$(BIN)/fedflat compare fedavg "fedsam(rho=0.05)" "fedasam(rho=0.3) + swa()" "fedgloss(rho_s=0.05, rho_l=0.05)" \
+	$(BIN)/fedflat compare fedavg "fedsam(rho=0.2)" "fedasam(rho=0.5) + swa()" "fedgloss(rho_s=0.15, rho_l=0.15)" \
 	  --on "digits(lda(0))" --rounds 400 --clients-per-round 5 --local-epochs 5 --batch-size 16 --lr 0.05 \
 	  --threads 1 --target 90%
 
