@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -82,10 +83,11 @@ def begin(
 
 
 def go_on(
-    exp: Experiment, folder: Path, *, said: list[str] | None = None, executor: Executor = InProcess(threads=1)
-) -> Result:
-    """Resume; what is said is appended to ``said``."""
-    with closing(Eager.open(folder, pause=0.0, say=(said if said is not None else []).append)) as book:
+    exp: Experiment, folder: Path, *, said: list[str] | None = None, pause: float = math.inf,
+    executor: Executor = InProcess(threads=1),
+) -> Result:  # fmt: skip
+    """Resume, to the end; what is said is appended to ``said``."""
+    with closing(Eager.open(folder, pause=pause, say=(said if said is not None else []).append)) as book:
         return train(exp, book=book, executor=executor)
 
 

@@ -167,6 +167,20 @@ def test_when_no_checkpoint_is_whole_the_run_starts_anew_and_says_so(tmp_path: P
     assert timeless(rows(tmp_path / "cut")) == timeless(rows(tmp_path / "whole"))
 
 
+def test_a_damaged_checkpoint_is_forgotten(tmp_path: Path) -> None:
+    """It is newer than those to come, and would be taken for the newest again."""
+    with pytest.raises(KeyboardInterrupt):
+        begin(EXP, tmp_path / "cut", stop=4)
+    for path in _of_the_newest_alone(tmp_path / "cut"):
+        if path.suffix != ".json":
+            _flip(path)
+    with closing(FolderBook.open(tmp_path / "cut")) as book:
+        run = book.resume()
+    assert run is not None
+    assert run.round == 3
+    assert Store(tmp_path / "cut" / "checkpoint").rounds() == [3]
+
+
 def test_damaged_again_and_again(tmp_path: Path) -> None:
     """A list that was found damaged is not in the way of later checkpoints."""
     begin(EXP, tmp_path / "whole")

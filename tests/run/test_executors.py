@@ -22,10 +22,10 @@ from fedflat.data.federation import Federation
 from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, SettingError
 from fedflat.mail import Mail
-from fedflat.run.executors import Crew, InProcess, Source, Workers, dumps, loads
+from fedflat.run.executors import Crew, InProcess, Source, Workers, _answer, _receive, dumps, loads
 from fedflat.run.ready import Ready, make_ready
 from fedflat.run.train import Tick, train
-from run.small import EVERYTHING, SIZES, alive, experiment, timeless
+from run.small import EVERYTHING, SIZES, experiment, timeless
 
 
 def in_worker() -> bool:
@@ -50,9 +50,6 @@ class Troubled(nn.Module):
 
     def fail(self, x: Tensor) -> None:
         raise ZeroDivisionError("the model does not like this batch")
-
-    def fail_oddly(self, x: Tensor) -> None:
-        raise OddError(1, 2)
 
     def delay(self, x: Tensor) -> None:
         """Differently for every client."""
@@ -109,9 +106,15 @@ def test_an_exception_in_a_worker_arrives_with_its_notes() -> None:
 
 
 def test_an_exception_that_cannot_travel_is_told_in_other_words() -> None:
+    ours, theirs = multiprocessing.Pipe()
+    odd = OddError(1, 2)
+    odd.add_note("(in round 0, client 4)")
+    _answer(theirs, odd)
     with pytest.raises(RuntimeError, match="OddError: odd 1 2") as caught:
-        train(experiment(model=Troubled("fail_oddly")), executor=Workers(1))
-    assert "(in round 0, client " in "\n".join(caught.value.__notes__)
+        _receive(ours)
+    assert caught.value.__notes__[0] == "(in round 0, client 4)"
+    ours.close()
+    theirs.close()
 
 
 def test_a_worker_that_dies_at_work() -> None:
@@ -130,20 +133,6 @@ def test_a_worker_that_dies_between_two_rounds() -> None:
 
     with pytest.raises(FedflatError, match="worker process died"):
         train(experiment(), executor=Workers(1), tell=tell)
-
-
-def test_workers_end_with_the_run() -> None:
-    exp = experiment(rounds=1)
-    seen: list[int] = []
-
-    def tell(tick: Tick) -> None:
-        seen.extend(process.pid for process in multiprocessing.active_children())
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(exp, executor=Workers(1), tell=tell)
-    assert len(seen) == 1
-    assert not any(map(alive, seen))
 
 
 def test_what_cannot_be_sent_is_refused() -> None:

@@ -10,7 +10,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import torch
 
+from fedflat.data.given import clients_of
 from fedflat.run.book import FolderBook
 from fedflat.run.executors import InProcess
 from fedflat.run.interrupt import uninterrupted
@@ -105,6 +107,43 @@ def test_what_belongs_together_is_written_together(tmp_path: Path, moment: str, 
     go_on(exp, tmp_path / "cut")
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
     assert timeless(rows(tmp_path / "cut")) == timeless(rows(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("moment", ["tuned", "last checkpoint", "finish", "killed"])
+def test_the_last_word_of_a_personalised_run_is_written_once(tmp_path: Path, moment: str) -> None:
+    """Every client tunes the last model, once: stopped before, while or after that is written."""
+    rng = torch.Generator().manual_seed(0)
+    given = [(torch.randn(8, 4, generator=rng), torch.arange(8) % 3) for _ in range(5)]
+    exp = experiment("fedavg() + personal()", on=clients_of(given, test=given[0], classes=3, split=0.5))
+    begin(exp, tmp_path / "whole")
+    whole = timeless(rows(tmp_path / "whole"))
+    assert [(row["round"], row.get("tuned", False)) for row in whole[-2:]] == [(6, False), (6, True)]
+
+    class Pressing(FolderBook):
+        def write(self, row) -> None:
+            if moment == "tuned" and row.get("tuned"):
+                press()
+            super().write(row)
+
+        def checkpoint(self, run, *, force: bool = False) -> None:
+            if moment == "last checkpoint" and force:
+                press()
+            super().checkpoint(run, force=force)
+
+        def finish(self, status, models) -> None:
+            if moment == "killed":
+                raise KeyboardInterrupt
+            if moment == "finish":
+                press()
+            super().finish(status, models)
+
+    book = Pressing.create(tmp_path / "cut", exp.as_json(), {}, pause=math.inf)
+    with closing(book), pytest.raises(KeyboardInterrupt):
+        train(exp, book=book, executor=InProcess(threads=1))
+    result = go_on(exp, tmp_path / "cut")
+    assert timeless(rows(tmp_path / "cut")) == whole == timeless(result.rows)
+    assert result.ledger.up == whole[-1]["up"]
+    assert final(tmp_path / "cut") == final(tmp_path / "whole")
 
 
 def test_a_round_that_is_broken_off_leaves_nothing_behind(tmp_path: Path) -> None:

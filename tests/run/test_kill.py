@@ -5,9 +5,11 @@ Real processes, real signals. Moments are drawn anew each time and printed, for 
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -34,7 +36,9 @@ RUN = (
 @cache
 def never_stopped() -> Path:
     """The folder of the whole run, made in this process."""
-    folder = Path(mkdtemp()) / "whole"
+    root = mkdtemp()
+    atexit.register(shutil.rmtree, root)
+    folder = Path(root) / "whole"
     ff.run(
         METHOD, on=ON, rounds=ROUNDS, clients_per_round=3, eval_every=25, eval_last=3, threads=1, out=folder
     )  # fmt: skip

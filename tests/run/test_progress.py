@@ -50,19 +50,19 @@ def talk(exp: Any, **console: Any) -> str:
 
 def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """The title, the first round, the last one; between them only what is due; nothing a file should not hold."""
-    exp = experiment("fedavg", rounds=50)
+    exp = experiment("fedavg", rounds=20)
     monkeypatch.setattr(progress, "PAUSE", 1e9)
     lines = talk(exp).splitlines()
     assert lines[0] == "[1/2] fedavg(), seed 3"
-    assert lines[1].startswith("  round 1/50  loss ")
-    assert lines[-2].startswith("  round 50/50  loss ")
+    assert lines[1].startswith("  round 1/20  loss ")
+    assert lines[-2].startswith("  round 20/20  loss ")
     assert lines[-2].endswith("  done")
     assert lines[-1] == "and a word [in] brackets"
     assert len(lines) == 4
     assert "\x1b" not in "".join(lines)
     monkeypatch.setattr(progress, "PAUSE", 0.0)
     every = talk(exp).splitlines()
-    assert [re.search(r"round (\d+)/50", line)[1] for line in every[1:-1]] == [str(t) for t in range(1, 51)]
+    assert [re.search(r"round (\d+)/20", line)[1] for line in every[1:-1]] == [str(t) for t in range(1, 21)]
 
 
 def test_a_live_line() -> None:

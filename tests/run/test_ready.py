@@ -101,6 +101,14 @@ def test_batches_as_given() -> None:
     assert ff.train(ready).ledger.samples == 5
 
 
+def test_batches_for_clients_drawn_by_size() -> None:
+    orders = [{k: whole(k) for k in range(5)}]
+    sampler = Sampler(clients=2, kind="by_size")
+    assert ff.train(experiment(rounds=1, sampler=sampler, local=Local(orders=orders))).status == "done"
+    with pytest.raises(SettingError, match="batch orders were given, but none for client"):
+        make_ready(experiment(rounds=1, sampler=sampler, local=Local(orders=[{}])))
+
+
 def test_clients_and_cohorts_are_checked() -> None:
     with pytest.raises(SettingError, match="6 clients a round were asked for, but there are only 5"):
         make_ready(experiment(sampler=Sampler(clients=6)))

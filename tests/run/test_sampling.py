@@ -82,6 +82,16 @@ def test_a_thousand_million_clients_cost_nothing(kind: str) -> None:
     assert all(len(set(cohort)) == len(cohort) for cohort in cohorts)
 
 
+def test_by_size() -> None:
+    """One of three, who hold 1, 3 and 6 examples."""
+    sampler = Sampler(clients=1, kind="by_size")
+    seen = Counter(sampler.draw(t, 3, 0, lambda: [1, 3, 6])[0] for t in range(4000))
+    for k, share in enumerate((0.1, 0.3, 0.6)):
+        assert abs(seen[k] - 4000 * share) < 5 * (4000 * share * (1 - share)) ** 0.5
+    two = [Sampler(clients=2, kind="by_size").draw(t, 3, 0, lambda: [1, 3, 6]) for t in range(50)]
+    assert all(len(set(cohort)) == 2 for cohort in two)
+
+
 def test_cohorts_as_given() -> None:
     sampler = Sampler(cohorts=[[3, 0], [1], (2, 4)])
     sampler.check(5, 3)

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load
 from torch import Tensor
@@ -40,6 +40,7 @@ def equal(a: dict[str, dict[str, Tensor]], b: dict[str, dict[str, Tensor]]) -> b
     )
 
 
+@settings(max_examples=40)  # each syncs a dozen files to the disk
 @given(GROUPS, GROUPS, st.integers(0, 9_999_998))
 def test_what_is_written_is_read(first: dict, second: dict, round: int) -> None:
     """Two checkpoints, read by the writer and by somebody else."""
