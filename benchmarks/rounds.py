@@ -118,6 +118,11 @@ def main() -> None:
         print(
             f"{name:<50} {statistics.median(ratios):5.2f}  ({min(ratios):.2f} to {max(ratios):.2f})  {speed:9,.0f} samples/s"
         )
+    for name, stepper in steppers.items():
+        seen, ready = stepper.run.clients, stepper.ready
+        if seen.kept:
+            share = len(seen.kept) / ready.fed.population
+            print(f"client memory of {name}: {seen.nbytes:,} bytes, estimated {ready.client_memory * share:,.0f}")
     if said.json:
         with open(said.json, "w") as stream:
             json.dump({"threads": said.threads, "torch": torch.__version__, "seconds": times}, stream, indent=1)

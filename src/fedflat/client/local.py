@@ -59,7 +59,7 @@ class Local:
     def batches(self, seed: int, t: int, client: int, examples: int) -> Iterator[Tensor]:
         """The places of each batch in the client's data."""
         if self.orders is not None:
-            yield from (torch.tensor(batch, dtype=torch.long) for batch in self._given(t, client))
+            yield from (torch.as_tensor(batch, dtype=torch.long) for batch in self._given(t, client))
             return
         rng = torch_generator(seed, "batches", t, client)
         left = self.planned(t, client, examples)

@@ -28,7 +28,7 @@ def experiment(
     clients_per_round: int = 10, sampler: str = "uniform", sampler_seed: str = "run",
     cohorts: Sequence[Sequence[int]] | None = None, local_epochs: int = 1, local_steps: int | None = None,
     batch_size: int = 64, lr: Scalar | str = 0.01, weight_decay: Scalar = 0.0, momentum: Scalar = 0.0,
-    clip: Scalar | None = None, drop_last: bool = False, orders: Orders | None = None,
+    clip: Scalar | None = None, virtual: int | None = None, drop_last: bool = False, orders: Orders | None = None,
     eval_every: int | None = None, eval_last: int = 100, seed: int = 0, weighting: str | None = None,
     dtype: str = "float32", on_bad: str = "raise", loss: LossFn = cross_entropy,
 ) -> Experiment:  # fmt: skip
@@ -48,7 +48,7 @@ def experiment(
         local=Local(
             epochs=local_epochs, steps=local_steps, batch_size=batch_size, weight_decay=weight_decay,
             lr=parse(lr, "schedule") if isinstance(lr, str) else lr, momentum=momentum, clip=clip,
-            drop_last=drop_last, orders=orders,
+            virtual=virtual, drop_last=drop_last, orders=orders,
         ),
         sampler=Sampler(clients=clients_per_round, kind=sampler, seeding=sampler_seed, cohorts=cohorts),
         evaluate=Evaluate(every=max(1, rounds // 100) if eval_every is None else eval_every, last=eval_last),

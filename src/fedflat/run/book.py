@@ -137,7 +137,7 @@ class FolderBook(RunBook):
         path = self.folder / "metrics.jsonl"
         try:
             with open(path, "a", encoding="utf-8") as stream:
-                stream.write(json.dumps(row) + "\n")
+                stream.write(json.dumps(_without_nan(row), allow_nan=False) + "\n")
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:
@@ -214,10 +214,23 @@ def read_rows(folder: Path) -> list[Row]:
     rows: list[Row] = []
     for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
         try:
-            rows.append(json.loads(line))
+            rows.append(_with_nan(json.loads(line)))
         except ValueError:
             break
     return rows
+
+
+def _without_nan(value: Any) -> Any:
+    """Numbers that are not finite as null, which every reader of JSON understands."""
+    if isinstance(value, dict):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _with_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_nan(inner) for key, inner in value.items()}
+    return math.nan if value is None else value
 
 
 def _lock(folder: Path) -> IO[str]:

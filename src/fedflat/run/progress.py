@@ -51,7 +51,7 @@ class Talker:
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=16), TaskProgressColumn())
         self.bar = Progress(*columns, TextColumn("{task.fields[said]}"), console=self.console)
         self.live = self.console.is_terminal
-        self.voice = Voice(self.announce, self.say)
+        self.voice = Voice(self.announce, self.say, self.say)
 
     def __enter__(self) -> Talker:
         if self.live:

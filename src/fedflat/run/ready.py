@@ -37,6 +37,12 @@ class Ready:
     withheld: int
     """Numbers of the model that stay with the clients."""
 
+    @property
+    def client_memory(self) -> int:
+        """Bytes that all clients together will remember, once each has been seen."""
+        vectors = self.exp.method.cost.client_state
+        return self.fed.population * vectors * self.scene.layout.dim * self.task.dtype.itemsize
+
 
 def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     """Open and check; a mistake is refused here, before anything is written."""

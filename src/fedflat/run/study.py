@@ -25,6 +25,7 @@ from fedflat.run.experiment import Experiment, from_json
 from fedflat.run.ready import Ready, make_ready
 from fedflat.run.results import Result
 from fedflat.run.store import write_file
+from fedflat.run.tables import size
 from fedflat.run.train import Tell, train
 from fedflat.version import __version__
 
@@ -69,6 +70,9 @@ class Voice:
 
     announce: Announce = lambda exp, place, total: lambda tick: None
     say: Say = lambda text: None
+    """What must be known."""
+    note: Say = lambda text: None
+    """What is good to know."""
 
 
 def run_one(
@@ -142,7 +146,10 @@ def resume(
 
 def _carry_out(ready: Ready, how: How, book: RunBook, voice: Voice, place: int, total: int) -> Result:
     try:
-        return train(ready, executor=how.executor(), book=book, tell=voice.announce(ready.exp, place, total))
+        tell = voice.announce(ready.exp, place, total)
+        if ready.client_memory:
+            voice.note(f"  clients will remember up to {size(ready.client_memory)} in all, kept in memory")
+        return train(ready, executor=how.executor(), book=book, tell=tell)
     finally:
         book.close()
 
