@@ -115,9 +115,8 @@ def main() -> None:
     for name, seconds in times.items():
         ratios = [a / b for a, b in zip(seconds, base, strict=True)]
         speed = samples / statistics.median(seconds)
-        print(
-            f"{name:<50} {statistics.median(ratios):5.2f}  ({min(ratios):.2f} to {max(ratios):.2f})  {speed:9,.0f} samples/s"
-        )
+        middle, spread = statistics.median(ratios), f"({min(ratios):.2f} to {max(ratios):.2f})"
+        print(f"{name:<50} {middle:5.2f}  {spread:<16}  {speed:9,.0f} samples/s")
     for name, stepper in steppers.items():
         seen, ready = stepper.run.clients, stepper.ready
         if seen.kept:

@@ -23,6 +23,9 @@ from fedflat.data.federation import Federation
 from fedflat.errors import FedflatError, SettingError, number
 from fedflat.mail import Mail, Reply
 
+SMALL = 50_000
+"""Parameters below which one thread is faster than two."""
+
 Visited = tuple[Reply, Memory]
 Source = Callable[[], Federation]
 """A picklable way to the data."""
@@ -46,7 +49,11 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class InProcess:
-    """One visit after the other, here; ``threads`` inside each operation, None for torch's own choice."""
+    """One visit after the other, here.
+
+    ``threads`` work inside each operation; None leaves the number to torch, but takes one for a small model, whose
+    operations are too short to share.
+    """
 
     threads: int | None = None
 
@@ -54,7 +61,8 @@ class InProcess:
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
         """A crew of one."""
         before = torch.get_num_threads()
-        torch.set_num_threads(self.threads or before)
+        small = job.task.flat.layout.dim < SMALL
+        torch.set_num_threads(self.threads or (1 if small else before))
         try:
             yield _Alone(job, fed)
         finally:

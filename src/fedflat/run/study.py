@@ -37,7 +37,7 @@ class How:
     workers: int = 0
     """Clients at a time, each in a process of its own; 0: one after the other in this process."""
     threads: int | None = None
-    """Threads inside an operation; None: one in a worker, torch's own choice in this process."""
+    """Threads inside an operation; None: one in a worker, by the model in this process."""
     device: str = "cpu"
 
     def __post_init__(self) -> None:
