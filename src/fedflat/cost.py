@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -17,7 +16,8 @@ DIM = 2
 
 @dataclass(frozen=True)
 class Cost:
-    """The price of one round for one client, and what is kept; vectors are of the model's size."""
+    """The price of one round for one client, and what is kept; vectors are of the model's size, smaller things
+    do not count."""
 
     down: int
     """Vectors sent to the client."""
@@ -35,6 +35,17 @@ class Cost:
     """Vectors each client keeps."""
 
 
+class _Means(dict[tuple[str, str, str], torch.Tensor]):
+    """Extras of the pieces ``whole`` are vectors; those of others are smaller, here without an entry."""
+
+    def __init__(self, whole: set[str], vector: torch.Tensor) -> None:
+        super().__init__()
+        self.whole, self.vector = whole, vector
+
+    def __missing__(self, place: tuple[str, str, str]) -> torch.Tensor:
+        return self.vector if place[0] in self.whole else self.vector[:0]
+
+
 def cost(method: Method) -> Cost:
     """The cost of a round after the first.
 
@@ -43,12 +54,12 @@ def cost(method: Method) -> Cost:
     [(1, 1), (2, 2), (1, 1), (2, 2)]
     """
     zeros = torch.zeros(DIM, dtype=torch.float64)
+    whole = {piece.key for piece in method.client if piece.up}
     sent: list[Mail] = []
 
     def send(mail: Mail) -> Replies:
         sent.append(mail)
-        means: defaultdict[tuple[str, str, str], torch.Tensor] = defaultdict(lambda: zeros)
-        return Replies(mail, zeros, mail.buffers, zeros, 1, 1, 0.0, 1.0, means)
+        return Replies(mail, zeros, mail.buffers, zeros, 1, 1, 0.0, 1.0, _Means(whole, zeros))
 
     desks: Desks = {}
     for t in range(2):
@@ -67,7 +78,7 @@ def cost(method: Method) -> Cost:
         up=remote * (len(walks) * (1 + up) + surveys),
         gradients=prod(piece.asks for piece in method.client),
         walks=len(walks),
-        surveys=surveys + sum(piece.surveys for piece in method.client),
+        surveys=surveys + len(walks) * sum(piece.surveys for piece in method.client),
         server_state=len(kept),
         client_state=sum(piece.keeps for piece in method.client),
     )

@@ -47,11 +47,12 @@ class Method:
         if not self.chained:
             object.__setattr__(self, "client", tuple(sorted(self.client, key=lambda p: p.stage)))
             object.__setattr__(self, "server", tuple(sorted(self.server, key=lambda p: p.stage)))
-        for where, pieces in (("client", self.client), ("server", self.server)):
-            _refuse_twins(where, pieces)
-            _refuse_double_steps(where, pieces)
+        _refuse_twins("client", self.client)
+        _refuse_twins("server", self.server)
         _refuse_twins("evaluation", self.shadows)
         self._refuse_nonsense()
+        _refuse_double_steps("client", self.client)
+        _refuse_double_steps("server", self.server)
 
     def _refuse_nonsense(self) -> None:
         """Refuse what would run but mean nothing."""

@@ -33,4 +33,6 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
 
 
-_HOME = {"run": "runs", "compare": "runs", "resume": "runs", "methods": "methods", "data": "data"}
+_HOME = {
+    "run": "runs", "compare": "runs", "resume": "runs", "methods": "methods", "presets": "presets", "data": "data",
+}  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from fedflat.errors import nearest
@@ -14,7 +15,9 @@ EXAMPLES = """examples:
   fedflat run "fedsam(rho=0.05) + swa()" --on "digits(lda(0))" --rounds 200 --out runs/first
   fedflat compare fedavg "fedgloss(rho_s=0.05, rho_l=0.05)" --on "digits(lda(0))" --rounds 200 --seeds 3
   fedflat resume runs/first
+  fedflat run --preset fedgloss/cifar10-cnn-alpha0 --rounds 500
   fedflat methods
+  fedflat presets fedgloss
   fedflat data list
 """
 
@@ -50,7 +53,8 @@ def build() -> Parser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     run = commands.add_parser("run", help="run one method", description="Run one method, with one seed or several.")
-    run.add_argument("method", metavar="METHOD", help='such as "feddyn(alpha=0.01) + sam(rho=0.05)"')
+    method = run.add_argument("method", metavar="METHOD", help='such as "feddyn(alpha=0.01) + sam(rho=0.05)"')
+    _preset(run, method)
     _run_options(run)
 
     compare = commands.add_parser("compare", help="run several methods and make a table of them")
@@ -64,6 +68,9 @@ def build() -> Parser:
     methods = commands.add_parser("methods", help="list all methods, their arguments, papers and costs")
     methods.add_argument("name", metavar="METHOD", nargs="?", help="one of them, or a combination, in detail")
 
+    presets = commands.add_parser("presets", help="list the runs of the papers' tables")
+    presets.add_argument("word", metavar="WORD", nargs="?", help="those with this in their name; a name: in detail")
+
     data = commands.add_parser("data", help="list, fetch and show data sets")
     jobs = data.add_subparsers(dest="job", required=True, metavar="JOB")
     listing = jobs.add_parser("list", help="all data sets, where they are, what to do for the rest")
@@ -74,39 +81,61 @@ def build() -> Parser:
     show.add_argument("--seed", type=int, default=0)
     for part in (listing, get, show):
         _data_dir(part)
-    for command in (run, compare, resume, methods, listing, get, show):
+    for command in (run, compare, resume, methods, presets, listing, get, show):
         command.set_defaults(options=list(command._option_string_actions))
     return top
 
 
+def _preset(parser: argparse.ArgumentParser, method: argparse.Action) -> None:
+    """The option that takes the place of METHOD."""
+
+    def name(text: str) -> str:
+        method.required = False
+        return text
+
+    parser.add_argument(
+        "--preset", type=name, metavar="NAME",
+        help="in place of METHOD: a run of a paper (`fedflat presets`); other options change it",
+    )  # fmt: skip
+
+
 def _run_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `run` and `compare`."""
-    add = parser.add_argument
-    add("--on", metavar="DATA", default="digits(lda(0))", help='data and who holds them (default "digits(lda(0))")')
+    """The options of `run` and `compare`. Settings that are not typed stay unsaid: a preset may say them."""
+    add = partial(parser.add_argument, default=argparse.SUPPRESS)
+    add("--on", metavar="DATA", help='data and who holds them (default "digits(lda(0))")')
     add("--model", metavar="NAME", help='such as cnn, resnet20, "mlp(hidden=[64, 64])" (default: by the data)')
-    add("--rounds", type=int, default=100, metavar="N", help="(default 100)")
-    add("--clients-per-round", type=int, default=10, metavar="N", help="(default 10)")
-    add("--sampler", default="uniform", metavar="KIND", help="uniform (default) or bernoulli")
-    add("--sampler-seed", default="run", metavar="KIND", help="run (default), or round: alike for all seeds")
+    add("--rounds", type=int, metavar="N", help="(default 100)")
+    add("--clients-per-round", type=int, metavar="N", help="(default 10)")
+    add("--sampler", metavar="KIND", help="uniform (default), bernoulli, or by_size")
+    add("--sampler-seed", metavar="KIND", help="run (default), or round: alike for all seeds")
     work = parser.add_mutually_exclusive_group()
-    work.add_argument("--local-epochs", type=int, default=1, metavar="E", help="(default 1)")
-    work.add_argument("--local-steps", type=int, metavar="S", help="steps a visit instead of epochs")
-    add("--batch-size", type=int, default=64, metavar="B", help="(default 64)")
-    add("--lr", type=scalar, default=0.01, metavar="L", help='0.01 (default), or a schedule: "decay(0.1, 0.998)"')
-    add("--weight-decay", type=scalar, default=0.0, metavar="W", help="(default 0)")
-    add("--momentum", type=scalar, default=0.0, metavar="M", help="local momentum (default 0)")
+    either = partial(work.add_argument, default=argparse.SUPPRESS)
+    either("--local-epochs", type=int, metavar="E", help="(default 1)")
+    either("--local-steps", type=int, metavar="S", help="steps a visit instead of epochs")
+    add("--batch-size", type=int, metavar="B", help="(default 64)")
+    add("--virtual", type=int, metavar="N", help="examples a visit, drawn anew, whatever the client holds (FedVC)")
+    add("--drop-last", action="store_true", help="leave out the last short batch of an epoch")
+    add("--lr", type=scalar, metavar="L", help='0.01 (default), or a schedule: "decay(0.1, 0.998)"')
+    add("--weight-decay", type=scalar, metavar="W", help="(default 0)")
+    add("--momentum", type=scalar, metavar="M", help="local momentum (default 0)")
     add("--clip", type=scalar, metavar="G", help="largest norm of a local direction (default: none)")
     add("--weighting", metavar="KIND", help="sized or uniform (default: the method's)")
-    add("--dtype", default="float32", metavar="TYPE", help="float32 (default) or float64")
+    add("--dtype", metavar="TYPE", help="float32 (default) or float64")
     add("--eval-every", type=int, metavar="N", help="(default: about 100 times in the run)")
-    add("--eval-last", type=int, default=100, metavar="N", help="also after each of the last N rounds (default 100)")
-    add("--on-bad", default="raise", metavar="POLICY", help="a reply that is not finite: raise (default), skip, stop")
+    add("--eval-last", type=int, metavar="N", help="also after each of the last N rounds (default 100)")
+    add("--on-bad", metavar="POLICY", help="a reply that is not finite: raise (default), skip, stop")
+    _machine_options(parser)
+
+
+def _machine_options(parser: argparse.ArgumentParser) -> None:
+    """Options that no preset says."""
+    add = parser.add_argument
     add("--replay", metavar="FILE", help='JSON with "cohorts" and "orders": the very clients and batches to use')
     seeds = parser.add_mutually_exclusive_group()
-    seeds.add_argument("--seed", type=int, default=0, metavar="S", help="(default 0)")
-    seeds.add_argument("--seeds", type=int, metavar="N", help="run with seeds 0 to N-1")
+    seeds.add_argument("--seed", type=int, metavar="S", help="(default 0, or a preset's first)")
+    seeds.add_argument("--seeds", type=int, metavar="N", help="run with seeds 0 to N-1, or with a preset's first N")
     add("--workers", type=int, default=0, metavar="N", help="clients at a time, each in a process of its own")
-    add("--threads", type=int, metavar="N", help="threads inside an operation (default: torch's, 1 in a worker)")
+    add("--threads", type=int, metavar="N", help="threads inside an operation (default: by the model, 1 in a worker)")
     add("--device", default="cpu", metavar="D", help="cpu (default), cuda or mps")
     add("--out", metavar="DIR", help="the run folder (default: a new one in runs/)")
     _going_options(parser)

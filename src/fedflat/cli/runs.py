@@ -11,6 +11,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from fedflat.cli.presets import beside, chosen, seeds_of, settings_of
 from fedflat.errors import SettingError
 from fedflat.run.api import experiments
 from fedflat.run.experiment import Experiment
@@ -30,15 +31,17 @@ def carry_out(asked: Namespace) -> int:
     else:
         folder, results = _begin(asked)
     _conclude(results, asked, folder)
+    preset = chosen(asked)
+    if preset and not asked.quiet:
+        print(beside(preset, results, _settings(asked)), file=sys.stderr)
     return 0
 
 
 def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
-    methods = [asked.method] if asked.command == "run" else asked.methods
-    seeds = range(asked.seeds) if asked.seeds is not None else [asked.seed]
-    if not len(seeds):
-        raise SettingError(f"--seeds must be at least 1, found {asked.seeds}.")
-    each = experiments(methods, asked.on, seeds, **_settings(asked))
+    preset = chosen(asked)
+    methods = asked.methods if asked.command == "compare" else [preset.method if preset else asked.method]
+    settings = settings_of(preset) | _settings(asked)
+    each = experiments(methods, settings.pop("on"), seeds_of(asked, preset), **settings)
     how = How(workers=asked.workers, threads=asked.threads, device=asked.device)
     folder = Path(asked.out) if asked.out else fresh_folder(methods)
     if not asked.quiet:
@@ -53,14 +56,15 @@ def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
 
 
 def _settings(asked: Namespace) -> dict[str, Any]:
+    """The settings that were typed; `experiment` knows what the others are."""
     names = (
-        "model rounds clients_per_round sampler sampler_seed local_epochs local_steps batch_size lr eval_every "
-        "eval_last weighting dtype on_bad"
+        "on model rounds clients_per_round sampler sampler_seed local_epochs local_steps batch_size virtual drop_last lr "
+        "weight_decay momentum clip eval_every eval_last weighting dtype on_bad"
     ).split()
-    settings = {name: getattr(asked, name) for name in names}
+    settings = {name: getattr(asked, name) for name in names if hasattr(asked, name)}
     for name in ("weight_decay", "momentum", "clip"):
-        value = getattr(asked, name)
-        settings[name] = parse(value, "schedule") if isinstance(value, str) else value
+        if isinstance(settings.get(name), str):
+            settings[name] = parse(settings[name], "schedule")
     return settings | _replay(asked.replay)
 
 

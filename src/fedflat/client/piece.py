@@ -62,7 +62,7 @@ class Visit:
     oracle: Callable[[Tensor], BatchOracle]
     """The gradient on the batch of the client's examples at the given places, as they are."""
     full_gradient: GradFn
-    """The gradient over all the client's examples."""
+    """The gradient over all the client's examples, of the loss with its terms."""
     steps: int = 0
     walked: float = 0.0
     """The sum of the rates so far."""

@@ -1,6 +1,6 @@
 """Terms of the loss.
 
-MAN: Lee et al., Minimizing Layerwise Activation Norm Improves Generalization in Federated Learning, WACV 2024.
+MAN: Yashwanth et al., Minimizing Layerwise Activation Norm Improves Generalization in Federated Learning, WACV 2024.
 
     loss_k <- loss_k + zeta sum_l mean(a_l^2)
 

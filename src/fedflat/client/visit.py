@@ -6,7 +6,7 @@ or on another machine of the same kind; and it can be repeated, to find what wen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
@@ -60,15 +60,19 @@ def visit(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None 
 
 def _survey(job: ClientJob, letter: Letter, data: ClientData) -> Reply:
     """The gradient over all the client's data, in place of a walk."""
-    gradient = full_gradient(job, data, letter.mail.params)
-    kept = letter.mail.buffers
-    return Reply(letter.client, gradient, kept, len(data), len(data), {}, {"loss": float("nan")})
+    mail = letter.mail
+    job.task.flat.buffers = mail.buffers
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(job.seed, "module", mail.round, letter.client))
+        gradient = _whole(job, letter, data, mail.params)
+    return Reply(letter.client, gradient, mail.buffers, len(data), len(data), {}, {"loss": float("nan")})
 
 
 def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None) -> tuple[Reply, Memory]:
     """Walk from what was sent."""
     mail, client, flat = letter.mail, letter.client, job.task.flat
     flat.module.train()
+    flat.buffers = mail.buffers
     visits = [_open(job, letter, data, piece) for piece in job.pieces]
     stack = list(zip(job.pieces, visits, strict=True))
     losses: list[Tensor] = []
@@ -140,8 +144,14 @@ def _open(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -> Vis
         examples=len(data),
         batch_size=job.local.batch_size,
         oracle=partial(_bare, job, data),
-        full_gradient=partial(full_gradient, job, data),
+        full_gradient=partial(_whole, job, letter, data),
     )
+
+
+def _whole(job: ClientJob, letter: Letter, data: ClientData, w: Tensor) -> Tensor:
+    """The gradient over all the client's data, of the loss with its terms."""
+    terms = [(piece, _open(job, letter, data, piece)) for piece in job.pieces if isinstance(piece, Term)]
+    return full_gradient(job, data, w, terms)
 
 
 def _bare(job: ClientJob, data: ClientData, places: Tensor) -> Oracle:
@@ -171,12 +181,13 @@ def _watched(name: str, grad: GradFn, watch: Watch, w: Tensor) -> Tensor:
     return g
 
 
-def full_gradient(job: ClientJob, data: ClientData, w: Tensor) -> Tensor:
-    """The gradient of the plain loss over all the client's examples, as they are."""
+def full_gradient(job: ClientJob, data: ClientData, w: Tensor, terms: Sequence[tuple[Term, Visit]] = ()) -> Tensor:
+    """The gradient over all the client's examples, as they are, of the loss and ``terms`` of it."""
     total = torch.zeros_like(w)
     job.task.flat.module.train()
     for places in torch.arange(len(data)).split(256):
-        total.add_(_bare(job, data, places)(w), alpha=len(places) / len(data))
+        oracle = Oracle(job.task, data.batch(places, job.task.dtype), list(terms), still=True)
+        total.add_(oracle(w), alpha=len(places) / len(data))
     return total
 
 

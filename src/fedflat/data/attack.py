@@ -43,11 +43,10 @@ class LabelFlip(DataSpec):
         number("label_flip", "count", self.count, low=1, whole=True)
         choice("label_flip", "draw", self.draw, ["fixed", "random"])
         choice("label_flip", "among", self.among, ["any", "intra", "extra"])
+        if not isinstance(self.on, DataSpec):
+            raise SettingError(f"label_flip: labels are flipped in a data set, found {self.on!r}.")
         if self.pairs is not None:
-            object.__setattr__(self, "pairs", tuple(tuple(pair) for pair in self.pairs))
-            named = [label for pair in self.pairs for label in pair]
-            if any(len(pair) != 2 for pair in self.pairs) or len(set(named)) != len(named):
-                raise SettingError(f"label_flip: pairs must be pairs of different classes, found {list(self.pairs)}.")
+            object.__setattr__(self, "pairs", _checked(self.pairs))
         if self.among != "any" and not (isinstance(self.on, Cifar100) and self.on.labels == "fine"):
             raise SettingError(f"label_flip: among={self.among!r} needs superclasses; {self.on} has none.")
 
@@ -95,6 +94,16 @@ class LabelFlip(DataSpec):
             both = [rng.choice(np.flatnonzero(coarse == g), size=2, replace=False) for g in chosen]
             labels = np.concatenate(both)
         return tuple((int(a), int(b)) for a, b in labels.reshape(-1, 2))
+
+
+def _checked(pairs: object) -> Pairs:
+    """The pairs as tuples; refuses whatever is not made of pairs of different classes."""
+    rows = pairs if isinstance(pairs, list | tuple) else ()
+    fits = bool(rows) and all(isinstance(row, list | tuple) and len(row) == 2 for row in rows)
+    named = [label for row in rows for label in row] if fits else []
+    if not fits or not all(type(label) is int for label in named) or len(set(named)) != len(named):
+        raise SettingError(f"label_flip: pairs must be pairs of different classes, found {pairs!r}.")
+    return tuple((a, b) for a, b in rows)
 
 
 label_flip = register("data set", "label_flip")(LabelFlip)

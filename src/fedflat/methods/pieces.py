@@ -39,7 +39,7 @@ def last_sam(rho: Scalar = 0.05) -> Method:
 
 @method
 def man(zeta: Scalar = 0.15, man_scale: str = "paper") -> Method:
-    """A penalty on the mean squared activations of hidden layers (Lee et al., WACV 2024)."""
+    """A penalty on the mean squared activations of hidden layers (Yashwanth et al., WACV 2024)."""
     return Method(client=(Man(zeta, man_scale),))
 
 

@@ -18,7 +18,8 @@ from fedflat.spelling import register
 class StochasticNet(nn.Module):
     """Gives the logarithm of the class probabilities averaged over samples of the features.
 
-    In training the samples follow torch's random state; in evaluation they are always the same ones.
+    In training the samples follow torch's random state; in evaluation the noise is always the same, for every
+    example, so that an output hangs on its input alone.
     """
 
     def __init__(self, encoder: nn.Module, head: nn.Linear, train_samples: int, test_samples: int) -> None:
@@ -29,11 +30,13 @@ class StochasticNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Log probabilities, one row for each example."""
         mean, spread = gaussian(self.encoder(x))
-        shape = (self.train_samples if self.training else self.test_samples, *mean.shape)
-        still = None if self.training else torch.Generator(device=mean.device).manual_seed(0)
-        noise = torch.randn(shape, dtype=mean.dtype, device=mean.device, generator=still)
+        if self.training:
+            noise = torch.randn((self.train_samples, *mean.shape), dtype=mean.dtype, device=mean.device)
+        else:
+            still = torch.Generator().manual_seed(0)
+            noise = torch.randn((self.test_samples, 1, mean.shape[-1]), dtype=torch.float64, generator=still).to(mean)
         scores: Tensor = self.head(mean + spread * noise).log_softmax(dim=-1)
-        return scores.logsumexp(dim=0) - math.log(shape[0])
+        return scores.logsumexp(dim=0) - math.log(len(noise))
 
 
 def gaussian(output: Tensor) -> tuple[Tensor, Tensor]:

@@ -38,9 +38,9 @@ class ServerSgd(ServerPiece):
         scalar("server_sgd", "lr", self.lr)
 
     def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
-        """The scaled pseudo-gradient."""
+        """The scaled pseudo-gradient; a true gradient, as Mime asks for, is no step and stays as it is."""
         replies = send(mail)
-        return replies.with_delta(at(self.lr, mail.round) * replies.delta)
+        return replies.with_delta(at(self.lr, mail.round) * replies.delta) if mail.task == "train" else replies
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,0 +1,67 @@
+"""What a preset is: the texts and numbers of one run of a paper, and what the paper reports for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedflat.run.experiment import Experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """One run, as its authors set it up."""
+
+    name: str
+    """``paper/column-method``."""
+    method: str
+    on: str
+    model: str
+    rounds: int
+    settings: Mapping[str, Any]
+    """The other arguments of `fedflat.experiment`, as far as the paper says them."""
+    reported: float | None
+    """The accuracy the paper prints, in per cent; None: it says that the run does not converge."""
+    spread: float | None = None
+    """The standard deviation printed beside it."""
+    table: str
+    note: str = ""
+    column: str = ""
+    """The shorter name of the main run of a column."""
+    seeds: tuple[int, ...] = ()
+    """The authors' seeds, where they are known; the first one is used if nothing else is said."""
+    measure: str = "accuracy"
+    """What is reported: the "accuracy" over the last rounds, or the best round of "personal"."""
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `fedflat.experiment`, or of `fedflat.run`."""
+        said = {"method": self.method, "on": self.on, "rounds": self.rounds, "model": self.model}
+        return said | ({"seed": self.seeds[0]} if self.seeds else {}) | dict(self.settings)
+
+    def experiment(self, **overrides: Any) -> Experiment:
+        """The experiment, with some of its settings replaced.
+
+        >>> from fedflat.presets import find
+        >>> exp = find("fedgloss/cifar10-cnn-alpha0").experiment(rounds=50, seed=42)
+        >>> exp.method
+        fedgloss(rho_s=0.15, rho_l=0.15, beta=10, T_s=2000)
+        >>> exp.rounds, exp.seed, exp.local.weight_decay
+        (50, 42, 0.0004)
+        """
+        from fedflat.run.api import experiment
+
+        return experiment(**{**self.arguments(), **overrides})
+
+    @property
+    def figure(self) -> str:
+        """The paper's number as text.
+
+        >>> from fedflat.presets import find
+        >>> find("fedgloss/cifar10-cnn-alpha0").figure, find("fedgloss/cifar100-cnn-alpha0-feddyn").figure
+        ('83.9 ± 0.4', 'X')
+        """
+        if self.reported is None:
+            return "X"
+        return f"{self.reported}" + (f" ± {self.spread}" if self.spread is not None else "")

@@ -1,0 +1,147 @@
+"""Every preset can be read, and says a whole experiment."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from fedflat.errors import SpellingError
+from fedflat.presets import PAPERS, Preset, every, find, matching
+from fedflat.presets.numbers import Cell, read, rows
+from fedflat.run.api import experiment
+from fedflat.spelling import parse
+
+BY_PAPER = {paper: [p for p in every() if p.name.startswith(f"{paper}/")] for paper in PAPERS}
+
+
+def test_every_paper_has_some() -> None:
+    assert all(BY_PAPER.values())
+    assert sum(map(len, BY_PAPER.values())) == len(every())
+
+
+def test_names_are_unique() -> None:
+    """The short names of columns too."""
+    names = [name for preset in every() for name in (preset.name, preset.column) if name]
+    assert len(set(names)) == len(names)
+    assert all(find(name).name.startswith(name.removesuffix("-repo")) for name in names)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_text_is_what_it_makes(paper: str) -> None:
+    """What is read prints as a text that reads the same; method and model print as they were written."""
+    for preset in BY_PAPER[paper]:
+        on = parse(preset.on, "data set")
+        assert parse(repr(on), "data set") == on
+        assert repr(parse(preset.method, "method")) == preset.method
+        assert repr(parse(preset.model, "model")) == preset.model
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_one_is_an_experiment(paper: str) -> None:
+    """All settings reach their place; data need not be there."""
+    known = set(inspect.signature(experiment).parameters)
+    for preset in BY_PAPER[paper]:
+        assert set(preset.arguments()) <= known
+        exp = preset.experiment()
+        said = preset.settings
+        assert exp.rounds == preset.rounds
+        assert exp.sampler.clients == said["clients_per_round"]
+        assert exp.sampler.kind == said.get("sampler", "uniform")
+        assert exp.sampler.seeding == said.get("sampler_seed", "run")
+        assert (exp.local.epochs, exp.local.batch_size) == (said["local_epochs"], said["batch_size"])
+        assert (exp.local.weight_decay, exp.local.momentum) == (said.get("weight_decay", 0), said.get("momentum", 0))
+        assert exp.local.clip == said.get("clip")
+        assert exp.seed == (preset.seeds or (0,))[0]
+        assert exp.on_bad == "stop"
+        assert exp.personal == (preset.measure == "personal")
+        assert exp.personal is (paper == "fedfsa")
+
+
+def test_what_is_reported_is_a_percentage() -> None:
+    for preset in every():
+        assert preset.reported is None or 1 <= preset.reported <= 100
+        assert preset.table.startswith("Table ")
+
+
+def test_every_column_has_one_main_run() -> None:
+    """Take the method's words off a name, and the column is left."""
+    mains = {
+        "eccv22": "-fedasam-swa", "fedgloss": "-fedgloss", "fedfsa": "-fedfsa", "man": "-fedavg-man",
+        "wima": "-fedavg-wima",
+    }  # fmt: skip
+    for paper, main in mains.items():
+        for preset in BY_PAPER[paper]:
+            plain = preset.name.removesuffix("-repo")
+            assert bool(preset.column) == (plain.endswith(main) and "naive" not in plain), preset.name
+            if preset.column:
+                assert preset.column == preset.name.replace(main, "")
+
+
+def test_code_and_paper_are_both_there() -> None:
+    """Each ``-repo`` has its original, from which it differs in the method alone."""
+    repos = [preset for preset in every() if preset.name.endswith("-repo")]
+    assert {preset.name.partition("/")[0] for preset in repos} == {"eccv22", "fedgloss", "fedfsa", "man"}
+    for repo in repos:
+        plain = find(repo.name.removesuffix("-repo"))
+        assert repo.method != plain.method
+        for name in ("on", "model", "rounds", "settings", "reported", "spread", "table", "seeds"):
+            assert getattr(repo, name) == getattr(plain, name)
+        assert "code" in repo.note
+
+
+def test_overrides() -> None:
+    preset = find("man/cifar100-delta0.3-feddc")
+    exp = preset.experiment(rounds=7, lr=0.5, model="mlp", seed=3)
+    assert (exp.rounds, exp.local.lr, repr(exp.model), exp.seed) == (7, 0.5, "mlp()", 3)
+    assert (exp.local.epochs, exp.local.clip) == (5, 10.0)
+    assert preset.experiment().rounds == 500
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(SpellingError, match=r"unknown preset 'fedgloss/cifar10-cnn-alpha'\. Did you mean 'fedgloss/"):
+        find("fedgloss/cifar10-cnn-alpha")
+    with pytest.raises(SpellingError, match=r"unknown preset '\?'\. `fedflat presets` lists them all\."):
+        find("?")
+    with pytest.raises(SpellingError, match=r"no preset has 'fedglos/cifar10' in its name\. Did you mean 'fedgloss/"):
+        matching("fedglos/cifar10")
+
+
+def test_matching() -> None:
+    assert matching("") == list(every())
+    assert {p.name.partition("/")[0] for p in matching("cifar100-alpha0.5")} == {"eccv22", "wima"}
+    assert [p.name for p in matching("fedgloss/cifar10-cnn-alpha0-repo")] == [
+        "fedgloss/cifar10-cnn-alpha0-fedgloss-repo"
+    ]
+
+
+def test_a_preset_is_a_value() -> None:
+    preset = find("fedgloss/cifar10-cnn-alpha0")
+    assert isinstance(preset, Preset)
+    with pytest.raises(AttributeError):
+        preset.rounds = 3  # type: ignore[misc]
+
+
+def test_tables() -> None:
+    assert read("70.2") == Cell(70.2)
+    assert read("84.4±0.5(79.7±0.4)") == Cell(84.4, 0.5, "79.7±0.4")
+    assert dict(rows("\n a 1 X\n b - 2±3", "x", "y")) == {
+        "a": {"x": Cell(1.0), "y": Cell(None)}, "b": {"y": Cell(2.0, 3.0)},
+    }  # fmt: skip
+    with pytest.raises(AssertionError):
+        list(rows("a 1 2 3", "x", "y"))
+
+
+def test_nothing_heavy_is_imported() -> None:
+    code = """
+import sys
+from fedflat.presets import every, find
+every(), find("wima/cifar10-alpha0").arguments()
+from fedflat.cli import main
+main(["presets", "eccv22/cifar10"])
+print("LOADED", [name for name in ("torch", "numpy", "rich") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "LOADED []"

@@ -1,0 +1,144 @@
+"""Numbers and settings as the papers print them, copied by hand and in another order than the presets' own tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedflat.presets import find
+
+# name, number, standard deviation, table
+NUMBERS = [
+    ("eccv22/cifar100-alpha0.5-fedasam-swa", 49.17, None, "Table 2"),
+    ("eccv22/cifar100-alpha0-20clients-fedavg", 38.59, None, "Table 2"),
+    ("eccv22/cifar100-alpha1000-10clients-fedsam", 53.39, None, "Table 2"),
+    ("eccv22/cifar100-alpha0.5-fedavg-e2", 38.21, None, "Table 2"),
+    ("eccv22/cifar10-alpha100-20clients-fedasam-swa", 84.79, None, "Table 2"),
+    ("eccv22/cifar10-alpha0.05-10clients-fedasam", 76.22, None, "Table 2"),
+    ("eccv22/cifar10-alpha0-fedsam-swa", 74.97, None, "Table 2"),
+    ("eccv22/cifar100-pam-fedsam", 53.10, None, "Table 3"),
+    ("eccv22/cifar100-pam-e2-20clients-fedsam-mixup-swa", 58.88, None, "Table 3"),
+    ("eccv22/cifar100-pam-20clients-fedasam-cutout", 50.66, None, "Table 3"),
+    ("eccv22/cifar100-pam-e2-fedavg-cutout-swa-repo", 55.40, None, "Table 3"),
+    ("eccv22/cifar10-alpha0-20clients-feddyn-sam-swa", 86.07, None, "Table 6"),
+    ("eccv22/cifar10-alpha0.05-20clients-fedavgm", 78.51, None, "Table 6"),
+    ("eccv22/cifar100-alpha0-adabest-asam-swa", 51.75, None, "Table 6"),
+    ("eccv22/cifar100-alpha0.5-scaffold", 33.26, None, "Table 6"),
+    ("eccv22/cifar100-alpha0-server-adam0.1", 29.75, None, "Table 13"),
+    ("eccv22/cifar100-alpha1000-server-adagrad0.001", 32.01, None, "Table 13"),
+    ("eccv22/cifar100-alpha1000-server-sgd0.1", 40.43, None, "Table 13"),
+    ("eccv22/cifar10-alpha0-10clients-fedavg-cyclic", 63.96, None, "Table 14"),
+    ("eccv22/cifar100-alpha1000-fedasam-swa1", 54.16, None, "Table 14"),
+    ("fedgloss/cifar10-cnn-alpha0", 83.9, 0.4, "Table 3"),
+    ("fedgloss/cifar100-cnn-alpha0.5-fedsmoo", 51.7, 0.46, "Table 3"),
+    ("fedgloss/cifar100-resnet18-alpha0.5-fedgloss-sgd", 46.7, 0.6, "Table 3"),
+    ("fedgloss/cifar10-resnet18-alpha0.05-fedspeed", 72.6, 0.1, "Table 3"),
+    ("fedgloss/cifar10-cnn-alpha0.05-fedgamma", 61.9, 1.8, "Table 3"),
+    ("fedgloss/cifar100-cnn-alpha0-scaffold", None, None, "Table 3"),
+    ("fedgloss/cifar100-cnn-alpha0-naive-fedgloss", 50.8, 0.1, "Table 6"),
+    ("fedgloss/cifar100-cnn-alpha1000-fedgloss-noadmm", 55.8, None, "Table 9"),
+    ("fedgloss/cifar10-cnn-alpha100-feddyn-sam", 84.5, None, "Table 9"),
+    ("fedfsa/fmnist-pat5", 93.78, 0.11, "Table 1"),
+    ("fedfsa/fmnist-dir0.5-fedspeed", 92.88, 0.20, "Table 1"),
+    ("fedfsa/cifar10-pat5-fedala", 81.62, 1.08, "Table 1"),
+    ("fedfsa/cifar100-pat15-mofedsam", 70.33, 0.29, "Table 1"),
+    ("fedfsa/cifar100-dir0.3-fedfsa", 60.87, 0.61, "Table 1"),
+    ("fedfsa/cifar100-dir1-fedcr", 30.31, 0.36, "Table 2"),
+    ("fedfsa/cifar100-dir0.1-fedsmoo", 65.85, 0.71, "Table 2"),
+    ("man/cifar100-delta0.3-feddc", 52.02, 0.79, "Table 1"),
+    ("man/cifar100-iid-feddc-man", 56.77, 0.31, "Table 1"),
+    ("man/cifar100-delta0.6-fedspeed-man-repo", 55.84, 0.11, "Table 1"),
+    ("man/cifar100-delta0.6-fedasam", 45.48, 0.08, "Table 1"),
+    ("man/cifar10-delta0.3-fedavg-man", 83.35, 0.09, "Table 5"),
+    ("man/cifar10-delta0.6-feddyn", 82.00, 0.22, "Table 5"),
+    ("wima/cifar10-alpha0", 69.95, None, "Table 4.22"),
+    ("wima/cifar100-alpha0-mime-sgd-wima", 29.05, None, "Table 4.22"),
+    ("wima/cifar100-alpha0.5-scaffold", 50.93, None, "Table 4.22"),
+    ("wima/cifar100-pam-fedacg", 58.88, None, "Table 4.22"),
+    ("wima/cifar100-pam-feddyn-wima", 63.00, None, "Table 4.22"),
+    ("wima/cifar10-alpha0-fedavg-wima-w200", 68.74, None, "Table 4.24"),
+    ("wima/cifar100-alpha0.5-b20-features", 36.29, None, "Table 4.25"),
+    ("wima/cifar10-alpha0.05-b20-all", 78.87, None, "Table 4.25"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "spread", "table"), NUMBERS, ids=[row[0] for row in NUMBERS])
+def test_numbers(name: str, value: float | None, spread: float | None, table: str) -> None:
+    preset = find(name)
+    assert (preset.reported, preset.spread, preset.table) == (value, spread, table)
+
+
+# name, method, data, model, rounds, some settings
+SETTINGS: list[tuple[str, str, str, str, int, dict[str, Any]]] = [
+    ("eccv22/cifar10-alpha100-fedsam", "fedsam(rho=0.02)", "cifar10(lda(100), clients=100)", "cnn()", 10000,
+     {"lr": 0.01, "batch_size": 64, "weight_decay": 4e-4, "local_epochs": 1, "clients_per_round": 5}),
+    ("eccv22/cifar100-alpha0-20clients-adabest-asam-swa",
+     "adabest(beta=0.8, mu=0.02) + asam(rho=0.5, eta=0.2) + swa(cycle=20)", "cifar100(lda(0), clients=100)", "cnn()",
+     20000, {"clients_per_round": 20}),
+    ("eccv22/cifar10-alpha0.05-fedasam-cyclic", "fedasam(rho=0.7, eta=0.2) + swa(cycle=10, average=False)",
+     "cifar10(lda(0.05), clients=100)", "cnn()", 10000, {}),
+    ("eccv22/cifar100-pam-e2-fedasam-mixup-swa", "fedasam(rho=0.5, eta=0) + mixup(alpha=1.0) + swa(cycle=5)",
+     "cifar100(pam(), clients=500)", "resnet18()", 10000,
+     {"local_epochs": 2, "batch_size": 20, "momentum": 0.9, "clients_per_round": 10, "sampler_seed": "round"}),
+    ("eccv22/cifar100-pam-fedavg-cutout", "fedavg() + cutout(side=8)", "cifar100(pam(), clients=500)", "resnet18()",
+     10000, {}),
+    ("eccv22/cifar100-alpha0-server-adagrad0.01", "fedadagrad(lr=0.01, flavour='torch')",
+     "cifar100(lda(0), clients=100)", "cnn()", 20000, {"clients_per_round": 5}),
+    ("fedgloss/cifar100-cnn-alpha0.5-repo",
+     "fedgloss(rho_s=0.01, rho_l=0.2, beta=100, T_s=15000, dual_scale='repo', server_rho='repo')",
+     "cifar100(lda(0.5), clients=100, normalise='fedgloss')", "cnn()", 20000,
+     {"clients_per_round": 5, "lr": 0.01, "weight_decay": 4e-4}),
+    ("fedgloss/cifar10-resnet18-alpha0.05", "fedgloss(rho_s=0.01, rho_l=0.01, beta=1)",
+     "cifar10(lda(0.05), clients=100, normalise='fedgloss')", "resnet18()", 10000,
+     {"clients_per_round": 10, "momentum": 0.7, "weight_decay": 1e-5}),
+    ("fedgloss/cifar10-cnn-alpha100-fedgloss-sgd-noadmm", "fedgloss(rho_s=0.15, admm=False)",
+     "cifar10(lda(100), clients=100, normalise='fedgloss')", "cnn()", 10000, {}),
+    ("fedfsa/cifar100-pat15", "fedfsa(rho=0.05, rho_larger=0.9, top=2, a=0.1) + personal()",
+     "cifar100(pathological(15), clients=100, split=0.7, pool=True)", "fsa_cnn()", 500,
+     {"local_epochs": 10, "batch_size": 48, "lr": 0.1, "clip": 10.0, "clients_per_round": 10}),
+    ("fedfsa/fmnist-dir0.5-fedspeed-repo", "fedspeed(rho=0.1, lam=10, server='feddyn') + personal()",
+     "fashion_mnist(lda(0.5, concentration='component'), clients=100, split=0.7, pool=True)", "fsa_cnn()", 250,
+     {"lr": "decay(0.1, 0.998)"}),
+    ("man/cifar100-iid-fedspeed-man-repo",
+     "fedspeed(rho=0.01, lam=100, server='feddyn') + man(zeta=0.15, man_scale='repo') + all_clients()",
+     "cifar100(iid(), clients=100)", "cnn(pool_first=False)", 500,
+     {"sampler": "bernoulli", "clients_per_round": 10, "lr": "decay(0.1, 0.998)", "clip": 10.0, "weight_decay": 1e-3,
+      "local_epochs": 5, "batch_size": 50, "eval_last": 1}),
+    ("man/cifar100-delta0.6-feddyn", "feddyn(alpha=0.01) + all_clients()",
+     "cifar100(lda(0.6, concentration='component'), clients=100)", "cnn(pool_first=False)", 500, {}),
+    ("wima/cifar10-alpha0.05-mime-sgdm-wima", "mime(b=0.9) + wima(window=100)", "cifar10(lda(0.05), clients=100)",
+     "resnet20()", 10000, {"lr": 0.1, "batch_size": 100, "clients_per_round": 10, "local_epochs": 1}),
+    ("wima/cifar100-alpha0-b20-classifier", "fedavg() + wima(window=100, scope='classifier')",
+     "cifar100(lda(0), clients=100)", "resnet20()", 10000, {"batch_size": 20}),
+    ("wima/cifar100-pam-fedavg", "fedavg()", "cifar100(pam(), clients=500)", "resnet20()", 10000,
+     {"lr": 0.05, "batch_size": 20, "clients_per_round": 100, "weight_decay": 4e-4}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "on", "model", "rounds", "some"), SETTINGS, ids=[row[0] for row in SETTINGS]
+)
+def test_settings(name: str, method: str, on: str, model: str, rounds: int, some: dict[str, Any]) -> None:
+    preset = find(name)
+    assert (preset.method, preset.on, preset.model, preset.rounds) == (method, on, model, rounds)
+    assert {key: preset.settings[key] for key in some} == some
+
+
+def test_asides() -> None:
+    """What is printed beside a number."""
+    assert find("eccv22/cifar100-pam-e2-20clients-fedasam").note == "53.88 after 5,000 rounds, without SWA."
+    assert find("eccv22/cifar10-alpha0-fedavgm").note == "The paper's number is that of chance: it did not learn."
+    assert find("fedgloss/cifar10-cnn-alpha0-naive-fedgloss").note == "77.6 ± 0.3 after half of the rounds."
+    assert find("fedgloss/cifar100-cnn-alpha0.5").note == "47.2 ± 1.1 after half of the rounds."
+    assert find("man/cifar100-delta0.6-feddyn").note == "Reaches 50 % after 486 rounds."
+    assert find("man/cifar100-delta0.3-fedavg").note == "Does not reach 50 % in 500 rounds."
+    assert "swapped" in find("man/cifar10-delta0.3-fedavg").note
+    assert "grid" in find("wima/cifar10-alpha0-fedcm").note
+    assert find("fedgloss/cifar100-cnn-alpha0-feddyn").figure == "X"
+
+
+def test_seeds() -> None:
+    assert find("fedgloss/cifar10-cnn-alpha0").seeds == (0, 42, 200299)
+    assert find("fedfsa/fmnist-pat5").seeds == (23, 100, 200)
+    assert find("wima/cifar10-alpha0").seeds == ()
