@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 import torch
@@ -68,10 +68,7 @@ def cost(method: Method) -> Cost:
     walks = [mail for mail in sent if mail.task == "train"]
     surveys = len(sent) - len(walks)
     up = sum(piece.up for piece in method.client)
-    small = {piece.key for piece in method.server if piece.small}
-    sent = [replace(mail, extras={k: e for k, e in mail.extras.items() if k not in small}) for mail in sent]
-    large = [memory for key, memory in desks.items() if key not in small]
-    kept = [tensor for memory in large for tensor in memory.values() if tensor.numel() == DIM]
+    kept = [tensor for memory in desks.values() for tensor in memory.values() if tensor.numel() == DIM]
     remote = 0 if method.pooled else 1
     return Cost(
         down=remote * sum(mail.nbytes for mail in sent) // zeros.nbytes,

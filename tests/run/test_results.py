@@ -133,3 +133,15 @@ def test_what_a_row_holds() -> None:
     assert row["accuracy"] == scores[row["model"]]["accuracy"]
     assert row["loss"] == scores[row["model"]]["loss"]
     assert row["seconds"] >= row["training"] > 0
+
+
+def test_the_best_round_of_a_measurement() -> None:
+    runs = [result(CURVE, seed=0), result(CURVE, seed=1)]
+    for run, values in zip(runs, ([0.3, 0.5, 0.4], [0.6, 0.2, 0.1]), strict=True):
+        for row, value in zip(run.rows, values, strict=False):
+            row["personal"] = value
+    assert [run.best("personal") for run in runs] == [0.5, 0.6]
+    assert math.isnan(runs[0].best("nothing"))
+    (summary,) = summarise(runs, None)
+    assert summary.personal == pytest.approx(0.55)
+    assert summary.personal_spread == pytest.approx(np.std([0.5, 0.6], ddof=1))

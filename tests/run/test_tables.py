@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -83,3 +84,13 @@ def test_csv_is_read_back() -> None:
 )  # fmt: skip
 def test_size(count: float, text: str) -> None:
     assert size(count) == text
+
+
+def test_personal_accuracies_have_a_column_where_they_were_measured() -> None:
+    own = replace(ONE, personal=0.9512, personal_spread=0.0107)
+    lines = table([own, OTHER], None, 100, "markdown").splitlines()
+    column = cells(lines[0]).index("personal %")
+    assert cells(lines[2])[column] == "95.12 ± 1.07"
+    assert cells(lines[3])[column] == "-"
+    assert "best round" in lines[-1]
+    assert "personal" not in table([ONE, OTHER], None, 100)

@@ -99,7 +99,6 @@ class ServerRepresentation(ServerPiece):
 
     stage, key = Stage.CORRECT, "fedcr"
     moves = True
-    small = True
 
     def __post_init__(self) -> None:
         number("fedcr", "mix", self.mix, low=0, high=1)

@@ -91,6 +91,9 @@ class Summary:
     speed: float
     diverged: int
     """Seeds that diverged."""
+    personal: float = math.nan
+    """The best accuracy of the clients' own models over the rounds, mean over seeds; NaN if not measured."""
+    personal_spread: float = math.nan
 
 
 def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
@@ -101,6 +104,7 @@ def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
 
 def _summary(runs: list[Result], target: float | None) -> Summary:
     finals = [run.final() for run in runs]
+    personal = [run.best("personal") for run in runs]
     hits = [run.reached(target) if target is not None else None for run in runs]
     found = [hit for hit in hits if hit is not None]
     everywhere = len(found) == len(runs)
@@ -108,11 +112,17 @@ def _summary(runs: list[Result], target: float | None) -> Summary:
         method=runs[0].method,
         seeds=len(runs),
         accuracy=mean(finals),
-        spread=stdev(finals) if len(finals) > 1 and all(map(math.isfinite, finals)) else math.nan,
+        spread=_spread(finals),
         loss=mean(run.final("loss") for run in runs),
         rounds_to_target=mean(hit["round"] for hit in found) if everywhere else None,
         bytes_to_target=mean(hit["down"] + hit["up"] for hit in found) if everywhere else None,
         bytes=mean(run.ledger.down + run.ledger.up for run in runs),
         speed=mean(run.speed for run in runs),
         diverged=sum(run.diverged for run in runs),
+        personal=mean(personal),
+        personal_spread=_spread(personal),
     )
+
+
+def _spread(values: list[float]) -> float:
+    return stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan

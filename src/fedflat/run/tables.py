@@ -16,22 +16,31 @@ def table(summaries: Sequence[Summary], target: float | None, last: int, style: 
     """The table of a comparison; ``last`` is over how many of the last rounds accuracies are averaged."""
     if style == "csv":
         return _csv(summaries)
-    heads = ["method", "accuracy %", "loss"]
+    personal = any(math.isfinite(summary.personal) for summary in summaries)
+    heads = ["method", "accuracy %", *(["personal %"] if personal else []), "loss"]
     if target is not None:
         heads += [f"rounds to {100 * target:.1f} %", f"sent to {100 * target:.1f} %"]
     heads += ["sent in all", "samples/s"]
-    rows = [_cells(summary, target is not None) for summary in summaries]
+    rows = [_cells(summary, personal, target is not None) for summary in summaries]
     body = _markdown(heads, rows) if style == "markdown" else _text(heads, rows)
     seeds = summaries[0].seeds
     spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
-    return f"{body}\n\nAccuracy and loss on the test set: mean of the evaluations in the last {last} rounds{spread}."
+    foot = f"Accuracy and loss on the test set: mean of the evaluations in the last {last} rounds{spread}."
+    if personal:
+        foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
+    return f"{body}\n\n{foot}"
 
 
-def _cells(s: Summary, target: bool) -> list[str]:
-    accuracy = f"{100 * s.accuracy:.2f}" + (f" ± {100 * s.spread:.2f}" if not math.isnan(s.spread) else "")
+def _percent(value: float, spread: float) -> str:
+    return f"{100 * value:.2f}" + (f" ± {100 * spread:.2f}" if not math.isnan(spread) else "")
+
+
+def _cells(s: Summary, personal: bool, target: bool) -> list[str]:
+    accuracy = _percent(s.accuracy, s.spread)
     if s.diverged:
         accuracy = "X (diverged)" if s.diverged == s.seeds else f"{accuracy} ({s.diverged} diverged)"
-    cells = [s.method, accuracy, f"{s.loss:.4f}"]
+    own = ["-" if math.isnan(s.personal) else _percent(s.personal, s.personal_spread)] if personal else []
+    cells = [s.method, accuracy, *own, f"{s.loss:.4f}"]
     if target:
         cells += [
             "-" if s.rounds_to_target is None else f"{s.rounds_to_target:.0f}",

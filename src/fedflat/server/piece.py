@@ -42,8 +42,6 @@ class ServerPiece(Spelled):
     key: ClassVar[str]
     moves: ClassVar[bool] = False
     """Whether a memory of its own moves at each exchange."""
-    small: ClassVar[bool] = False
-    """Whether what it sends and keeps is small against the model, and not counted as vectors."""
     owns_step: ClassVar[bool] = False
     """Whether it decides by itself where the server steps to; there can be one such piece only."""
 
