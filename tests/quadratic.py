@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from literal.problem import Plan, Problem
 from torch import Tensor, nn
 
 from fedflat.client.local import Local
@@ -20,22 +20,32 @@ from fedflat.run.experiment import Evaluate, Experiment
 from fedflat.run.state import Run
 from fedflat.run.train import train
 from fedflat.schedules import Steps
+from literal.problem import Plan, Problem
 
 
 class Quadratic(nn.Module):
-    """``1/2 (w - a)^T H (w - a)`` for each row ``(H, a)``; the first ``weights`` coordinates are called so."""
+    """``1/2 (w - a)^T H (w - a)`` for each row ``(H, a)``; the first ``weights`` coordinates are called so.
 
-    def __init__(self, w0: np.ndarray, weights: int | None = None) -> None:
+    ``layers`` cuts the coordinates into parameters of these names and sizes instead, each a matrix of one column.
+    """
+
+    def __init__(
+        self, w0: np.ndarray, weights: int | None = None, layers: Mapping[str, int] | None = None
+    ) -> None:
         super().__init__()
         start = torch.from_numpy(w0).double()
-        cut = len(w0) if weights is None else weights
         self.dim = len(w0)
+        if layers is not None:
+            for (name, size), part in zip(layers.items(), start.split(list(layers.values())), strict=True):
+                self.register_parameter(name, nn.Parameter(part.clone().view(size, 1)))
+            return
+        cut = len(w0) if weights is None else weights
         self.weight = nn.Parameter(start[:cut].clone())
         if cut < len(w0):
             self.bias = nn.Parameter(start[cut:].clone())
 
     def forward(self, x: Tensor) -> Tensor:
-        w = torch.cat(list(self.parameters()))
+        w = torch.cat([p.view(-1) for p in self.parameters()])
         H, a = x[:, : self.dim**2].view(-1, self.dim, self.dim), x[:, self.dim**2 :]
         return 0.5 * torch.einsum("ni,nij,nj->n", w - a, H, w - a)
 
@@ -66,7 +76,10 @@ class Recorder(RunBook):
         return [run.model.params.numpy() for run in self.runs]
 
 
-def experiment(method: Method, problem: Problem, plan: Plan, *, weights: int | None = None, **more: Any) -> Experiment:
+def experiment(
+    method: Method, problem: Problem, plan: Plan, *, weights: int | None = None,
+    layers: Mapping[str, int] | None = None, **more: Any,
+) -> Experiment:  # fmt: skip
     """The very run the plan says."""
     data = []
     for H, a in zip(problem.H, problem.a, strict=True):
@@ -75,7 +88,7 @@ def experiment(method: Method, problem: Problem, plan: Plan, *, weights: int | N
     return Experiment(
         method=method,
         on=clients_of(data, test=data[0], classes=1),
-        model=Quadratic(problem.w0, weights),
+        model=Quadratic(problem.w0, weights, layers),
         rounds=plan.rounds,
         local=Local(
             lr=Steps(tuple(range(plan.rounds)), tuple(plan.lr)),

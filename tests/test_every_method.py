@@ -12,31 +12,37 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import nn
 
 import fedflat.methods  # noqa: F401 (registers the names)
 from fedflat.client.local import Local
 from fedflat.client.piece import Memory
+from fedflat.client.private import Private
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.federation import Federation
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
-from fedflat.errors import SettingError
-from fedflat.mail import Mail, Reply
+from fedflat.mail import Reply
 from fedflat.method import Method
+from fedflat.methods.fedcr import CommonRepresentation
+from fedflat.methods.scaffold import Scaffold
 from fedflat.models.simple import mlp
+from fedflat.models.stochastic import stochastic
 from fedflat.run.book import FolderBook, RunBook, read_rows
-from fedflat.run.executors import Crew, InProcess, Source, Visited, Workers
+from fedflat.run.executors import Crew, Executor, InProcess, Source, Visited, Workers
 from fedflat.run.experiment import Evaluate, Experiment
-from fedflat.run.ready import make_ready
+from fedflat.run.ready import Ready, make_ready
 from fedflat.run.results import Result
 from fedflat.run.state import Run
 from fedflat.run.store import Store
 from fedflat.run.train import Tick, train
+from fedflat.server.rules import Krum, TrimmedMean
+from fedflat.server.shadows import Personal
 from fedflat.spelling import Entry, parse, registered
 
 ROWS = {
     "active_clients": "active_clients()",
+    "adabest": "adabest(beta=0.5, mu=0.1)",
     "adagrad": "adagrad(lr=0.05)",
     "adam": "adam(lr=0.05, flavour='torch')",
     "all_clients": "all_clients()",
@@ -46,23 +52,49 @@ ROWS = {
     "clip": "clip(norm=0.5)",
     "cutout": "cutout(side=3)",
     "ema": "ema(gamma=0.7)",
+    "fedacg": "fedacg(lam=0.8, beta=0.1)",
     "fedadagrad": "fedadagrad(lr=0.05, flavour='torch')",
     "fedadam": "fedadam(lr=0.05)",
+    "fedala": "fedala(share=0.5, layers=2, eta=0.5)",
     "fedasam": "fedasam(rho=0.2, variant='elementwise')",
     "fedavg": "fedavg()",
+    "fedavg_ft": "fedavg_ft()",
     "fedavgm": "fedavgm(beta=0.9)",
+    "fedbn": "fedbn()",
+    "fedcm": "fedcm(a=0.3)",
+    "fedcr": "fedcr(beta=0.01, mix=0.3)",
+    "feddc": "feddc(alpha=0.1)",
     "feddyn": "feddyn(alpha=0.1)",
+    "fedfsa": "fedfsa(rho=0.05, rho_larger=0.3, top=1, a=0.5, selection='random')",
+    "fedgamma": "fedgamma(rho=0.05)",
     "fedgloss": "fedgloss(rho_s=0.1, rho_l=0.1, beta=10.0, T_s=2, delta_eps=True)",
+    "fedlesam": "fedlesam(rho=0.1)",
     "fedprox": "fedprox(mu=0.1)",
     "fedsam": "fedsam(rho=0.05)",
+    "fedsmoo": "fedsmoo(rho=warmup(0.01, 0.1, 2), beta=10.0)",
+    "fedspeed": "fedspeed(rho=0.1, a=0.9, lam=10.0)",
     "fedyogi": "fedyogi(lr=0.05)",
+    "fsa": "fsa(rho=0.05, rho_larger=0.3, top=1, score='mse')",
+    "krum": "krum(attackers=0, keep=2)",
+    "last_sam": "last_sam(rho=0.05)",
+    "layerwise_sam": "layerwise_sam(rho=0.05)",
+    "man": "man(zeta=0.2)",
+    "median": "median()",
+    "mime": "mime(b=0.5)",
+    "mimelite": "mimelite(b=0.5, dampening=0.5)",
     "mixup": "mixup(alpha=0.5)",
+    "mofedsam": "mofedsam(rho=0.1, a=0.5)",
     "naive_fedgloss": "naive_fedgloss(rho_s=0.1, beta=10.0)",
+    "norm_clip": "norm_clip(norm=0.01)",
+    "personal": "personal()",
     "prox": "prox(mu=decay(0.5, 0.9))",
     "sam": "sam(rho=warmup(0.0, 0.1, 2))",
+    "scaffold": "scaffold()",
     "server_momentum": "server_momentum(beta=0.5, lr=0.8)",
     "server_sgd": "server_sgd(lr=steps([0, 1], [1.0, 0.5]))",
+    "silobn": "silobn()",
     "swa": "swa(start=1, cycle=1, high=0.05, low=0.01)",
+    "trimmed_mean": "trimmed_mean(trim=1)",
     "wima": "wima(window=2, scope='classifier')",
     "yogi": "yogi(lr=0.05)",
 }
@@ -82,18 +114,49 @@ TOGETHER = [
     "fedasam(rho=0.2) + mixup() + swa(start=1, cycle=1)",
     "fedadam(lr=0.05) + prox(mu=0.1) + active_clients()",
     "chain(prox(mu=0.1), asam(rho=0.1)) + wima(window=2, scope='features')",
+    "fedspeed(rho=0.1, lam=10.0, server='feddyn') + man(zeta=0.1)",
+    "fedlesam(rho=0.1) + scaffold()",
+    "fedlesam(rho=0.1) + feddyn(alpha=0.1)",
+    "mime(b=0.0) + man(zeta=0.1) + wima(window=2)",
+    "mime(b=0.5) + naive_fedgloss(rho_s=0.1, admm=False)",
+    "fedfsa(rho=0.05, rho_larger=0.3, top=1) + personal()",
+    "fedala(layers=2) + personal()",
+    "fedbn() + sam(rho=0.05)",
+    "fedsmoo(rho=0.1) + median()",
+    "centralised() + last_sam(rho=0.05)",
 ]
 """Combinations of the papers, and some of our own."""
 
 OURS = [entry for entry in registered("method") if entry.make.__module__.startswith("fedflat.")]
 EVERY = [*ROWS.values(), *TOGETHER]
 POPULATION, COHORT, ROUNDS = 4, 2, 4
+FEATURES = 3
+"""Of the network that FedCR needs."""
 
 
 def said(text: str) -> Method:
     method = parse(text, "method")
     assert isinstance(method, Method)
     return method
+
+
+def normalised() -> nn.Module:
+    """A small network with batch normalisation."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
+
+
+LOCAL = Local(batch_size=4, lr=0.05, momentum=0.5, weight_decay=0.01)
+NEEDS: dict[type, dict[str, Any]] = {
+    Scaffold: {"local": replace(LOCAL, momentum=0.0)},
+    Private: {"model": normalised, "local": replace(LOCAL, drop_last=True)},  # it cannot normalise one example
+    CommonRepresentation: {
+        "model": stochastic(mlp([5]), dim=FEATURES, train_samples=2, test_samples=3), "local": LOCAL
+    },
+    Personal: {"split": 0.6},
+    TrimmedMean: {"sampler": Sampler(clients=3)},
+    Krum: {"sampler": Sampler(clients=3)},
+}  # fmt: skip
+"""What the pieces of some methods need to work."""
 
 
 def experiment(method: Method) -> Experiment:
@@ -103,28 +166,41 @@ def experiment(method: Method) -> Experiment:
     for size in (6, 9, 12, 7):
         y = torch.arange(size) % 3
         data.append((torch.randn(size, 1, 8, 8, generator=rng) + y.view(-1, 1, 1, 1), y))
-    return Experiment(
-        method=method, on=clients_of(data, test=data[2], classes=3), model=mlp([5]), rounds=ROUNDS, seed=3,
-        local=Local(batch_size=4, lr=0.05, momentum=0.5, weight_decay=0.01), sampler=Sampler(clients=COHORT),
-        evaluate=Evaluate(every=1),
-    )  # fmt: skip
+    settings: dict[str, Any] = {"model": mlp([5]), "local": LOCAL, "sampler": Sampler(clients=COHORT)}
+    pieces = {type(piece) for piece in (*method.client, *method.shadows, method.rule)}
+    for kind, needs in NEEDS.items():
+        settings |= needs if kind in pieces else {}
+    on = clients_of(data, test=data[2], classes=3, split=settings.pop("split", None))
+    return Experiment(method=method, on=on, rounds=ROUNDS, seed=3, evaluate=Evaluate(every=1), **settings)
 
 
 @dataclass
 class Listening:
-    """Visits here, and keeps every letter with its reply and memory."""
+    """Visits here, keeps every letter with its reply and memory, and counts the gradients of each visit."""
 
     heard: list[tuple[Letter, Reply, Memory]] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+    gradients: int = 0
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
+        gradient = job.task.flat.gradient
+
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            self.gradients += 1
+            return gradient(*args, **kwargs)
+
+        job.task.flat.gradient = counting  # type: ignore[method-assign]
         with InProcess(threads=1).open(job, fed, source) as crew:
             self.crew = crew
             yield self
 
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        for letter, (reply, memory) in zip(letters, self.crew.visit(letters), strict=True):
+        for letter in letters:
+            self.gradients = 0
+            ((reply, memory),) = self.crew.visit([letter])
             self.heard.append((letter, reply, memory))
+            self.asked.append(self.gradients)
             yield reply, memory
 
 
@@ -175,20 +251,22 @@ def test_a_method_is_a_value(text: str) -> None:
     assert printed == method
     assert repr(printed) == repr(method)
     assert printed.chained == method.chained
-    for piece in (*method.client, *method.server, *method.shadows):
+    for piece in (*method.client, *method.server, *method.shadows, method.rule):
         assert pickle.loads(pickle.dumps(piece)) == piece
 
 
 @pytest.mark.parametrize("text", EVERY)
 def test_a_run(text: str) -> None:
-    """Finite numbers; nothing in a message that was not declared; bytes as declared."""
+    """Finite numbers; nothing in a message that was not declared; bytes and gradients as declared."""
     method = said(text)
     exp, ears, book = experiment(method), Listening(), Costs()
-    result = train(exp, executor=ears, book=book)
+    ready = make_ready(exp)
+    result = train(ready, executor=ears, book=book)
     _finite_and_moved(exp, result)
     for letter, reply, memory in ears.heard:
-        _nothing_private(method, letter, reply, memory)
-    _declared_cost(method, result, book, ears)
+        _nothing_private(exp, letter, reply, memory)
+    _declared_cost(ready, book, ears)
+    _declared_gradients(ready, ears)
 
 
 def _finite_and_moved(exp: Experiment, result: Result) -> None:
@@ -196,64 +274,73 @@ def _finite_and_moved(exp: Experiment, result: Result) -> None:
     assert result.model is not None
     assert bool(torch.isfinite(result.model.params).all())
     assert not torch.equal(result.model.params, make_ready(exp).task.initial().params)
-    assert len(result.rows) == ROUNDS
-    for row in result.rows:
+    rows = [row for row in result.rows if not row.get("tuned")]
+    assert len(rows) == ROUNDS == len(result.rows) - exp.personal
+    for row in rows:
         assert all(math.isfinite(v) for v in row.values() if isinstance(v, float))
         for scores in row["models"].values():
             assert math.isfinite(scores["loss"])
             assert 0 <= scores["accuracy"] <= 1
-    shadows = [shadow.key for shadow in exp.method.shadows]
-    assert list(result.rows[-1]["models"]) == ["server", *shadows]
-    assert result.rows[-1]["model"] == (shadows or ["server"])[-1]
+    shadows = [shadow.key for shadow in exp.method.shadows if shadow.key != "personal"]
+    assert list(rows[-1]["models"]) == ["server", *shadows]
+    assert rows[-1]["model"] == (shadows or ["server"])[-1]
+    assert all(("personal" in row) == exp.personal for row in result.rows)
 
 
-def _nothing_private(method: Method, letter: Letter, reply: Reply, memory: Memory) -> None:
-    dim = len(letter.mail.params)
-    sent = {piece.key: piece.up for piece in method.client if piece.up}
-    received = {piece.key: piece.down for piece in method.server if piece.down}
-    assert {key: len(named) for key, named in reply.extras.items()} == sent
-    assert {key: len(named) for key, named in letter.mail.extras.items()} == received
+def _nothing_private(exp: Experiment, letter: Letter, reply: Reply, memory: Memory) -> None:
+    dim, method = len(letter.mail.params), exp.method
+    walking = letter.mail.task == "train"
+    sent = {piece.key: piece.up for piece in method.client if piece.up and walking}
+    small = {"fedcr": 2} if "fedcr" in reply.extras else {}
+    assert {key: len(named) for key, named in reply.extras.items()} == sent | small
     for extras in (reply.extras, letter.mail.extras):
-        assert all(len(t) == dim for named in extras.values() for t in named.values())
-    assert set(reply.metrics) == {"loss"}
+        for key, named in extras.items():
+            shape = (3, FEATURES) if key == "fedcr" else (dim,)
+            assert all(t.shape == shape for t in named.values())
+    tested = exp.personal and letter.mail.task != "gradient"
+    assert set(reply.metrics) == ({"loss", "own_accuracy"} if tested else {"loss"})
     assert reply.delta.shape == letter.mail.params.shape
-    parts: list[Tensor] = [reply.delta, reply.buffers]
-    for remembered in (t for named in memory.values() for t in named.values()):
-        for part in parts:
-            assert part.data_ptr() != remembered.data_ptr() or not len(part)
-            assert not torch.equal(part, remembered)
+    for key, named in memory.items():
+        for remembered in named.values():
+            for part in (reply.delta, reply.buffers):
+                assert part.data_ptr() != remembered.data_ptr() or not len(part)
+                # What AdaBest keeps of a first visit is the walk itself.
+                assert not torch.equal(part, remembered) or not len(part) or key == "adabest"
 
 
-def _declared_cost(method: Method, result: Result, book: Costs, ears: Listening) -> None:
-    assert result.model is not None
-    cost, dim = method.cost, len(result.model.params)
-    declared = (COHORT * cost.down * dim * 4, COHORT * cost.up * dim * 4)
+def _exchanges(method: Method) -> int:
+    """How often the server writes to a client in a round."""
+    at_client = sum(piece.surveys for piece in method.client)
+    return method.cost.walks * (1 - at_client) + method.cost.surveys
+
+
+def _declared_cost(ready: Ready, book: Costs, ears: Listening) -> None:
+    exp, cost = ready.exp, ready.exp.method.cost
+    model = ready.task.initial()
+    clients, exchanges = ready.sampler.clients, _exchanges(exp.method)
+    numbers = [vectors * len(model.params) for vectors in (cost.down, cost.up)]
+    small = 2 * 3 * FEATURES if any(piece.key == "fedcr" for piece in exp.method.client) else 0
+    whole = exchanges * (len(model.buffers) - ready.withheld) + small
+    declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
     first, *later = book.rounds
     assert later == [declared] * (ROUNDS - 1)
-    # Before there is a last round there is no staleness to measure, and nothing is asked for it.
-    assert first == declared or ("delta_eps" in repr(method) and 2 * first[0] == declared[0])
-    exchanges = len([1 for letter, *_ in ears.heard if letter.mail.round == ROUNDS - 1])
-    assert exchanges == (1 if method.pooled else COHORT * cost.down)
+    # Before there is a last round there is no staleness to measure, and nothing is asked for it; and there are
+    # no common Gaussians to send yet.
+    if "delta_eps" in repr(exp.method):
+        assert 2 * first[0] == declared[0]
+    else:
+        assert first == (declared[0] - 4 * clients * small, declared[1])
+    assert len([1 for letter, *_ in ears.heard if letter.mail.round == ROUNDS - 1]) == clients * exchanges
 
 
-@pytest.mark.parametrize("text", EVERY)
-def test_gradients_asked_for(text: str) -> None:
-    """The walk asks for as many gradients as declared."""
-    method = said(text)
-    exp = experiment(method)
-    ready = make_ready(exp)
-    task, asked = ready.task, []
-    gradient = task.flat.gradient
-
-    def counting(*args: Any, **kwargs: Any) -> Any:
-        asked.append(1)
-        return gradient(*args, **kwargs)
-
-    task.flat.gradient = counting  # type: ignore[method-assign]
-    start = task.initial()
-    data = ready.fed.data(0)
-    visit(ready.job, Letter(0, Mail(0, start.params, start.buffers, 0.1), {}), data)
-    assert len(asked) == exp.local.planned(0, 0, len(data)) * method.cost.gradients
+def _declared_gradients(ready: Ready, ears: Listening) -> None:
+    """The walks and surveys of the first round, in which FedALA has nothing to blend, as declared."""
+    cost, local = ready.exp.method.cost, ready.exp.local
+    at_client = sum(piece.surveys for piece in ready.exp.method.client)
+    for (letter, reply, _), asked in zip(ears.heard, ears.asked, strict=True):
+        if letter.mail.round == 0:
+            steps = local.planned(0, letter.client, reply.examples)
+            assert asked == (1 if letter.mail.task == "gradient" else steps * cost.gradients + at_client)
 
 
 @pytest.mark.parametrize("text", EVERY)
@@ -323,38 +410,46 @@ def _timeless(row: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key not in ("training", "seconds")}
 
 
-def bundles() -> list[Method]:
-    """As few methods as possible that have, together, every client piece and server probe of the table."""
-    covered: set[type] = set()
-    whole: list[Method] = []
-    for text in EVERY:
-        method = said(text)
-        kinds = {type(piece) for piece in (*method.client, *method.server)}
-        if method.pooled or method.chained or kinds <= covered:
-            continue
-        covered |= kinds
-        for i, bundle in enumerate(whole):
-            try:
-                whole[i] = bundle + method
-            except SettingError:
-                continue
-            break
-        else:
-            whole.append(method)
-    return whole
+@dataclass
+class Posted:
+    """Everything goes through pickle, as to another process, and every visit meets a module made anew."""
+
+    @contextmanager
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
+        self.job, self.fed = pickle.dumps(job), source()
+        yield self
+
+    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
+        for letter in letters:
+            job, copied = pickle.loads(self.job), pickle.loads(pickle.dumps(letter))
+            yield pickle.loads(pickle.dumps(visit(job, copied, self.fed.data(copied.client))))
 
 
-def test_worker_processes_give_the_same_bits() -> None:
-    """Starting processes takes seconds, and a worker sees nothing of a method but its client pieces and
-    its mail: a few bundles that have every piece of the table stand for all rows."""
-    found = {type(piece) for bundle in bundles() for piece in (*bundle.client, *bundle.server)}
-    assert found == {type(piece) for text in EVERY for piece in (*said(text).client, *said(text).server)}
-    for bundle in bundles():
-        exp = replace(experiment(bundle), sampler=Sampler(clients=3))
-        here, there = RunBook(), RunBook()
-        one = train(exp, executor=InProcess(threads=1), book=here)
-        other = train(exp, executor=Workers(2, threads=1), book=there)
-        assert one.model is not None
-        assert other.model is not None
-        assert torch.equal(one.model.params, other.model.params), bundle
-        assert [_timeless(row) for row in here.rows] == [_timeless(row) for row in there.rows]
+def _same(exp: Experiment, one: Executor, other: Executor) -> None:
+    here, there = RunBook(), RunBook()
+    mine, theirs = train(exp, executor=one, book=here), train(exp, executor=other, book=there)
+    assert mine.model is not None
+    assert theirs.model is not None
+    assert torch.equal(mine.model.params, theirs.model.params)
+    assert torch.equal(mine.model.buffers, theirs.model.buffers)
+    assert [_timeless(row) for row in here.rows] == [_timeless(row) for row in there.rows]
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_a_visit_can_be_made_anywhere(text: str) -> None:
+    _same(replace(experiment(said(text)), rounds=3), InProcess(threads=1), Posted())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fedgloss(rho_s=0.1, rho_l=0.1, beta=10.0) + man(zeta=0.1) + mixup() + all_clients()",
+        "fedala(layers=2) + personal()",
+        "fedcr(beta=0.01)",
+    ],
+)
+def test_worker_processes_give_the_same_bits(text: str) -> None:
+    """Starting processes takes seconds, and a worker sees nothing of a method but its client pieces and its mail:
+    a few methods stand for all, which the test above has seen pickled."""
+    exp = replace(experiment(said(text)), sampler=Sampler(clients=3))
+    _same(exp, InProcess(threads=1), Workers(2, threads=1))

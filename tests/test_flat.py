@@ -174,3 +174,21 @@ def test_unit_vectors(shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(unit(v).norm(dim=-1), torch.ones(shape[:-1]).double())
     torch.testing.assert_close(unit(v), unit(3 * v))
     assert not unit(torch.zeros(shape)).any()
+
+
+def test_which_buffers_are_statistics_of_batch_normalisation() -> None:
+    class Counted(nn.Module):
+        """Batch normalisation, and a buffer of its own before and after it."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.ones(2))
+            self.inner = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.GroupNorm(2, 4))
+            self.outer = nn.Module()
+            self.outer.register_buffer("running_mean", torch.zeros(1))
+
+    layout = Layout.of(Counted())
+    assert layout.batchnorms == ("inner.1",)
+    assert layout.statistics().tolist() == [False] * 2 + [True] * 8 + [False]
+    assert not Layout.of(nn.Sequential(nn.Linear(2, 2), nn.GroupNorm(1, 2))).batchnorms
+    assert len(Layout.of(nn.Linear(2, 2)).statistics()) == 0

@@ -13,18 +13,22 @@ from fedflat.client.piece import Piece
 from fedflat.client.sharpness import Sam
 from fedflat.data import digits
 from fedflat.errors import SettingError
-from fedflat.cost import Cost
 from fedflat.method import Method, chain, method
 from fedflat.methods import (
+    adabest,
     asam,
     clip,
     cutout,
     ema,
+    fedacg,
     fedavg,
     fedavgm,
     feddyn,
     fedgloss,
     fedsam,
+    fedsmoo,
+    mime,
+    mimelite,
     mixup,
     naive_fedgloss,
     prox,
@@ -140,6 +144,28 @@ def test_weightings_must_agree() -> None:
         Method(weighting="sized", said="mine()") + feddyn()
 
 
+@pytest.mark.parametrize(("one", "other"), [(feddyn(), adabest()), (fedacg(), adabest()), (fedsmoo(), fedacg())])
+def test_the_server_steps_where_one_piece_says(one: Method, other: Method) -> None:
+    for pair in ((one, other), (other, one)):
+        with pytest.raises(SettingError, match="both decide where the server steps to, so one would undo the other"):
+            pair[0] + pair[1]
+
+
+def test_two_probes_are_nested_on_purpose_only() -> None:
+    for pair in ((sam(), asam()), (fedsmoo(), sam()), (sam(), fedsmoo())):
+        with pytest.raises(SettingError, match="both choose where a client's gradient is taken"):
+            pair[0] + pair[1]
+    assert keys(chain(sam(), asam()).client) == ["sam", "asam"]
+    with pytest.raises(SettingError, match=r"smoo\(0.1\) keeps a memory, and sam\(\) to its right asks"):
+        chain(fedsmoo(), sam())
+
+
+def test_a_first_exchange_for_the_gradient_moves_no_memory() -> None:
+    with pytest.raises(SettingError, match=r"stale_sam\(0.15\) keeps a memory, and mime\(.*asks for 2 exchanges"):
+        fedgloss(admm=False) + mime()
+    assert keys((fedgloss(admm=False) + mimelite()).server) == ["stale_sam", "mime"]
+
+
 def test_equal_methods() -> None:
     assert fedsam(0.1) == fedavg() + sam(0.1) == parse("fedsam(rho=0.1)", "method")
     assert fedsam(0.1) != fedsam(0.2)
@@ -149,19 +175,19 @@ def test_equal_methods() -> None:
 @pytest.mark.parametrize(
     ("what", "cost"),
     [
-        (fedavg(), Cost(1, 1, 1)),
-        (fedsam(), Cost(1, 1, 2)),
-        (feddyn() + asam(), Cost(1, 1, 2)),
-        (fedgloss(rho_l=0.1), Cost(1, 1, 2)),
-        (fedgloss(delta_eps=True), Cost(2, 2, 1)),
-        (naive_fedgloss(), Cost(2, 2, 1)),
-        (Method(client=(Up(), Sam(0.1))), Cost(1, 4, 2)),
-        (naive_fedgloss() + Method(client=(Up(),)), Cost(2, 8, 1)),
-        (Method(pooled=True), Cost(0, 0, 1)),
+        (fedavg(), (1, 1, 1)),
+        (fedsam(), (1, 1, 2)),
+        (feddyn() + asam(), (1, 1, 2)),
+        (fedgloss(rho_l=0.1), (1, 1, 2)),
+        (fedgloss(delta_eps=True), (2, 2, 1)),
+        (naive_fedgloss(), (2, 2, 1)),
+        (Method(client=(Up(), Sam(0.1))), (1, 4, 2)),
+        (naive_fedgloss() + Method(client=(Up(),)), (2, 8, 1)),
+        (Method(pooled=True), (0, 0, 1)),
     ],
 )
-def test_costs(what: Method, cost: Cost) -> None:
-    assert what.cost == cost
+def test_costs(what: Method, cost: tuple[int, int, int]) -> None:
+    assert (what.cost.down, what.cost.up, what.cost.gradients) == cost
 
 
 def test_the_local_settings_come_last() -> None:

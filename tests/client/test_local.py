@@ -69,6 +69,32 @@ def test_how_often_the_data_are_gone_through() -> None:
     assert Local(steps=5, batch_size=64).passes(5, 10) == 5
 
 
+@given(n=sizes, virtual=sizes, size=sizes, epochs=st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_virtual_clients_use_as_many_examples_whatever_they_hold(n: int, virtual: int, size: int, epochs: int) -> None:
+    local = Local(epochs=epochs, batch_size=size, virtual=virtual)
+    batches = list(local.batches(0, 1, 2, n))
+    a_pass = -(-virtual // size)
+    assert len(batches) == local.planned(1, 2, n) == local.planned(1, 2, n + 7) == epochs * a_pass
+    passes = [torch.cat(batches[e * a_pass : (e + 1) * a_pass]) for e in range(epochs)]
+    for used in passes:
+        assert len(used) == virtual
+        times = torch.bincount(used, minlength=n)
+        assert len(times) == n
+        # without repeats if there are enough; else all, and some once more than others
+        assert int(times.max() - times.min()) <= 1
+        assert torch.equal(times, torch.bincount(passes[0], minlength=n))  # the same ones in every epoch
+
+
+def test_virtual_clients_draw_anew_in_every_visit() -> None:
+    local = Local(batch_size=100, virtual=20)
+    drawn = [set(next(local.batches(0, t, 2, 100)).tolist()) for t in range(3)]
+    assert drawn[0] != drawn[1] != drawn[2]
+    assert drawn[0] == set(next(local.batches(0, 0, 2, 100)).tolist())
+    with pytest.raises(SettingError, match="virtual must be a whole number"):
+        Local(virtual=0)
+
+
 def test_given_orders_are_followed() -> None:
     local = Local(orders=[{4: [[2, 0], [1]]}, {}])
     assert [batch.tolist() for batch in local.batches(0, 0, 4, 3)] == [[2, 0], [1]]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from client.stages import PLANE, Asked, vector, visiting
-from fedflat.client.sharpness import Asam, Sam, weights
+from fedflat.client.sharpness import Asam, LastSam, LayerwiseSam, Sam, weights
 from fedflat.errors import SettingError
 from fedflat.flat import Layout
 from fedflat.schedules import warmup
@@ -96,3 +96,38 @@ def test_settings() -> None:
             wrong()
     with pytest.raises(SettingError):
         Sam(math.inf)
+
+
+@given(vectors, st.floats(0.01, 2))
+@settings(deadline=None)
+def test_layerwise_sam_climbs_rho_in_every_tensor(w: Tensor, rho: float) -> None:
+    asked, u = ask(LayerwiseSam(rho), w)  # type: ignore[arg-type]
+    g, eps = quadratic(w), asked.places[1] - w
+    for place in (slice(0, 2), slice(2, 3)):
+        length = float(g[place].norm())
+        if length > 1e-6:
+            torch.testing.assert_close(eps[place], rho * g[place] / length, rtol=0, atol=1e-5)
+            assert float(eps[place].norm()) == pytest.approx(rho, abs=1e-5)
+    assert torch.equal(u, quadratic(asked.places[1]))
+    assert LayerwiseSam(rho).asks == 2
+
+
+def test_last_sam_climbs_along_the_gradient_of_the_step_before() -> None:
+    piece = LastSam(0.5)
+    v = visiting(piece, W)
+    asked = Asked(quadratic)
+    first, second = piece.gradient(v, asked, W), piece.gradient(v, asked, W - 1)
+    assert torch.equal(asked.places[0], W)
+    torch.testing.assert_close(asked.places[1], W - 1 + 0.5 * first / first.norm())
+    assert torch.equal(second, quadratic(asked.places[1]))
+    assert torch.equal(v.memory["g"], second)
+    later = visiting(piece, W, memory=v.memory)
+    piece.gradient(later, asked, W)
+    torch.testing.assert_close(asked.places[2], W + 0.5 * second / second.norm())
+    assert len(asked.places) == 3
+
+
+@pytest.mark.parametrize("kind", [LayerwiseSam, LastSam])
+def test_radii_have_a_range(kind: type[LayerwiseSam] | type[LastSam]) -> None:
+    with pytest.raises(SettingError, match="rho must be a number"):
+        kind(-0.1)

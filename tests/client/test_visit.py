@@ -215,6 +215,81 @@ def test_a_mail_may_ask_for_the_gradient_instead_of_a_walk() -> None:
     assert reply.extras == {}
 
 
+def test_asking_for_the_gradient_is_a_pure_function() -> None:
+    """Dropout draws by seed, round and client, and torch's own random state is left alone."""
+    torch.manual_seed(0)
+    what = job(model=nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double())
+    torch.manual_seed(1)
+    state = torch.random.get_rng_state()
+    one, _ = visit(what, letter(what, task="gradient"), FED.data(2))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    torch.manual_seed(2)
+    again, _ = visit(what, letter(what, task="gradient"), FED.data(2))
+    assert torch.equal(one.delta, again.delta)
+    other, _ = visit(what, letter(what, t=6, task="gradient"), FED.data(2))
+    assert not torch.equal(one.delta, other.delta)
+
+
+class Scaled(nn.Module):
+    """A layer whose output hangs on a buffer in training too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+        self.register_buffer("scale", torch.tensor(2.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x) * self.scale
+
+
+@dataclass(frozen=True, repr=False)
+class Early(Piece):
+    """Asks for gradients before the walk begins."""
+
+    stage, key = Stage.CORRECT, "early"
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        v.outbox.update(batch=v.oracle(torch.arange(9))(w), whole=v.full_gradient(w))
+        return w
+
+
+@pytest.mark.parametrize("task", ["train", "gradient"])
+def test_a_visit_starts_from_the_buffers_it_was_sent(task: str) -> None:
+    """Whoever was visited, or evaluated, before."""
+    torch.manual_seed(0)
+    what = job(Early(), model=Scaled().double())
+    found = []
+    for before in (2.0, 50.0):
+        what.task.flat.buffers = torch.tensor([before])
+        found.append(visit(what, letter(what, task=task), FED.data(2))[0])
+    assert torch.equal(found[0].delta, found[1].delta)
+    if task == "train":
+        early = [reply.extras["early"] for reply in found]
+        assert torch.equal(early[0]["batch"], early[1]["batch"])
+        assert torch.equal(early[0]["whole"], early[1]["whole"])
+        torch.testing.assert_close(early[0]["batch"], early[0]["whole"])
+
+
+def test_a_mail_may_ask_for_the_last_layer_only() -> None:
+    """Plain steps of the classifier: whatever pieces there are, and momentum and decay, have no part in it."""
+    pieces = (*(feddyn(0.5) + sam(0.3)).client, *Local(momentum=0.9, weight_decay=0.1).pieces(keep=False))
+    local = Local(batch_size=4, epochs=2)
+    tuned, memory = visit(what := job(*pieces, local=local), letter(what, task="tune"), FED.data(2))
+    head = what.task.flat.layout.classifier()
+    assert not tuned.delta[~head].any()
+    assert bool((tuned.delta[head] != 0).any())
+    assert memory == {}
+    assert tuned.extras == {}
+    module, (x, y) = network(), DATA[2]
+    stepper = torch.optim.SGD(module[2].parameters(), lr=0.1)  # type: ignore[index]
+    for places in local.batches(1, 5, 2, 9):
+        stepper.zero_grad()
+        cross_entropy(module(x[places]), y[places]).backward()
+        stepper.step()
+    end = nn.utils.parameters_to_vector(module.parameters()).detach()
+    torch.testing.assert_close(letter(what).mail.params - tuned.delta, end, rtol=0, atol=1e-12)
+
+
 @dataclass(frozen=True, repr=False)
 class Spoil(Piece):
     """Raises, or gives a bad number, at one client in one round."""

@@ -11,7 +11,7 @@ from torch import nn
 import fedflat.models as models
 from fedflat.errors import SettingError
 from fedflat.flat import Layout
-from fedflat.models import ModelSpec, cnn, fsa_cnn, logistic, mlp, resnet18, resnet20, tiny_convnet
+from fedflat.models import ModelSpec, cnn, fsa_cnn, logistic, mlp, resnet18, resnet20, stochastic, tiny_convnet
 from fedflat.spelling import Entry, parse, registered
 
 # Each model, an input it reads (small where the model allows), and its hidden non-linearities.
@@ -31,6 +31,8 @@ ROWS: list[tuple[ModelSpec, tuple[int, ...], int]] = [
     (resnet20(norm="batch"), (1, 28, 28), 1 + 2 * 9),
     (resnet18(groups=4), (3, 16, 16), 1 + 2 * 8),
     (resnet18(norm="batch"), (1, 8, 8), 1 + 2 * 8),
+    (stochastic(mlp([9]), dim=4, train_samples=3, test_samples=5), (7,), 1),
+    (stochastic(dim=8), (1, 16, 16), 4),
 ]
 IDS = [f"{spec!r}-{'x'.join(map(str, shape))}" for spec, shape, _ in ROWS]
 IMAGE_MODELS = [cnn(), fsa_cnn(), tiny_convnet(), resnet20(), resnet18()]

@@ -55,6 +55,18 @@ def test_against_torch(piece: ServerPiece, optimiser: object) -> None:
         torch.testing.assert_close(found, w.detach(), rtol=1e-12, atol=1e-12)
 
 
+def test_a_rate_scales_steps_but_no_gradients() -> None:
+    """Mime asks for a true gradient first, which is not a step."""
+
+    def send(mail: Mail) -> Replies:
+        return answered(mail, DELTAS[0])
+
+    asked = {task: Mail(0, START, NONE, 0.1, task=task) for task in ("train", "gradient")}
+    found = {task: START - step([ServerSgd(0.5)], {}, send, mail).model.params for task, mail in asked.items()}
+    torch.testing.assert_close(found["train"], 0.5 * DELTAS[0])
+    torch.testing.assert_close(found["gradient"], DELTAS[0])
+
+
 @pytest.mark.parametrize("kind", [Adam, Adagrad, Yogi])
 def test_the_papers_moments(kind: type[Adam] | type[Adagrad] | type[Yogi]) -> None:
     found, desks = follow(kind(0.3, 0.7, 0.8, 0.02))

@@ -94,6 +94,13 @@ def test_climbing_goes_rho_far(direction: list[float], rho: float) -> None:
     assert not up.commit
 
 
+def test_a_perturbed_model_is_sent_anew() -> None:
+    """Even to those who still have the one it was made from."""
+    again = Mail(0, W, NONE, 0.1, repeat=True)
+    assert again.nbytes == 0
+    assert climb(again, W, 0.5).nbytes == W.nbytes
+
+
 def test_a_radius_may_change_with_the_round() -> None:
     rounds(StaleSam(steps([0, 2], [0.5, 0.0])), 3)
     w1 = MAILS[0].params - 0.1 * H * MAILS[0].params

@@ -66,7 +66,7 @@ class Private(Piece):
 
     def end(self, v: Visit, w: Tensor) -> Tensor:
         """Keep them, and send back what came."""
-        v.memory["params"] = w[v.memo["mask"]]
+        v.memory["params"] = v.stop[v.memo["mask"]]
         return torch.where(v.memo["mask"], v.sent, w)
 
     def end_buffers(self, v: Visit, b: Tensor) -> Tensor:

@@ -1,0 +1,173 @@
+"""What stays with the client: FedBN, SiLoBN and private heads."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedflat.client.local import Local
+from fedflat.client.piece import Piece, Visit
+from fedflat.client.private import Private
+from fedflat.data.given import clients_of
+from fedflat.data.sampling import Sampler
+from fedflat.errors import SettingError
+from fedflat.flat import Layout
+from fedflat.method import Method
+from fedflat.methods import fedavg, fedavgm, fedbn, sam, silobn
+from fedflat.models.simple import mlp
+from fedflat.run.book import RunBook
+from fedflat.run.experiment import Experiment
+from fedflat.run.ready import make_ready
+from fedflat.run.state import Run
+from fedflat.run.train import train
+from fedflat.stage import Stage
+
+SIZES = (6, 10, 8)
+RNG = torch.Generator().manual_seed(0)
+DATA = [(torch.randn(n, 4, generator=RNG) * (k + 1) + k, torch.arange(n) % 2) for k, n in enumerate(SIZES)]
+HEAD = Method(client=(Private("head"),), said="head()")
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 2))
+
+
+class Book(RunBook):
+    """Keeps the state after each round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.models: list[Any] = []
+        self.clients: list[Any] = []
+        self.bytes: list[tuple[int, int]] = []
+
+    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        if not force:
+            self.models.append(run.model)
+            self.clients.append(dict(run.clients.kept))
+            self.bytes.append((run.ledger.down, run.ledger.up))
+
+
+def experiment(method: Method, rounds: int = 3, **more: Any) -> Experiment:
+    settings: dict[str, Any] = {"model": network, "sampler": Sampler(cohorts=[[0, 1], [1, 2], [0, 2]][:rounds])}
+    return Experiment(
+        method=method, on=clients_of(DATA, test=DATA[0], classes=2), rounds=rounds, dtype="float64",
+        local=Local(batch_size=64, lr=0.1), **{**settings, **more},
+    )  # fmt: skip
+
+
+def run(method: Method, **more: Any) -> Book:
+    book = Book()
+    train(experiment(method, **more), book=book)
+    return book
+
+
+def start() -> tuple[Tensor, Tensor, Layout]:
+    task = make_ready(experiment(fedavg())).task
+    model = task.initial()
+    return model.params, model.buffers, task.flat.layout
+
+
+def test_what_is_private() -> None:
+    layout = Layout.of(network())
+    norm = torch.zeros(layout.dim, dtype=torch.bool)
+    norm[15:21] = True  # after 4 * 3 weights and 3 biases
+    assert torch.equal(Private("bn").mask(layout), norm)
+    assert not Private("bn_statistics").mask(layout).any()
+    assert Private("head").mask(layout).nonzero().view(-1).tolist() == list(range(21, 29))
+    assert Private("bn").statistics(layout).all()
+    assert not Private("head").statistics(layout).any()
+    assert [Private(where).withheld(layout) for where in ("bn", "bn_statistics", "head")] == [6 + 6, 6, 8]
+    with pytest.raises(SettingError, match="where must be"):
+        Private("everything")
+
+
+@pytest.mark.parametrize("more", [Method(said="nothing()"), sam(0.1), fedavgm(0.9)], ids=repr)
+@pytest.mark.parametrize("method", [fedbn(), silobn(), HEAD], ids=repr)
+def test_what_the_server_sees(method: Method, more: Method) -> None:
+    """Its running statistics stay as they were, and so do the private parameters; the rest moves."""
+    params, buffers, layout = start()
+    book = run(method + more)
+    (piece,) = (p for p in method.client if isinstance(p, Private))
+    mask, statistics = piece.mask(layout), piece.statistics(layout)
+    for model in book.models:
+        assert torch.equal(model.params[mask], params[mask])
+        assert torch.equal(model.buffers[statistics], buffers[statistics])
+        assert bool((model.params[~mask] != params[~mask]).any())
+    if "head" in repr(method):
+        assert not torch.equal(book.models[0].buffers, buffers)
+
+
+def test_what_silobn_averages() -> None:
+    """One round: scale and shift are the sized mean, as FedAvg's; the statistics alone stay."""
+    silo, plain = run(silobn(), rounds=1), run(fedavg(), rounds=1)
+    assert torch.equal(silo.models[0].params, plain.models[0].params)
+    assert not torch.equal(silo.models[0].buffers, plain.models[0].buffers)
+
+
+def test_fedbn_averages_the_rest_as_fedavg_does() -> None:
+    _, _, layout = start()
+    shared = ~Private("bn").mask(layout)
+    bn, plain = run(fedbn(), rounds=1), run(fedavg(), rounds=1)
+    assert torch.equal(bn.models[0].params[shared], plain.models[0].params[shared])
+
+
+def test_a_client_goes_on_with_its_own() -> None:
+    """Two visits of one client against torch, its normalisation kept in between and the rest reset."""
+    book = run(fedbn(), rounds=2, sampler=Sampler(cohorts=[[1], [1]]))
+    params, _, layout = start()
+    module = make_ready(experiment(fedavg())).task.module().double()
+    shared, mask = params, Private("bn").mask(layout)
+    for t in range(2):
+        stepper = torch.optim.SGD(module.parameters(), lr=0.1)
+        own = torch.cat([p.detach().view(-1) for p in module.parameters()])
+        nn.utils.vector_to_parameters(torch.where(mask, own, shared), module.parameters())
+        x, y = DATA[1]
+        stepper.zero_grad()
+        nn.functional.cross_entropy(module(x.double()), y).backward()
+        stepper.step()
+        after = torch.cat([p.detach().view(-1) for p in module.parameters()])
+        shared = torch.where(mask, params, after)
+        torch.testing.assert_close(book.models[t].params, shared, rtol=1e-10, atol=1e-12)
+        kept = book.clients[t][1]["private"]
+        torch.testing.assert_close(kept["params"], after[mask], rtol=1e-10, atol=1e-12)
+        norm = module[1]
+        statistics = torch.cat([norm.running_mean, norm.running_var])
+        torch.testing.assert_close(kept["statistics"], statistics, rtol=1e-10, atol=1e-12)
+
+
+class Shifted(Piece):
+    """Sends back another model than the one the walk ended in, as FedSpeed does."""
+
+    stage, key = Stage.CORRECT, "shifted"
+
+    def end(self, v: Visit, w: Tensor) -> Tensor:
+        return w + 1
+
+
+def test_what_is_kept_is_where_the_walk_ended() -> None:
+    shifted, plain = (
+        run(fedbn() + more, rounds=1).clients[0] for more in (Method(client=(Shifted(),), said="shifted()"), fedavg())
+    )
+    assert plain.keys() == {0, 1}
+    for client, memory in plain.items():
+        assert torch.equal(memory["private"]["params"], shifted[client]["private"]["params"])
+
+
+@pytest.mark.parametrize(("method", "withheld"), [(fedavg(), 0), (silobn(), 6), (fedbn(), 12), (HEAD, 8)], ids=repr)
+def test_what_is_private_is_not_paid_for(method: Method, withheld: int) -> None:
+    numbers = 29 + 6 - withheld
+    assert run(method).bytes == [(2 * t * 8 * numbers, 2 * t * 8 * numbers) for t in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("method", [fedbn(), silobn()], ids=repr)
+def test_without_batch_normalisation_there_is_a_warning(method: Method) -> None:
+    with pytest.warns(UserWarning, match="no BatchNorm layer, so nothing stays with the clients"):
+        make_ready(experiment(method, model=mlp([3])))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_ready(experiment(HEAD, model=mlp([3])))

@@ -1,0 +1,203 @@
+"""Which methods can stand together: every base method with every addition, tried on a small problem.
+
+`matrix` gives the table as Markdown; ``python tests/combinations.py`` prints it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+import fedflat.methods  # noqa: F401 (registers the names)
+from fedflat.client.local import Local
+from fedflat.client.private import Private
+from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.given import clients_of
+from fedflat.data.sampling import Sampler
+from fedflat.errors import SettingError
+from fedflat.method import Method
+from fedflat.methods.fedcr import CommonRepresentation
+from fedflat.models.simple import mlp
+from fedflat.models.stochastic import stochastic
+from fedflat.run.book import RunBook
+from fedflat.run.executors import InProcess
+from fedflat.run.experiment import Evaluate, Experiment
+from fedflat.run.ready import Ready, make_ready
+from fedflat.run.state import Run
+from fedflat.run.train import train
+from fedflat.spelling import parse
+
+BASES = {
+    "FedAvg": "fedavg()",
+    "FedAvgM": "fedavgm(beta=0.5)",
+    "FedAdam": "fedadam(lr=0.01)",
+    "FedAdaGrad": "fedadagrad(lr=0.01)",
+    "FedYogi": "fedyogi(lr=0.01)",
+    "FedProx": "fedprox(mu=0.1)",
+    "SCAFFOLD": "scaffold()",
+    "FedDyn": "feddyn(alpha=0.1)",
+    "AdaBest": "adabest(beta=0.5, mu=0.02)",
+    "FedDC": "feddc(alpha=0.1)",
+    "FedCM": "fedcm(a=0.5)",
+    "Mime": "mime(b=0.5)",
+    "MimeLite": "mimelite(b=0.5)",
+    "FedACG": "fedacg(lam=0.5, beta=0.01)",
+    "FedSAM": "fedsam(rho=0.05)",
+    "FedASAM": "fedasam(rho=0.1)",
+    "MoFedSAM": "mofedsam(rho=0.05, a=0.5)",
+    "FedSpeed": "fedspeed(rho=0.05, lam=10)",
+    "FedGamma": "fedgamma(rho=0.05)",
+    "FedLESAM": "fedlesam(rho=0.05)",
+    "FedSMOO": "fedsmoo(rho=0.05)",
+    "NaiveFedGloSS": "naive_fedgloss(rho_s=0.05)",
+    "FedGloSS": "fedgloss(rho_s=0.05)",
+    "FedFSA": "fedfsa(rho=0.05, rho_larger=0.1, a=0.5)",
+    "FedALA": "fedala(threshold=10)",
+    "FedBN": "fedbn()",
+    "SiLoBN": "silobn()",
+    "FedCR": "fedcr(beta=0.001)",
+}
+"""The methods of the papers, by their names there."""
+
+ADDED = {
+    "sam": "sam(rho=0.05)",
+    "asam": "asam(rho=0.1)",
+    "fsa": "fsa(rho=0.05, rho_larger=0.1)",
+    "man": "man(zeta=0.1)",
+    "swa": "swa(start=1, cycle=1)",
+    "wima": "wima(window=2)",
+    "server_momentum": "server_momentum(beta=0.5)",
+}
+"""What can be added to them, by the columns of the table."""
+
+REASONS = {
+    "keep their memory under the name": "is in it",
+    "both choose where a client's gradient is taken": "two probes",
+    "both decide where the server steps to": "two server steps",
+    "keeps a memory, and": "would move twice",
+    "averages clients": "other weights",
+}
+"""Why two are refused: a piece of the message, and the word for the table."""
+
+CLIENTS, COHORT, ROUNDS, FEATURES = 3, 2, 3, 2
+
+
+def said(text: str) -> Method:
+    """The method a text says."""
+    method = parse(text, "method")
+    assert isinstance(method, Method)
+    return method
+
+
+def normalised() -> nn.Module:
+    """The small network with batch normalisation."""
+    sizes = [(4, 3), (3, 3)]
+    hidden = [part for a, b in sizes for part in (nn.Linear(a, b), nn.BatchNorm1d(b), nn.ReLU())]
+    return nn.Sequential(*hidden, nn.Linear(3, 2))
+
+
+@dataclass(frozen=True, repr=False)
+class Opened(DataSpec):
+    """A federation that is open already."""
+
+    fed: Federation
+
+    def open(self, seed: int) -> Federation:
+        return self.fed
+
+
+def _given() -> Opened:
+    rng = torch.Generator().manual_seed(0)
+    data = [(torch.randn(4, 4, generator=rng), torch.arange(4) % 2) for _ in range(CLIENTS)]
+    return Opened(clients_of(data, test=data[0], classes=2).open(0))
+
+
+ON = _given()
+
+
+def ready(method: Method) -> Ready:
+    """Three clients of four examples, two of them a round, two steps each; two hidden layers."""
+    kinds = {type(piece) for piece in method.client}
+    model: Any = mlp([3, 3])
+    if CommonRepresentation in kinds:
+        model = stochastic(mlp([3, 3]), dim=FEATURES, train_samples=2, test_samples=2)
+    elif Private in kinds:
+        model = normalised
+    exp = Experiment(
+        method=method, on=ON, model=model, rounds=ROUNDS, local=Local(batch_size=2, lr=0.05),
+        sampler=Sampler(cohorts=[[0, 1], [1, 2], [2, 0]]), evaluate=Evaluate(every=ROUNDS, last=1),
+    )  # fmt: skip
+    return make_ready(exp)
+
+
+class Spent(RunBook):
+    """Keeps the bytes spent by the end of each round, down and up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.totals = [(0, 0)]
+
+    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        if not force:
+            self.totals.append((run.ledger.down, run.ledger.up))
+
+
+def declared(run: Ready) -> tuple[int, int]:
+    """The bytes of a round after the first, by the method's own account."""
+    method, model = run.exp.method, run.task.initial()
+    cost, dim = method.cost, len(model.params)
+    exchanges = cost.walks * (1 - sum(piece.surveys for piece in method.client)) + cost.surveys
+    small = cost.walks * 2 * 2 * FEATURES if any(piece.key == "fedcr" for piece in method.client) else 0
+    more = exchanges * (len(model.buffers) - run.withheld) + small
+    return 4 * COHORT * (cost.down * dim + more), 4 * COHORT * (cost.up * dim + more)
+
+
+def trains(method: Method) -> bool:
+    """Whether it gives finite numbers, moves, and costs what it says."""
+    run, book = ready(method), Spent()
+    result = train(run, book=book, executor=InProcess(threads=1))
+    assert result.model is not None
+    row = result.rows[-1]
+    numbers = [row["train_loss"], *(scores["loss"] for scores in row["models"].values())]
+    (_, one, two, three) = book.totals
+    rounds = [(b[0] - a[0], b[1] - a[1]) for a, b in ((one, two), (two, three))]
+    return (
+        result.status == "done"
+        and bool(torch.isfinite(result.model.params).all())
+        and not torch.equal(result.model.params, run.task.initial().params)
+        and all(map(math.isfinite, numbers))
+        and list(row["models"]) == ["server", *(shadow.key for shadow in method.shadows)]
+        and rounds == [declared(run)] * 2
+    )
+
+
+def short(message: str) -> str:
+    """The table's word for a refusal."""
+    return next(word for piece, word in REASONS.items() if piece in message)
+
+
+def verdict(base: str, added: str) -> str:
+    """A tick if the two train together, else why they are refused."""
+    try:
+        method = said(f"{BASES[base]} + {ADDED[added]}")
+    except SettingError as error:
+        return short(str(error))
+    assert trains(method), f"{base} + {added}"
+    return "✓"
+
+
+def matrix() -> str:
+    """The table of all base methods and additions, in Markdown."""
+    lines = ["| | " + " | ".join(f"`+ {name}`" for name in ADDED) + " |"]
+    lines.append("|---" * (len(ADDED) + 1) + "|")
+    for base in BASES:
+        lines.append(f"| {base} | " + " | ".join(verdict(base, added) for added in ADDED) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(matrix())

@@ -1,0 +1,167 @@
+"""FedALA: how the blend is learnt, when, and in which tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from client.stages import vector, visiting
+from fedflat.client.local import Local
+from fedflat.client.piece import Piece, Site, Visit
+from fedflat.client.task import Task
+from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.data.given import clients_of
+from fedflat.errors import SettingError
+from fedflat.flat import GradFn, Layout
+from fedflat.mail import Mail
+from fedflat.methods.fedala import MOST_EPOCHS, Ala
+from fedflat.stage import Stage
+
+PLANE = Layout(("low", "high"), ((1,), (2,)), (), ())
+OWN, NEW = vector(2.0, 1.0), vector(7.0, 1.0, 3.0)
+
+
+class Given:
+    """An oracle with a gradient of its own, the loss going through a list."""
+
+    asked: list[Tensor] = []
+
+    def __init__(self, gradient: Tensor, loss: float) -> None:
+        self.gradient, self.loss = gradient, torch.tensor(loss)
+
+    def __call__(self, w: Tensor) -> Tensor:
+        Given.asked.append(w)
+        return self.gradient
+
+
+def blended(memory: dict[str, Tensor], gradient: Tensor, losses: Any = 1.0, **more: Any) -> tuple[Tensor, Visit]:
+    Given.asked = []
+    piece = Ala(share=1.0, layers=1, **more)
+    told = iter([losses] * 10**4 if isinstance(losses, float) else losses)
+    oracle = {"oracle": lambda places: Given(gradient, next(told))}
+    v = visiting(piece, NEW, PLANE, memory=memory, examples=2, batch_size=1, **oracle)
+    return piece.begin(v, NEW), v
+
+
+def test_the_numbers() -> None:
+    """One batch: m = (1, 1), wl = (2, 1), w = (1, 3), gradient (-0.4, 0.1)."""
+    piece = Ala(share=0.5, layers=1)
+    memory = {"own": OWN, "m": vector(1.0, 1.0)}
+    seen: list[Tensor] = []
+
+    def oracle(places: Tensor) -> Given:
+        seen.append(places)
+        return Given(vector(9.0, -0.4, 0.1), 1.0)
+
+    v = visiting(piece, NEW, PLANE, memory=memory, examples=2, batch_size=1, oracle=oracle)
+    start = piece.begin(v, NEW)
+    assert len(seen) == 1  # half of two examples
+    torch.testing.assert_close(v.memory["m"], vector(0.6, 0.8))
+    torch.testing.assert_close(start, vector(7.0, 1.4, 2.6))
+
+
+def test_nothing_is_learnt_at_the_first_visit() -> None:
+    start, v = blended({}, vector(9.0, -0.4, 0.1))
+    assert torch.equal(start, NEW)
+    assert v.memory == {}
+    assert Given.asked == []
+    piece = Ala(layers=1)
+    v.stop = vector(5.0, 6.0, 8.0)
+    assert torch.equal(piece.end(v, v.stop), v.stop)
+    torch.testing.assert_close(v.memory["own"], vector(6.0, 8.0))
+
+
+def test_at_the_second_visit_until_the_losses_settle_later_once() -> None:
+    g = vector(0.0, 0.0, 0.0)
+    blended({"own": OWN}, g)
+    assert len(Given.asked) == 12  # more than ten losses of two batches an epoch, and they do not vary
+    blended({"own": OWN}, g, [1.0, 3.0] * 10**3)
+    assert len(Given.asked) == 2 * MOST_EPOCHS
+    blended({"own": OWN}, g, [1.0, 3.0] * 10**3, threshold=2.0)
+    assert len(Given.asked) == 12
+    blended({"own": OWN, "m": vector(1.0, 0.5)}, g)
+    assert len(Given.asked) == 2
+
+
+def test_the_blend_is_used_as_soon_as_it_is_learnt_and_stays_in_its_range() -> None:
+    start, v = blended({"own": OWN, "m": vector(1.0, 0.5)}, vector(0.0, -10.0, -0.1))
+    torch.testing.assert_close(Given.asked[0], vector(7.0, 1.0, 2.0))
+    # 1 - (-10)(-1) is below 0; 0.5 + 0.1 * 2 = 0.7, then 0.9
+    torch.testing.assert_close(Given.asked[1], vector(7.0, 2.0, 1 + 2 * 0.7))
+    torch.testing.assert_close(v.memory["m"], vector(0.0, 0.9))
+    torch.testing.assert_close(start, vector(7.0, 2.0, 1 + 2 * 0.9))
+    _, v = blended({"own": OWN, "m": vector(1.0, 0.5)}, vector(0.0, 10.0, -10.0))
+    assert v.memory["m"].tolist() == [1.0, 1.0]
+
+
+def test_settings() -> None:
+    for wrong in ({"share": 0}, {"share": 1.1}, {"layers": 0}, {"eta": -1}, {"threshold": -1}):
+        with pytest.raises(SettingError, match="fedala: "):
+            Ala(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="3 tensors are to be blended, but the model has only 2"):
+        Ala(layers=3).check(Site((), nn.Linear(1, 1), PLANE))
+
+
+RNG = torch.Generator().manual_seed(0)
+X, Y = torch.randn(8, 4, generator=RNG, dtype=torch.float64), torch.arange(8) % 3
+DATA = clients_of([(X, Y)], test=(X, Y), classes=3).open(0).data(0)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+
+
+@dataclass(frozen=True, repr=False)
+class Where(Piece):
+    """Notes where the walk began."""
+
+    stage, key = Stage.CORRECT, "where"
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        STARTS.append(v.start)
+        return grad(w)
+
+
+STARTS: list[Tensor] = []
+
+
+def test_three_visits_by_hand() -> None:
+    """The blend of the last two tensors learnt by torch's autograd, on all data in one batch."""
+    local = Local(batch_size=8, lr=0.1)
+    job = ClientJob(
+        Task(network(), (4,), 3, seed=0, dtype="float64"), (Ala(share=1.0, eta=3.0, threshold=100.0), Where()), local, 0
+    )
+    size = 5 * 3 + 3
+    sent = job.task.initial().params
+    memory: Any = {}
+    own = m = None
+    shift = torch.linspace(-1, 1, len(sent), dtype=torch.float64)
+    for t in range(3):
+        STARTS.clear()
+        reply, memory = visit(job, Letter(0, Mail(t, sent, torch.zeros(0), 0.1), memory), DATA)
+        start = sent
+        if own is not None:
+            module, new = network(), sent[-size:]
+            m = torch.ones(size, dtype=torch.float64) if m is None else m
+            for _ in range(11 if t == 1 else 1):  # at the second visit, until there are more than ten losses
+                point = torch.cat([sent[:-size], own + (new - own) * m])
+                nn.utils.vector_to_parameters(point, module.parameters())
+                grads = torch.autograd.grad(cross_entropy(module(X), Y), list(module.parameters()))
+                g = torch.cat([part.reshape(-1) for part in grads])[-size:]
+                m = (m - 3.0 * g * (new - own)).clamp(0, 1)
+            start = torch.cat([sent[:-size], own + (new - own) * m])
+            torch.testing.assert_close(memory["ala"]["m"], m, rtol=1e-9, atol=1e-10)
+            assert bool(((m > 0) & (m < 1)).any())
+        torch.testing.assert_close(STARTS[0], start, rtol=1e-9, atol=1e-10)
+        own = (sent - reply.delta)[-size:]
+        torch.testing.assert_close(memory["ala"]["own"], own, rtol=0, atol=1e-14)
+        sent = sent - reply.delta + 0.3 * shift
+    forgetful, _ = visit(replace(job, pieces=()), Letter(0, Mail(3, sent, torch.zeros(0), 0.1), {}), DATA)
+    blending, _ = visit(job, Letter(0, Mail(3, sent, torch.zeros(0), 0.1), memory), DATA)
+    assert not torch.equal(forgetful.delta, blending.delta)

@@ -1,0 +1,307 @@
+"""Drift correction, client momentum and the later sharpness methods against their literal twins, to 1e-10.
+
+The runs are those of ``test_against_twins``: one to three clients of five, unequal sizes, short last batches, a
+falling rate; then with weight decay, momentum and clipping. SCAFFOLD and its kin refuse momentum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedflat.client.local import Local
+from fedflat.run.train import train
+from literal import (
+    adabest,
+    fedacg,
+    fedcm,
+    feddc,
+    fedfsa,
+    fedgamma,
+    fedlesam,
+    fedsmoo,
+    fedspeed,
+    mime,
+    mofedsam,
+    scaffold,
+)
+from literal.problem import Plan, Problem, random_plan, random_problem
+from methods.spies import SEEN, client_models, said, shadows, spied
+from methods.test_against_twins import HARD, ROUNDS, agree, memory, same, setting
+from quadratic import Recorder, experiment, replay
+
+Some = tuple[Problem, Plan]
+
+
+@pytest.fixture(scope="module", params=["plain", "decay, momentum, clip"])
+def some(request: pytest.FixtureRequest) -> Some:
+    return setting(21, **({} if request.param == "plain" else HARD))
+
+
+@pytest.fixture(scope="module", params=["plain", "decay, clip"])
+def still(request: pytest.FixtureRequest) -> Some:
+    """Without momentum, which control variates refuse."""
+    return setting(22, **({} if request.param == "plain" else {**HARD, "momentum": 0.0}))
+
+
+def slower(some: Some, server_lr: float) -> Some:
+    return some[0], replace(some[1], server_lr=server_lr)
+
+
+def kept(book: Recorder, key: str, name: str, problem: Problem) -> list[list[np.ndarray]]:
+    """What each client remembers after each round; 0 before its first visit."""
+    zero = np.zeros(problem.dim)
+    return [
+        [known[k][key][name].numpy() if k in known else zero for k in range(problem.clients)] for known in book.learnt
+    ]
+
+
+def desks(book: Recorder, key: str, name: str) -> list[np.ndarray]:
+    return [run.desks[key][name].numpy() for run in book.runs]
+
+
+def local_models(book: Recorder, trace: Any, plan: Plan) -> None:
+    """The clients' models of each round, from the notes of ``all_clients()``."""
+    for t, cohort in enumerate(plan.cohorts):
+        for k in cohort:
+            same(client_models(book, t)[k], trace.local[t][k])
+
+
+@pytest.mark.parametrize("server_lr", [1.0, 0.7])
+def test_scaffold(still: Some, server_lr: float) -> None:
+    trace = scaffold.run(*slower(still, server_lr))
+    book = agree(f"scaffold() + server_sgd({server_lr}) + all_clients()", trace, still)
+    same(desks(book, "scaffold", "c"), trace.c)
+    same(kept(book, "scaffold", "c", still[0]), trace.c_k)
+    local_models(book, trace, still[1])
+
+
+def test_fedgamma(still: Some) -> None:
+    trace = fedgamma.run(*slower(still, 0.8), rho=0.3)
+    book = agree("fedgamma(rho=0.3) + server_sgd(0.8)", trace, still)
+    same(desks(book, "scaffold", "c"), trace.c)
+    same(kept(book, "scaffold", "c", still[0]), trace.c_k)
+    assert np.array_equal(book.server, replay(said("scaffold() + sam(0.3) + server_sgd(0.8)"), *still).server)
+
+
+def test_adabest(some: Some) -> None:
+    problem, plan = some
+    trace = adabest.run(*some, beta_a=0.7, mu_a=0.05)
+    book = agree("adabest(beta=0.7, mu=0.05) + active_clients()", trace, some)
+    same(desks(book, "adabest", "mean"), trace.wbar)
+    for t, cohort in enumerate(plan.cohorts):
+        for k in cohort:
+            same(book.learnt[t][k]["adabest"]["h"], trace.h_k[t][k])
+            assert int(book.learnt[t][k]["adabest"]["last"]) == t
+    same(shadows(said("active_clients()"), "active_clients", book, problem), trace.wbar)
+
+
+def test_adabest_by_sample() -> None:
+    """Clients of 8 examples, batches of 4, 3 epochs: ``mu`` is multiplied by 3 * 4 / 8."""
+    problem = random_problem(23, sizes=(8, 8, 8, 8))
+    plan = random_plan(23, problem, ROUNDS, cohort=2)
+    local = Local(epochs=3, batch_size=4, lr=0.03)
+
+    def server(text: str) -> list[np.ndarray]:
+        book = Recorder()
+        train(replace(experiment(said(text), problem, plan), local=local), book=book)
+        return book.server
+
+    by_sample = server("adabest(beta=0.5, mu=0.02, mu_mode='per_sample')")
+    same(by_sample, server("adabest(beta=0.5, mu=0.03)"))
+    assert np.abs(by_sample[-1] - server("adabest(beta=0.5, mu=0.02)")[-1]).max() > 1e-4
+
+
+def test_feddc(still: Some) -> None:
+    problem, _ = still
+    trace = feddc.run(*still, alpha=0.2)
+    text = "feddc(alpha=0.2) + active_clients() + all_clients()"
+    book = agree(text, trace, still)
+    same(desks(book, "scaffold", "c"), trace.c)
+    same(kept(book, "scaffold", "c", problem), trace.c_k)
+    _, sigma_k = memory(book, problem)
+    same(-np.array(sigma_k) / 0.2, trace.h_k)
+    same(shadows(said(text), "active_clients", book, problem), trace.active)
+    same(shadows(said(text), "all_clients", book, problem), trace.all)
+
+
+@pytest.mark.parametrize("server_lr", [1.0, 0.7])
+def test_fedcm(some: Some, server_lr: float) -> None:
+    trace = fedcm.run(*slower(some, server_lr), a=0.3)
+    book = agree(f"fedcm(a=0.3) + server_sgd({server_lr}) + all_clients()", trace, some)
+    same(desks(book, "mix", "direction"), trace.D)
+    local_models(book, trace, some[1])
+
+
+def test_mofedsam(some: Some) -> None:
+    trace = mofedsam.run(*slower(some, 0.9), a=0.3, rho=0.2)
+    book = agree("mofedsam(rho=0.2, a=0.3) + server_sgd(0.9)", trace, some)
+    same(desks(book, "mix", "direction"), trace.D)
+
+
+@pytest.mark.parametrize(("lite", "weighting"), [(False, "sized"), (False, "uniform"), (True, "sized")])
+@pytest.mark.parametrize(("b", "dampening"), [(0.0, 0.0), (0.6, 0.0), (0.6, 0.6), (0.0, 0.3)])
+def test_mime(some: Some, lite: bool, b: float, dampening: float, weighting: str) -> None:
+    trace = mime.run(*slower(some, 0.8), b=b, dampening=dampening, lite=lite, weighting=weighting)
+    text = f"{'mimelite' if lite else 'mime'}(b={b}, dampening={dampening}) + server_sgd(0.8) + all_clients()"
+    book = agree(text, trace, some, weighting=weighting)
+    if b:
+        same(desks(book, "mime", "m"), trace.m)
+    else:
+        assert all(not run.desks["mime"] for run in book.runs)
+    local_models(book, trace, some[1])
+
+
+def test_fedacg(some: Some) -> None:
+    trace = fedacg.run(*some, lam=0.8, beta_p=0.2)
+    book = agree("fedacg(lam=0.8, beta=0.2) + all_clients()", trace, some)
+    same(desks(book, "lookahead", "m"), trace.m)
+    local_models(book, trace, some[1])
+    replay(spied(said("fedacg(lam=0.8, beta=0.2)")), *some)
+    for seen in SEEN:
+        same(seen.sent, trace.sent[seen.round])
+
+
+@pytest.mark.parametrize("a", [0.0, 0.6, 1.0])
+def test_fedspeed(some: Some, a: float) -> None:
+    trace = fedspeed.run(*some, rho=0.3, a_s=a, lam=8.0)
+    book = agree(f"fedspeed(rho=0.3, a={a}, lam=8.0)", trace, some)
+    same(kept(book, "dual", "sigma", some[0]), trace.sigma_k)
+    assert all(not run.desks for run in book.runs)
+
+
+def test_fedspeed_as_released(some: Some) -> None:
+    """FedDyn's server, and only the perturbed gradient whatever ``a`` says."""
+    trace = fedspeed.run(*some, rho=0.3, a_s=1.0, lam=8.0, server="feddyn")
+    for a in (0.5, 1.0):
+        book = agree(f"fedspeed(rho=0.3, a={a}, lam=8.0, server='feddyn')", trace, some)
+        sigma, sigma_k = memory(book, some[0])
+        same(sigma, trace.sigma)
+        same(sigma_k, trace.sigma_k)
+
+
+@pytest.mark.parametrize("s_from", ["mu", "mu_minus_eps"])
+def test_fedsmoo(some: Some, s_from: str) -> None:
+    trace = fedsmoo.run(*some, rho=0.3, beta=8.0, s_from=s_from)
+    book = agree(f"fedsmoo(rho=0.3, beta=8.0, s_from='{s_from}')", trace, some)
+    same(desks(book, "smoo", "s"), trace.s)
+    same(kept(book, "smoo", "mu", some[0]), trace.mu_k)
+    sigma, sigma_k = memory(book, some[0])
+    same(sigma, trace.sigma)
+    same(sigma_k, trace.sigma_k)
+
+
+def perturbations(text: str, some: Some, trace: Any) -> None:
+    """The perturbation of every gradient is the one of its visit."""
+    replay(spied(said(text)), *some)
+    for t, cohort in enumerate(some[1].cohorts):
+        for k in cohort:
+            first = next(seen for seen in SEEN if (seen.round, seen.client) == (t, k))
+            same(first.w - first.sent, trace.eps[t][k])
+
+
+def test_fedlesam(some: Some) -> None:
+    trace = fedlesam.run(*slower(some, 0.9), rho=0.3)
+    agree("fedlesam(rho=0.3) + server_sgd(0.9)", trace, some)
+    perturbations("fedlesam(rho=0.3) + server_sgd(0.9)", some, trace)
+    assert any(np.any(eps) for given in trace.eps for eps in given.values())
+
+
+def test_fedlesam_with_control_variates(still: Some) -> None:
+    trace = fedlesam.run(*still, rho=0.3, variant="scaffold")
+    book = agree("fedlesam(rho=0.3) + scaffold()", trace, still)
+    same(desks(book, "scaffold", "c"), trace.c)
+    same(kept(book, "scaffold", "c", still[0]), trace.c_k)
+    perturbations("scaffold() + fedlesam(rho=0.3)", still, trace)
+
+
+def test_fedlesam_with_duals(some: Some) -> None:
+    trace = fedlesam.run(*some, rho=0.3, variant="feddyn", alpha=0.2)
+    book = agree("fedlesam(rho=0.3) + feddyn(alpha=0.2)", trace, some)
+    sigma, sigma_k = memory(book, some[0])
+    same(sigma, trace.sigma)
+    same(sigma_k, trace.sigma_k)
+
+
+LAYERS = {"first": 3, "norm": 1, "second": 2, "bias": 1, "third": 1}
+"""Eight coordinates; the layers called "norm" and "bias" are never chosen."""
+CUT = {"layers": [[0, 1, 2], [3], [4, 5], [6], [7]], "eligible": [0, 2, 4]}
+
+
+@pytest.fixture(scope="module")
+def layered() -> Some:
+    problem = random_problem(24, dim=8)
+    return problem, random_plan(24, problem, ROUNDS, cohort=(1, 3), **HARD)
+
+
+def chosen(book: Recorder, t: int, k: int) -> list[int]:
+    """The layers client ``k`` chose in round ``t``, counted among all."""
+    return [CUT["eligible"][place] for place in book.learnt[t][k]["fsa"]["chosen"].tolist()]
+
+
+@pytest.mark.parametrize("score", ["mse", "minmax_mse"])
+@pytest.mark.parametrize("selection", ["fsa", "reverse"])
+@pytest.mark.parametrize("top", [1, 2])
+def test_fedfsa(layered: Some, score: str, selection: str, top: int) -> None:
+    how = {"score": score, "selection": selection}
+    trace = fedfsa.run(*slower(layered, 0.9), rho_default=0.1, rho_larger=0.6, C=top, a=0.4, **how, **CUT)
+    text = f"fedfsa(0.1, 0.6, top={top}, a=0.4, score='{score}', selection='{selection}') + server_sgd(0.9)"
+    book = agree(text, trace, layered, layers=LAYERS)
+    same(desks(book, "mix", "direction"), trace.D)
+    for t, cohort in enumerate(layered[1].cohorts):
+        for k in cohort:
+            assert chosen(book, t, k) == trace.top[t][k]
+
+
+def test_fedfsa_at_random(layered: Some) -> None:
+    """The twin is fed what was drawn."""
+    text = "fedfsa(0.1, 0.6, top=2, a=0.4, selection='random')"
+    book = replay(said(text), *layered, layers=LAYERS)
+    drawn = [{k: chosen(book, t, k) for k in cohort} for t, cohort in enumerate(layered[1].cohorts)]
+    arguments = {"rho_default": 0.1, "rho_larger": 0.6, "C": 2, "a": 0.4, "selection": "random"}
+    same(book.server, fedfsa.run(*layered, drawn=drawn, **arguments, **CUT).server)
+    choices = [tuple(drawn[t][k]) for t, cohort in enumerate(layered[1].cohorts) for k in cohort]
+    assert all(len(set(pair)) == 2 for pair in choices)
+    assert len(set(choices)) > 1
+
+
+EVERY = {
+    "scaffold()": lambda q, p: scaffold.run(q, p),
+    "fedgamma(0.1)": lambda q, p: fedgamma.run(q, p, rho=0.1),
+    "feddc(0.15)": lambda q, p: feddc.run(q, p, alpha=0.15),
+    "adabest(0.6, 0.1)": lambda q, p: adabest.run(q, p, beta_a=0.6, mu_a=0.1),
+    "mofedsam(0.1, 0.4)": lambda q, p: mofedsam.run(q, p, a=0.4, rho=0.1),
+    "mime(0.5)": lambda q, p: mime.run(q, p, b=0.5),
+    "mimelite(0.5, 0.5)": lambda q, p: mime.run(q, p, b=0.5, dampening=0.5, lite=True),
+    "fedacg(0.7, 0.1)": lambda q, p: fedacg.run(q, p, lam=0.7, beta_p=0.1),
+    "fedspeed(0.1, 0.8, 5.0)": lambda q, p: fedspeed.run(q, p, rho=0.1, a_s=0.8, lam=5.0),
+    "fedsmoo(0.1, 5.0)": lambda q, p: fedsmoo.run(q, p, rho=0.1, beta=5.0),
+    "fedlesam(0.1) + feddyn(0.2)": lambda q, p: fedlesam.run(q, p, rho=0.1, variant="feddyn", alpha=0.2),
+}
+
+
+@pytest.mark.parametrize("text", EVERY)
+@settings(max_examples=5, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_random_problems(text: str, data: st.DataObject) -> None:
+    draw = data.draw
+    seed, clients = draw(st.integers(0, 10**6)), draw(st.integers(1, 6))
+    problem = random_problem(seed, clients=clients, dim=draw(st.integers(1, 5)))
+    variates = any(name in text for name in ("scaffold", "feddc", "fedgamma"))
+    plan = random_plan(
+        seed, problem, 5,
+        cohort=(1, draw(st.integers(1, clients))),
+        batch=draw(st.sampled_from([None, 1, 2, 3])),
+        epochs=draw(st.integers(1, 3)),
+        lr_decay=draw(st.sampled_from([1.0, 0.8])),
+        wd=draw(st.sampled_from([0.0, 0.05])),
+        momentum=0.0 if variates else draw(st.sampled_from([0.0, 0.5])),
+        clip=draw(st.sampled_from([None, 0.5, 100.0])),
+        lr=0.02,
+    )  # fmt: skip
+    same(replay(said(text), problem, plan).server, EVERY[text](problem, plan).server)

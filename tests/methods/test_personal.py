@@ -1,0 +1,197 @@
+"""The personalised protocol against a loop written with torch alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.local import Local
+from fedflat.client.piece import Piece, Visit
+from fedflat.client.visit import Letter, visit
+from fedflat.data.given import clients_of
+from fedflat.data.sampling import Sampler
+from fedflat.errors import SettingError
+from fedflat.mail import Mail
+from fedflat.method import Method
+from fedflat.methods import fedavg, fedavg_ft, fedsam, personal
+from fedflat.models.simple import mlp
+from fedflat.run.experiment import Evaluate, Experiment
+from fedflat.run.ready import Ready, make_ready
+from fedflat.run.results import Result
+from fedflat.run.train import train
+from fedflat.schedules import decay
+from fedflat.stage import Stage
+from methods.spies import said
+
+SIZES = (10, 20, 16, 30)
+ROUNDS = 3
+COHORTS = [[0, 1], [1, 2], [0, 2]]
+"""Client 3 is never seen."""
+
+
+def data() -> list[tuple[Tensor, Tensor]]:
+    rng = torch.Generator().manual_seed(0)
+    given = []
+    for k, size in enumerate(SIZES):
+        y = (torch.arange(size) + k) % 4
+        given.append((torch.randn(size, 5, generator=rng) + 0.4 * y.view(-1, 1) * torch.arange(5), y))
+    return given
+
+
+def experiment(text: str = "fedavg_ft()", split: float | None = 0.7, **more: Any) -> Experiment:
+    settings: dict[str, Any] = {
+        "local": Local(epochs=2, batch_size=4, lr=decay(0.2, 0.5)), "sampler": Sampler(cohorts=COHORTS),
+        "evaluate": Evaluate(every=1),
+    }  # fmt: skip
+    on = clients_of(data(), test=data()[0], classes=4, split=split)
+    return Experiment(
+        method=said(text), on=on, model=mlp([6]), rounds=ROUNDS, seed=2, dtype="float64", **{**settings, **more}
+    )
+
+
+class ByHand:
+    """FedAvg and the protocol around it, with torch's modules and optimiser."""
+
+    def __init__(self, ready: Ready) -> None:
+        self.ready = ready
+        self.module = ready.task.module().double()
+
+    def load(self, w: Tensor) -> None:
+        nn.utils.vector_to_parameters(w.clone(), self.module.parameters())
+
+    def walk(self, w: Tensor, t: int, client: int, lr: float, parts: list[nn.Parameter]) -> Tensor:
+        """Local SGD on some of the parameters."""
+        self.load(w)
+        own = self.ready.fed.data(client)
+        x, y = own.examples.x[own.index].double(), own.labels
+        stepper = torch.optim.SGD(parts, lr=lr)
+        for places in self.ready.exp.local.batches(2, t, client, len(y)):
+            stepper.zero_grad()
+            cross_entropy(self.module(x[places]), y[places]).backward()
+            stepper.step()
+        return torch.cat([p.detach().view(-1) for p in self.module.parameters()])
+
+    @torch.no_grad()
+    def accuracy(self, w: Tensor, client: int) -> float:
+        """On the client's own held-out examples."""
+        self.load(w)
+        test = self.ready.fed.own_test(client)
+        assert test is not None
+        x, y = test.examples.x[test.index].double(), test.labels
+        return float((self.module(x).argmax(1) == y).double().mean())
+
+    def run(self) -> tuple[list[float], list[float], list[float]]:
+        """The clients' mean accuracy after each round and after tuning; the global model's; the accuracies tuned."""
+        w = self.ready.task.initial().params
+        models = [w] * len(SIZES)
+        personal, common = [], []
+        for t, cohort in enumerate(COHORTS):
+            for k in cohort:
+                models[k] = self.walk(w, t, k, 0.2 * 0.5**t, list(self.module.parameters()))
+            sizes = [len(self.ready.fed.data(k)) for k in cohort]
+            w = sum(n * models[k] for n, k in zip(sizes, cohort, strict=True)) / sum(sizes)  # type: ignore[assignment]
+            personal.append(sum(self.accuracy(models[k], k) for k in range(len(SIZES))) / len(SIZES))
+            common.append(sum(self.accuracy(w, k) for k in range(len(SIZES))) / len(SIZES))
+        last = list(self.module.parameters())[-2:]
+        tuned = []
+        for k in range(len(SIZES)):
+            after = self.walk(w, ROUNDS, k, 0.2 * 0.5 ** (ROUNDS - 1), last)
+            assert not torch.equal(after, w)
+            tuned.append(self.accuracy(after, k))
+        return [*personal, sum(tuned) / len(tuned)], common, tuned
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return train(experiment())
+
+
+def test_against_a_loop_by_hand(result: Result) -> None:
+    expected, common, _ = ByHand(make_ready(experiment())).run()
+    assert [row["personal"] for row in result.rows] == pytest.approx(expected, abs=1e-12)
+    assert [row["clients"] for row in result.rows[:-1]] == pytest.approx(common, abs=1e-12)
+    assert len(set(expected)) > 2  # so that the rounds could not be confused
+    assert result.best("personal") == max(expected)
+
+
+def test_the_last_row_is_the_fine_tuning(result: Result) -> None:
+    *rows, last = result.rows
+    assert [row["round"] for row in result.rows] == [1, 2, 3, 3]
+    assert last["tuned"]
+    assert not any("tuned" in row for row in rows)
+    assert "accuracy" not in last  # there is no global model to test
+    dim = len(result.model.params)  # type: ignore[union-attr]
+    tuning = 8 * len(SIZES) * dim
+    assert (last["down"] - rows[-1]["down"], last["up"] - rows[-1]["up"]) == (tuning, tuning)
+
+
+def test_the_protocol_changes_no_model(result: Result) -> None:
+    plain = train(experiment("fedavg()")).model
+    assert plain is not None
+    assert torch.equal(plain.params, result.model.params)  # type: ignore[union-attr]
+
+
+def test_before_the_first_visit_a_client_holds_the_first_model() -> None:
+    """One round with one client: the others' accuracies are those of the initial model."""
+    ready = make_ready(experiment(sampler=Sampler(cohorts=[[1], [1], [1]])))
+    hand = ByHand(ready)
+    w = ready.task.initial().params
+    moved = hand.walk(w, 0, 1, 0.2, list(hand.module.parameters()))
+    expected = [hand.accuracy(moved if k == 1 else w, k) for k in range(len(SIZES))]
+    assert train(ready).rows[0]["personal"] == pytest.approx(sum(expected) / len(SIZES), abs=1e-12)
+
+
+@pytest.mark.parametrize("text", ["fedavg()", "fedspeed(rho=0.1, lam=10)", "fedala()", "feddyn(0.1) + sam(0.1)"])
+def test_a_clients_own_model_is_where_its_walk_ended(text: str) -> None:
+    """Not what it sends, which FedSpeed corrects."""
+    ready = make_ready(experiment(f"{text} + personal()"))
+    start = ready.task.initial()
+    reply, memory = visit(ready.job, Letter(1, Mail(0, start.params, start.buffers, 0.2), {}), ready.fed.data(1))
+    end = start.params - reply.delta
+    if "fedspeed" in text:
+        end = end + 10 * memory["dual"]["sigma"]
+    assert reply.metrics["own_accuracy"] == pytest.approx(ByHand(ready).accuracy(end, 1))
+
+
+class Elsewhere(Piece):
+    """Sends back a model that always says class 0."""
+
+    stage, key = Stage.CORRECT, "elsewhere"
+
+    def end(self, v: Visit, w: Tensor) -> Tensor:
+        return torch.zeros_like(w)
+
+
+def test_it_is_not_the_model_sent_back() -> None:
+    ready = make_ready(replace(experiment(), method=fedavg_ft() + Method(client=(Elsewhere(),), said="elsewhere()")))
+    hand, start = ByHand(ready), ready.task.initial()
+    moved = hand.walk(start.params, 0, 1, 0.2, list(hand.module.parameters()))
+    reply, _ = visit(ready.job, Letter(1, Mail(0, start.params, start.buffers, 0.2), {}), ready.fed.data(1))
+    assert reply.metrics["own_accuracy"] == hand.accuracy(moved, 1) != hand.accuracy(torch.zeros_like(moved), 1)
+
+
+def test_only_the_classifier_is_tuned() -> None:
+    ready = make_ready(experiment("fedsam(0.1) + personal()"))
+    start = ready.task.initial()
+    mail = Mail(ROUNDS, start.params, start.buffers, 0.2, task="tune")
+    reply, _ = visit(ready.job, Letter(3, mail, {}), ready.fed.data(3))
+    head = ready.task.flat.layout.classifier()
+    assert not reply.delta[~head].any()
+    assert bool((reply.delta[head] != 0).any())
+    assert "own_accuracy" in reply.metrics
+
+
+def test_the_data_must_be_split() -> None:
+    with pytest.raises(SettingError, match=r"personal\(\) tests each client on a part of its own data.*split=0.7"):
+        make_ready(experiment(split=None))
+
+
+def test_names() -> None:
+    assert fedavg_ft() == fedavg() + personal()
+    assert experiment("fedsam(0.1) + personal()").personal
+    assert not Experiment(method=fedsam(), on=experiment().on, model=mlp([6]), rounds=1).personal

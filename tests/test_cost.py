@@ -1,0 +1,129 @@
+"""What a round costs: the table of the papers, and the bytes of real runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from combinations import declared, ready, said, trains
+from fedflat.client.piece import Piece
+from fedflat.cost import Cost, cost
+from fedflat.method import Method
+from fedflat.run.book import RunBook
+from fedflat.run.state import Run
+from fedflat.run.train import train
+from fedflat.stage import Stage
+
+TABLE = {
+    # method: server state besides w, client state, down, up, gradients a step, surveys, walks
+    "fedavg()": (0, 0, 1, 1, 1, 0, 1),
+    "fedavgm()": (1, 0, 1, 1, 1, 0, 1),
+    "fedadam()": (2, 0, 1, 1, 1, 0, 1),
+    "fedyogi()": (2, 0, 1, 1, 1, 0, 1),
+    "fedadagrad()": (2, 0, 1, 1, 1, 0, 1),
+    "fedprox()": (0, 0, 1, 1, 1, 0, 1),
+    "scaffold()": (1, 1, 2, 2, 1, 0, 1),
+    "feddyn()": (1, 1, 1, 1, 1, 0, 1),
+    "adabest()": (1, 1, 1, 1, 1, 0, 1),
+    "feddc()": (2, 2, 2, 2, 1, 0, 1),
+    "fedcm()": (1, 0, 2, 1, 1, 0, 1),
+    "mime(b=0)": (0, 0, 2, 2, 2, 1, 1),
+    "mime()": (1, 0, 3, 2, 2, 1, 1),
+    "mimelite()": (1, 0, 2, 2, 1, 1, 1),
+    "fedacg()": (1, 0, 1, 1, 1, 0, 1),
+    "fedsam()": (0, 0, 1, 1, 2, 0, 1),
+    "fedasam()": (0, 0, 1, 1, 2, 0, 1),
+    "mofedsam()": (1, 0, 2, 1, 2, 0, 1),
+    "fedspeed()": (0, 1, 1, 1, 2, 0, 1),
+    "fedgamma()": (1, 1, 2, 2, 2, 0, 1),
+    "fedsmoo()": (2, 2, 2, 2, 2, 0, 1),
+    "fedlesam()": (0, 1, 1, 1, 1, 0, 1),
+    "naive_fedgloss(admm=False)": (0, 0, 2, 2, 1, 0, 2),
+    "naive_fedgloss()": (1, 1, 2, 2, 1, 0, 2),
+    "fedgloss(admm=False)": (1, 0, 1, 1, 1, 0, 1),
+    "fedgloss()": (2, 1, 1, 1, 1, 0, 1),
+    "fedgloss(rho_l=0.1)": (2, 1, 1, 1, 2, 0, 1),
+    "fedfsa()": (1, 0, 2, 1, 2, 0, 1),
+    "fedbn()": (0, 0, 1, 1, 1, 0, 1),
+    "silobn()": (0, 0, 1, 1, 1, 0, 1),
+    "fedala()": (0, 0, 1, 1, 1, 0, 1),
+    "fedcr()": (0, 0, 1, 1, 1, 0, 1),
+}
+"""As the papers have it, in vectors of the model's size. What is smaller does not count: FedFSA's chosen layers,
+normalisation, heads, FedALA's last tensors, FedCR's Gaussians of the classes."""
+
+
+@pytest.mark.parametrize("text", TABLE)
+def test_the_table(text: str) -> None:
+    server, client, down, up, gradients, surveys, walks = TABLE[text]
+    expected = Cost(down, up, gradients, walks, surveys, server, client)
+    assert cost(said(text)) == said(text).cost == expected
+
+
+@pytest.mark.parametrize("text", TABLE)
+def test_additions_cost_their_share(text: str) -> None:
+    """MAN, averages of models, clipping and robust rules are free; a probe at the client takes one more gradient."""
+    base = said(text).cost
+    free = said(f"{text} + man(0.1) + wima(3) + ema() + clip(1) + median()").cost
+    assert free == base
+    if all(piece.stage is not Stage.PROBE for piece in said(text).client):
+        climbing = said(f"{text} + asam(0.1)").cost
+        assert climbing.gradients == 2 * base.gradients
+        assert (climbing.down, climbing.up, climbing.client_state) == (base.down, base.up, base.client_state)
+
+
+@pytest.mark.parametrize(
+    ("text", "down", "up", "walks", "surveys"),
+    [
+        ("fedgloss(delta_eps=True)", 2, 2, 2, 0),
+        ("naive_fedgloss(admm=False) + scaffold()", 4, 4, 2, 0),
+        ("naive_fedgloss(admm=False) + mimelite()", 4, 4, 2, 2),
+        # the gradient here and where the probe stands; two walks, c and m in both, the second from a new point
+        ("naive_fedgloss(admm=False) + mime()", 1 + 1 + 2 + 3, 4, 2, 2),
+        ("centralised()", 0, 0, 1, 0),
+    ],
+)
+def test_more_exchanges(text: str, down: int, up: int, walks: int, surveys: int) -> None:
+    found = said(text).cost
+    assert (found.down, found.up, found.walks, found.surveys) == (down, up, walks, surveys)
+
+
+@dataclass(frozen=True, repr=False)
+class Large(Piece):
+    """Keeps and sends vectors."""
+
+    stage, key, up, keeps, surveys = Stage.CORRECT, "large", 3, 2, 1
+
+
+def test_a_piece_of_your_own() -> None:
+    found = (said("naive_fedgloss(admm=False)") + Method(client=(Large(),), said="large()")).cost
+    assert found == Cost(down=2, up=8, gradients=1, walks=2, surveys=2, server_state=0, client_state=2)
+
+
+@pytest.mark.parametrize("text", [*TABLE, "naive_fedgloss(admm=False) + mime()", "mimelite() + naive_fedgloss()"])
+def test_a_run_spends_what_the_table_says(text: str) -> None:
+    assert trains(said(text))
+    if text in TABLE and text not in ("fedbn()", "silobn()", "fedcr()"):
+        run = ready(said(text))
+        dim = len(run.task.initial().params)
+        assert declared(run) == tuple(4 * 2 * vectors * dim for vectors in TABLE[text][2:4])
+
+
+def test_what_is_kept_is_what_is_declared() -> None:
+    """The vectors at the server's desks and in the clients' memories after a run."""
+    kept: list[tuple[int, int]] = []
+
+    class Book(RunBook):
+        def checkpoint(self, run: Run, *, force: bool = False) -> None:
+            dim = len(run.model.params)
+            desks = [t for memory in run.desks.values() for t in memory.values() if t.shape == (dim,)]
+            memories = [
+                sum(t.shape == (dim,) for named in memory.values() for t in named.values())
+                for memory in run.clients.kept.values()
+            ]
+            kept.append((len(desks), max(memories, default=0)))
+
+    for text, (server, client, *_) in TABLE.items():
+        train(ready(said(text)), book=Book())
+        assert kept[-1] == (server, client), text
