@@ -20,11 +20,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedflat.mail import Mail
-from fedflat.run.api import experiment
-from fedflat.run.exchange import Exchange
-from fedflat.run.executors import InProcess
-from fedflat.run.ready import Ready, make_ready
-from fedflat.run.train import beginning
+from fedflat.runs.api import experiment
+from fedflat.runs.exchange import Exchange
+from fedflat.runs.executors import InProcess
+from fedflat.runs.ready import Ready, make_ready
+from fedflat.runs.train import beginning
 from fedflat.seeds import torch_generator
 from fedflat.server.piece import step
 

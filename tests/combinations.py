@@ -23,12 +23,12 @@ from fedflat.method import Method
 from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import stochastic
-from fedflat.run.book import RunBook
-from fedflat.run.executors import InProcess
-from fedflat.run.experiment import Evaluate, Experiment
-from fedflat.run.ready import Ready, make_ready
-from fedflat.run.state import Run
-from fedflat.run.train import train
+from fedflat.runs.book import RunBook
+from fedflat.runs.executors import InProcess
+from fedflat.runs.experiment import Evaluate, Experiment
+from fedflat.runs.ready import Ready, make_ready
+from fedflat.runs.state import Run
+from fedflat.runs.train import train
 from fedflat.spelling import parse
 
 BASES = {

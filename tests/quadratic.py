@@ -14,11 +14,11 @@ from fedflat.client.local import Local
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.method import Method
-from fedflat.run.book import RunBook
-from fedflat.run.executors import Executor, InProcess
-from fedflat.run.experiment import Evaluate, Experiment
-from fedflat.run.state import Run
-from fedflat.run.train import train
+from fedflat.runs.book import RunBook
+from fedflat.runs.executors import Executor, InProcess
+from fedflat.runs.experiment import Evaluate, Experiment
+from fedflat.runs.state import Run
+from fedflat.runs.train import train
 from fedflat.schedules import Steps
 from literal.problem import Plan, Problem
 

@@ -10,9 +10,9 @@ from combinations import declared, ready, said, trains
 from fedflat.client.piece import Piece
 from fedflat.cost import Cost, cost
 from fedflat.method import Method
-from fedflat.run.book import RunBook
-from fedflat.run.state import Run
-from fedflat.run.train import train
+from fedflat.runs.book import RunBook
+from fedflat.runs.state import Run
+from fedflat.runs.train import train
 from fedflat.stage import Stage
 
 TABLE = {

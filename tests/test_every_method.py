@@ -28,14 +28,14 @@ from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.methods.scaffold import Scaffold
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import stochastic
-from fedflat.run.book import FolderBook, RunBook, read_rows
-from fedflat.run.executors import Crew, Executor, InProcess, Source, Visited, Workers
-from fedflat.run.experiment import Evaluate, Experiment
-from fedflat.run.ready import Ready, make_ready
-from fedflat.run.results import Result
-from fedflat.run.state import Run
-from fedflat.run.store import Store
-from fedflat.run.train import Tick, train
+from fedflat.runs.book import FolderBook, RunBook, read_rows
+from fedflat.runs.executors import Crew, Executor, InProcess, Source, Visited, Workers
+from fedflat.runs.experiment import Evaluate, Experiment
+from fedflat.runs.ready import Ready, make_ready
+from fedflat.runs.results import Result
+from fedflat.runs.state import Run
+from fedflat.runs.store import Store
+from fedflat.runs.train import Tick, train
 from fedflat.server.rules import Krum, TrimmedMean
 from fedflat.server.shadows import Personal
 from fedflat.spelling import Entry, parse, registered

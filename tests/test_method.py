@@ -38,7 +38,7 @@ from fedflat.methods import (
     wima,
 )  # fmt: skip
 from fedflat.models.simple import mlp
-from fedflat.run.experiment import Experiment
+from fedflat.runs.experiment import Experiment
 from fedflat.server.pace import ServerMomentum
 from fedflat.spelling import _REGISTRY, parse
 from fedflat.stage import Stage

@@ -7,9 +7,7 @@
 Names are imported when they are first used, so that ``import fedflat`` itself costs nothing.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from fedflat.version import __version__
@@ -30,12 +28,12 @@ _HOMES = {
         "server_momentum", "server_sgd", "silobn", "swa", "trimmed_mean", "wima", "yogi",
     ),
     "fedflat.models": ("cnn", "fsa_cnn", "logistic", "mlp", "resnet18", "resnet20", "stochastic", "tiny_convnet"),
-    "fedflat.run.api": ("compare", "experiment", "run"),
-    "fedflat.run.executors": ("InProcess", "Workers"),
-    "fedflat.run.experiment": ("Experiment",),
-    "fedflat.run.results": ("Result", "summarise"),
-    "fedflat.run.study": ("resume",),
-    "fedflat.run.train": ("train",),
+    "fedflat.runs.api": ("compare", "experiment", "run"),
+    "fedflat.runs.executors": ("InProcess", "Workers"),
+    "fedflat.runs.experiment": ("Experiment",),
+    "fedflat.runs.results": ("Result", "summarise"),
+    "fedflat.runs.study": ("resume",),
+    "fedflat.runs.train": ("train",),
     "fedflat.schedules": ("cosine", "cyclic", "decay", "steps", "warmup"),
     "fedflat.spelling": ("parse",),
 }  # fmt: skip
@@ -54,14 +52,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
-
-
-class _Package(ModuleType):
-    """Python binds a subpackage in its package once it is imported; ``fedflat.run`` stays the function."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -12,7 +12,7 @@ import pytest
 
 from fedflat.cli import main
 from fedflat.cli.runs import fresh_folder
-from run.small import ON, final, rows, timeless
+from runs.small import ON, final, rows, timeless
 
 QUICK = ("--on", ON, "--clients-per-round", "2", "--rounds", "4", "--model", "logistic", "--threads", "1")
 
@@ -173,7 +173,7 @@ def test_folders_that_are_chosen_for_you(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_ctrl_c_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with a space is quoted, so that the line can be copied."""
-    from fedflat.run import train
+    from fedflat.runs import train
 
     def press(*_: object) -> None:
         raise KeyboardInterrupt

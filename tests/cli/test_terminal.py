@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from run.small import ON, start
+from runs.small import ON, start
 
 QUICK = ("--on", ON, "--clients-per-round", "2", "--rounds", "30", "--model", "logistic", "--threads", "1")
 

@@ -64,9 +64,10 @@ def test_batches_depend_on_seed_round_and_client_alone() -> None:
 
 
 def test_how_often_the_data_are_gone_through() -> None:
-    assert Local(epochs=3, batch_size=4).passes(9, 11) == 3
-    assert Local(steps=6, batch_size=4).passes(6, 12) == 2
-    assert Local(steps=5, batch_size=64).passes(5, 10) == 5
+    assert Local(epochs=3, batch_size=4).passes(0, 7, examples=11) == 3
+    assert Local(steps=6, batch_size=4).passes(0, 7, examples=12) == 2
+    assert Local(steps=5, batch_size=64).passes(0, 7, examples=10) == 5
+    assert Local(orders=[{7: [[0, 1, 2], [3], [1, 2]]}]).passes(0, 7, examples=4) == 1.5
 
 
 @given(n=sizes, virtual=sizes, size=sizes, epochs=st.integers(1, 3))

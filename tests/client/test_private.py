@@ -19,11 +19,11 @@ from fedflat.flat import Layout
 from fedflat.method import Method
 from fedflat.methods import fedavg, fedavgm, fedbn, sam, silobn
 from fedflat.models.simple import mlp
-from fedflat.run.book import RunBook
-from fedflat.run.experiment import Experiment
-from fedflat.run.ready import make_ready
-from fedflat.run.state import Run
-from fedflat.run.train import train
+from fedflat.runs.book import RunBook
+from fedflat.runs.experiment import Experiment
+from fedflat.runs.ready import make_ready
+from fedflat.runs.state import Run
+from fedflat.runs.train import train
 from fedflat.stage import Stage
 
 SIZES = (6, 10, 8)

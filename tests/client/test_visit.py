@@ -26,9 +26,9 @@ from fedflat.flat import GradFn
 from fedflat.mail import Mail
 from fedflat.method import Method
 from fedflat.methods import clip, feddyn, sam
-from fedflat.run.book import RunBook
-from fedflat.run.experiment import Evaluate, Experiment
-from fedflat.run.train import train
+from fedflat.runs.book import RunBook
+from fedflat.runs.experiment import Evaluate, Experiment
+from fedflat.runs.train import train
 from fedflat.stage import Stage
 
 RNG = torch.Generator().manual_seed(0)

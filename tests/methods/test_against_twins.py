@@ -17,7 +17,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflat.run.train import train
+from fedflat.runs.train import train
 from literal import ema, fedasam, fedavg, feddyn, fedgloss, fedopt, fedprox, fedsam, naive_fedgloss, swa, wima
 from literal.problem import Plan, Problem, Trace, random_plan, random_problem
 from methods.spies import SEEN, client_models, said, shadows, spied

@@ -13,9 +13,9 @@ from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
 from fedflat.methods import centralised, fedavgm, median, scaffold
 from fedflat.models import mlp
-from fedflat.run.experiment import Experiment
-from fedflat.run.ready import make_ready
-from fedflat.run.train import train
+from fedflat.runs.experiment import Experiment
+from fedflat.runs.ready import make_ready
+from fedflat.runs.train import train
 from methods.spies import said
 
 RNG = torch.Generator().manual_seed(0)

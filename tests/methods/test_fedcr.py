@@ -24,11 +24,11 @@ from fedflat.methods import fedcr, sam
 from fedflat.methods.fedcr import CommonRepresentation, ServerRepresentation
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import StochasticNet, gaussian, stochastic
-from fedflat.run.book import RunBook
-from fedflat.run.experiment import Experiment
-from fedflat.run.ready import make_ready
-from fedflat.run.state import Run
-from fedflat.run.train import train
+from fedflat.runs.book import RunBook
+from fedflat.runs.experiment import Experiment
+from fedflat.runs.ready import make_ready
+from fedflat.runs.state import Run
+from fedflat.runs.train import train
 from fedflat.server.piece import Desks, step
 
 CLASSES, DIM = 3, 2

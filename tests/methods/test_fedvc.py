@@ -14,8 +14,8 @@ from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.methods import fedavg
 from fedflat.models.simple import logistic
-from fedflat.run.experiment import Experiment
-from fedflat.run.train import train
+from fedflat.runs.experiment import Experiment
+from fedflat.runs.train import train
 
 SIZES = [50, 150, 800]
 DRAWS = 4000

@@ -15,8 +15,8 @@ from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.method import Method
 from fedflat.models.simple import mlp
-from fedflat.run.experiment import Experiment
-from fedflat.run.train import train
+from fedflat.runs.experiment import Experiment
+from fedflat.runs.train import train
 from literal import fedlesam
 from literal.problem import Plan, Problem, random_plan, random_problem
 from methods.spies import BATCHES, BatchSpy, client_models, said, shadows

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedflat.client.local import Local
-from fedflat.run.train import train
+from fedflat.runs.train import train
 from literal import (
     adabest,
     fedacg,

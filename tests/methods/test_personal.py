@@ -20,10 +20,10 @@ from fedflat.mail import Mail
 from fedflat.method import Method
 from fedflat.methods import fedavg, fedavg_ft, fedsam, personal
 from fedflat.models.simple import mlp
-from fedflat.run.experiment import Evaluate, Experiment
-from fedflat.run.ready import Ready, make_ready
-from fedflat.run.results import Result
-from fedflat.run.train import train
+from fedflat.runs.experiment import Evaluate, Experiment
+from fedflat.runs.ready import Ready, make_ready
+from fedflat.runs.results import Result
+from fedflat.runs.train import train
 from fedflat.schedules import decay
 from fedflat.stage import Stage
 from methods.spies import said

@@ -13,8 +13,8 @@ from data.miniature import write_cifar_files, write_idx_set
 from fedflat.cli import main
 from fedflat.data import places
 from fedflat.presets import every, find
-from fedflat.run.experiment import from_json
-from run.small import final, rows
+from fedflat.runs.experiment import from_json
+from runs.small import final, rows
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 from fedflat.errors import SpellingError
 from fedflat.presets import PAPERS, Preset, every, find, matching
 from fedflat.presets.numbers import Cell, read, rows
-from fedflat.run.api import experiment
+from fedflat.runs.api import experiment
 from fedflat.spelling import parse
 
 BY_PAPER = {paper: [p for p in every() if p.name.startswith(f"{paper}/")] for paper in PAPERS}

@@ -21,8 +21,8 @@ from fedflat.mail import Mail, Reply, fold
 from fedflat.method import Method
 from fedflat.methods import fedavg, krum, median, norm_clip, trimmed_mean
 from fedflat.models.simple import logistic
-from fedflat.run.experiment import Experiment
-from fedflat.run.train import train
+from fedflat.runs.experiment import Experiment
+from fedflat.runs.train import train
 from fedflat.server.rules import Krum, Median, NormClip, Rule, TrimmedMean
 from fedflat.stage import Stage
 

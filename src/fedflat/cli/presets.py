@@ -12,7 +12,7 @@ from fedflat.errors import SettingError
 from fedflat.presets import Preset, find, matching
 
 if TYPE_CHECKING:
-    from fedflat.run.results import Result
+    from fedflat.runs.results import Result
 
 
 def carry_out(asked: Namespace) -> int:

@@ -13,12 +13,12 @@ from typing import Any
 
 from fedflat.cli.presets import beside, chosen, seeds_of, settings_of
 from fedflat.errors import SettingError
-from fedflat.run.api import experiments
-from fedflat.run.experiment import Experiment
-from fedflat.run.progress import Talker, duration
-from fedflat.run.results import Result, summarise
-from fedflat.run.study import How, Voice, resume, run_many, run_one
-from fedflat.run.tables import size, table
+from fedflat.runs.api import experiments
+from fedflat.runs.experiment import Experiment
+from fedflat.runs.progress import Talker, duration
+from fedflat.runs.results import Result, summarise
+from fedflat.runs.study import How, Voice, resume, run_many, run_one
+from fedflat.runs.tables import size, table
 from fedflat.spelling import parse
 
 

@@ -76,11 +76,13 @@ class Local:
             return len(self._given(t, client))
         return self.steps if self.steps is not None else self.epochs * self._per_epoch(self.virtual or examples)
 
-    def passes(self, planned: int, examples: int) -> float:
-        """How often ``planned`` steps go through the data."""
-        if self.steps is None and self.orders is None:
-            return self.epochs
-        return planned * min(self.batch_size, examples) / examples
+    def passes(self, t: int, client: int, examples: int) -> float:
+        """How often a visit goes through the client's data."""
+        if self.orders is not None:
+            return sum(map(len, self._given(t, client))) / examples
+        if self.steps is not None:
+            return self.steps * min(self.batch_size, examples) / examples
+        return self.epochs
 
     def _draw(self, examples: int, rng: torch.Generator) -> Tensor:
         """The places in the client's data that this visit uses."""

@@ -137,7 +137,7 @@ def _open(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -> Vis
         stop=mail.params,
         lr=mail.lr,
         planned=planned,
-        epochs=job.local.passes(planned, len(data)),
+        epochs=job.local.passes(mail.round, letter.client, len(data)),
         layout=job.task.flat.layout,
         inbox=mail.extras.get(piece.key, {}),
         memory=dict(letter.memory.get(piece.key, {})),

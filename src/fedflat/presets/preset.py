@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedflat.run.experiment import Experiment
+    from fedflat.runs.experiment import Experiment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Preset:
         >>> exp.rounds, exp.seed, exp.local.weight_decay
         (50, 42, 0.0004)
         """
-        from fedflat.run.api import experiment
+        from fedflat.runs.api import experiment
 
         return experiment(**{**self.arguments(), **overrides})
 

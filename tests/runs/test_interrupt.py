@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from fedflat.data.given import clients_of
-from fedflat.run.book import FolderBook
-from fedflat.run.executors import InProcess
-from fedflat.run.interrupt import uninterrupted
-from fedflat.run.store import Store
-from fedflat.run.train import train
-from run.small import EVERYTHING, begin, experiment, final, go_on, rows, timeless
+from fedflat.runs.book import FolderBook
+from fedflat.runs.executors import InProcess
+from fedflat.runs.interrupt import uninterrupted
+from fedflat.runs.store import Store
+from fedflat.runs.train import train
+from runs.small import EVERYTHING, begin, experiment, final, go_on, rows, timeless
 
 
 def press() -> None:

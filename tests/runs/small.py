@@ -20,12 +20,12 @@ from fedflat.data.federation import DataSpec
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.models.simple import mlp
-from fedflat.run.book import FolderBook
-from fedflat.run.executors import Executor, InProcess
-from fedflat.run.experiment import Evaluate, Experiment
-from fedflat.run.results import Result
-from fedflat.run.state import Run
-from fedflat.run.train import Tick, train
+from fedflat.runs.book import FolderBook
+from fedflat.runs.executors import Executor, InProcess
+from fedflat.runs.experiment import Evaluate, Experiment
+from fedflat.runs.results import Result
+from fedflat.runs.state import Run
+from fedflat.runs.train import Tick, train
 from fedflat.spelling import parse
 
 SIZES = (6, 9, 12, 7, 8)

@@ -17,8 +17,8 @@ from fedflat.data.federation import Federation
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
 from fedflat.flat import Model
-from fedflat.run.evaluate import own_accuracies
-from fedflat.run.experiment import Experiment
+from fedflat.runs.evaluate import own_accuracies
+from fedflat.runs.experiment import Experiment
 from fedflat.server.shadows import Scene
 
 

@@ -7,9 +7,9 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from fedflat.run.experiment import Experiment
-from fedflat.run.study import Voice
-from fedflat.run.train import Tell, Tick
+from fedflat.runs.experiment import Experiment
+from fedflat.runs.study import Voice
+from fedflat.runs.train import Tell, Tick
 
 PAUSE = 2.0
 """Least seconds between two plain lines."""

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from fedflat.run.results import Summary
-from fedflat.run.tables import size, table
+from fedflat.runs.results import Summary
+from fedflat.runs.tables import size, table
 
 ONE = Summary("fedavg()", 3, 0.8123, 0.0123, 0.5, 120.0, 2.5e6, 3.5e9, 1234.5, 0)
 OTHER = Summary("sam(rho=0.1), or so", 3, 0.5, math.nan, 1.25, None, None, 999, 10.0, 0)

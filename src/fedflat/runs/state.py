@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedflat.client.states import ClientStates
 from fedflat.flat import Model
-from fedflat.run.store import Group
+from fedflat.runs.store import Group
 from fedflat.server.piece import Desks
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedflat.run import progress
-from fedflat.run.progress import Talker, duration, sentence, title
-from fedflat.run.state import Ledger
-from fedflat.run.train import Stopwatch, Tick, train
-from run.small import experiment
+from fedflat.runs import progress
+from fedflat.runs.progress import Talker, duration, sentence, title
+from fedflat.runs.state import Ledger
+from fedflat.runs.train import Stopwatch, Tick, train
+from runs.small import experiment
 
 
 @pytest.mark.parametrize(

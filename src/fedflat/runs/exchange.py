@@ -9,9 +9,9 @@ from fedflat.client.states import ClientStates
 from fedflat.client.visit import Letter, diagnose
 from fedflat.errors import NotFinite
 from fedflat.mail import Mail, Replies, Reply, fold
-from fedflat.run.executors import Crew
-from fedflat.run.ready import Ready
-from fedflat.run.state import Ledger
+from fedflat.runs.executors import Crew
+from fedflat.runs.ready import Ready
+from fedflat.runs.state import Ledger
 from fedflat.server.shadows import Notes
 
 
@@ -56,7 +56,7 @@ class Exchange:
         own = self.ready.withheld * reply.delta.element_size()
         self.ledger = replace(
             self.ledger,
-            down=self.ledger.down + remote * (mail.nbytes - own),
+            down=self.ledger.down + remote * (mail.nbytes - (0 if mail.repeat else own)),
             up=self.ledger.up + remote * (reply.nbytes - own),
             samples=self.ledger.samples + reply.samples,
         )

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from fedflat.client.states import ClientStates
 from fedflat.flat import Model
 from fedflat.mail import Mail
-from fedflat.run.book import Row, RunBook
-from fedflat.run.evaluate import Scores, evaluate
-from fedflat.run.exchange import Diverged, Exchange
-from fedflat.run.executors import Crew, Executor, InProcess
-from fedflat.run.experiment import Experiment
-from fedflat.run.interrupt import uninterrupted
-from fedflat.run.ready import Ready, make_ready
-from fedflat.run.results import Result
-from fedflat.run.state import Ledger, Run
+from fedflat.runs.book import Row, RunBook
+from fedflat.runs.evaluate import Scores, evaluate
+from fedflat.runs.exchange import Diverged, Exchange
+from fedflat.runs.executors import Crew, Executor, InProcess
+from fedflat.runs.experiment import Experiment
+from fedflat.runs.interrupt import uninterrupted
+from fedflat.runs.ready import Ready, make_ready
+from fedflat.runs.results import Result
+from fedflat.runs.state import Ledger, Run
 from fedflat.server.piece import step
 from fedflat.server.shadows import Notes, Personal, Scene
 

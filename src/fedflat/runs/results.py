@@ -10,9 +10,9 @@ from statistics import mean, stdev
 from typing import Any
 
 from fedflat.flat import Model
-from fedflat.run.book import Row, read_facts, read_rows
-from fedflat.run.experiment import Experiment
-from fedflat.run.state import Ledger, Run
+from fedflat.runs.book import Row, read_facts, read_rows
+from fedflat.runs.experiment import Experiment
+from fedflat.runs.state import Ledger, Run
 
 
 @dataclass(frozen=True)

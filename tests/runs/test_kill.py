@@ -21,8 +21,8 @@ import pytest
 
 import fedflat as ff
 from fedflat.cli import main
-from fedflat.run.store import Store
-from run.small import alive, children, final, rows, start, timeless, wait_for
+from fedflat.runs.store import Store
+from runs.small import alive, children, final, rows, start, timeless, wait_for
 
 METHOD = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=7)"
 ON = "digits(lda(0), clients=30)"

@@ -12,8 +12,8 @@ import fedflat as ff
 from fedflat.client.local import Local
 from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, SettingError
-from fedflat.run.ready import make_ready
-from run.small import SIZES, data, experiment
+from fedflat.runs.ready import make_ready
+from runs.small import SIZES, data, experiment
 
 
 class Narrow(nn.Linear):

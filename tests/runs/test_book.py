@@ -20,13 +20,13 @@ from torch import nn
 
 from fedflat.client.local import Local
 from fedflat.errors import RunError, SettingError
-from fedflat.run.book import FolderBook, RunBook, read_facts, read_rows
-from fedflat.run.executors import InProcess
-from fedflat.run.results import Result
-from fedflat.run.store import Store
-from fedflat.run.train import Tick, train
+from fedflat.runs.book import FolderBook, RunBook, read_facts, read_rows
+from fedflat.runs.executors import InProcess
+from fedflat.runs.results import Result
+from fedflat.runs.store import Store
+from fedflat.runs.train import Tick, train
 from fedflat.version import __version__
-from run.small import EVERYTHING, Eager, begin, experiment, final, go_on, rows, stop_at, timeless
+from runs.small import EVERYTHING, Eager, begin, experiment, final, go_on, rows, stop_at, timeless
 
 EXP = experiment(EVERYTHING)
 

@@ -24,8 +24,8 @@ import torch
 
 from fedflat.errors import RunError, number
 from fedflat.flat import Model
-from fedflat.run.state import Run, run_of
-from fedflat.run.store import Damaged, Store, pack, unwritable, write_file
+from fedflat.runs.state import Run, run_of
+from fedflat.runs.store import Damaged, Store, pack, unwritable, write_file
 from fedflat.version import __version__
 
 Row = dict[str, Any]

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 import fedflat as ff
 from fedflat.errors import SettingError, SpellingError
 from fedflat.models.simple import mlp
-from run.small import SIZES, data, timeless
+from runs.small import SIZES, data, timeless
 
 SETTINGS: dict[str, Any] = {"rounds": 3, "clients_per_round": 2, "threads": 1}
 

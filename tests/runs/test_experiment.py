@@ -17,10 +17,10 @@ from fedflat.client.local import Local
 from fedflat.data.sampling import Sampler
 from fedflat.errors import RunError, SettingError
 from fedflat.models.simple import Logistic, mlp
-from fedflat.run.experiment import Evaluate, Experiment, default_model, from_json
-from fedflat.run.study import Voice
+from fedflat.runs.experiment import Evaluate, Experiment, default_model, from_json
+from fedflat.runs.study import Voice
 from fedflat.spelling import parse
-from run.small import begin, data, experiment, final, stop_at, timeless
+from runs.small import begin, data, experiment, final, stop_at, timeless
 
 SCHEDULES = ["decay(0.1, 0.998)", "warmup(0.001, 0.15, 20)", "cosine(0.1, 0.001, 50)", "cyclic(0.01, 0.0001, 4)",
              "steps([0, 10], [0.1, 0.01])"]  # fmt: skip

@@ -13,12 +13,12 @@ import torch
 import fedflat as ff
 from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, RunError, SettingError
-from fedflat.run.book import FolderBook
-from fedflat.run.executors import InProcess, Workers
-from fedflat.run.store import Store
-from fedflat.run.study import How, Voice, folder_names, resume, run_many
+from fedflat.runs.book import FolderBook
+from fedflat.runs.executors import InProcess, Workers
+from fedflat.runs.store import Store
+from fedflat.runs.study import How, Voice, folder_names, resume, run_many
 from fedflat.version import __version__
-from run.small import experiment, final, rows, stop_at, timeless
+from runs.small import experiment, final, rows, stop_at, timeless
 
 SETTINGS: dict[str, Any] = {
     "on": "digits(lda(0), clients=20)", "rounds": 4, "clients_per_round": 2, "model": "logistic", "threads": 1

@@ -11,10 +11,10 @@ import pytest
 import fedflat as ff
 from fedflat.client.local import Local
 from fedflat.data.sampling import Sampler
-from fedflat.run.evaluate import Scores
-from fedflat.run.results import Result, summarise
-from fedflat.run.state import Ledger
-from run.small import SIZES, experiment
+from fedflat.runs.evaluate import Scores
+from fedflat.runs.results import Result, summarise
+from fedflat.runs.state import Ledger
+from runs.small import SIZES, experiment
 
 
 def result(

@@ -19,14 +19,14 @@ from fedflat.client.piece import LossFn
 from fedflat.client.task import ModelLike
 from fedflat.data.federation import DataSpec
 from fedflat.errors import RunError, SettingError, choice, number
-from fedflat.run.book import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder, read_facts, same_version
-from fedflat.run.executors import Executor, InProcess, Workers
-from fedflat.run.experiment import Experiment, from_json
-from fedflat.run.ready import Ready, make_ready
-from fedflat.run.results import Result
-from fedflat.run.store import write_file
-from fedflat.run.tables import size
-from fedflat.run.train import Tell, train
+from fedflat.runs.book import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder, read_facts, same_version
+from fedflat.runs.executors import Executor, InProcess, Workers
+from fedflat.runs.experiment import Experiment, from_json
+from fedflat.runs.ready import Ready, make_ready
+from fedflat.runs.results import Result
+from fedflat.runs.store import write_file
+from fedflat.runs.tables import size
+from fedflat.runs.train import Tell, train
 from fedflat.version import __version__
 
 

@@ -18,13 +18,13 @@ from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, NotFinite
 from fedflat.flat import GradFn
 from fedflat.method import Method
-from fedflat.run.book import read_facts
-from fedflat.run.results import Result, summarise
-from fedflat.run.store import Store
-from fedflat.run.tables import table
-from fedflat.run.train import train
+from fedflat.runs.book import read_facts
+from fedflat.runs.results import Result, summarise
+from fedflat.runs.store import Store
+from fedflat.runs.tables import table
+from fedflat.runs.train import train
 from fedflat.stage import Stage
-from run.small import SIZES, begin, experiment, rows
+from runs.small import SIZES, begin, experiment, rows
 
 
 def poisoned(client: int, value: float) -> Any:

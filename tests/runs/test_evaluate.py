@@ -9,9 +9,9 @@ from torch.nn.functional import cross_entropy
 
 import fedflat as ff
 from fedflat.client.judge import BATCH, judge
-from fedflat.run.evaluate import evaluate
-from fedflat.run.ready import make_ready
-from run.small import data, experiment
+from fedflat.runs.evaluate import evaluate
+from fedflat.runs.ready import make_ready
+from runs.small import data, experiment
 
 
 def large(count: int = 3 * BATCH // 2) -> ff.data.DataSpec:  # type: ignore[name-defined]

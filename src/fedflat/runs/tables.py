@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 
-from fedflat.run.results import Summary
+from fedflat.runs.results import Summary
 
 FORMATS = ("text", "csv", "markdown")
 

@@ -22,10 +22,10 @@ from fedflat.data.federation import Federation
 from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, SettingError
 from fedflat.mail import Mail
-from fedflat.run.executors import Crew, InProcess, Source, Workers, _answer, _receive, dumps, loads
-from fedflat.run.ready import Ready, make_ready
-from fedflat.run.train import Tick, train
-from run.small import EVERYTHING, SIZES, experiment, timeless
+from fedflat.runs.executors import Crew, InProcess, Source, Workers, _answer, _receive, dumps, loads
+from fedflat.runs.ready import Ready, make_ready
+from fedflat.runs.train import Tick, train
+from runs.small import EVERYTHING, SIZES, experiment, timeless
 
 
 def in_worker() -> bool:

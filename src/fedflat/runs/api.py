@@ -15,10 +15,10 @@ from fedflat.data.federation import DataSpec
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError, number
 from fedflat.method import Method
-from fedflat.run.book import PAUSE
-from fedflat.run.experiment import Evaluate, Experiment, default_model
-from fedflat.run.results import Result
-from fedflat.run.study import How, Voice, run_many, run_one
+from fedflat.runs.book import PAUSE
+from fedflat.runs.experiment import Evaluate, Experiment, default_model
+from fedflat.runs.results import Result
+from fedflat.runs.study import How, Voice, run_many, run_one
 from fedflat.schedules import Scalar
 from fedflat.spelling import parse
 
