@@ -24,6 +24,7 @@ from fedflat.runs.experiment import Experiment
 from fedflat.runs.ready import make_ready
 from fedflat.runs.state import Run
 from fedflat.runs.train import train
+from fedflat.spelling import parse
 from fedflat.stage import Stage
 
 SIZES = (6, 10, 8)
@@ -171,3 +172,10 @@ def test_without_batch_normalisation_there_is_a_warning(method: Method) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make_ready(experiment(HEAD, model=mlp([3])))
+
+
+@pytest.mark.parametrize("company", ["scaffold()", "fedsmoo()", "mime()", "mimelite()", "feddc()"])
+@pytest.mark.parametrize("keeper", ["fedbn()", "silobn()"])
+def test_company_that_would_give_it_away_is_refused(keeper: str, company: str) -> None:
+    with pytest.raises(SettingError, match="as long as the whole model"):
+        make_ready(experiment(parse(f"{keeper} + {company}", "method")))

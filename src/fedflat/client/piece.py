@@ -97,6 +97,8 @@ class Piece(Spelled):
     """Vectors it adds to a reply."""
     keeps: ClassVar[int] = 0
     """Vectors of the model's size that it remembers at each client."""
+    reveals: ClassVar[bool] = False
+    """Whether it sends more vectors that cover every coordinate, private ones too."""
     surveys: ClassVar[int] = 0
     """Gradients over all the client's data that it asks for in a visit."""
     moves: ClassVar[bool] = False

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Site, Visit
-from fedflat.errors import choice
+from fedflat.errors import SettingError, choice
 from fedflat.flat import Layout
 from fedflat.stage import Stage
 
@@ -33,7 +33,13 @@ class Private(Piece):
         choice("private", "where", self.where, ["bn", "bn_statistics", "head"])
 
     def check(self, site: Site) -> None:
-        """Warn if there is nothing to keep."""
+        """Refuse company that would give it away; warn if there is nothing to keep."""
+        for piece in site.pieces:
+            if piece.reveals:
+                raise SettingError(
+                    f"{self} keeps a part of the model with the client, but {piece} sends vectors as long as the whole "
+                    "model, that part included. Leave one of them out."
+                )
         if self.where != "head" and not site.layout.batchnorms:
             warnings.warn("the model has no BatchNorm layer, so nothing stays with the clients.", stacklevel=2)
 

@@ -76,7 +76,7 @@ class ServerAdaBest(ServerPiece):
         """``w - (wbar' - beta (wbar - wbar'))``."""
         before = desk.memory.get("mean", mail.params)
         replies = send(mail)
-        mean = desk.memory["mean"] = replies.mail.params - replies.uniform
+        mean = desk.memory["mean"] = mail.params - replies.uniform  # a probe's perturbation does not stay in it
         target = mean - at(self.beta, mail.round) * (before - mean)
         return replies.with_delta(mail.params - target)
 

@@ -39,6 +39,7 @@ class Smoo(Piece):
     stage, key = Stage.PROBE, "smoo"
     up = 1
     keeps = 1
+    reveals = True
     moves = True
 
     def __post_init__(self) -> None:

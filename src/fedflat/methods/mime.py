@@ -38,6 +38,7 @@ class Mime(Piece):
     dampening: Scalar
 
     stage, key = Stage.CORRECT, "mime"
+    reveals = True
 
     @property
     def asks(self) -> int:
@@ -59,6 +60,7 @@ class MimeLite(Piece):
 
     stage, key = Stage.CORRECT, "mime"
     up = 1
+    reveals = True
     surveys = 1
 
     def begin(self, v: Visit, w: Tensor) -> Tensor:

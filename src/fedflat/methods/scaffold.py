@@ -34,6 +34,7 @@ class Scaffold(Piece):
     stage, key = Stage.CORRECT, "scaffold"
     up = 1
     keeps = 1
+    reveals = True
 
     def check(self, site: Site) -> None:
         """Refuse local momentum."""
