@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+import fedflat
 from client.stages import vector, visiting
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Site, Visit
@@ -22,6 +23,7 @@ from fedflat.errors import SettingError
 from fedflat.flat import Layout
 from fedflat.mail import Mail
 from fedflat.models import cnn, mlp, resnet20, tiny_convnet
+from fedflat.runs.ready import make_ready
 from fedflat.schedules import warmup
 
 IMAGES = torch.tensor([[[[1.0, 0.0], [2.0, 1.0]]], [[[0.0, 0.0], [0.0, 2.0]]]], dtype=torch.float64)
@@ -166,3 +168,11 @@ def test_so_is_it_in_the_one_a_piece_asks_for() -> None:
     reply, _ = visit(job, Letter(0, Mail(0, start, torch.zeros(0), 0.1), {}), DATA)
     expected = torch.cat([part.reshape(-1) for part in gradient(network(), 2.0)])
     torch.testing.assert_close(reply.extras["lite"]["c"], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_a_run_says_which_activations_it_found() -> None:
+    exp = fedflat.experiment("fedavg + man", "digits(clients=10)", model="mlp(hidden=[8, 8])", rounds=1)
+    (remark,) = make_ready(exp).remarks()
+    names = [name for name, part in make_ready(exp).task.flat.module.named_modules() if isinstance(part, nn.ReLU)]
+    assert remark == f"man penalises 2 activations: {names[0]} (ReLU), {names[1]} (ReLU)"
+    assert make_ready(fedflat.experiment("fedavg", "digits(clients=10)", rounds=1)).remarks() == []

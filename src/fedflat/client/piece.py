@@ -112,6 +112,10 @@ class Piece(Spelled):
     def check(self, site: Site) -> None:
         """Refuse a place where it cannot work."""
 
+    def remark(self, site: Site) -> str:
+        """What is good to know about it there, if anything."""
+        return ""
+
     def begin(self, v: Visit, w: Tensor) -> Tensor:
         """Where to start walking."""
         return w

@@ -59,6 +59,11 @@ class Man(Term):
                 "instead of functions such as torch.relu, one for each place."
             )
 
+    def remark(self, site: Site) -> str:
+        """Which activations it found."""
+        found = [f"{name} ({type(part).__name__})" for name, part in activations(site.module).items()]
+        return f"man penalises {len(found)} activations: {', '.join(found)}"
+
     @contextmanager
     def watch(self, module: nn.Module) -> Iterator[list[Tensor]]:
         """The mean square of each activation, as the forward pass meets it."""

@@ -19,6 +19,7 @@ from fedflat.errors import SettingError
 from fedflat.flat import Model
 from fedflat.runs.evaluate import own_accuracies
 from fedflat.runs.experiment import Experiment
+from fedflat.runs.tables import size
 from fedflat.server.shadows import Scene
 
 
@@ -36,6 +37,14 @@ class Ready:
     scene: Scene
     withheld: int
     """Numbers of the model that stay with the clients."""
+
+    def remarks(self) -> list[str]:
+        """What is good to know before the first round."""
+        site = Site(self.job.pieces, self.task.flat.module, self.scene.layout)
+        said = [piece.remark(site) for piece in self.job.pieces]
+        if self.client_memory:
+            said.append(f"clients will remember up to {size(self.client_memory)} in all, kept in memory")
+        return [text for text in said if text]
 
     @property
     def client_memory(self) -> int:

@@ -25,7 +25,6 @@ from fedflat.runs.experiment import Experiment, from_json
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.results import Result
 from fedflat.runs.store import write_file
-from fedflat.runs.tables import size
 from fedflat.runs.train import Tell, train
 from fedflat.version import __version__
 
@@ -147,8 +146,8 @@ def resume(
 def _carry_out(ready: Ready, how: How, book: RunBook, voice: Voice, place: int, total: int) -> Result:
     try:
         tell = voice.announce(ready.exp, place, total)
-        if ready.client_memory:
-            voice.note(f"  clients will remember up to {size(ready.client_memory)} in all, kept in memory")
+        for remark in ready.remarks():
+            voice.note(f"  {remark}")
         return train(ready, executor=how.executor(), book=book, tell=tell)
     finally:
         book.close()
