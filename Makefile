@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: run test lint clean
+.PHONY: run test test-slow lint clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -16,7 +16,10 @@ run: $(READY)  ## compare four methods on the embedded digits
 	  --target 90%
 
 test: $(READY)  ## the whole suite, with coverage of src
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term
+
+test-slow: $(READY)  ## every method in real worker processes
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m pytest -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check
