@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: run test test-slow lint clean
+.PHONY: run test test-slow bench lint clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -20,6 +20,9 @@ test: $(READY)  ## the whole suite, with coverage of src
 
 test-slow: $(READY)  ## every method in real worker processes
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m pytest -m slow
+
+bench: $(READY)  ## speed against bare PyTorch, on a quiet machine: about half an hour; values in bench.json
+	PYTHONPATH=benchmarks $(BIN)/python benchmarks/bench.py
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -366,7 +366,8 @@ def test_stop_and_resume_equals_going_on(text: str, tmp_path: Path) -> None:
     assert one.keys() == other.keys()
     for name, group in one.items():
         assert group.keys() == other[name].keys()
-        assert all(torch.equal(tensor, other[name][entry]) for entry, tensor in group.items())
+        alike = group.keys() - {"offset"}  # a memory may lie elsewhere in the file; its digest may not differ
+        assert all(torch.equal(group[entry], other[name][entry]) for entry in alike)
     assert [_timeless(row) for row in read_rows(through)] == [_timeless(row) for row in read_rows(broken)]
 
 

@@ -14,10 +14,16 @@ from fedflat.version import __version__
 
 _HOMES = {
     "fedflat.data": (
-        "by_user", "cifar10", "cifar100", "clients_of", "digits", "fashion_mnist", "from_file", "iid", "label_flip",
-        "lda", "mnist", "pam", "pathological", "quantity_skew", "tensors",
+        "by_user", "cifar10", "cifar100", "clients_from", "clients_of", "digits", "fashion_mnist", "from_file", "iid",
+        "label_flip", "lda", "mnist", "pam", "pathological", "quantity_skew", "synthetic", "tensors",
     ),
     "fedflat.errors": ("DataError", "FedflatError", "NotFinite", "RunError", "SettingError", "SpellingError"),
+    "fedflat.flatness.curvature": ("curvature",),
+    "fedflat.flatness.hessian": ("Hessian",),
+    "fedflat.flatness.line": ("Line",),
+    "fedflat.flatness.plane": ("Plane",),
+    "fedflat.flatness.points": ("losses",),
+    "fedflat.flatness.surface": ("Surface",),
     "fedflat.method": ("Method", "chain"),
     "fedflat.methods": (
         "active_clients", "adabest", "adagrad", "adam", "all_clients", "asam", "centralised", "clip", "cutout",
@@ -28,10 +34,13 @@ _HOMES = {
         "server_momentum", "server_sgd", "silobn", "swa", "trimmed_mean", "wima", "yogi",
     ),
     "fedflat.models": ("cnn", "fsa_cnn", "logistic", "mlp", "resnet18", "resnet20", "stochastic", "tiny_convnet"),
+    "fedflat.report": ("write_report",),
+    "fedflat.robust.corruptions": ("corrupt",),
     "fedflat.runs.api": ("compare", "experiment", "run"),
     "fedflat.runs.executors": ("InProcess", "Workers"),
     "fedflat.runs.experiment": ("Experiment",),
     "fedflat.runs.results": ("Result", "summarise"),
+    "fedflat.runs.stacked": ("Stacked",),
     "fedflat.runs.study": ("resume",),
     "fedflat.runs.train": ("train",),
     "fedflat.schedules": ("cosine", "cyclic", "decay", "steps", "warmup"),

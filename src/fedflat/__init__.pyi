@@ -3,6 +3,7 @@
 from fedflat.data import by_user as by_user
 from fedflat.data import cifar10 as cifar10
 from fedflat.data import cifar100 as cifar100
+from fedflat.data import clients_from as clients_from
 from fedflat.data import clients_of as clients_of
 from fedflat.data import digits as digits
 from fedflat.data import fashion_mnist as fashion_mnist
@@ -14,6 +15,7 @@ from fedflat.data import mnist as mnist
 from fedflat.data import pam as pam
 from fedflat.data import pathological as pathological
 from fedflat.data import quantity_skew as quantity_skew
+from fedflat.data import synthetic as synthetic
 from fedflat.data import tensors as tensors
 from fedflat.errors import DataError as DataError
 from fedflat.errors import FedflatError as FedflatError
@@ -21,6 +23,12 @@ from fedflat.errors import NotFinite as NotFinite
 from fedflat.errors import RunError as RunError
 from fedflat.errors import SettingError as SettingError
 from fedflat.errors import SpellingError as SpellingError
+from fedflat.flatness.curvature import curvature as curvature
+from fedflat.flatness.hessian import Hessian as Hessian
+from fedflat.flatness.line import Line as Line
+from fedflat.flatness.plane import Plane as Plane
+from fedflat.flatness.points import losses as losses
+from fedflat.flatness.surface import Surface as Surface
 from fedflat.method import Method as Method
 from fedflat.method import chain as chain
 from fedflat.methods import active_clients as active_clients
@@ -86,6 +94,8 @@ from fedflat.models import resnet18 as resnet18
 from fedflat.models import resnet20 as resnet20
 from fedflat.models import stochastic as stochastic
 from fedflat.models import tiny_convnet as tiny_convnet
+from fedflat.report import write_report as write_report
+from fedflat.robust.corruptions import corrupt as corrupt
 from fedflat.runs.api import compare as compare
 from fedflat.runs.api import experiment as experiment
 from fedflat.runs.api import run as run
@@ -94,6 +104,7 @@ from fedflat.runs.executors import Workers as Workers
 from fedflat.runs.experiment import Experiment as Experiment
 from fedflat.runs.results import Result as Result
 from fedflat.runs.results import summarise as summarise
+from fedflat.runs.stacked import Stacked as Stacked
 from fedflat.runs.study import resume as resume
 from fedflat.runs.train import train as train
 from fedflat.schedules import cosine as cosine

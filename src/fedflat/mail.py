@@ -1,13 +1,14 @@
 """What travels between server and clients, and how replies become one.
 
 One **exchange** is a `Mail` to each client of the cohort and a `Reply` from each. Replies are folded into
-`Replies` as they come, in the order of the letters: memory does not grow with the cohort.
+`Replies` as they come, in the order of the letters: memory does not grow with the cohort. Clients that were
+visited in a stack reply in a `Sheaf`, which is folded at once.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -19,9 +20,12 @@ Extras = Mapping[str, Mapping[str, Tensor]]
 """What pieces add to a message: piece key -> name -> tensor."""
 
 
+def _tensors(extras: Extras) -> list[Tensor]:
+    return [t for named in extras.values() for t in named.values()]
+
+
 def _nbytes(*tensors: Tensor, extras: Extras) -> int:
-    more = [t for named in extras.values() for t in named.values()]
-    return sum(t.numel() * t.element_size() for t in (*tensors, *more))
+    return sum(t.numel() * t.element_size() for t in (*tensors, *_tensors(extras)))
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,61 @@ class Reply:
     @property
     def finite(self) -> bool:
         """Whether everything in it is a number."""
-        more = [t for named in self.extras.values() for t in named.values()]
-        return all(_finite(t) for t in (self.delta, self.buffers, *more))
+        return all(_finite(t) for t in (self.delta, self.buffers, *_tensors(self.extras)))
+
+
+@dataclass(frozen=True)
+class Sheaf:
+    """Replies of one shape, from clients that hold equally many examples: a row for each in every tensor."""
+
+    clients: Sequence[int]
+    delta: Tensor
+    buffers: Tensor
+    examples: int
+    """How many examples each of them holds."""
+    samples: int
+    """How many each went through in this visit, epochs counted."""
+    extras: Extras
+    metrics: Mapping[str, Tensor]
+    steps: int = 1
+    """Local steps each has taken."""
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors sent, by all of them."""
+        return _nbytes(self.delta, self.buffers, extras=self.extras)
+
+    @property
+    def finite(self) -> bool:
+        """Whether everything in it is a number."""
+        return all(_finite(t) for t in (self.delta, self.buffers, *_tensors(self.extras)))
+
+    @property
+    def mean(self) -> Reply:
+        """Their mean, by size as well as each alike, as if one client had sent it."""
+        return Reply(
+            -1, self.delta.mean(0), self.buffers.mean(0), self.examples, self.samples,
+            {key: {name: t.mean(0) for name, t in named.items()} for key, named in self.extras.items()},
+            {name: float(values.mean()) for name, values in self.metrics.items()}, self.steps,
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[Reply]:
+        """The replies one by one."""
+        metrics = {name: values.tolist() for name, values in self.metrics.items()}
+        for i, (client, extras) in enumerate(zip(self.clients, rows(self.extras, len(self)), strict=True)):
+            mine = {name: values[i] for name, values in metrics.items()}
+            yield Reply(
+                client, self.delta[i], self.buffers[i], self.examples, self.samples, extras, mine, self.steps
+            )  # fmt: skip
+
+
+def rows(stacked: Extras, count: int) -> Iterator[dict[str, dict[str, Tensor]]]:
+    """The ``count`` rows of stacked tensors under the same names, copied: one that is kept does not keep the others."""
+    for i in range(count):
+        yield {key: {name: t[i].clone() for name, t in named.items()} for key, named in stacked.items()}
 
 
 def _finite(t: Tensor) -> bool:
@@ -133,26 +190,28 @@ Combine = Callable[[Tensor, Tensor], Tensor]
 
 
 def fold(
-    mail: Mail, replies: Iterable[Reply], *, population: int, weighting: str, rule: Combine | None = None
+    mail: Mail, replies: Iterable[Reply | Sheaf], *, population: int, weighting: str, rule: Combine | None = None
 ) -> Replies:
     """Fold replies as they come. ``weighting`` is "sized" (by examples) or "uniform"; a ``rule`` replaces the mean."""
     if rule is not None:
-        return _combine(mail, list(replies), population, weighting, rule)
+        singles = [single for reply in replies for single in (reply if isinstance(reply, Sheaf) else (reply,))]
+        return _combine(mail, singles, population, weighting, rule)
     delta, buffers, uniform, loss = _Mean(), _Mean(), _Mean(), _Mean()
     means: dict[tuple[str, str, str], _Mean] = defaultdict(_Mean)
     count = steps = 0
-    for reply in replies:
-        count += 1
-        weight = reply.examples if weighting == "sized" else 1
+    for some in replies:
+        reply, n = (some.mean, len(some)) if isinstance(some, Sheaf) else (some, 1)
+        count += n
+        weight = n * (reply.examples if weighting == "sized" else 1)
         delta.add(reply.delta, weight)
-        uniform.add(reply.delta, 1)
+        uniform.add(reply.delta, n)
         buffers.add(reply.buffers, weight)
         loss.add(torch.tensor(reply.metrics["loss"], dtype=torch.float64), weight)
-        steps += reply.steps
+        steps += n * reply.steps
         for key, named in reply.extras.items():
             for name, tensor in named.items():
-                means[key, name, "uniform"].add(tensor, 1)
-                means[key, name, "sized"].add(tensor, reply.examples)
+                means[key, name, "uniform"].add(tensor, n)
+                means[key, name, "sized"].add(tensor, n * reply.examples)
     if delta.value is None or buffers.value is None or uniform.value is None or loss.value is None:
         raise FedflatError(
             f"round {mail.round}: no client's reply could be used, so there is nothing to average. "

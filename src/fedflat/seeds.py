@@ -30,3 +30,11 @@ def torch_generator(seed: int, purpose: str, *path: int) -> torch.Generator:
 def numpy_generator(seed: int, purpose: str, *path: int) -> np.random.Generator:
     """A numpy generator for ``(seed, purpose, *path)``."""
     return np.random.default_rng(derive(seed, purpose, *path))
+
+
+def seed_modules(number: int, device: str) -> None:
+    """Seed what modules draw from: on the CPU the default generator alone, which is a hundred times quicker."""
+    if device == "cpu":
+        torch.default_generator.manual_seed(number)
+    else:
+        torch.manual_seed(number)

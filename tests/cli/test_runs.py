@@ -57,7 +57,8 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
          "--sampler", "bernoulli", "--sampler-seed", "round", "--local-steps", "3", "--batch-size", "5",
          "--lr", "decay(0.1, 0.5)", "--weight-decay", "0.01", "--momentum", "cosine(0.9, 0.1, 5)", "--clip", "2",
          "--weighting", "uniform", "--dtype", "float64", "--eval-every", "2", "--eval-last", "1", "--on-bad", "stop",
-         "--replay", str(replay), "--seed", "5", "--threads", "1", "--device", "cpu", "--out", "here", "--quiet"]
+         "--replay", str(replay), "--seed", "5", "--threads", "1", "--device", "cpu", "--state-memory", "2MB",
+         "--watch", "norms", "--executor", "in-process", "--out", "here", "--quiet"]
     ) == 0  # fmt: skip
     saved = json.loads(Path("here/run.json").read_text())
     assert saved["experiment"] == {
@@ -70,7 +71,10 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
         "evaluate": {"every": 2, "last": 1}, "seed": 5, "weighting": "uniform", "dtype": "float64",
         "on_bad": "stop", "loss": "cross_entropy",
     }  # fmt: skip
-    assert saved["how"] == {"workers": 0, "threads": 1, "device": "cpu"}
+    assert saved["how"] == {
+        "executor": "in-process", "workers": 0, "threads": 1, "device": "cpu", "state_memory": 2_000_000,
+        "watch": "norms", "track": None,
+    }  # fmt: skip
     assert [row["round"] for row in rows(Path("here"))] == [2]
 
 

@@ -7,16 +7,16 @@ import torch
 
 from fedflat.data.augment import CropFlip
 from fedflat.data.examples import Batch, ClientData, Examples
-from fedflat.data.federation import Federation
+from fedflat.data.federation import Dealt
 from fedflat.errors import SettingError
 
 X = torch.randint(256, (6, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 Y = torch.tensor([0, 1, 2, 0, 1, 2])
 
 
-def federation() -> Federation:
+def federation() -> Dealt:
     examples = Examples(X, Y, 3)
-    return Federation(examples, ClientData(examples, torch.arange(2)), [torch.tensor([5, 0]), torch.tensor([3])])
+    return Dealt(examples, ClientData(examples, torch.arange(2)), [torch.tensor([5, 0]), torch.tensor([3])])
 
 
 def test_a_batch_is_scaled_normalised_and_leaves_the_examples_alone():
@@ -67,4 +67,4 @@ def test_a_federation():
 def test_an_empty_client_is_refused():
     examples, nothing = Examples(X, Y, 3), torch.tensor([], dtype=torch.long)
     with pytest.raises(SettingError, match="client 1 of 2 holds no example"):
-        Federation(examples, ClientData(examples, torch.arange(2)), [torch.tensor([5]), nothing])
+        Dealt(examples, ClientData(examples, torch.arange(2)), [torch.tensor([5]), nothing])

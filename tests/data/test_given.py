@@ -5,7 +5,7 @@ import pickle
 import pytest
 import torch
 
-from fedflat.data import by_user, clients_of, lda, pam, tensors
+from fedflat.data import by_user, clients_from, clients_of, lda, pam, tensors
 from fedflat.errors import SettingError
 
 X, Y = torch.rand(40, 3, 4, 4), torch.arange(40) % 4
@@ -95,3 +95,56 @@ def test_clients_of_with_a_split():
 def test_wrong_tensors_are_refused(wrong, message):
     with pytest.raises(SettingError, match=message):
         wrong()
+
+
+def made(client: int) -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.full((client % 3 + 1, 3, 4, 4), client % 256, dtype=torch.uint8)
+    return x, torch.full((len(x),), client % 4, dtype=torch.int32)
+
+
+def test_clients_are_made_when_they_are_asked_for():
+    asked = []
+
+    def make(client):
+        asked.append(client)
+        return made(client)
+
+    x = torch.zeros(8, 3, 4, 4, dtype=torch.uint8)
+    spec = clients_from(make, 10**9, (x, TEST[1]), classes=4, mean=(0.5,) * 3, std=(0.25,) * 3)
+    assert repr(spec) == "clients_from(make, clients=1000000000)"
+    fed = spec.open(0)
+    assert (fed.population, fed.classes, fed.shape, asked) == (10**9, 4, (3, 4, 4), [])
+    data = fed.data(255 * 4 + 2)
+    assert asked == [255 * 4 + 2]
+    assert (len(data), data.labels.tolist()) == (3, [2, 2, 2])
+    x = data.batch(torch.tensor([1]), torch.float64).x
+    torch.testing.assert_close(x, torch.full_like(x, (((255 * 4 + 2) % 256) / 255 - 0.5) / 0.25))
+    few = clients_from(made, 5, (fed.test.examples.x, TEST[1]), classes=4).open(0)
+    assert list(few.sizes()) == [1, 2, 3, 1, 2]
+    assert few.pooled().data(0).labels.tolist() == [0, 1, 1, 2, 2, 2, 3, 0, 0]
+    assert torch.equal(pickle.loads(pickle.dumps(few)).data(1).labels, few.data(1).labels)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda k: (torch.zeros(2, 3, 4, 4), torch.tensor([0])), "client 7: there must be examples and a label"),
+        (lambda k: (torch.zeros(0, 3, 4, 4), torch.tensor([]).long()), "client 7: there must be examples"),
+        (lambda k: (torch.zeros(1, 3), torch.tensor([0])), "client 7: all inputs must be alike"),
+        (lambda k: (torch.zeros(1, 3, 4, 4), torch.tensor([0.0])), "client 7: labels must be whole numbers"),
+        (lambda k: (torch.zeros(1, 3, 4, 4), torch.tensor([4])), "client 7: labels must be below classes=4, found 4"),
+    ],
+)
+def test_what_is_made_is_checked(make, message):
+    fed = clients_from(make, 10, TEST, classes=4).open(0)
+    with pytest.raises(SettingError, match=message):
+        fed.data(7)
+
+
+def test_wrong_ways_to_say_clients_from():
+    with pytest.raises(SettingError, match="clients_from: clients must be a whole number of at least 1"):
+        clients_from(made, 0, TEST, classes=4)
+    with pytest.raises(SettingError, match="clients_from: the test set: labels must be below classes=2"):
+        clients_from(made, 5, TEST, classes=2)
+    with pytest.raises(SettingError, match="clients_from: mean and std must have one number for each channel"):
+        clients_from(made, 5, TEST, classes=4, mean=(1.0,))

@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from fedflat.client.local import Local
+from fedflat.client.states import ClientStates
 from fedflat.errors import RunError, SettingError
 from fedflat.runs.book import FolderBook, RunBook, read_facts, read_rows
 from fedflat.runs.executors import InProcess
@@ -175,7 +176,7 @@ def test_a_damaged_checkpoint_is_forgotten(tmp_path: Path) -> None:
         if path.suffix != ".json":
             _flip(path)
     with closing(FolderBook.open(tmp_path / "cut")) as book:
-        run = book.resume()
+        run = book.resume(ClientStates(folder=book.place))
     assert run is not None
     assert run.round == 3
     assert Store(tmp_path / "cut" / "checkpoint").rounds() == [3]
@@ -392,7 +393,7 @@ def test_buffers_are_kept_and_resumed(tmp_path: Path) -> None:
 
 def test_a_book_in_memory_begins_at_the_beginning() -> None:
     book = RunBook()
-    assert book.resume() is None
+    assert book.resume(ClientStates()) is None
     result = train(EXP, book=book)
     assert book.status == "done"
     assert timeless(book.rows) == timeless(result.rows)

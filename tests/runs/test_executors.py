@@ -22,7 +22,7 @@ from fedflat.data.federation import Federation
 from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, SettingError
 from fedflat.mail import Mail
-from fedflat.runs.executors import Crew, InProcess, Source, Workers, _answer, _receive, dumps, loads
+from fedflat.runs.executors import Crew, InProcess, Source, Workers, _answer, _opened, _receive, dumps, loads
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.train import Tick, train
 from runs.small import EVERYTHING, SIZES, experiment, timeless
@@ -111,7 +111,7 @@ def test_an_exception_that_cannot_travel_is_told_in_other_words() -> None:
     odd.add_note("(in round 0, client 4)")
     _answer(theirs, odd)
     with pytest.raises(RuntimeError, match="OddError: odd 1 2") as caught:
-        _receive(ours)
+        _opened(_receive(ours))
     assert caught.value.__notes__[0] == "(in round 0, client 4)"
     ours.close()
     theirs.close()

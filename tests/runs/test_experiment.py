@@ -135,7 +135,7 @@ def test_when_to_evaluate() -> None:
         ({"rounds": 0}, "run: rounds must be a whole number of at least 1, found 0"),
         ({"rounds": 2.0}, "rounds must be a whole number"),
         ({"seed": -1}, "seed must be a whole number of at least 0, found -1"),
-        ({"dtype": "float16"}, "dtype must be 'float32' or 'float64', found 'float16'"),
+        ({"dtype": "float16"}, "dtype must be 'float32' or 'float64' or 'mixed', found 'float16'"),
         ({"on_bad": "skp"}, "on_bad must be .* found 'skp'. Did you mean 'skip'"),
         ({"weighting": "size"}, "weighting must be .* found 'size'. Did you mean 'sized'"),
     ],

@@ -14,7 +14,6 @@ import fedflat as ff
 from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, RunError, SettingError
 from fedflat.runs.book import FolderBook
-from fedflat.runs.executors import InProcess, Workers
 from fedflat.runs.store import Store
 from fedflat.runs.study import How, Voice, folder_names, resume, run_many
 from fedflat.version import __version__
@@ -183,13 +182,6 @@ def test_names_of_folders() -> None:
     one, other = folder_names(long)
     assert one != other
     assert len(one) < 80
-
-
-def test_where_to_compute() -> None:
-    assert How().executor() == InProcess(None)
-    assert How(threads=2).executor() == InProcess(2)
-    assert How(workers=3).executor() == Workers(3, 1)
-    assert How(workers=3, threads=2).executor() == Workers(3, 2)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def carry_out(asked: Namespace) -> int:
             print(f"{info.name:<15}{info.summary}\n{'':15}{info.where or info.advice}")
     elif asked.job == "get":
         folder = fetch.get(asked.name, Path(asked.data_dir) if asked.data_dir else None, _say)
-        print(folder or f"{asked.name} comes with scikit-learn and needs no files.")
+        print(folder or f"{asked.name} {fetch.origin(asked.name)} and needs no files.")
     else:
         print(fetch.show(parse(asked.on, "data set"), asked.seed))
     return 0

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NoReturn
 
+from fedflat.cli import looking
 from fedflat.errors import nearest
 from fedflat.version import __version__
 
@@ -15,6 +16,7 @@ EXAMPLES = """examples:
   fedflat run "fedsam(rho=0.05) + swa()" --on "digits(lda(0))" --rounds 200 --out runs/first
   fedflat compare fedavg "fedgloss(rho_s=0.05, rho_l=0.05)" --on "digits(lda(0))" --rounds 200 --seeds 3
   fedflat resume runs/first
+  fedflat watch runs
   fedflat run --preset fedgloss/cifar10-cnn-alpha0 --rounds 500
   fedflat methods
   fedflat presets fedgloss
@@ -65,6 +67,18 @@ def build() -> Parser:
     resume.add_argument("folder", metavar="DIR")
     _going_options(resume)
 
+    live = commands.add_parser("watch", help="show runs in a browser while they go on; Ctrl-C ends it")
+    live.add_argument("folder", metavar="DIR", help="a run, a study, or a folder with runs, those to come too")
+    live.add_argument("--port", type=int, default=8765, metavar="N", help="(default 8765; 0: any that is free)")
+
+    analyse = commands.add_parser("analyse", help="curvature, loss landscapes and robustness of runs")
+    looking.analyse_options(analyse)
+    report = commands.add_parser("report", help="one page of runs, to open in a browser without a network")
+    looking.report_options(report)
+    for part in (analyse, report):
+        _data_dir(part)
+    report.add_argument("--target", type=share, metavar="A", help="accuracy to reach: 0.9 or 90%%")
+
     methods = commands.add_parser("methods", help="list all methods, their arguments, papers and costs")
     methods.add_argument("name", metavar="METHOD", nargs="?", help="one of them, or a combination, in detail")
 
@@ -81,7 +95,7 @@ def build() -> Parser:
     show.add_argument("--seed", type=int, default=0)
     for part in (listing, get, show):
         _data_dir(part)
-    for command in (run, compare, resume, methods, presets, listing, get, show):
+    for command in (run, compare, resume, live, analyse, report, methods, presets, listing, get, show):
         command.set_defaults(options=list(command._option_string_actions))
     return top
 
@@ -120,7 +134,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     add("--momentum", type=scalar, metavar="M", help="local momentum (default 0)")
     add("--clip", type=scalar, metavar="G", help="largest norm of a local direction (default: none)")
     add("--weighting", metavar="KIND", help="sized or uniform (default: the method's)")
-    add("--dtype", metavar="TYPE", help="float32 (default) or float64")
+    add("--dtype", metavar="TYPE", help="float32 (default), float64, or mixed: bfloat16 in training's passes")
     add("--eval-every", type=int, metavar="N", help="(default: about 100 times in the run)")
     add("--eval-last", type=int, metavar="N", help="also after each of the last N rounds (default 100)")
     add("--on-bad", metavar="POLICY", help="a reply that is not finite: raise (default), skip, stop")
@@ -134,8 +148,13 @@ def _machine_options(parser: argparse.ArgumentParser) -> None:
     seeds = parser.add_mutually_exclusive_group()
     seeds.add_argument("--seed", type=int, metavar="S", help="(default 0, or a preset's first)")
     seeds.add_argument("--seeds", type=int, metavar="N", help="run with seeds 0 to N-1, or with a preset's first N")
+    add("--executor", default="auto", metavar="KIND", help="auto (default), in-process, workers or stacked")
     add("--workers", type=int, default=0, metavar="N", help="clients at a time, each in a process of its own")
     add("--threads", type=int, metavar="N", help="threads inside an operation (default: by the model, 1 in a worker)")
+    add(
+        "--state-memory", type=memory, metavar="SIZE",
+        help="what clients remember is kept in RAM up to here, such as 1GB, then on disk (default: a quarter of RAM)",
+    )  # fmt: skip
     add("--device", default="cpu", metavar="D", help="cpu (default), cuda or mps")
     add("--out", metavar="DIR", help="the run folder (default: a new one in runs/)")
     _going_options(parser)
@@ -145,6 +164,16 @@ def _going_options(parser: argparse.ArgumentParser) -> None:
     """The options of whatever trains, from the beginning or not."""
     parser.add_argument(
         "--checkpoint-every", type=float, default=20.0, metavar="SECONDS", help="at most so often (default 20)"
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="say where the time went, and draw it into the run folder"
+    )
+    parser.add_argument(
+        "--watch", metavar="WHAT",
+        help="what to look at over the rounds: drift,alignment,norms,features,classes,delta_eps,client_lambda",
+    )
+    parser.add_argument(
+        "--track", metavar="WHOM", help="tell trackers, offline, in the run folder: tensorboard,wandb,mlflow"
     )
     parser.add_argument("--quiet", action="store_true", help="no progress")
     _table_options(parser)
@@ -163,6 +192,19 @@ def _table_options(parser: argparse.ArgumentParser) -> None:
 
 def _data_dir(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="where data sets are kept")
+
+
+def memory(text: str) -> int:
+    """Bytes, from a text such as 1.5GB or 500MB.
+
+    >>> memory("1.5GB"), memory("500 mb"), memory("64")
+    (1500000000, 500000000, 64)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?", text.strip().lower())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"a size such as 1GB or 500MB is needed, found {text!r}")
+    size: float = float(found[1]) * 1000 ** " kmgt".index(found[2] or " ")
+    return round(size)
 
 
 def scalar(text: str) -> float | str:

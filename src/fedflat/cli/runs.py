@@ -13,6 +13,9 @@ from typing import Any
 
 from fedflat.cli.presets import beside, chosen, seeds_of, settings_of
 from fedflat.errors import SettingError
+from fedflat.profiling.profiled import Wanted
+from fedflat.profiling.report import text
+from fedflat.report import write_report
 from fedflat.runs.api import experiments
 from fedflat.runs.experiment import Experiment
 from fedflat.runs.progress import Talker, duration
@@ -27,7 +30,12 @@ def carry_out(asked: Namespace) -> int:
     pause = asked.checkpoint_every
     if asked.command == "resume":
         folder = Path(asked.folder)
-        results = _stoppable(asked, folder, lambda voice: resume(folder, voice=voice, checkpoint_every=pause))
+
+        def go_on(voice: Voice) -> list[Result]:
+            wishes: dict[str, Any] = {"watch": asked.watch, "track": asked.track, "profile": _profile(asked, voice)}
+            return resume(folder, voice=voice, checkpoint_every=pause, **wishes)
+
+        results = _stoppable(asked, folder, go_on)
     else:
         folder, results = _begin(asked)
     _conclude(results, asked, folder)
@@ -42,17 +50,23 @@ def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
     methods = asked.methods if asked.command == "compare" else [preset.method if preset else asked.method]
     settings = settings_of(preset) | _settings(asked)
     each = experiments(methods, settings.pop("on"), seeds_of(asked, preset), **settings)
-    how = How(workers=asked.workers, threads=asked.threads, device=asked.device)
+    machine = ("executor", "workers", "threads", "device", "state_memory", "watch", "track")
+    how = How(**{name: getattr(asked, name) for name in machine})
     folder = Path(asked.out) if asked.out else fresh_folder(methods)
     if not asked.quiet:
         print(_preface(each, folder), file=sys.stderr)
 
     def work(voice: Voice) -> list[Result]:
+        wishes: dict[str, Any] = {"checkpoint_every": asked.checkpoint_every, "profile": _profile(asked, voice)}
         if len(each) == 1:
-            return [run_one(each[0], how, folder, voice, checkpoint_every=asked.checkpoint_every)]
-        return run_many(each, how, folder, voice, checkpoint_every=asked.checkpoint_every)
+            return [run_one(each[0], how, folder, voice, **wishes)]
+        return run_many(each, how, folder, voice, **wishes)
 
     return folder, _stoppable(asked, folder, work)
+
+
+def _profile(asked: Namespace, voice: Voice) -> Wanted:
+    return (lambda profile: voice.say(f"\n{text(profile)}\n")) if asked.profile else False
 
 
 def _settings(asked: Namespace) -> dict[str, Any]:
@@ -114,6 +128,11 @@ def _conclude(results: list[Result], asked: Namespace, folder: Path) -> None:
         spent = sum(r.ledger.seconds for r in results)
         sent = sum(r.ledger.down + r.ledger.up for r in results)
         print(f"\n{duration(spent)}, {size(sent)} sent; everything is in {folder}", file=sys.stderr)
+    if (folder / "study.json").exists():
+        page = folder / "report.html"
+        write_report([folder], page, target=target)
+        if not asked.quiet:
+            print(f"{page} shows it in a browser", file=sys.stderr)
 
 
 def fresh_folder(methods: list[str]) -> Path:

@@ -25,6 +25,7 @@ class Prox(Piece):
     mu: Scalar = 0.1
 
     stage, key = Stage.CORRECT, "prox"
+    stacks = True
 
     def __post_init__(self) -> None:
         scalar("prox", "mu", self.mu)
@@ -41,6 +42,7 @@ class Clip(Piece):
     norm: Scalar = 10.0
 
     stage, key = Stage.LIMIT, "clip"
+    stacks = True
 
     def __post_init__(self) -> None:
         scalar("clip", "norm", self.norm, open_low=True)
@@ -59,6 +61,7 @@ class Decay(Piece):
     rate: Scalar
 
     stage, key = Stage.DECAY, "decay"
+    stacks = True
 
     def __post_init__(self) -> None:
         scalar("weight decay", "rate", self.rate)
@@ -76,6 +79,7 @@ class Momentum(Piece):
     keep: bool = False
 
     stage, key = Stage.PACE, "momentum"
+    stacks = True
     moves = True
 
     def __post_init__(self) -> None:
@@ -106,6 +110,7 @@ class Only(Piece):
     block: str
 
     stage, key = Stage.LIMIT, "only"
+    stacks = True
 
     def __post_init__(self) -> None:
         choice("only", "block", self.block, ["classifier", "features"])

@@ -76,6 +76,10 @@ class Local:
             return len(self._given(t, client))
         return self.steps if self.steps is not None else self.epochs * self._per_epoch(self.virtual or examples)
 
+    def takes_all(self, examples: int) -> bool:
+        """Whether every batch is all that a client holds."""
+        return self.orders is None and self.virtual is None and examples <= self.batch_size
+
     def passes(self, t: int, client: int, examples: int) -> float:
         """How often a visit goes through the client's data."""
         if self.orders is not None:

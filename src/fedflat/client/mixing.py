@@ -23,13 +23,15 @@ class Mixup(Piece):
     alpha: Scalar = 1.0
 
     stage, key = Stage.BATCH, "mixup"
+    stacks = True
 
     def __post_init__(self) -> None:
         scalar("mixup", "alpha", self.alpha, open_low=True)
 
     def batch(self, v: Visit, batch: Batch) -> Batch:
         """The blended batch."""
-        return augment.mixup(batch, at(self.alpha, v.round), v.rng)
+        alpha = at(self.alpha, v.round)
+        return v.change(batch, lambda one, rng: augment.mixup(one, alpha, rng))
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,10 +41,11 @@ class Cutout(Piece):
     side: int = 16
 
     stage, key = Stage.BATCH, "cutout"
+    stacks = True
 
     def __post_init__(self) -> None:
         number("cutout", "side", self.side, low=1, whole=True)
 
     def batch(self, v: Visit, batch: Batch) -> Batch:
         """The batch with squares blanked."""
-        return replace(batch, x=augment.cutout(batch.x, self.side, v.rng))
+        return v.change(batch, lambda one, rng: replace(one, x=augment.cutout(one.x, self.side, rng)))

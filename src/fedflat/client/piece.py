@@ -1,4 +1,8 @@
-"""A client piece wraps the gradient oracle: ask it, somewhere, once or twice, and add what is to be added."""
+"""A client piece wraps the gradient oracle: ask it, somewhere, once or twice, and add what is to be added.
+
+Vectors lie along the last axis. A piece whose arithmetic keeps to that works on a stack of clients as well, where
+every vector is a matrix with a row for each client: it says ``stacks = True``.
+"""
 
 from __future__ import annotations
 
@@ -76,6 +80,14 @@ class Visit:
         """This piece's own random numbers in this visit."""
         return torch_generator(self.seed, f"piece/{self.key}", self.round, self.client)
 
+    def draw(self, make: Callable[[torch.Generator], Tensor]) -> Tensor:
+        """What ``make`` makes of the piece's random numbers; in a stack, a row for each client."""
+        return make(self.rng)
+
+    def change(self, batch: Batch, make: Callable[[Batch, torch.Generator], Batch]) -> Batch:
+        """What ``make`` makes of a batch and the piece's random numbers; in a stack, of each client's."""
+        return make(batch, self.rng)
+
 
 @dataclass(frozen=True)
 class Site:
@@ -103,6 +115,8 @@ class Piece(Spelled):
     """Gradients over all the client's data that it asks for in a visit."""
     moves: ClassVar[bool] = False
     """Whether a memory of its own moves at each ``gradient``: then it may not be asked twice a step."""
+    stacks: ClassVar[bool] = False
+    """Whether it works on many clients at once: a row for each in every vector, also in what it keeps and sends."""
 
     @property
     def asks(self) -> int:

@@ -28,6 +28,7 @@ class Private(Piece):
     where: str = "bn"
 
     stage, key = Stage.BATCH, "private"
+    stacks = True
 
     def __post_init__(self) -> None:
         choice("private", "where", self.where, ["bn", "bn_statistics", "head"])
@@ -72,10 +73,15 @@ class Private(Piece):
 
     def end(self, v: Visit, w: Tensor) -> Tensor:
         """Keep them, and send back what came."""
-        v.memory["params"] = v.stop[v.memo["mask"]]
+        v.memory["params"] = v.stop.index_select(-1, places(self.mask(v.layout)).to(w.device))
         return torch.where(v.memo["mask"], v.sent, w)
 
     def end_buffers(self, v: Visit, b: Tensor) -> Tensor:
         """Keep the statistics, and send back what came."""
-        v.memory["statistics"] = b[v.memo["statistics"]]
+        v.memory["statistics"] = b.index_select(-1, places(self.statistics(v.layout)).to(b.device))
         return torch.where(v.memo["statistics"], v.memo["sent"], b)
+
+
+def places(mask: Tensor) -> Tensor:
+    """Where a mask is true, found before it goes to a device that would have to be waited for."""
+    return mask.nonzero().squeeze(-1)

@@ -31,6 +31,7 @@ class Sam(Piece):
     rho: Scalar = 0.05
 
     stage, key = Stage.PROBE, "sam"
+    stacks = True
 
     def __post_init__(self) -> None:
         scalar("sam", "rho", self.rho)
@@ -58,6 +59,7 @@ class Asam(Piece):
     variant: str = "weights"
 
     stage, key = Stage.PROBE, "asam"
+    stacks = True
 
     def __post_init__(self) -> None:
         scalar("asam", "rho", self.rho)
@@ -96,6 +98,7 @@ class LayerwiseSam(Piece):
     rho: Scalar = 0.05
 
     stage, key = Stage.PROBE, "layerwise_sam"
+    stacks = True
 
     def __post_init__(self) -> None:
         scalar("layerwise_sam", "rho", self.rho)
@@ -121,6 +124,7 @@ class LastSam(Piece):
     rho: Scalar = 0.05
 
     stage, key = Stage.PROBE, "last_sam"
+    stacks = True
     keeps = 1
     moves = True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,11 @@ from fedflat.models.spec import ModelSpec
 from fedflat.seeds import derive
 
 ModelLike = ModelSpec | nn.Module | Callable[[], nn.Module]
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+Terms = Sequence[tuple[Term, Visit]]
+"""What is added to the loss, with what each term sees."""
+MIXED = "mixed"
+DTYPES = {"float32": torch.float32, "float64": torch.float64, MIXED: torch.float32}
+"""Types of parameters by name; "mixed" makes the passes of training in bfloat16 where that is safe."""
 
 
 class Task:
@@ -32,6 +36,7 @@ class Task:
     ) -> None:  # fmt: skip
         self.model, self.shape, self.classes = model, shape, classes
         self.seed, self.loss, self.dtype, self.device = seed, loss, DTYPES[dtype], device
+        self.mixed = dtype == MIXED
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "flat"}
@@ -62,7 +67,32 @@ class Task:
             value = batch.lam * value + (1 - batch.lam) * self.loss(output, batch.y2)
         return value
 
-    def oracle(self, batch: Batch, terms: list[tuple[Term, Visit]]) -> Oracle:
+    def objective(
+        self, module: nn.Module, forward: Callable[[Tensor], Tensor], batch: Batch, terms: Terms
+    ) -> Tensor:  # fmt: skip
+        """The mean loss of a batch and the terms that are added to it; ``forward`` runs ``module``."""
+        with ExitStack() as open_hooks:
+            seen = [open_hooks.enter_context(term.watch(module)) for term, _ in terms]
+            if self.mixed:
+                open_hooks.enter_context(torch.autocast(torch.device(self.device).type, torch.bfloat16))
+            output = forward(batch.x)
+        if self.mixed:
+            output = output.to(self.dtype)
+        value = self.loss_of(output, batch)
+        for (term, v), noted in zip(terms, seen, strict=True):
+            value = value + term.loss(v, batch, output, noted)
+        return value
+
+    @property
+    def buffers(self) -> Tensor:
+        """The running statistics of this process's module."""
+        return self.flat.buffers
+
+    @buffers.setter
+    def buffers(self, value: Tensor) -> None:
+        self.flat.buffers = value
+
+    def oracle(self, batch: Batch, terms: Terms) -> Oracle:
         """The bare gradient oracle on one batch."""
         return Oracle(self, batch, terms)
 
@@ -96,7 +126,7 @@ class Task:
 class Oracle:
     """The gradient of one batch's loss as a function of the point; only the first call moves statistics, if any."""
 
-    def __init__(self, task: Task, batch: Batch, terms: list[tuple[Term, Visit]], *, still: bool = False) -> None:
+    def __init__(self, task: Task, batch: Batch, terms: Terms, *, still: bool = False) -> None:
         self.task, self.batch, self.terms, self.still = task, batch, terms, still
         self.loss: Tensor | None = None
 
@@ -109,10 +139,4 @@ class Oracle:
         return gradient
 
     def _loss(self, module: nn.Module) -> Tensor:
-        with ExitStack() as open_hooks:
-            seen = [open_hooks.enter_context(term.watch(module)) for term, _ in self.terms]
-            output = module(self.batch.x)
-        value = self.task.loss_of(output, self.batch)
-        for (term, v), noted in zip(self.terms, seen, strict=True):
-            value = value + term.loss(v, self.batch, output, noted)
-        return value
+        return self.task.objective(module, module, self.batch, self.terms)

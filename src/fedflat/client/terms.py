@@ -46,6 +46,7 @@ class Man(Term):
     man_scale: str = "paper"
 
     key = "man"
+    stacks = True
 
     def __post_init__(self) -> None:
         scalar("man", "zeta", self.zeta)

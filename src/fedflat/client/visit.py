@@ -6,10 +6,11 @@ or on another machine of the same kind; and it can be repeated, to find what wen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,15 +18,17 @@ from torch import Tensor
 from fedflat.client.drift import Only
 from fedflat.client.judge import accuracy
 from fedflat.client.local import Local
-from fedflat.client.piece import Memory, Piece, Term, Visit
-from fedflat.client.task import Oracle, Task
+from fedflat.client.piece import BatchOracle, Memory, Piece, Term, Visit
+from fedflat.client.task import Oracle, Task, Terms
 from fedflat.data.examples import Batch, ClientData
 from fedflat.flat import GradFn
 from fedflat.mail import Mail, Reply
-from fedflat.seeds import derive, torch_generator
+from fedflat.seeds import derive, seed_modules, torch_generator
 
 Watch = Callable[[str, Tensor], None]
 """Told each vector as it is made, with the name of its maker."""
+METRICS = "metrics"
+"""Where in its memo a piece leaves numbers for the reply's metrics, which nobody averages and nobody counts."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,12 @@ def visit(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None 
     """Do what the mail asks; the reply, and what the client remembers from now on."""
     if letter.mail.task == "gradient":
         return _survey(job, letter, data), letter.memory
-    if letter.mail.task == "tune":  # plain steps of the last layer, nothing else
-        job = replace(job, pieces=(Only("classifier"),))
-    return _walk(job, letter, data, watch)
+    return _walk(job_of(job, letter.mail), letter, data, watch)
+
+
+def job_of(job: ClientJob, mail: Mail) -> ClientJob:
+    """The job as the mail wants it: to tune is plain steps of the last layer, nothing else."""
+    return replace(job, pieces=(Only("classifier"),)) if mail.task == "tune" else job
 
 
 def _survey(job: ClientJob, letter: Letter, data: ClientData) -> Reply:
@@ -63,7 +69,7 @@ def _survey(job: ClientJob, letter: Letter, data: ClientData) -> Reply:
     mail = letter.mail
     job.task.flat.buffers = mail.buffers
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(job.seed, "module", mail.round, letter.client))
+        seed_modules(derive(job.seed, "module", mail.round, letter.client), job.task.device)
         gradient = _whole(job, letter, data, mail.params)
     return Reply(letter.client, gradient, mail.buffers, len(data), len(data), {}, {"loss": float("nan")})
 
@@ -72,59 +78,97 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None)
     """Walk from what was sent."""
     mail, client, flat = letter.mail, letter.client, job.task.flat
     flat.module.train()
-    flat.buffers = mail.buffers
-    visits = [_open(job, letter, data, piece) for piece in job.pieces]
+    visits = [open_visit(job, letter, data, piece) for piece in job.pieces]
     stack = list(zip(job.pieces, visits, strict=True))
-    losses: list[Tensor] = []
-    samples = 0
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(job.seed, "module", mail.round, client))  # dropout, and whatever else draws
+        seed_modules(derive(job.seed, "module", mail.round, client), job.task.device)  # dropout, whatever draws
         try:
-            w = mail.params
-            for piece, v in stack:
-                w = piece.begin(v, w)
-            buffers = mail.buffers
-            for piece, v in stack:
-                buffers = piece.begin_buffers(v, buffers)
-            flat.buffers = buffers
-            for v in visits:
-                v.start = w
-            for batch in _batches(job, letter, data):
-                for piece, v in stack:
-                    batch = piece.batch(v, batch)
-                oracle = job.task.oracle(batch, [(p, v) for p, v in stack if isinstance(p, Term)])
-                w = torch.sub(w, _compose(oracle, stack, watch)(w), alpha=mail.lr)
-                assert oracle.loss is not None, "no piece asked for a gradient"
-                losses.append(oracle.loss)
-                samples += len(batch)
-                for v in visits:
-                    v.steps, v.walked = v.steps + 1, v.walked + mail.lr
-            for v in visits:
-                v.stop = w
-            buffers = flat.buffers
-            for piece, v in reversed(stack):
-                w, buffers = piece.end(v, w), piece.end_buffers(v, buffers)
+            walked = walk(stack, job.task, mail.params, mail.buffers, mail.lr, _batches(job, letter, data), watch)
         except Exception as error:
-            error.add_note(f"(in round {mail.round}, client {client}{_guilty(error.__traceback__, visits)})")
+            error.add_note(f"(in round {mail.round}, client {client}{guilty(error.__traceback__, visits)})")
             raise
-    metrics = {"loss": float(torch.stack(losses).mean())}
+    metrics = {"loss": float(walked.loss)} | {name: float(value) for name, value in measured(stack).items()}
     if job.personal and data.own_test is not None:
-        flat.load(visits[0].stop if visits else w)
+        flat.load(walked.stop)
         metrics["own_accuracy"] = accuracy(job.task, data.own_test)
     reply = Reply(
         client=client,
-        delta=mail.params - w,
-        buffers=buffers,
+        delta=mail.params - walked.returned,
+        buffers=walked.buffers,
         examples=len(data),
-        samples=samples,
+        samples=walked.samples,
         extras={piece.key: v.outbox for piece, v in stack if v.outbox},
         metrics=metrics,
-        steps=len(losses),
+        steps=walked.steps,
     )
     return reply, {piece.key: v.memory for piece, v in stack if v.memory}
 
 
-def _open(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -> Visit:
+def measured(stack: list[tuple[Piece, Visit]]) -> dict[str, Tensor]:
+    """What pieces have measured in a walk; in a stack, a number for each client."""
+    return {name: value for _, v in stack for name, value in v.memo.get(METRICS, {}).items()}
+
+
+class Bench(Protocol):
+    """Where gradients are made: the task's module for one client, or its like for a stack of them."""
+
+    buffers: Tensor
+
+    def oracle(self, batch: Batch, terms: Terms) -> BatchOracle:
+        """The gradient oracle on one batch."""
+        ...
+
+
+@dataclass(frozen=True)
+class Walked:
+    """What came of a walk."""
+
+    stop: Tensor
+    """Where it ended."""
+    returned: Tensor
+    """What the pieces made of that to send back."""
+    buffers: Tensor
+    loss: Tensor
+    """The mean over the steps."""
+    steps: int
+    samples: int
+
+
+def walk(
+    stack: list[tuple[Piece, Visit]], bench: Bench, w: Tensor, buffers: Tensor, lr: float, batches: Iterable[Batch],
+    watch: Watch | None = None,
+) -> Walked:  # fmt: skip
+    """Walk from ``w``, over all batches; the vectors may have a leading axis, a row for each of many clients."""
+    losses: list[Tensor] = []
+    samples = 0
+    bench.buffers = buffers
+    for piece, v in stack:
+        w = piece.begin(v, w)
+    for piece, v in stack:
+        buffers = piece.begin_buffers(v, buffers)
+    bench.buffers = buffers
+    for _, v in stack:
+        v.start = w
+    for batch in batches:
+        for piece, v in stack:
+            batch = piece.batch(v, batch)
+        oracle = bench.oracle(batch, [(p, v) for p, v in stack if isinstance(p, Term)])
+        w = torch.sub(w, _compose(oracle, stack, watch)(w), alpha=lr)
+        assert oracle.loss is not None, "no piece asked for a gradient"
+        losses.append(oracle.loss)
+        samples += batch.y.shape[w.dim() - 1]
+        for _, v in stack:
+            v.steps, v.walked = v.steps + 1, v.walked + lr
+    for _, v in stack:
+        v.stop = w
+    stop, buffers = w, bench.buffers
+    for piece, v in reversed(stack):
+        w, buffers = piece.end(v, w), piece.end_buffers(v, buffers)
+    return Walked(stop, w, buffers, torch.stack(losses).mean(dim=0), len(losses), samples)
+
+
+def open_visit(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -> Visit:
+    """What a piece sees before the walk."""
     mail = letter.mail
     planned = job.local.planned(mail.round, letter.client, len(data))
     return Visit(
@@ -150,7 +194,7 @@ def _open(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -> Vis
 
 def _whole(job: ClientJob, letter: Letter, data: ClientData, w: Tensor) -> Tensor:
     """The gradient over all the client's data, of the loss with its terms."""
-    terms = [(piece, _open(job, letter, data, piece)) for piece in job.pieces if isinstance(piece, Term)]
+    terms = [(piece, open_visit(job, letter, data, piece)) for piece in job.pieces if isinstance(piece, Term)]
     return full_gradient(job, data, w, terms)
 
 
@@ -181,17 +225,21 @@ def _watched(name: str, grad: GradFn, watch: Watch, w: Tensor) -> Tensor:
     return g
 
 
-def full_gradient(job: ClientJob, data: ClientData, w: Tensor, terms: Sequence[tuple[Term, Visit]] = ()) -> Tensor:
+def full_gradient(job: ClientJob, data: ClientData, w: Tensor, terms: Terms = ()) -> Tensor:
     """The gradient over all the client's examples, as they are, of the loss and ``terms`` of it."""
-    total = torch.zeros_like(w)
     job.task.flat.module.train()
-    for places in torch.arange(len(data)).split(256):
-        oracle = Oracle(job.task, data.batch(places, job.task.dtype), list(terms), still=True)
-        total.add_(oracle(w), alpha=len(places) / len(data))
+    return survey(lambda places: Oracle(job.task, data.batch(places, job.task.dtype), terms, still=True), len(data), w)
+
+
+def survey(oracle: Callable[[Tensor], BatchOracle], examples: int, w: Tensor) -> Tensor:
+    """The gradient over ``examples``, a large batch at a time."""
+    total = torch.zeros_like(w)
+    for places in torch.arange(examples).split(256):
+        total.add_(oracle(places)(w), alpha=len(places) / examples)
     return total
 
 
-def _guilty(trace: TracebackType | None, visits: list[Visit]) -> str:
+def guilty(trace: TracebackType | None, visits: list[Visit]) -> str:
     """Where an exception was: the step, and the innermost piece on the stack."""
     found = f", step {visits[0].steps}" if visits else ""
     piece = None

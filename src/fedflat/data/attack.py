@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.federation import DataSpec, Dealt, Federation
 from fedflat.data.sets import FINE_TO_COARSE, Cifar100
 from fedflat.errors import SettingError, choice, number
 from fedflat.seeds import numpy_generator
@@ -29,6 +29,7 @@ class LabelFlip(DataSpec):
     """A data set of which a share of the clients lies about labels."""
 
     stored = False
+    origin = "is a change of another set"
 
     on: DataSpec
     attackers: float = 0.2
@@ -53,6 +54,11 @@ class LabelFlip(DataSpec):
     def open(self, seed: int) -> Federation:
         """The federation with the attackers' labels swapped."""
         fed = self.on.open(seed)
+        if not isinstance(fed, Dealt):
+            raise SettingError(
+                f"label_flip: labels are flipped in examples that are dealt out, but the clients of {self.on} are made "
+                "when asked for. Use another data set, such as digits."
+            )
         liars = self.liars(fed.population, seed)
         y = fed.train.y.clone()
         for client in liars:

@@ -6,6 +6,7 @@ Images stay uint8 until a batch is cut; crops, flips and normalisation are done 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Protocol
 
 import torch
@@ -64,14 +65,19 @@ class Examples:
         x = x.to(dtype)
         if self.mean:
             shape = (1, -1) + (1,) * (x.dim() - 2)
-            mean = torch.tensor(self.mean, dtype=dtype, device=x.device).view(shape)
-            std = torch.tensor(self.std, dtype=dtype, device=x.device).view(shape)
-            return x.sub_(mean * scale).div_(std * scale)
+            mean, std = _constants(self.mean, dtype, x.device), _constants(self.std, dtype, x.device)
+            return x.sub_(mean.view(shape) * scale).div_(std.view(shape) * scale)
         return x.div_(scale) if scale != 1.0 else x
 
     def to(self, device: str) -> Examples:
         """The same set on another device."""
         return replace(self, x=self.x.to(device), y=self.y.to(device))
+
+
+@cache
+def _constants(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Numbers that are sent to a device once."""
+    return torch.tensor(values, dtype=dtype, device=device)
 
 
 @dataclass(frozen=True)

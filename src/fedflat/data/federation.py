@@ -1,11 +1,17 @@
-"""A federation: the only way to reach examples. Clients, what each holds, and the test set."""
+"""A federation: the only way to reach examples. Clients, what each holds, and the test set.
+
+`Dealt` holds the examples of everybody and deals them out by index; `OnDemand` makes a client's examples when they
+are asked for, so that a million clients cost no more than a thousand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,21 +20,75 @@ from fedflat.data.skew import Skew
 from fedflat.errors import SettingError
 from fedflat.spelling import Spelled
 
+EVERYBODY = 10_000
+"""The most clients made on demand that are made all at once, for what needs all of them."""
+LOOKED_AT = 1_000
+"""The most clients made on demand that are looked at to say how unequal they are."""
+
 
 class DataSpec(Spelled):
     """A frozen dataclass that says which data set, cut in which way; ``open`` reads it."""
 
     stored: ClassVar[bool] = True
     """Whether it is a data set of its own, not a change of another."""
+    origin: ClassVar[str] = ""
+    """Where it comes from, if not from files."""
 
     def open(self, seed: int) -> Federation:
         """The federation for this seed: the same text and seed give the same clients."""
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
 class Federation:
-    """Who holds which training examples; examples to test on; perhaps each client's own held-out part."""
+    """Clients by number, what each of them holds, and examples to test on."""
+
+    test: ClientData
+    held_out: Sequence[Tensor] | None = None
+    """Each client's own part to test on, if the data were split inside the clients."""
+
+    @property
+    def population(self) -> int:
+        """The number of clients."""
+        raise NotImplementedError
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return self.test.examples.classes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return self.test.examples.shape
+
+    def data(self, client: int) -> ClientData:
+        """What ``client`` trains on, and what it keeps for testing."""
+        raise NotImplementedError
+
+    def own_test(self, client: int) -> ClientData | None:
+        """What ``client`` keeps for testing, if the data were split inside the clients."""
+        return self.data(client).own_test
+
+    def sizes(self) -> Sequence[int]:
+        """How many examples each client trains on."""
+        raise NotImplementedError
+
+    def skew(self) -> Skew:
+        """How unequal the clients' training examples are."""
+        raise NotImplementedError
+
+    def to(self, device: str) -> Federation:
+        """The same federation with its examples on another device."""
+        raise NotImplementedError
+
+    def pooled(self) -> Federation:
+        """The same examples in one place: a single client who holds everything."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Dealt(Federation):
+    """A federation by index: who holds which of the training examples, and perhaps keeps which for testing."""
 
     train: Examples
     test: ClientData
@@ -45,41 +105,91 @@ class Federation:
 
     @property
     def population(self) -> int:
-        """The number of clients."""
+        """See `Federation.population`."""
         return len(self.parts)
 
-    @property
-    def classes(self) -> int:
-        """The number of classes."""
-        return self.train.classes
+    def sizes(self) -> Sequence[int]:
+        """See `Federation.sizes`; counted once."""
+        return self._sizes
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one input."""
-        return self.train.shape
-
-    def sizes(self) -> list[int]:
-        """How many examples each client trains on."""
+    @cached_property
+    def _sizes(self) -> list[int]:
         return [len(part) for part in self.parts]
 
     def data(self, client: int) -> ClientData:
-        """What ``client`` trains on, and what it keeps for testing."""
+        """See `Federation.data`."""
         return ClientData(self.train, self.parts[client], None if self.held_out is None else self.held_out[client])
 
-    def own_test(self, client: int) -> ClientData | None:
-        """What ``client`` keeps for testing, if the data were split inside the clients."""
-        return self.data(client).own_test
-
     def skew(self) -> Skew:
-        """How unequal the clients' training examples are."""
+        """See `Federation.skew`."""
         return Skew.of(self.train.y.cpu().numpy(), [part.cpu().numpy() for part in self.parts], self.classes)
 
-    def to(self, device: str) -> Federation:
-        """The same federation with its examples on another device."""
+    def to(self, device: str) -> Dealt:
+        """See `Federation.to`."""
         train, test = self.train.to(device), self.test.to(device)
         held_out = self.held_out and [part.to(device) for part in self.held_out]
-        return Federation(train, test, [part.to(device) for part in self.parts], held_out)
+        return Dealt(train, test, [part.to(device) for part in self.parts], held_out)
 
-    def pooled(self) -> Federation:
-        """The same examples in one place: a single client who holds everything."""
-        return Federation(self.train, self.test, [torch.cat(list(self.parts))])
+    def pooled(self) -> Dealt:
+        """See `Federation.pooled`."""
+        return Dealt(self.train, self.test, [torch.cat(list(self.parts))])
+
+
+@dataclass(frozen=True)
+class OnDemand(Federation):
+    """A federation whose clients are made when they are asked for. Nothing grows with their number.
+
+    What needs every client is done for at most `EVERYBODY` of them, and refused for more; figures of how unequal
+    they are come from `LOOKED_AT` of them.
+    """
+
+    clients: int
+    make: Callable[[int], Examples]
+    """The training examples of a client, the same whenever it is asked for."""
+    test: ClientData
+    device: str = "cpu"
+
+    @property
+    def population(self) -> int:
+        """See `Federation.population`."""
+        return self.clients
+
+    def data(self, client: int) -> ClientData:
+        """See `Federation.data`."""
+        examples = self.make(client)
+        if len(examples) == 0:
+            raise SettingError(f"client {client} of {self.clients} holds no example. Every client must have one.")
+        data = ClientData(examples, torch.arange(len(examples)))
+        return data if self.device == "cpu" else data.to(self.device)
+
+    def sizes(self) -> Sequence[int]:
+        """See `Federation.sizes`; counted once."""
+        return self._sizes
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [len(self.data(client)) for client in self._everybody("to draw clients by size")]
+
+    def skew(self) -> Skew:
+        """See `Federation.skew`."""
+        count = min(self.clients, LOOKED_AT)
+        labels = (self.data(place * self.clients // count).labels.cpu().numpy() for place in range(count))
+        return Skew.of_counts(np.stack([np.bincount(y, minlength=self.classes) for y in labels]), self.clients)
+
+    def to(self, device: str) -> OnDemand:
+        """See `Federation.to`."""
+        return replace(self, test=self.test.to(device), device=device)
+
+    def pooled(self) -> Dealt:
+        """See `Federation.pooled`."""
+        made = [self.make(client) for client in self._everybody("to train in one place")]
+        train = replace(made[0], x=torch.cat([one.x for one in made]), y=torch.cat([one.y for one in made]))
+        return Dealt(train.to(self.device), self.test, [torch.arange(len(train), device=self.device)])
+
+    def _everybody(self, why: str) -> range:
+        if self.clients > EVERYBODY:
+            raise SettingError(
+                f"{why}, all {self.clients} clients would have to be made, and they are made when asked for. Use at "
+                f"most {EVERYBODY} clients for it."
+            )
+        return range(self.clients)

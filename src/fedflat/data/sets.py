@@ -116,6 +116,8 @@ class Digits(NamedSet):
     digits(lda(0.1), clients=50)
     """
 
+    origin = "comes with scikit-learn"
+
     @property
     def name(self) -> str:
         """See `NamedSet.name`."""

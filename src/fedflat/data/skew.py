@@ -17,6 +17,7 @@ class Skew:
 
     ``distance`` is the mean over clients of the total-variation distance ``sum_c |p_k(c) - p(c)| / 2``
     between the client's labels and those of all clients together: 0 if all are alike, below 1 always.
+    All figures are of the ``clients`` that were looked at, out of ``population``.
     """
 
     clients: int
@@ -29,6 +30,7 @@ class Skew:
     classes_mean: float
     classes_max: int
     distance: float
+    population: int
 
     @classmethod
     def of(cls, labels: Index, parts: Sequence[Index], classes: int) -> Skew:
@@ -38,16 +40,24 @@ class Skew:
         >>> skew.classes_mean, skew.distance
         (1.0, 0.5)
         """
-        counts = np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
+        return cls.of_counts(np.stack([np.bincount(labels[part], minlength=classes) for part in parts]))
+
+    @classmethod
+    def of_counts(cls, counts: Index, population: int | None = None) -> Skew:
+        """The skew of clients, in rows, who hold so many examples of each class, out of ``population`` if not all.
+
+        >>> Skew.of_counts(np.array([[3, 0], [0, 1]])).distance
+        0.5
+        """
         sizes, held = counts.sum(1), (counts > 0).sum(1)
         together = counts.sum(0) / counts.sum()
         distance = np.abs(counts / sizes[:, None] - together).sum(1).mean() / 2
         return cls(
-            clients=len(parts), examples=int(sizes.sum()),
+            clients=len(counts), examples=int(sizes.sum()),
             size_min=int(sizes.min()), size_median=float(np.median(sizes)), size_max=int(sizes.max()),
-            classes=classes,
+            classes=counts.shape[1],
             classes_min=int(held.min()), classes_mean=float(held.mean()), classes_max=int(held.max()),
-            distance=float(distance),
+            distance=float(distance), population=len(counts) if population is None else population,
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
@@ -56,8 +66,9 @@ class Skew:
 
     def describe(self) -> str:
         """The figures in three lines."""
+        among = f" (looked at out of {self.population})" if self.population > self.clients else ""
         return (
-            f"{self.clients} clients, {self.examples} examples: {self.size_min} to {self.size_max} each, "
+            f"{self.clients} clients{among}, {self.examples} examples: {self.size_min} to {self.size_max} each, "
             f"median {self.size_median:g}\n"
             f"classes per client: {self.classes_min} to {self.classes_max} of {self.classes}, "
             f"mean {self.classes_mean:.2f}\n"

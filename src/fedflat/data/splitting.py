@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedflat.data.dealing import Index
 from fedflat.data.examples import ClientData, Examples
-from fedflat.data.federation import Federation
+from fedflat.data.federation import Dealt
 from fedflat.data.partition import Partition
 from fedflat.errors import SettingError, number
 from fedflat.seeds import numpy_generator
@@ -34,7 +34,7 @@ def check_cut(owner: str, partition: object, clients: object, split: object, see
 def federate(
     everything: Examples, train: int, partition: Partition, clients: int, seed: int, *,
     split: float | None = None, pool: bool = False, coarse: Index | None = None, users: Index | None = None,
-) -> Federation:
+) -> Dealt:
     """The federation of ``everything``: its first ``train`` examples to train on, the rest to test on.
 
     With ``pool`` all are dealt out, and the test set is what the clients hold out by ``split``.
@@ -55,7 +55,7 @@ def federate(
     else:
         rest = replace(_slice(everything, slice(train, None)), augment=None)
         test = ClientData(rest, torch.arange(len(rest)))
-    return Federation(examples, test, kept, held_out)
+    return Dealt(examples, test, kept, held_out)
 
 
 def _slice(examples: Examples, where: slice) -> Examples:

@@ -37,6 +37,7 @@ class AdaBest(Piece):
     mu_mode: str = "plain"
 
     stage, key = Stage.CORRECT, "adabest"
+    stacks = True
     keeps = 1
 
     def __post_init__(self) -> None:
@@ -54,8 +55,8 @@ class AdaBest(Piece):
         """Let the old bias fade, add the new walk."""
         walk = v.sent - v.stop
         if "h" in v.memory:
-            walk = walk + v.memory["h"] / (v.round - int(v.memory["last"]))
-        v.memory["h"], v.memory["last"] = walk, torch.tensor(v.round)
+            walk = walk + v.memory["h"] / (v.round - v.memory["last"].unsqueeze(-1))
+        v.memory["h"], v.memory["last"] = walk, torch.full(w.shape[:-1], v.round, device=w.device)
         return w
 
 

@@ -37,6 +37,7 @@ class Ala(Piece):
     threshold: float = 0.1
 
     stage, key = Stage.BATCH, "ala"
+    stacks = True
 
     def __post_init__(self) -> None:
         number("fedala", "share", self.share, low=0, high=1, open_low=True)
@@ -59,22 +60,26 @@ class Ala(Piece):
         own, new = v.memory["own"], w[..., -size:]
         m = v.memory.get("m", torch.ones_like(own))
         epochs = 1 if "m" in v.memory else MOST_EPOCHS
-        losses: list[float] = []
+        losses: list[Tensor] = []
+        settled = torch.zeros(w.shape[:-1], dtype=torch.bool, device=w.device)
         for _ in range(epochs):
-            m = self._learn(v, w, own, new, m, losses)
-            if len(losses) > 10 and float(torch.tensor(losses[-10:]).std()) < self.threshold:
-                break
+            m = torch.where(settled.unsqueeze(-1), m, self._learn(v, w, own, new, m, losses))
+            if len(losses) > 10:
+                settled = settled | (torch.stack(losses[-10:]).std(dim=0) < self.threshold)
+                if settled.all():
+                    break
         v.memory["m"] = m
         return torch.cat([w[..., :-size], own + (new - own) * m], dim=-1)
 
-    def _learn(self, v: Visit, w: Tensor, own: Tensor, new: Tensor, m: Tensor, losses: list[float]) -> Tensor:
+    def _learn(self, v: Visit, w: Tensor, own: Tensor, new: Tensor, m: Tensor, losses: list[Tensor]) -> Tensor:
         count = max(1, int(self.share * v.examples))
-        for places in torch.randperm(v.examples, generator=v.rng)[:count].split(v.batch_size):
+        order = v.draw(lambda rng: torch.randperm(v.examples, generator=rng))
+        for places in order[..., :count].split(v.batch_size, dim=-1):
             oracle = v.oracle(places)
             gradient = oracle(torch.cat([w[..., : -own.shape[-1]], own + (new - own) * m], dim=-1))
             m = (m - self.eta * gradient[..., -own.shape[-1] :] * (new - own)).clamp(0, 1)
             assert oracle.loss is not None
-            losses.append(float(oracle.loss))
+            losses.append(oracle.loss)
         return m
 
     def end(self, v: Visit, w: Tensor) -> Tensor:

@@ -32,6 +32,7 @@ class Mix(Piece):
     a: Scalar
 
     stage, key = Stage.CORRECT, "mix"
+    stacks = True
 
     def __post_init__(self) -> None:
         scalar("fedcm", "a", self.a, high=1)

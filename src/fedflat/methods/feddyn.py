@@ -35,6 +35,7 @@ class Dual(Piece):
     alpha: Scalar
 
     stage, key = Stage.CORRECT, "dual"
+    stacks = True
     keeps = 1
 
     def __post_init__(self) -> None:

@@ -38,6 +38,14 @@ def eligible(layout: Layout) -> list[str]:
     return [name for name, shape in pairs if len(shape) >= 2 and not any(word in name for word in LEFT_OUT)]
 
 
+def _owners(layout: Layout) -> Tensor:
+    """The place of each coordinate's layer among the eligible ones, or -1."""
+    owners = torch.full((layout.dim,), -1)
+    for place, name in enumerate(eligible(layout)):
+        owners[layout.slices[name]] = place
+    return owners
+
+
 @dataclass(frozen=True, repr=False)
 class Fsa(Piece):
     """SAM with two radii: the larger one in the chosen layers."""
@@ -57,6 +65,11 @@ class Fsa(Piece):
         choice("fsa", "score", self.score, ["minmax_mse", "mse"])
         choice("fsa", "selection", self.selection, ["fsa", "random", "reverse"])
 
+    @property
+    def stacks(self) -> bool:  # type: ignore[override]
+        """Not in reverse, where each client may choose another number of layers."""
+        return self.selection != "reverse"
+
     def check(self, site: Site) -> None:
         """Refuse to choose more layers than there are."""
         names = eligible(site.layout)
@@ -73,10 +86,10 @@ class Fsa(Piece):
 
     def begin(self, v: Visit, w: Tensor) -> Tensor:
         """Lay out the radius of every coordinate."""
-        names = eligible(v.layout)
         radii = torch.full_like(w, at(self.rho, v.round))
-        for place in v.memory.get("chosen", torch.tensor([], dtype=torch.long)).tolist():
-            radii[..., v.layout.slices[names[place]]] = at(self.rho_larger, v.round)
+        if "chosen" in v.memory:
+            larger = (_owners(v.layout).to(w.device) == v.memory["chosen"].unsqueeze(-1)).any(dim=-2)
+            radii = torch.where(larger, at(self.rho_larger, v.round), radii)
         v.memo["radii"] = radii
         return w
 
@@ -87,29 +100,29 @@ class Fsa(Piece):
     def end(self, v: Visit, w: Tensor) -> Tensor:
         """Choose the layers of the next visit."""
         places = [v.layout.slices[name] for name in eligible(v.layout)]
-        scores = torch.stack([self._score(v.start[..., p], v.stop[..., p]) for p in places])
+        scores = torch.stack([self._score(v.start[..., p], v.stop[..., p]) for p in places], dim=-1)
         v.memory["chosen"] = self._choose(scores, v)
         return w
 
     def _score(self, before: Tensor, after: Tensor) -> Tensor:
         if self.score == "mse":
-            return (after - before).square().mean()
-        varied = (before.max() > before.min()) & (after.max() > after.min())
-        return torch.where(varied, (_minmax(after) - _minmax(before)).square().mean(), 0.0)
+            return (after - before).square().mean(dim=-1)
+        varied = (before.amax(-1) > before.amin(-1)) & (after.amax(-1) > after.amin(-1))
+        return torch.where(varied, (_minmax(after) - _minmax(before)).square().mean(dim=-1), 0.0)
 
     def _choose(self, scores: Tensor, v: Visit) -> Tensor:
         if self.selection == "random":
-            return torch.randperm(len(scores), generator=v.rng)[: self.top].sort().values
-        if self.selection == "reverse":
+            order = v.draw(lambda rng: torch.randperm(scores.shape[-1], generator=rng)).to(scores.device)
+        elif self.selection == "reverse":
             order = torch.where(scores > 0, scores, torch.inf).argsort(stable=True)
             order = order[: int((scores > 0).sum())]
         else:
             order = scores.argsort(descending=True, stable=True)
-        return order[: self.top].sort().values
+        return order[..., : self.top].sort().values
 
 
 def _minmax(x: Tensor) -> Tensor:
-    low, high = x.min(), x.max()
+    low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
     return (x - low) / (high - low).clamp(min=torch.finfo(x.dtype).tiny)
 
 

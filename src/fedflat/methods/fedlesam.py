@@ -31,6 +31,7 @@ class Lesam(Piece):
     rho: Scalar
 
     stage, key = Stage.PROBE, "lesam"
+    stacks = True
     keeps = 1
 
     def __post_init__(self) -> None:

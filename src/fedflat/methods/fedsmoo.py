@@ -37,6 +37,7 @@ class Smoo(Piece):
     s_from: str = "mu"
 
     stage, key = Stage.PROBE, "smoo"
+    stacks = True
     up = 1
     keeps = 1
     reveals = True

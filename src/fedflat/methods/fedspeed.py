@@ -37,6 +37,7 @@ class Blend(Piece):
     a: Scalar
 
     stage, key = Stage.PROBE, "blend"
+    stacks = True
 
     def __post_init__(self) -> None:
         scalar("fedspeed", "rho", self.rho)

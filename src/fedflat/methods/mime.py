@@ -38,6 +38,7 @@ class Mime(Piece):
     dampening: Scalar
 
     stage, key = Stage.CORRECT, "mime"
+    stacks = True
     reveals = True
 
     @property
@@ -59,6 +60,7 @@ class MimeLite(Piece):
     dampening: Scalar
 
     stage, key = Stage.CORRECT, "mime"
+    stacks = True
     up = 1
     reveals = True
     surveys = 1

@@ -32,6 +32,7 @@ class Scaffold(Piece):
     """The client's half: ``c_k``, an estimate of its own gradient."""
 
     stage, key = Stage.CORRECT, "scaffold"
+    stacks = True
     up = 1
     keeps = 1
     reveals = True

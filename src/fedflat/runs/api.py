@@ -15,6 +15,7 @@ from fedflat.data.federation import DataSpec
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError, number
 from fedflat.method import Method
+from fedflat.profiling.profiled import Wanted
 from fedflat.runs.book import PAUSE
 from fedflat.runs.experiment import Evaluate, Experiment, default_model
 from fedflat.runs.results import Result
@@ -61,34 +62,48 @@ def experiment(
 
 
 def run(
-    method: Method | str, *, on: DataSpec | str, rounds: int, out: str | Path | None = None, workers: int = 0,
-    threads: int | None = None, device: str = "cpu", voice: Voice = Voice(), checkpoint_every: float = PAUSE,
-    **settings: Any,
+    method: Method | str, *, on: DataSpec | str, rounds: int, out: str | Path | None = None, executor: str = "auto",
+    workers: int = 0, threads: int | None = None, device: str = "cpu", state_memory: int | None = None,
+    watch: str | None = None, track: str | None = None, voice: Voice = Voice(), checkpoint_every: float = PAUSE,
+    profile: Wanted = False, **settings: Any,
 ) -> Result:  # fmt: skip
     """Run one method once; ``settings`` are those of `experiment`.
+
+    ``profile=True`` prints where the time went, and writes it into the run folder if there is one; a function in its
+    place is given the `Profile`. ``watch`` names what to look at over the rounds ("drift,alignment,norms"), ``track``
+    whom to tell ("tensorboard,wandb,mlflow"); both go into the run folder.
 
     >>> from fedflat import digits, fedsam, lda
     >>> result = run(fedsam(rho=0.05), on=digits(lda(0), clients=20), rounds=2, clients_per_round=2)
     >>> result.status, result.rows[-1]["round"]
     ('done', 2)
     """
-    how = How(workers=workers, threads=threads, device=device)
+    how = How(
+        executor=executor, workers=workers, threads=threads, device=device, state_memory=state_memory, watch=watch,
+        track=track,
+    )  # fmt: skip
     exp = experiment(method, on, rounds=rounds, **settings)
-    return run_one(exp, how, None if out is None else Path(out), voice, checkpoint_every=checkpoint_every)
+    folder = None if out is None else Path(out)
+    return run_one(exp, how, folder, voice, checkpoint_every=checkpoint_every, profile=profile)
 
 
 def compare(
     methods: Sequence[Method | str], *, on: DataSpec | str, rounds: int, seeds: int | Sequence[int] = 1,
-    out: str | Path | None = None, workers: int = 0, threads: int | None = None, device: str = "cpu",
-    voice: Voice = Voice(), checkpoint_every: float = PAUSE, **settings: Any,
+    out: str | Path | None = None, executor: str = "auto", workers: int = 0, threads: int | None = None,
+    device: str = "cpu", state_memory: int | None = None, watch: str | None = None, track: str | None = None,
+    voice: Voice = Voice(), checkpoint_every: float = PAUSE, profile: Wanted = False, **settings: Any,
 ) -> list[Result]:  # fmt: skip
     """Run several methods with the same seeds, clients and batches; ``summarise`` makes a table of it.
 
     ``seeds`` is how many (0, 1, ...), or which.
     """
-    how = How(workers=workers, threads=threads, device=device)
+    how = How(
+        executor=executor, workers=workers, threads=threads, device=device, state_memory=state_memory, watch=watch,
+        track=track,
+    )  # fmt: skip
     each = experiments(methods, on, seeds, rounds=rounds, **settings)
-    return run_many(each, how, None if out is None else Path(out), voice, checkpoint_every=checkpoint_every)
+    folder = None if out is None else Path(out)
+    return run_many(each, how, folder, voice, checkpoint_every=checkpoint_every, profile=profile)
 
 
 def experiments(

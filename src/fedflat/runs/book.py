@@ -2,6 +2,7 @@
 
     run.json             the texts that made it, version, seed, machine, state
     metrics.jsonl        one object for each evaluation, appended and flushed
+    watch.jsonl          the same for each round that was watched
     checkpoint/          see `store`
     final.safetensors    the last model, and the shadows'
 
@@ -22,14 +23,18 @@ from typing import IO, Any
 
 import torch
 
+from fedflat.client.states import ClientStates
 from fedflat.errors import RunError, number
+from fedflat.files import Damaged, pack, unwritable, write_file
 from fedflat.flat import Model
-from fedflat.runs.state import Run, run_of
-from fedflat.runs.store import Damaged, Store, pack, unwritable, write_file
+from fedflat.runs.state import CLIENTS, Run, run_of
+from fedflat.runs.store import Store
 from fedflat.version import __version__
 
 Row = dict[str, Any]
 Say = Callable[[str], None]
+DIARIES = ("metrics", "watch")
+"""Files of rows that grow as the run goes on; a checkpoint knows how long they were."""
 PAUSE = 20.0
 """Least seconds between two checkpoints, unless told otherwise."""
 
@@ -37,20 +42,31 @@ PAUSE = 20.0
 class RunBook:
     """A book in memory: nothing survives the process."""
 
+    place: Path | None = None
+    """The folder of its checkpoints."""
+
     def __init__(self) -> None:
         self.rows: list[Row] = []
+        self.watched: list[Row] = []
         self.status = "running"
 
-    def resume(self) -> Run | None:
-        """Where to go on from; None for the beginning."""
+    def resume(self, clients: ClientStates) -> Run | None:
+        """Where to go on from, with the memories in ``clients``; None for the beginning."""
         return None
 
     def write(self, row: Row) -> None:
         """Add an evaluation."""
         self.rows.append(row)
 
+    def watch(self, row: Row) -> None:
+        """Add what was seen in a round."""
+        self.watched.append(row)
+
     def checkpoint(self, run: Run, *, force: bool = False) -> None:
         """Make it possible to go on from here."""
+
+    def remember(self, **facts: Any) -> None:
+        """Note more about how the run is made."""
 
     def finish(self, status: str, models: dict[str, Model]) -> None:
         """The run has ended: "done" or "diverged"."""
@@ -68,7 +84,8 @@ class FolderBook(RunBook):
         self.folder, self.facts, self.pause, self.say = folder, facts, pause, say
         self.status = facts["status"]
         self._lock = lock
-        self._store = Store(folder / "checkpoint")
+        self.place = folder / "checkpoint"
+        self._store = Store(self.place)
         self._written = time.monotonic()
         self._cost = 0.0
 
@@ -103,38 +120,48 @@ class FolderBook(RunBook):
     def _save(self) -> None:
         write_file(self.folder / "run.json", json.dumps({**self.facts, "status": self.status}, indent=2).encode())
 
-    def resume(self) -> Run | None:
+    def resume(self, clients: ClientStates) -> Run | None:
         """The newest checkpoint that is whole; says so if a newer one was damaged."""
         damaged = False
         for round in self._store.rounds():
             try:
                 groups, facts = self._store.read(round)
+                clients.restore({known: self._store.group(known, CLIENTS) for known in self._store.rounds()})
             except Damaged as error:
                 damaged = True
                 self.say(f"the checkpoint of round {round} is damaged ({error}); trying the one before it.")
                 self._store.forget(round)
                 continue
-            self._trim(facts["metrics"])
-            return run_of(round, groups, facts)
+            self._trim(facts)
+            return run_of(round, groups, facts, clients)
         if damaged:
             self.say("no checkpoint is whole: the run starts from its beginning.")
-        self._trim(0)
+        self._trim({})
         return None
 
-    def _trim(self, length: int) -> None:
-        """Forget evaluations after the checkpoint: they will be made again."""
-        path = self.folder / "metrics.jsonl"
-        try:
-            if path.exists():
-                os.truncate(path, min(length, path.stat().st_size))
-        except OSError as error:
-            raise unwritable(path, error) from error
-        self.rows = read_rows(self.folder)
+    def _trim(self, lengths: dict[str, Any]) -> None:
+        """Forget what was written after the checkpoint: it will be written again."""
+        for name in DIARIES:
+            path = self.folder / f"{name}.jsonl"
+            try:
+                if path.exists():
+                    os.truncate(path, min(lengths.get(name, 0), path.stat().st_size))
+            except OSError as error:
+                raise unwritable(path, error) from error
+        self.rows, self.watched = (read_rows(self.folder, name) for name in DIARIES)
 
     def write(self, row: Row) -> None:
         """Append a line and flush it."""
         super().write(row)
-        path = self.folder / "metrics.jsonl"
+        self._append("metrics", row)
+
+    def watch(self, row: Row) -> None:
+        """Append a line and flush it."""
+        super().watch(row)
+        self._append("watch", row)
+
+    def _append(self, name: str, row: Row) -> None:
+        path = self.folder / f"{name}.jsonl"
         try:
             with open(path, "a", encoding="utf-8") as stream:
                 stream.write(json.dumps(_without_nan(row), allow_nan=False) + "\n")
@@ -148,11 +175,17 @@ class FolderBook(RunBook):
         now = time.monotonic()
         if not force and now - self._written < max(self.pause, 20 * self._cost):
             return
-        path = self.folder / "metrics.jsonl"
-        metrics = path.stat().st_size if path.exists() else 0
-        self._store.write(run.round, run.groups(), {**run.facts(), "metrics": metrics})
+        paths = {name: self.folder / f"{name}.jsonl" for name in DIARIES}
+        lengths = {name: path.stat().st_size for name, path in paths.items() if path.exists()}
+        self._store.write(run.round, run.groups(), {**run.facts(), **lengths})
+        run.clients.release(min(self._store.rounds()))
         self._written = time.monotonic()
         self._cost = self._written - now
+
+    def remember(self, **facts: Any) -> None:
+        """Write the facts into run.json."""
+        self.facts |= facts
+        self._save()
 
     def finish(self, status: str, models: dict[str, Model]) -> None:
         """Write the last models and the state."""
@@ -208,9 +241,9 @@ def read_facts(folder: Path) -> dict[str, Any]:
     return facts  # type: ignore[no-any-return]
 
 
-def read_rows(folder: Path) -> list[Row]:
-    """The evaluations of a run; a last line that was cut short is left out."""
-    path = folder / "metrics.jsonl"
+def read_rows(folder: Path, name: str = "metrics") -> list[Row]:
+    """The evaluations of a run, or what was seen in it; a last line that was cut short is left out."""
+    path = folder / f"{name}.jsonl"
     rows: list[Row] = []
     for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
         try:
@@ -224,12 +257,16 @@ def _without_nan(value: Any) -> Any:
     """Numbers that are not finite as null, which every reader of JSON understands."""
     if isinstance(value, dict):
         return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _with_nan(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _with_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_nan(inner) for inner in value]
     return math.nan if value is None else value
 
 

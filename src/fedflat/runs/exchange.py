@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import overload
 
+from fedflat.client.piece import Memory
 from fedflat.client.states import ClientStates
 from fedflat.client.visit import Letter, diagnose
 from fedflat.errors import NotFinite
-from fedflat.mail import Mail, Replies, Reply, fold
-from fedflat.runs.executors import Crew
+from fedflat.mail import Mail, Replies, Reply, Sheaf, fold, rows
+from fedflat.runs.executors import Crew, Visited
 from fedflat.runs.ready import Ready
 from fedflat.runs.state import Ledger
 from fedflat.server.shadows import Notes
+from fedflat.watching.watcher import Sight
 
 
 class Diverged(Exception):
     """A reply was not finite, and the run is to be recorded as diverged."""
+
+
+@dataclass(frozen=True)
+class Letters(Sequence[Letter]):
+    """One mail to each of a cohort; a client's memory is fetched when its letter is taken."""
+
+    mail: Mail
+    cohort: list[int]
+    clients: ClientStates
+
+    def __len__(self) -> int:
+        return len(self.cohort)
+
+    @overload
+    def __getitem__(self, place: int) -> Letter: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Letters: ...
+
+    def __getitem__(self, place: int | slice) -> Letter | Letters:
+        if isinstance(place, slice):
+            return replace(self, cohort=self.cohort[place])
+        return self.to(self.cohort[place])
+
+    def to(self, client: int) -> Letter:
+        """The letter to one client."""
+        return Letter(client, self.mail, self.clients.memory(client))
 
 
 @dataclass
@@ -29,36 +59,54 @@ class Exchange:
     clients: ClientStates
     shadows: dict[str, Notes]
     ledger: Ledger
+    sight: Sight | None = None
+    """Who watches the round."""
 
     def send(self, mail: Mail) -> Replies:
         """One call, one exchange."""
         exp = self.ready.exp
         weighting = exp.weighting or exp.method.weighting or "sized"
         rule = exp.method.rule.combine if exp.method.rule else None
-        return fold(mail, self._dispatch(mail), population=self.ready.fed.population, weighting=weighting, rule=rule)
+        population = self.ready.fed.population
+        replies = fold(mail, self._dispatch(mail), population=population, weighting=weighting, rule=rule)
+        if self.sight:
+            self.sight.folded(replies)
+        return replies
 
-    def _dispatch(self, mail: Mail) -> Iterator[Reply]:
+    def _dispatch(self, mail: Mail) -> Iterator[Reply | Sheaf]:
         shadows = [shadow for shadow in self.ready.exp.method.shadows if shadow.hears]
-        letters = [Letter(client, mail, self.clients.memory(client)) for client in self.cohort]
-        for letter, (reply, memory) in zip(letters, self.crew.visit(letters), strict=True):
+        letters = Letters(mail, self.cohort, self.clients)
+        for reply, memory in _apart(self.crew.visit(letters), each=mail.commit and bool(shadows)):
             self._count(mail, reply)
             if not reply.finite:
-                self._object(letter)
+                assert isinstance(reply, Reply)
+                self._object(letters.to(reply.client))
                 continue
             if mail.commit:
-                self.clients.stage(reply.client, memory)
+                self._stage(reply, memory)
+                if self.sight:
+                    self.sight.hear(mail, reply)
                 for shadow in shadows:
+                    assert isinstance(reply, Reply)
                     shadow.hear(self.shadows[shadow.key], self.ready.scene, mail, reply)
             yield reply
 
-    def _count(self, mail: Mail, reply: Reply) -> None:
+    def _stage(self, reply: Reply | Sheaf, memory: Memory) -> None:
+        if isinstance(reply, Reply):
+            self.clients.stage(reply.client, memory)
+        elif memory:
+            for client, mine in zip(reply.clients, rows(memory, len(reply)), strict=True):
+                self.clients.stage(client, mine)
+
+    def _count(self, mail: Mail, reply: Reply | Sheaf) -> None:
+        n = len(reply) if isinstance(reply, Sheaf) else 1
         remote = 0 if self.ready.exp.method.pooled else 1  # in centralised training nothing is sent
         own = self.ready.withheld * reply.delta.element_size()
         self.ledger = replace(
             self.ledger,
-            down=self.ledger.down + remote * (mail.nbytes - (0 if mail.repeat else own)),
-            up=self.ledger.up + remote * (reply.nbytes - own),
-            samples=self.ledger.samples + reply.samples,
+            down=self.ledger.down + remote * n * (mail.nbytes - (0 if mail.repeat else own)),
+            up=self.ledger.up + remote * (reply.nbytes - n * own),
+            samples=self.ledger.samples + n * reply.samples,
         )
 
     def _object(self, letter: Letter) -> None:
@@ -73,3 +121,12 @@ class Exchange:
             "learning rate or clip gradients; on_bad='skip' leaves such replies out, on_bad='stop' records the run "
             "as diverged."
         )
+
+
+def _apart(visits: Iterable[Visited], *, each: bool) -> Iterator[Visited]:
+    """Sheaves as they are; their replies one by one if ``each`` is wanted, or if some are not finite."""
+    for reply, memory in visits:
+        if isinstance(reply, Sheaf) and (each or not reply.finite):
+            yield from zip(reply, rows(memory, len(reply)), strict=True)
+        else:
+            yield reply, memory

@@ -17,16 +17,19 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from fedflat.allocator import huge_pages, keep_memory
 from fedflat.client.piece import Memory
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.federation import Federation
 from fedflat.errors import FedflatError, SettingError, number
-from fedflat.mail import Mail, Reply
+from fedflat.mail import Mail, Reply, Sheaf
+from fedflat.profiling.taps import Taps, tapped
 
 SMALL = 50_000
 """Parameters below which one thread is faster than two."""
 
-Visited = tuple[Reply, Memory]
+Visited = tuple[Reply | Sheaf, Memory]
+"""A reply and what the client remembers; or those of several clients, in rows."""
 Source = Callable[[], Federation]
 """A picklable way to the data."""
 
@@ -47,6 +50,17 @@ class Executor(Protocol):
         ...
 
 
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """Operations in here are shared by ``n`` threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 @dataclass(frozen=True)
 class InProcess:
     """One visit after the other, here.
@@ -60,13 +74,10 @@ class InProcess:
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
         """A crew of one."""
-        before = torch.get_num_threads()
+        keep_memory()
         small = job.task.flat.layout.dim < SMALL
-        torch.set_num_threads(self.threads or (1 if small else before))
-        try:
+        with threads(self.threads or (1 if small else torch.get_num_threads())):
             yield _Alone(job, fed)
-        finally:
-            torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
@@ -104,12 +115,13 @@ class Workers:
                 "be picklable (defined at the top level of a module), or run without workers."
             ) from error
         context = multiprocessing.get_context("spawn")
-        crew, processes = _Crew([]), []
+        crew, processes, taps = _Crew([]), [], Taps(context)
         try:
-            with _deaf_children():
+            keep_memory()
+            with _deaf_children(), huge_pages():
                 for _ in range(self.n):
                     ours, theirs = context.Pipe()
-                    process = context.Process(target=_work, args=(theirs,), daemon=True)
+                    process = context.Process(target=_work, args=(theirs, taps.cut()), daemon=True)
                     process.start()
                     theirs.close()
                     crew.desks.append(ours)
@@ -117,13 +129,16 @@ class Workers:
             for desk in crew.desks:
                 _send(desk, order)
             for desk in crew.desks:
-                _receive(desk)
+                _opened(_receive(desk))
             yield crew
         finally:
+            for process in processes:
+                process.terminate()
+            taps.collect()
             for desk in crew.desks:
                 desk.close()
             for process in processes:
-                process.terminate()
+                process.kill()
                 process.join()
 
 
@@ -143,26 +158,34 @@ class _Crew:
     desks: list[Connection]
 
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        """Hand letters out as workers get free, at most two for each worker ahead of what was handed on."""
+        """Hand letters out as workers get free, at most two for each worker ahead of what was handed on.
+
+        What is done with a reply is done by one thread: the cores are the workers'.
+        """
         told: dict[Connection, Mail] = {}
         idle, sent = list(self.desks), 0
         busy: dict[Connection, int] = {}
-        done: dict[int, Visited] = {}
-        for place in range(len(letters)):
-            while place not in done:
-                while idle and sent < min(len(letters), place + 2 * len(self.desks)):
-                    desk = idle.pop()
-                    letter = letters[sent]
-                    if told.get(desk) is not letter.mail:  # the same for all of an exchange: once is enough
-                        told[desk] = letter.mail
-                        _send(desk, dumps(letter.mail))
-                    _send(desk, dumps((letter.client, letter.memory)))
-                    busy[desk], sent = sent, sent + 1
-                for ready in wait(list(busy)):
-                    assert isinstance(ready, Connection)
-                    done[busy.pop(ready)] = _receive(ready)
-                    idle.append(ready)
-            yield done.pop(place)
+        done: dict[int, bytes] = {}
+        with threads(1):
+            for place in range(len(letters)):
+                while True:
+                    while idle and sent < min(len(letters), place + 2 * len(self.desks)):
+                        desk = idle.pop()
+                        self._hand(desk, letters[sent], told)
+                        busy[desk], sent = sent, sent + 1
+                    if place in done:
+                        break
+                    for ready in wait(list(busy)):
+                        assert isinstance(ready, Connection)
+                        done[busy.pop(ready)] = _receive(ready)
+                        idle.append(ready)
+                yield _opened(done.pop(place))
+
+    def _hand(self, desk: Connection, letter: Letter, told: dict[Connection, Mail]) -> None:
+        if told.get(desk) is not letter.mail:  # the same for all of an exchange: once is enough
+            told[desk] = letter.mail
+            _send(desk, dumps(letter.mail))
+        _send(desk, dumps((letter.client, letter.memory)))
 
 
 def _send(desk: Connection, message: bytes) -> None:
@@ -179,39 +202,49 @@ def _died() -> FedflatError:
     )
 
 
-def _receive(desk: Connection) -> Any:
+def _receive(desk: Connection) -> bytes:
     try:
-        outcome = loads(desk.recv_bytes())
+        return desk.recv_bytes()
     except (EOFError, ConnectionResetError):
         raise _died() from None
+
+
+def _opened(message: bytes) -> Any:
+    outcome = loads(message)
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
 
 
-def _work(desk: Connection) -> None:
+def _work(desk: Connection, tap: Connection | None) -> None:
     """The life of a worker: read the order, then answer letters until the line goes dead."""
     try:
         try:
-            job, source, threads = loads(desk.recv_bytes())
-            torch.set_num_threads(threads)
+            keep_memory()
+            job, source, count = loads(desk.recv_bytes())
+            torch.set_num_threads(count)
             fed = source()
         except Exception as error:
             _answer(desk, error)
             return
         _answer(desk, None)
-        while True:
-            message = loads(desk.recv_bytes())
-            if isinstance(message, Mail):
-                mail = message
-                continue
-            client, memory = message
-            try:
-                _answer(desk, visit(job, Letter(client, mail, memory), fed.data(client)))
-            except Exception as error:
-                _answer(desk, error)
+        with tapped(tap):
+            _serve(desk, job, fed)
     except (EOFError, ConnectionResetError, BrokenPipeError):
         return
+
+
+def _serve(desk: Connection, job: ClientJob, fed: Federation) -> None:
+    while True:
+        message = loads(desk.recv_bytes())
+        if isinstance(message, Mail):
+            mail = message
+            continue
+        client, memory = message
+        try:
+            _answer(desk, visit(job, Letter(client, mail, memory), fed.data(client)))
+        except Exception as error:
+            _answer(desk, error)
 
 
 def _answer(desk: Connection, outcome: Visited | Exception | None) -> None:

@@ -53,6 +53,7 @@ class Experiment:
     weighting: str | None = None
     """"sized" or "uniform"; None: what the method wants, else "sized"."""
     dtype: str = "float32"
+    """"float32", "float64", or "mixed": float32, with the passes of training in bfloat16 where that is safe."""
     on_bad: str = "raise"
     """What to do with a reply that is not finite: "raise", "skip" it, or "stop" and call the run diverged."""
     loss: LossFn = cross_entropy

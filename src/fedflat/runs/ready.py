@@ -11,9 +11,10 @@ import numpy as np
 from torch import Tensor
 
 from fedflat.client.piece import Site
+from fedflat.client.states import usual_budget
 from fedflat.client.task import Task
 from fedflat.client.visit import ClientJob
-from fedflat.data.federation import Federation
+from fedflat.data.federation import Dealt, Federation
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
 from fedflat.flat import Model
@@ -38,19 +39,23 @@ class Ready:
     withheld: int
     """Numbers of the model that stay with the clients."""
 
-    def remarks(self) -> list[str]:
-        """What is good to know before the first round."""
+    def remarks(self, state_memory: int | None = None) -> list[str]:
+        """What is good to know before the first round; ``state_memory`` as in `train`."""
         site = Site(self.job.pieces, self.task.flat.module, self.scene.layout)
         said = [piece.remark(site) for piece in self.job.pieces]
         if self.client_memory:
-            said.append(f"clients will remember up to {size(self.client_memory)} in all, kept in memory")
+            budget = usual_budget() if state_memory is None else state_memory
+            fits = self.client_memory <= budget
+            where = "kept in memory" if fits else f"{size(budget)} kept in memory, the rest on disk"
+            said.append(f"clients will remember up to {size(self.client_memory)} in all, {where}")
         return [text for text in said if text]
 
     @property
     def client_memory(self) -> int:
-        """Bytes that all clients together will remember, once each has been seen."""
+        """Bytes that all clients together will remember, once each has been seen or the run has ended."""
         vectors = self.exp.method.cost.client_state
-        return self.fed.population * vectors * self.scene.layout.dim * self.task.dtype.itemsize
+        seen = min(self.fed.population, self.sampler.visits(self.exp.rounds))
+        return seen * vectors * self.scene.layout.dim * self.task.dtype.itemsize
 
 
 def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
@@ -59,6 +64,8 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     fed = source()
     sampler = exp.cohort_sampler()
     sampler.check(fed.population, exp.rounds)
+    if sampler.kind == "by_size":
+        fed.sizes()
     check_orders(exp, fed, sampler)
     if exp.method.rule:
         exp.method.rule.check(sampler.smallest(exp.rounds))
@@ -67,8 +74,12 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     job = ClientJob(task, exp.pieces(), exp.local, exp.seed, exp.personal)
     if exp.personal and fed.held_out is None:
         raise SettingError(
-            f"personal() tests each client on a part of its own data, but {exp.on} keeps none. Say so in the data: "
-            "split=0.7 trains on 70 % of each client's examples."
+            f"personal() tests each client on a part of its own data, but {exp.on} keeps none. "
+            + (
+                "Say so in the data: split=0.7 trains on 70 % of each client's examples."
+                if isinstance(fed, Dealt)
+                else "Its clients are made when asked for: use data that are dealt out, such as digits(split=0.7)."
+            )
         )
     for piece in job.pieces:
         piece.check(Site(job.pieces, task.flat.module, task.flat.layout))
@@ -82,7 +93,7 @@ def check_orders(exp: Experiment, fed: Federation, sampler: Sampler) -> None:
     orders = exp.local.orders
     for t in range(exp.rounds if orders is not None else 0):
         for client in sampler.draw(t, fed.population, exp.seed, fed.sizes):
-            size = len(fed.parts[client])
+            size = len(fed.data(client))
             try:
                 steps = exp.local.planned(t, client, size)
                 fits = steps > 0 and all(_places(batch, size) for batch in orders[t][client])  # type: ignore[index]

@@ -12,6 +12,9 @@ from fedflat.flat import Model
 from fedflat.runs.store import Group
 from fedflat.server.piece import Desks
 
+CLIENTS = "clients"
+"""The group that says where the clients' memories are."""
+
 
 @dataclass(frozen=True)
 class Ledger:
@@ -45,27 +48,24 @@ class Run:
     ledger: Ledger = Ledger()
 
     def groups(self) -> dict[str, Group]:
-        """The tensors in groups; what changes together sits together."""
+        """The tensors in groups; what changes together sits together. Clients' memories are in a file of their own."""
         groups: dict[str, Group] = {"model": {"params": self.model.params, "buffers": self.model.buffers}}
         groups |= {f"server/{key}": memory for key, memory in self.desks.items()}
         for key, notes in self.shadows.items():
             groups[f"shadow/{key}"] = {}  # there, even with nothing to note yet
             for name, tensor in notes.items():
                 groups[f"shadow/{key}/{name}"] = {"value": tensor}
-        for client, memory in self.clients.kept.items():
-            groups[f"client/{client}"] = {f"{k}/{n}": t for k, named in memory.items() for n, t in named.items()}
-        return groups
+        return groups | {CLIENTS: self.clients.table(self.round)}
 
     def facts(self) -> dict[str, Any]:
         """The numbers that are not tensors."""
         return {"ledger": asdict(self.ledger)}
 
 
-def run_of(round: int, groups: dict[str, Group], facts: dict[str, Any]) -> Run:
-    """What `Run.groups` and `Run.facts` describe."""
+def run_of(round: int, groups: dict[str, Group], facts: dict[str, Any], clients: ClientStates) -> Run:
+    """What `Run.groups` and `Run.facts` describe, with the memories that ``clients`` has restored."""
     desks: Desks = {}
     shadows: dict[str, dict[str, Tensor]] = {}
-    clients: dict[int, dict[str, dict[str, Tensor]]] = {}
     for name, group in groups.items():
         kind, _, rest = name.partition("/")
         if kind == "server":
@@ -75,11 +75,5 @@ def run_of(round: int, groups: dict[str, Group], facts: dict[str, Any]) -> Run:
             notes = shadows.setdefault(key, {})
             if note:
                 notes[note] = group["value"]
-        elif kind == "client":
-            memory: dict[str, dict[str, Tensor]] = {}
-            for path, tensor in group.items():
-                key, _, entry = path.partition("/")
-                memory.setdefault(key, {})[entry] = tensor
-            clients[int(rest)] = memory
     model = Model(groups["model"]["params"], groups["model"]["buffers"])
-    return Run(round, model, desks, shadows, ClientStates(clients), Ledger(**facts["ledger"]))
+    return Run(round, model, desks, shadows, clients, Ledger(**facts["ledger"]))

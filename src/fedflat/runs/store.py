@@ -3,62 +3,26 @@
 Nothing is ever changed in place. A group whose tensors are those of the last checkpoint is not written
 again, so a checkpoint costs what changed. A file is written under another name, synced and renamed; the
 list comes last. The last two checkpoints are kept, and every file is checked against its digest when read.
+
+What clients remember is in one file, in which records are written once (see `fedflat.client.states`): a group says
+which of them count.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import load
 from torch import Tensor
 
-from fedflat.errors import RunError
+from fedflat.client.states import FILE
+from fedflat.files import Damaged, digest, pack, unwritable, write_file
 
 Group = dict[str, Tensor]
-
-
-class Damaged(Exception):
-    """A checkpoint that cannot be read."""
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, and see it to the disk."""
-    fresh = path.with_name(path.name + ".new")
-    try:
-        with open(fresh, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(fresh, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise unwritable(path, error) from error
-
-
-def unwritable(path: Path, error: OSError) -> RunError:
-    """The error of a file that could not be written."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return RunError(
-            f"the disk is full: {path} could not be written. What was written before is intact: free some space, "
-            "then go on with `fedflat resume`."
-        )
-    return RunError(f"{path} could not be written: {error.strerror or error}. Check the folder and its permissions.")
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class Store:
@@ -84,7 +48,7 @@ class Store:
                 files[name] = self._files[name]
         content = {"round": round, **facts, "groups": files}
         body = json.dumps(content)
-        whole = {"digest": _digest(body.encode()), "body": body}
+        whole = {"digest": digest(body.encode()).hex(), "body": body}
         write_file(self.folder / f"round-{round:07d}.json", json.dumps(whole).encode())
         self._last, self._files = {name: dict(group) for name, group in groups.items()}, files
         self._sweep()
@@ -94,7 +58,7 @@ class Store:
         self._count += 1
         name = f"{round:07d}-{os.getpid()}-{self._count}.safetensors"
         write_file(self.folder / name, content)
-        return [name, _digest(content)]
+        return [name, digest(content).hex()]
 
     def rounds(self) -> list[int]:
         """The rounds there is a checkpoint of, newest first."""
@@ -112,20 +76,27 @@ class Store:
         self._last, self._files = {name: dict(group) for name, group in groups.items()}, files
         return groups, facts
 
+    def group(self, round: int, name: str) -> Group:
+        """One group of a checkpoint; nothing if it has none or cannot be read."""
+        try:
+            return self._read_group(*self._list(round)["groups"][name])
+        except (Damaged, OSError, ValueError, KeyError, TypeError, SafetensorError):
+            return {}
+
     def _list(self, round: int) -> dict[str, Any]:
         """What the list of a checkpoint says; `Damaged` if it is not as it was written."""
         try:
             whole = json.loads((self.folder / f"round-{round:07d}.json").read_bytes())
-            body, digest = whole["body"], whole["digest"]
-            if _digest(body.encode()) != digest:
+            body, sign = whole["body"], whole["digest"]
+            if digest(body.encode()).hex() != sign:
                 raise Damaged("its list of files does not have the digest it had when it was written")
             return json.loads(body)  # type: ignore[no-any-return]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise Damaged(f"its list of files cannot be read: {error}") from error
 
-    def _read_group(self, name: str, digest: str) -> Group:
+    def _read_group(self, name: str, sign: str) -> Group:
         content = (self.folder / name).read_bytes()
-        if _digest(content) != digest:
+        if digest(content).hex() != sign:
             raise Damaged(f"{name} does not have the digest it had when it was written")
         return load(content)
 
@@ -135,7 +106,7 @@ class Store:
 
     def _sweep(self) -> None:
         """Keep the last two checkpoints whose lists can be read, and the files they name."""
-        kept, named = 0, set()
+        kept, named = 0, {FILE}
         for round in self.rounds():
             try:
                 files = {file for file, _ in self._list(round)["groups"].values()}
@@ -150,20 +121,5 @@ class Store:
                 path.unlink()
 
 
-def pack(tensors: Group) -> bytes:
-    """A safetensors file. Tensors that share their memory, as models share buffers, are written one by one."""
-    seen: set[int] = set()
-    apart = {}
-    for name, tensor in tensors.items():
-        place = tensor.untyped_storage().data_ptr()
-        apart[name] = tensor.clone(memory_format=torch.contiguous_format) if place in seen else tensor.contiguous()
-        seen.add(place)
-    return save(apart)
-
-
 def _same(a: Group, b: Group) -> bool:
     return a.keys() == b.keys() and all(a[name] is b[name] for name in a)
-
-
-def _digest(content: bytes) -> str:
-    return blake2b(content, digest_size=16).hexdigest()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +19,53 @@ from fedflat.client.piece import LossFn
 from fedflat.client.task import ModelLike
 from fedflat.data.federation import DataSpec
 from fedflat.errors import RunError, SettingError, choice, number
+from fedflat.files import write_file
+from fedflat.profiling.profiled import Wanted, profiled
+from fedflat.runs.auto import Auto, Chosen, cores
 from fedflat.runs.book import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder, read_facts, same_version
 from fedflat.runs.executors import Executor, InProcess, Workers
 from fedflat.runs.experiment import Experiment, from_json
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.results import Result
-from fedflat.runs.store import write_file
+from fedflat.runs.stacked import Stacked
 from fedflat.runs.train import Tell, train
+from fedflat.track import check_installed, names_of, tracked
 from fedflat.version import __version__
+from fedflat.watching import Watching, watchers_of
+
+EXECUTORS = ("auto", "in-process", "workers", "stacked")
 
 
 @dataclass(frozen=True, kw_only=True)
 class How:
     """Where the computing is done; changes no number beyond the order of floating-point sums."""
 
+    executor: str = "auto"
+    """"in-process": one client after the other; "workers": several at a time in processes of their own; "stacked": a
+    cohort as one batched computation, for small networks; "auto": the fastest, judging by the first visits."""
     workers: int = 0
-    """Clients at a time, each in a process of its own; 0: one after the other in this process."""
+    """Clients at a time, each in a process of its own; 0: as many as there are cores, where there are workers."""
     threads: int | None = None
-    """Threads inside an operation; None: one in a worker, by the model in this process."""
+    """Threads inside an operation; None: one in a worker and for small models, else all cores."""
     device: str = "cpu"
+    state_memory: int | None = None
+    """Bytes of the clients' memories to keep in RAM, the rest on disk; None: a quarter of the machine's."""
+    watch: str | None = None
+    """What to look at over the rounds, such as "drift,norms", see `fedflat.watching`."""
+    track: str | None = None
+    """Experiment trackers to tell, such as "tensorboard,mlflow", see `fedflat.track`."""
 
     def __post_init__(self) -> None:
+        choice("run", "executor", self.executor, EXECUTORS)
+        watchers_of(self.watch), names_of(self.track)
         number("run", "workers", self.workers, low=0, whole=True)
+        if self.workers and self.executor not in ("auto", "workers"):
+            raise SettingError(
+                f"run: {self.workers} workers were asked for, but the executor {self.executor!r} has none. Leave one "
+                "out."
+            )
+        if self.state_memory is not None:
+            number("run", "state memory", self.state_memory, low=0, whole=True)
         if self.threads is not None:
             number("run", "threads", self.threads, low=1, whole=True)
         kind = self.device.partition(":")[0]
@@ -54,9 +79,35 @@ class How:
         except RuntimeError:
             raise SettingError(f"run: device {self.device!r} cannot be read. Write 'cpu', or 'cuda:0'.") from None
 
-    def executor(self) -> Executor:
-        """The executor it says."""
-        return Workers(self.workers, self.threads or 1) if self.workers else InProcess(self.threads)
+    def settle(self, ready: Ready, chosen: Chosen) -> Executor:
+        """The executor for a run; ``chosen`` is told if it was left to us."""
+        if self.executor == "workers" or self.workers:
+            return Workers(self.workers or cores(), self.threads or 1)
+        if self.executor == "stacked":
+            return Stacked(self.threads)
+        if self.executor == "in-process" or self.threads:
+            return InProcess(self.threads)
+        cohort = ready.sampler.smallest(ready.exp.rounds)
+        return Auto(ready.sampler.visits(ready.exp.rounds), cohort, chosen)
+
+    def check(self, ready: Ready, out: Path | None) -> None:
+        """Refuse to watch or track what cannot be."""
+        check_installed(self.track)
+        wanted = Watching.of(ready, self.watch).watchers or names_of(self.track)
+        if wanted and out is None:
+            raise SettingError(
+                "run: what is watched and tracked is written into the run folder, and there is none. Name one: "
+                "out='runs/mine'."
+            )
+
+    def settled(self, executor: Executor) -> How:
+        """The same, saying what was chosen."""
+        if isinstance(executor, Workers):
+            return replace(self, executor="workers", workers=executor.n, threads=executor.threads)
+        assert isinstance(executor, InProcess | Stacked)
+        return replace(
+            self, executor="stacked" if isinstance(executor, Stacked) else "in-process", threads=executor.threads
+        )
 
 
 Announce = Callable[[Experiment, int, int], Tell]
@@ -75,27 +126,30 @@ class Voice:
 
 
 def run_one(
-    exp: Experiment, how: How, out: Path | None, voice: Voice = Voice(), *, checkpoint_every: float = PAUSE
-) -> Result:
+    exp: Experiment, how: How, out: Path | None, voice: Voice = Voice(), *, checkpoint_every: float = PAUSE,
+    profile: Wanted = False,
+) -> Result:  # fmt: skip
     """Run an experiment from its beginning, in a new folder if ``out`` names one.
 
-    ``checkpoint_every`` is the least time in seconds between two checkpoints.
+    ``checkpoint_every`` is the least time in seconds between two checkpoints. ``profile`` says whether to find out
+    where the time goes, and who is given the profile.
     """
     ready = make_ready(exp, how.device)
+    how.check(ready, out)
     book: RunBook = RunBook()
     if out is not None:
         book = FolderBook.create(out, exp.as_json(), asdict(how), pause=checkpoint_every, say=voice.say)
-    return _carry_out(ready, how, book, voice, 1, 1)
+    return _carry_out(ready, how, book, voice, 1, 1, profile)
 
 
 def run_many(
     experiments: Sequence[Experiment], how: How, out: Path | None, voice: Voice = Voice(), *,
-    checkpoint_every: float = PAUSE,
+    checkpoint_every: float = PAUSE, profile: Wanted = False,
 ) -> list[Result]:  # fmt: skip
     """Run several experiments, one after the other, each in its own folder under ``out``."""
     check_pause(checkpoint_every)
     for exp in experiments:
-        make_ready(exp, how.device)
+        how.check(make_ready(exp, how.device), out)
     names = folder_names(experiments)
     if out is not None:
         make_folder(out)
@@ -107,15 +161,19 @@ def run_many(
         book: RunBook = RunBook()
         if out is not None:
             book = FolderBook.create(out / name, exp.as_json(), asdict(how), pause=checkpoint_every, say=voice.say)
-        results.append(_carry_out(make_ready(exp, how.device), how, book, voice, place, len(names)))
+        results.append(_carry_out(make_ready(exp, how.device), how, book, voice, place, len(names), profile))
     return results
 
 
 def resume(
     folder: str | Path, *, on: DataSpec | None = None, model: ModelLike | None = None, loss: LossFn | None = None,
-    voice: Voice = Voice(), checkpoint_every: float = PAUSE,
+    voice: Voice = Voice(), checkpoint_every: float = PAUSE, profile: Wanted = False, watch: str | None = None,
+    track: str | None = None,
 ) -> list[Result]:  # fmt: skip
-    """Go on with the run or the study in ``folder``; what is done is read, what was never begun is begun."""
+    """Go on with the run or the study in ``folder``; what is done is read, what was never begun is begun.
+
+    ``watch`` and ``track`` are as before if they are None; "none" ends them.
+    """
     check_pause(checkpoint_every)
     folder = Path(folder)
     if (folder / "run.json").exists():
@@ -124,7 +182,8 @@ def resume(
         plan = {"runs": [{"folder": ".", "experiment": facts["experiment"]}], "how": facts["how"]}
     else:
         plan = _read_study(folder)
-    how = How(**plan["how"])
+    now = {name: text for name, text in (("watch", watch), ("track", track)) if text is not None}
+    how = How(**{**plan["how"], **now})
     results = []
     for place, entry in enumerate(plan["runs"], 1):
         exp = from_json(entry["experiment"], on=on, model=model, loss=loss)
@@ -135,20 +194,36 @@ def resume(
             )
         else:
             book = FolderBook.open(place_of_run, pause=checkpoint_every, say=voice.say)
+        own = How(**{**book.facts["how"], **now})
         if book.status != "running":
             book.close()
             results.append(Result.read(place_of_run))
         else:
-            results.append(_carry_out(make_ready(exp, how.device), how, book, voice, place, len(plan["runs"])))
+            ready = make_ready(exp, own.device)
+            if now:
+                book.remember(how=asdict(own))
+            results.append(_carry_out(ready, own, book, voice, place, len(plan["runs"]), profile))
     return results
 
 
-def _carry_out(ready: Ready, how: How, book: RunBook, voice: Voice, place: int, total: int) -> Result:
+def _carry_out(
+    ready: Ready, how: How, book: RunBook, voice: Voice, place: int, total: int, profile: Wanted
+) -> Result:
+    def chosen(executor: Executor, why: str) -> None:
+        voice.note(f"  {why}")
+        book.remember(how=asdict(how.settled(executor)))
+
     try:
+        how.check(ready, book.place)
+        book = tracked(book, how.track)
         tell = voice.announce(ready.exp, place, total)
-        for remark in ready.remarks():
+        for remark in ready.remarks(how.state_memory) + Watching.of(ready, how.watch).costs():
             voice.note(f"  {remark}")
-        return train(ready, executor=how.executor(), book=book, tell=tell)
+        executor = how.settle(ready, chosen)
+        with profiled(profile, book.place and book.place.parent) as counted:
+            return train(
+                ready, executor=executor, book=book, tell=counted(tell), state_memory=how.state_memory, watch=how.watch
+            )
     finally:
         book.close()
 

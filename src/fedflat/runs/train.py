@@ -17,57 +17,59 @@ from fedflat.runs.experiment import Experiment
 from fedflat.runs.interrupt import uninterrupted
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.results import Result
-from fedflat.runs.state import Ledger, Run
-from fedflat.server.piece import step
+from fedflat.runs.state import Run
+from fedflat.server.piece import Stepped, step
 from fedflat.server.shadows import Notes, Personal, Scene
+from fedflat.watching import Watching
 
 
 def train(
     what: Experiment | Ready, *, executor: Executor = InProcess(), book: RunBook | None = None,
-    tell: Tell = lambda tick: None,
+    tell: Tell = lambda tick: None, state_memory: int | None = None, watch: str | None = None,
 ) -> Result:  # fmt: skip
-    """Run an experiment to its end, or from where ``book`` says it was stopped, and give its result."""
+    """Run an experiment to its end, or from where ``book`` says it was stopped, and give its result.
+
+    Of what clients remember, ``state_memory`` bytes are kept in memory (None: a quarter of the machine's), and the
+    rest on disk. ``watch`` names what is looked at besides, see `fedflat.watching`.
+    """
     ready = what if isinstance(what, Ready) else make_ready(what)
     exp, fed, task, scene = ready.exp, ready.fed, ready.task, ready.scene
     book = book or RunBook()
-    run = book.resume() or beginning(exp, scene, task.initial())
-    watch = Stopwatch(run)
+    clients = ClientStates(state_memory, book.place, task.device)
+    run = book.resume(clients) or beginning(exp, scene, task.initial(), clients)
+    watching, clock = Watching.of(ready, watch), Stopwatch(run)
 
-    with executor.open(ready.job, fed, ready.source) as crew:
+    with executor.open(watching.job(), fed, ready.source) as crew:
         try:
             for t in range(run.round, exp.rounds):
                 begun = time.monotonic()
                 cohort = ready.sampler.draw(t, fed.population, exp.seed, fed.sizes)  # 1 who is asked
                 shadows = {key: dict(notes) for key, notes in run.shadows.items()}
-                exchange = Exchange(ready, crew, cohort, run.clients, shadows, run.ledger)
+                sight = watching.look(t, cohort, shadows)
+                exchange = Exchange(ready, crew, cohort, run.clients, shadows, run.ledger, sight)
 
                 mail = Mail(t, run.model.params, run.model.buffers, exp.rate(t))
                 new = step(exp.method.server, run.desks, exchange.send, mail)        # 2 ask, average, step
-                trained = time.monotonic() - begun
+                trained = time.monotonic() - begun - sight.seconds
 
                 for shadow in exp.method.shadows:                                    # 3 averages of models
                     shadow.see(shadows[shadow.key], scene, t, run.model.params, new.model.params)
 
-                row: Row = {}
-                if exp.evaluate.due(t + 1, exp.rounds):                              # 4 evaluate
-                    scores = evaluate(task, fed, models_of(exp, scene, new.model, shadows))
-                    row = {"round": t + 1, **reported(scores), **new.notes, "train_loss": new.replies.loss}
-                    for shadow in exp.method.shadows:
-                        row |= shadow.scores(shadows[shadow.key])
+                row = evaluated(ready, t, new, shadows) if sight.due else {}         # 4 evaluate, look around
+                seen = sight.see(new)
 
                 with uninterrupted():                                                # 5 take over, write down
                     run.clients.keep()
                     run.round, run.model, run.desks, run.shadows = t + 1, new.model, new.desks, shadows
                     run.ledger = exchange.ledger.with_time(trained, time.monotonic() - begun)
+                    if seen:
+                        book.watch(seen)
                     if row:
                         book.write(row | vars(run.ledger))
                     book.checkpoint(run)
-                tell(watch.tick(run, exp.rounds, new.replies.loss, book.rows))
+                tell(clock.tick(run, exp.rounds, new.replies.loss, book.rows))
             if exp.personal and not any(row.get("tuned") for row in book.rows):      # and once, at the end
-                row, ledger = fine_tune(ready, crew, run)
-                with uninterrupted():
-                    run.ledger = ledger
-                    book.write(row)
+                fine_tune(ready, crew, run, book)
             status = "done"
         except Diverged:
             status = "diverged"
@@ -82,19 +84,30 @@ def train(
     return Result.of(exp, status, run, book.rows)
 
 
-def fine_tune(ready: Ready, crew: Crew, run: Run) -> tuple[Row, Ledger]:
+def evaluated(ready: Ready, t: int, new: Stepped, shadows: dict[str, Notes]) -> Row:
+    """What is written of round ``t``: the scores of all models, and what the method has measured."""
+    scores = evaluate(ready.task, ready.fed, models_of(ready.exp, ready.scene, new.model, shadows))
+    row = {"round": t + 1, **reported(scores), **new.notes, "train_loss": new.replies.loss}
+    for shadow in ready.exp.method.shadows:
+        row |= shadow.scores(shadows[shadow.key])
+    return row
+
+
+def fine_tune(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
     """The last word of the personalised protocol: every client tunes the last layer of the global model."""
     exp = ready.exp
     shadows = {key: dict(notes) for key, notes in run.shadows.items()}
     exchange = Exchange(ready, crew, list(range(ready.fed.population)), ClientStates(), shadows, run.ledger)
     exchange.send(Mail(exp.rounds, run.model.params, run.model.buffers, exp.rate(exp.rounds - 1), task="tune"))
     row = {"round": exp.rounds, "tuned": True, **Personal().scores(shadows[Personal.key]), **vars(exchange.ledger)}
-    return row, exchange.ledger
+    with uninterrupted():
+        run.ledger = exchange.ledger
+        book.write(row)
 
 
-def beginning(exp: Experiment, scene: Scene, model: Model) -> Run:
+def beginning(exp: Experiment, scene: Scene, model: Model, clients: ClientStates) -> Run:
     """The state before round 0."""
-    return Run(0, model, {}, {s.key: s.open(scene, model.params) for s in exp.method.shadows})
+    return Run(0, model, {}, {s.key: s.open(scene, model.params) for s in exp.method.shadows}, clients)
 
 
 def models_of(exp: Experiment, scene: Scene, model: Model, shadows: dict[str, Notes]) -> dict[str, Model]:

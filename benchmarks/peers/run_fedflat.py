@@ -1,0 +1,83 @@
+"""fedflat: `train` runs the rounds, and waits between them where it tells that a round is done."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+
+import in_torch
+import torch
+from same_work import CLASSES, LR, WEIGHT_DECAY, WORKLOADS
+from turns import WARM_UP, Turns
+
+from fedflat.data.examples import ClientData, Examples
+from fedflat.data.federation import DataSpec, Dealt, Federation
+from fedflat.runs.api import experiment
+from fedflat.runs.book import RunBook
+from fedflat.runs.executors import InProcess, Workers
+from fedflat.runs.ready import make_ready
+from fedflat.runs.stacked import Stacked
+from fedflat.runs.state import Run
+from fedflat.runs.train import Tick, train
+
+EXECUTORS = {"w1": Workers(2), "w3": Stacked(), "tiny": InProcess()}
+TRACED = 40
+"""Rounds after which a stack has been traced."""
+
+
+@dataclass(frozen=True)
+class Made(DataSpec):
+    """The examples of a workload; a worker process makes its own."""
+
+    name: str
+
+    def open(self, seed: int) -> Federation:
+        """As the workload deals them out; whatever the seed."""
+        x, y = (part.flatten(0, 1) for part in in_torch.tensors(WORKLOADS[self.name]))
+        examples, places = Examples(x, y, CLASSES), torch.arange(len(y))
+        parts = places.split(WORKLOADS[self.name].examples)
+        return Dealt(examples, ClientData(examples, places[:1]), parts)
+
+
+class Window(RunBook):
+    """A book that keeps the run in sight."""
+
+    run: Run
+
+    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        """Remember where it is."""
+        self.run = run
+
+
+class Over(Exception):
+    """Nobody asks for more rounds."""
+
+
+def main(name: str) -> None:
+    """Train until nobody asks for more."""
+    workload, executor = WORKLOADS[name], EXECUTORS[name]
+    exp = experiment(
+        "fedavg", Made(name), rounds=10**9, eval_every=10**9, eval_last=1, clients_per_round=workload.cohort,
+        model="cnn" if workload.images else "mlp([32])", batch_size=workload.batch, lr=LR, weight_decay=WEIGHT_DECAY,
+    )  # fmt: skip
+    warm_up = TRACED if isinstance(executor, Stacked) else WARM_UP
+    ready, window, turns = make_ready(exp), Window(), Turns(repr(executor), "fedflat", "torch", warm_up=warm_up)
+    flat, before = ready.task.flat, 0
+
+    def loss() -> float:
+        flat.load(window.run.model.params)
+        return in_torch.probe_loss(flat.module, workload)
+
+    def tell(tick: Tick) -> None:
+        nonlocal before
+        samples, before = window.run.ledger.samples - before, window.run.ledger.samples
+        if not turns.round(samples, loss):
+            raise Over
+
+    with suppress(Over):
+        train(ready, executor=executor, book=window, tell=tell)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

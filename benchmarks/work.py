@@ -1,0 +1,134 @@
+"""One participant of `bench`: bare PyTorch, or fedflat, on one workload.
+
+    python work.py full w1 bare 2            two threads, nothing federated
+    python work.py full w1 workers           fedflat with two workers
+    python work.py full w5 workers 1000000000    fedflat with so many bytes of client memory in RAM
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from turns import WARM_UP, Turns
+from workloads import SIZES, Workload
+
+from fedflat.client.states import ClientStates
+from fedflat.data.examples import Batch
+from fedflat.runs.book import RunBook
+from fedflat.runs.executors import Executor, InProcess, Workers
+from fedflat.runs.ready import Ready, make_ready
+from fedflat.runs.stacked import Stacked
+from fedflat.runs.state import Run
+from fedflat.runs.train import Tick, beginning, train
+from fedflat.seeds import torch_generator
+
+EXECUTORS: dict[str, Executor] = {"in-process": InProcess(), "workers": Workers(2), "stacked": Stacked()}
+RHO = 0.05
+TRACED = 40
+"""Rounds after which a stack has been traced."""
+
+
+def bare(ready: Ready, threads: int) -> None:
+    """The mini-batches of a run in plain PyTorch: one model, no clients to come back to."""
+    torch.set_num_threads(threads)
+    exp, fed = ready.exp, ready.fed
+    module = ready.task.module()
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.01, weight_decay=4e-4)
+    step = _sam if "sam" in repr(exp.method) else _sgd
+    turns, t, go_on, loss = Turns(f"{threads} threads", "torch"), 0, True, torch.tensor(0.0)
+    while go_on:
+        samples = 0
+        for client in ready.sampler.draw(t, fed.population, exp.seed):
+            data, rng = fed.data(client), torch_generator(exp.seed, "augment", t, client)
+            for places in exp.local.batches(exp.seed, t, client, len(data)):
+                loss = step(module, optimiser, data.batch(places, torch.float32, rng))
+                samples += len(places)
+        t += 1
+        go_on = turns.round(samples, lambda: float(loss))  # noqa: B023 (called before the next round)
+
+
+def _sgd(module: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch) -> Tensor:
+    optimiser.zero_grad()
+    loss = cross_entropy(module(batch.x), batch.y)
+    loss.backward()
+    optimiser.step()
+    return loss.detach()
+
+
+def _sam(module: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch) -> Tensor:
+    optimiser.zero_grad()
+    cross_entropy(module(batch.x), batch.y).backward()
+    with torch.no_grad():
+        params = list(module.parameters())
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p.grad) for p in params]))
+        ways = [p.grad * (RHO / (norm + 1e-12)) for p in params]
+        for p, way in zip(params, ways, strict=True):
+            p.add_(way)
+    optimiser.zero_grad()
+    loss = cross_entropy(module(batch.x), batch.y)
+    loss.backward()
+    with torch.no_grad():
+        for p, way in zip(params, ways, strict=True):
+            p.sub_(way)
+    optimiser.step()
+    return loss.detach()
+
+
+class Window(RunBook):
+    """A book that keeps the run in sight; ``full`` makes all clients remember something before the first round."""
+
+    run: Run
+
+    def __init__(self, ready: Ready, full: bool) -> None:
+        super().__init__()
+        self.ready, self.full = ready, full
+
+    def resume(self, clients: ClientStates) -> Run | None:
+        """The beginning."""
+        model = self.ready.task.initial()
+        for client in range(self.ready.fed.population if self.full else 0):
+            clients.stage(client, {"dual": {"sigma": torch.zeros_like(model.params)}})
+            clients.keep()
+        return beginning(self.ready.exp, self.ready.scene, model, clients)
+
+    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        """Remember where it is."""
+        self.run = run
+
+
+class Over(Exception):
+    """Nobody asks for more rounds."""
+
+
+def ours(ready: Ready, workload: Workload, executor: str, budget: int | None) -> None:
+    """`train` runs the rounds, and waits between them where it tells that a round is done."""
+    window = Window(ready, full="feddyn" in workload.method)
+    turns = Turns(repr(EXECUTORS[executor]), "fedflat", "torch", warm_up=TRACED if executor == "stacked" else WARM_UP)
+    before, last = 0, 0.0
+
+    def tell(tick: Tick) -> None:
+        nonlocal before, last
+        samples, before, last = window.run.ledger.samples - before, window.run.ledger.samples, tick.loss
+        if not turns.round(samples, lambda: last):
+            raise Over
+
+    with suppress(Over):
+        train(ready, executor=EXECUTORS[executor], book=window, tell=tell, state_memory=budget)
+
+
+def main(size: str, name: str, who: str, number: str | None = None) -> None:
+    """Take part until nobody asks for more."""
+    workload = SIZES[size][name]
+    ready = make_ready(workload.experiment())
+    if who == "bare":
+        bare(ready, int(number or 2))
+    else:
+        ours(ready, workload, who, None if number is None else int(number))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

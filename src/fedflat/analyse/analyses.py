@@ -1,0 +1,242 @@
+"""The analyses: each finds its result on the shelf, or works it out, and can be stopped and taken up again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedflat.analyse.shelf import Result, Settings, Shelf
+from fedflat.analyse.subject import Subject, one_model
+from fedflat.data.examples import ClientData
+from fedflat.errors import SettingError
+from fedflat.flat import Model
+from fedflat.flatness.curvature import curvature
+from fedflat.flatness.line import Line
+from fedflat.flatness.local_global import client_models, local_global
+from fedflat.flatness.plane import Plane
+from fedflat.flatness.points import Landscape, losses
+from fedflat.flatness.subsample import subset
+from fedflat.flatness.surface import Surface
+from fedflat.robust.evaluate import accuracies
+from fedflat.robust.evaluate import result as robustness
+
+Tell = Callable[[float, float, str], None]
+"""Told how much of how much is done, and of what."""
+NOTED = 5.0
+"""Seconds between two notes of how far an analysis has come."""
+SHOWN = 200
+"""Clients in the picture of a partition, at most."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of an analysis."""
+
+    kind: str
+    result: Result
+    fresh: bool
+    """Whether it was worked out now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What to look at, and how closely."""
+
+    model: str | None = None
+    where: str = "test"
+    examples: int | None = None
+    seed: int = 0
+
+    def data(self, subject: Subject) -> ClientData:
+        """The examples."""
+        data = subject.examples(self.where)
+        return data if self.examples is None or self.examples >= len(data) else subset(data, self.examples, self.seed)
+
+    def said(self, subject: Subject, model: str) -> dict[str, Any]:
+        """The settings for the shelf."""
+        whole = len(subject.examples(self.where))
+        examples = None if self.examples is None or self.examples >= whole else self.examples
+        return {"model": model, "set": self.where, "examples": examples, "of": whole, "seed": self.seed}
+
+
+def once(shelf: Shelf, kind: str, settings: Settings, work: Callable[[], Result]) -> Found:
+    """What is on the shelf, or what ``work`` finds."""
+    known = shelf.result(kind, settings)
+    if known is not None:
+        return Found(kind, known, fresh=False)
+    begun = time.monotonic()
+    result = work()
+    shelf.save(kind, settings, result, time.monotonic() - begun)
+    return Found(kind, result, fresh=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closely:
+    """Which parts of the curvature; see `fedflat.flatness.curvature`."""
+
+    k: int = 5
+    power: bool = False
+    probes: int = 0
+    method: str = "hutchinson"
+    density: int = 0
+    layers: bool = False
+    rho: float | None = None
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        """What can be worked out by itself, and be kept when the rest is interrupted."""
+        parts: dict[str, dict[str, Any]] = {
+            "spectrum": {"k": self.k, "power": self.power, "probes": self.probes, "method": self.method}
+        }
+        if self.layers:
+            parts["layers"] = {"k": 0, "layers": True}
+        if self.rho is not None:
+            parts["sharpness"] = {"k": 0, "rho": self.rho}
+        if self.density:
+            parts["density"] = {"k": 0, "density": self.density}
+        return parts
+
+
+def see_curvature(subject: Subject, look: Look, tell: Tell, closely: Closely) -> Found:
+    """Eigenvalues, trace, density and the like of one model."""
+    name, model = subject.model(look.model)
+    settings = {**look.said(subject, name), **asdict(closely)}
+
+    def work() -> Result:
+        found: dict[str, Result] = subject.shelf.begun("curvature", settings) or {}
+        task, data, examples = subject.ready.task, subject.examples(look.where), settings["examples"]
+        for part, how in closely.parts().items():
+            if part not in found:
+                found[part] = curvature(task, model, data, examples=examples, seed=look.seed, tell=tell, **how)
+                subject.shelf.note("curvature", settings, found)
+        return {key: value for part in reversed(found.values()) for key, value in part.items()}
+
+    return once(subject.shelf, "curvature", settings, work)
+
+
+def see_surface(subject: Subject, look: Look, tell: Tell, *, points: int, span: float) -> Found:
+    """The filter-normalised surface around one model."""
+    name, model = subject.model(look.model)
+    settings = {**look.said(subject, name), "points": points, "span": span}
+    land = Surface(model.params, subject.ready.task.flat.layout, points=points, span=span, seed=look.seed)
+    return _landscape(subject, "surface", settings, land, model, look, tell)
+
+
+def see_line(a: str, b: str, look: Look, tell: Tell) -> Found:
+    """The straight line between two models, each ``RUN`` or ``RUN:MODEL``; kept with the first."""
+    (subject, name, model), (other, its_name, its_model) = one_model(a), one_model(b)
+    _alike([subject, other])
+    settings = {**look.said(subject, name), "a": f"{subject.folder}:{name}", "b": f"{other.folder}:{its_name}"}
+    return _landscape(subject, "interpolate", settings, Line(model.params, its_model.params), model, look, tell)
+
+
+def see_plane(said: Sequence[str], look: Look, tell: Tell) -> Found:
+    """The plane through three models, each ``RUN`` or ``RUN:MODEL``; kept with the first."""
+    if len(said) != 3:
+        raise SettingError(f"a plane goes through three models, found {len(said)}. Name three: RUN or RUN:MODEL.")
+    trio = [one_model(text) for text in said]
+    _alike([subject for subject, _, _ in trio])
+    subject, first, model = trio[0]
+    names = [f"{one.name}: {name}" for one, name, _ in trio]
+    names = names if len(set(names)) == 3 else [f"{one.folder}: {name}" for one, name, _ in trio]
+    settings = {**look.said(subject, first), "models": [f"{one.folder}:{name}" for one, name, _ in trio]}
+    plane = Plane({name: one.params for name, (_, _, one) in zip(names, trio, strict=True)})
+    return _landscape(subject, "plane", settings, plane, model, look, tell)
+
+
+def see_clients_plane(subject: Subject, look: Look, tell: Tell) -> Found:
+    """The plane through the models of three clients after one more visit."""
+    cohort = _cohort(subject)[:3]
+    if len(cohort) < 3:
+        raise SettingError(f"{subject.folder}: a plane needs three clients a round, and this run has {len(cohort)}.")
+    state = subject.state
+    found = client_models(
+        subject.ready, state.model, state.round, cohort, desks=state.desks, memory=state.clients.memory
+    )
+    settings = {**look.said(subject, "server"), "models": [f"client {client}" for client in cohort]}
+    plane = Plane({f"client {client}": found[client].params for client in cohort})
+    return _landscape(subject, "plane", settings, plane, state.model, look, tell)
+
+
+def see_local_global(subject: Subject, look: Look, tell: Tell) -> Found:
+    """How sharp clients' models are on their own data and on everybody's."""
+    state, cohort = subject.state, _cohort(subject)
+    settings = {"round": state.round, "clients": cohort, "examples": look.examples, "seed": look.seed}
+    return once(
+        subject.shelf, "local_global", settings,
+        lambda: local_global(
+            subject.ready, state.model, state.round, cohort, desks=state.desks, memory=state.clients.memory,
+            examples=look.examples, seed=look.seed, tell=tell,
+        ),
+    )  # fmt: skip
+
+
+def see_corruptions(subject: Subject, look: Look, tell: Tell, *, kinds: Sequence[str] | None) -> Found:
+    """Accuracy under each kind of corruption of the test set."""
+    name, model = subject.model(look.model)
+    settings = {**look.said(subject, name), "kinds": None if kinds is None else list(kinds)}
+
+    def work() -> Result:
+        found: dict[str, list[float]] = subject.shelf.begun("corruptions", settings) or {}
+        data = look.data(subject)
+        for kind, shares in accuracies(
+            subject.ready.task, model, data, kinds=kinds, seed=look.seed, known=list(found), tell=tell
+        ):
+            found[kind] = shares
+            subject.shelf.note("corruptions", settings, found)
+        return robustness(found)
+
+    return once(subject.shelf, "corruptions", settings, work)
+
+
+def see_partition(subject: Subject, tell: Tell) -> Found:
+    """How many examples of each class each client holds."""
+
+    def work() -> Result:
+        fed = subject.ready.fed
+        shown = min(fed.population, SHOWN)
+        counts = [fed.data(client).labels.bincount(minlength=fed.classes).tolist() for client in range(shown)]
+        return {"counts": counts, "clients": fed.population, "shown": shown}
+
+    return once(subject.shelf, "partition", {}, work)
+
+
+def _landscape(
+    subject: Subject, kind: str, settings: Settings, land: Landscape, model: Model, look: Look, tell: Tell
+) -> Found:
+    def work() -> Result:
+        values: list[Any] = subject.shelf.begun(kind, settings) or []
+        noted = time.monotonic()
+        try:
+            for value in losses(
+                subject.ready.task, model.buffers, land, look.data(subject), start=len(values), tell=tell
+            ):
+                values.append(list(value))
+                if time.monotonic() - noted > NOTED:
+                    subject.shelf.note(kind, settings, values)
+                    noted = time.monotonic()
+        except KeyboardInterrupt:
+            subject.shelf.note(kind, settings, values)
+            raise
+        return land.result(values)
+
+    return once(subject.shelf, kind, settings, work)
+
+
+def _cohort(subject: Subject) -> list[int]:
+    """The clients of the round that would come next; of the last one if the rounds were given."""
+    ready, round = subject.ready, subject.state.round
+    if ready.sampler.cohorts is not None:
+        round = min(round, len(ready.sampler.cohorts) - 1)
+    return ready.sampler.draw(round, ready.fed.population, ready.exp.seed, ready.fed.sizes)
+
+
+def _alike(runs: Sequence[Subject]) -> None:
+    """Refuse models that are not points of the same space."""
+    shapes = {run.ready.task.flat.layout.shapes for run in runs}
+    if len(shapes) > 1:
+        said = [f"{run.folder} ({run.experiment.model}, {run.ready.task.flat.layout.dim:,} numbers)" for run in runs]
+        raise SettingError(
+            f"the models have different shapes: {', '.join(said)}. Choose runs with the same model and data."
+        )

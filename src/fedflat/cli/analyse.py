@@ -1,0 +1,147 @@
+"""``fedflat analyse`` and ``fedflat report``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fedflat.allocator import keep_memory
+from fedflat.analyse import analyses as see
+from fedflat.analyse.analyses import Closely, Found, Look, Tell
+from fedflat.analyse.subject import Subject, subjects
+from fedflat.errors import FedflatError
+from fedflat.report.page import write_report
+
+PAUSE = 10.0
+"""Seconds between two plain lines of progress."""
+
+
+def carry_out(asked: Namespace) -> int:
+    """Analyse, or write the page."""
+    return _report(asked) if asked.command == "report" else _analyse(asked)
+
+
+def _report(asked: Namespace) -> int:
+    folders = [Path(folder) for folder in asked.folders]
+    out = Path(asked.out) if asked.out else _beside(folders)
+    figures = None if asked.figures is None else Path(asked.figures)
+    missing = write_report(folders, out, figures=figures, formats=asked.formats, target=asked.target)
+    for sentence in missing:
+        print(sentence, file=sys.stderr)
+    print(out)
+    return 0
+
+
+def _beside(folders: list[Path]) -> Path:
+    return (folders[0] if len(folders) == 1 else Path()) / "report.html"
+
+
+def _analyse(asked: Namespace) -> int:
+    keep_memory()
+    runs = subjects([Path(folder) for folder in asked.folders])
+    look = Look(model=asked.model, where=asked.set, examples=asked.examples, seed=asked.seed)
+    jobs = list(_jobs(asked, runs, look))
+    for run in runs:
+        if run.unfinished:
+            print(run.unfinished, file=sys.stderr)
+    trouble = 0
+    for title, job in jobs:
+        try:
+            with _told(title, asked.quiet) as tell:
+                found = job(tell)
+        except FedflatError as error:
+            print(f"fedflat: {title}: {error}", file=sys.stderr)
+            trouble = 2
+            continue
+        print(f"{title}: {_words(found)}")
+    return trouble
+
+
+def _jobs(asked: Namespace, runs: list[Subject], look: Look) -> Iterator[tuple[str, Callable[[Tell], Found]]]:
+    """What was asked for: a title, and what to do."""
+    closely = Closely(
+        k=asked.k, power=asked.power, probes=asked.probes, method=asked.trace, density=asked.density,
+        layers=asked.layers, rho=asked.rho,
+    )  # fmt: skip
+    for run in runs:
+        asked_of = {
+            "curvature": asked.curvature and partial(see.see_curvature, run, look, closely=closely),
+            "surface": asked.surface and partial(see.see_surface, run, look, points=asked.points, span=asked.span),
+            "local against global": asked.local_global and partial(see.see_local_global, run, look),
+            "corruptions": asked.corruptions is not None
+            and partial(see.see_corruptions, run, look, kinds=asked.corruptions or None),
+            "plane of clients": asked.plane == ["clients"] and partial(see.see_clients_plane, run, look),
+            "partition": partial(see.see_partition, run),
+        }
+        yield from ((f"{run.folder}: {what}", job) for what, job in asked_of.items() if job)
+    if asked.plane is not None and asked.plane != ["clients"]:
+        three = asked.plane or [str(run.folder) for run in runs]
+        yield f"plane of {', '.join(three)}", partial(see.see_plane, three, look)
+    if asked.interpolate is not None:
+        a, b = asked.interpolate
+        yield f"line from {b} to {a}", partial(see.see_line, a, b, look)
+
+
+def _words(found: Found) -> str:
+    """The result in a line."""
+    result, known = found.result, "" if found.fresh else " (known already)"
+    if found.kind == "curvature":
+        parts = [f"loss {result['loss']:.4f} on {result['examples']:,} of {result['of']:,} examples"]
+        if "lambda_1" in result:
+            parts.append(f"lambda_1 {result['lambda_1']:.4g}")
+        if "ratio" in result:
+            parts.append(f"lambda_1/lambda_5 {result['ratio']:.2f}")
+        if "trace" in result:
+            parts.append(f"trace {result['trace']['mean']:.4g} ± {result['trace']['stderr']:.2g}")
+        if "lambda_1_spread" in result.get("subsample", {}):
+            parts.append(f"lambda_1 spreads by {result['subsample']['lambda_1_spread']:.2g} over parts of the examples")
+        text = ", ".join(parts)
+    elif found.kind == "local_global":
+        text = f"lambda_1 {result['local']:.4g} on the clients' own data, {result['global']:.4g} on everybody's"
+    elif found.kind == "corruptions":
+        text = f"accuracy {100 * result['clean']:.2f} % clean, {100 * result['mean']:.2f} % over all corruptions"
+    elif found.kind == "interpolate":
+        text = f"barrier {result['barrier']}"
+    elif found.kind == "partition":
+        text = f"{result['clients']:,} clients"
+    else:
+        text = f"{len(result['x'])} x {len(result['y'])} points"
+    return text + known
+
+
+@contextmanager
+def _told(title: str, quiet: bool) -> Iterator[Tell]:
+    """Whom to tell: a bar with the time left on a terminal, now and then a line elsewhere."""
+    console = Console(stderr=True, highlight=False)
+    if quiet:
+        yield lambda done, total, what: None
+    elif console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            line = bar.add_task(title.replace("[", r"\["))
+            yield lambda done, total, what: bar.update(line, completed=done, total=total)
+    else:
+        yield _plain(console, title)
+
+
+def _plain(console: Console, title: str) -> Tell:
+    begun = last = time.monotonic()
+
+    def tell(done: float, total: float, what: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PAUSE and done:
+            last = now
+            left = (now - begun) * (total - done) / done
+            said = f"{title}: {what}, {100 * done / total:.0f} %, {left:.0f}s left"
+            console.print(said, markup=False, soft_wrap=True)
+
+    return tell

@@ -1,0 +1,21 @@
+"""``fedflat watch``."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from fedflat.live import LiveServer
+
+
+def carry_out(asked: Namespace) -> int:
+    """Show the runs in a folder until Ctrl-C."""
+    folder = Path(asked.folder)
+    with LiveServer(folder, asked.port) as server:
+        if not folder.exists():
+            print(f"{folder} is not there yet; its runs will be shown when they begin.", file=sys.stderr)
+        print(f"{folder} is shown at the address below, on this machine only; Ctrl-C ends it.", file=sys.stderr)
+        print(server.address, flush=True)
+        server.serve_forever()
+    return 0

@@ -1,0 +1,153 @@
+"""The gradients of many clients at once: one network, a point and a batch for each client.
+
+The loss is written for one client and mapped over all of them (`torch.func`). Where that is asked again and again
+with tensors of the same shapes, it is traced once into the bare operations on stacked tensors, which then run without
+the mapping and without autograd. Losses with terms are not traced: a term may change from visit to visit.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from fedflat.client.task import Task, Terms
+from fedflat.data.examples import Batch, ClientData
+
+PATIENCE = 16
+"""How often tensors of the same shapes must come before they are worth a trace, which costs a hundred gradients."""
+
+Gradients = Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]
+"""From points, buffers and batches to gradients, losses and moved buffers."""
+
+
+class Batched:
+    """A task's network for a stack of clients; the like of `Task` where vectors have a row for each client."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.layout = task, task.flat.layout
+        self.module = _uncounted(copy.deepcopy(task.flat.module)).train()
+        self.buffers = task.flat.buffers
+        self._met: Counter[Any] = Counter()
+        self._traced: dict[Any, Gradients] = {}
+
+    def oracle(self, batch: Batch, terms: Terms, *, still: bool = False) -> StackOracle:
+        """The bare gradient oracle on one batch of each client."""
+        return StackOracle(self, batch, terms, still=still)
+
+    def gradients(self, w: Tensor, batch: Batch, terms: Terms) -> tuple[Tensor, Tensor, Tensor]:
+        """Losses, gradients at ``w`` and the buffers as the forward pass leaves them, a row for each client."""
+        shared = w.stride(0) == 0  # all clients stand where the server does: one large product instead of many small
+        given = [w[0] if shared else w.contiguous(), self.buffers.contiguous(), batch.x, batch.y]
+        if batch.y2 is not None:
+            given += [batch.y2, torch.as_tensor(batch.lam, dtype=w.dtype, device=w.device).expand(len(w))]
+        gradients = self._untraced(shared, len(given), terms) if terms else self._quickest(shared, given)
+        gradient, (loss, buffers) = gradients(*given)
+        return loss, gradient, buffers
+
+    def _quickest(self, shared: bool, given: list[Tensor]) -> Gradients:
+        shapes = (shared, *((t.shape, t.dtype) for t in given))
+        traced = self._traced.get(shapes)
+        if traced is not None:
+            return traced
+        untraced = self._untraced(shared, len(given), ())
+        self._met[shapes] += 1
+        if self._met[shapes] > PATIENCE:
+            try:
+                self._traced[shapes] = make_fx(untraced)(*given)
+            except Exception:  # then it stays as slow as it is
+                self._traced[shapes] = untraced
+        return untraced
+
+    def _untraced(self, shared: bool, count: int, terms: Terms) -> Gradients:
+        def loss(w: Tensor, buffers: Tensor, x: Tensor, y: Tensor, *mixed: Tensor) -> tuple[Tensor, Tensor]:
+            state = self._named(w, buffers)
+            batch = Batch(x, y, *mixed)  # type: ignore[arg-type]
+            value = self.task.objective(
+                self.module, lambda x: functional_call(self.module, state, (x,)), batch, terms
+            )  # fmt: skip
+            moved = [state[name].reshape(-1) for name in self.layout.buffer_names]
+            return value, torch.cat(moved) if moved else buffers
+
+        return vmap(grad_and_value(loss, has_aux=True), in_dims=(None if shared else 0, *(0,) * (count - 1)))
+
+    def _named(self, w: Tensor, buffers: Tensor) -> dict[str, Tensor]:
+        """One client's parameters and buffers by name; buffers are copied, for the forward pass writes into them."""
+        layout = self.layout
+        params = zip(layout.names, layout.shapes, w.split(layout.sizes), strict=True)
+        kept = zip(layout.buffer_names, layout.buffer_shapes, buffers.split(layout.buffer_sizes), strict=True)
+        named = {name: part.view(shape) for name, shape, part in params}
+        return named | {name: part.view(shape).clone() for name, shape, part in kept}
+
+
+class StackOracle:
+    """The gradients of a batch of each client as a function of their points; only the first call moves statistics."""
+
+    def __init__(self, batched: Batched, batch: Batch, terms: Terms, *, still: bool) -> None:
+        self.batched, self.batch, self.terms, self.still = batched, batch, terms, still
+        self.loss: Tensor | None = None
+
+    def __call__(self, w: Tensor) -> Tensor:
+        """The gradients at ``w``."""
+        loss, gradient, buffers = self.batched.gradients(w, self.batch, self.terms)
+        if self.loss is None:
+            self.loss = loss
+            if not self.still:
+                self.batched.buffers = buffers
+        return gradient
+
+
+def _uncounted(module: nn.Module) -> nn.Module:
+    """The module without the counters of its batch normalisations, which nobody reads and no stack can hold."""
+    for part in module.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            part.num_batches_tracked = None
+    return module
+
+
+def footprint(task: Task, batch_size: int) -> int:
+    """About how many bytes one client takes in a stack: its parameters, its inputs and all outputs of layers."""
+    seen = 0
+
+    def note(part: nn.Module, inputs: Any, output: Any) -> None:
+        nonlocal seen
+        seen += output.numel() if isinstance(output, Tensor) else 0
+
+    module = copy.deepcopy(task.flat.module)
+    for part in module.modules():
+        part.register_forward_hook(note)
+    x = torch.zeros(2, *task.shape, dtype=task.dtype, device=task.device)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        module.train()(x)
+    return (task.flat.layout.dim + (seen + x.numel()) * batch_size // 2) * task.dtype.itemsize
+
+
+def unstackable(task: Task, data: ClientData | None = None) -> str | None:
+    """Why the network cannot be mapped over clients, if so; with data, the loss is tried too."""
+    batched, start = Batched(task), task.initial()
+    rng = torch.Generator().manual_seed(0)
+    x = torch.randn(2, *task.shape, generator=rng, dtype=torch.float64).to(task.device, task.dtype)
+
+    def forward(w: Tensor, buffers: Tensor, x: Tensor) -> Any:
+        return functional_call(batched.module, batched._named(w, buffers), (x,))
+
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        before = torch.random.get_rng_state()
+        one, again = (forward(start.params, start.buffers, x) for _ in range(2))
+        if not torch.equal(before, torch.random.get_rng_state()) or not torch.equal(one, again):
+            return "the network draws random numbers in training (dropout and the like), for each client its own"
+        w, batched.buffers = start.params.repeat(2, 1), start.buffers.repeat(2, 1)
+        try:
+            vmap(forward)(w, batched.buffers, torch.stack([x, x]))
+            if data is not None:
+                batch = data.batch(torch.arange(2) % len(data), task.dtype)
+                batched.gradients(w, Batch(torch.stack([batch.x] * 2), torch.stack([batch.y] * 2)), ())
+        except Exception as error:
+            return f"the network or its loss cannot be run for many clients at once ({error})"
+    return None

@@ -1,0 +1,189 @@
+"""A visit to many clients at once: the same walk, with a row for each client in every vector.
+
+Only clients that do the same in every step can share a stack: they hold equally many examples, get the same mail and
+remember tensors of the same shapes. Others are visited in stacks of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import repeat
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedflat.client.batched import Batched, StackOracle
+from fedflat.client.judge import accuracy
+from fedflat.client.piece import Memory, Piece, Term, Visit
+from fedflat.client.task import Terms
+from fedflat.client.visit import ClientJob, Letter, guilty, job_of, measured, open_visit, survey, walk
+from fedflat.data.examples import Batch, ClientData
+from fedflat.mail import Sheaf
+from fedflat.seeds import torch_generator
+
+
+@dataclass
+class StackVisit(Visit):
+    """Many clients in one exchange, as one piece sees them; ``client`` says nothing."""
+
+    clients: tuple[int, ...] = ()
+
+    @cached_property
+    def rngs(self) -> list[torch.Generator]:
+        """The piece's own random numbers at each client."""
+        return [torch_generator(self.seed, f"piece/{self.key}", self.round, client) for client in self.clients]
+
+    def draw(self, make: Callable[[torch.Generator], Tensor]) -> Tensor:
+        """What ``make`` makes of each client's random numbers, in rows."""
+        return torch.stack([make(rng) for rng in self.rngs])
+
+    def change(self, batch: Batch, make: Callable[[Batch, torch.Generator], Batch]) -> Batch:
+        """What ``make`` makes of each client's batch and random numbers."""
+        return _joined([make(one, rng) for one, rng in zip(_rows(batch), self.rngs, strict=True)])
+
+
+def signature(job: ClientJob, letter: Letter, examples: int) -> Any:
+    """Clients with equal signatures can share a stack."""
+    shapes = frozenset((k, n, t.shape, t.dtype) for k, named in letter.memory.items() for n, t in named.items())
+    given = job.local.orders is not None
+    lengths = [len(b) for b in job.local.batches(job.seed, letter.mail.round, letter.client, examples)] if given else []
+    return examples, shapes, *lengths
+
+
+def stacked_visit(
+    job: ClientJob, batched: Batched, letters: Sequence[Letter], data: Sequence[ClientData]
+) -> tuple[Sheaf, Memory]:
+    """Do what the mail asks of every client; their replies, and what they remember from now on, in rows."""
+    return _Stack(job_of(job, letters[0].mail), batched, letters, data).visit()
+
+
+class _Stack:
+    def __init__(
+        self, job: ClientJob, batched: Batched, letters: Sequence[Letter], data: Sequence[ClientData]
+    ) -> None:  # fmt: skip
+        self.job, self.batched, self.letters, self.data = job, batched, letters, data
+        self.mail, self.count, self.examples = letters[0].mail, len(letters), len(data[0])
+        self.clients = tuple(letter.client for letter in letters)
+        self.sent = self.mail.params.expand(self.count, -1)
+        self.buffers = self.mail.buffers.expand(self.count, -1)
+
+    def visit(self) -> tuple[Sheaf, Memory]:
+        visits: list[Visit] = [self._open(piece) for piece in self.job.pieces]
+        try:
+            if self.mail.task == "gradient":
+                return self._survey()
+            return self._walk(list(zip(self.job.pieces, visits, strict=True)))
+        except Exception as error:
+            who = ", ".join(map(str, self.clients[:5])) + (", ..." if self.count > 5 else "")
+            place = guilty(error.__traceback__, visits)
+            error.add_note(f"(in round {self.mail.round}, in a stack of clients {who}{place})")
+            raise
+
+    def _survey(self) -> tuple[Sheaf, Memory]:
+        self.batched.buffers = self.buffers
+        gradient, unknown = self._whole(self.sent), torch.full((self.count,), torch.nan, dtype=torch.float64)
+        return self._sheaf(gradient, self.buffers, self.examples, {}, {"loss": unknown}), self._memory
+
+    def _walk(self, stack: list[tuple[Piece, Visit]]) -> tuple[Sheaf, Memory]:
+        walked = walk(stack, self.batched, self.sent, self.buffers, self.mail.lr, self._batches())
+        metrics = {"loss": walked.loss.double(), **measured(stack)}
+        if self.job.personal and self.data[0].own_test is not None:
+            metrics["own_accuracy"] = self._accuracies(walked.stop)
+        extras = {piece.key: v.outbox for piece, v in stack if v.outbox}
+        sheaf = self._sheaf(self.sent - walked.returned, walked.buffers, walked.samples, extras, metrics, walked.steps)
+        return sheaf, {piece.key: v.memory for piece, v in stack if v.memory}
+
+    def _sheaf(self, delta: Tensor, buffers: Tensor, samples: int, *more: Any) -> Sheaf:
+        return Sheaf(self.clients, delta, buffers, self.examples, samples, *more)
+
+    @cached_property
+    def _memory(self) -> Memory:
+        memories = [letter.memory for letter in self.letters]
+        return {
+            key: {name: torch.stack([memory[key][name] for memory in memories]) for name in named}
+            for key, named in memories[0].items()
+        }
+
+    def _open(self, piece: Piece) -> StackVisit:
+        alike = vars(open_visit(self.job, self.letters[0], self.data[0], piece))
+        rows = {
+            "client": -1, "clients": self.clients, "sent": self.sent, "start": self.sent, "stop": self.sent,
+            "memory": dict(self._memory.get(piece.key, {})), "oracle": partial(self._oracle, ()),
+            "full_gradient": self._whole,
+        }  # fmt: skip
+        return StackVisit(**{**alike, **rows})
+
+    def _oracle(self, terms: Terms, places: Tensor) -> StackOracle:
+        """The oracle of everybody's examples at ``places``, as they are; statistics do not move."""
+        return self.batched.oracle(self._batch(places.expand(self.count, -1)), terms, still=True)
+
+    def _whole(self, w: Tensor) -> Tensor:
+        terms = [(piece, self._open(piece)) for piece in self.job.pieces if isinstance(piece, Term)]
+        return survey(partial(self._oracle, terms), self.examples, w)
+
+    def _accuracies(self, stop: Tensor) -> Tensor:
+        """How well each client's own model does on what it keeps for testing."""
+        task, found = self.job.task, []
+        for w, buffers, data in zip(stop, self.batched.buffers, self.data, strict=True):
+            assert data.own_test is not None
+            task.flat.load(w)
+            task.flat.buffers = buffers
+            found.append(accuracy(task, data.own_test))
+        return torch.tensor(found, dtype=torch.float64)
+
+    def _batches(self) -> Iterator[Batch]:
+        if self._everything:
+            places = torch.arange(self.examples).expand(self.count, -1)
+            for _ in range(self.job.local.planned(self.mail.round, self.clients[0], self.examples)):
+                yield self._batch(places)
+            return
+        seed, t = self.job.seed, self.mail.round
+        rngs = [torch_generator(seed, "augment", t, k) for k in self.clients] if self._augments else None
+        orders = [self.job.local.batches(seed, t, client, self.examples) for client in self.clients]
+        for step in zip(*orders, strict=True):
+            yield self._batch(torch.stack(step), rngs)
+
+    @property
+    def _augments(self) -> bool:
+        return any(one.examples.augment is not None for one in self.data)
+
+    @property
+    def _everything(self) -> bool:
+        """Whether each batch is all that a client holds, and nothing hangs on the order."""
+        ordered = self._augments or any(type(piece).batch is not Piece.batch for piece in self.job.pieces)
+        return not ordered and self.job.local.takes_all(self.examples)
+
+    @cached_property
+    def _index(self) -> Tensor | None:
+        """Where everybody's examples are, if all are in one set."""
+        one = self.data[0].examples
+        return torch.stack([d.index for d in self.data]) if all(d.examples is one for d in self.data) else None
+
+    def _batch(self, places: Tensor, rngs: list[torch.Generator] | None = None) -> Batch:
+        """The batch of each client's examples at its row of ``places``; augmented with generators to do it with."""
+        dtype = self.job.task.dtype
+        if self._index is None or rngs is not None:
+            each = zip(self.data, places, rngs or repeat(None, self.count), strict=True)
+            return _joined([data.batch(mine, dtype, rng) for data, mine, rng in each])
+        index = self._index.gather(1, places.to(self._index.device))
+        batch = self.data[0].examples.batch(index.flatten(), dtype)
+        return Batch(batch.x.unflatten(0, index.shape), batch.y.unflatten(0, index.shape))
+
+
+def _rows(batch: Batch) -> list[Batch]:
+    if batch.y2 is None:
+        return [Batch(x, y) for x, y in zip(batch.x, batch.y, strict=True)]
+    mixed = zip(batch.x, batch.y, batch.y2, torch.as_tensor(batch.lam).tolist(), strict=True)
+    return [Batch(x, y, y2, lam) for x, y, y2, lam in mixed]
+
+
+def _joined(batches: list[Batch]) -> Batch:
+    x, y = torch.stack([b.x for b in batches]), torch.stack([b.y for b in batches])
+    seconds = [b.y2 for b in batches if b.y2 is not None]
+    if not seconds:
+        return Batch(x, y)
+    lam = torch.tensor([b.lam for b in batches], dtype=x.dtype, device=x.device)
+    return Batch(x, y, torch.stack(seconds), lam)  # type: ignore[arg-type]

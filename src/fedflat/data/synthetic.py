@@ -1,0 +1,122 @@
+"""Clients drawn from the seed when they are asked for: as many as one likes, a linear rule to learn, and two ways to
+differ.
+
+After Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020 (FedProx), section 5.1:
+
+    s_j = j^-0.6                                 the spread of feature j: its variance is j^-1.2
+    x   = s (z + beta v_k)                       an input of client k; z and v_k standard normal
+    y   = argmax((W + alpha U_k) [x, 1])         its label; W (everybody's) and U_k (its own) standard normal
+
+There, a client's own rule has nothing in common with the others' whatever alpha is, so that no model can serve them
+all. Here ``alpha = 0`` is one rule for everybody and ``alpha = beta = 0`` is IID; the larger alpha, the less the rules
+agree, and the larger beta, the further apart are the inputs, and with them the labels each client holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.data.examples import ClientData, Examples
+from fedflat.data.federation import DataSpec, OnDemand
+from fedflat.errors import number
+from fedflat.seeds import torch_generator
+from fedflat.spelling import register
+
+TESTED = 500
+"""The most clients whose examples are in the test set."""
+TEST = 2_000
+"""Examples in the test set, at least."""
+
+
+@dataclass(frozen=True, repr=False)
+class Synthetic(DataSpec):
+    """Any number of clients, drawn from the seed when they are asked for (after FedProx's synthetic(alpha, beta)).
+
+    clients
+        The number of clients, K: ten or ten million cost the same.
+    examples
+        How many each of them holds.
+    features, classes
+        The length of an input, and the number of labels.
+    alpha
+        How far the clients' rules differ, from 0.
+    beta
+        How far the clients' inputs lie apart, in standard deviations, from 0.
+    seed
+        Decides everything. ``None``: the seed of the run does.
+
+    The test set has new examples of up to 500 clients, taken evenly.
+
+    >>> fed = synthetic(clients=10**6).open(seed=0)
+    >>> fed.population, len(fed.data(999_999)), fed.shape
+    (1000000, 20, (64,))
+    """
+
+    origin = "is drawn from the seed"
+
+    _: KW_ONLY
+    clients: int = 1000
+    examples: int = 20
+    features: int = 64
+    classes: int = 10
+    alpha: float = 0.5
+    beta: float = 0.5
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("clients", "examples", "features"):
+            number("synthetic", name, getattr(self, name), low=1, whole=True)
+        number("synthetic", "classes", self.classes, low=2, whole=True)
+        number("synthetic", "alpha", self.alpha, low=0)
+        number("synthetic", "beta", self.beta, low=0)
+        if self.seed is not None:
+            number("synthetic", "seed", self.seed, low=0, whole=True)
+
+    def open(self, seed: int) -> OnDemand:
+        """The federation for this seed, unless these data have their own."""
+        maker = Maker(self, seed if self.seed is None else self.seed)
+        return OnDemand(self.clients, maker, maker.test())
+
+
+class Maker:
+    """Draws the examples of a client: three numbers' worth of state for any number of clients."""
+
+    def __init__(self, spec: Synthetic, seed: int) -> None:
+        self.spec, self.seed = spec, seed
+        self.rule = torch.randn(spec.features + 1, spec.classes, generator=torch_generator(seed, "synthetic/rule"))
+        self.spread = torch.arange(1, spec.features + 1, dtype=torch.float32) ** -0.6
+
+    def __call__(self, client: int) -> Examples:
+        """What ``client`` trains on."""
+        return self._draw(client, None)
+
+    def test(self) -> ClientData:
+        """New examples of clients taken evenly from all of them."""
+        spec = self.spec
+        count = min(spec.clients, TESTED)
+        each = -(-TEST // count)
+        drawn = [self._draw(place * spec.clients // count, each) for place in range(count)]
+        x, y = torch.cat([one.x for one in drawn]), torch.cat([one.y for one in drawn])
+        return ClientData(Examples(x, y, spec.classes), torch.arange(len(y)))
+
+    def _draw(self, client: int, more: int | None) -> Examples:
+        """A client's training examples, or ``more`` examples of its own that are not among them."""
+        spec = self.spec
+        rng = torch_generator(self.seed, "synthetic/client", client)
+        sizes = ((spec.features + 1) * spec.classes, spec.features, spec.examples * spec.features)
+        own, shift, z = torch.randn(sum(sizes), generator=rng).split(sizes)
+        if more is not None:
+            z = torch.randn(more * spec.features, generator=rng)
+        rule = torch.add(self.rule, own.view_as(self.rule), alpha=spec.alpha)
+        x = torch.add(z.view(-1, spec.features), shift, alpha=spec.beta).mul_(self.spread)
+        return Examples(x, _labels(rule, x), spec.classes)
+
+
+def _labels(rule: Tensor, x: Tensor) -> Tensor:
+    return torch.addmm(rule[-1], x, rule[:-1]).argmax(1)
+
+
+synthetic = register("data set", "synthetic")(Synthetic)

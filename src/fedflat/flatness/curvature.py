@@ -1,0 +1,135 @@
+"""Everything one may want to know about the curvature of a model on a set, as one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from fedflat.client.task import Task
+from fedflat.data.examples import ClientData
+from fedflat.errors import choice, flag, number
+from fedflat.flat import Model
+from fedflat.flatness.density import STEPS as DENSITY_STEPS
+from fedflat.flatness.density import spectral_density
+from fedflat.flatness.hessian import Hessian
+from fedflat.flatness.objective import BATCH
+from fedflat.flatness.sharpness import STEPS as ASCENT_STEPS
+from fedflat.flatness.sharpness import sharpness
+from fedflat.flatness.spectrum import eigenvalues, power_iteration, ratio, steps_of
+from fedflat.flatness.subsample import PARTS, PROBES, spread, subset
+from fedflat.flatness.trace import METHODS, trace
+
+Tell = Callable[[float, float, str], None]
+"""Told after each batch: products done, products expected in all, and what they are for."""
+
+
+def unheard(done: float, total: float, what: str) -> None:
+    """Tell nobody."""
+
+
+class Progress:
+    """Counts products, and corrects what is expected as parts turn out longer or shorter than planned."""
+
+    def __init__(self, plan: dict[str, float], tell: Tell = unheard) -> None:
+        self.plan, self.tell = plan, tell
+        self.done, self.total, self.what, self.weight = 0.0, float(sum(plan.values())), "", 1.0
+
+    @contextmanager
+    def part(self, what: str, weight: float = 1.0) -> Iterator[None]:
+        """While a part of the plan is worked on; one of its passes over the set counts ``weight`` products."""
+        begun = self.done
+        self.what, self.weight = what, weight
+        yield
+        self.total += self.done - begun - self.plan[what]
+
+    def tick(self, share: float) -> None:
+        """Note a share of a pass over the set."""
+        self.done += share * self.weight
+        self.total = max(self.total, self.done)
+        self.tell(self.done, self.total, self.what)
+
+
+def curvature(
+    task: Task, model: Model, data: ClientData, *, k: int = 5, probes: int = 0, method: str = "hutchinson",
+    density: int = 0, layers: bool = False, power: bool = False, rho: float | None = None,
+    examples: int | None = None, seed: int = 0, batch_size: int = BATCH, tell: Tell = unheard,
+) -> dict[str, Any]:  # fmt: skip
+    """Loss and the parts of its curvature that were asked for, of ``model`` on ``data``.
+
+    ``k`` largest eigenvalues (0: none), by power iteration too with ``power``, which says how many of its are
+    negative; the trace from ``probes`` products by ``method``; the spectral density from ``density`` random
+    vectors of 90 steps each; the largest eigenvalue of each of the ``layers``; sharpness in balls of radius
+    ``rho``. With ``examples`` only so many, drawn by ``seed``, are used; then the spread over disjoint parts of
+    them is told as well.
+    """
+    _check(k, probes, method, density, layers, power)
+    used = data if examples is None else subset(data, examples, seed)
+    hessian = Hessian(task, model, used, batch_size=batch_size)
+    some = len(used) < len(data) and k + probes > 0
+    plan: dict[str, float] = {
+        "eigenvalues": steps_of(k) + k if k else 0,
+        "power iteration": 20 * k if power else 0,
+        "trace": probes,
+        "density": density * DENSITY_STEPS,
+        "layers": (steps_of(1) + 1) * len(hessian.layers()) if layers else 0,
+        "sharpness": ASCENT_STEPS + 1 if rho is not None else 0,
+        "subsample": steps_of(1) + 1 + (PROBES if probes else 0) if some else 0,
+    }
+    progress = Progress(plan, tell)
+    hessian.tick = progress.tick
+    result: dict[str, Any] = {"loss": hessian.loss, "examples": len(used), "of": len(data)}
+    if k:
+        with progress.part("eigenvalues"):
+            result |= _eigenvalues(hessian, k, seed)
+    if power:
+        with progress.part("power iteration"):
+            pairs = power_iteration(hessian, k, seed=seed)
+            result |= {"power": pairs.values.tolist(), "power_negative": pairs.negative}
+    if probes:
+        with progress.part("trace"):
+            result["trace"] = asdict(trace(hessian, probes, method=method, seed=seed))
+    if density:
+        with progress.part("density"):
+            found = spectral_density(hessian, density, seed=seed)
+            result["density"] = {"x": found.x.tolist(), "y": found.y.tolist()}
+    if layers:
+        with progress.part("layers"):
+            tops = {name: eigenvalues(block, 1, seed=seed).values for name, block in hessian.layers().items()}
+            result["layers"] = {name: float(top[0]) for name, top in tops.items()}
+    if rho is not None:
+        with progress.part("sharpness", weight=0.5):
+            result["sharpness"] = _sharpness(hessian, rho, progress)
+    if some:
+        with progress.part("subsample", weight=1 / PARTS):
+            result["subsample"] = spread(
+                used, lambda part: Hessian(task, model, part, batch_size=batch_size, tick=progress.tick),
+                trace=probes > 0, seed=seed,
+            )  # fmt: skip
+    return result
+
+
+def _check(k: int, probes: int, method: str, density: int, layers: bool, power: bool) -> None:
+    flag("curvature", "layers", layers)
+    flag("curvature", "power", power)
+    number("curvature", "k", k, low=1 if power else 0, whole=True)
+    number("curvature", "probes", probes, low=0, whole=True)
+    number("curvature", "density", density, low=0, whole=True)
+    choice("curvature", "method", method, METHODS)
+
+
+def _eigenvalues(hessian: Hessian, k: int, seed: int) -> dict[str, Any]:
+    pairs = eigenvalues(hessian, k, seed=seed)
+    said = {"eigenvalues": pairs.values.tolist(), "residuals": pairs.residuals.tolist()}
+    said["lambda_1"] = said["eigenvalues"][0]
+    return said | ({"ratio": ratio(pairs.values)} if k >= 5 else {})
+
+
+def _sharpness(hessian: Hessian, rho: float, progress: Progress) -> dict[str, float]:
+    """In SAM's ball and, with the same radius, in ASAM's."""
+    objective = hessian.objective
+    objective.tick = progress.tick
+    plain = sharpness(objective.gradient, hessian.params, rho)
+    adaptive = sharpness(objective.gradient, hessian.params, rho, adaptive=True)
+    return {"rho": rho, "first_order": plain.first_order, "ascent": plain.ascent, "adaptive": adaptive.ascent}

@@ -1,0 +1,195 @@
+"""The Hessian of the mean loss, by its products with vectors: ``H v = grad(grad L . v)``.
+
+Products are exact double-backward ones. Forward-mode derivatives would be a little cheaper, but torch has
+none for some layers, and for LayerNorm a wrong one in the second order.
+
+The model and the set stay the same from product to product, so the graph of the gradient of the first
+batches is held, up to ``hold`` bytes, and built once; the graphs of the others are built and dropped in each
+product, once for a whole block of vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from fedflat.client.task import Task
+from fedflat.data.examples import Batch, ClientData
+from fedflat.errors import SettingError, nearest, number
+from fedflat.flat import Layout, Model
+from fedflat.flatness.objective import BATCH, Objective, Tick, flattened, silent
+
+HOLD = 2**30
+
+
+class Operator(Protocol):
+    """A symmetric linear map: a matrix, or anything else that knows its shape and ``@``."""
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """Rows and columns."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the vectors it takes and gives."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where they live."""
+        ...
+
+    def __matmul__(self, v: Tensor, /) -> Tensor:
+        """Its product with a vector, or with each column of a block."""
+        ...
+
+
+class Hessian:
+    """The Hessian of the mean loss of ``model`` over ``data``: ``hessian @ v`` for a vector or a block of columns."""
+
+    def __init__(
+        self, task: Task, model: Model, data: ClientData, *, batch_size: int = BATCH, hold: int = HOLD,
+        tick: Tick = silent,
+    ) -> None:  # fmt: skip
+        number("hessian", "hold", hold, low=0, whole=True)
+        self.objective = Objective(task, model.buffers, data, batch_size=batch_size)
+        self.hold, self.tick = hold, tick
+        self._leaves = self.objective.leaves(model.params)
+        self._held: dict[int, Sequence[Tensor]] = {}
+        self._bytes = 0
+
+    @property
+    def layout(self) -> Layout:
+        """Which parameter sits where."""
+        return self.objective.layout
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.layout.dim, self.layout.dim
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The model's type."""
+        return self.objective.task.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The model's device."""
+        return torch.device(self.objective.task.device)
+
+    @property
+    def params(self) -> Tensor:
+        """The point at which it is taken."""
+        return flattened(self._leaves).detach()
+
+    @cached_property
+    def _first_order(self) -> tuple[float, Tensor]:
+        return self.objective.gradient(self.params)
+
+    @property
+    def loss(self) -> float:
+        """The mean loss."""
+        return self._first_order[0]
+
+    @property
+    def gradient(self) -> Tensor:
+        """The gradient of the mean loss."""
+        return self._first_order[1]
+
+    def __matmul__(self, v: Tensor) -> Tensor:
+        """``H v``, exact up to rounding."""
+        return self._products(v, range(len(self._leaves)))
+
+    def layers(self) -> dict[str, Block]:
+        """The blocks of the diagonal: each layer with its own parameters, by the name of its module."""
+        places: dict[str, list[int]] = {}
+        for i, name in enumerate(self.layout.names):
+            places.setdefault(name.rpartition(".")[0] or name, []).append(i)
+        return {name: Block(self, indices) for name, indices in places.items()}
+
+    def layer(self, name: str) -> Block:
+        """One of them."""
+        blocks = self.layers()
+        if name not in blocks:
+            raise SettingError(
+                f"the model has no layer {name!r} with parameters.{nearest(name, blocks)} It has {', '.join(blocks)}."
+            )
+        return blocks[name]
+
+    def _products(self, v: Tensor, chosen: Sequence[int]) -> Tensor:
+        leaves = [self._leaves[i] for i in chosen]
+        sizes = [leaf.numel() for leaf in leaves]
+        if v.dim() not in (1, 2) or len(v) != sum(sizes):
+            raise SettingError(
+                f"a product with a matrix of {sum(sizes)} columns takes a vector of as many numbers, or several as "
+                f"columns; found shape {tuple(v.shape)}."
+            )
+        columns = v.reshape(len(v), -1).to(dtype=self.dtype, device=self.device).T.contiguous()
+        vectors = [[part.view_as(p) for part, p in zip(c.split(sizes), leaves, strict=True)] for c in columns]
+        total = torch.zeros_like(columns)
+        for i, (batch, share) in enumerate(self.objective.batches()):
+            slopes = self._slopes(i, batch)
+            for row, vector in zip(total, vectors, strict=True):
+                row.add_(_slope_of([slopes[j] for j in chosen], vector, leaves), alpha=share)
+                self.tick(share)
+            del slopes  # before the next graph is built
+        return total.T.reshape(v.shape)
+
+    def _slopes(self, i: int, batch: Batch) -> Sequence[Tensor]:
+        """The gradient of batch ``i`` with its graph, held if there is room for it."""
+        if i in self._held:
+            return self._held[i]
+        with sdpa_kernel(SDPBackend.MATH), _weighed() as storages:
+            loss = self.objective.batch_loss(self._leaves, batch)
+            slopes = torch.autograd.grad(loss, self._leaves, create_graph=True, materialize_grads=True)
+        weight = sum(storages.values())
+        if self._bytes + weight <= self.hold:
+            self._held[i] = slopes
+            self._bytes += weight
+        return slopes
+
+
+class Block:
+    """A block of the Hessian's diagonal: curvature when all but some parameters stand still."""
+
+    def __init__(self, whole: Hessian, chosen: Sequence[int]) -> None:
+        self.whole, self.chosen = whole, chosen
+        self.dtype, self.device = whole.dtype, whole.device
+        dim = sum(whole.layout.sizes[i] for i in chosen)
+        self.shape = dim, dim
+
+    def __matmul__(self, v: Tensor) -> Tensor:
+        """Its product with a vector, or with each column of a block."""
+        return self.whole._products(v, self.chosen)
+
+
+def _slope_of(slopes: list[Tensor], vector: list[Tensor], leaves: list[Tensor]) -> Tensor:
+    """The gradient of ``slopes . vector``; slopes that hang on no parameter have none."""
+    live = [(slope, v) for slope, v in zip(slopes, vector, strict=True) if slope.requires_grad]
+    if not live:
+        return torch.zeros_like(flattened(vector))
+    outputs, cotangents = zip(*live, strict=True)
+    return flattened(torch.autograd.grad(outputs, leaves, cotangents, retain_graph=True, materialize_grads=True))
+
+
+@contextmanager
+def _weighed() -> Iterator[dict[int, int]]:
+    """Note how many bytes a graph keeps, by the address of each storage."""
+    storages: dict[int, int] = {}
+
+    def note(t: Tensor) -> Tensor:
+        storage = t.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return t.detach()
+
+    with saved_tensors_hooks(note, lambda t: t):
+        yield storages

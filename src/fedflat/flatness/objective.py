@@ -1,0 +1,84 @@
+"""The mean loss over a set of examples, as a function of the parameters.
+
+Evaluation mode, no weight decay, no augmentation. The module is a private copy, so that a task that is
+training meanwhile notices nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from fedflat.client.task import Task
+from fedflat.data.examples import Batch, ClientData
+from fedflat.errors import SettingError, number
+from fedflat.flat import FlatModule
+
+BATCH = 128
+
+Tick = Callable[[float], None]
+"""Told after each batch how much was done, in passes over the whole set."""
+
+
+def silent(share: float) -> None:
+    """Tell nobody."""
+
+
+class Objective:
+    """The mean loss over ``data``, each batch weighted by its size; its running statistics are ``buffers``."""
+
+    def __init__(
+        self, task: Task, buffers: Tensor, data: ClientData, *, batch_size: int = BATCH, tick: Tick = silent
+    ) -> None:
+        number("flatness", "batch_size", batch_size, low=1, whole=True)
+        if len(data) == 0:
+            raise SettingError("the loss of no example has no curvature: found an empty set. Give it some examples.")
+        flat = FlatModule(task.module(), dtype=task.dtype, device=task.device)
+        flat.buffers = buffers
+        self.task, self.data, self.batch_size, self.tick = task, data, batch_size, tick
+        self.layout, self.module = flat.layout, flat.module.eval()
+
+    def batches(self) -> Iterator[tuple[Batch, float]]:
+        """The set in batches, each with its share of the whole."""
+        for places in torch.arange(len(self.data)).split(self.batch_size):
+            yield self.data.batch(places, self.task.dtype), len(places) / len(self.data)
+
+    def leaves(self, w: Tensor) -> list[Tensor]:
+        """The parameters at ``w`` as leaves that a graph can be built on."""
+        w = w.detach().to(dtype=self.task.dtype, device=self.task.device)
+        parts = w.split(list(self.layout.sizes))
+        return [part.view(shape).requires_grad_() for part, shape in zip(parts, self.layout.shapes, strict=True)]
+
+    def batch_loss(self, leaves: Sequence[Tensor], batch: Batch) -> Tensor:
+        """The mean loss of one batch."""
+        named = dict(zip(self.layout.names, leaves, strict=True))
+        return self.task.loss(functional_call(self.module, named, (batch.x,)), batch.y)
+
+    def loss(self, w: Tensor) -> float:
+        """The mean loss at ``w``."""
+        total, leaves = 0.0, self.leaves(w)
+        with torch.no_grad():
+            for batch, share in self.batches():
+                total += share * float(self.batch_loss(leaves, batch))
+                self.tick(share)
+        return total
+
+    def gradient(self, w: Tensor) -> tuple[float, Tensor]:
+        """The mean loss at ``w`` and its gradient there."""
+        total, leaves = 0.0, self.leaves(w)
+        gradient = torch.zeros(self.layout.dim, dtype=self.task.dtype, device=self.task.device)
+        for batch, share in self.batches():
+            loss = self.batch_loss(leaves, batch)
+            parts = torch.autograd.grad(loss, leaves, materialize_grads=True)
+            gradient.add_(flattened(parts), alpha=share)
+            total += share * float(loss.detach())
+            self.tick(share)
+        return total, gradient
+
+
+def flattened(parts: Sequence[Tensor]) -> Tensor:
+    """Tensors one after the other in one vector."""
+    return torch.cat([part.reshape(-1) for part in parts])

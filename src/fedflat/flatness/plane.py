@@ -1,0 +1,80 @@
+"""The loss on the plane through three models: those of three rounds, of three methods, or of three clients.
+
+    u = w_2 - w_1,   v = (w_3 - w_1) - <w_3 - w_1, u> / ||u||^2 u,   both then of length 1;
+    the point (x, y) is  w_1 + x u + y v
+
+so that distances in the picture are distances between parameters. The grid reaches a margin of 20 % beyond the
+three models; they are judged themselves too, not read off the grid. Garipov et al., Loss Surfaces, Mode
+Connectivity, and Fast Ensembling of DNNs, NeurIPS 2018, draw such planes.
+
+Models of batch normalisation: see `fedflat.flatness.points` for their statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedflat.errors import SettingError, number
+from fedflat.flatness.points import comparable, named, rows
+
+MARGIN = 0.2
+
+
+class Plane:
+    """The three models, given by name, then a grid of ``points`` times ``points``, row by row."""
+
+    def __init__(self, models: Mapping[str, Tensor], *, points: int = 21) -> None:
+        number("plane", "points", points, low=2, whole=True)
+        if len(models) != 3:
+            raise SettingError(f"plane: it takes three models to say which plane, found {len(models)}.")
+        comparable("plane", models)
+        self.models, self.points = dict(models), points
+        self.origin, *others = (params.double() for params in models.values())
+        self.u, across = self._unit(others[0] - self.origin)
+        out = others[1] - self.origin
+        along = float(out @ self.u)
+        self.v, up = self._unit(out - along * self.u)
+        self.corners = [(0.0, 0.0), (across, 0.0), (along, up)]
+        self.x, self.y = (self._axis([corner[i] for corner in self.corners]) for i in range(2))
+
+    def _unit(self, direction: Tensor) -> tuple[Tensor, float]:
+        """The direction with length 1, and its length; refused if it is no more than rounding."""
+        length = float(direction.norm())
+        precision = max(8 * max(torch.finfo(params.dtype).eps for params in self.models.values()), 1e-10)
+        if length <= precision * max(float(params.double().norm()) for params in self.models.values()):
+            raise SettingError(
+                f"plane: {', '.join(self.models)} are equal or lie on one line, so many planes go through them. "
+                "Choose three that differ, or two of them and a line."
+            )
+        return direction / length, length
+
+    def _axis(self, found: list[float]) -> list[float]:
+        low, high = min(found), max(found)
+        start, length = low - MARGIN * (high - low), (1 + 2 * MARGIN) * (high - low)
+        return [start + length * place / (self.points - 1) for place in range(self.points)]
+
+    def at(self, x: float, y: float) -> Tensor:
+        """The parameters at a point of the plane, in float64."""
+        return self.origin + x * self.u + y * self.v
+
+    def __len__(self) -> int:
+        return len(self.corners) + self.points**2
+
+    def __getitem__(self, place: int, /) -> Tensor:
+        if place < len(self.corners):
+            return list(self.models.values())[place]
+        row, column = divmod(place - len(self.corners), self.points)
+        return self.at(self.x[column], self.y[row])
+
+    def result(self, values: Sequence[Sequence[float | None]]) -> dict[str, Any]:
+        """Losses and errors, one row for each ``y``, and each model's place and values."""
+        count = len(self.corners)
+        models = [
+            {"name": name, "x": x, "y": y, **named(value)}
+            for name, (x, y), value in zip(self.models, self.corners, values[:count], strict=True)
+        ]
+        return {"x": self.x, "y": self.y, **rows(values[count:], self.points), "points": models}

@@ -1,0 +1,72 @@
+"""The loss around one model, along two random directions of the model's own scale.
+
+Li et al., Visualizing the Loss Landscape of Neural Nets, NeurIPS 2018, arXiv:1712.09913.
+
+    d <- d / ||d|| * ||w||   for each filter of a convolution and each row of a linear layer's weight;
+    d <- 0                   for biases and normalisation layers;
+    the point (x, y) is  w + x d_1 + y d_2
+
+Without that scaling, pictures of two models cannot be compared: a layer may be multiplied by 10 and the next one
+divided by 10 and nothing changes but the picture. The directions are drawn by the seed alone and scaled after, so
+models of one architecture with one seed are looked at along the same two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedflat.errors import SettingError, number
+from fedflat.flat import Layout, unit
+from fedflat.flatness.points import comparable, fits, named, rows
+from fedflat.seeds import torch_generator
+
+
+class Surface:
+    """A grid of ``points`` times ``points`` around a model, from ``-span`` to ``span`` both ways, row by row."""
+
+    def __init__(self, params: Tensor, layout: Layout, *, points: int = 51, span: float = 1.0, seed: int = 0) -> None:
+        number("surface", "points", points, low=3, whole=True)
+        number("surface", "span", span, low=0, open_low=True)
+        if points % 2 == 0:
+            raise SettingError(
+                f"surface: points must be odd, so that the model itself is in the middle, found {points}. "
+                f"Say {points + 1}."
+            )
+        fits(layout, params)
+        comparable("surface", {"the model": params})
+        self.params, self.points = params, points
+        self.first, self.second = (direction(params, layout, seed, which) for which in range(2))
+        self.axis = [span * (2 * place / (points - 1) - 1) for place in range(points)]
+
+    def __len__(self) -> int:
+        return self.points**2
+
+    def __getitem__(self, place: int, /) -> Tensor:
+        row, column = divmod(place, self.points)
+        return self.params + self.axis[column] * self.first + self.axis[row] * self.second
+
+    def result(self, values: Sequence[Sequence[float | None]]) -> dict[str, Any]:
+        """Losses and errors, one row for each ``y``, and the model's own."""
+        middle = named(values[len(values) // 2])
+        return {"x": self.axis, "y": self.axis, **rows(values, self.points), "center": middle}
+
+
+def direction(params: Tensor, layout: Layout, seed: int, which: int) -> Tensor:
+    """A Gaussian direction, each filter as long as the model's, and 0 for parameters of one dimension."""
+    rng = torch_generator(seed, "surface", which)
+    drawn = torch.randn(layout.dim, generator=rng, dtype=torch.float64).to(params)
+    parts = zip(layout.shapes, drawn.split(layout.sizes), params.split(layout.sizes), strict=True)
+    return torch.cat([_scaled(d, w, shape) for shape, d, w in parts])
+
+
+def _scaled(d: Tensor, w: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if len(shape) <= 1:
+        return torch.zeros_like(d)
+    filters = (shape[0], prod(shape[1:]))
+    lengths: Tensor = torch.linalg.vector_norm(w.view(filters), dim=1, keepdim=True)
+    return (unit(d.view(filters)) * lengths).view(-1)

@@ -1,0 +1,63 @@
+"""A run with a sampler beside it, and what becomes of its samples."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedflat.files import write_file
+from fedflat.profiling.flame import page, speedscope
+from fedflat.profiling.profile import Profile
+from fedflat.profiling.report import facts, text
+from fedflat.profiling.sampler import Sampler
+from fedflat.profiling.taps import tapping
+
+Wanted = bool | Callable[[Profile], None]
+"""Whether to profile; or to whom to give the profile. True prints it on standard error."""
+
+Listener = Callable[[Any], None]
+
+
+@contextmanager
+def profiled(wanted: Wanted, folder: Path | None) -> Iterator[Callable[[Listener], Listener]]:
+    """Look on, and in the end, however it comes, write the profile into ``folder`` and give it to who wants it.
+
+    What it gives makes of a listener to rounds one by whom they are counted too.
+    """
+    if wanted is False:
+        yield lambda tell: tell
+        return
+    rounds = 0
+
+    def counted(tell: Listener) -> Listener:
+        def hear(tick: Any) -> None:
+            nonlocal rounds
+            rounds += 1
+            tell(tick)
+
+        return hear
+
+    sampler = Sampler()
+    with tapping() as workers:
+        try:
+            with sampler:
+                yield counted
+        finally:
+            profile = Profile(sampler.samples(), tuple(workers), rounds, folder)
+            if folder is not None:
+                write(profile, folder)
+            (_print if wanted is True else wanted)(profile)
+
+
+def write(profile: Profile, folder: Path) -> None:
+    """``profile.html``, a flame graph; ``profile.json``, the rooms; ``profile.speedscope.json`` for other tools."""
+    write_file(folder / "profile.html", page(profile, folder.name).encode())
+    write_file(folder / "profile.json", facts(profile).encode())
+    write_file(folder / "profile.speedscope.json", speedscope(profile, folder.name).encode())
+
+
+def _print(profile: Profile) -> None:
+    print(text(profile), file=sys.stderr)

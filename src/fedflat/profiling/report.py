@@ -1,0 +1,98 @@
+"""A profile in words and numbers: a table for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from fedflat.profiling.profile import Profile
+from fedflat.profiling.rooms import ROOMS, START
+from fedflat.profiling.sampler import Samples
+
+
+def shares(rooms: dict[str, float]) -> dict[str, float]:
+    """Each room's share of the time in rounds; starting and ending are apart and have none."""
+    whole = math.fsum(seconds for room, seconds in rooms.items() if room != START)
+    return {room: seconds / whole if whole else 0.0 for room, seconds in rooms.items() if room != START}
+
+
+def error(count: int) -> float:
+    """How far a share may be off after so many samples, 19 times in 20: two standard errors of a share of one half.
+
+    >>> error(10_000)
+    0.01
+    """
+    return min(1.0, 1 / math.sqrt(count)) if count else 1.0
+
+
+def text(profile: Profile) -> str:
+    """Where the time went: rooms with seconds, shares and seconds a round, and how far to believe them."""
+    heads = ["room", "seconds", "share %", "s a round"]
+    columns = [profile.rooms]
+    if profile.workers:
+        heads += ["| workers: seconds", "share %", "s a round"]
+        columns.append(profile.worker_rooms)
+    there = [room for room in ROOMS if any(column[room] for column in columns)]
+    there.sort(key=lambda room: (room == START, -sum(column[room] for column in columns)))
+    rows = [[room, *(cell for column in columns for cell in cells(column, room, profile.rounds))] for room in there]
+    where = [f"Flame graph: {profile.folder / 'profile.html'}"] if profile.folder else []
+    return "\n".join([_title(profile), "", _aligned([heads, *rows]), "", *remarks(profile), *where])
+
+
+def cells(rooms: dict[str, float], room: str, rounds: int) -> list[str]:
+    """Seconds, share and seconds a round of a room."""
+    share = "" if room == START else f"{100 * shares(rooms)[room]:.1f}"
+    return [f"{rooms[room]:.2f}", share, "" if room == START or not rounds else f"{rooms[room] / rounds:.4f}"]
+
+
+def _title(profile: Profile) -> str:
+    rounds = f"{profile.rounds} round{'' if profile.rounds == 1 else 's'}"
+    if not profile.workers:
+        crew = ""
+    elif len(profile.workers) == 1:
+        crew = "; one worker's time beside it"
+    else:
+        crew = f"; the time of {len(profile.workers)} workers, added up, beside it"
+    return f"Where the time of {rounds} went, {profile.here.seconds:.1f} s{crew}:"
+
+
+def remarks(profile: Profile) -> list[str]:
+    """How many samples there are, what they cost, and how exact they are."""
+    said = [_precision("", profile.here)]
+    return [*said, _precision("In the workers ", *profile.workers)] if profile.workers else said
+
+
+def _precision(where: str, *seen: Samples) -> str:
+    count, seconds = sum(one.count for one in seen), sum(one.seconds for one in seen)
+    if not count:
+        return f"{where}0 samples were taken: it was over too soon. Profile a longer run."
+    cost = 100 * sum(one.cost for one in seen) / seconds
+    return (
+        f"{where}{count:,} samples, one in {1000 * seconds / count:.1f} ms, took {cost:.2f} % of the time. "
+        f"By chance a share is off by less than {100 * error(count):.1f} points, 19 times in 20."
+    )
+
+
+def _aligned(rows: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rows = [rows[0], ["-" * width for width in widths], *rows[1:]]
+    lines = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
+    return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def facts(profile: Profile) -> str:
+    """The rooms as JSON."""
+
+    def of(rooms: dict[str, float], *seen: Samples) -> dict[str, object]:
+        return {
+            "seconds": rooms,
+            "shares": shares(rooms),
+            "samples": sum(one.count for one in seen),
+            "error": error(sum(one.count for one in seen)),
+            "cost": sum(one.cost for one in seen),
+        }
+
+    found: dict[str, object] = {"rounds": profile.rounds, "here": of(profile.rooms, profile.here)}
+    if profile.workers:
+        found["workers"] = {"count": len(profile.workers), **of(profile.worker_rooms, *profile.workers)}
+    return json.dumps(found, indent=2)

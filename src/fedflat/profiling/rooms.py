@@ -1,0 +1,74 @@
+"""Which room of a run a stack belongs to.
+
+A name is ``module``, or ``module:function``, and stands for everything below it; of two that fit a function, the longer
+counts. Functions without a room (those of torch, models, and of ``methods/``, whose files hold both halves of a
+method) are in the room of whoever called them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from fedflat.profiling.sampler import Frame, Samples, Stack
+
+START = "start and end"
+OTHER = "other"
+
+TABLE: dict[str, tuple[str, ...]] = {
+    "local gradient": ("fedflat.client.task", "fedflat.client.batched", "fedflat.flat:FlatModule.gradient"),
+    "piece arithmetic": ("fedflat.client",),
+    "data": (
+        "fedflat.data", "fedflat.client.local", "fedflat.client.visit:_batches", "fedflat.client.stack:_Stack._batches",
+        "fedflat.client.stack:_Stack._batch", "fedflat.client.stack:_joined",
+    ),
+    "messages": (
+        "fedflat.runs.executors:_Crew._hand", "fedflat.runs.executors:_send", "fedflat.runs.executors:_receive",
+        "fedflat.runs.executors:_opened", "fedflat.runs.executors:_answer", "fedflat.runs.executors:_Pickler",
+        "fedflat.runs.executors:dumps", "fedflat.runs.executors:loads",
+    ),
+    "aggregation": ("fedflat.mail", "fedflat.server", "fedflat.runs.exchange"),
+    "evaluation": ("fedflat.runs.evaluate", "fedflat.client.judge"),
+    "checkpoint": (
+        "fedflat.runs.book", "fedflat.runs.store", "fedflat.runs.state:Run", "fedflat.client.states",
+        "fedflat.client.spill",
+    ),
+    "waiting": ("fedflat.runs.executors:_Crew.visit", "fedflat.runs.executors:_serve"),
+    START: (
+        "fedflat.runs.executors:InProcess.open", "fedflat.runs.executors:Workers.open",
+        "fedflat.runs.stacked:Stacked.open", "fedflat.runs.book:FolderBook.resume",
+        "fedflat.runs.book:FolderBook.finish", "fedflat.runs.train:beginning", "fedflat.client.task:Task.initial",
+    ),
+}  # fmt: skip
+"""Rooms and the functions in them; what is left over is `OTHER`."""
+
+WHOLE = ("evaluation", "checkpoint", START)
+"""Rooms that own whatever is called in them; of the others, the innermost counts."""
+
+ROOMS = (*(room for room in TABLE if room != START), OTHER, START)
+
+_ROOM_OF = {name: room for room, names in TABLE.items() for name in names}
+
+
+def room_of(stack: Stack) -> str:
+    """The room in which a stack ends."""
+    found = [room for room in map(_room_of_frame, stack) if room is not None]
+    return next((room for room in found if room in WHOLE), found[-1] if found else OTHER)
+
+
+@cache
+def _room_of_frame(frame: Frame) -> str | None:
+    name = str(frame)
+    while name:
+        if name in _ROOM_OF:
+            return _ROOM_OF[name]
+        name = name[: max(name.rfind("."), name.rfind(":"), 0)]
+    return None
+
+
+def seconds_in_rooms(*seen: Samples) -> dict[str, float]:
+    """Seconds in each room, of all of these together."""
+    spent = dict.fromkeys(ROOMS, 0.0)
+    for samples in seen:
+        for stack, (_, seconds) in samples.stacks.items():
+            spent[room_of(stack)] += seconds
+    return spent

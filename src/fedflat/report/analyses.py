@@ -1,0 +1,168 @@
+"""The analyses of a run, checked and cut down to what the page shows.
+
+Each kind of analysis has a function here that takes its result apart. A value of the wrong type or length raises, and
+the caller says which file it was; numbers that are not finite become None and are drawn as gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fedflat.report.series import short, thinned
+
+SIDE = 61
+"""Most points on a side of a surface."""
+CURVE = 400
+"""Most points of a density or an interpolation."""
+Result = dict[str, Any]
+
+
+class Unusable(ValueError):
+    """An analysis that is whole but cannot be shown."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One finished analysis of one run."""
+
+    kind: str
+    model: str
+    """Which model was looked at, empty if that is not a question."""
+    settings: str
+    """The other settings for people; equal texts mean comparable results."""
+    result: Result
+
+
+def checked(saved: dict[str, Any]) -> Analysis:
+    """The analysis a file holds."""
+    kind, settings = saved["kind"], dict(saved["settings"])
+    if kind not in _KINDS:
+        raise Unusable(f"this version does not know analyses of the kind {kind!r}.")
+    model = settings.pop("model", "")
+    said = ", ".join(f"{name} {_said(value)}" for name, value in settings.items() if value is not None)
+    return Analysis(kind, str(model), said, _KINDS[kind](saved["result"], saved["settings"]))
+
+
+def _said(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _number(value: Any) -> float | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise TypeError(f"a number was expected, found {value!r}")
+    return short(value)
+
+
+def _numbers(values: Any) -> list[float | None]:
+    if not isinstance(values, list):
+        raise TypeError(f"a list of numbers was expected, found {values!r}")
+    return [_number(value) for value in values]
+
+
+def _same_length(*columns: list[Any]) -> None:
+    if len({len(column) for column in columns}) != 1:
+        raise ValueError(f"columns of lengths {', '.join(str(len(column)) for column in columns)} should be equal")
+
+
+def _table(columns: dict[str, Any], limit: int = CURVE) -> Result:
+    """Columns of one length, thinned together."""
+    read = {name: _numbers(values) for name, values in columns.items()}
+    _same_length(*read.values())
+    kept = thinned(len(next(iter(read.values()))), limit)
+    return {name: [values[i] for i in kept] for name, values in read.items()}
+
+
+def _curvature(result: Result, settings: Result) -> Result:
+    found: Result = {name: _number(result[name]) for name in ("loss", "lambda_1", "ratio") if name in result}
+    found |= {name: _numbers(result[name]) for name in ("eigenvalues", "residuals", "power") if name in result}
+    if found.get("lambda_1") is None and found.get("eigenvalues"):
+        found["lambda_1"] = found["eigenvalues"][0]
+    for name in ("examples", "of"):
+        if name in result:
+            found[name] = result[name]
+    for name in ("trace", "sharpness", "subsample"):
+        if isinstance(result.get(name), dict):
+            found[name] = {key: short(value) for key, value in result[name].items() if short(value) is not None}
+    if "density" in result:
+        found["density"] = _table({name: result["density"][name] for name in ("x", "y")})
+    if "layers" in result:
+        found["layers"] = {str(name): _number(value) for name, value in result["layers"].items()}
+    return found
+
+
+def _grid(result: Result) -> Result:
+    """Axes and values, every so many of them if there are more than can be seen."""
+    x, y = _numbers(result["x"]), _numbers(result["y"])
+    if not x or not y:
+        raise ValueError("it has no points")
+    columns, rows = thinned(len(x), SIDE), thinned(len(y), SIDE)
+    found: Result = {"x": [x[i] for i in columns], "y": [y[i] for i in rows], "points": [len(x), len(y)]}
+    for name in ("loss", "error"):
+        if result.get(name) is None:
+            continue
+        values = result[name]
+        _same_length(y, values)
+        for row in values:
+            _same_length(x, row)
+        found[name] = [[short(_number(values[j][i]), 4) for i in columns] for j in rows]
+    if "loss" not in found and "error" not in found:
+        raise ValueError("it has neither loss nor error")
+    return found
+
+
+def _surface(result: Result, settings: Result) -> Result:
+    center = {name: _number(value) for name, value in result.get("center", {}).items()}
+    return {**_grid(result), "center": center}
+
+
+def _plane(result: Result, settings: Result) -> Result:
+    points = [
+        {"name": str(point["name"]), **{key: _number(point.get(key)) for key in ("x", "y", "loss", "error")}}
+        for point in result.get("points", [])
+    ]
+    return {**_grid(result), "marks": points}
+
+
+def _interpolate(result: Result, settings: Result) -> Result:
+    """Losses from the model ``b``, at gamma = 0, to the model ``a``, at gamma = 1, and beyond both."""
+    named = {"gamma": result["gamma"]}
+    named |= {name: result[name] for name in ("loss", "error") if result.get(name) is not None}
+    ends = {name: str(settings.get(name, name)) for name in ("a", "b")}
+    return {**_table(named), **ends, "barrier": _number(result.get("barrier"))}
+
+
+def _local_global(result: Result, settings: Result) -> Result:
+    clients = [
+        {"client": str(one["client"]), "local": _number(one.get("local")), "global": _number(one.get("global"))}
+        for one in result["clients"]
+    ]
+    return {
+        "round": short(result.get("round")), "clients": clients,
+        "local": short(result.get("local")), "global": short(result.get("global")),
+    }  # fmt: skip
+
+
+def _corruptions(result: Result, settings: Result) -> Result:
+    kinds = {str(name): _numbers(values) for name, values in result["kinds"].items()}
+    return {"clean": short(result.get("clean")), "mean": short(result.get("mean")), "kinds": kinds}
+
+
+def _partition(result: Result, settings: Result) -> Result:
+    counts = [_numbers(row) for row in result["counts"]]
+    if not counts or not counts[0]:
+        raise ValueError("it has no clients")
+    _same_length(*counts)
+    return {"counts": counts, "clients": result.get("clients", len(counts)), "shown": len(counts)}
+
+
+_KINDS: dict[str, Callable[[Result, Result], Result]] = {
+    "curvature": _curvature,
+    "surface": _surface,
+    "plane": _plane,
+    "interpolate": _interpolate,
+    "local_global": _local_global,
+    "corruptions": _corruptions,
+    "partition": _partition,
+}

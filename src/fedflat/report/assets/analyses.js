@@ -1,0 +1,140 @@
+/* What was analysed: curvature, the landscape, clients, corruptions. */
+
+/** The analyses that can be compared: same settings, same seed of the run. */
+function comparable(items, key, part) {
+  const name = (item) => [item.settings, `run seed ${item.seed}`].filter(Boolean).join(", ");
+  const list = selection("Measured on", key, [...new Set(items.map(name))], part);
+  return { list, items: items.filter((item) => name(item) === state[key]) };
+}
+
+function drawCurvature(section, doc) {
+  const { list, items } = comparable(doc.curvature, "curvature", "curvature");
+  const methods = [...new Set(items.map((item) => item.method))].map((place) => ({ ...doc.methods[place], place }));
+  section.append(el("div", { class: "controls" }, methods.length > 1 ? legend(methods) : null, list), curvatureTable(doc));
+  const pair = el("div", { class: "pair" });
+  const spectra = items.filter((item) => item.eigenvalues?.length).map((item) => ({ method: item.method, name: item.label, y: item.eigenvalues }));
+  if (spectra.length) pair.append(figure("Largest eigenvalues", "Each stem is an eigenvalue of the Hessian; low stems mean a flat minimum.",
+    stems(spectra, { xTitle: "place", yTitle: "", xFormat: whole, sentence: `Largest eigenvalues: ${spectra.map((one) => `${one.name} from ${number(one.y[0])} down to ${number(one.y.at(-1))}`).join("; ")}.` }),
+    () => ({ heads: ["place", ...spectra.map((one) => one.name)], rows: spectra.reduce((a, b) => (a.y.length > b.y.length ? a : b)).y.map((_, i) => [i + 1, ...spectra.map((one) => number(one.y[i]))]) })));
+  const densities = items.filter((item) => item.density).map((item) => ({ method: item.method, name: item.label, x: item.density.x, y: item.density.y, low: item.density.y, high: item.density.y }));
+  const options = { name: "density", xTitle: "eigenvalue", yTitle: "logarithmic", xFormat: number, ySaid: number, logY: true };
+  if (densities.length) pair.append(figure("Density of all eigenvalues", "Mass far from zero is what makes a minimum sharp.",
+    lines(densities, { ...options, sentence: `Density of eigenvalues on a logarithmic axis: ${densities.map((one) => `${one.name} from ${number(Math.min(...one.x))} to ${number(Math.max(...one.x))}`).join("; ")}.` }),
+    () => curveTable(densities, options)));
+  section.append(pair);
+  drawLayers(section, items);
+}
+
+function curvatureTable(doc) {
+  const columns = [
+    ["run seed", (c) => c.seed], ["λ₁", (c) => number(c.lambda_1, 4)], ["λ₁/λ₅", (c) => number(c.ratio)],
+    ["trace", (c) => (c.trace ? spread(c.trace.mean, c.trace.stderr, number) : "–")], ["loss", (c) => number(c.loss, 4)],
+    ["sharpness, 1st order", (c) => number(c.sharpness?.first_order)], ["ascent", (c) => number(c.sharpness?.ascent)], ["adaptive", (c) => number(c.sharpness?.adaptive)],
+    ["± over subsamples", (c) => number(c.subsample?.lambda_1_spread)], ["examples", (c) => (c.of && c.of !== c.examples ? `${whole(c.examples)} of ${whole(c.of)}` : whole(c.examples))],
+    ["measured on", (c) => c.settings],
+  ].filter(([name, text]) => name === "measured on" ? new Set(doc.curvature.map((c) => c.settings)).size > 1 : doc.curvature.some((item) => text(item) !== "–"));
+  return scrolling(el("table", {}, el("caption", { class: "unseen" }, "Curvature of every run"),
+    el("thead", {}, el("tr", {}, ["method", ...columns.map(([name]) => name)].map((name) => el("th", { scope: "col" }, name)))),
+    el("tbody", {}, doc.curvature.map((item) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, item.label)), columns.map(([, text]) => el("td", {}, String(text(item)))))))), "Table of curvatures");
+}
+
+function drawLayers(section, items) {
+  const layered = items.filter((item) => item.layers && Object.keys(item.layers).length);
+  if (!layered.length) return;
+  const names = [...new Set(layered.flatMap((item) => Object.keys(item.layers)))];
+  const sharpest = layered.map((item) => { const [name, value] = Object.entries(item.layers).reduce((a, b) => (b[1] > a[1] ? b : a)); return `${item.label}: ${name} with ${number(value)}`; });
+  section.append(figure("λ₁ of each layer", "The largest eigenvalue of each layer's own block of the Hessian.",
+    dotRows(names.map((name) => ({ name, dots: layered.map((item) => ({ method: item.method, value: item.layers[name] })) })), { xTitle: "λ₁", from: 0, sentence: `Largest eigenvalue of each layer. The sharpest layer of ${sharpest.join("; of ")}.` }),
+    () => ({ heads: ["layer", ...layered.map((item) => item.label)], rows: names.map((name) => [name, ...layered.map((item) => number(item.layers[name]))]) })));
+}
+
+/** Loss or error: what the height shows. */
+function measured(items, key, part) {
+  const there = ["loss", "error"].filter((name) => items.every((item) => item[name]));
+  if (!there.includes(kept(key, there[0]))) state[key] = there[0];
+  return there.length > 1 ? choices("Height", key, there.map((name) => [name, name === "loss" ? "Loss" : "Error"]), part) : null;
+}
+
+function drawSurfaces(section, doc) {
+  const { list, items } = comparable(doc.surface, "surface", "surface");
+  const measure = measured(items, "surface height", "surface"), name = state["surface height"];
+  const range = extent(items.flatMap((item) => item[name].flat()), 0), format = name === "loss" ? number : percents;
+  const wide = name === "loss" && range[0] > 0 && range[1] / range[0] > 30;
+  kept("surface log", wide ? "log" : "linear");
+  const log = state["surface log"] === "log" && range[0] > 0;
+  const { grid, controls } = surfaces(items, name, log, range, format);
+  const scales = range[0] > 0 ? choices("Scale", "surface log", [["linear", "Linear"], ["log", "Logarithmic"]], "surface") : null;
+  const fewer = items.some((item) => item.x.length < item.points[0] || item.y.length < item.points[1]);
+  section.append(el("div", { class: "controls" }, measure, scales, controls, list), grid, colorKey(range[0], range[1], format, heights),
+    note(sentence([
+      `Height and colour are the ${name}${log ? ", on a logarithmic axis" : ""}, on the same scale and along the same directions in every picture; the dot is the model.`,
+      fewer ? "Fewer points are drawn than were measured." : ""]), "Drag sideways, or use the arrow keys or the buttons: all turn together."),
+    el("details", { class: "data", "data-key": "data surface", toggle: (event) => {
+      if (event.currentTarget.open && event.currentTarget.children.length === 1)
+        event.currentTarget.append(...items.map((item) => el("div", {}, named(item), scrolling(dataTable(`${item.label}: ${name}`, { heads: ["y \\ x", ...item.x.map((x) => number(x))], rows: item.y.map((y, j) => [number(y), ...item[name][j].map((value) => format(value))]) }), `Data of ${item.label}`))));
+    } }, el("summary", {}, "Data as table")));
+}
+
+function drawPlanes(section, doc) {
+  const { list, items } = comparable(doc.plane, "plane", "plane");
+  const measure = measured(items, "plane height", "plane"), name = state["plane height"];
+  const range = extent(items.flatMap((item) => item[name].flat()), 0);
+  section.append(el("div", { class: "controls" }, measure, list), el("div", { class: "panels" }, items.map((item) => figure(item, "", plane(item, name, range),
+    () => ({ heads: ["model", "x", "y", "loss", "error"], rows: item.marks.map((mark) => [mark.name, number(mark.x), number(mark.y), number(mark.loss), percents(mark.error)]) })))),
+    el("p", { class: "note" }, `Colours are the ${name}${name === "loss" ? " on a logarithmic scale" : ""}, the same in every picture. Models in one basin have no contour between them.`));
+}
+
+function drawBetween(section, doc) {
+  const { list, items } = comparable(doc.interpolate, "between", "interpolate");
+  const methods = [...new Set(items.map((item) => item.method))].map((place) => ({ ...doc.methods[place], place }));
+  section.append(el("div", { class: "controls" }, methods.length > 1 ? legend(methods) : null, list));
+  const pair = el("div", { class: "pair" });
+  for (const name of ["loss", "error"]) {
+    const found = items.filter((item) => item[name]).map((item) => ({ method: item.method, name: item.label, x: item.gamma, y: item[name], low: item[name], high: item[name] }));
+    const share = name === "error", options = { xTitle: `γ (0: ${items[0].b}, 1: ${items[0].a})`, name: `between ${name}`, yTitle: share ? "%" : "", xFormat: number, yFormat: share ? (v) => String(Number((100 * v).toFixed(2))) : number, ySaid: share ? percents : number, floor: 0 };
+    const barriers = share ? [] : items.filter((item) => known(item.barrier)).map((item) => `${item.label} ${number(item.barrier)}`);
+    if (found.length) pair.append(figure(`${share ? "Error" : "Loss"} between ${items[0].b} and ${items[0].a}`, barriers.length ? `Barrier, the most by which the loss rises above the straight line between both: ${barriers.join("; ")}.` : "",
+      lines(found, { ...options, sentence: `${name} on the line from ${items[0].b} to ${items[0].a}: ${found.map((one) => `${one.name} largest ${options.ySaid(Math.max(...one.y.filter(known)))}`).join("; ")}.` }), () => curveTable(found, options)));
+  }
+  section.append(pair);
+}
+
+function drawPartition(section, doc) {
+  const names = doc.partition.map((item) => item.label);
+  section.append(el("div", { class: "controls" }, selection("Partition", "partition", names, "partition")));
+  const item = doc.partition.find((one) => one.label === state.partition);
+  const clients = item.counts.length, classes = item.counts[0].length;
+  const turned = Array.from({ length: classes }, (_, c) => item.counts.map((row) => row[c]));
+  const held = item.counts.map((row) => row.filter((count) => count > 0).length), most = Math.max(...turned.flat());
+  const mean = (held.reduce((a, b) => a + b, 0) / clients).toFixed(1);
+  section.append(figure("Who holds which classes", `A client holds ${mean} of ${classes} classes on average.${item.clients > clients ? ` The first ${clients} of ${item.clients} clients.` : ""}`,
+    heat(turned, { range: [0, most], format: whole, rowTitle: "class", columnTitle: "client", cell: (j, i) => `client ${i} holds ${whole(turned[j][i])} examples of class ${j}`, sentence: `Examples of ${classes} classes at ${clients} clients; a client holds ${mean} classes on average and at most ${most} examples of one class.` }),
+    () => ({ heads: ["client", ...turned.map((_, c) => `class ${c}`)], rows: item.counts.map((row, k) => [k, ...row.map(whole)]) })));
+}
+
+function drawLocalGlobal(section, doc) {
+  const { list, items } = comparable(doc.local_global, "local", "local_global");
+  section.append(list || "", el("p", { class: "note" }, "λ₁ as each client's own loss has it (local) and as the loss of all has it (global): a flat local minimum need not be a flat global one."),
+    el("div", { class: "panels" }, items.map((item) => el("div", { class: "panel" }, named(item), scrolling(el("table", {}, el("caption", { class: "unseen" }, `${item.label} after round ${item.round}`),
+      el("thead", {}, el("tr", {}, ["client", "local", "global"].map((name) => el("th", { scope: "col" }, name)))),
+      el("tbody", {}, [...item.clients, { client: "mean", local: item.local, global: item.global }].map((one) => el("tr", { class: one.client === "mean" ? "best" : "" }, el("th", { scope: "row" }, one.client), el("td", {}, number(one.local, 4)), el("td", {}, number(one.global, 4)))))), `Local and global, ${item.label}`)))));
+}
+
+function drawCorruptions(section, doc) {
+  const { list, items } = comparable(doc.corruptions, "corruptions", "corruptions");
+  const methods = [...new Set(items.map((item) => item.method))].map((place) => ({ ...doc.methods[place], place }));
+  const names = [...new Set(items.flatMap((item) => Object.keys(item.kinds)))];
+  const mean = (values = []) => { const there = values.filter(known); return there.length ? there.reduce((a, b) => a + b, 0) / there.length : null; };
+  const rows = [["clean", (item) => item.clean], ...names.map((name) => [said(name), (item) => mean(item.kinds[name])]), ["mean of all", (item) => item.mean]];
+  section.append(el("div", { class: "controls" }, methods.length > 1 ? legend(methods) : null, list),
+    figure("Accuracy on corrupted images", "Mean over severities.", dotRows(rows.map(([name, of]) => ({ name, dots: items.map((item) => ({ method: item.method, value: of(item) })) })),
+      { xTitle: "accuracy, %", xFormat: (v) => String(Number((100 * v).toFixed(1))), sentence: `Accuracy on corrupted images: ${items.map((item) => `${item.label} ${percents(item.clean)} on clean ones, ${percents(item.mean)} on average over corruptions`).join("; ")}.` }),
+      () => ({ heads: ["kind", ...items.map((item) => item.label)], rows: rows.map(([name, of]) => [name, ...items.map((item) => percents(of(item)))]) })),
+    el("div", { class: "panels" }, items.map((item) => {
+      const values = names.map((name) => item.kinds[name] || []), widest = Math.max(...values.map((row) => row.length));
+      return figure(item, "", heat(values.map((row) => Array.from({ length: widest }, (_, i) => row[i] ?? null)), {
+        range: extent(items.flatMap((one) => Object.values(one.kinds).flat()), 0), format: percents, rowTitle: "kind", columnTitle: "severity", rowName: (j) => said(names[j]), columnName: (i) => i + 1,
+        cell: (j, i) => `${said(names[j])}, severity ${i + 1}: ${percents(values[j][i])}`, sentence: `Accuracy of ${item.label} by kind of corruption and severity, on average ${percents(item.mean)}.`,
+      }), () => ({ heads: ["kind", ...Array.from({ length: widest }, (_, i) => `severity ${i + 1}`)], rows: names.map((name, j) => [said(name), ...values[j].map(percents)]) }));
+    })));
+}

@@ -1,0 +1,118 @@
+/* The page: its parts in order, the theme, and news if it is live. */
+
+const PARTS = [
+  { id: "results", title: "Results", of: (doc) => doc.methods.map(({ curves, watch, ...rest }) => rest), draw: drawResults },
+  { id: "training", title: "Training", of: (doc) => doc.methods.map((m) => m.curves), draw: drawTraining },
+  { id: "curvature", title: "Curvature", of: (doc) => doc.curvature, draw: drawCurvature },
+  { id: "surface", title: "Loss surfaces", of: (doc) => doc.surface, draw: drawSurfaces },
+  { id: "plane", title: "Planes through models", short: "Planes", of: (doc) => doc.plane, draw: drawPlanes },
+  { id: "interpolate", title: "Between two models", short: "Barriers", of: (doc) => doc.interpolate, draw: drawBetween },
+  { id: "watched", title: "Watched during training", short: "Watched", of: (doc) => (doc.classes.length || doc.methods.some((m) => m.watch.round) ? [doc.methods.map((m) => m.watch), doc.classes] : []), draw: drawWatched },
+  { id: "local_global", title: "Local against global", of: (doc) => doc.local_global, draw: drawLocalGlobal },
+  { id: "partition", title: "The clients' data", short: "Data", of: (doc) => doc.partition, draw: drawPartition },
+  { id: "corruptions", title: "Corrupted images", short: "Corruptions", of: (doc) => doc.corruptions, draw: drawCorruptions },
+  { id: "made", title: "How the runs were made", short: "Runs", of: (doc) => doc.runs, draw: drawMade },
+  { id: "missing", title: "What is missing", short: "Missing", of: (doc) => [...doc.problems, ...doc.missing], draw: drawMissing },
+];
+let shownDocument = null, waiting = [];
+
+/** Draw something that needs to know its width: once it stands in the page, and again when the width changes. */
+function later(box, draw) {
+  box.draw = draw;
+  box.dataset.drawn = "";
+  waiting.push(box);
+}
+
+function drawMissing(section, doc) {
+  const list = (title, said) => (said.length ? [el("h3", {}, title), el("ul", {}, said.map((text) => el("li", {}, ...coded(text))))] : []);
+  section.append(...list("Could not be read", doc.problems), ...list("Was not measured", doc.missing));
+}
+
+const coded = (text) => text.split("`").map((part, i) => (i % 2 ? el("code", {}, part) : part));
+
+/** Draw one part again, or all of them; the focus and what was open stay. */
+function redraw(id) {
+  const focus = document.activeElement?.dataset?.key;
+  for (const part of PARTS) if (!id || part.id === id) drawPart(part, shownDocument);
+  const again = focus && [...document.querySelectorAll("[data-key]")].find((node) => node.dataset.key === focus);
+  if (again && again !== document.activeElement) again.focus({ preventScroll: true });
+}
+
+function drawPart(part, doc) {
+  const section = document.getElementById(part.id), there = part.of(doc).length > 0;
+  const open = new Set([...section.querySelectorAll("details[open]")].map((node) => node.dataset.key)), drawn = section.children.length > 1;
+  section.hidden = !there;
+  document.getElementById(`to-${part.id}`).hidden = !there;
+  section.replaceChildren(section.firstElementChild);
+  if (!there) return;
+  part.draw(section, doc);
+  if (drawn) for (const node of section.querySelectorAll("details")) node.open = open.has(node.dataset.key);
+  const boxes = waiting;
+  waiting = [];
+  boxes.forEach((box) => box.draw());
+}
+
+function show(doc) {
+  const before = shownDocument;
+  shownDocument = doc;
+  document.title = `${doc.title} · fedflat`;
+  document.querySelector("h1").textContent = doc.title;
+  document.getElementById("lead").textContent = doc.lead;
+  const runs = `${doc.runs.length} ${doc.runs.length === 1 ? "run" : "runs"}`;
+  document.getElementById("about").textContent = doc.live ? `${runs} · fedflat ${doc.fedflat}` : `${runs} · fedflat ${doc.fedflat} · ${doc.made}`;
+  const focus = document.activeElement?.dataset?.key;
+  for (const part of PARTS) if (!before || JSON.stringify(part.of(before)) !== JSON.stringify(part.of(doc))) drawPart(part, doc);
+  const again = focus && [...document.querySelectorAll("[data-key]")].find((node) => node.dataset.key === focus);
+  if (again && again !== document.activeElement) again.focus({ preventScroll: true });
+}
+
+function build(doc) {
+  const theme = el("button", { type: "button", id: "theme", click: () => setTheme(dark() ? "light" : "dark") });
+  document.body.prepend(
+    el("a", { class: "skip", href: "#results" }, "Skip to the results"),
+    el("header", {}, el("div", { class: "bar" }, el("p", { class: "brand" }, "fedflat"), el("p", { id: "news", role: "status" }), theme), el("h1", {}), el("p", { id: "lead" }), el("p", { id: "about" })),
+    el("nav", { "aria-label": "Parts of the report" }, el("ul", {}, PARTS.map((part) => el("li", { id: `to-${part.id}` }, el("a", { href: `#${part.id}` }, part.short || part.title))))),
+    el("main", {}, PARTS.map((part) => el("section", { id: part.id, "aria-labelledby": `head-${part.id}` }, el("h2", { id: `head-${part.id}` }, part.title)))),
+    el("footer", {}, el("p", {}, "Made by fedflat. This page holds its data and asks no network for anything.")));
+  if (doc.live) document.querySelector("footer p").textContent = "Made by fedflat. This page asks only the program that shows it for news.";
+  setTheme(state.theme);
+  show(doc);
+}
+
+/** Light or dark as chosen, or as the system has it. */
+function setTheme(theme) {
+  state.theme = theme;
+  document.documentElement.dataset.theme = theme || (window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  const button = document.getElementById("theme");
+  button.textContent = dark() ? "Light" : "Dark";
+  button.setAttribute("aria-label", `Switch to ${dark() ? "light" : "dark"} colours`);
+  if (shownDocument) redraw();
+}
+
+/** Ask for news every two seconds; say so when nobody answers. */
+async function follow() {
+  const news = document.getElementById("news");
+  try {
+    const answer = await fetch("data.json", { cache: "no-store" });
+    if (!answer.ok) throw new Error(answer.statusText);
+    show({ ...(await answer.json()), live: true });
+    news.textContent = shownDocument.runs.some((run) => run.status === "running") ? "live" : "all runs have ended";
+  } catch (error) {
+    news.textContent = "no news: the program that shows this page does not answer";
+  }
+  setTimeout(follow, 2000);
+}
+
+let width = window.innerWidth, settling = 0;
+window.addEventListener("resize", () => {
+  if (window.innerWidth === width) return;
+  width = window.innerWidth;
+  clearTimeout(settling);
+  settling = setTimeout(() => document.querySelectorAll("[data-drawn]").forEach((box) => box.draw()), 120);
+});
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme(state.theme));
+window.addEventListener("beforeprint", () => { state.before = state.theme; setTheme("light"); });
+window.addEventListener("afterprint", () => setTheme(state.before));
+
+build(JSON.parse(document.getElementById("document").textContent));
+if (shownDocument.live) follow();

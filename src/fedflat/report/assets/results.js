@@ -1,0 +1,170 @@
+/* The results as a table, the curves of training, what was watched, and how the runs were made. */
+
+const spread = (value, around, format) => (known(around) ? `${format(value)} ± ${format(around)}` : format(value));
+
+/** The columns of the table: a head, the number to sort by, the text to show. Columns nobody has are left out. */
+function columns(doc) {
+  const target = doc.target === null ? "" : `${percent(doc.target, 1)}\u00a0%`;
+  const accuracy = (m) => (m.diverged && m.diverged === m.seeds ? "diverged" : known(m.accuracy) ? spread(m.accuracy, m.spread, percent) : known(m.now) ? `${percent(m.now)} so far` : "–");
+  return [
+    ["method", "Method", (m) => m.name, (m) => m.name],
+    ["accuracy", "Accuracy %", (m) => m.accuracy ?? m.now, accuracy],
+    ["personal", "Personal %", (m) => m.personal, (m) => spread(m.personal, m.personal_spread, percent)],
+    ["loss", "Loss", (m) => m.loss, (m) => number(m.loss, 4)],
+    ["lambda_1", "λ₁", (m) => m.lambda_1, (m) => spread(m.lambda_1, m.lambda_1_spread, number)],
+    ["trace", "Trace", (m) => m.trace, (m) => spread(m.trace, m.trace_spread, number)],
+    ["rounds_to_target", `Rounds\u00a0to ${target}`, (m) => m.rounds_to_target, (m) => whole(m.rounds_to_target)],
+    ["bytes_to_target", `Sent\u00a0to ${target}`, (m) => m.bytes_to_target, (m) => bytes(m.bytes_to_target)],
+    ["bytes", "Sent\u00a0in\u00a0all", (m) => m.bytes, (m) => bytes(m.bytes)],
+    ["seconds", "Time", (m) => m.seconds, (m) => seconds(m.seconds)],
+    ["speed", "Samples/s", (m) => m.speed, (m) => whole(m.speed)],
+  ].filter(([key, , value]) => key === "method" || key === "accuracy" || doc.methods.some((method) => known(value(method))));
+}
+
+function drawResults(section, doc) {
+  const heads = columns(doc), sort = kept("sort", { key: "", down: false });
+  const value = heads.find(([key]) => key === sort.key)?.[2];
+  const order = doc.methods.map((_, i) => i);
+  if (value) order.sort((a, b) => compare(value(doc.methods[a]), value(doc.methods[b])) * (sort.down ? -1 : 1));
+  const head = ([key, name]) => el("th", { scope: "col", "aria-sort": sort.key === key ? (sort.down ? "descending" : "ascending") : "none" },
+    el("button", { type: "button", "data-key": `sort ${key}`, click: () => {
+      state.sort = { key, down: sort.key === key ? !sort.down : !["method", "loss", "lambda_1", "trace"].includes(key) };
+      redraw("results");
+    } }, name));
+  const best = Math.max(...doc.methods.map((m) => m.accuracy ?? -1)), ahead = doc.methods.filter((m) => m.accuracy === best);
+  const row = (i) => el("tr", { class: doc.methods.length > 1 && ahead.length === 1 && ahead[0] === doc.methods[i] ? "best" : "" },
+    heads.map(([key, , , text]) => key === "method" ? el("th", { scope: "row" }, el("div", {}, sign(i), el("span", {}, el("code", {}, text(doc.methods[i])), counted(doc.methods[i]))))
+      : el("td", {}, text(doc.methods[i]))));
+  section.append(scrolling(el("table", { class: "results" }, el("caption", { class: "unseen" }, "Results of the methods"),
+    el("thead", {}, el("tr", {}, heads.map(head))), el("tbody", {}, order.map(row))), "Table of results"), note(tableNote(doc), "Click a head to sort."));
+}
+
+function counted(method) {
+  const seeds = method.seeds === method.begun ? (method.seeds > 1 ? `${method.seeds} seeds` : "") : `${method.seeds} of ${method.begun} seeds have ended`;
+  return el("small", {}, [seeds, method.diverged ? `${method.diverged} diverged` : ""].filter(Boolean).join(", "));
+}
+
+function compare(a, b) {
+  if (typeof a === "string") return a.localeCompare(b);
+  return (known(a) ? a : -Infinity) - (known(b) ? b : -Infinity);
+}
+
+function tableNote(doc) {
+  const seeds = doc.methods.some((m) => m.seeds > 1);
+  return sentence([
+    `Accuracy and loss on the test set: mean of the evaluations in the last ${doc.last} rounds${seeds ? ", ± the standard deviation over seeds" : ""}.`,
+    doc.target !== null ? `Target ${percent(doc.target, 1)} %${doc.target_of_first ? ": the accuracy of the first method" : ""}.` : "",
+    doc.methods.some((m) => known(m.lambda_1)) ? `λ₁ and trace of the Hessian: ${doc.curvature_of}.` : "",
+  ]);
+}
+
+const MEASURES = { accuracy: "Accuracy", loss: "Test loss", train_loss: "Training loss", personal: "Personal accuracy", clients: "Clients' accuracy" };
+const AXES = {
+  round: { name: "Rounds", xTitle: "round", xFormat: whole },
+  bytes: { name: "Bytes", xTitle: "sent", xFormat: bytes },
+  seconds: { name: "Time", xTitle: "time", xFormat: seconds },
+};
+
+function series(doc, axis, measure, field = "curves") {
+  return doc.methods.map((m, method) => ({ method, name: m.name, x: m[field][axis], of: m[field][measure] }))
+    .filter((one) => one.x && one.of).map((one) => ({ ...one, y: one.of.mean, low: one.of.low, high: one.of.high }));
+}
+
+function drawTraining(section, doc) {
+  kept("axis", "round");
+  const there = Object.keys(MEASURES).filter((name) => series(doc, "round", name).length), odd = there.length % 2;
+  section.append(el("div", { class: "controls" }, doc.methods.length > 1 ? legend(doc.methods.map((m, place) => ({ ...m, place }))) : null,
+    choices("Horizontal axis", "axis", Object.entries(AXES).map(([key, axis]) => [key, axis.name]), "training")),
+    el("div", { class: "pair" }, there.map((measure, place) => {
+      const found = series(doc, state.axis, measure), share = !measure.endsWith("loss");
+      const options = { ...AXES[state.axis], name: measure, yTitle: share ? "%" : "", yFormat: share ? (v) => String(Number((100 * v).toFixed(2))) : number, ySaid: share ? percents : number, floor: 0, height: odd && !place ? 340 : 280 };
+      return figure(MEASURES[measure], "", lines(found, { ...options, sentence: curveSaid(found, MEASURES[measure], options) }), () => curveTable(found, options), odd && !place ? "whole" : "");
+    })), note(curveNote(doc), "Point at a chart, or focus it and use the arrow keys, to read values."));
+}
+
+function curveSaid(found, measure, options) {
+  const ends = found.map((one) => { const i = one.y.findLastIndex(known); return i < 0 ? "" : `${one.name} ends at ${options.ySaid(one.y[i])} (${options.xTitle} ${options.xFormat(one.x[i])})`; });
+  return `${measure} against ${options.xTitle}: ${ends.filter(Boolean).join("; ")}. Arrow keys read values.`;
+}
+
+function curveNote(doc) {
+  const seeds = doc.methods.some((m) => m.begun > 1), most = Math.max(...doc.methods.map((m) => m.curves.evaluations));
+  const drawn = Math.max(...doc.methods.map((m) => m.curves.round.length));
+  return sentence([
+    seeds ? "Lines are means over the seeds that got so far, bands reach from the least to the largest." : "",
+    drawn < most ? `Of ${whole(most)} evaluations, ${drawn} are drawn.` : "",
+  ]);
+}
+
+function curveTable(found, { xTitle, xFormat, ySaid }) {
+  const places = [...new Set(found.flatMap((one) => one.x.filter(known)))].sort((a, b) => a - b);
+  return {
+    heads: [xTitle, ...found.map((one) => one.name)],
+    rows: places.map((x) => [xFormat(x), ...found.map((one) => { const i = one.x.indexOf(x); return i < 0 ? "" : one.low[i] === one.high[i] ? ySaid(one.y[i]) : `${ySaid(one.y[i])} (${ySaid(one.low[i])} to ${ySaid(one.high[i])})`; })]),
+  };
+}
+
+const WATCHED = {
+  drift: ["Drift", "How far clients move from what they were sent."],
+  alignment: ["Alignment", "The cosine between clients' moves: 1 if all go the same way."],
+  delta_eps: ["Change of the perturbation", "How far the server's perturbation is from last round's."],
+  param_norm: ["Norm of the parameters", ""],
+  feature_norms: ["Norm of features", "Mean over clients."],
+  client_lambda: ["λ₁ at the clients", "Largest eigenvalue on the clients' own data, mean over clients."],
+};
+
+function drawWatched(section, doc) {
+  const names = [...new Set(doc.methods.flatMap((m) => Object.keys(m.watch)))].filter((name) => !["round", "evaluations", "bytes", "seconds"].includes(name));
+  if (doc.methods.length > 1) section.append(el("div", { class: "controls" }, legend(doc.methods.map((m, place) => ({ ...m, place })))));
+  section.append(el("div", { class: "pair" }, names.map((name) => {
+    const [title, note] = WATCHED[name] || [name, ""], found = series(doc, "round", name, "watch");
+    const options = { ...AXES.round, name, yTitle: "", yFormat: number, ySaid: number, height: 220 };
+    return figure(title, note, lines(found, { ...options, sentence: curveSaid(found, title, options) }), () => curveTable(found, options));
+  })));
+  drawClasses(section, doc);
+}
+
+function drawClasses(section, doc) {
+  if (!doc.classes.length) return;
+  const seeds = [...new Set(doc.classes.map((one) => `seed ${one.seed}`))];
+  const chosen = selection("Accuracy of classes", "classes", seeds, "watched");
+  const items = doc.classes.filter((one) => `seed ${one.seed}` === state.classes);
+  section.append(el("h3", {}, "Accuracy of each class"), el("p", { class: "note" }, "Stripes are classes that are learnt in one round and forgotten in the next."), chosen,
+    el("div", { class: "panels" }, items.map((item) => {
+      const last = item.values.map((row) => row.at(-1));
+      const worst = last.indexOf(Math.min(...last.filter(known)));
+      return figure(item, "", heat(item.values, {
+        range: [0, 1], format: percents, rowTitle: "class", columnTitle: "round", columnName: (i) => item.round[i],
+        cell: (j, i) => `class ${j}, round ${item.round[i]}: ${percents(item.values[j][i])}`,
+        sentence: `Accuracy of ${item.values.length} classes over the rounds of ${item.label}; at the end class ${worst} is the least accurate with ${percents(last[worst])}.`,
+      }), () => ({ heads: ["round", ...item.values.map((_, c) => `class ${c}`)], rows: item.round.map((r, i) => [r, ...item.values.map((row) => percents(row[i]))]) }));
+    })));
+}
+
+const said = (name) => name.replaceAll("_", " ");
+
+function drawMade(section, doc) {
+  const one = doc.runs[0], shared = Object.entries(one.settings).filter(([name]) => doc.shared.includes(name));
+  section.append(el("h3", {}, doc.runs.length > 1 ? "The same in all runs" : "Settings"), facts(shared.map(([name, value]) => [said(name), String(value)])));
+  doc.methods.forEach((method, place) => {
+    const runs = method.runs.map((i) => doc.runs[i]), own = Object.entries(runs[0].settings).filter(([name]) => !doc.shared.includes(name));
+    section.append(el("details", { class: "made", "data-key": `made ${place}`, open: doc.methods.length === 1 },
+      el("summary", {}, sign(place), " ", el("code", {}, method.name)),
+      facts([["stack", method.stack || "not readable by this version"], ...own.map(([name, value]) => [said(name), String(value)])], "stack"),
+      runs.map(drawRun)));
+  });
+}
+
+function drawRun(run) {
+  const machine = Object.entries(run.machine).map(([name, value]) => `${name} ${value}`).join(", ");
+  return el("div", { class: "run" },
+    el("p", {}, el("b", {}, `Seed ${run.seed}`), `: ${run.status === "running" ? `not finished, round ${run.round} of ${run.rounds}` : `${run.status} after round ${run.round}`}, ${seconds(run.seconds)}. fedflat ${run.fedflat}, ${run.made}. `, el("span", { class: "folder" }, run.folder)),
+    el("p", { class: "note" }, machine),
+    run.command ? el("pre", { tabindex: "0", "aria-label": "The command that repeats the run" }, el("code", {}, words(run.command))) : el("p", { class: "note" }, "Data, model or loss were given in Python: no command repeats this run."),
+    run.replayed ? el("p", { class: "note" }, "Its clients or batches were given in a file, which --replay must name.") : null);
+}
+
+/** A command that may be broken between options only. */
+const words = (command) => command.split(/ (?=--)/).flatMap((word, i) => [i ? " " : "", el("span", { class: "word" }, word)]);
+
+const facts = (pairs, wide = "") => el("dl", { class: "facts" }, pairs.map(([name, value]) => el("div", { class: name === wide ? "wide" : "" }, el("dt", {}, name), el("dd", {}, value))));

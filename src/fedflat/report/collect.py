@@ -1,0 +1,254 @@
+"""Run folders as one document: everything the page shows, as plain JSON values.
+
+    methods     one entry for each method: its summary over seeds, its curves, what was watched
+    runs        one entry for each run: its folder, seed, state, machine, the command that repeats it
+    curvature, surface, plane, interpolate, local_global, corruptions, partition, classes
+                one entry for each analysis, with the places of its method and its run
+    problems    what could not be read;  missing  what was not measured
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from fedflat.report import making
+from fedflat.report.reading import Read, accuracy_now, read_all
+from fedflat.report.series import curves, over_classes, short, watched
+from fedflat.runs.results import Result, Summary, summarise
+from fedflat.runs.tables import table
+from fedflat.version import __version__
+
+Document = dict[str, Any]
+ANALYSES = ("curvature", "surface", "plane", "interpolate", "local_global", "corruptions", "partition")
+_SCORES = ("accuracy", "loss", "train_loss", "personal", "clients")
+_MISSING = {
+    "curvature": "eigenvalues and traces of the Hessian",
+    "surface": "loss surfaces",
+    "plane": "planes through models",
+    "interpolate": "losses between models",
+    "local_global": "local against global models",
+    "corruptions": "accuracies on corrupted images",
+    "partition": "who holds which classes",
+}
+
+
+def collect(folders: Sequence[Path], *, target: float | None = None) -> Document:
+    """What these runs and studies hold. ``target`` is the accuracy to reach; None: the first method's."""
+    runs, problems = read_all([Path(folder) for folder in folders])
+    names = making.labels([run.facts["experiment"] for run in runs])
+    results = [replace(run.result, method=name) for run, name in zip(runs, names, strict=True)]
+    methods = list(dict.fromkeys(names))
+    places = [methods.index(name) for name in names]
+    counted = _counted(results)
+    target_said = target
+    if target is None and len(methods) > 1:
+        target = _accuracy_of_first(counted)
+    summaries = summarise(counted, target) if counted else []
+    found = {kind: _analyses(kind, runs, places, methods) for kind in ANALYSES}
+    found["partition"] = _distinct(found["partition"])
+    document: Document = {
+        "fedflat": __version__,
+        "made": time.strftime("%Y-%m-%d %H:%M"),
+        "title": _title(methods, runs),
+        "lead": _lead(summaries, results),
+        "target": short(target),
+        "target_of_first": target_said is None and target is not None,
+        "last": min((min(r.last, r.rounds) for r in results), default=0),
+        "methods": [_method(m, summaries[m], runs, results, places) for m in range(len(methods))],
+        "runs": [_run(run, place) for run, place in zip(runs, places, strict=True)],
+        "shared": _shared(runs),
+        **found,
+        "classes": _classes(runs, places, methods),
+        "problems": problems + _twice(runs, names),
+    }
+    _add_curvature(document)
+    document["missing"] = _missing(document)
+    document["text"] = table(summaries, target, document["last"]) if summaries else ""
+    return document
+
+
+def _counted(results: Sequence[Result]) -> list[Result]:
+    """The seeds a summary is made of: those that ended, or all of a method if none did."""
+    ended = {result.method for result in results if result.status != "running"}
+    return [result for result in results if result.status != "running" or result.method not in ended]
+
+
+def _accuracy_of_first(results: Sequence[Result]) -> float | None:
+    finals = [result.final() for result in results if result.method == results[0].method]
+    first = mean(finals)
+    return first if 0 < first <= 1 else None
+
+
+def _title(methods: Sequence[str], runs: Sequence[Read]) -> str:
+    if not runs:
+        return "No runs"
+    data = {str(run.facts["experiment"].get("on") or "data given in Python") for run in runs}
+    on = data.pop() if len(data) == 1 else f"{len(data)} data sets"
+    return f"{methods[0] if len(methods) == 1 else f'{len(methods)} methods'} on {on}"
+
+
+def _lead(summaries: Sequence[Summary], results: Sequence[Result]) -> str:
+    """The page's first sentences: who is ahead, and what is not finished."""
+    said = []
+    ranked = sorted((s for s in summaries if math.isfinite(s.accuracy)), key=lambda s: -s.accuracy)
+    if ranked:
+        best = ranked[0]
+        spread = f" ± {100 * best.spread:.2f}" if math.isfinite(best.spread) else ""
+        verb = "is the most accurate with" if len(ranked) > 1 else "reaches"
+        said.append(f"{best.method} {verb} {100 * best.accuracy:.2f}{spread} %.")
+    going = sum(result.status == "running" for result in results)
+    if going and len(results) == 1:
+        said.append(f"The run is not finished: it has done {_done(results[0])} of {results[0].rounds} rounds.")
+    elif going:
+        said.append(f"{going} of {len(results)} runs {'is' if going == 1 else 'are'} not finished.")
+    diverged = sum(result.diverged for result in results)
+    if diverged:
+        said.append(f"{diverged} of {len(results)} runs diverged.")
+    return " ".join(said)
+
+
+def _done(result: Result) -> int:
+    """The round of the last evaluation."""
+    return int(result.rows[-1]["round"]) if result.rows else 0
+
+
+def _method(
+    place: int, summary: Summary, runs: Sequence[Read], results: Sequence[Result], places: Sequence[int]
+) -> Document:
+    own = [i for i, at in enumerate(places) if at == place]
+    now = [value for value in (accuracy_now(results[i]) for i in own) if value is not None]
+    numbers = {name: short(value, 6) for name, value in vars(summary).items() if name != "method"}
+    return {
+        **numbers,
+        "name": summary.method,
+        "runs": own,
+        "begun": len(own),
+        "now": short(mean(now)) if now else None,
+        "seconds": short(mean(results[i].ledger.seconds for i in own)),
+        "stack": making.stack(runs[own[0]].facts["experiment"]["method"]),
+        "curves": curves([results[i].rows for i in own], _SCORES),
+        "watch": _watch([runs[i] for i in own]),
+    }
+
+
+def _watch(runs: Sequence[Read]) -> Document:
+    seeds = [watched(run.watch) for run in runs]
+    names = list(dict.fromkeys(name for rows in seeds for row in rows for name in row if name != "round"))
+    return curves(seeds, names) if names else {}
+
+
+def _run(run: Read, place: int) -> Document:
+    facts, result = run.facts, run.result
+    exp = facts["experiment"]
+    return {
+        "folder": str(run.folder),
+        "method": place,
+        "seed": result.seed,
+        "status": "diverged" if result.diverged else result.status,
+        "round": _done(result),
+        "rounds": result.rounds,
+        "accuracy": short(result.final()),
+        "seconds": short(result.ledger.seconds),
+        "made": str(facts.get("made", ""))[:16].replace("T", " "),
+        "fedflat": str(facts["fedflat"]),
+        "machine": {str(k): str(v) for k, v in facts.get("machine", {}).items()},
+        "settings": {k: v for k, v in making.worth_saying(making.settings(exp)).items() if k != "seed"},
+        "command": making.command(exp, facts["how"]),
+        "replayed": making.replayed(exp),
+    }
+
+
+def _shared(runs: Sequence[Read]) -> list[str]:
+    """The names of the settings that are the same in all runs."""
+    every = [making.settings(run.facts["experiment"]) for run in runs]
+    names = dict.fromkeys(name for one in every for name in one)
+    return [name for name in names if len({json.dumps(one.get(name)) for one in every}) == 1]
+
+
+def _analyses(kind: str, runs: Sequence[Read], places: Sequence[int], methods: Sequence[str]) -> list[Document]:
+    """The analyses of a kind; models other than the server's are named beside the method."""
+    return [
+        {
+            "method": place,
+            "run": number,
+            "seed": run.result.seed,
+            "label": methods[place] + (f" [{one.model}]" if one.model not in ("", "server") else ""),
+            "settings": one.settings,
+            **one.result,
+        }
+        for number, (run, place) in enumerate(zip(runs, places, strict=True))
+        for one in run.analyses
+        if one.kind == kind
+    ]
+
+
+def _distinct(partitions: Sequence[Document]) -> list[Document]:
+    """Each partition once: methods with one seed share it."""
+    kept: dict[str, Document] = {}
+    for one in partitions:
+        key = json.dumps([one["seed"], one["counts"]])
+        kept.setdefault(key, {**one, "label": f"seed {one['seed']}"})
+    return list(kept.values())
+
+
+def _classes(runs: Sequence[Read], places: Sequence[int], methods: Sequence[str]) -> list[Document]:
+    watched = [(run, place, over_classes(run.watch)) for run, place in zip(runs, places, strict=True)]
+    return [
+        {"method": place, "label": methods[place], "seed": run.result.seed, "settings": "", **classes}
+        for run, place, classes in watched
+        if classes is not None
+    ]
+
+
+def _add_curvature(document: Document) -> None:
+    """The methods' largest eigenvalues and traces, from the settings most runs were analysed with."""
+    said = [one["settings"] for one in document["curvature"]]
+    document["curvature_of"] = max(said, key=said.count, default="")
+    for place, method in enumerate(document["methods"]):
+        own = [
+            one for one in document["curvature"]
+            if one["method"] == place and one["settings"] == document["curvature_of"]
+        ]  # fmt: skip
+        last = {one["run"]: one for one in own}.values()
+        for name, values in (
+            ("lambda_1", [one.get("lambda_1") for one in last]),
+            ("trace", [one.get("trace", {}).get("mean") for one in last]),
+        ):
+            numbers = [value for value in values if value is not None]
+            method[name] = short(mean(numbers)) if numbers else None
+            method[f"{name}_spread"] = short(stdev(numbers)) if len(numbers) > 1 else None
+
+
+def _missing(document: Document) -> list[str]:
+    """What was not measured, and how to measure it."""
+    lacking = [said for kind, said in _MISSING.items() if not document[kind]]
+    said = [f"Not analysed: {', '.join(lacking)}. `fedflat analyse RUN` adds them."] if lacking else []
+    if not any(method["watch"] for method in document["methods"]) and not document["classes"]:
+        said.append("Nothing was watched during training: no drift, norms or accuracies of classes over the rounds.")
+    partly = [kind for kind in ANALYSES if document[kind] and kind != "partition"]
+    for kind in partly:
+        without = {m["name"] for m in document["methods"]} - {
+            document["methods"][one["method"]]["name"] for one in document[kind]
+        }
+        if without:
+            said.append(f"No {_MISSING[kind]} of {', '.join(sorted(without))}.")
+    return said
+
+
+def _twice(runs: Sequence[Read], names: Sequence[str]) -> list[str]:
+    """Runs with the same settings and seed, which would pass for two seeds."""
+    seen: dict[tuple[str, int], Path] = {}
+    said = []
+    for run, name in zip(runs, names, strict=True):
+        key = (name, run.result.seed)
+        if key in seen:
+            said.append(f"{run.folder} repeats {seen[key]} (same settings, same seed). Both count as seeds.")
+        seen.setdefault(key, run.folder)
+    return said

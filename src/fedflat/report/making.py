@@ -1,0 +1,114 @@
+"""How a run was made: its settings as they are typed, and the command that repeats it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from shlex import quote
+from typing import Any
+
+from fedflat.errors import FedflatError
+from fedflat.spelling import parse
+
+_PLACES: dict[str, tuple[str, ...]] = {
+    "on": ("on",),
+    "model": ("model",),
+    "rounds": ("rounds",),
+    "clients_per_round": ("sampler", "clients"),
+    "sampler": ("sampler", "kind"),
+    "sampler_seed": ("sampler", "seeding"),
+    "local_epochs": ("local", "epochs"),
+    "local_steps": ("local", "steps"),
+    "batch_size": ("local", "batch_size"),
+    "virtual": ("local", "virtual"),
+    "drop_last": ("local", "drop_last"),
+    "lr": ("local", "lr"),
+    "weight_decay": ("local", "weight_decay"),
+    "momentum": ("local", "momentum"),
+    "clip": ("local", "clip"),
+    "weighting": ("weighting",),
+    "dtype": ("dtype",),
+    "eval_every": ("evaluate", "every"),
+    "eval_last": ("evaluate", "last"),
+    "on_bad": ("on_bad",),
+    "seed": ("seed",),
+}
+"""Where run.json keeps what an option says."""
+
+_UNSAID = {
+    "sampler": "uniform", "sampler_seed": "run", "drop_last": False, "weight_decay": 0, "momentum": 0,
+    "dtype": "float32", "on_bad": "raise", "executor": "auto", "workers": 0, "device": "cpu",
+}  # fmt: skip
+"""What need not be typed; nor need what is None."""
+
+
+def settings(experiment: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a run by the names of their options; what the run does not say is left out.
+
+    >>> settings({"rounds": 5, "local": {"lr": 0.1}, "seed": 1})
+    {'rounds': 5, 'lr': 0.1, 'seed': 1}
+    """
+    found = {}
+    for name, (first, *rest) in _PLACES.items():
+        value = experiment
+        try:
+            for key in (first, *rest):
+                value = value[key]
+        except (KeyError, TypeError):
+            continue
+        found[name] = value
+    return found
+
+
+def worth_saying(found: dict[str, Any]) -> dict[str, Any]:
+    """Those settings that differ from what happens when they are not typed."""
+    said = {name: value for name, value in found.items() if value is not None and value != _UNSAID.get(name)}
+    if "local_steps" in said:
+        said.pop("local_epochs", None)
+    return said
+
+
+def command(experiment: dict[str, Any], how: dict[str, Any]) -> str:
+    """The command that repeats a run; empty if only Python can say it.
+
+    >>> command({"method": "fedavg()", "on": "digits()", "model": "mlp()", "rounds": 5, "loss": "cross_entropy"}, {})
+    "fedflat run 'fedavg()' --on 'digits()' --model 'mlp()' --rounds 5"
+    """
+    if not all(isinstance(experiment.get(name), str) for name in ("method", "on", "model", "loss")):
+        return ""
+    words = ["fedflat", "run", quote(experiment["method"])]
+    for name, value in worth_saying({**settings(experiment), **how}).items():
+        option = "--" + name.replace("_", "-")
+        words += [option] if value is True else [option, quote(str(value))]
+    if replayed(experiment):
+        words += ["--replay", "FILE"]
+    return " ".join(words)
+
+
+def replayed(experiment: dict[str, Any]) -> bool:
+    """Whether the run was told which clients or batches to take."""
+    given = [experiment.get(part, {}).get(name) for part, name in (("sampler", "cohorts"), ("local", "orders"))]
+    return any(value is not None for value in given)
+
+
+def stack(method: str) -> str:
+    """The pieces of a method in the order they act; empty if this version cannot read the text."""
+    try:
+        return str(parse(method, "method").stack())
+    except (FedflatError, AttributeError):
+        return ""
+
+
+def labels(experiments: Sequence[dict[str, Any]]) -> list[str]:
+    """A name for each run: its method, and whatever sets it apart from other runs of that method but for the seed.
+
+    >>> labels([{"method": "a"}, {"method": "b", "rounds": 1}, {"method": "b", "rounds": 2}])
+    ['a', 'b, rounds=1', 'b, rounds=2']
+    """
+    found = [{**settings(exp), "seed": None} for exp in experiments]
+    names = []
+    for exp, own in zip(experiments, found, strict=True):
+        alike = [other for e, other in zip(experiments, found, strict=True) if e.get("method") == exp.get("method")]
+        apart = [name for name in own if len({json.dumps(other.get(name)) for other in alike}) > 1]
+        names.append(", ".join([str(exp.get("method")), *(f"{name}={own[name]}" for name in apart)]))
+    return names

@@ -1,0 +1,106 @@
+"""Evaluations over seeds as curves: the mean with the least and the largest, thinned to what a screen can show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fedflat.runs.book import Row
+
+POINTS = 300
+"""Most points of a curve."""
+COLUMNS = 120
+"""Most rounds of a heat map."""
+
+
+def short(value: Any, digits: int = 5) -> float | None:
+    """A number with as many digits as can be seen; None if it is none, or not finite.
+
+    >>> short(0.123456789), short(float("nan")), short("x")
+    (0.12346, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.{digits}g}")
+    if not math.isfinite(rounded):  # rounded up beyond the largest number
+        return float(value)
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+
+
+def thinned(count: int, limit: int) -> list[int]:
+    """Which of ``count`` places to keep: evenly, with the first and the last.
+
+    >>> thinned(3, 5), thinned(9, 3)
+    ([0, 1, 2], [0, 4, 8])
+    """
+    if count <= limit:
+        return list(range(count))
+    return [round(i * (count - 1) / (limit - 1)) for i in range(limit)]
+
+
+def curves(seeds: Sequence[Sequence[Row]], names: Sequence[str]) -> dict[str, Any]:
+    """For each round the mean, least and largest of each measurement over the seeds that got there.
+
+    Rounds come with the mean bytes and seconds spent until then, where the rows know them.
+    """
+    rows: dict[int, list[Row]] = {}
+    for row in (row for seed in seeds for row in seed if any(name in row for name in names)):
+        rows.setdefault(row["round"], []).append(row)
+    rounds = sorted(rows)
+    kept = [rounds[i] for i in thinned(len(rounds), POINTS)]
+    curve: dict[str, Any] = {"round": kept, "evaluations": len(rounds)}
+    for name, of in _SPENT.items():
+        values = [_mean([of(row) for row in rows[round]]) for round in kept]
+        if any(value is not None for value in values):
+            curve[name] = values
+    for name in names:
+        at = [_numbers([row.get(name) for row in rows[round]]) for round in kept]
+        if any(at):
+            curve[name] = {
+                "mean": [_mean(list(values)) for values in at],
+                "low": [short(min(values)) if values else None for values in at],
+                "high": [short(max(values)) if values else None for values in at],
+            }
+    return curve
+
+
+def watched(rows: Sequence[Row]) -> list[Row]:
+    """What was watched, one number for each round and name: of clients' numbers their mean."""
+    flat = []
+    for row in rows:
+        plain = {name: value for name, value in row.items() if short(value) is not None}
+        for name, value in row.items():
+            if isinstance(value, dict) and (numbers := _numbers(list(value.values()))):
+                plain[name] = sum(numbers) / len(numbers)
+        flat.append(plain)
+    return flat
+
+
+def over_classes(rows: Sequence[Row]) -> dict[str, Any] | None:
+    """The accuracies of the classes over the rounds: a row for each class; None if they were not watched."""
+    seen = [row for row in rows if isinstance(row.get("classes"), list) and row["classes"]]
+    if not seen:
+        return None
+    kept = [seen[i] for i in thinned(len(seen), COLUMNS)]
+    classes = max(len(row["classes"]) for row in kept)
+    columns = [row["classes"] + [None] * (classes - len(row["classes"])) for row in kept]
+    values = [[short(column[c], 3) for column in columns] for c in range(classes)]
+    return {"round": [row["round"] for row in kept], "values": values, "evaluations": len(seen)}
+
+
+def _bytes(row: Row) -> float | None:
+    down, up = short(row.get("down"), 15), short(row.get("up"), 15)
+    return None if down is None or up is None else down + up
+
+
+_SPENT: dict[str, Callable[[Row], float | None]] = {"bytes": _bytes, "seconds": lambda row: row.get("seconds")}
+
+
+def _numbers(values: list[Any]) -> list[float]:
+    return [value for value in values if short(value) is not None]
+
+
+def _mean(values: list[Any]) -> float | None:
+    numbers = _numbers(values)
+    return short(sum(numbers) / len(numbers), 6) if numbers else None

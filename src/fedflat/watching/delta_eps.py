@@ -1,0 +1,24 @@
+"""How far the perturbation of FedGloSS is from the true one, from methods that measure it."""
+
+from __future__ import annotations
+
+from fedflat.runs.ready import Ready
+from fedflat.server.piece import Stepped
+from fedflat.watching.watcher import Seen, Sight, Watcher
+
+NAME = "delta_eps"
+
+
+class DeltaEps(Watcher):
+    """Taken over from the method in every round, not only when it is evaluated."""
+
+    name = NAME
+
+    def cost(self, ready: Ready) -> str:
+        """None of its own."""
+        measured = any(getattr(piece, "measure", False) for piece in ready.exp.method.server)
+        return "nothing, the method measures it" if measured else "nothing, for the method does not measure it"
+
+    def see(self, s: Sight, new: Stepped) -> Seen:
+        """What the method has noted."""
+        return {NAME: new.notes[NAME]} if NAME in new.notes else {}

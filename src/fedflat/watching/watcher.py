@@ -1,0 +1,96 @@
+"""What a watcher is, and what it sees of a round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+
+from fedflat.client.local import Local
+from fedflat.client.piece import Piece
+from fedflat.mail import Mail, Replies, Reply, Sheaf
+from fedflat.runs.ready import Ready
+from fedflat.server.piece import Stepped
+from fedflat.server.shadows import Notes
+
+Seen = dict[str, Any]
+"""Measurements by name, as they are written."""
+
+
+@dataclass
+class Sight:
+    """One round; ``see`` gives what its watchers have seen. Without watchers nothing is done."""
+
+    watchers: tuple[Watcher, ...]
+    ready: Ready
+    round: int
+    cohort: list[int]
+    notes: Notes
+    """What watchers remember from round to round. Replace tensors, never change them in place."""
+    due: bool
+    """Whether the round is evaluated: what is expensive is watched then only."""
+    memo: dict[str, Any] = field(default_factory=dict)
+    """What watchers note in this round, for themselves."""
+    seconds: float = 0.0
+    """Spent on watching while the round went on."""
+
+    def hear(self, mail: Mail, reply: Reply | Sheaf) -> None:
+        """A reply that counts has come."""
+        if mail.task == "train":
+            for watcher in self.watchers:
+                with self._aside():
+                    watcher.hear(self, mail, reply)
+
+    def folded(self, replies: Replies) -> None:
+        """An exchange is over."""
+        if replies.mail.commit and replies.mail.task == "train":
+            for watcher in self.watchers:
+                with self._aside():
+                    watcher.folded(self, replies)
+
+    def see(self, new: Stepped) -> Seen:
+        """The server has stepped: what was seen in the round."""
+        seen: Seen = {}
+        for watcher in self.watchers:
+            with self._aside():
+                seen |= watcher.see(self, new)
+        return {"round": self.round + 1, **seen} if seen else {}
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Time in here is counted, and random numbers drawn in here are drawn again outside."""
+        begun = time.monotonic()
+        with torch.random.fork_rng(devices=[]):
+            yield
+        self.seconds += time.monotonic() - begun
+
+
+class Watcher:
+    """Looks at a run and touches nothing. The base class sees nothing."""
+
+    name: ClassVar[str]
+
+    def cost(self, ready: Ready) -> str:
+        """What watching costs, in a sentence for people."""
+        raise NotImplementedError
+
+    def check(self, ready: Ready) -> None:
+        """Refuse a run in which there is nothing for it to see."""
+
+    def pieces(self, local: Local) -> tuple[Piece, ...]:
+        """Client pieces that measure and change nothing."""
+        return ()
+
+    def hear(self, s: Sight, mail: Mail, reply: Reply | Sheaf) -> None:
+        """A training reply that counts has come, from one client or from several."""
+
+    def folded(self, s: Sight, replies: Replies) -> None:
+        """A training exchange that counts is over."""
+
+    def see(self, s: Sight, new: Stepped) -> Seen:
+        """What is to be written when the server has stepped."""
+        return {}

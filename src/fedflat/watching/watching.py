@@ -1,0 +1,72 @@
+"""Which watchers there are, and those of one run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fedflat.client.visit import ClientJob
+from fedflat.errors import SettingError, nearest
+from fedflat.runs.ready import Ready
+from fedflat.server.shadows import Notes
+from fedflat.watching.alignment import Alignment
+from fedflat.watching.classes import Classes
+from fedflat.watching.client_lambda import ClientLambda
+from fedflat.watching.delta_eps import DeltaEps
+from fedflat.watching.drift import Drift
+from fedflat.watching.features import Features
+from fedflat.watching.norms import Norms
+from fedflat.watching.watcher import Sight, Watcher
+
+WATCHERS: dict[str, Watcher] = {
+    watcher.name: watcher
+    for watcher in (Drift(), Alignment(), Norms(), Features(), Classes(), DeltaEps(), ClientLambda())
+}
+KEY = "watch"
+"""Where watchers' notes are, among those of the shadows."""
+
+
+def watchers_of(text: str | None) -> tuple[Watcher, ...]:
+    """The watchers that a text names.
+
+    >>> [watcher.name for watcher in watchers_of("norms, drift")], watchers_of(None), watchers_of("none")
+    (['norms', 'drift'], (), ())
+    """
+    names = [] if text in (None, "", "none") else list(dict.fromkeys(name.strip() for name in str(text).split(",")))
+    for name in names:
+        if name not in WATCHERS:
+            raise SettingError(
+                f"watch: nobody can watch {name!r}.{nearest(name, WATCHERS)} There are {', '.join(WATCHERS)}, or none."
+            )
+    return tuple(WATCHERS[name] for name in names)
+
+
+@dataclass(frozen=True)
+class Watching:
+    """The watchers of one run; without any, nothing is done and nothing is changed."""
+
+    ready: Ready
+    watchers: tuple[Watcher, ...] = ()
+
+    @classmethod
+    def of(cls, ready: Ready, text: str | None) -> Watching:
+        """Those that a text names, if they have something to see in this run."""
+        watchers = watchers_of(text)
+        for watcher in watchers:
+            watcher.check(ready)
+        return cls(ready, watchers)
+
+    def costs(self) -> list[str]:
+        """What each of them costs."""
+        return [f"watching {watcher.name}: {watcher.cost(self.ready)}" for watcher in self.watchers]
+
+    def job(self) -> ClientJob:
+        """The clients' job, with what watchers measure there."""
+        job = self.ready.job
+        more = tuple(piece for watcher in self.watchers for piece in watcher.pieces(job.local))
+        return replace(job, pieces=(*job.pieces, *more)) if more else job
+
+    def look(self, t: int, cohort: list[int], notes: dict[str, Notes]) -> Sight:
+        """Round ``t`` as they see it; they write into ``notes``, which a round hands on to the next."""
+        exp = self.ready.exp
+        mine = notes.setdefault(KEY, {}) if self.watchers else {}
+        return Sight(self.watchers, self.ready, t, cohort, mine, exp.evaluate.due(t + 1, exp.rounds))

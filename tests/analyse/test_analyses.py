@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from fedflat.analyse import analyses as see
+from fedflat.analyse.analyses import Closely, Look
+from fedflat.analyse.shelf import Shelf
+from fedflat.analyse.subject import Subject, one_model, subjects
+from fedflat.cli.main import main
+from fedflat.errors import RunError, SettingError
+from fedflat.runs.api import compare, run
+
+ON = "digits(lda(0), clients=20)"
+QUICK: dict[str, Any] = {"on": ON, "rounds": 3, "clients_per_round": 3, "lr": 0.1, "model": "mlp(hidden=[4])"}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three methods, of which one has a dual for each client and one an average."""
+    folder = tmp_path_factory.mktemp("runs") / "study"
+    compare(["fedavg", "feddyn(alpha=0.1)", "fedsam(rho=0.1) + ema(gamma=0.5)"], out=folder, **QUICK)
+    return folder
+
+
+def silent(done: float, total: float, what: str) -> None:
+    assert 0 <= done <= total
+
+
+def loss_by_hand(subject: Subject, params: torch.Tensor) -> float:
+    """The mean loss on the test set with plain PyTorch."""
+    module, test = subject.ready.task.module(), subject.ready.fed.test
+    torch.nn.utils.vector_to_parameters(params, module.parameters())
+    batch = test.batch(torch.arange(len(test)), torch.float32)
+    with torch.no_grad():
+        return float(cross_entropy(module(batch.x), batch.y))
+
+
+def test_a_study_is_its_runs(study: Path) -> None:
+    runs = subjects([study])
+    assert [run.experiment.method for run in runs] == [Subject(r.folder).experiment.method for r in runs]
+    assert len(runs) == 3
+    assert list(runs[2].models) == ["ema", "server"]
+    assert runs[2].model(None)[0] == "ema"
+    assert runs[0].model(None)[0] == "server"
+
+
+def test_curvature_is_of_the_model_and_known_the_second_time(study: Path) -> None:
+    subject = subjects([study])[0]
+    closely = Closely(k=1, probes=2, layers=True, rho=0.1)
+    found = see.see_curvature(subject, Look(), silent, closely)
+    assert found.fresh
+    assert found.result["loss"] == pytest.approx(loss_by_hand(subject, subject.models["server"].params), rel=1e-5)
+    assert {"lambda_1", "trace", "layers", "sharpness"} <= found.result.keys()
+    again = see.see_curvature(subject, Look(), silent, closely)
+    assert not again.fresh
+    assert again.result == json.loads(json.dumps(found.result))
+    assert see.see_curvature(subject, Look(seed=1, examples=50), silent, closely).fresh
+
+
+def test_an_interrupted_surface_goes_on(study: Path) -> None:
+    subject = subjects([study])[1]
+    points = 0
+
+    def stop(done: float, total: float, what: str) -> None:
+        nonlocal points
+        points += 1
+        if points == 5:
+            raise KeyboardInterrupt
+
+    def surface(tell: see.Tell) -> see.Found:
+        return see.see_surface(subject, Look(), tell, points=3, span=0.5)
+
+    with pytest.raises(KeyboardInterrupt):
+        surface(stop)
+    (part,) = (subject.folder / "analysis").glob("surface-*.part.json")
+    known = len(json.loads(part.read_text())["found"])
+    assert 0 < known < 9
+    points = -100
+    found = surface(stop)
+    assert points == -100 + 9 - known
+    assert not part.exists()
+    centre = loss_by_hand(subject, subject.models["server"].params)
+    assert found.result["loss"][1][1] == pytest.approx(centre, rel=1e-4)
+    assert found.result["center"]["loss"] == pytest.approx(centre, rel=1e-4)
+
+
+def test_lines_and_planes_go_through_the_models(study: Path) -> None:
+    runs = subjects([study])
+    names = [str(run.folder) for run in runs]
+    line = see.see_line(names[0], names[1], Look(), silent).result
+    ends = [loss_by_hand(run, run.models["server"].params) for run in runs[:2]]
+    assert line["loss"][line["gamma"].index(1.0)] == pytest.approx(ends[0], rel=1e-4)
+    assert line["loss"][line["gamma"].index(0.0)] == pytest.approx(ends[1], rel=1e-4)
+    plane = see.see_plane([names[0], names[1], f"{names[2]}:server"], Look(examples=20), silent).result
+    assert len(plane["points"]) == 3
+    assert "fedavg()" in plane["points"][0]["name"]
+
+
+def test_clients_models_and_their_sharpness(study: Path) -> None:
+    """The duals that FedDyn's clients remember are those of the run."""
+    subject = subjects([study])[1]
+    assert any(subject.state.clients.memory(client) for client in range(20))
+    plane = see.see_clients_plane(subject, Look(examples=20), silent).result
+    assert [p["name"].partition(" ")[0] for p in plane["points"]] == ["client"] * 3
+    found = see.see_local_global(subject, Look(examples=50), silent).result
+    assert found["round"] == 3
+    assert len(found["clients"]) == 3
+    assert found["local"] == pytest.approx(sum(row["local"] for row in found["clients"]) / 3)
+
+
+def test_the_partition(study: Path) -> None:
+    subject = subjects([study])[0]
+    found = see.see_partition(subject, silent).result
+    assert found["clients"] == found["shown"] == 20
+    assert [sum(row) for row in found["counts"]] == list(subject.ready.fed.sizes())
+    assert all(sum(map(bool, row)) <= 2 for row in found["counts"])
+
+
+def test_an_unfinished_run_is_looked_at_where_it_stands(study: Path, tmp_path: Path) -> None:
+    import shutil
+
+    folder = shutil.copytree(subjects([study])[0].folder, tmp_path / "run")
+    (folder / "final.safetensors").unlink()
+    subject = Subject(folder)
+    assert "has not ended: its model of round 3 is used" in subject.unfinished
+    assert torch.equal(subject.model(None)[1].params, subjects([study])[0].models["server"].params)
+    shutil.rmtree(folder / "checkpoint")
+    with pytest.raises(RunError, match="no checkpoint that can be read"):
+        Subject(folder).model(None)
+
+
+def test_a_damaged_model_is_told(study: Path, tmp_path: Path) -> None:
+    import shutil
+
+    folder = shutil.copytree(subjects([study])[0].folder, tmp_path / "run")
+    (folder / "final.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(RunError, match=r"final.safetensors is damaged"):
+        Subject(folder).model(None)
+
+
+def test_a_shelf_does_not_believe_everything(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "analysis")
+    path = shelf.save("surface", {"a": 1}, {"x": [1.0]}, 0.5)
+    assert shelf.result("surface", {"a": 1}) == {"x": [1.0]}
+    assert shelf.result("surface", {"a": 2}) is None
+    path.write_text(path.read_text().replace('"a": 1', '"a": 3'))
+    assert shelf.result("surface", {"a": 1}) is None
+    path.write_text("[")
+    assert shelf.result("surface", {"a": 1}) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["analyse", "{study}/nothing", "--curvature"], "holds neither a run"),
+        (["analyse", "{one}", "--curvature", "--model", "swa"], "has no model 'swa', only server"),
+        (["analyse", "{one}", "--curvature", "--set", "trian"], "the set must be test, train, or client:K"),
+        (["analyse", "{one}", "--curvature", "--set", "client:20"], "K from 0 to 19, found 'client:20'"),
+        (["analyse", "{one}", "--plane"], "a plane goes through three models, found 1"),
+        (["analyse", "{one}", "--interpolate", "{one}", "{one}"], "both models are the same"),
+        (["analyse", "{one}", "--interpolate", "{one}", "{study}"], "is not a run folder"),
+        (["analyse", "{one}", "--corruptions"], "uint8"),
+        (["analyse", "{one}", "--curvature", "--trace", "huch"], "hutchinson"),
+        (["analyse", "{one}", "--surface", "--points", "4"], "odd"),
+        (["report", "{study}/nothing"], "nothing"),
+    ],
+)
+def test_bad_input_gets_a_sentence_and_status_2(
+    words: list[str], message: str, study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = {"study": study, "one": subjects([study])[0].folder}
+    assert main([word.format(**places) for word in words] + (["--quiet"] if words[0] == "analyse" else [])) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_models_of_different_shapes(study: Path, tmp_path: Path) -> None:
+    run("fedavg", out=tmp_path / "other", **{**QUICK, "model": "mlp(hidden=[5])"})
+    runs = [str(one.folder) for one in subjects([study])]
+    with pytest.raises(SettingError, match="the models have different shapes"):
+        see.see_line(runs[0], str(tmp_path / "other"), Look(), silent)
+
+
+def test_one_model_by_its_text(study: Path) -> None:
+    folder = subjects([study])[2].folder
+    subject, name, model = one_model(f"{folder}:server")
+    assert (subject.folder, name) == (folder, "server")
+    assert not torch.equal(model.params, one_model(str(folder))[2].params)
+
+
+def test_the_command_line(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["analyse", str(study), "--curvature", "-k", "1", "--surface", "--points", "3", "--examples", "40"]
+    assert main([*words, "--local-global"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("lambda_1 ") >= 3
+    assert said.count("3 x 3 points") == 3
+    assert main([*words, "--quiet"]) == 0
+    assert capsys.readouterr().out.count("(known already)") == 9
+    assert main(["report", str(study), "--out", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "fedsam(rho=0.1) + ema(gamma=0.5)" in page
+    assert main(["report", *(str(one.folder) for one in subjects([study])), "--out", str(tmp_path / "b.html")]) == 0

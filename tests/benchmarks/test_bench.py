@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "benchmarks" / "bench.py"
+
+
+@pytest.mark.parametrize("part", ["w2", "w3", "w4", "w5", "cohorts", "start-up"])
+def test_the_benchmark_runs_at_a_small_size(part: str, tmp_path: Path) -> None:
+    """That it measures, not what: real processes, and each must train on as many examples as it was asked to."""
+    said = subprocess.run(
+        [sys.executable, str(BENCH), "--size", "small", "--only", part, "--repeats", "1", "--seconds", "0.01"],
+        capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    found = json.loads((tmp_path / "bench.json").read_text())
+    assert found["machine"]["torch"]
+    assert found["figures"]
+    for figure in found["figures"]:
+        assert all(value > 0 for value in figure["values"]) or "beyond" in figure["what"]
+        assert figure["what"] in said.stdout

@@ -1,0 +1,89 @@
+"""The local loop never waits for the device.
+
+The device "meta" computes shapes and holds no numbers: to read one (`.item()`, `float()`, `if` on a tensor, a copy to
+the host, indexing with a mask) is an error there. On a GPU each of these would make the host wait for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedflat.client.task import Task
+from fedflat.client.visit import ClientJob, Letter, open_visit, visit, walk
+from fedflat.data.federation import Federation
+from fedflat.runs.executors import Crew, Source, Visited
+from fedflat.runs.train import train
+from test_every_method import EVERY, experiment, said
+
+WAITS = {"fedala(": "it blends until its loss settles, once before the walk"}
+"""Methods that look at numbers before they walk, by necessity."""
+
+
+def away(value: Any) -> Any:
+    """The same with every tensor on the device without numbers."""
+    if isinstance(value, Tensor):
+        return value.to("meta")
+    return {key: away(inner) for key, inner in value.items()} if isinstance(value, dict) else value
+
+
+@dataclass
+class Shadowing:
+    """Makes each visit, and then its walk once more where no number can be read."""
+
+    walks: int = 0
+
+    @contextmanager
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
+        task = job.task
+        there = Task(task.model, task.shape, task.classes, seed=task.seed, loss=task.loss, device="meta")
+        self.job, self.fed, self.there = job, fed, replace(job, task=there)
+        yield self
+
+    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
+        for letter in letters:
+            if letter.mail.task == "train":
+                self.shadow(letter)
+            yield visit(self.job, letter, self.fed.data(letter.client))
+
+    def shadow(self, letter: Letter) -> None:
+        mail = letter.mail
+        sent = replace(mail, params=away(mail.params), buffers=away(mail.buffers), extras=away(mail.extras))
+        letter, data = Letter(letter.client, sent, away(letter.memory)), self.fed.data(letter.client).to("meta")
+        local, job = self.there.local, self.there
+        stack = [(piece, open_visit(job, letter, data, piece)) for piece in job.pieces]
+        places = local.batches(job.seed, mail.round, letter.client, len(data))
+        batches = (data.batch(some, job.task.dtype) for some in places)
+        job.task.flat.module.train()
+        walked = walk(stack, job.task, sent.params, sent.buffers, mail.lr, batches)
+        assert walked.returned.is_meta
+        assert walked.loss.is_meta
+        assert all(t.is_meta for _, v in stack for t in (*v.memory.values(), *v.outbox.values()))
+        self.walks += 1
+
+
+@pytest.mark.parametrize("text", [text for text in EVERY if not text.startswith(tuple(WAITS))])
+def test_no_number_is_read_while_walking(text: str) -> None:
+    ears = Shadowing()
+    train(replace(experiment(said(text)), rounds=2), executor=ears)
+    assert ears.walks >= 2
+
+
+def test_the_check_can_fail() -> None:
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+        float(torch.zeros(1, device="meta"))
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+        torch.zeros(1, device="meta").to("cpu")
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_the_exceptions_are_exceptions(name: str) -> None:
+    (text,) = [text for text in EVERY if text.startswith(name) and "personal" not in text]
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+        train(replace(experiment(said(text)), rounds=3), executor=Shadowing())

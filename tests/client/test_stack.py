@@ -1,0 +1,254 @@
+"""Many clients at once: gradients, statistics, random numbers and replies in rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from client.stages import vector, visiting
+from fedflat.client import batched
+from fedflat.client.batched import Batched, footprint, unstackable
+from fedflat.client.local import Local
+from fedflat.client.mixing import Cutout, Mixup
+from fedflat.client.stack import StackVisit, signature, stacked_visit
+from fedflat.client.task import Task
+from fedflat.client.terms import Man
+from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.data.augment import CropFlip
+from fedflat.data.examples import Batch, ClientData, Examples
+from fedflat.mail import Mail, Reply, Sheaf, fold, rows
+
+CLIENTS, EXAMPLES = 3, 5
+
+
+def normalised() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Tanh(), nn.Linear(3, 2))
+
+
+def task(model: object = normalised) -> Task:
+    return Task(model, (4,), 2, seed=0, dtype="float64")  # type: ignore[arg-type]
+
+
+def batch_of(seed: int = 0) -> Batch:
+    rng = torch.Generator().manual_seed(seed)
+    x = torch.randn(CLIENTS, EXAMPLES, 4, dtype=torch.float64, generator=rng)
+    return Batch(x, torch.randint(2, (CLIENTS, EXAMPLES), generator=rng))
+
+
+def by_autograd(what: Task, w: Tensor, batch: Batch, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss, gradient and statistics of one client, with a module of its own."""
+    module = what.module().double().train()
+    with torch.no_grad():
+        nn.utils.vector_to_parameters(w, module.parameters())
+    loss = cross_entropy(module(batch.x[k]), batch.y[k])
+    if batch.y2 is not None:
+        lam = float(torch.as_tensor(batch.lam)[k])
+        module = what.module().double().train()
+        nn.utils.vector_to_parameters(w, module.parameters())
+        output = module(batch.x[k])
+        loss = lam * cross_entropy(output, batch.y[k]) + (1 - lam) * cross_entropy(output, batch.y2[k])
+    grads = torch.autograd.grad(loss, list(module.parameters()))
+    buffers = [b.view(-1) for b in module.buffers() if b.is_floating_point()]
+    return loss.detach(), torch.cat([g.reshape(-1) for g in grads]), torch.cat(buffers)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_gradients_are_autograds(shared: bool, mixed: bool, traced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batched, "PATIENCE", 0 if traced else 10**9)
+    what, batch = task(), batch_of()
+    if mixed:
+        lam = torch.tensor([0.3, 1.0, 0.75], dtype=torch.float64)
+        batch = replace(batch, y2=batch.y.flip(1), lam=lam)  # type: ignore[arg-type]
+    start, many = what.initial(), Batched(what)
+    w = start.params.expand(CLIENTS, -1)
+    if not shared:
+        w = w + 0.1 * torch.randn(w.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    for _ in range(3):
+        many.buffers = start.buffers.expand(CLIENTS, -1)
+        loss, gradient, buffers = many.gradients(w, batch, ())
+        for k in range(CLIENTS):
+            expected = by_autograd(what, w[k], batch, k)
+            for found, by_hand in zip((loss[k], gradient[k], buffers[k]), expected, strict=True):
+                torch.testing.assert_close(found, by_hand, rtol=1e-10, atol=1e-12)
+    assert bool(many._traced) == traced
+
+
+def test_only_the_first_call_moves_statistics_and_none_if_they_are_to_be_still() -> None:
+    what, many = task(), Batched(task())
+    start = what.initial()
+    sent = many.buffers = start.buffers.expand(CLIENTS, -1)
+    w = start.params.expand(CLIENTS, -1)
+    still = many.oracle(batch_of(), (), still=True)
+    still(w)
+    assert many.buffers is sent
+    oracle = many.oracle(batch_of(), ())
+    assert oracle.loss is None
+    oracle(w)
+    loss, moved = oracle.loss, many.buffers
+    assert not torch.equal(moved, sent)
+    oracle(w + 1)
+    assert oracle.loss is loss
+    assert many.buffers is moved
+    torch.testing.assert_close(still.loss, loss)
+
+
+def test_frozen_parameters_stay_and_tied_ones_stay_tied() -> None:
+    torch.manual_seed(0)
+    first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+    second.weight, second.bias.requires_grad = first.weight, False
+    module = nn.Sequential(first, nn.Tanh(), second)
+    what, batch = task(module), batch_of()
+    many, w = Batched(what), what.initial().params
+    many.buffers = torch.zeros(CLIENTS, 0)
+    loss, gradient, _ = many.gradients(w.expand(CLIENTS, -1), batch, ())
+    for k in range(CLIENTS):
+        value = cross_entropy(module.double()(batch.x[k]), batch.y[k])
+        expected = torch.autograd.grad(value, [first.weight, first.bias])
+        torch.testing.assert_close(loss[k], value.detach())
+        torch.testing.assert_close(gradient[k], torch.cat([g.reshape(-1) for g in expected]))
+
+
+def test_terms_are_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A term may be worth more in the next round."""
+    monkeypatch.setattr(batched, "PATIENCE", 0)
+    what, man = task(), Man(0.5)
+    many, w = Batched(what), what.initial().params.expand(CLIENTS, -1)
+    many.buffers = what.initial().buffers.expand(CLIENTS, -1)
+    plain, _, _ = many.gradients(w, batch_of(), ())
+    v = visiting(man, w)
+    with_term = [many.gradients(w, batch_of(), [(man, v)])[0] for man in (Man(0.0), Man(0.5), Man(1.0))]
+    torch.testing.assert_close(with_term[0], plain)
+    torch.testing.assert_close(with_term[2] - plain, 2 * (with_term[1] - plain))
+    assert bool((with_term[1] > plain).all())
+
+
+def test_why_a_network_does_not_stack() -> None:
+    assert unstackable(task()) is None
+    assert "draws random numbers" in str(unstackable(task(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout()))))
+    state = torch.random.get_rng_state()
+    unstackable(task(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout())))
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_what_a_client_takes() -> None:
+    """Parameters, and for each example its inputs, the outputs of both layers and of the whole."""
+    what = task(lambda: nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)))
+    assert footprint(what, 10) == 8 * (4 * 3 + 3 + 3 * 2 + 2 + 10 * (4 + 3 + 2 + 2))
+
+
+def stack_visit(piece: Mixup | Cutout) -> StackVisit:
+    return StackVisit(**vars(visiting(piece, vector(0.0))), clients=(4, 0, 9))
+
+
+def test_each_client_draws_its_own_numbers() -> None:
+    piece = Mixup()
+
+    def two(rng: torch.Generator) -> Tensor:
+        return torch.rand(2, generator=rng)
+
+    for row, client in zip(stack_visit(piece).draw(two), (4, 0, 9), strict=True):
+        assert torch.equal(row, visiting(piece, vector(0.0), client=client).draw(two))
+
+
+@pytest.mark.parametrize("pieces", [[Mixup(0.5)], [Cutout(2)], [Mixup(0.5), Cutout(2)]])
+def test_each_client_changes_its_own_batch(pieces: list[Mixup | Cutout]) -> None:
+    rng = torch.Generator().manual_seed(0)
+    many = Batch(torch.randn(3, 4, 1, 5, 5, dtype=torch.float64, generator=rng), torch.arange(12).view(3, 4))
+    ones = [Batch(many.x[i], many.y[i]) for i in range(3)]
+    for piece in pieces:
+        many = piece.batch(stack_visit(piece), many)
+        ones = [piece.batch(visiting(piece, vector(0.0), client=k), b) for k, b in zip((4, 0, 9), ones, strict=True)]
+    for i, one in enumerate(ones):
+        assert torch.equal(many.x[i], one.x)
+        assert torch.equal(many.y[i], one.y)
+        if one.y2 is not None:
+            assert many.y2 is not None
+            assert torch.equal(many.y2[i], one.y2)
+            assert float(torch.as_tensor(many.lam)[i]) == one.lam
+
+
+def images(augment: CropFlip | None, sets: int) -> list[ClientData]:
+    """Three clients with five raw images each, in one set or in sets of their own."""
+    rng = torch.Generator().manual_seed(0)
+    x = torch.randint(256, (15, 1, 2, 2), generator=rng, dtype=torch.uint8)
+    given = [Examples(x, torch.arange(15) % 2, 2, (0.5,), (0.25,), augment) for _ in range(sets)]
+    return [ClientData(given[k % sets], torch.arange(k, 15, 3)) for k in range(3)]
+
+
+@pytest.mark.parametrize("sets", [1, 3])
+@pytest.mark.parametrize("augment", [None, CropFlip(padding=1)])
+@pytest.mark.parametrize("batch_size", [2, 5])
+def test_a_visit_to_many_is_the_visits_to_each(batch_size: int, augment: CropFlip | None, sets: int) -> None:
+    what = Task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), (1, 2, 2), 2, seed=0, dtype="float64")
+    job = ClientJob(what, (), Local(batch_size=batch_size, epochs=2, lr=0.1, momentum=0.5), seed=7)
+    data, start = images(augment, sets), what.initial()
+    letters = [Letter(client, Mail(3, start.params, start.buffers, 0.1), {}) for client in (4, 0, 9)]
+    sheaf, memory = stacked_visit(job, Batched(what), letters, data)
+    assert memory == {}
+    for letter, own, found in zip(letters, data, sheaf, strict=True):
+        reply, _ = visit(job, letter, own)
+        assert (found.client, found.examples, found.samples, found.steps) == (letter.client, 5, 10, reply.steps)
+        torch.testing.assert_close(found.delta, reply.delta, rtol=1e-10, atol=1e-13)
+        assert found.metrics == pytest.approx(reply.metrics)
+
+
+def test_who_can_share_a_stack() -> None:
+    job = ClientJob(task(), (), Local(), seed=0)
+    mail = Mail(0, vector(0.0), vector(), 0.1)
+
+    def signed(examples: int = 5, **memory: Tensor) -> object:
+        return signature(job, Letter(0, mail, {"piece": memory} if memory else {}), examples)
+
+    assert signed() == signed()
+    one, other = {"a": vector(1.0), "b": vector(2.0, 3.0)}, {"b": vector(4.0, 5.0), "a": vector(6.0)}
+    assert signed(**one) == signed(**other)
+    others = [signed(4), signed(), signed(a=vector(1.0)), signed(a=vector(1.0, 2.0)), signed(a=torch.tensor([1]))]
+    assert len(set(others)) == len(others)
+
+
+def sheaf_of(values: list[float], examples: int = 2) -> Sheaf:
+    delta = torch.tensor(values, dtype=torch.float64).view(-1, 1) * vector(1.0, -2.0)
+    extras = {"scaffold": {"dc": 3 * delta}}
+    return Sheaf(range(len(values)), delta, delta[:, :1], examples, 7, extras, {"loss": delta[:, 0] + 1}, 4)
+
+
+numbers = st.lists(st.floats(-5, 5), min_size=1, max_size=5)
+
+
+@given(first=numbers, second=numbers, weighting=st.sampled_from(["sized", "uniform"]))
+def test_a_sheaf_folds_as_its_replies_do(first: list[float], second: list[float], weighting: str) -> None:
+    mail = Mail(0, vector(0.0, 0.0), vector(0.0), 0.1)
+    sheaves = [sheaf_of(first), sheaf_of(second, examples=5)]
+    lone = Reply(9, vector(1.0, 1.0), vector(2.0), 3, 3, {"scaffold": {"dc": vector(0.0, 1.0)}}, {"loss": 2.0})
+    one = fold(mail, [*sheaves, lone], population=20, weighting=weighting)
+    other = fold(mail, [*sheaves[0], *sheaves[1], lone], population=20, weighting=weighting)
+    assert (one.count, one.steps) == (other.count, pytest.approx(other.steps))
+    assert one.loss == pytest.approx(other.loss)
+    for name in ("delta", "buffers", "uniform"):
+        torch.testing.assert_close(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-12)
+    for how in ("uniform", "sized"):
+        torch.testing.assert_close(one.mean("scaffold", "dc", how), other.mean("scaffold", "dc", how))
+
+
+def test_a_sheaf_counts_all_its_bytes_and_sees_every_bad_number() -> None:
+    sheaf = sheaf_of([1.0, 2.0, 3.0])
+    assert sheaf.nbytes == sum(reply.nbytes for reply in sheaf) == 3 * 8 * (2 + 1 + 2)
+    assert sheaf.finite
+    bad = sheaf_of([1.0, torch.nan, 3.0])
+    assert not bad.finite
+    assert [reply.finite for reply in bad] == [True, False, True]
+
+
+def test_a_row_that_is_kept_does_not_keep_the_others() -> None:
+    stacked = {"dual": {"sigma": torch.ones(100, 3), "seen": torch.arange(100)}}
+    *_, last = rows(stacked, 100)
+    assert last["dual"]["seen"] == 99
+    assert last["dual"]["sigma"].untyped_storage().nbytes() == 3 * 4

@@ -1,0 +1,69 @@
+"""Clients' models on their own data and on everybody's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import fedflat as ff
+from fedflat.flatness.local_global import client_models, local_global
+from fedflat.runs.ready import make_ready
+from fedflat.runs.train import train
+from literal.problem import Plan, Problem
+from quadratic import experiment
+
+Q = Problem(
+    H=(np.array([[[2.0, 0], [0, 1]]]), np.array([[[1.0, 0], [0, 4]]])),
+    a=(np.array([[1.0, -1]]), np.array([[0.0, 1]])),
+    w0=np.array([3.0, 2.0]),
+)
+PLAN = Plan(cohorts=[[0, 1]], orders=[{0: [[0], [0]], 1: [[0], [0]]}], lr=[0.1])
+
+
+def test_the_toy_problem() -> None:
+    """Clients' Hessians are diag(2, 1) and diag(1, 4) wherever they go; that of their mean is diag(1.5, 2.5)."""
+    ready = make_ready(experiment(ff.fedavg(), Q, PLAN))
+    found = local_global(ready, ready.task.initial(), 0, [0, 1])
+    assert [row["client"] for row in found["clients"]] == [0, 1]
+    assert [row["local"] for row in found["clients"]] == pytest.approx([2, 4])
+    assert [row["global"] for row in found["clients"]] == pytest.approx([2.5, 2.5])
+    assert (found["local"], found["global"]) == (pytest.approx(3), pytest.approx(2.5))
+    assert (found["examples"], found["of"], found["round"]) == (2, 2, 0)
+
+
+def test_models_at_the_end_of_the_visit() -> None:
+    """Two steps of 0.1: the distance to a_k shrinks by (1 - 0.1 h) twice in each coordinate."""
+    ready = make_ready(experiment(ff.fedavg(), Q, PLAN))
+    models = client_models(ready, ready.task.initial(), 0, [0, 1])
+    assert models[0].params.tolist() == pytest.approx([1 + 2 * 0.8**2, -1 + 3 * 0.9**2])
+    assert models[1].params.tolist() == pytest.approx([3 * 0.9**2, 1 + 0.6**2])
+
+
+METHODS = ["fedavg", "scaffold", "mime", "fedgloss(rho_s=0.1)", "naive_fedgloss(rho_s=0.1)", "fedsmoo"]
+
+
+@pytest.mark.parametrize("text", METHODS)
+def test_their_mean_is_what_the_run_makes_of_them(text: str) -> None:
+    """Also for methods whose server sends more than a model, asks twice, or steps elsewhere."""
+    exp = ff.experiment(
+        text, on="digits(iid(), clients=4)", model="logistic", rounds=1, clients_per_round=4, local_epochs=1, lr=0.05
+    )
+    ready = make_ready(exp)
+    models = client_models(ready, ready.task.initial(), 0, [0, 1, 2, 3])
+    assert sorted(models) == [0, 1, 2, 3]
+    if text in ("fedavg", "scaffold", "mime"):
+        sizes = torch.tensor(ready.fed.sizes(), dtype=torch.float32)
+        weights = sizes / sizes.sum() if text != "scaffold" else torch.full((4,), 0.25)
+        mean = sum(w * models[k].params for k, w in enumerate(weights))
+        torch.testing.assert_close(mean, train(exp).model.params, rtol=1e-4, atol=1e-6)
+
+
+def test_a_part_of_everybodys_data() -> None:
+    exp = ff.experiment("fedavg", on="digits(lda(0), clients=10)", model="logistic", rounds=1, clients_per_round=2)
+    ready = make_ready(exp)
+    told: list[str] = []
+    found = local_global(ready, ready.task.initial(), 0, [3], examples=50, tell=lambda d, t, what: told.append(what))
+    assert found["examples"] == 50 < found["of"]
+    assert found["clients"][0]["global"] > 0
+    assert list(dict.fromkeys(told)) == ["client 3, own data", "client 3, everybody's data"]

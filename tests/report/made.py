@@ -1,0 +1,111 @@
+"""Run folders written by hand, whose numbers can be worked out, and analyses of a bowl whose Hessian is known."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+EXPERIMENT: dict[str, Any] = {
+    "method": "fedavg()", "on": "digits(lda(0))", "model": "logistic()", "rounds": 10,
+    "local": {
+        "epochs": 1, "steps": None, "batch_size": 16, "lr": 0.05, "weight_decay": 0.0, "momentum": 0.0, "clip": None,
+        "virtual": None, "drop_last": False, "orders": None,
+    },
+    "sampler": {"clients": 5, "kind": "uniform", "seeding": "run", "cohorts": None},
+    "evaluate": {"every": 1, "last": 4}, "seed": 0, "weighting": None, "dtype": "float32", "on_bad": "raise",
+    "loss": "cross_entropy",
+}  # fmt: skip
+CURVATURES = (8.0, 2.0)
+"""The eigenvalues of the bowl's Hessian."""
+
+
+def accuracy(seed: int, round: int) -> float:
+    """What the run written by `write_run` claims."""
+    return min(1.0, 0.1 * (seed + 1) + 0.05 * round)
+
+
+def write_run(
+    folder: Path, *, method: str = "fedavg()", seed: int = 0, done: int = 10, rounds: int = 10, status: str = "done",
+    **changes: Any,
+) -> Path:  # fmt: skip
+    """A run folder with ``done`` evaluations; ``changes`` are of the experiment."""
+    folder.mkdir(parents=True)
+    experiment = {**copy.deepcopy(EXPERIMENT), "method": method, "seed": seed, "rounds": rounds, **changes}
+    facts = {
+        "fedflat": "0.1.0", "status": status, "experiment": experiment, "made": "2026-01-02T03:04:05+0000",
+        "how": {"workers": 0, "threads": None, "device": "cpu"}, "machine": {"python": "3.11", "cores": 2},
+    }  # fmt: skip
+    (folder / "run.json").write_text(json.dumps(facts))
+    rows = [
+        {
+            "round": t, "loss": 2.0 / t, "accuracy": accuracy(seed, t), "train_loss": 1.0 / t, "down": 100 * t,
+            "up": 300 * t, "samples": 50 * t, "training": 0.5 * t, "seconds": 1.0 * t,
+        }
+        for t in range(1, done + 1)
+    ]  # fmt: skip
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def bowl(x: float, y: float) -> float:
+    """A loss with the eigenvalues `CURVATURES` and the value 1 in the middle."""
+    return 1.0 + 0.5 * (CURVATURES[0] * x * x + CURVATURES[1] * y * y)
+
+
+def write_analysis(folder: Path, kind: str, settings: dict[str, Any], result: dict[str, Any]) -> Path:
+    """One analysis of a run."""
+    place = folder / "analysis"
+    place.mkdir(exist_ok=True)
+    path = place / f"{kind}-{len(list(place.iterdir())):012x}.json"
+    saved = {"kind": kind, "settings": settings, "fedflat": "0.1.0", "made": "today", "seconds": 1.0, "result": result}
+    path.write_text(json.dumps(saved))
+    return path
+
+
+def write_analyses(folder: Path, points: int = 11, stretch: float = 1.0) -> None:
+    """All kinds of analyses of the bowl, scaled by ``stretch``."""
+    axis = [2 * i / (points - 1) - 1 for i in range(points)]
+    values = [[stretch * bowl(x, y) for x in axis] for y in axis]
+    errors = [[1 - math.exp(-value / 10) for value in row] for row in values]
+    first, second = (stretch * value for value in CURVATURES)
+    near = {"model": "server", "set": "test", "seed": 0}
+    grid = {"x": axis, "y": axis, "loss": values, "error": errors}
+    center = {"loss": stretch, "error": 1 - math.exp(-stretch / 10)}
+    write_analysis(folder, "surface", {**near, "points": points, "span": 1.0}, {**grid, "center": center})
+    at = {"a": 0.0, "b": 0.5}
+    marks = [{"name": n, "x": x, "y": 0.0, "loss": stretch * bowl(x, 0.0), "error": 0.2} for n, x in at.items()]
+    write_analysis(folder, "plane", {"models": ["a", "b"], "set": "test"}, {**grid, "points": marks})
+    line = {"gamma": axis, "loss": [stretch * bowl(x, 0) for x in axis], "error": [0.1 + 0.1 * x * x for x in axis]}
+    ends = {"a": {"loss": line["loss"][-1]}, "b": {"loss": stretch}, "barrier": 0.0}
+    write_analysis(folder, "interpolate", {"a": "server", "b": "start", "set": "test"}, {**line, **ends})
+    density = {"x": [0.0, second, first], "y": [1e-9, 0.5, 0.5]}
+    result = {
+        "loss": stretch, "examples": 10, "of": 20, "eigenvalues": [first, second], "residuals": [0.0, 0.0],
+        "lambda_1": first, "ratio": 4.0,
+        "trace": {"mean": first + second, "stderr": 0.1, "probes": 3, "method": "hutchinson"},
+        "density": density, "layers": {"fc1.weight": first, "fc2.weight": second},
+        "sharpness": {"rho": 0.05, "first_order": 0.01, "ascent": 0.02, "adaptive": 0.03},
+        "subsample": {"lambda_1_spread": 0.4},
+    }  # fmt: skip
+    write_analysis(folder, "curvature", {**near, "k": 2, "probes": 3}, result)
+    clients = [{"client": k, "local": first * (k + 1), "global": second} for k in range(3)]
+    found = {"round": 10, "clients": clients, "local": 2 * first, "global": second}
+    write_analysis(folder, "local_global", {"round": 10, "clients": 3, "k": 1}, found)
+    kinds = {"gaussian_noise": [0.8, 0.7, 0.6], "motion_blur": [0.9, 0.8, None]}
+    write_analysis(folder, "corruptions", {"model": "server", "seed": 0}, {"clean": 0.95, "kinds": kinds, "mean": 0.76})
+    write_analysis(folder, "partition", {}, {"counts": [[5, 0, 1], [0, 7, 0]], "clients": 2})
+
+
+def write_watch(folder: Path, rounds: int = 10) -> None:
+    """What was watched in each round."""
+    rows = [
+        {
+            "round": t, "drift": 1.0 / t, "alignment": 0.1 * t, "param_norm": 3.0,
+            "feature_norms": {"0": 1.0, "4": 3.0}, "classes": [0.1 * t, 1 - 0.1 * t],
+        }
+        for t in range(1, rounds + 1)
+    ]  # fmt: skip
+    (folder / "watch.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -1,0 +1,388 @@
+"""The page in a browser: it draws, reads, turns, sorts, and asks nobody for anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedflat
+from fedflat.report import collect, document, write_report
+from report.made import write_analyses, write_run, write_watch
+
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+METHODS = ("fedavg", "fedsam(rho=0.1)")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with api.sync_playwright() as driver:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods, two seeds, really run; with analyses of a bowl."""
+    folder = tmp_path_factory.mktemp("report")
+    runs = []
+    for method in METHODS:
+        for seed in (0, 1):
+            out = folder / f"{method}-{seed}"
+            settings = {"rounds": 5, "model": "logistic", "clients_per_round": 2, "seed": seed, "threads": 1}
+            fedflat.run(method, on="digits(lda(0), clients=10)", out=out, **settings)
+            write_analyses(out, stretch=1 + len(runs) / 2)
+            write_watch(out, rounds=5)
+            runs.append(out)
+    assert write_report(runs, folder / "report.html") == []
+    return folder / "report.html"
+
+
+class Watched:
+    """A page, with what it complained about and what it asked for."""
+
+    def __init__(self, browser: Any, address: str, **options: Any) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(address)
+        self.page.wait_for_selector("main section:not([hidden])")
+
+
+@pytest.fixture
+def seen(browser: Any, report: Path) -> Iterator[Watched]:
+    watched = Watched(browser, report.as_uri())
+    yield watched
+    assert watched.complaints == []
+    watched.context.close()
+
+
+def test_everything_is_drawn_and_nothing_is_fetched(seen: Watched, report: Path) -> None:
+    """All parts are there; every path has finite numbers; every picture has a name."""
+    shown = seen.page.eval_on_selector_all("main section:not([hidden])", "all => all.map((one) => one.id)")
+    assert shown == [
+        "results", "training", "curvature", "surface", "plane", "interpolate", "watched", "local_global", "partition",
+        "corruptions", "made",
+    ]  # fmt: skip
+    paths = seen.page.eval_on_selector_all("main svg path.line", "all => all.map((one) => one.getAttribute('d'))")
+    assert len(paths) >= 2 * 3
+    assert all(re.fullmatch(r"(?:[ML]-?\d+(?:\.\d+)? -?\d+(?:\.\d+)?)+", path) for path in paths)
+    whole = seen.page.content()
+    assert not re.search(r'="[^"]*(?:NaN|undefined|Infinity)', whole)
+    assert "undefined" not in seen.page.inner_text("main")
+    assert {url.partition(":")[0] for url in seen.asked} <= {"file", "data"}
+    assert [url for url in seen.asked if url.startswith("file:")] == [report.as_uri()]
+
+
+def test_pictures_have_names_from_the_numbers(seen: Watched) -> None:
+    nameless = seen.page.eval_on_selector_all(
+        "svg, canvas, img, button, select",
+        """all => all.filter((one) => one.getAttribute("aria-hidden") !== "true" && !one.getAttribute("aria-label")
+             && !one.textContent.trim() && !one.closest("label")).map((one) => one.outerHTML.slice(0, 120))""",
+    )
+    assert nameless == []
+    said = seen.page.get_attribute("canvas.surface >> nth=0", "aria-label")
+    assert said.startswith("Surface of the loss around fedavg(): at the model 1, least 1, largest 6.")
+    eigenvalues = seen.page.get_attribute("#curvature svg[role=img] >> nth=0", "aria-label")
+    assert "fedavg() from 8 down to 2" in eigenvalues
+
+
+def test_structure_for_screen_readers(seen: Watched) -> None:
+    for landmark in ("header", "nav[aria-label]", "main", "footer"):
+        assert seen.page.locator(landmark).count() == 1
+    assert seen.page.locator("h1").count() == 1
+    nameless = "all => all.filter((one) => !one.caption?.textContent.trim()).length"
+    assert seen.page.eval_on_selector_all("table", nameless) == 0
+    levels = "all => all.filter((one) => one.checkVisibility()).map((one) => Number(one.tagName[1]))"
+    found = seen.page.eval_on_selector_all("h1, h2, h3, h4", levels)
+    assert all(below <= above + 1 for above, below in pairwise(found))
+    assert seen.page.locator("td, th").count() == seen.page.locator("tr > td, tr > th[scope]").count()
+
+
+def column(page: Any, place: int) -> list[str]:
+    return page.locator(f".results tbody tr > :nth-child({place})").all_inner_texts()  # type: ignore[no-any-return]
+
+
+def test_the_table_sorts_by_click_and_by_key(seen: Watched) -> None:
+    page = seen.page
+    heads = page.locator(".results thead th")
+    names = [head.strip() for head in heads.all_inner_texts()]
+    loss = names.index("Loss")
+    button = heads.nth(loss).locator("button")
+    button.click()
+    assert heads.nth(loss).get_attribute("aria-sort") == "ascending"
+    ascending = [float(text) for text in column(page, loss + 1)]
+    assert ascending == sorted(ascending)
+    assert page.evaluate("document.activeElement.dataset.key") == "sort loss"
+    page.keyboard.press("Enter")
+    assert heads.nth(loss).get_attribute("aria-sort") == "descending"
+    assert [float(text) for text in column(page, loss + 1)] == ascending[::-1]
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Space")
+    assert heads.nth(loss - 1).get_attribute("aria-sort") in ("ascending", "descending")
+    assert heads.nth(loss).get_attribute("aria-sort") == "none"
+
+
+BLANK = """() => { const one = document.querySelector("canvas.surface"), blank = document.createElement("canvas");
+  blank.width = one.width; blank.height = one.height; return blank.toDataURL(); }"""
+
+
+def pictures_of(page: Any) -> list[str]:
+    """The surfaces as they are painted now."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return page.eval_on_selector_all("canvas.surface", "all => all.map((one) => one.toDataURL())")  # type: ignore[no-any-return]
+
+
+def test_surfaces_turn_together(seen: Watched) -> None:
+    page = seen.page
+    page.locator("#surface").scroll_into_view_if_needed()
+    canvas = page.locator("canvas.surface").first
+    canvas.scroll_into_view_if_needed()
+    pictures = [pictures_of(page)]
+    assert len(set(pictures[0]) | {page.evaluate(BLANK)}) == 3
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + 100, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 160, box["y"] + 110, steps=4)
+    page.mouse.up()
+    pictures.append(pictures_of(page))
+    canvas.focus()
+    for key in ("ArrowLeft", "ArrowUp"):
+        page.keyboard.press(key)
+        pictures.append(pictures_of(page))
+    page.get_by_role("button", name="Turn right").click()
+    pictures.append(pictures_of(page))
+    for place in (0, 1):
+        assert len({picture[place] for picture in pictures}) == len(pictures)
+    page.get_by_role("button", name="Reset").click()
+    assert pictures_of(page) == pictures[0]
+
+
+def test_surfaces_turn_by_touch(browser: Any, report: Path) -> None:
+    """A finger that moves sideways turns them; the page itself does not move."""
+    watched = Watched(browser, report.as_uri(), viewport={"width": 390, "height": 844}, has_touch=True)
+    page = watched.page
+    canvas = page.locator("canvas.surface").first
+    canvas.scroll_into_view_if_needed()
+    before, box = pictures_of(page), canvas.bounding_box()
+    finger = watched.context.new_cdp_session(page)
+    for kind, across in (("touchStart", 40), ("touchMove", 80), ("touchMove", 140)):
+        points = [{"x": box["x"] + across, "y": box["y"] + 80}]
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    after = pictures_of(page)
+    assert all(one != other for one, other in zip(before, after, strict=True))
+    assert page.evaluate("[scrollX, visualViewport.scale]") == [0, 1]
+    watched.context.close()
+
+
+def test_one_scale_for_all_surfaces(seen: Watched) -> None:
+    """The common key goes from the least to the largest loss of both bowls: 1 to 2 (1 + 4 + 1)."""
+    ends = seen.page.locator("#surface > .key span").all_inner_texts()
+    assert ends == ["1", "12"]
+
+
+def test_curves_are_read_by_pointer_and_by_key(seen: Watched) -> None:
+    page = seen.page
+    chart = page.locator("#training svg.chart").first
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    page.mouse.move(box["x"] + box["width"] - 14, box["y"] + 60)
+    tip = page.locator("#training .tip").first
+    assert tip.is_visible()
+    assert tip.inner_text().startswith("round 5")
+    page.mouse.move(0, 0)
+    assert not tip.is_visible()
+    page.keyboard.press("Tab")
+    chart.focus()
+    page.keyboard.press("Home")
+    assert "round 1" in tip.inner_text()
+    page.keyboard.press("ArrowRight")
+    said = page.locator("#training [aria-live]").first.inner_text()
+    assert said.startswith("round 2: ")
+    assert "fedavg()" in said
+
+
+def test_axes_and_legend(seen: Watched) -> None:
+    page = seen.page
+    page.get_by_role("button", name="Bytes").click()
+    assert "sent" in page.locator("#training svg.chart").first.text_content()
+    assert page.evaluate("document.activeElement.textContent") == "Bytes"
+    before = page.locator("#training path.line").count()
+    page.locator("#training .legend button").first.click()
+    assert page.locator("#training path.line").count() == before / 2
+    assert page.locator("#training .legend button").first.get_attribute("aria-pressed") == "false"
+
+
+def test_data_as_table(seen: Watched) -> None:
+    """The table of the accuracies holds the numbers of the runs."""
+    seen.page.locator("#training details.data summary").first.click()
+    rows = seen.page.locator("#training details.data table").first.locator("tbody tr")
+    assert rows.count() == 5
+    document = seen.page.evaluate("JSON.parse(document.getElementById('document').textContent)")
+    last = document["methods"][0]["curves"]["accuracy"]["mean"][-1]
+    assert rows.last.locator("td").first.inner_text().startswith(f"{100 * last:.1f} %")
+
+
+CONTRASTS = r"""
+() => {
+  const numbers = (text) => (text.match(/[\d.]+/g) || []).map(Number);
+  const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const color = numbers(getComputedStyle(at).backgroundColor);
+      if (color.length === 3 || color[3] > 0.99) return color;
+    }
+    return [255, 255, 255];
+  };
+  const ratio = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+  const poor = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let texts = 0;
+  for (let text = walk.nextNode(); text; text = walk.nextNode()) {
+    const node = text.parentElement;
+    if (!text.data.trim() || !node.checkVisibility() || node.closest("script, noscript, title")) continue;
+    const style = getComputedStyle(node), outlined = node.closest("text.model");
+    const ink = numbers(node.ownerSVGElement ? style.fill : style.color);
+    const found = ratio(ink, outlined ? numbers(style.stroke) : behind(node));
+    texts++;
+    if (found < 4.5) poor.push(`${found.toFixed(2)} ${text.data.trim().slice(0, 40)}`);
+  }
+  const root = getComputedStyle(document.documentElement), paper = behind(document.body);
+  const hex = (text) => [1, 3, 5].map((i) => parseInt(text.slice(i, i + 2), 16));
+  const lines = Array.from({ length: 10 }, (_, i) => ratio(hex(root.getPropertyValue(`--c${i}`).trim()), paper));
+  return { texts, poor, lines };
+}
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_in_both_themes(browser: Any, report: Path, scheme: str) -> None:
+    """Text at least 4.5 to 1, lines at least 3 to 1; the button turns one theme into the other."""
+    watched = Watched(browser, report.as_uri(), color_scheme=scheme)
+    for expected in (scheme, {"light": "dark", "dark": "light"}[scheme]):
+        assert watched.page.get_attribute("html", "data-theme") == expected
+        found = watched.page.evaluate(CONTRASTS)
+        assert found["texts"] > 100
+        assert found["poor"] == []
+        assert min(found["lines"]) >= 3
+        watched.page.locator("#theme").click()
+    assert watched.complaints == []
+    watched.context.close()
+
+
+@pytest.mark.parametrize("width", [390, 768])
+def test_nothing_is_wider_than_the_screen(browser: Any, report: Path, width: int) -> None:
+    watched = Watched(browser, report.as_uri(), viewport={"width": width, "height": 844}, has_touch=True)
+    watched.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert watched.complaints == []
+    watched.context.close()
+
+
+def test_hostile_names_are_shown_as_text(browser: Any, tmp_path: Path) -> None:
+    name = "</script><img src=x onerror=\"window.harmed=1\">'`${harm}"
+    run = write_run(tmp_path / "a", method=name)
+    write_analyses(run)
+    write_report([run], tmp_path / "report.html")
+    watched = Watched(browser, (tmp_path / "report.html").as_uri())
+    assert watched.page.inner_text("h1") == f"{name} on digits(lda(0))"
+    assert watched.page.evaluate("window.harmed") is None
+    assert watched.page.locator("img").count() == 0
+    assert watched.complaints == []
+    watched.context.close()
+
+
+def test_bare_and_broken_runs_have_a_page(browser: Any, tmp_path: Path) -> None:
+    """No evaluation, no analysis, numbers that are none: the page says what is missing and complains about nothing."""
+    runs = [write_run(tmp_path / "a", done=0, status="running"), write_run(tmp_path / "b", method="fedprox()", done=1)]
+    grid = {"x": [0.0, 1.0], "y": [0.0, 1.0], "loss": [[None, None], [None, 1.0]]}
+    (runs[1] / "analysis").mkdir()
+    saved = {"kind": "surface", "settings": {}, "result": grid}
+    (runs[1] / "analysis" / "surface-0.json").write_text(json.dumps(saved))
+    write_report(runs, tmp_path / "report.html")
+    watched = Watched(browser, (tmp_path / "report.html").as_uri())
+    assert "holds no evaluation yet" in watched.page.inner_text("#missing")
+    assert watched.complaints == []
+    watched.context.close()
+
+
+def test_a_large_comparison_is_on_screen_in_two_seconds(browser: Any, tmp_path: Path) -> None:
+    """Seconds of the page's own computing, so that a busy machine does not count."""
+    runs = [write_run(tmp_path / str(m), method=f"fedprox(mu={m})", done=300, rounds=300) for m in range(10)]
+    for run in runs:
+        write_analyses(run, points=51)
+        write_watch(run, rounds=300)
+    write_report(runs, tmp_path / "report.html")
+    context = browser.new_context()
+    page = context.new_page()
+    meter = context.new_cdp_session(page)
+    meter.send("Performance.enable", {"timeDomain": "threadTicks"})
+    page.goto((tmp_path / "report.html").as_uri())
+    assert page.locator("canvas.surface").count() == 10
+    spent = {one["name"]: one["value"] for one in meter.send("Performance.getMetrics")["metrics"]}
+    assert 0 < spent["TaskDuration"] < 2
+    context.close()
+
+
+def test_live_news_keep_what_the_reader_chose(browser: Any, tmp_path: Path) -> None:
+    """A page that asks for news shows them, and keeps sorting and turning as they are."""
+    run = write_run(tmp_path / "a", done=4, status="running")
+    other = write_run(tmp_path / "b", method="fedprox()")
+    for one in (run, other):
+        write_analyses(one)
+    served: dict[str, bytes] = {"/": document(collect([run, other]), live=True).encode()}
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = served.get(self.path) or json.dumps(collect([run, other])).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html" if self.path == "/" else "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *words: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        watched = Watched(browser, f"http://127.0.0.1:{server.server_port}/")
+        page = watched.page
+        page.locator(".results thead button").first.click()
+        page.locator("canvas.surface").first.focus()
+        page.keyboard.press("ArrowLeft")
+        turned = page.evaluate("state.turn")
+        write_run(tmp_path / "more", done=7, status="running")
+        (run / "metrics.jsonl").write_text((tmp_path / "more" / "metrics.jsonl").read_text())
+        page.locator("#made", has_text="round 7 of 10").wait_for(timeout=30000)
+        assert page.evaluate("state.turn") == turned
+        assert page.locator(".results thead th").first.get_attribute("aria-sort") == "ascending"
+        assert page.inner_text("#news") == "live"
+        assert watched.complaints == []
+        assert {url.rpartition("/")[2] for url in watched.asked if not url.startswith("data:")} == {"", "data.json"}
+        watched.context.close()
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

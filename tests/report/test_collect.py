@@ -1,0 +1,219 @@
+"""Run folders as one document, whole, unfinished or damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedflat.report import collect
+from report.made import CURVATURES, accuracy, write_analyses, write_analysis, write_run, write_watch
+
+
+def text(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def test_a_comparison_over_seeds(tmp_path: Path) -> None:
+    """Two methods, two seeds: means over the last four rounds, spread over seeds, what it cost, the target."""
+    runs = [write_run(tmp_path / f"{m}-{s}", method=m, seed=s) for m in ("fedavg()", "fedsam(rho=0.1)") for s in (0, 1)]
+    found = collect(runs)
+    assert [m["name"] for m in found["methods"]] == ["fedavg()", "fedsam(rho=0.1)"]
+    first = found["methods"][0]
+    last = [[accuracy(seed, t) for t in (7, 8, 9, 10)] for seed in (0, 1)]
+    means = [sum(values) / 4 for values in last]
+    assert first["accuracy"] == pytest.approx(sum(means) / 2, rel=1e-4)
+    assert first["spread"] == pytest.approx(abs(means[1] - means[0]) / 2**0.5, rel=1e-4)
+    assert (first["seeds"], first["begun"], first["bytes"], first["seconds"]) == (2, 2, 4000, 10)
+    assert found["target"] == pytest.approx(first["accuracy"], rel=1e-4)
+    assert found["target_of_first"]
+    assert first["rounds_to_target"] == pytest.approx((10 + 8) / 2)
+    assert found["title"] == "2 methods on digits(lda(0))"
+    assert found["problems"] == []
+    text(found)
+
+
+def test_curves(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / str(s), seed=s, done=10 - 5 * s, status="running" if s else "done") for s in (0, 1)]
+    curve = collect(runs)["methods"][0]["curves"]
+    assert curve["round"] == list(range(1, 11))
+    assert curve["accuracy"]["mean"][0] == pytest.approx((accuracy(0, 1) + accuracy(1, 1)) / 2)
+    assert curve["accuracy"]["low"][0] == pytest.approx(accuracy(0, 1))
+    assert curve["accuracy"]["high"][0] == pytest.approx(accuracy(1, 1))
+    assert curve["accuracy"]["mean"][9] == pytest.approx(accuracy(0, 10))
+    assert curve["bytes"][2] == 1200
+    assert curve["seconds"][2] == 3
+
+
+def test_long_runs_are_thinned(tmp_path: Path) -> None:
+    curve = collect([write_run(tmp_path / "long", done=2000, rounds=2000)])["methods"][0]["curves"]
+    assert curve["evaluations"] == 2000
+    assert len(curve["round"]) == 300
+    assert (curve["round"][0], curve["round"][-1]) == (1, 2000)
+
+
+def test_unfinished_seeds_do_not_blur_the_summary(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / "0"), write_run(tmp_path / "1", seed=1, done=2, status="running")]
+    found = collect(runs)
+    method = found["methods"][0]
+    assert (method["seeds"], method["begun"]) == (1, 2)
+    assert method["accuracy"] == pytest.approx(sum(accuracy(0, t) for t in (7, 8, 9, 10)) / 4)
+    assert "1 of 2 runs is not finished." in found["lead"]
+    assert [run["status"] for run in found["runs"]] == ["done", "running"]
+
+
+def test_the_same_method_with_other_settings_is_another_line(tmp_path: Path) -> None:
+    local = {"epochs": 3, "steps": None, "batch_size": 16, "lr": 0.05}
+    runs = [write_run(tmp_path / "a"), write_run(tmp_path / "b", local=local)]
+    names = [m["name"] for m in collect(runs)["methods"]]
+    assert names[0].startswith("fedavg(), local_epochs=1")
+    assert names[1].startswith("fedavg(), local_epochs=3")
+
+
+def test_a_run_given_twice_is_said(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / "a"), write_run(tmp_path / "b")]
+    assert any("repeats" in said for said in collect(runs)["problems"])
+    assert len(collect([runs[0], runs[0]])["runs"]) == 1
+
+
+def test_a_study_stands_for_its_runs(tmp_path: Path) -> None:
+    write_run(tmp_path / "01" / "seed-0")
+    entries = [{"folder": "01/seed-0"}, {"folder": "01/seed-1"}]
+    (tmp_path / "study.json").write_text(json.dumps({"runs": entries}))
+    found = collect([tmp_path])
+    assert len(found["runs"]) == 1
+    assert found["problems"] == [f"1 of the 2 runs in {tmp_path} have not begun."]
+
+
+def test_analyses(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / m, method=m) for m in ("fedavg()", "fedprox()")]
+    for stretch, run in enumerate(runs, 1):
+        write_analyses(run, stretch=stretch)
+        write_watch(run)
+    found = collect(runs)
+    assert found["problems"] == []
+    assert [m["lambda_1"] for m in found["methods"]] == [CURVATURES[0], 2 * CURVATURES[0]]
+    assert found["methods"][1]["trace"] == 2 * sum(CURVATURES)
+    surface = found["surface"][1]
+    assert (surface["label"], surface["seed"], surface["center"]["loss"]) == ("fedprox()", 0, 2)
+    assert surface["loss"][5][5] == 2
+    assert surface["loss"][0][10] == pytest.approx(2 * (1 + 4 + 1))
+    assert found["interpolate"][0]["a"] == "server"
+    assert len(found["partition"]) == 1
+    assert found["corruptions"][0]["kinds"]["motion_blur"][2] is None
+    assert found["classes"][0]["values"][1][0] == pytest.approx(0.9)
+    assert found["methods"][0]["watch"]["feature_norms"]["mean"] == [2.0] * 10
+    assert found["missing"] == []
+
+
+def test_a_shadow_is_named_beside_its_method(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", method="fedavg() + swa()")
+    grid = {"x": [0.0, 1.0], "y": [0.0, 1.0], "loss": [[1.0, 2.0], [3.0, 4.0]]}
+    write_analysis(run, "surface", {"model": "swa"}, grid)
+    write_analysis(run, "surface", {"model": "server"}, grid)
+    assert {one["label"] for one in collect([run])["surface"]} == {"fedavg() + swa() [swa]", "fedavg() + swa()"}
+
+
+def test_large_surfaces_are_thinned_and_gaps_stay(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a")
+    axis = [float(i) for i in range(201)]
+    rows = [[float("nan") if i == j else 1.23456789 for i in range(201)] for j in range(201)]
+    write_analysis(run, "surface", {}, {"x": axis, "y": axis, "loss": rows})
+    surface = collect([run])["surface"][0]
+    assert (len(surface["x"]), len(surface["loss"]), surface["points"]) == (61, 61, [201, 201])
+    assert surface["loss"][0][:2] == [None, 1.235]
+
+
+DAMAGE: dict[str, Any] = {
+    "no JSON": "{",
+    "not an object": "[1]",
+    "no kind": '{"settings": {}, "result": {}}',
+    "unknown kind": '{"kind": "horoscope", "settings": {}, "result": {}}',
+    "ragged": '{"kind": "surface", "settings": {}, "result": {"x": [0, 1], "y": [0, 1], "loss": [[1, 2], [3]]}}',
+    "texts": '{"kind": "surface", "settings": {}, "result": {"x": [0, 1], "y": [0], "loss": [["a", 2]]}}',
+    "empty": '{"kind": "surface", "settings": {}, "result": {"x": [], "y": [], "loss": []}}',
+    "no result": '{"kind": "curvature", "settings": {}, "result": null}',
+    "density": '{"kind": "curvature", "settings": {}, "result": {"density": {"x": [1], "y": [1, 2]}}}',
+    "no counts": '{"kind": "partition", "settings": {}, "result": {"counts": []}}',
+}
+
+
+@pytest.mark.parametrize("content", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_analysis_is_a_sentence(tmp_path: Path, content: str) -> None:
+    run = write_run(tmp_path / "a")
+    (run / "analysis").mkdir()
+    path = run / "analysis" / "surface-0.json"
+    path.write_text(content)
+    found = collect([run])
+    assert len(found["problems"]) == 1
+    assert str(path) in found["problems"][0]
+    assert "left out" in found["problems"][0]
+    assert not found["surface"]
+    assert not found["curvature"]
+
+
+def test_an_analysis_under_way_is_said(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a")
+    (run / "analysis").mkdir()
+    (run / "analysis" / "surface-0.part.json").write_text("{")
+    assert "under way" in collect([run])["problems"][0]
+
+
+def test_damaged_and_missing_runs_leave_the_others(tmp_path: Path) -> None:
+    good = write_run(tmp_path / "good")
+    broken = write_run(tmp_path / "broken")
+    (broken / "run.json").write_text("{")
+    odd = write_run(tmp_path / "odd")
+    (odd / "run.json").write_text('{"fedflat": "0", "experiment": {"method": 3}, "status": "done", "how": {}}')
+    (tmp_path / "empty").mkdir()
+    found = collect([good, broken, odd, tmp_path / "empty", tmp_path / "nowhere"])
+    assert [run["folder"] for run in found["runs"]] == [str(good)]
+    assert len(found["problems"]) == 4
+
+
+def test_damaged_measurements(tmp_path: Path) -> None:
+    cut = write_run(tmp_path / "cut")
+    lines = (cut / "metrics.jsonl").read_text()
+    (cut / "metrics.jsonl").write_text(lines[:-10])
+    wrong = write_run(tmp_path / "wrong", method="fedprox()")
+    (wrong / "metrics.jsonl").write_text(lines + '{"round": 11}\n')
+    empty = write_run(tmp_path / "empty", method="feddyn()", done=0, status="running")
+    found = collect([cut, wrong, empty])
+    assert len(found["runs"]) == 3
+    assert found["runs"][0]["round"] == 9
+    assert any(str(wrong) in said for said in found["problems"])
+    assert any(f"{empty} holds no evaluation yet." in said for said in found["problems"])
+    assert found["methods"][2]["accuracy"] is None
+    text(found)
+
+
+def test_a_run_that_diverged(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", status="diverged")
+    spent = {"down": 1, "up": 1, "samples": 1, "training": 1, "seconds": 1}
+    with open(run / "metrics.jsonl", "a") as stream:
+        stream.write(json.dumps({"round": 11, "loss": None, "accuracy": 0.1, **spent}) + "\n")
+    found = collect([run])
+    assert found["methods"][0]["diverged"] == 1
+    assert found["runs"][0]["status"] == "diverged"
+    assert found["methods"][0]["curves"]["loss"]["mean"][-1] is None
+
+
+def test_damaged_watching(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a")
+    write_watch(run, rounds=3)
+    with open(run / "watch.jsonl", "a") as stream:
+        stream.write('nonsense\n{"round": 4, "drift": 0.5}\n{"round": 5, "dri')
+    found = collect([run])
+    assert found["methods"][0]["watch"]["round"] == [1, 2, 3, 4]
+    assert found["problems"] == [f"{run / 'watch.jsonl'}: 1 damaged lines are left out."]
+
+
+def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / m, method=m) for m in ("fedavg()", "fedprox()")]
+    said = collect(runs)["missing"]
+    assert said[0].startswith("Not analysed: eigenvalues and traces of the Hessian, loss surfaces,")
+    assert said[1].startswith("Nothing was watched")
+    write_analyses(runs[0])
+    assert "No loss surfaces of fedprox()." in collect(runs)["missing"]

@@ -1,0 +1,52 @@
+"""Figures for papers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedflat.errors import SettingError
+from fedflat.report import collect, write_report
+from fedflat.report.figures import draw_figures
+from report.made import write_analyses, write_run, write_watch
+
+NAMES = {"accuracy", "loss", "density", "surface", "plane", "partition-seed0"}
+BEGINNINGS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+
+
+def test_every_figure(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    runs = [write_run(tmp_path / m, method=m) for m in ("fedavg()", "a $strange_name$ method")]
+    for run in runs:
+        write_analyses(run, points=5)
+        write_watch(run)
+    assert write_report(runs, tmp_path / "report.html", figures=tmp_path / "figures", formats=["svg"]) == []
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {f"{name}.svg" for name in NAMES}
+    assert ">a $strange_name$ method<" in (tmp_path / "figures" / "accuracy.svg").read_text()
+
+
+def test_every_format(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    assert draw_figures(collect([write_run(tmp_path / "a")]), tmp_path / "figures") == []
+    made = list((tmp_path / "figures").iterdir())
+    assert {path.name for path in made} == {f"{name}.{kind}" for name in ("accuracy", "loss") for kind in BEGINNINGS}
+    assert all(path.read_bytes().startswith(BEGINNINGS[path.suffix[1:]]) for path in made)
+
+
+def test_nothing_to_draw(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    bare = collect([write_run(tmp_path / "b", done=0)])
+    assert draw_figures(bare, tmp_path / "none", ["svg"]) == ["There was nothing to draw figures of."]
+
+
+def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    [said] = draw_figures(collect([write_run(tmp_path / "a")]), tmp_path / "figures")
+    assert "pip install 'fedflat[figures]'" in said
+
+
+def test_an_unknown_format(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="format must be 'png' or 'pdf' or 'svg', found 'gif'"):
+        draw_figures(collect([write_run(tmp_path / "a")]), tmp_path / "figures", ["gif"])

@@ -1,0 +1,60 @@
+"""The command that repeats a run, typed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from fedflat.cli import main
+from fedflat.report.making import command, labels, stack
+from report.made import EXPERIMENT
+
+SAID = {
+    "plain": "fedavg --model logistic --rounds 2 --clients-per-round 2",
+    "many": "'sam(rho=0.05) + feddyn(alpha=0.1)' --model 'mlp(hidden=[3])' --rounds 2 --clients-per-round 3 "
+    "--sampler by_size --sampler-seed round --local-steps 3 --batch-size 5 --lr 'decay(0.1, 0.5)' --weight-decay 0.01 "
+    "--momentum 'cosine(0.9, 0.1, 5)' --clip 2 --weighting uniform --dtype float64 --eval-every 2 --eval-last 1 "
+    "--on-bad stop --seed 5 --threads 1",
+    "epochs": "fedavg --model logistic --rounds 1 --clients-per-round 2 --local-epochs 2 --virtual 8 --drop-last",
+}
+
+
+@pytest.mark.parametrize("words", SAID.values(), ids=SAID)
+def test_the_command_repeats_the_run(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings and the numbers of a run made by the reconstructed command are those of the run."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *shlex.split(words), "--on", "digits(lda(0.5), clients=10)", "--quiet", "--out", "once"]) == 0
+    facts = json.loads(Path("once/run.json").read_text())
+    again = shlex.split(command(facts["experiment"], facts["how"]))
+    assert again[0] == "fedflat"
+    assert main([*again[1:], "--quiet", "--out", "twice"]) == 0
+    assert json.loads(Path("twice/run.json").read_text())["experiment"] == facts["experiment"]
+    once, twice = (Path(folder, "metrics.jsonl").read_text().splitlines() for folder in ("once", "twice"))
+    assert [json.loads(row)["loss"] for row in once] == [json.loads(row)["loss"] for row in twice]
+
+
+def test_what_only_python_can_say_has_no_command() -> None:
+    assert command({**EXPERIMENT, "on": None}, {}) == ""
+    assert command({**EXPERIMENT, "loss": None}, {}) == ""
+
+
+def test_a_replayed_run_names_its_file() -> None:
+    sampler = {**EXPERIMENT["sampler"], "cohorts": [[1]]}
+    assert command({**EXPERIMENT, "sampler": sampler}, {}).endswith("--replay FILE")
+
+
+def test_quotes_survive_the_shell() -> None:
+    words = shlex.split(command({**EXPERIMENT, "method": "it's \"<odd>\" $HOME"}, {}))
+    assert words[2] == "it's \"<odd>\" $HOME"
+
+
+def test_stack() -> None:
+    assert "sam(rho=0.05)" in stack("fedavg() + sam(rho=0.05)")
+    assert stack("a method of tomorrow") == ""
+
+
+def test_seeds_do_not_set_runs_apart() -> None:
+    assert labels([EXPERIMENT, {**EXPERIMENT, "seed": 1}]) == ["fedavg()", "fedavg()"]

@@ -1,0 +1,61 @@
+"""Curves over seeds."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedflat.report.series import curves, over_classes, short, thinned, watched
+
+ROWS = st.dictionaries(st.integers(1, 30), st.floats(-1e6, 1e6), min_size=1)
+
+
+@given(st.integers(0, 5000), st.integers(2, 400))
+def test_thinned(count: int, limit: int) -> None:
+    """Ends are kept, order is kept, nothing comes twice, and gaps differ by at most one."""
+    kept = thinned(count, limit)
+    assert len(kept) == min(count, limit)
+    assert kept == sorted(set(kept))
+    if count:
+        assert (kept[0], kept[-1]) == (0, count - 1)
+        steps = {b - a for a, b in pairwise(kept)}
+        assert not steps or max(steps) - min(steps) <= 1
+
+
+@given(st.lists(ROWS, min_size=1, max_size=4))
+def test_bands_hold_every_seed(seeds: list[dict[int, float]]) -> None:
+    found = curves([[{"round": t, "x": v} for t, v in seed.items()] for seed in seeds], ["x"])
+    assert found["round"] == sorted({t for seed in seeds for t in seed})
+    for place, t in enumerate(found["round"]):
+        values = [seed[t] for seed in seeds if t in seed]
+        for name, expected in (("low", min(values)), ("high", max(values)), ("mean", sum(values) / len(values))):
+            assert math.isclose(found["x"][name][place], expected, rel_tol=1e-4, abs_tol=1e-3 * max(map(abs, values)))
+
+
+@given(st.floats())
+def test_short_is_close_or_none(value: float) -> None:
+    found = short(value)
+    assert (found is None) == (not math.isfinite(value))
+    assert found is None or math.isclose(found, value, rel_tol=1e-4)
+
+
+def test_a_measurement_only_some_rounds_have() -> None:
+    rows = [{"round": 1, "a": 1.0}, {"round": 2, "a": 2.0, "b": 5.0}, {"round": 2, "tuned": True}]
+    found = curves([rows], ["a", "b", "c"])
+    assert found["b"]["mean"] == [None, 5]
+    assert "c" not in found
+
+
+def test_watched_clients_become_their_mean() -> None:
+    assert watched([{"round": 3, "drift": 1.5, "client_lambda": {"0": 2.0, "5": 4.0}, "classes": [0.1]}]) == [
+        {"round": 3, "drift": 1.5, "client_lambda": 3.0}
+    ]
+
+
+def test_classes_are_rows() -> None:
+    found = over_classes([{"round": 1, "classes": [0.1, 0.2]}, {"round": 2}, {"round": 5, "classes": [0.3, 0.4, 0.5]}])
+    assert found == {"round": [1, 5], "values": [[0.1, 0.3], [0.2, 0.4], [None, 0.5]], "evaluations": 2}
+    assert over_classes([{"round": 1}]) is None
