@@ -19,6 +19,7 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import cross_entropy
 
+from fedflat.client.states import ClientStates
 from fedflat.mail import Mail
 from fedflat.runs.api import experiment
 from fedflat.runs.exchange import Exchange
@@ -34,7 +35,7 @@ class Stepper:
 
     def __init__(self, ready: Ready) -> None:
         self.ready = ready
-        self.run = beginning(ready.exp, ready.scene, ready.task.initial())
+        self.run = beginning(ready.exp, ready.scene, ready.task.initial(), ClientStates())
 
     def cohort(self, t: int) -> list[int]:
         """The clients of round ``t``."""

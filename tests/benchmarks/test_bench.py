@@ -24,3 +24,16 @@ def test_the_benchmark_runs_at_a_small_size(part: str, tmp_path: Path) -> None:
     for figure in found["figures"]:
         assert all(value > 0 for value in figure["values"]) or "beyond" in figure["what"]
         assert figure["what"] in said.stdout
+
+
+def test_methods_beside_each_other() -> None:
+    said = subprocess.run(
+        [sys.executable, str(BENCH.with_name("rounds.py")), "fedavg", "feddyn", "--repeats", "1"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    lines = said.stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ["fedavg", "feddyn", "bare"]
+    told = lines[4].partition(": ")[2].split(" estimated ")
+    found, expected = (int(part.split()[0].replace(",", "")) for part in told)
+    assert found == pytest.approx(expected, rel=0.01)

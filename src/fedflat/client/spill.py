@@ -28,7 +28,10 @@ class Place(NamedTuple):
 
 
 class Spill:
-    """A file of records at ``path``, in which those at ``places`` count; no path: a temporary one without a name."""
+    """A file of records at ``path``, in which those at ``places`` count; no path: a temporary one without a name.
+
+    To open and read it changes nothing, even if another process is writing.
+    """
 
     def __init__(self, path: Path | None = None, places: Iterable[Place] = ()) -> None:
         self.path = path
@@ -40,8 +43,6 @@ class Spill:
             if place.offset > self._end:
                 self._free.setdefault(place.offset - self._end, []).append(self._end)
             self._end = max(self._end, place.offset + place.length)
-        if os.fstat(self._handle).st_size > self._end:
-            os.ftruncate(self._handle, self._end)
 
     def write(self, content: bytes) -> Place:
         """Put a record down."""
@@ -76,8 +77,10 @@ class Spill:
         self._free.setdefault(place.length, []).append(place.offset)
 
     def sync(self) -> None:
-        """See all records to the disk."""
+        """See all records to the disk, and give back what lies behind the last one."""
         try:
+            if os.fstat(self._handle).st_size > self._end:
+                os.ftruncate(self._handle, self._end)
             os.fsync(self._handle)
         except OSError as error:
             raise self._unwritable(error) from error

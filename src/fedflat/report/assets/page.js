@@ -93,10 +93,11 @@ function setTheme(theme) {
 async function follow() {
   const news = document.getElementById("news");
   try {
-    const answer = await fetch("data.json", { cache: "no-store" });
+    const answer = await fetch("data.json", { cache: "no-cache" });
     if (!answer.ok) throw new Error(answer.statusText);
     show({ ...(await answer.json()), live: true });
-    news.textContent = shownDocument.runs.some((run) => run.status === "running") ? "live" : "all runs have ended";
+    const going = shownDocument.runs.some((run) => run.status === "running");
+    news.textContent = going ? "live" : shownDocument.runs.length ? "all runs have ended" : "waiting for the first run";
   } catch (error) {
     news.textContent = "no news: the program that shows this page does not answer";
   }
