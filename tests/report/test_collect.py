@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedflat.report import collect
+from fedflat.report.collect import _lead
+from fedflat.runs.results import Summary
 from report.made import CURVATURES, accuracy, write_analyses, write_analysis, write_run, write_watch
 
 
@@ -217,3 +220,13 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     assert said[1].startswith("Nothing was watched")
     write_analyses(runs[0])
     assert "No loss surfaces of fedprox()." in collect(runs)["missing"]
+
+
+def test_nobody_leads_who_is_not_ahead() -> None:
+    def scored(method: str, accuracy: float) -> Summary:
+        return Summary(method, 1, accuracy, math.nan, 1.0, None, None, 0.0, 1.0, 0)
+
+    ahead, behind = scored("fedavg()", 0.5), scored("fedsam(rho=0.1)", 0.4)
+    assert _lead([behind, ahead], []) == "fedavg() is the most accurate with 50.00 %."
+    assert _lead([scored("fedsam(rho=0.1)", 0.50001), ahead], []) == "fedsam(rho=0.1) and fedavg() reach 50.00 % alike."
+    assert _lead([ahead], []) == "fedavg() reaches 50.00 %."

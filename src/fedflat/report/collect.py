@@ -100,9 +100,14 @@ def _lead(summaries: Sequence[Summary], results: Sequence[Result]) -> str:
     ranked = sorted((s for s in summaries if math.isfinite(s.accuracy)), key=lambda s: -s.accuracy)
     if ranked:
         best = ranked[0]
+        figure = f"{100 * best.accuracy:.2f}"
+        alike = [s.method for s in ranked if f"{100 * s.accuracy:.2f}" == figure]
         spread = f" ± {100 * best.spread:.2f}" if math.isfinite(best.spread) else ""
         verb = "is the most accurate with" if len(ranked) > 1 else "reaches"
-        said.append(f"{best.method} {verb} {100 * best.accuracy:.2f}{spread} %.")
+        if len(alike) == 1:
+            said.append(f"{best.method} {verb} {figure}{spread} %.")
+        else:
+            said.append(f"{' and '.join(alike)} reach {figure} % alike.")
     going = sum(result.status == "running" for result in results)
     if going and len(results) == 1:
         said.append(f"The run is not finished: it has done {_done(results[0])} of {results[0].rounds} rounds.")
