@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from fedflat import SettingError, run
+from fedflat.runs import auto
 from fedflat.runs.api import experiment
 from fedflat.runs.auto import Auto, cores
 from fedflat.runs.executors import Executor, InProcess, Workers
+from fedflat.runs.ready import make_ready
 from fedflat.runs.stacked import Stacked
 from fedflat.runs.study import How, resume
 from fedflat.runs.train import train
@@ -58,8 +60,19 @@ def test_a_long_run_of_a_small_network_is_stacked() -> None:
     torch.testing.assert_close(model.params, alone(8).params, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0.001, InProcess(1)), (1.0, Workers(min(cores(), 3)) if cores() > 1 else InProcess())]
+)
+def test_only_visits_of_some_length_are_sent_to_workers(seconds: float, expected: Executor) -> None:
+    ready = make_ready(experiment("fedavg", ON, rounds=2, clients_per_round=3))
+    executor, why = Auto(LONG, 3).after(ready.job, ready.source, seconds)
+    assert executor == expected
+    assert "a visit takes" in why
+
+
 @pytest.mark.skipif(cores() < 2, reason="one core")
-def test_a_long_run_of_few_clients_a_round_gets_workers() -> None:
+def test_a_run_that_goes_to_workers_has_the_bits_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "LONG", 0.0)
     executor, why, model = settle(LONG, cohort=3)
     assert executor == Workers(min(cores(), 3))
     assert "in a process of its own" in why
@@ -72,7 +85,9 @@ def test_one_client_a_round_needs_no_timing() -> None:
     assert "no two" in why
 
 
-def test_what_cannot_be_sent_to_workers_stays_here() -> None:
+def test_what_cannot_be_sent_to_workers_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "LONG", 0.0)
+
     class Local(torch.nn.Linear):
         """Not picklable: it is defined in a function."""
 
@@ -104,8 +119,6 @@ def test_the_choice_is_written_down_and_kept_when_resumed(tmp_path: Path) -> Non
     ],
 )
 def test_what_people_say(said: dict[str, Any], expected: Any) -> None:
-    from fedflat.runs.ready import make_ready
-
     ready = make_ready(experiment("fedavg", ON, rounds=2))
     executor = How(**said).settle(ready, Listener())
     assert isinstance(executor, Auto) if expected is Auto else executor == expected

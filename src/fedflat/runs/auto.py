@@ -21,6 +21,8 @@ from fedflat.runs.stacked import Stacked
 
 WORTH = 6.0
 """Seconds of visits below which starting processes or tracing a network does not pay."""
+LONG = 0.05
+"""Seconds of a visit below which sending it to another process costs more than it saves."""
 
 
 Chosen = Callable[[Executor, str], None]
@@ -61,6 +63,8 @@ class Auto:
             return InProcess(1), f"one client at a time: {each}, the whole run {_span(expected)}"
         if job.task.flat.layout.dim < SMALL and self.stackable(job) is None:
             return Stacked(), f"all clients of a round in one stack: {each}, most of it not arithmetic"
+        if seconds < LONG:
+            return InProcess(1), f"one client at a time: {each}, too short to be sent elsewhere"
         workers = min(cores(), self.cohort)
         if workers < 2 or not _sendable(job, source):
             return InProcess(), f"one client at a time: {each}, and there is nobody to share with"
