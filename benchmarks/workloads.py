@@ -64,7 +64,6 @@ class Workload:
     cohort: int
     batch: int
     method: str = "fedavg"
-    population: int = 100
 
     def experiment(self) -> Experiment:
         """The run, without an end and without evaluations."""
@@ -90,7 +89,7 @@ FULL = {
     "w3": Workload(Noise(1000, 20, (64,)), "mlp([32])", 100, 20),
     "w4-thousand": Workload("synthetic(clients=1000, examples=20, features=64)", "mlp([32])", 100, 20),
     "w4-million": Workload("synthetic(clients=1000000, examples=20, features=64)", "mlp([32])", 100, 20),
-    "w5": replace(W1, on=replace(IMAGES, clients=2000, examples=64), method="feddyn(alpha=0.01)", population=2000),
+    "w5": replace(W1, on=replace(IMAGES, clients=2000, examples=64), method="feddyn(alpha=0.01)"),
     "cohort-10": replace(W1, on=replace(IMAGES, examples=64)),
     "cohort-100": replace(W1, on=replace(IMAGES, examples=64), cohort=100),
 }
@@ -104,7 +103,7 @@ SMALL = {
     "w3": Workload(Noise(20, 5, (64,)), "mlp([32])", 10, 5),
     "w4-thousand": Workload("synthetic(clients=100, examples=5, features=64)", "mlp([32])", 10, 5),
     "w4-million": Workload("synthetic(clients=100000, examples=5, features=64)", "mlp([32])", 10, 5),
-    "w5": replace(_TINY, method="feddyn(alpha=0.01)", population=4),
+    "w5": replace(_TINY, method="feddyn(alpha=0.01)"),
     "cohort-10": replace(_TINY, cohort=1),
     "cohort-100": replace(_TINY, cohort=4),
 }

@@ -55,8 +55,26 @@ class Mail:
         return replace(self, extras={**self.extras, key: tensors})
 
 
+class _Sent:
+    """What one client or many have sent."""
+
+    delta: Tensor
+    buffers: Tensor
+    extras: Extras
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors sent."""
+        return _nbytes(self.delta, self.buffers, extras=self.extras)
+
+    @property
+    def finite(self) -> bool:
+        """Whether everything in it is a number."""
+        return all(_finite(t) for t in (self.delta, self.buffers, *_tensors(self.extras)))
+
+
 @dataclass(frozen=True)
-class Reply:
+class Reply(_Sent):
     """From a client to the server."""
 
     client: int
@@ -72,19 +90,9 @@ class Reply:
     steps: int = 1
     """Local steps taken."""
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensors sent."""
-        return _nbytes(self.delta, self.buffers, extras=self.extras)
-
-    @property
-    def finite(self) -> bool:
-        """Whether everything in it is a number."""
-        return all(_finite(t) for t in (self.delta, self.buffers, *_tensors(self.extras)))
-
 
 @dataclass(frozen=True)
-class Sheaf:
+class Sheaf(_Sent):
     """Replies of one shape, from clients that hold equally many examples: a row for each in every tensor."""
 
     clients: Sequence[int]
@@ -101,16 +109,6 @@ class Sheaf:
 
     def __len__(self) -> int:
         return len(self.clients)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensors sent, by all of them."""
-        return _nbytes(self.delta, self.buffers, extras=self.extras)
-
-    @property
-    def finite(self) -> bool:
-        """Whether everything in it is a number."""
-        return all(_finite(t) for t in (self.delta, self.buffers, *_tensors(self.extras)))
 
     @property
     def mean(self) -> Reply:

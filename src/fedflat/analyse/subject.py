@@ -143,9 +143,9 @@ def one_model(said: str) -> tuple[Subject, str, Model]:
     folder, name = Path(said), None
     if not folder.exists() and ":" in said:
         folder, name = Path(said.rpartition(":")[0]), said.rpartition(":")[2]
-    (subject,) = subjects([folder]) if (folder / "run.json").exists() else [_nothing(folder)]
+    if not (folder / "run.json").exists():
+        raise RunError(
+            f"{folder} is not a run folder: it has no run.json. Name a run, or RUN:MODEL for one of its models."
+        )
+    subject = Subject(folder)
     return subject, *subject.model(name)
-
-
-def _nothing(folder: Path) -> Subject:
-    raise RunError(f"{folder} is not a run folder: it has no run.json. Name a run, or RUN:MODEL for one of its models.")

@@ -6,6 +6,7 @@ are asked for, so that a million clients cost no more than a thousand.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,7 +40,7 @@ class DataSpec(Spelled):
         raise NotImplementedError
 
 
-class Federation:
+class Federation(ABC):
     """Clients by number, what each of them holds, and examples to test on."""
 
     test: ClientData
@@ -47,9 +48,9 @@ class Federation:
     """Each client's own part to test on, if the data were split inside the clients."""
 
     @property
+    @abstractmethod
     def population(self) -> int:
         """The number of clients."""
-        raise NotImplementedError
 
     @property
     def classes(self) -> int:
@@ -61,29 +62,29 @@ class Federation:
         """The shape of one input."""
         return self.test.examples.shape
 
+    @abstractmethod
     def data(self, client: int) -> ClientData:
         """What ``client`` trains on, and what it keeps for testing."""
-        raise NotImplementedError
 
     def own_test(self, client: int) -> ClientData | None:
         """What ``client`` keeps for testing, if the data were split inside the clients."""
         return self.data(client).own_test
 
+    @abstractmethod
     def sizes(self) -> Sequence[int]:
         """How many examples each client trains on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def skew(self) -> Skew:
         """How unequal the clients' training examples are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to(self, device: str) -> Federation:
         """The same federation with its examples on another device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pooled(self) -> Federation:
         """The same examples in one place: a single client who holds everything."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
