@@ -2,12 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+# An oracle of the curvature tests; its backpack, which nothing here calls, would bring torchvision.
+WITHOUT_NEEDS := curvlinops-for-pytorch einconv einops linear_operator opt_einsum
 
 .PHONY: run test test-slow bench lint clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps $(WITHOUT_NEEDS)
 	touch $(READY)
 
 run: $(READY)  ## compare four methods on the embedded digits

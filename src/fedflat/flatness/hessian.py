@@ -24,6 +24,7 @@ from fedflat.client.task import Task
 from fedflat.data.examples import Batch, ClientData
 from fedflat.errors import SettingError, nearest, number
 from fedflat.flat import Layout, Model
+from fedflat.flatness.convolution import lean
 from fedflat.flatness.objective import BATCH, Objective, Tick, flattened, silent
 
 HOLD = 2**30
@@ -148,7 +149,7 @@ class Hessian:
         """The gradient of batch ``i`` with its graph, held if there is room for it."""
         if i in self._held:
             return self._held[i]
-        with sdpa_kernel(SDPBackend.MATH), _weighed() as storages:
+        with sdpa_kernel(SDPBackend.MATH), lean(), _weighed() as storages:
             loss = self.objective.batch_loss(self._leaves, batch)
             slopes = torch.autograd.grad(loss, self._leaves, create_graph=True, materialize_grads=True)
         weight = sum(storages.values())
