@@ -83,8 +83,8 @@ def test_a_run_given_twice_is_said(tmp_path: Path) -> None:
 
 def test_a_study_stands_for_its_runs(tmp_path: Path) -> None:
     write_run(tmp_path / "01" / "seed-0")
-    entries = [{"folder": "01/seed-0"}, {"folder": "01/seed-1"}]
-    (tmp_path / "study.json").write_text(json.dumps({"runs": entries}))
+    entries = [{"folder": f"01/seed-{seed}", "experiment": {}} for seed in (0, 1)]
+    (tmp_path / "study.json").write_text(json.dumps({"runs": entries, "how": {}, "fedflat": "0.2.0"}))
     found = collect([tmp_path])
     assert len(found["runs"]) == 1
     assert found["problems"] == [f"1 of the 2 runs in {tmp_path} have not begun."]

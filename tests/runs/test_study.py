@@ -146,7 +146,7 @@ def test_nothing_to_go_on_with(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"fedflat": "0", "runs": [{}], "how": {}}', '{"runs": 3}'])
 def test_a_damaged_study(tmp_path: Path, text: str) -> None:
     (tmp_path / "study.json").write_text(text)
-    with pytest.raises(RunError, match=r"study.json is damaged .* Resume its runs one by one"):
+    with pytest.raises(RunError, match=r"study.json is damaged .* Name its runs one by one"):
         resume(tmp_path)
 
 

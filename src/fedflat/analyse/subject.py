@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +17,7 @@ from fedflat.files import Damaged
 from fedflat.flat import Model
 from fedflat.runs.book import read_facts
 from fedflat.runs.experiment import Experiment, from_json
+from fedflat.runs.plan import runs_in
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.state import CLIENTS, Run, run_of
 from fedflat.runs.store import Store
@@ -118,24 +118,11 @@ def subjects(folders: list[Path]) -> list[Subject]:
     """The runs in these folders; a study is all its runs that have begun."""
     found: list[Subject] = []
     for folder in folders:
-        found += [Subject(run) for run in _runs(folder)]
+        begun, _ = runs_in(folder)
+        if not begun:
+            raise RunError(f"no run of {folder} has begun. Run it with: fedflat resume {folder}")
+        found += [Subject(run) for run in begun]
     return found
-
-
-def _runs(folder: Path) -> list[Path]:
-    if (folder / "run.json").exists():
-        return [folder]
-    plan = folder / "study.json"
-    if not plan.exists():
-        raise RunError(f"{folder} holds neither a run (run.json) nor a study (study.json). Check the path.")
-    try:
-        runs = [folder / entry["folder"] for entry in json.loads(plan.read_text())["runs"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{plan} is damaged ({error}). Name its runs one by one.") from None
-    begun = [run for run in runs if (run / "run.json").exists()]
-    if not begun:
-        raise RunError(f"no run of {folder} has begun. Run it with: fedflat resume {folder}")
-    return begun
 
 
 def one_model(said: str) -> tuple[Subject, str, Model]:

@@ -13,6 +13,7 @@ from fedflat.errors import RunError
 from fedflat.report.analyses import Analysis, Unusable, checked
 from fedflat.report.series import short
 from fedflat.runs.book import Row, read_facts
+from fedflat.runs.plan import runs_in
 from fedflat.runs.results import Result
 from fedflat.runs.state import Ledger
 
@@ -44,17 +45,13 @@ def read_all(folders: Sequence[Path]) -> tuple[list[Read], list[str]]:
 
 def _runs_of(folder: Path, problems: list[str]) -> list[Path]:
     """The folder itself, or the runs of its study that have begun."""
-    plan = folder / "study.json"
-    if (folder / "run.json").exists() or not plan.exists():
-        return [folder]
     try:
-        runs = [folder / entry["folder"] for entry in json.loads(plan.read_text())["runs"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        problems.append(f"{plan} is damaged ({_why(error)}). Name the folders of its runs one by one.")
+        begun, planned = runs_in(folder)
+    except RunError as error:
+        problems.append(f"{error} It is left out.")
         return []
-    begun = [run for run in runs if (run / "run.json").exists()]
-    if len(begun) < len(runs):
-        problems.append(f"{len(runs) - len(begun)} of the {len(runs)} runs in {folder} have not begun.")
+    if len(begun) < planned:
+        problems.append(f"{planned - len(begun)} of the {planned} runs in {folder} have not begun.")
     return begun
 
 

@@ -11,20 +11,20 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from fedflat.client.piece import LossFn
 from fedflat.client.task import ModelLike
 from fedflat.data.federation import DataSpec
-from fedflat.errors import RunError, SettingError, choice, number
+from fedflat.errors import SettingError, choice, number
 from fedflat.files import write_file
 from fedflat.profiling.profiled import Wanted, profiled
 from fedflat.runs.auto import Auto, Chosen, cores
 from fedflat.runs.book import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder, read_facts, same_version
 from fedflat.runs.executors import Executor, InProcess, Workers
 from fedflat.runs.experiment import Experiment, from_json
+from fedflat.runs.plan import read_plan
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.results import Result
 from fedflat.runs.stacked import Stacked
@@ -181,7 +181,8 @@ def resume(
         same_version(folder, facts["fedflat"])
         plan = {"runs": [{"folder": ".", "experiment": facts["experiment"]}], "how": facts["how"]}
     else:
-        plan = _read_study(folder)
+        plan = read_plan(folder)
+        same_version(folder, plan["fedflat"])
     now = {name: text for name, text in (("watch", watch), ("track", track)) if text is not None}
     how = How(**{**plan["how"], **now})
     results = []
@@ -226,21 +227,6 @@ def _carry_out(
             )
     finally:
         book.close()
-
-
-def _read_study(folder: Path) -> dict[str, Any]:
-    path = folder / "study.json"
-    if not path.exists():
-        raise RunError(f"{folder} holds neither a run (run.json) nor a study (study.json). Check the path.")
-    try:
-        plan = json.loads(path.read_text())
-        for entry in plan["runs"]:
-            entry["folder"], entry["experiment"]
-        version, _ = plan["fedflat"], plan["how"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} is damaged ({error}). Resume its runs one by one, or start the study anew.") from None
-    same_version(folder, version)
-    return plan  # type: ignore[no-any-return]
 
 
 def folder_names(experiments: Sequence[Experiment]) -> list[str]:
