@@ -289,6 +289,34 @@ def test_contrast_in_both_themes(browser: Any, report: Path, scheme: str) -> Non
     watched.context.close()
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_axe_finds_no_fault(browser: Any, report: Path, width: int, scheme: str) -> None:
+    """The rules of WCAG 2.1 A and AA that a program can check, and good practice."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    watched = Watched(browser, report.as_uri(), viewport={"width": width, "height": 900}, color_scheme=scheme)
+    found = axe.run(watched.page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]})
+    assert [fault["id"] for fault in found.response["violations"]] == []
+    assert len(found.response["passes"]) > 30
+    watched.context.close()
+
+
+def test_printed_charts_are_drawn_for_the_sheet(browser: Any, report: Path) -> None:
+    """In the proportions of paper, in light colours; afterwards the screen is as before."""
+    watched = Watched(browser, report.as_uri(), color_scheme="dark")
+    page = watched.page
+    seen = """() => ({ theme: document.documentElement.dataset.theme,
+        widths: [...document.querySelectorAll("svg.chart")].map((one) => one.viewBox.baseVal.width) })"""
+    before = page.evaluate(seen)
+    page.evaluate(f"addEventListener('beforeprint', () => {{ window.printed = ({seen})(); }})")
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    printed = page.evaluate("window.printed")
+    sheet = (210 - 2 * 14) / 25.4 * 96
+    assert printed["theme"] == "light"
+    assert 300 < max(printed["widths"]) <= sheet < max(before["widths"])
+    assert page.evaluate(seen) == before
+    watched.context.close()
+
+
 @pytest.mark.parametrize("width", [390, 768])
 def test_nothing_is_wider_than_the_screen(browser: Any, report: Path, width: int) -> None:
     watched = Watched(browser, report.as_uri(), viewport={"width": width, "height": 844}, has_touch=True)

@@ -89,6 +89,9 @@ function setTheme(theme) {
   if (shownDocument) redraw();
 }
 
+/** As wide as a sheet, for charts drawn in its proportions. */
+const onPaper = (is) => document.documentElement.classList.toggle("paper", is);
+
 /** Ask for news every two seconds; say so when nobody answers. */
 async function follow() {
   const news = document.getElementById("news");
@@ -112,8 +115,8 @@ window.addEventListener("resize", () => {
   settling = setTimeout(() => document.querySelectorAll("[data-drawn]").forEach((box) => box.draw()), 120);
 });
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme(state.theme));
-window.addEventListener("beforeprint", () => { state.before = state.theme; setTheme("light"); });
-window.addEventListener("afterprint", () => setTheme(state.before));
+window.addEventListener("beforeprint", () => { state.before = state.theme; onPaper(true); setTheme("light"); });
+window.addEventListener("afterprint", () => { onPaper(false); setTheme(state.before); });
 
 build(JSON.parse(document.getElementById("document").textContent));
 if (shownDocument.live) follow();
