@@ -236,7 +236,7 @@ def test_data_as_table(seen: Watched) -> None:
     seen.page.locator("#training details.data summary").first.click()
     rows = seen.page.locator("#training details.data table").first.locator("tbody tr")
     assert rows.count() == 5
-    document = seen.page.evaluate("JSON.parse(document.getElementById('document').textContent)")
+    document = seen.page.evaluate("JSON.parse(document.getElementById('data').textContent)")
     last = document["methods"][0]["curves"]["accuracy"]["mean"][-1]
     assert rows.last.locator("td").first.inner_text().startswith(f"{100 * last:.1f} %")
 

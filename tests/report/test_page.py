@@ -31,7 +31,7 @@ class Elements(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
     def handle_data(self, data: str) -> None:
-        if self.found and self.found[-1][1].get("id") == "document":
+        if self.found and self.found[-1][1].get("id") == "data":
             self.data += data
 
 

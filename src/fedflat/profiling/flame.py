@@ -8,9 +8,9 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any
 
+from fedflat.onepage import one_page
 from fedflat.profiling.profile import Profile, shared_depth
 from fedflat.profiling.report import cells, remarks
 from fedflat.profiling.rooms import ROOMS, room_of
@@ -20,23 +20,7 @@ from fedflat.version import __version__
 LEAST = 1e-4
 """The share of all time below which a box is left out: nobody could see it, however near."""
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; \
-script-src 'unsafe-inline'; img-src data:">
-<meta name="color-scheme" content="light dark">
-<meta name="generator" content="fedflat {version}">
-<link rel="icon" href="data:,">
-<title>Profile of {title} · fedflat</title>
-<style>
-{style}
-</style>
-</head>
-<body>
-<main>
+_BODY = """<main>
 <h1>Where the time of {title} went</h1>
 {table}
 {remarks}
@@ -46,14 +30,7 @@ nearer, Escape to go back; arrow keys go from box to box.</p>
 <p id="said" role="status"></p>
 <div id="flame" role="group" aria-labelledby="heading"></div>
 <noscript><p>The graph is drawn by the page's own script, which is switched off.</p></noscript>
-</main>
-<script type="application/json" id="data">{data}</script>
-<script>
-{script}
-</script>
-</body>
-</html>
-"""
+</main>"""
 
 
 @dataclass
@@ -97,16 +74,15 @@ def tree(profile: Profile) -> Node:
 def page(profile: Profile, title: str) -> str:
     """The flame graph, with the table of rooms."""
     root = tree(profile)
-    data = json.dumps({"rooms": ROOMS, "root": root.boxes(LEAST * root.seconds)}, separators=(",", ":"))
-    return _PAGE.format(
-        version=__version__,
+    body = _BODY.format(
         title=html.escape(title),
         table=_table(profile),
         remarks="\n".join(f'<p class="note">{html.escape(line)}</p>' for line in remarks(profile)),
-        style=_asset("flame.css"),
-        script=_asset("flame.js"),
-        data=data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
     )
+    return one_page(
+        f"Profile of {title}", body, {"rooms": ROOMS, "root": root.boxes(LEAST * root.seconds)},
+        package="fedflat.profiling", styles=["flame.css"], scripts=["flame.js"],
+    )  # fmt: skip
 
 
 def _table(profile: Profile) -> str:
@@ -123,10 +99,6 @@ def _table(profile: Profile) -> str:
     first = "".join(f'<th colspan="3" scope="colgroup">{name}</th>' for name in over)
     top = f'<tr><td></td>{first}</tr>\n<tr><th scope="col">room</th>{heads}</tr>'
     return "\n".join(["<table>", "<thead>", top, "</thead>", "<tbody>", *rows, "</tbody>", "</table>"])
-
-
-def _asset(name: str) -> str:
-    return files("fedflat.profiling").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def speedscope(profile: Profile, title: str) -> str:

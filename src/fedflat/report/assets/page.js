@@ -118,5 +118,5 @@ window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () 
 window.addEventListener("beforeprint", () => { state.before = state.theme; onPaper(true); setTheme("light"); });
 window.addEventListener("afterprint", () => { onPaper(false); setTheme(state.before); });
 
-build(JSON.parse(document.getElementById("document").textContent));
+build(JSON.parse(document.getElementById("data").textContent));
 if (shownDocument.live) follow();
