@@ -414,3 +414,17 @@ def test_live_news_keep_what_the_reader_chose(browser: Any, tmp_path: Path) -> N
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def test_ticks_that_lie_close_are_told_apart(browser: Any, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a")
+    rows = [{"round": t + 1, "param_norm": 15.31 + 0.02 * t} for t in range(5)]
+    (run / "watch.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_report([run], tmp_path / "report.html")
+    watched = Watched(browser, (tmp_path / "report.html").as_uri())
+    ticks = watched.page.locator("#watched svg.chart").first.locator("text[text-anchor=end]:not(.title)")
+    texts = ticks.all_text_contents()
+    assert len(texts) > 3
+    assert len(set(texts)) == len(texts)
+    assert watched.complaints == []
+    watched.context.close()

@@ -56,15 +56,14 @@ function legend(methods) {
 function axes(box, { x, y, name, height = 280, xTitle, yTitle, xFormat = number, yFormat = number, logY = false, xTicks, sentence: label, focus = true }) {
   const width = Math.max(240, box.clientWidth);
   const marks = logY ? powers(y[0], y[1], 6) : ticks(y[0], y[1], 5);
-  const left = 14 + 7 * Math.max(...marks.map((tick) => yFormat(tick).length), 3), bottom = height - 42, top = yTitle ? 26 : 10;
+  const texts = labels(marks, yFormat), left = 14 + 7 * Math.max(...texts.map((text) => text.length), 3), bottom = height - 42, top = yTitle ? 26 : 10;
   const X = scale(x[0], x[1], left, width - 12), Y = scale(y[0], y[1], bottom, top, logY);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label, tabindex: focus ? "0" : null, class: "chart", "data-key": focus ? `chart ${name}` : null });
-  for (const tick of marks)
-    root.append(svg("line", { x1: left, x2: width - 12, y1: round2(Y(tick)), y2: round2(Y(tick)), class: "rule" }),
-      svg("text", { x: left - 8, y: round2(Y(tick)) + 4, "text-anchor": "end" }, yFormat(tick)));
+  marks.forEach((tick, i) => root.append(svg("line", { x1: left, x2: width - 12, y1: round2(Y(tick)), y2: round2(Y(tick)), class: "rule" }),
+    svg("text", { x: left - 8, y: round2(Y(tick)) + 4, "text-anchor": "end" }, texts[i])));
   const along = xTicks || ticks(x[0], x[1], Math.max(2, Math.floor((width - left) / 90)));
-  for (const tick of along)
-    root.append(svg("text", { x: round2(X(tick)), y: bottom + 18, "text-anchor": tick === along.at(-1) && X(tick) > width - 34 ? "end" : "middle" }, xFormat(tick)));
+  const below = labels(along, xFormat);
+  along.forEach((tick, i) => root.append(svg("text", { x: round2(X(tick)), y: bottom + 18, "text-anchor": tick === along.at(-1) && X(tick) > width - 34 ? "end" : "middle" }, below[i])));
   root.append(svg("line", { x1: left, x2: width - 12, y1: bottom, y2: bottom, class: "axis" }),
     svg("text", { x: left - 8, y: 12, "text-anchor": yTitle.length > 4 ? "start" : "end", class: "title" }, yTitle),
     svg("text", { x: width - 12, y: height - 6, "text-anchor": "end", class: "title" }, xTitle));

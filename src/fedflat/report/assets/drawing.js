@@ -77,6 +77,13 @@ function powers(low, high, count) {
   return found.length > 1 ? found : ticks(low, high, count).filter((tick) => tick > 0);
 }
 
+/** The ticks as texts, with as many digits as tell them apart. */
+function labels(marks, format) {
+  let found = marks.map((mark) => format(mark));
+  for (let digits = 4; digits < 9 && new Set(found).size < found.length; digits++) found = marks.map((mark) => format(mark, digits));
+  return found;
+}
+
 /** From values to pixels; `log` for a logarithmic axis. */
 function scale(low, high, from, to, log = false) {
   const at = log ? Math.log10 : (value) => value;

@@ -52,7 +52,7 @@ function compare(a, b) {
 function tableNote(doc) {
   const seeds = doc.methods.some((m) => m.seeds > 1);
   return sentence([
-    `Accuracy and loss on the test set: mean of the evaluations in the last ${doc.last} rounds${seeds ? ", ± the standard deviation over seeds" : ""}.`,
+    `Accuracy and loss on the test set: ${doc.last > 1 ? `mean of the evaluations in the last ${doc.last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : ""}.`,
     doc.target !== null ? `Target ${percent(doc.target, 1)} %${doc.target_of_first ? ": the accuracy of the first method" : ""}.` : "",
     doc.methods.some((m) => known(m.lambda_1)) ? `λ₁ and trace of the Hessian: ${doc.curvature_of}.` : "",
   ]);
@@ -106,7 +106,7 @@ function curveTable(found, { xTitle, xFormat, ySaid }) {
 
 const WATCHED = {
   drift: ["Drift", "How far clients move from what they were sent."],
-  alignment: ["Alignment", "The cosine between clients' moves: 1 if all go the same way."],
+  alignment: ["Alignment", "The cosine between the server's steps of one round and the next: 1 if they go the same way, -1 if the next undoes the last."],
   delta_eps: ["Change of the perturbation", "How far the server's perturbation is from last round's."],
   param_norm: ["Norm of the parameters", ""],
   feature_norms: ["Norm of features", "Mean over clients."],
