@@ -15,6 +15,8 @@ from fedflat.analyse.subject import Subject, one_model, subjects
 from fedflat.cli.main import main
 from fedflat.errors import RunError, SettingError
 from fedflat.runs.api import compare, run
+from fedflat.runs.study import How, Voice, resume, run_one
+from fedflat.runs.train import Tick
 
 ON = "digits(lda(0), clients=20)"
 QUICK: dict[str, Any] = {"on": ON, "rounds": 3, "clients_per_round": 3, "lr": 0.1, "model": "mlp(hidden=[4])"}
@@ -133,6 +135,33 @@ def test_an_unfinished_run_is_looked_at_where_it_stands(study: Path, tmp_path: P
     shutil.rmtree(folder / "checkpoint")
     with pytest.raises(RunError, match="no checkpoint that can be read"):
         Subject(folder).model(None)
+
+
+def test_a_run_that_went_on_is_looked_at_anew(study: Path, tmp_path: Path) -> None:
+    """What was found of its model in round 2 is not taken for the one it ends with."""
+    folder, (same, other, _) = tmp_path / "run", subjects([study])
+
+    def stop(tick: Tick) -> None:
+        if tick.round == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_one(same.experiment, How(executor="in-process"), folder, Voice(announce=lambda exp, place, total: stop))
+
+    def looks() -> list[Any]:
+        """Losses at the model itself, each by another analysis."""
+        subject, look = Subject(folder), Look()
+        surface = see.see_surface(subject, look, silent, points=3, span=0.5)
+        line = see.see_line(str(other.folder), str(folder), look, silent)
+        bent = see.see_curvature(subject, look, silent, Closely(k=1))
+        by_hand = pytest.approx(loss_by_hand(subject, subject.model(None)[1].params), rel=1e-5)
+        assert [surface.result["center"]["loss"], line.result["b"]["loss"], bent.result["loss"]] == [by_hand] * 3
+        return [surface, line, bent]
+
+    assert all(found.fresh for found in looks())
+    assert not any(found.fresh for found in looks())
+    resume(folder)
+    assert all(found.fresh for found in looks())
 
 
 def test_a_damaged_model_is_told(study: Path, tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ class Look:
         """The settings for the shelf."""
         whole = len(subject.examples(self.where))
         examples = None if self.examples is None or self.examples >= whole else self.examples
-        return {"model": model, "set": self.where, "examples": examples, "of": whole, "seed": self.seed}
+        said = {"model": model, "set": self.where, "examples": examples, "of": whole, "seed": self.seed}
+        return said if subject.standing is None else {**said, "round": subject.standing}
 
 
 def once(shelf: Shelf, kind: str, settings: Settings, work: Callable[[], Result]) -> Found:
@@ -127,7 +128,7 @@ def see_line(a: str, b: str, look: Look, tell: Tell) -> Found:
     """The straight line between two models, each ``RUN`` or ``RUN:MODEL``; kept with the first."""
     (subject, name, model), (other, its_name, its_model) = one_model(a), one_model(b)
     _alike([subject, other])
-    settings = {**look.said(subject, name), "a": f"{subject.folder}:{name}", "b": f"{other.folder}:{its_name}"}
+    settings = {**look.said(subject, name), "a": subject.spelled(name), "b": other.spelled(its_name)}
     return _landscape(subject, "interpolate", settings, Line(model.params, its_model.params), model, look, tell)
 
 
@@ -140,7 +141,7 @@ def see_plane(said: Sequence[str], look: Look, tell: Tell) -> Found:
     subject, first, model = trio[0]
     names = [f"{one.name}: {name}" for one, name, _ in trio]
     names = names if len(set(names)) == 3 else [f"{one.folder}: {name}" for one, name, _ in trio]
-    settings = {**look.said(subject, first), "models": [f"{one.folder}:{name}" for one, name, _ in trio]}
+    settings = {**look.said(subject, first), "models": [one.spelled(name) for one, name, _ in trio]}
     plane = Plane({name: one.params for name, (_, _, one) in zip(names, trio, strict=True)})
     return _landscape(subject, "plane", settings, plane, model, look, tell)
 

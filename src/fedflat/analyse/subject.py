@@ -65,11 +65,20 @@ class Subject:
             ) from None
 
     @property
+    def standing(self) -> int | None:
+        """The round of its last checkpoint, whose model is used, if it has not ended."""
+        return None if (self.folder / "final.safetensors").exists() else self.state.round
+
+    @property
     def unfinished(self) -> str:
         """A sentence if the run has not ended."""
-        if (self.folder / "final.safetensors").exists():
+        if self.standing is None:
             return ""
-        return f"{self.folder} has not ended: its model of round {self.state.round} is used."
+        return f"{self.folder} has not ended: its model of round {self.standing} is used."
+
+    def spelled(self, model: str) -> str:
+        """One of its models as ``RUN:MODEL``; of a run that goes on, with the round."""
+        return f"{self.folder}:{model}" + ("" if self.standing is None else f" in round {self.standing}")
 
     @cached_property
     def state(self) -> Run:
