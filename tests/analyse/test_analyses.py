@@ -114,6 +114,24 @@ def test_clients_models_and_their_sharpness(study: Path) -> None:
     assert found["round"] == 3
     assert len(found["clients"]) == 3
     assert found["local"] == pytest.approx(sum(row["local"] for row in found["clients"]) / 3)
+    assert see.see_local_global(subject, Look(examples=50), silent, clients=2).result["clients"] == found["clients"][:2]
+
+
+def test_local_against_global_goes_on_where_it_was_stopped(study: Path) -> None:
+    subject, look, told = subjects([study])[0], Look(examples=40), list[str]()
+
+    def stop(done: float, total: float, what: str) -> None:
+        told.append(what)
+        if len(set(told)) == 4:  # in the middle of the second client
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        see.see_local_global(subject, look, stop)
+    first, second = list(dict.fromkeys(name.partition(",")[0] for name in told))
+    told.clear()
+    see.see_local_global(subject, look, lambda done, total, what: told.append(what))
+    assert first not in (again := {name.partition(",")[0] for name in told})
+    assert second in again
 
 
 def test_the_partition(study: Path) -> None:

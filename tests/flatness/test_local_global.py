@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import fedflat as ff
-from fedflat.flatness.local_global import client_models, local_global
+from fedflat.flatness.local_global import LocalGlobal, client_models
 from fedflat.runs.ready import make_ready
 from fedflat.runs.train import train
 from literal.problem import Plan, Problem
@@ -24,7 +24,9 @@ PLAN = Plan(cohorts=[[0, 1]], orders=[{0: [[0], [0]], 1: [[0], [0]]}], lr=[0.1])
 def test_the_toy_problem() -> None:
     """Clients' Hessians are diag(2, 1) and diag(1, 4) wherever they go; that of their mean is diag(1.5, 2.5)."""
     ready = make_ready(experiment(ff.fedavg(), Q, PLAN))
-    found = local_global(ready, ready.task.initial(), 0, [0, 1])
+    both = LocalGlobal(ready=ready, round=0, models=client_models(ready, ready.task.initial(), 0, [0, 1]))
+    found = both.result(list(both.rows()))
+    assert [row["client"] for row in both.rows(known=[0])] == [1]
     assert [row["client"] for row in found["clients"]] == [0, 1]
     assert [row["local"] for row in found["clients"]] == pytest.approx([2, 4])
     assert [row["global"] for row in found["clients"]] == pytest.approx([2.5, 2.5])
@@ -63,7 +65,9 @@ def test_a_part_of_everybodys_data() -> None:
     exp = ff.experiment("fedavg", on="digits(lda(0), clients=10)", model="logistic", rounds=1, clients_per_round=2)
     ready = make_ready(exp)
     told: list[str] = []
-    found = local_global(ready, ready.task.initial(), 0, [3], examples=50, tell=lambda d, t, what: told.append(what))
+    models = client_models(ready, ready.task.initial(), 0, [3])
+    both = LocalGlobal(ready=ready, round=0, models=models, examples=50)
+    found = both.result(list(both.rows(tell=lambda done, total, what: told.append(what))))
     assert found["examples"] == 50 < found["of"]
     assert found["clients"][0]["global"] > 0
     assert list(dict.fromkeys(told)) == ["client 3, own data", "client 3, everybody's data"]

@@ -10,11 +10,11 @@ from typing import Any
 from fedflat.analyse.shelf import Result, Settings, Shelf
 from fedflat.analyse.subject import Subject, one_model
 from fedflat.data.examples import ClientData
-from fedflat.errors import SettingError
+from fedflat.errors import SettingError, number
 from fedflat.flat import Model
 from fedflat.flatness.curvature import curvature
 from fedflat.flatness.line import Line
-from fedflat.flatness.local_global import client_models, local_global
+from fedflat.flatness.local_global import LocalGlobal, client_models
 from fedflat.flatness.plane import Plane
 from fedflat.flatness.points import Landscape, losses
 from fedflat.flatness.subsample import subset
@@ -151,26 +151,32 @@ def see_clients_plane(subject: Subject, look: Look, tell: Tell) -> Found:
     cohort = _cohort(subject)[:3]
     if len(cohort) < 3:
         raise SettingError(f"{subject.folder}: a plane needs three clients a round, and this run has {len(cohort)}.")
-    state = subject.state
-    found = client_models(
-        subject.ready, state.model, state.round, cohort, desks=state.desks, memory=state.clients.memory
-    )
+    state, found = subject.state, _client_models(subject)
     settings = {**look.said(subject, "server"), "models": [f"client {client}" for client in cohort]}
     plane = Plane({f"client {client}": found[client].params for client in cohort})
     return _landscape(subject, "plane", settings, plane, state.model, look, tell)
 
 
-def see_local_global(subject: Subject, look: Look, tell: Tell) -> Found:
-    """How sharp clients' models are on their own data and on everybody's."""
-    state, cohort = subject.state, _cohort(subject)
+def see_local_global(subject: Subject, look: Look, tell: Tell, *, clients: int | None = None) -> Found:
+    """How sharp clients' models are on their own data and on everybody's; those of a round, or the first of them."""
+    if clients is not None:
+        number("local against global", "clients", clients, low=1, whole=True)
+    state, cohort = subject.state, _cohort(subject)[:clients]
     settings = {"round": state.round, "clients": cohort, "examples": look.examples, "seed": look.seed}
-    return once(
-        subject.shelf, "local_global", settings,
-        lambda: local_global(
-            subject.ready, state.model, state.round, cohort, desks=state.desks, memory=state.clients.memory,
-            examples=look.examples, seed=look.seed, tell=tell,
-        ),
-    )  # fmt: skip
+
+    def work() -> Result:
+        rows: list[Result] = subject.shelf.begun("local_global", settings) or []
+        visited = _client_models(subject)
+        both = LocalGlobal(
+            ready=subject.ready, round=state.round, models={client: visited[client] for client in cohort},
+            examples=look.examples, seed=look.seed,
+        )  # fmt: skip
+        for row in both.rows({row["client"] for row in rows}, tell):
+            rows.append(row)
+            subject.shelf.note("local_global", settings, rows)
+        return both.result(rows)
+
+    return once(subject.shelf, "local_global", settings, work)
 
 
 def see_corruptions(subject: Subject, look: Look, tell: Tell, *, kinds: Sequence[str] | None) -> Found:
@@ -231,6 +237,14 @@ def _cohort(subject: Subject) -> list[int]:
     if ready.sampler.cohorts is not None:
         round = min(round, len(ready.sampler.cohorts) - 1)
     return ready.sampler.draw(round, ready.fed.population, ready.exp.seed, ready.fed.sizes)
+
+
+def _client_models(subject: Subject) -> dict[int, Model]:
+    """The models of that round's clients, as the run itself would make them."""
+    state = subject.state
+    return client_models(
+        subject.ready, state.model, state.round, _cohort(subject), desks=state.desks, memory=state.clients.memory
+    )
 
 
 def _alike(runs: Sequence[Subject]) -> None:

@@ -75,7 +75,8 @@ def _jobs(asked: Namespace, runs: list[Subject], look: Look) -> Iterator[tuple[s
         asked_of = {
             "curvature": asked.curvature and partial(see.see_curvature, run, look, closely=closely),
             "surface": asked.surface and partial(see.see_surface, run, look, points=asked.points, span=asked.span),
-            "local against global": asked.local_global and partial(see.see_local_global, run, look),
+            "local against global": asked.local_global
+            and partial(see.see_local_global, run, look, clients=asked.clients),
             "corruptions": asked.corruptions is not None
             and partial(see.see_corruptions, run, look, kinds=asked.corruptions or None),
             "plane of clients": asked.plane == ["clients"] and partial(see.see_clients_plane, run, look),

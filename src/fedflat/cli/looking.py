@@ -46,6 +46,7 @@ def _closely(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--density", type=int, default=0, metavar="N", help="the spectral density from N random vectors")
     how.add_argument("--layers", action="store_true", help="the largest eigenvalue of each layer")
     how.add_argument("--rho", type=float, metavar="R", help="sharpness in a ball of this radius")
+    how.add_argument("--clients", type=int, metavar="N", help="clients, local against global (default: all of a round)")
     how.add_argument("--points", type=int, default=25, metavar="N", help="points on a side of a surface (default 25)")
     how.add_argument("--span", type=float, default=1.0, metavar="S", help="a surface reaches so far (default 1)")
 

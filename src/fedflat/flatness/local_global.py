@@ -7,7 +7,9 @@ its model after its local steps, on its own examples and on the union of all tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean
 from typing import Any
 
@@ -26,6 +28,9 @@ from fedflat.server.piece import Desks, step
 
 Remember = Callable[[int], Memory]
 """What a client remembers from its visits before."""
+
+Row = dict[str, Any]
+"""A client and its two eigenvalues, "local" and "global"."""
 
 
 def forgetful(client: int) -> Memory:
@@ -60,39 +65,53 @@ def client_models(
     return found
 
 
-def local_global(
-    ready: Ready, model: Model, round: int, cohort: Sequence[int], *, desks: Desks | None = None,
-    memory: Remember = forgetful, examples: int | None = None, seed: int = 0, batch_size: int = BATCH,
-    tell: Tell = unheard,
-) -> dict[str, Any]:  # fmt: skip
-    """Largest eigenvalues of the clients' models on their own data and on everybody's, or on ``examples`` of those."""
-    everybody = ready.fed.pooled().data(0)
-    used = everybody if examples is None else subset(everybody, examples, seed)
-    models = client_models(ready, model, round, cohort, desks=desks, memory=memory)
-    each, plan = steps_of(1) + 1, dict[str, float]()
-    for client in models:
-        plan[f"client {client}, own data"] = each * len(ready.fed.data(client)) / len(used)
-        plan[f"client {client}, everybody's data"] = each
-    progress = Progress(plan, tell)
+@dataclass(frozen=True, kw_only=True)
+class LocalGlobal:
+    """The models of some clients, and the sets they are looked at on."""
 
-    def top(what: str, model: Model, data: ClientData) -> float:
-        with progress.part(what, weight=len(data) / len(used)):
-            hessian = Hessian(ready.task, model, data, batch_size=batch_size, tick=progress.tick)
-            return float(eigenvalues(hessian, 1, seed=seed).values[0])
+    ready: Ready
+    round: int
+    models: Mapping[int, Model]
+    examples: int | None = None
+    """How many of everybody's examples, drawn by ``seed``; None: all."""
+    seed: int = 0
+    batch_size: int = BATCH
 
-    rows = [
-        {
-            "client": client,
-            "local": top(f"client {client}, own data", own, ready.fed.data(client)),
-            "global": top(f"client {client}, everybody's data", own, used),
+    @cached_property
+    def everybody(self) -> ClientData:
+        """The examples of all clients together."""
+        return self.ready.fed.pooled().data(0)
+
+    @cached_property
+    def used(self) -> ClientData:
+        """Those of them that are looked at."""
+        return self.everybody if self.examples is None else subset(self.everybody, self.examples, self.seed)
+
+    def rows(self, known: Collection[int] = (), tell: Tell = unheard) -> Iterator[Row]:
+        """Largest eigenvalues of each client's model on its own data and on everybody's; not of the ``known``."""
+        left = {client: model for client, model in self.models.items() if client not in known}
+        each, plan = steps_of(1) + 1, dict[str, float]()
+        for client in left:
+            plan[f"client {client}, own data"] = each * len(self.ready.fed.data(client)) / len(self.used)
+            plan[f"client {client}, everybody's data"] = each
+        progress = Progress(plan, tell)
+        for client, model in left.items():
+            own = self._top(f"client {client}, own data", model, self.ready.fed.data(client), progress)
+            abroad = self._top(f"client {client}, everybody's data", model, self.used, progress)
+            yield {"client": client, "local": own, "global": abroad}
+
+    def _top(self, what: str, model: Model, data: ClientData, progress: Progress) -> float:
+        with progress.part(what, weight=len(data) / len(self.used)):
+            hessian = Hessian(self.ready.task, model, data, batch_size=self.batch_size, tick=progress.tick)
+            return float(eigenvalues(hessian, 1, seed=self.seed).values[0])
+
+    def result(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """All rows, and their means, ready for JSON."""
+        return {
+            "round": self.round,
+            "examples": len(self.used),
+            "of": len(self.everybody),
+            "clients": list(rows),
+            "local": fmean(row["local"] for row in rows),
+            "global": fmean(row["global"] for row in rows),
         }
-        for client, own in models.items()
-    ]
-    return {
-        "round": round,
-        "examples": len(used),
-        "of": len(everybody),
-        "clients": rows,
-        "local": fmean(row["local"] for row in rows),
-        "global": fmean(row["global"] for row in rows),
-    }
