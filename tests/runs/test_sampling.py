@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import Any
 
@@ -71,13 +70,13 @@ def test_by_the_round_alone() -> None:
     assert sampler.draw(9, 100, 0) != Sampler(clients=5).draw(9, 100, 0)
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["uniform", "bernoulli"])
 def test_a_thousand_million_clients_cost_nothing(kind: str) -> None:
+    """A loop over everybody, a hundred times, would take an hour."""
     sampler = Sampler(clients=100, kind=kind)
     sampler.check(10**9, 10)
-    begun = time.process_time()
     cohorts = [sampler.draw(t, 10**9, seed=0) for t in range(100)]
-    assert time.process_time() - begun < 1.0
     assert max(max(cohort) for cohort in cohorts) > 9 * 10**8
     assert all(len(set(cohort)) == len(cohort) for cohort in cohorts)
 

@@ -50,6 +50,8 @@ def test_without_target_and_seeds() -> None:
     text = table([alone], None, 7)
     assert "rounds to" not in text
     assert text.endswith("in the last 7 rounds.")
+    assert table([alone], None, 1).endswith("Accuracy and loss on the test set: the last evaluation.")
+
 
 
 def test_markdown() -> None:

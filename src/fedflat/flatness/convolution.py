@@ -1,8 +1,8 @@
 """Convolutions whose second derivatives compute nothing in vain.
 
 torch's own derive the slope of every convolution by its input, the images of the first layer included, and
-take slower kernels for transposed ones. Inside :func:`lean`, two-dimensional convolutions are these: the same
-numbers up to rounding, for a fifth less time of a product with the Hessian of the papers' CNN.
+take slower kernels for transposed ones. Inside `lean`, two-dimensional convolutions are these: the same numbers
+up to rounding, for a tenth less time of a product with the Hessian of the papers' CNN once its graph is there.
 """
 
 from __future__ import annotations

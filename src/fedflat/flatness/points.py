@@ -103,11 +103,7 @@ def cut(task: Task, data: ClientData) -> list[Batch]:
         raise SettingError("there is no example to take the loss of. Choose a set that is not empty.")
     places = torch.arange(len(data)).tensor_split(-(-len(data) // BATCH))
     batches = (data.batch(part, task.dtype) for part in places)
-    return [Batch(_channels_last(batch.x), batch.y) for batch in batches]
-
-
-def _channels_last(x: Tensor) -> Tensor:
-    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+    return [Batch(task.laid_out(batch.x), batch.y) for batch in batches]
 
 
 def move(task: Task, params: Tensor, buffers: Tensor) -> None:

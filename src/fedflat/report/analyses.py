@@ -41,12 +41,29 @@ def checked(saved: dict[str, Any]) -> Analysis:
     if kind not in _KINDS:
         raise Unusable(f"this version does not know analyses of the kind {kind!r}.")
     model = settings.pop("model", "")
-    said = ", ".join(f"{name} {_said(value)}" for name, value in settings.items() if value is not None)
-    return Analysis(kind, str(model), said, _KINDS[kind](saved["result"], saved["settings"]))
+    return Analysis(kind, str(model), _said(settings), _KINDS[kind](saved["result"], saved["settings"]))
 
 
-def _said(value: Any) -> str:
-    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+def _said(settings: dict[str, Any]) -> str:
+    """Settings for people; what is off or zero goes without saying.
+
+    >>> _said({"set": "test", "examples": 500, "of": 10000, "seed": 0, "power": True, "probes": 0, "method": "hutch++"})
+    '500 of 10,000 test examples, power'
+    >>> _said({"set": "client:3", "examples": None, "of": 40, "models": ["a", "b"], "span": 1.0})
+    'all 40 examples of client:3, models a+b, span 1.0'
+    """
+    rest = {name: value for name, value in settings.items() if value not in (None, False, 0)}
+    if not rest.get("probes"):
+        rest.pop("method", None)
+    parts = []
+    if "set" in rest and "of" in rest:
+        where, whole, used = str(rest.pop("set")), rest.pop("of"), rest.pop("examples", None)
+        count = f"all {whole:,}" if used is None else f"{used:,} of {whole:,}"
+        parts.append(f"{count} examples of {where}" if ":" in where else f"{count} {where} examples")
+    for name, value in rest.items():
+        text = "+".join(map(str, value)) if isinstance(value, list) else str(value)
+        parts.append(name if value is True else f"{name} {text}")
+    return ", ".join(parts)
 
 
 def _number(value: Any) -> float | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -213,9 +214,10 @@ def _classes(runs: Sequence[Read], places: Sequence[int], methods: Sequence[str]
 
 
 def _add_curvature(document: Document) -> None:
-    """The methods' largest eigenvalues and traces, from the settings most runs were analysed with."""
-    said = [one["settings"] for one in document["curvature"]]
-    document["curvature_of"] = max(said, key=said.count, default="")
+    """The methods' largest eigenvalues and traces, from the settings most runs were analysed with, on most examples."""
+    said = {one["settings"]: one.get("examples") or 0 for one in document["curvature"]}
+    often = Counter(one["settings"] for one in document["curvature"])
+    document["curvature_of"] = max(said, key=lambda text: (often[text], said[text]), default="")
     for place, method in enumerate(document["methods"]):
         own = [
             one for one in document["curvature"]
@@ -237,7 +239,8 @@ def _missing(document: Document) -> list[str]:
     said = [f"Not analysed: {', '.join(lacking)}. `fedflat analyse RUN` adds them."] if lacking else []
     if not any(method["watch"] for method in document["methods"]) and not document["classes"]:
         said.append("Nothing was watched during training: no drift, norms or accuracies of classes over the rounds.")
-    partly = [kind for kind in ANALYSES if document[kind] and kind != "partition"]
+    shared = ("partition", "plane", "interpolate")  # kept with one run, though of several
+    partly = [kind for kind in ANALYSES if document[kind] and kind not in shared]
     for kind in partly:
         without = {m["name"] for m in document["methods"]} - {
             document["methods"][one["method"]]["name"] for one in document[kind]

@@ -144,22 +144,35 @@ def _surfaces(document: Document) -> Iterator[Drawn]:
 
 def _planes(document: Document) -> Iterator[Drawn]:
     """Planes through models, on one scale, with the models where they lie."""
+    from matplotlib.colors import BoundaryNorm
+
     for name, items in _comparable([one for one in document["plane"] if "loss" in one]):
         low, high = _range(items)
         figure, axes = _panels(len(items))
         for axis, one in zip(axes, items, strict=True):
             rows = [_numbers(row) for row in one["loss"]]
-            levels = [low + (high - low) * step / 14 for step in range(15)] if high > low else 1
-            drawn = axis.contourf(one["x"], one["y"], rows, levels=levels, cmap="viridis")
-            for mark in one["marks"]:
+            levels = _levels(low, high)
+            even = BoundaryNorm(levels, 256)
+            drawn = axis.contourf(one["x"], one["y"], rows, levels=levels, norm=even, cmap="viridis")
+            for letter, mark in zip("ABC", one["marks"], strict=False):
                 axis.plot(mark["x"], mark["y"], "o", color="white", markeredgecolor="black", markersize=4)
                 right = mark["x"] > (one["x"][0] + one["x"][-1]) / 2
-                place = {"xytext": (-4 if right else 4, 4), "ha": "right" if right else "left"}
+                place = {"xytext": (-5 if right else 5, 0), "ha": "right" if right else "left", "va": "center"}
                 at = (mark["x"], mark["y"])
-                axis.annotate(_plain(mark["name"]), at, textcoords="offset points", color="white", **place)
-            axis.set(title=_plain(one["label"]), aspect="equal")
-        figure.colorbar(drawn, ax=axes, shrink=0.8, label="loss")
+                axis.annotate(letter, at, textcoords="offset points", color="white", weight="bold", **place)
+            named = [f"{letter} {mark['name']}" for letter, mark in zip("ABC", one["marks"], strict=False)]
+            wide, tall = (abs(one[along][-1] - one[along][0]) for along in ("x", "y"))
+            axis.set_title(_plain("\n".join(named)), loc="left", fontsize=6)
+            axis.set_aspect("equal" if 1 / 3 < wide / tall < 3 else "auto")
+        figure.colorbar(drawn, ax=axes, shrink=0.8, label="loss", format="{x:.3g}")
         yield f"plane{name}", figure
+
+
+def _levels(low: float, high: float) -> list[float]:
+    """Contours that lie closer to each other near the least loss."""
+    floor = max(0.01 * low, 1e-6)
+    rise = (high - low) / floor + 1
+    return [low + floor * (rise ** (step / 14) - 1) for step in range(15)] if high > low else [low, low + floor]
 
 
 def _partitions(document: Document) -> Iterator[Drawn]:

@@ -25,7 +25,8 @@ def table(summaries: Sequence[Summary], target: float | None, last: int, style: 
     body = _markdown(heads, rows) if style == "markdown" else _text(heads, rows)
     seeds = summaries[0].seeds
     spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
-    foot = f"Accuracy and loss on the test set: mean of the evaluations in the last {last} rounds{spread}."
+    which = f"mean of the evaluations in the last {last} rounds" if last > 1 else "the last evaluation"
+    foot = f"Accuracy and loss on the test set: {which}{spread}."
     if personal:
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
     return f"{body}\n\n{foot}"

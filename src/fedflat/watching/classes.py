@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedflat.client.judge import BATCH
+from fedflat.client.judge import outputs
 from fedflat.errors import SettingError
 from fedflat.runs.evaluate import load
 from fedflat.runs.ready import Ready
@@ -44,9 +44,8 @@ def accuracies(ready: Ready) -> Tensor:
     """The accuracies of the module, where it stands."""
     task, data, classes = ready.task, ready.fed.test, ready.fed.classes
     right, all_ = torch.zeros(classes, dtype=torch.long), torch.zeros(classes, dtype=torch.long)
-    for places in torch.arange(len(data)).split(BATCH):
-        batch = data.batch(places, task.dtype)
-        hit = task.flat.forward(batch.x).argmax(1) == batch.y
+    for batch, output in outputs(task, data):
+        hit = output.argmax(1) == batch.y
         right += torch.bincount(batch.y[hit].cpu(), minlength=classes)
         all_ += torch.bincount(batch.y.cpu(), minlength=classes)
     return right.double() / all_

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from fedflat.client.judge import BATCH
+from fedflat.client.judge import outputs
 from fedflat.client.task import Task
 from fedflat.data.examples import ClientData
 from fedflat.runs.evaluate import load
@@ -36,7 +36,6 @@ class Features(Watcher):
 def mean_norm(task: Task, data: ClientData) -> float:
     """The mean norm of the outputs of the module, where it stands."""
     total = 0.0
-    for places in torch.arange(len(data)).split(BATCH):
-        output = task.flat.forward(data.batch(places, task.dtype).x)
-        total += float(torch.linalg.vector_norm(output.reshape(len(places), -1).double(), dim=1).sum())
+    for batch, output in outputs(task, data):
+        total += float(torch.linalg.vector_norm(output.reshape(len(batch), -1).double(), dim=1).sum())
     return total / len(data)

@@ -81,7 +81,7 @@ function drawPlanes(section, doc) {
   const range = extent(items.flatMap((item) => item[name].flat()), 0);
   section.append(el("div", { class: "controls" }, measure, list), el("div", { class: "panels" }, items.map((item) => figure(item, "", plane(item, name, range),
     () => ({ heads: ["model", "x", "y", "loss", "error"], rows: item.marks.map((mark) => [mark.name, number(mark.x), number(mark.y), number(mark.loss), percents(mark.error)]) })))),
-    el("p", { class: "note" }, `Colours are the ${name}${name === "loss" ? " on a logarithmic scale" : ""}, the same in every picture. Models in one basin have no contour between them.`));
+    el("p", { class: "note" }, `Colours are ${name === "loss" ? "how far the loss lies above the least one, on a logarithmic scale" : "the error"}, the same in every picture. Models in one basin have no contour between them.`));
 }
 
 function drawBetween(section, doc) {

@@ -67,10 +67,12 @@ function contour(values, level) {
   return parts;
 }
 
+const letter = (place) => "ABC"[place];
+
 /** A plane through models: heights as colours, contours, and the models where they lie. */
 function plane(item, measure, range) {
   const box = el("div", { class: "plot" });
-  const log = measure === "loss", at = log ? (value) => Math.log10(Math.max(value, 1e-9)) : (value) => value;
+  const floor = Math.max(range[0] * 0.01, 1e-6), at = measure === "loss" ? (value) => Math.log10(Math.max(value - range[0], 0) + floor) : (value) => value;
   const [low, high] = range.map(at), format = measure === "loss" ? number : percents;
   later(box, () => {
     const size = Math.min(520, Math.max(200, box.clientWidth)), left = 8, side = size - 16, top = 8;
@@ -86,12 +88,13 @@ function plane(item, measure, range) {
       const text = segments.map(([from, to]) => path([from, to].map(([i, j]) => [left + (i * side) / (item.x.length - 1), top + side - (j * side) / (item.y.length - 1)]))).join("");
       if (text) root.append(svg("path", { d: text, class: "contour" }));
     }
-    item.marks.forEach((mark) => {
+    item.marks.forEach((mark, i) => {
       const x = X(mark.x), y = Y(mark.y), end = x > size / 2;
       root.append(svg("circle", { cx: round2(x), cy: round2(y), r: 5, class: "model" }),
-        svg("text", { x: round2(x + (end ? -10 : 10)), y: round2(Math.min(size - 14, Math.max(24, y + (y > size / 2 ? -10 : 20)))), "text-anchor": end ? "end" : "start", class: "model" }, `${mark.name} ${format(mark[measure])}`));
+        svg("text", { x: round2(x + (end ? -10 : 10)), y: round2(y + 5), "text-anchor": end ? "end" : "start", class: "model" }, letter(i)));
     });
-    box.replaceChildren(root, colorKey(range[0], range[1], format, heights));
+    const named = el("ul", { class: "marks" }, item.marks.map((mark, i) => el("li", {}, el("b", {}, letter(i)), ` ${mark.name}: ${format(mark[measure])}`)));
+    box.replaceChildren(root, colorKey(range[0], range[1], format, heights), named);
   });
   return box;
 }

@@ -1,0 +1,50 @@
+"""Models are judged alike, however images lie in memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.judge import BATCH, accuracy, judge
+from fedflat.client.task import Task
+from fedflat.data.examples import ClientData, Examples
+
+
+class Viewing(nn.Module):
+    """Flattens as many modules do, in a way that asks for one order of memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.out = nn.Conv2d(3, 4, 3), nn.Linear(4 * 4 * 4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.out(self.conv(x).relu().view(len(x), -1))
+        return scores
+
+
+def flattening() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 4 * 4, 5))
+
+
+@pytest.mark.parametrize(("model", "last"), [(Viewing, False), (flattening, True)])
+def test_images_lie_as_the_module_takes_them(model: type[nn.Module], last: bool) -> None:
+    rng = torch.Generator().manual_seed(0)
+    x, y = torch.randn(BATCH + 9, 3, 6, 6, generator=rng), torch.randint(5, (BATCH + 9,), generator=rng)
+    task = Task(model, (3, 6, 6), 5, seed=0)
+    data = ClientData(Examples(x, y, 5), torch.arange(len(x)))
+    assert task.channels_last is last
+    assert task.laid_out(x).is_contiguous(memory_format=torch.channels_last) is last
+    losses, right = judge(task, data)
+    with torch.no_grad():
+        scores = task.module()(x)
+    assert float(losses.mean()) == pytest.approx(float(cross_entropy(scores, y)), rel=1e-5)
+    assert right is not None
+    assert torch.equal(right, scores.argmax(1) == y)
+    assert accuracy(task, data) == float((scores.argmax(1) == y).double().mean())
+
+
+def test_other_inputs_stay_as_they_are() -> None:
+    task, x = Task(lambda: nn.Linear(4, 2), (4,), 2, seed=0), torch.ones(3, 4)
+    assert task.laid_out(x) is x
