@@ -17,7 +17,7 @@ import pytest
 
 import fedflat
 from fedflat.report import collect, document, write_report
-from report.made import write_analyses, write_run, write_watch
+from report.made import write_analyses, write_analysis, write_run, write_watch
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -424,5 +424,27 @@ def test_ticks_that_lie_close_are_told_apart(browser: Any, tmp_path: Path) -> No
     texts = ticks.all_text_contents()
     assert len(texts) > 3
     assert len(set(texts)) == len(texts)
+    assert watched.complaints == []
+    watched.context.close()
+
+
+def test_models_of_a_plane_are_named_beside_it(browser: Any, tmp_path: Path) -> None:
+    """However long their names: letters at the dots, inside the picture, and a list below."""
+    run, axis = write_run(tmp_path / "a"), [0.0, 1.0, 2.0]
+    names = [f"fedgloss(rho_s=0.15, rho_l=0.15, beta=10, T_s={t}), seed 0: server" for t in (100, 150, 200)]
+    marks = [{"name": name, "x": float(i), "y": 0.0, "loss": 1.0, "error": 0.5} for i, name in enumerate(names)]
+    grid = {"x": axis, "y": axis, "loss": [[1.0, 2.0, 3000.0]] * 3, "error": [[0.5] * 3] * 3}
+    write_analysis(run, "plane", {"models": names, "set": "test"}, {**grid, "points": marks})
+    write_report([run], tmp_path / "report.html")
+    watched = Watched(browser, (tmp_path / "report.html").as_uri(), viewport={"width": 390, "height": 844})
+    page = watched.page
+    frame = page.locator("#plane svg.chart").bounding_box()
+    letters = page.locator("#plane svg.chart text.model")
+    assert letters.all_text_contents() == ["A", "B", "C"]
+    for box in (letters.nth(i).bounding_box() for i in range(3)):
+        assert frame["x"] <= box["x"] < box["x"] + box["width"] <= frame["x"] + frame["width"]
+    assert page.locator("#plane .marks li").all_inner_texts() == [
+        f"{letter} {name}: 1" for letter, name in zip("ABC", names, strict=True)
+    ]
     assert watched.complaints == []
     watched.context.close()

@@ -230,3 +230,23 @@ def test_nobody_leads_who_is_not_ahead() -> None:
     assert _lead([behind, ahead], []) == "fedavg() is the most accurate with 50.00 %."
     assert _lead([scored("fedsam(rho=0.1)", 0.50001), ahead], []) == "fedsam(rho=0.1) and fedavg() reach 50.00 % alike."
     assert _lead([ahead], []) == "fedavg() reaches 50.00 %."
+
+
+def test_the_table_takes_curvature_on_most_examples(tmp_path: Path) -> None:
+    """Of two sets of settings that as many runs were analysed with."""
+    run = write_run(tmp_path / "a")
+    for examples, top in ((200, 9.0), (1000, 7.0), (50, 11.0)):
+        said = {"model": "server", "set": "test", "examples": examples, "of": 10_000, "seed": 0}
+        write_analysis(run, "curvature", said, {"lambda_1": top, "examples": examples, "of": 10_000})
+    found = collect([run])
+    assert found["methods"][0]["lambda_1"] == 7.0
+    assert found["curvature_of"] == "1,000 of 10,000 test examples"
+
+
+def test_a_plane_through_several_runs_is_missed_by_none(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, method=name) for name in ("fedavg()", "fedprox()")]
+    write_analyses(runs[0])
+    said = " ".join(collect(runs)["missing"])
+    assert "loss surfaces of fedprox()" in said
+    assert "planes" not in said
+    assert "losses between" not in said
