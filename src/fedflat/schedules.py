@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from fedflat.errors import SettingError, number
 from fedflat.spelling import Spelled, register
 
 
-class Schedule(Spelled):
+class Schedule(Spelled, ABC):
     """A number for every round."""
 
     @property
@@ -21,8 +22,8 @@ class Schedule(Spelled):
         """Values it takes or runs between, so that a range can be checked before the first round."""
         return ()
 
-    def __call__(self, round: int) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def __call__(self, round: int) -> float: ...
 
 
 Scalar = float | Schedule

@@ -53,7 +53,6 @@ def test_without_target_and_seeds() -> None:
     assert table([alone], None, 1).endswith("Accuracy and loss on the test set: the last evaluation.")
 
 
-
 def test_markdown() -> None:
     heads, rule, one, other, *_ = table([ONE, OTHER], 0.9, 100, "markdown").splitlines()
     assert cells(heads) == [

@@ -6,6 +6,7 @@ every vector is a matrix with a row for each client: it says ``stacks = True``.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -159,7 +160,7 @@ class Piece(Spelled):
         return 0
 
 
-class Term(Piece):
+class Term(Piece, ABC):
     """A term of the loss, differentiated with it."""
 
     stage = Stage.TERM
@@ -168,9 +169,9 @@ class Term(Piece):
         """What to keep open during the forward pass, such as forward hooks; ``loss`` is handed its value."""
         return nullcontext()
 
+    @abstractmethod
     def loss(self, v: Visit, batch: Batch, output: Tensor, seen: Any) -> Tensor:
         """The term's value."""
-        raise NotImplementedError
 
 
 LossFn = Callable[[Tensor, Tensor], Tensor]

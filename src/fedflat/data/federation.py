@@ -27,7 +27,7 @@ LOOKED_AT = 1_000
 """The most clients made on demand that are looked at to say how unequal they are."""
 
 
-class DataSpec(Spelled):
+class DataSpec(Spelled, ABC):
     """A frozen dataclass that says which data set, cut in which way; ``open`` reads it."""
 
     stored: ClassVar[bool] = True
@@ -35,9 +35,9 @@ class DataSpec(Spelled):
     origin: ClassVar[str] = ""
     """Where it comes from, if not from files."""
 
+    @abstractmethod
     def open(self, seed: int) -> Federation:
         """The federation for this seed: the same text and seed give the same clients."""
-        raise NotImplementedError
 
 
 class Federation(ABC):

@@ -11,6 +11,7 @@ out evenly, the first clients get one more: sizes differ by at most one, and no 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,9 +22,10 @@ from fedflat.errors import SettingError, choice, number
 from fedflat.spelling import Spelled, register
 
 
-class Partition(Spelled):
+class Partition(Spelled, ABC):
     """A frozen dataclass that deals examples out to clients."""
 
+    @abstractmethod
     def assign(
         self, labels: Index, clients: int, rng: np.random.Generator, *,
         coarse: Index | None = None, users: Index | None = None,
@@ -32,7 +34,6 @@ class Partition(Spelled):
 
         ``coarse`` has a coarse class and ``users`` an owner for each example, for the partitions that ask.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,6 +10,7 @@ same process, as long as its files do not change.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache, lru_cache
 from importlib.util import find_spec
@@ -82,9 +83,9 @@ class NamedSet(DataSpec):
         return f"{name}({rest.removeprefix('partition=')}"
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """The name it is said by."""
-        raise NotImplementedError
 
     def raw(self) -> Raw:
         """All its examples as published."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from torch import nn
 
 from fedflat.spelling import Spelled
 
 
-class ModelSpec(Spelled):
+class ModelSpec(Spelled, ABC):
     """A frozen dataclass; ``build`` makes the module with torch's current random state."""
 
+    @abstractmethod
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A freshly initialised module for inputs of ``shape`` and ``classes`` outputs."""
-        raise NotImplementedError

@@ -154,13 +154,14 @@ def _planes(document: Document) -> Iterator[Drawn]:
             levels = _levels(low, high)
             even = BoundaryNorm(levels, 256)
             drawn = axis.contourf(one["x"], one["y"], rows, levels=levels, norm=even, cmap="viridis")
-            for letter, mark in zip("ABC", one["marks"], strict=False):
+            lettered = list(zip("ABC", one["marks"], strict=False))
+            for letter, mark in lettered:
                 axis.plot(mark["x"], mark["y"], "o", color="white", markeredgecolor="black", markersize=4)
                 right = mark["x"] > (one["x"][0] + one["x"][-1]) / 2
                 place = {"xytext": (-5 if right else 5, 0), "ha": "right" if right else "left", "va": "center"}
                 at = (mark["x"], mark["y"])
                 axis.annotate(letter, at, textcoords="offset points", color="white", weight="bold", **place)
-            named = [f"{letter} {mark['name']}" for letter, mark in zip("ABC", one["marks"], strict=False)]
+            named = [f"{letter} {mark['name']}" for letter, mark in lettered]
             wide, tall = (abs(one[along][-1] - one[along][0]) for along in ("x", "y"))
             axis.set_title(_plain("\n".join(named)), loc="left", fontsize=6)
             axis.set_aspect("equal" if 1 / 3 < wide / tall < 3 else "auto")
