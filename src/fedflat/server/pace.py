@@ -14,6 +14,7 @@ does: ``v`` starts at 0, Adam corrects the bias, AdaGrad has no first moment; th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -66,7 +67,7 @@ class ServerMomentum(ServerPiece):
 
 
 @dataclass(frozen=True, repr=False)
-class Adaptive(ServerPiece):
+class Adaptive(ServerPiece, ABC):
     """What Adam, AdaGrad and Yogi share: two moments and a step scaled by the second."""
 
     lr: Scalar = 0.1
@@ -80,9 +81,9 @@ class Adaptive(ServerPiece):
     def __post_init__(self) -> None:
         _check(self.key, self.lr, self.tau, b1=self.b1, b2=self.b2)
 
+    @abstractmethod
     def second(self, v: Tensor, square: Tensor) -> Tensor:
         """The new second moment."""
-        raise NotImplementedError
 
     def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
         """The scaled first moment."""

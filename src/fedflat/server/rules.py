@@ -11,6 +11,7 @@ pseudo-gradients, sized and uniform alike; what pieces enclose (control variates
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,7 +22,7 @@ from fedflat.errors import SettingError, number
 from fedflat.spelling import Spelled
 
 
-class Rule(Spelled):
+class Rule(Spelled, ABC):
     """A frozen dataclass of numbers."""
 
     key: ClassVar[str]
@@ -30,9 +31,9 @@ class Rule(Spelled):
         """How many replies it needs."""
         return 1
 
+    @abstractmethod
     def combine(self, deltas: Tensor, weights: Tensor) -> Tensor:
         """One vector from the rows of ``deltas``; ``weights`` sum to 1."""
-        raise NotImplementedError
 
     def check(self, cohort: int) -> None:
         """Refuse a cohort that is too small."""

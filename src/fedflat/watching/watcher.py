@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -69,14 +70,14 @@ class Sight:
         self.seconds += time.monotonic() - begun
 
 
-class Watcher:
+class Watcher(ABC):
     """Looks at a run and touches nothing. The base class sees nothing."""
 
     name: ClassVar[str]
 
+    @abstractmethod
     def cost(self, ready: Ready) -> str:
         """What watching costs, in a sentence for people."""
-        raise NotImplementedError
 
     def check(self, ready: Ready) -> None:
         """Refuse a run in which there is nothing for it to see."""
