@@ -51,7 +51,7 @@ CASES = [
     (("fedflat.runs.train:train", "fedflat.runs.book:FolderBook.resume", "fedflat.runs.store:Store.read"), START),
     ((*FOLD, "fedflat.runs.executors:_Crew.visit", "multiprocessing.connection:wait"), "waiting"),
     ((*FOLD, "fedflat.runs.executors:_Crew.visit", "fedflat.runs.executors:_receive"), "messages"),
-    ((*FOLD, "fedflat.runs.auto:_Undecided._first", "fedflat.runs.executors:Workers.open", "os:fork"), START),
+    (("fedflat.runs.train:train", "fedflat.runs.executors:Workers.open", "os:fork"), START),
     (("fedflat.runs.executors:_work", "fedflat.runs.executors:_serve", "multiprocessing.connection:recv"), "waiting"),
     (("fedflat.runs.executors:_serve", "fedflat.runs.executors:_answer", "pickle:dump"), "messages"),
     (("fedflat.runs.trainer:train", "fedflat.database:read"), OTHER),

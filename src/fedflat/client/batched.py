@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from fedflat.client.effort import effort
 from fedflat.client.task import Task, Terms
 from fedflat.data.examples import Batch, ClientData
 
@@ -113,19 +114,7 @@ def _uncounted(module: nn.Module) -> nn.Module:
 
 def footprint(task: Task, batch_size: int) -> int:
     """About how many bytes one client takes in a stack: its parameters, its inputs and all outputs of layers."""
-    seen = 0
-
-    def note(part: nn.Module, inputs: Any, output: Any) -> None:
-        nonlocal seen
-        seen += output.numel() if isinstance(output, Tensor) else 0
-
-    module = copy.deepcopy(task.flat.module)
-    for part in module.modules():
-        part.register_forward_hook(note)
-    x = torch.zeros(2, *task.shape, dtype=task.dtype, device=task.device)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        module.train()(x)
-    return (task.flat.layout.dim + (seen + x.numel()) * batch_size // 2) * task.dtype.itemsize
+    return (task.flat.layout.dim + effort(task).numbers * batch_size) * task.dtype.itemsize
 
 
 def unstackable(task: Task, data: ClientData | None = None) -> str | None:

@@ -1,105 +1,105 @@
-"""The executor for those who do not want to choose: the first visits are timed, and the rest goes where it is fastest.
+"""The executor for those who do not want to choose: by what is known before the first visit, and never by a clock.
 
-No visit is wasted: the first two are made here, with one thread, and are part of the run. For networks of some size
-the choice is between this process and workers, with the same bits either way.
+The same command on the same machine chooses the same, so it gives the same bits, stopped and resumed or not; and all
+runs of a study are made alike.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
 
-from fedflat.client.visit import ClientJob, Letter
-from fedflat.data.federation import Federation
-from fedflat.runs.executors import SMALL, Crew, Executor, InProcess, Source, Workers, dumps
+import torch
+
+from fedflat.client.effort import effort
+from fedflat.runs.executors import SMALL, Executor, InProcess, Workers, dumps
+from fedflat.runs.ready import Ready
 from fedflat.runs.stacked import Stacked
 
 WORTH = 6.0
 """Seconds of visits below which starting processes or tracing a network does not pay."""
 LONG = 0.05
 """Seconds of a visit below which sending it to another process costs more than it saves."""
-
-
-Chosen = Callable[[Executor, str], None]
-"""Told the executor, and why in a sentence."""
+MANY = 8
+"""Clients at once from which a stack of them pays."""
+LOOKED_AT = 10
+"""Clients of the first round whose work is counted."""
 
 
 @dataclass(frozen=True)
-class Auto:
-    """Chooses for a run of ``visits`` visits, ``cohort`` at a time; ``chosen`` is told."""
+class Load:
+    """What a run asks for, as far as it can be known beforehand."""
 
     visits: int
     cohort: int
-    chosen: Chosen = lambda executor, why: None
+    seconds: float
+    """About how long a visit takes one thread, by counting what it computes."""
+    small: bool
+    """Whether the network is so small that most of a visit is not arithmetic."""
+    stackable: bool
+    """Tried only where it matters, as the next: both take time."""
+    sendable: bool
+    device: str = "cpu"
 
-    @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
-        """A crew that makes up its mind in the first exchange."""
-        fixed = self.without_looking(job)
-        with ExitStack() as opened:
-            if fixed is not None:
-                self.chosen(*fixed)
-                yield opened.enter_context(fixed[0].open(job, fed, source))
-            else:
-                yield _Undecided(self, job, fed, source, opened)
+    @classmethod
+    def of(cls, ready: Ready) -> Load:
+        """Look at everything but the clock."""
+        job, rounds = ready.job, ready.exp.rounds
+        bare = cls(
+            ready.sampler.visits(rounds), ready.sampler.smallest(rounds), seconds(ready),
+            job.task.flat.layout.dim < SMALL, False, False, job.task.device,
+        )  # fmt: skip
+        fits = bare.small and bare.run >= WORTH and (bare.cohort >= MANY or bare.cohort == 1)
+        return replace(
+            bare,
+            stackable=fits and Stacked().refusal(job, ready.fed) is None,
+            sendable=bare.seconds >= LONG and _sendable(ready),
+        )
 
-    def without_looking(self, job: ClientJob) -> tuple[Executor, str] | None:
-        """The choice where no time could change it."""
-        if job.task.device.partition(":")[0] != "cpu" and self.stackable(job) is not None:
-            return InProcess(), "one client at a time on the device"
-        if min(self.cohort, self.visits) < 2:
-            return InProcess(), "one client at a time, since no two are asked at once"
-        return None
-
-    def after(self, job: ClientJob, source: Source, seconds: float) -> tuple[Executor, str]:
-        """The choice when a visit took so long with one thread."""
-        expected, each = seconds * self.visits, f"a visit takes {_span(seconds)}"
-        if expected < WORTH:
-            return InProcess(1), f"one client at a time: {each}, the whole run {_span(expected)}"
-        if job.task.flat.layout.dim < SMALL and self.stackable(job) is None:
-            return Stacked(), f"all clients of a round in one stack: {each}, most of it not arithmetic"
-        if seconds < LONG:
-            return InProcess(1), f"one client at a time: {each}, too short to be sent elsewhere"
-        workers = min(cores(), self.cohort)
-        if workers < 2 or not _sendable(job, source):
-            return InProcess(), f"one client at a time: {each}, and there is nobody to share with"
-        return Workers(workers), f"{workers} clients at a time, each in a process of its own: {each}"
-
-    def stackable(self, job: ClientJob) -> str | None:
-        """Why the job cannot be stacked; None if it can."""
-        return "the cohort is small" if self.cohort < 8 else Stacked().refusal(job)
+    @property
+    def run(self) -> float:
+        """About how long all visits take one thread."""
+        return self.seconds * self.visits
 
 
-@dataclass
-class _Undecided:
-    auto: Auto
-    job: ClientJob
-    fed: Federation
-    source: Source
-    opened: ExitStack
-    crew: Crew | None = None
+def seconds(ready: Ready) -> float:
+    """About how long a visit takes one thread, judging by clients of the first round."""
+    exp, local, fed, cost = ready.exp, ready.exp.local, ready.fed, ready.exp.method.cost
+    cohort = ready.sampler.draw(0, fed.population, exp.seed, fed.sizes)[:LOOKED_AT]
+    sizes = [len(fed.data(client)) for client in cohort]
+    steps = fmean(local.planned(0, client, size) for client, size in zip(cohort, sizes, strict=True))
+    times, used = cost.gradients * cost.walks, min(local.batch_size, local.virtual or fmean(sizes))
+    return effort(ready.task).seconds(steps * times, steps * times * used + cost.surveys * fmean(sizes))
 
-    def visit(self, letters: Sequence[Letter]) -> Iterator[Any]:
-        if self.crew is not None:
-            return self.crew.visit(letters)
-        return self._first(letters)
 
-    def _first(self, letters: Sequence[Letter]) -> Iterator[Any]:
-        alone = InProcess(1).open(self.job, self.fed, self.source)
-        with alone as crew:
-            for letter in itertools.islice(letters, 2):  # the first warms up
-                begun = time.perf_counter()
-                yield from crew.visit([letter])
-                seconds = time.perf_counter() - begun
-        executor, why = self.auto.after(self.job, self.source, seconds)
-        self.auto.chosen(executor, why)
-        self.crew = self.opened.enter_context(executor.open(self.job, self.fed, self.source))
-        yield from self.crew.visit(letters[2:])
+def choose(loads: Sequence[Load]) -> tuple[Executor, str]:
+    """One executor for all runs of a study, and why in a sentence.
+
+    A run that asks one client at a time, among others that ask several, is content with what those need.
+    """
+    cohort = max(min(load.cohort, load.visits) for load in loads)
+    if cohort < 2:
+        return _here(loads), "one client at a time, since no two are asked at once"
+    visit, run = min(load.seconds for load in loads), min(load.run for load in loads)
+    each = f"a visit is estimated at {_span(visit)}"
+    if run < WORTH:
+        return InProcess(1), f"one client at a time: {each}, a whole run at {_span(run)}"
+    if all(load.stackable for load in loads):
+        return Stacked(1), f"all clients of a round in one stack: {each}, most of it not arithmetic"
+    if any(load.device.partition(":")[0] != "cpu" for load in loads):
+        return _here(loads), "one client at a time on the device"
+    if visit < LONG:
+        return InProcess(1), f"one client at a time: {each}, too short to be sent elsewhere"
+    workers = min(cores(), cohort)
+    if workers < 2 or not all(load.sendable for load in loads):
+        return _here(loads), f"one client at a time: {each}, and there is nobody to share with"
+    return Workers(workers), f"{workers} clients at a time, each in a process of its own: {each}"
+
+
+def _here(loads: Sequence[Load]) -> InProcess:
+    return InProcess(1 if all(load.small for load in loads) else torch.get_num_threads())
 
 
 def cores() -> int:
@@ -107,9 +107,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _sendable(job: ClientJob, source: Source) -> bool:
+def _sendable(ready: Ready) -> bool:
     try:
-        dumps((job, source))
+        dumps((ready.job, ready.source))
     except Exception:
         return False
     return True
@@ -117,4 +117,3 @@ def _sendable(job: ClientJob, source: Source) -> bool:
 
 def _span(seconds: float) -> str:
     return f"{seconds * 1000:.1f} ms" if seconds < 0.1 else f"{seconds:.1f} s"
-

@@ -20,7 +20,7 @@ from fedflat.data.federation import DataSpec
 from fedflat.errors import SettingError, choice, number
 from fedflat.files import write_file
 from fedflat.profiling.profiled import Wanted, profiled
-from fedflat.runs.auto import Auto, Chosen, cores
+from fedflat.runs.auto import Load, choose, cores
 from fedflat.runs.book import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder, read_facts, same_version
 from fedflat.runs.executors import Executor, InProcess, Workers
 from fedflat.runs.experiment import Experiment, from_json
@@ -42,7 +42,7 @@ class How:
 
     executor: str = "auto"
     """"in-process": one client after the other; "workers": several at a time in processes of their own; "stacked": a
-    cohort as one batched computation, for small networks; "auto": the fastest, judging by the first visits."""
+    cohort as one batched computation, for small networks; "auto": the fastest, by what can be known beforehand."""
     workers: int = 0
     """Clients at a time, each in a process of its own; 0: as many as there are cores, where there are workers."""
     threads: int | None = None
@@ -79,16 +79,33 @@ class How:
         except RuntimeError:
             raise SettingError(f"run: device {self.device!r} cannot be read. Write 'cpu', or 'cuda:0'.") from None
 
-    def settle(self, ready: Ready, chosen: Chosen) -> Executor:
-        """The executor for a run; ``chosen`` is told if it was left to us."""
+    @property
+    def undecided(self) -> bool:
+        """Whether the choice is left to us."""
+        return self.executor == "auto" and not self.workers and not self.threads
+
+    def loads(self, ready: Ready) -> list[Load]:
+        """What a run asks for, if we are to choose."""
+        return [Load.of(ready)] if self.undecided else []
+
+    def settled(self, loads: Sequence[Load], note: Say) -> How:
+        """The same with what was left to us chosen, alike for all runs; ``note`` is told what and why."""
+        if not self.undecided:
+            return self
+        executor, why = choose(loads)
+        note(f"  {why}")
+        if isinstance(executor, Workers):
+            return replace(self, executor="workers", workers=executor.n, threads=executor.threads)
+        assert isinstance(executor, InProcess | Stacked)
+        name = "stacked" if isinstance(executor, Stacked) else "in-process"
+        return replace(self, executor=name, threads=executor.threads)
+
+    def make(self) -> Executor:
+        """The executor, once it is settled."""
+        assert not self.undecided
         if self.executor == "workers" or self.workers:
             return Workers(self.workers or cores(), self.threads or 1)
-        if self.executor == "stacked":
-            return Stacked(self.threads)
-        if self.executor == "in-process" or self.threads:
-            return InProcess(self.threads)
-        cohort = ready.sampler.smallest(ready.exp.rounds)
-        return Auto(ready.sampler.visits(ready.exp.rounds), cohort, chosen)
+        return Stacked(self.threads) if self.executor == "stacked" else InProcess(self.threads)
 
     def check(self, ready: Ready, out: Path | None) -> None:
         """Refuse to watch or track what cannot be."""
@@ -99,15 +116,6 @@ class How:
                 "run: what is watched and tracked is written into the run folder, and there is none. Name one: "
                 "out='runs/mine'."
             )
-
-    def settled(self, executor: Executor) -> How:
-        """The same, saying what was chosen."""
-        if isinstance(executor, Workers):
-            return replace(self, executor="workers", workers=executor.n, threads=executor.threads)
-        assert isinstance(executor, InProcess | Stacked)
-        return replace(
-            self, executor="stacked" if isinstance(executor, Stacked) else "in-process", threads=executor.threads
-        )
 
 
 Announce = Callable[[Experiment, int, int], Tell]
@@ -136,6 +144,7 @@ def run_one(
     """
     ready = make_ready(exp, how.device)
     how.check(ready, out)
+    how = how.settled(how.loads(ready), voice.note)
     book: RunBook = RunBook()
     if out is not None:
         book = FolderBook.create(out, exp.as_json(), asdict(how), pause=checkpoint_every, say=voice.say)
@@ -148,8 +157,12 @@ def run_many(
 ) -> list[Result]:  # fmt: skip
     """Run several experiments, one after the other, each in its own folder under ``out``."""
     check_pause(checkpoint_every)
+    loads: list[Load] = []
     for exp in experiments:
-        how.check(make_ready(exp, how.device), out)
+        ready = make_ready(exp, how.device)
+        how.check(ready, out)
+        loads += how.loads(ready)
+    how = how.settled(loads, voice.note)
     names = folder_names(experiments)
     if out is not None:
         make_folder(out)
@@ -201,7 +214,8 @@ def resume(
             results.append(Result.read(place_of_run))
         else:
             ready = make_ready(exp, own.device)
-            if now:
+            own = own.settled(own.loads(ready), voice.note)
+            if asdict(own) != book.facts["how"]:
                 book.remember(how=asdict(own))
             results.append(_carry_out(ready, own, book, voice, place, len(plan["runs"]), profile))
     return results
@@ -210,21 +224,17 @@ def resume(
 def _carry_out(
     ready: Ready, how: How, book: RunBook, voice: Voice, place: int, total: int, profile: Wanted
 ) -> Result:
-    def chosen(executor: Executor, why: str) -> None:
-        voice.note(f"  {why}")
-        book.remember(how=asdict(how.settled(executor)))
-
     try:
         how.check(ready, book.place)
         book = tracked(book, how.track)
         tell = voice.announce(ready.exp, place, total)
         for remark in ready.remarks(how.state_memory) + Watching.of(ready, how.watch).costs():
             voice.note(f"  {remark}")
-        executor = how.settle(ready, chosen)
         with profiled(profile, book.place and book.place.parent) as counted:
             return train(
-                ready, executor=executor, book=book, tell=counted(tell), state_memory=how.state_memory, watch=how.watch
-            )
+                ready, executor=how.make(), book=book, tell=counted(tell), state_memory=how.state_memory,
+                watch=how.watch,
+            )  # fmt: skip
     finally:
         book.close()
 
