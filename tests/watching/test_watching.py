@@ -83,7 +83,7 @@ def test_nothing_watched_is_nothing_done() -> None:
     nobody = Watching.of(ready, None)
     notes: dict[str, dict[str, torch.Tensor]] = {}
     assert nobody.job() is ready.job
-    assert nobody.look(0, [0], notes).watchers == ()
+    assert nobody.look(0, [0], notes, 1).watchers == ()
     assert notes == {}
     assert Watching.of(ready, "norms,classes,features,alignment,client_lambda").job() is ready.job
 

@@ -65,6 +65,7 @@ def build() -> Parser:
 
     resume = commands.add_parser("resume", help="go on with a run or a study that was stopped")
     resume.add_argument("folder", metavar="DIR")
+    resume.add_argument("--until", type=int, metavar="N", help="stop after N rounds, to go on later")
     _going_options(resume)
 
     live = commands.add_parser("watch", help="show runs in a browser while they go on; Ctrl-C ends it")

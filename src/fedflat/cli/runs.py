@@ -33,7 +33,7 @@ def carry_out(asked: Namespace) -> int:
 
         def go_on(voice: Voice) -> list[Result]:
             wishes: dict[str, Any] = {"watch": asked.watch, "track": asked.track, "profile": _profile(asked, voice)}
-            return resume(folder, voice=voice, checkpoint_every=pause, **wishes)
+            return resume(folder, voice=voice, checkpoint_every=pause, until=asked.until, **wishes)
 
         results = _stoppable(asked, folder, go_on)
     else:

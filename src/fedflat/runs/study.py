@@ -135,20 +135,21 @@ class Voice:
 
 def run_one(
     exp: Experiment, how: How, out: Path | None, voice: Voice = Voice(), *, checkpoint_every: float = PAUSE,
-    profile: Wanted = False,
+    profile: Wanted = False, until: int | None = None,
 ) -> Result:  # fmt: skip
     """Run an experiment from its beginning, in a new folder if ``out`` names one.
 
     ``checkpoint_every`` is the least time in seconds between two checkpoints. ``profile`` says whether to find out
-    where the time goes, and who is given the profile.
+    where the time goes, and who is given the profile. ``until`` is the round to stop after for now, see `train`.
     """
+    check_until(until)
     ready = make_ready(exp, how.device)
     how.check(ready, out)
     how = how.settled(how.loads(ready), voice.note)
     book: RunBook = RunBook()
     if out is not None:
         book = FolderBook.create(out, exp.as_json(), asdict(how), pause=checkpoint_every, say=voice.say)
-    return _carry_out(ready, how, book, voice, 1, 1, profile)
+    return _carry_out(ready, how, book, voice, 1, 1, profile, until)
 
 
 def run_many(
@@ -181,13 +182,15 @@ def run_many(
 def resume(
     folder: str | Path, *, on: DataSpec | None = None, model: ModelLike | None = None, loss: LossFn | None = None,
     voice: Voice = Voice(), checkpoint_every: float = PAUSE, profile: Wanted = False, watch: str | None = None,
-    track: str | None = None,
+    track: str | None = None, until: int | None = None,
 ) -> list[Result]:  # fmt: skip
     """Go on with the run or the study in ``folder``; what is done is read, what was never begun is begun.
 
-    ``watch`` and ``track`` are as before if they are None; "none" ends them.
+    ``watch`` and ``track`` are as before if they are None; "none" ends them. ``until`` is the round to stop after for
+    now, see `train`.
     """
     check_pause(checkpoint_every)
+    check_until(until)
     folder = Path(folder)
     if (folder / "run.json").exists():
         facts = read_facts(folder)
@@ -217,13 +220,14 @@ def resume(
             own = own.settled(own.loads(ready), voice.note)
             if asdict(own) != book.facts["how"]:
                 book.remember(how=asdict(own))
-            results.append(_carry_out(ready, own, book, voice, place, len(plan["runs"]), profile))
+            results.append(_carry_out(ready, own, book, voice, place, len(plan["runs"]), profile, until))
     return results
 
 
 def _carry_out(
-    ready: Ready, how: How, book: RunBook, voice: Voice, place: int, total: int, profile: Wanted
-) -> Result:
+    ready: Ready, how: How, book: RunBook, voice: Voice, place: int, total: int, profile: Wanted,
+    until: int | None = None,
+) -> Result:  # fmt: skip
     try:
         how.check(ready, book.place)
         book = tracked(book, how.track)
@@ -233,10 +237,16 @@ def _carry_out(
         with profiled(profile, book.place and book.place.parent) as counted:
             return train(
                 ready, executor=how.make(), book=book, tell=counted(tell), state_memory=how.state_memory,
-                watch=how.watch,
+                watch=how.watch, until=until,
             )  # fmt: skip
     finally:
         book.close()
+
+
+def check_until(until: int | None) -> None:
+    """Refuse to stop after no round at all."""
+    if until is not None:
+        number("run", "until", until, low=1, whole=True)
 
 
 def folder_names(experiments: Sequence[Experiment]) -> list[str]:

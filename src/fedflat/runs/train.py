@@ -24,28 +24,28 @@ from fedflat.watching import Watching
 
 
 def train(
-    what: Experiment | Ready, *, executor: Executor = InProcess(), book: RunBook | None = None,
-    tell: Tell = lambda tick: None, state_memory: int | None = None, watch: str | None = None,
+    what: Experiment | Ready, *, until: int | None = None, executor: Executor = InProcess(), watch: str | None = None,
+    book: RunBook | None = None, tell: Tell = lambda tick: None, state_memory: int | None = None,
 ) -> Result:  # fmt: skip
     """Run an experiment to its end, or from where ``book`` says it was stopped, and give its result.
 
-    Of what clients remember, ``state_memory`` bytes are kept in memory (None: a quarter of the machine's), and the
-    rest on disk. ``watch`` names what is looked at besides, see `fedflat.watching`.
+    ``until`` stops after so many rounds, to go on later: schedules are the whole run's. Of what clients remember,
+    ``state_memory`` bytes are in memory (None: a quarter of the machine's), the rest on disk. For ``watch`` see there.
     """
     ready = what if isinstance(what, Ready) else make_ready(what)
     exp, fed, task, scene = ready.exp, ready.fed, ready.task, ready.scene
     book = book or RunBook()
     clients = ClientStates(state_memory, book.place, task.device)
     run = book.resume(clients) or beginning(exp, scene, task.initial(), clients)
-    watching, clock = Watching.of(ready, watch), Stopwatch(run)
+    watching, clock, end = Watching.of(ready, watch), Stopwatch(run), min(until or exp.rounds, exp.rounds)
 
     with executor.open(watching.job(), fed, ready.source) as crew:
         try:
-            for t in range(run.round, exp.rounds):
+            for t in range(run.round, end):
                 begun = time.monotonic()
                 cohort = ready.sampler.draw(t, fed.population, exp.seed, fed.sizes)  # 1 who is asked
                 shadows = {key: dict(notes) for key, notes in run.shadows.items()}
-                sight = watching.look(t, cohort, shadows)
+                sight = watching.look(t, cohort, shadows, end)
                 exchange = Exchange(ready, crew, cohort, run.clients, shadows, run.ledger, sight)
 
                 mail = Mail(t, run.model.params, run.model.buffers, exp.rate(t))
@@ -67,10 +67,10 @@ def train(
                     if row:
                         book.write(row | vars(run.ledger))
                     book.checkpoint(run)
-                tell(clock.tick(run, exp.rounds, new.replies.loss, book.rows))
-            if exp.personal and not any(row.get("tuned") for row in book.rows):      # and once, at the end
-                fine_tune(ready, crew, run, book)
-            status = "done"
+                tell(clock.tick(run, end, new.replies.loss, book.rows))
+            status = "done" if run.round == exp.rounds else "running"
+            if status == "done" and exp.personal and not any(row.get("tuned") for row in book.rows):
+                fine_tune(ready, crew, run, book)                                    # and once, at the end
         except Diverged:
             status = "diverged"
         except KeyboardInterrupt:
@@ -80,7 +80,8 @@ def train(
             raise
     with uninterrupted():
         book.checkpoint(run, force=True)
-        book.finish(status, models_of(exp, scene, run.model, run.shadows))
+        if status != "running":
+            book.finish(status, models_of(exp, scene, run.model, run.shadows))
     return Result.of(exp, status, run, book.rows)
 
 

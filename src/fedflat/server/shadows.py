@@ -46,6 +46,11 @@ class Shadow(Spelled):
     hears: ClassVar[bool] = False
     """Whether it wants every single reply."""
 
+    @property
+    def steers(self) -> bool:
+        """Whether it changes the training, so that a run with it is not the run without it."""
+        return False
+
     def open(self, scene: Scene, params: Tensor) -> Notes:
         """Its notes before round 0."""
         return {}
@@ -94,6 +99,11 @@ class Swa(Shadow):
         for name, value in (("high", self.high), ("low", self.low)):
             if value is not None:
                 number("swa", name, value, low=0)
+
+    @property
+    def steers(self) -> bool:
+        """By its cyclic rate."""
+        return self.cycle_lr
 
     def first(self, rounds: int) -> int:
         """The round it starts in."""

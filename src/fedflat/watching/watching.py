@@ -65,8 +65,12 @@ class Watching:
         more = tuple(piece for watcher in self.watchers for piece in watcher.pieces(job.local))
         return replace(job, pieces=(*job.pieces, *more)) if more else job
 
-    def look(self, t: int, cohort: list[int], notes: dict[str, Notes]) -> Sight:
-        """Round ``t`` as they see it; they write into ``notes``, which a round hands on to the next."""
+    def look(self, t: int, cohort: list[int], notes: dict[str, Notes], end: int) -> Sight:
+        """Round ``t`` as they see it; they write into ``notes``, which a round hands on to the next.
+
+        ``end`` is the round after which the run stops, to be ended or to be gone on with.
+        """
         exp = self.ready.exp
         mine = notes.setdefault(KEY, {}) if self.watchers else {}
-        return Sight(self.watchers, self.ready, t, cohort, mine, exp.evaluate.due(t + 1, exp.rounds))
+        due = any(exp.evaluate.due(t + 1, last) for last in (end, exp.rounds))
+        return Sight(self.watchers, self.ready, t, cohort, mine, due)
