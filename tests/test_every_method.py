@@ -103,6 +103,10 @@ ROWS = {
 TOGETHER = [
     "feddyn(alpha=0.1) + sam(rho=0.05)",
     "feddyn(alpha=0.1) + all_clients()",
+    "feddyn(alpha=0.1, by_size=True) + all_clients()",
+    "adabest(beta=0.5, mu=0.1, mu_mode='per_sample') + active_clients()",
+    "fedspeed(rho=0.1, lam=10.0) + all_clients()",
+    "fedbn() + all_clients() + active_clients()",
     "feddyn(alpha=0.1) + server_sgd(lr=0.5) + clip(norm=1.0)",
     "fedavgm(beta=0.9) + asam(rho=0.2) + swa(start=1, cycle=2, high=0.05, low=0.01)",
     "fedprox(mu=0.1) + asam(rho=0.2) + swa(start=0.5, cycle=1)",
@@ -295,7 +299,7 @@ def _nothing_private(exp: Experiment, letter: Letter, reply: Reply, memory: Memo
     assert {key: len(named) for key, named in reply.extras.items()} == sent | small
     for extras in (reply.extras, letter.mail.extras):
         for key, named in extras.items():
-            shape = (3, FEATURES) if key == "fedcr" else (dim,)
+            shape = {"fedcr": (3, FEATURES), "adabest": ()}.get(key, (dim,))
             assert all(t.shape == shape for t in named.values())
     tested = exp.personal and letter.mail.task != "gradient"
     assert set(reply.metrics) == ({"loss", "own_accuracy"} if tested else {"loss"})
@@ -321,6 +325,7 @@ def _declared_cost(ready: Ready, book: Costs, ears: Listening) -> None:
     numbers = [vectors * len(model.params) for vectors in (cost.down, cost.up)]
     small = 2 * 3 * FEATURES if any(piece.key == "fedcr" for piece in exp.method.client) else 0
     whole = exchanges * (len(model.buffers) - ready.withheld) + small
+    numbers[0] += 4 if any(piece.ordered for piece in exp.method.client) else 0  # two numbers in double precision
     declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
     first, *later = book.rounds
     assert later == [declared] * (ROUNDS - 1)

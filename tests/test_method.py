@@ -27,6 +27,8 @@ from fedflat.methods import (
     fedgloss,
     fedsam,
     fedsmoo,
+    fedspeed,
+    last_sam,
     mime,
     mimelite,
     mixup,
@@ -164,6 +166,52 @@ def test_a_first_exchange_for_the_gradient_moves_no_memory() -> None:
     with pytest.raises(SettingError, match=r"stale_sam\(0.15\) keeps a memory, and mime\(.*asks for 2 exchanges"):
         fedgloss(admm=False) + mime()
     assert keys((fedgloss(admm=False) + mimelite()).server) == ["stale_sam", "mime"]
+
+
+def test_advice_is_not_to_do_what_was_done() -> None:
+    """Where '+' itself puts the memory left of what asks twice, only a chain can help, and it does."""
+    for one, other, words in (
+        (mime(), last_sam(0.1), r"write mime\(0.9, 0.0\) first in a chain"),
+        (fedgloss(admm=False), mime(), r"write mime\(0.9, 0.0, False\) first in a chain"),
+    ):
+        with pytest.raises(SettingError, match=words) as refused:
+            one + other
+        assert "add them with '+'" not in str(refused.value)
+    assert keys(chain(mime(), last_sam(0.1)).client) == ["mime", "last_sam"]
+    assert keys(chain(mime(), fedgloss(admm=False)).server) == ["mime", "stale_sam"]
+    with pytest.raises(SettingError, match=r"Write sam\(rho=0.1\) first, or add them with '\+'"):
+        chain(Method(client=(Keeper(),)), sam(0.1))
+    with pytest.raises(SettingError, match=r"Write mime\(0.9, 0.0\) first\."):
+        chain(last_sam(0.1), mime())
+
+
+@pytest.mark.parametrize("owner", [adabest(), fedacg()])
+def test_a_rate_that_would_scale_nothing_is_refused(owner: Method) -> None:
+    for pair in ((owner, server_sgd(0.5)), (server_sgd(0.5), owner)):
+        with pytest.raises(SettingError, match=r"averages the replies itself .* nothing for server_sgd\(lr=0.5\) to"):
+            pair[0] + pair[1]
+    with pytest.raises(SettingError, match="nothing for server_sgd"):
+        chain(server_sgd(0.5), owner)
+    assert keys(chain(owner, server_sgd(0.5)).server)[1] == "server_sgd"  # scales the step that was decided
+    assert keys((owner + fedavgm()).server)[1] == "server_momentum"
+
+
+@pytest.mark.parametrize("owner", [adabest(), fedacg()])
+def test_a_weighting_that_would_change_nothing_is_refused(owner: Method) -> None:
+    settings = {"method": owner, "on": digits(clients=2), "model": mlp(), "rounds": 1}
+    with pytest.raises(SettingError, match=r"weighting='sized' would change nothing, since .* the uniform mean"):
+        Experiment(weighting="sized", **settings)
+    assert Experiment(weighting="uniform", **settings).weighting == "uniform"
+
+
+def test_arguments_that_would_change_nothing_are_refused() -> None:
+    with pytest.raises(SettingError, match=r"all perturbed \(a=1\), found a=0.5. Leave a out"):
+        fedspeed(a=0.5, server="feddyn")
+    assert fedspeed(a=1, server="feddyn") == fedspeed(server="feddyn")
+    assert fedspeed() == fedspeed(a=0.95) != fedspeed(a=1)
+    with pytest.raises(SettingError, match=r"T_s=20 warms up rho_l, .* which is 0. .*sam\(rho=warmup\(0.001, 0.05, 20"):
+        fedgloss(rho_l=0, T_s=20) + sam()
+    assert fedgloss(rho_l=0, T_s=20, server_rho="repo") != fedgloss(rho_l=0)  # there the server's radius is warmed up
 
 
 def test_equal_methods() -> None:

@@ -1,4 +1,4 @@
-"""What a method costs: the server's stack is run dry, on vectors of two numbers, and its mail is counted."""
+"""What a method costs: the server's stack is run dry, on vectors of a few numbers, and its mail is counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from fedflat.mail import Mail, Replies
 from fedflat.method import Method
 from fedflat.server.piece import Desks, step
 
-DIM = 2
+DIM = 16
+"""Long enough that a few numbers more in a mail are no vector."""
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,9 @@ class Mail:
     """False: a probe; the client forgets that it was visited."""
     repeat: bool = False
     """The client still has this model from the exchange before: it is not sent again."""
+    before: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+    """For each client, how many are asked before it in this exchange, and the sum of their mean batches; only if
+    a piece of the method wants to know (`Piece.ordered`)."""
 
     @property
     def nbytes(self) -> int:
@@ -158,6 +161,10 @@ class Replies:
     steps: float
     """The mean number of local steps, each client alike."""
     means: Mapping[tuple[str, str, str], Tensor]
+    batch: float = 0.0
+    """The mean number of examples a local step, each client alike."""
+    weighting: str = "sized"
+    """How ``delta`` is weighted."""
 
     def mean(self, key: str, name: str, weighting: str = "uniform") -> Tensor:
         """The mean of an extra: each client alike, or "sized"."""
@@ -196,7 +203,7 @@ def fold(
         return _combine(mail, singles, population, weighting, rule)
     delta, buffers, uniform, loss = _Mean(), _Mean(), _Mean(), _Mean()
     means: dict[tuple[str, str, str], _Mean] = defaultdict(_Mean)
-    count = steps = 0
+    count, steps, batch = 0, 0, 0.0
     for some in replies:
         reply, n = (some.mean, len(some)) if isinstance(some, Sheaf) else (some, 1)
         count += n
@@ -206,6 +213,7 @@ def fold(
         buffers.add(reply.buffers, weight)
         loss.add(torch.tensor(reply.metrics["loss"], dtype=torch.float64), weight)
         steps += n * reply.steps
+        batch += n * reply.samples / reply.steps
         for key, named in reply.extras.items():
             for name, tensor in named.items():
                 means[key, name, "uniform"].add(tensor, n)
@@ -217,7 +225,7 @@ def fold(
         )
     return Replies(
         mail, delta.value, buffers.value, uniform.value, count, population, float(loss.value), steps / count,
-        {name: mean.value for name, mean in means.items() if mean.value is not None},
+        {name: mean.value for name, mean in means.items() if mean.value is not None}, batch / count, weighting,
     )  # fmt: skip
 
 

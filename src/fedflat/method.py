@@ -51,8 +51,8 @@ class Method:
         _refuse_twins("server", self.server)
         _refuse_twins("evaluation", self.shadows)
         self._refuse_nonsense()
-        _refuse_double_steps("client", self.client)
-        _refuse_double_steps("server", self.server)
+        _refuse_double_steps("client", self.client, self.chained)
+        _refuse_double_steps("server", self.server, self.chained)
 
     def _refuse_nonsense(self) -> None:
         """Refuse what would run but mean nothing."""
@@ -68,6 +68,13 @@ class Method:
                 f"{owners[0]} and {owners[1]} both decide where the server steps to, so one would undo the other. "
                 "Leave one of them out."
             )
+        for i, piece in enumerate(self.server):
+            scaled = self.server[:i] if self.chained else self.server
+            for rate in (other for other in scaled if piece.averages and other.stage is Stage.SCALE):
+                raise SettingError(
+                    f"{piece} averages the replies itself and decides where the server steps to, so there is nothing "
+                    f"for {rate} to scale. Leave it out."
+                )
         if self.pooled and (self.server or self.rule):
             idle = [*self.server, self.rule][0]
             raise SettingError(f"centralised training has no server, so {idle} has nothing to do. Leave it out.")
@@ -92,7 +99,7 @@ class Method:
 
         >>> from fedflat.methods import feddyn, sam
         >>> print((feddyn(alpha=0.1) + sam(rho=0.5)).stack())
-        client: sam(rho=0.5) -> dual(alpha=0.1); server: dual(alpha=0.1, scale='paper')
+        client: sam(rho=0.5) -> dual(alpha=0.1, by_size=False); server: dual(alpha=0.1, scale='paper')
         """
         rule = (self.rule,) if self.rule else ()
         parts = [("client", self.client), ("replies", rule), ("server", self.server), ("evaluated", self.shadows)]
@@ -148,15 +155,17 @@ def _refuse_twins(where: str, pieces: Sequence[Piece | ServerPiece | Shadow]) ->
             )
 
 
-def _refuse_double_steps(where: str, pieces: Sequence[Piece | ServerPiece]) -> None:
+def _refuse_double_steps(where: str, pieces: Sequence[Piece | ServerPiece], chained: bool) -> None:
     what = "gradients a step" if where == "client" else "exchanges a round"
     for i, left in enumerate(pieces):
         for right in pieces[i + 1 :]:
             if left.moves and right.asks > 1:
+                sorts = right.stage < left.stage
+                remedy = f"Write {right} first" + (", or add them with '+', which orders them" if sorts else "")
                 raise SettingError(
                     f"{left} keeps a memory, and {right} to its right asks for {right.asks} {what}: the memory "
-                    f"would be moved {right.asks} times. Write {right} first, or add them with '+', which "
-                    "orders them."
+                    f"would be moved {right.asks} times. "
+                    + (f"{remedy}." if chained else f"Keep one of them, or write {right} first in a chain(...).")
                 )
 
 

@@ -55,7 +55,7 @@ def test_one_method(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_combination(capsys: pytest.CaptureFixture[str]) -> None:
     told = said(capsys, "methods", "feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)")
     assert told.startswith("feddyn(alpha=0.1) + sam(rho=0.5) + wima(window=3)\n")
-    assert "client: sam(rho=0.5) -> dual(alpha=0.1); server: dual(" in told
+    assert "client: sam(rho=0.5) -> dual(alpha=0.1, by_size=False); server: dual(" in told
     assert "evaluated: wima(" in told
     assert "2 gradients a step" in told
     assert "clients weigh uniform" in told

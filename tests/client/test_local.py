@@ -183,3 +183,18 @@ def test_a_kept_momentum_goes_on_where_it_stopped() -> None:
     forgetful, none = visit(replace(job, pieces=two.pieces(keep=False)), letter(1, w, {}), DATA)
     assert none == {}
     assert not torch.equal(forgetful.delta, reply.delta)
+
+
+@pytest.mark.parametrize("examples", [1, 4, 7, 9])
+@pytest.mark.parametrize(
+    "local",
+    [
+        Local(batch_size=4), Local(batch_size=4, epochs=3), Local(batch_size=4, epochs=2, drop_last=True),
+        Local(batch_size=4, steps=5), Local(batch_size=4, steps=2, drop_last=True), Local(batch_size=4, virtual=6),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_how_many_examples_a_visit_goes_through(local: Local, examples: int) -> None:
+    batches = list(local.batches(0, 0, 0, examples))
+    assert local.samples(0, 0, examples) == sum(map(len, batches))
+    assert local.planned(0, 0, examples) == len(batches)

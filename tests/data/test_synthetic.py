@@ -166,7 +166,7 @@ def test_what_needs_everybody_is_done_for_few_and_refused_for_many() -> None:
     sentence = rf"all 1000000 clients would have to be made.* Use at most {EVERYBODY} clients"
     with pytest.raises(SettingError, match="to train in one place, " + sentence):
         run(MANY, "centralised")
-    with pytest.raises(SettingError, match="to draw clients by size, " + sentence):
+    with pytest.raises(SettingError, match="to know how many examples each client holds, " + sentence):
         make_ready(ff.experiment("fedavg", synthetic(clients=MANY), rounds=1, sampler="by_size"))
 
 

@@ -14,6 +14,10 @@ Algorithm 1.
  6      w^{t+1} = wbar_new - h;  wbar <- wbar_new
 
 The paper keeps ``mu h_k`` where we keep ``h_k``: the same for a constant mu.
+
+``mu_mode="per_sample"`` is the authors' simulator: ``mu_a`` in line 1 is multiplied by ``E mean_j(P_j / tau_j) / N_k``.
+Visit j went through P_j examples in tau_j steps; the mean runs over all visits so far, those of the same round that
+came before included. E is the number of epochs of this visit.
 """
 
 from __future__ import annotations
@@ -23,20 +27,26 @@ import numpy as np
 from literal.problem import Plan, Problem, Trace, local_step
 
 
-def run(problem: Problem, plan: Plan, *, beta_a: float, mu_a: float) -> Trace:
+def run(problem: Problem, plan: Plan, *, beta_a: float, mu_a: float, mu_mode: str = "plain") -> Trace:
     """Trace: server, local, wbar, h, h_k (round, client; None before the first visit)."""
     K = problem.clients
     w_server = wbar = problem.w0
     h_k: list[np.ndarray | None] = [None] * K
     last: list[int | None] = [None] * K
+    lengths: list[float] = []
     trace = Trace(server=[], local=[], wbar=[], h=[], h_k=[])
     for t in range(plan.rounds):
         cohort, local = plan.cohorts[t], {}
         for k in cohort:
             pull = np.zeros(problem.dim) if h_k[k] is None else h_k[k]
+            P, tau, mu_k = sum(len(batch) for batch in plan.orders[t][k]), plan.steps(t, k), mu_a
+            if mu_mode == "per_sample" and lengths:
+                E = P / problem.sizes[k]
+                mu_k = mu_a * E * (sum(lengths) / len(lengths)) / problem.sizes[k]
+            lengths.append(P / tau)
             w, m = w_server, np.zeros(problem.dim)
             for batch in plan.orders[t][k]:
-                u = problem.gradient(k, w, batch) - mu_a * pull  # 1
+                u = problem.gradient(k, w, batch) - mu_k * pull  # 1
                 w, m = local_step(w, m, u, plan.lr[t], plan)
             local[k] = w
             if last[k] is None:

@@ -17,6 +17,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedflat.runs.executors import Executor, InProcess
+from fedflat.runs.stacked import Stacked
 from fedflat.runs.train import train
 from literal import ema, fedasam, fedavg, feddyn, fedgloss, fedopt, fedprox, fedsam, naive_fedgloss, swa, wima
 from literal.problem import Plan, Problem, Trace, random_plan, random_problem
@@ -132,6 +134,17 @@ def test_feddyn(some: tuple[Problem, Plan], rho: float) -> None:
     same(sigma_k, trace.sigma_k)
     same(shadows(said(text), "active_clients", book, problem), trace.active)
     same(shadows(said(text), "all_clients", book, problem), trace.all)
+
+
+@pytest.mark.parametrize("executor", [InProcess(), Stacked()], ids=["one by one", "stacked"])
+def test_feddyn_by_size(some: tuple[Problem, Plan], executor: Executor) -> None:
+    problem, _ = some
+    text = "feddyn(alpha=0.2, by_size=True) + all_clients()"
+    trace = feddyn.run(*some, alpha=0.2, scaled=True)
+    book = agree(text, trace, some, executor=executor)
+    same(memory(book, problem)[1], trace.sigma_k)
+    same(shadows(said(text), "all_clients", book, problem), trace.all)
+    assert np.abs(trace.server[-1] - feddyn.run(*some, alpha=0.2).server[-1]).max() > 1e-4
 
 
 def steps(seen: list[Any], t: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:

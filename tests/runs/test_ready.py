@@ -115,3 +115,12 @@ def test_clients_and_cohorts_are_checked() -> None:
     with pytest.raises(SettingError, match="5 cohorts were given for 6 rounds"):
         make_ready(experiment(sampler=Sampler(cohorts=[[0]] * 5)))
     make_ready(experiment("centralised", sampler=Sampler(clients=6)))  # where there is one client only
+
+
+def test_alpha_by_size_needs_to_know_the_sizes() -> None:
+    crowd = ff.synthetic(clients=20_000)
+    with pytest.raises(SettingError, match="to know how many examples each client holds, all 20000 clients would have"):
+        make_ready(experiment("feddyn(alpha=0.1, by_size=True)", on=crowd, model=ff.mlp([3])))
+    ready = make_ready(experiment("feddyn(alpha=0.1, by_size=True)"))
+    assert ready.job.mean_examples == sum(SIZES) / len(SIZES)
+    assert make_ready(experiment("feddyn(alpha=0.1)", on=crowd, model=ff.mlp([3]))).job.mean_examples == 0

@@ -76,6 +76,15 @@ class Local:
             return len(self._given(t, client))
         return self.steps if self.steps is not None else self.epochs * self._per_epoch(self.virtual or examples)
 
+    def samples(self, t: int, client: int, examples: int) -> int:
+        """How many examples a visit goes through, epochs counted."""
+        if self.orders is not None:
+            return sum(map(len, self._given(t, client)))
+        size = self.virtual or examples
+        each = self._per_epoch(size)
+        epochs, rest = divmod(self.planned(t, client, examples), each)
+        return epochs * min(size, each * self.batch_size) + rest * self.batch_size
+
     def takes_all(self, examples: int) -> bool:
         """Whether every batch is all that a client holds."""
         return self.orders is None and self.virtual is None and examples <= self.batch_size

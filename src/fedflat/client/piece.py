@@ -75,6 +75,11 @@ class Visit:
     """This piece's extras to the server."""
     memo: dict[str, Any] = field(default_factory=dict)
     """This piece's notes, for this visit only."""
+    mean_examples: float = 0.0
+    """How many examples a client holds on average over everybody, if a piece `compares`."""
+    before: Tensor | None = None
+    """How many clients are asked before this one in the exchange, and the sum of their mean batches, if a piece is
+    `ordered`; in a stack, a row for each client."""
 
     @cached_property
     def rng(self) -> torch.Generator:
@@ -116,6 +121,10 @@ class Piece(Spelled):
     """Gradients over all the client's data that it asks for in a visit."""
     moves: ClassVar[bool] = False
     """Whether a memory of its own moves at each ``gradient``: then it may not be asked twice a step."""
+    compares: ClassVar[bool] = False
+    """Whether it must know how many examples clients hold on average."""
+    ordered: ClassVar[bool] = False
+    """Whether it must know what the clients before it in an exchange do."""
     stacks: ClassVar[bool] = False
     """Whether it works on many clients at once: a row for each in every vector, also in what it keeps and sends."""
 

@@ -19,7 +19,7 @@ from fedflat.client.batched import Batched, StackOracle
 from fedflat.client.judge import accuracy
 from fedflat.client.piece import Memory, Piece, Term, Visit
 from fedflat.client.task import Terms
-from fedflat.client.visit import ClientJob, Letter, guilty, job_of, measured, open_visit, survey, walk
+from fedflat.client.visit import ClientJob, Letter, before, guilty, job_of, measured, open_visit, survey, walk
 from fedflat.data.examples import Batch, ClientData
 from fedflat.mail import Sheaf
 from fedflat.seeds import torch_generator
@@ -112,7 +112,7 @@ class _Stack:
         rows = {
             "client": -1, "clients": self.clients, "sent": self.sent, "start": self.sent, "stop": self.sent,
             "memory": dict(self._memory.get(piece.key, {})), "oracle": partial(self._oracle, ()),
-            "full_gradient": self._whole,
+            "full_gradient": self._whole, "before": before(self.mail, *self.clients),
         }  # fmt: skip
         return StackVisit(**{**alike, **rows})
 

@@ -41,6 +41,8 @@ class ClientJob:
     seed: int
     personal: bool = False
     """Whether each visit tells the accuracy of the client's own model on its held-out part."""
+    mean_examples: float = 0.0
+    """How many examples a client holds on average, where a piece must know."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,17 @@ def open_visit(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -
         batch_size=job.local.batch_size,
         oracle=partial(_bare, job, data),
         full_gradient=partial(_whole, job, letter, data),
+        mean_examples=job.mean_examples,
+        before=before(mail, letter.client),
     )
+
+
+def before(mail: Mail, *clients: int) -> Tensor | None:
+    """What the mail says of those asked before a client; of several clients, a row for each."""
+    if not mail.before:
+        return None
+    told = torch.tensor([mail.before[client] for client in clients], dtype=torch.float64, device=mail.params.device)
+    return told[0] if len(clients) == 1 else told
 
 
 def _whole(job: ClientJob, letter: Letter, data: ClientData, w: Tensor) -> Tensor:

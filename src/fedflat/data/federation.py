@@ -169,7 +169,7 @@ class OnDemand(Federation):
 
     @cached_property
     def _sizes(self) -> list[int]:
-        return [len(self.data(client)) for client in self._everybody("to draw clients by size")]
+        return [len(self.data(client)) for client in self._everybody("to know how many examples each client holds")]
 
     def skew(self) -> Skew:
         """See `Federation.skew`."""

@@ -55,6 +55,7 @@ def client_models(
         return fold(mail, visits(mail), population=ready.fed.population, weighting=weighting, rule=rule)
 
     def visits(mail: Mail) -> Iterator[Reply]:
+        mail = ready.addressed(mail, cohort)
         for client in cohort:
             reply, _ = visit(ready.job, Letter(client, mail, memory(client)), ready.fed.data(client))
             if mail.commit and mail.task == "train":

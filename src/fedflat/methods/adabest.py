@@ -7,9 +7,9 @@ Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptiv
     server   wbar' = mean(w_k);  w <- wbar' - beta (wbar - wbar');  wbar <- wbar'
 
 Means are uniform; ``wbar`` starts at the first model. The paper stores ``mu h_k``, which is the same for a
-constant ``mu``. ``mu_mode="per_sample"`` multiplies ``mu`` by epochs times batch size over the client's
-examples, as the authors' simulator does; there the batch size is averaged over the cohort, here it is the
-client's own.
+constant ``mu``. ``mu_mode="per_sample"`` multiplies ``mu`` by ``E B / N_k``, as the authors' simulator does: ``E`` are
+the epochs of the visit, ``N_k`` the client's examples, and ``B`` is the mean over all replies so far, those of the
+same round that came before included, of examples gone through a local step.
 """
 
 from __future__ import annotations
@@ -44,12 +44,24 @@ class AdaBest(Piece):
         scalar("adabest", "mu", self.mu)
         choice("adabest", "mu_mode", self.mu_mode, ["plain", "per_sample"])
 
+    @property
+    def ordered(self) -> bool:  # type: ignore[override]
+        """Whether ``mu`` hangs on the batches of those before."""
+        return self.mu_mode == "per_sample"
+
+    def begin(self, v: Visit, w: Tensor) -> Tensor:
+        """Scale ``h_k`` by what the mean batch of all before makes of it."""
+        v.memo["h"] = v.memory.get("h")
+        if "h" in v.memory and v.before is not None:
+            count, batches = v.before.unbind(-1)
+            batch = (v.inbox["batches"] + batches) / (v.inbox["replies"] + count)
+            v.memo["h"] = (v.epochs / v.examples * batch).to(w.dtype).unsqueeze(-1) * v.memory["h"]
+        return w
+
     def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
         """``g - mu h_k``."""
-        if "h" not in v.memory:
-            return grad(w)
-        scale = v.epochs**2 / v.planned if self.mu_mode == "per_sample" else 1.0  # epochs * batch / examples
-        return torch.sub(grad(w), v.memory["h"], alpha=at(self.mu, v.round) * scale)
+        h: Tensor | None = v.memo["h"]
+        return grad(w) if h is None else torch.sub(grad(w), h, alpha=at(self.mu, v.round))
 
     def end(self, v: Visit, w: Tensor) -> Tensor:
         """Let the old bias fade, add the new walk."""
@@ -65,10 +77,12 @@ class ServerAdaBest(ServerPiece):
     """The server's half: steps beyond the mean, along the last move of the mean."""
 
     beta: Scalar
+    mu_mode: str = "plain"
 
     stage, key = Stage.CORRECT, "adabest"
     moves = True
     owns_step = True
+    averages = "uniform"
 
     def __post_init__(self) -> None:
         scalar("adabest", "beta", self.beta)
@@ -76,13 +90,22 @@ class ServerAdaBest(ServerPiece):
     def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
         """``w - (wbar' - beta (wbar - wbar'))``."""
         before = desk.memory.get("mean", mail.params)
-        replies = send(mail)
+        replies = send(mail) if self.mu_mode == "plain" else self._tell_batches(desk, send, mail)
         mean = desk.memory["mean"] = mail.params - replies.uniform  # a probe's perturbation does not stay in it
         target = mean - at(self.beta, mail.round) * (before - mean)
         return replies.with_delta(mail.params - target)
+
+    def _tell_batches(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """Send the number of replies so far and the sum of their mean batches along, and count on."""
+        zero = torch.zeros((), dtype=torch.float64, device=mail.params.device)
+        count, batches = desk.memory.get("replies", zero), desk.memory.get("batches", zero)
+        replies = send(mail.enclose(self.key, replies=count, batches=batches))
+        desk.memory["replies"] = count + replies.count
+        desk.memory["batches"] = batches + replies.count * replies.batch
+        return replies
 
 
 @method
 def adabest(beta: Scalar = 0.9, mu: Scalar = 0.02, mu_mode: str = "plain") -> Method:
     """Adaptive bias estimation (Varno et al., ECCV 2022)."""
-    return Method(client=(AdaBest(mu, mu_mode),), server=(ServerAdaBest(beta),), weighting="uniform")
+    return Method(client=(AdaBest(mu, mu_mode),), server=(ServerAdaBest(beta, mu_mode),), weighting="uniform")

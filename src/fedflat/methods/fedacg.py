@@ -32,6 +32,7 @@ class Lookahead(ServerPiece):
     stage, key = Stage.PROBE, "lookahead"
     moves = True
     owns_step = True
+    averages = "uniform"
 
     def __post_init__(self) -> None:
         scalar("fedacg", "lam", self.lam, high=1)

@@ -7,6 +7,10 @@ Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021.
     server   sigma    <- sigma - (alpha/K) sum_{k in cohort} (w_k - w_sent)          K: all clients
              w        <- mean(w_k) - sigma / alpha
 
+With ``by_size`` client k has ``alpha_k = alpha mean(N) / N_k`` in place of ``alpha``, as in the authors' code: the
+fewer examples, the tighter. In ``h_k = -sigma_k / alpha_k`` that is ``u = g_k(w) + alpha_k (w - w_sent + h_k)``, and
+the server adds the mean of all ``h_k``, which the lines above do as they stand: its ``sigma`` is in units of ``alpha``.
+
 Means are uniform over the cohort. The server's model is evaluated; the authors' code reports the mean of
 all clients' last models (add ``all_clients()`` for that).
 """
@@ -19,7 +23,7 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Visit
-from fedflat.errors import choice
+from fedflat.errors import choice, flag
 from fedflat.flat import GradFn
 from fedflat.mail import Mail, Replies
 from fedflat.method import Method, method
@@ -33,6 +37,7 @@ class Dual(Piece):
     """The client's half: its running estimate ``sigma_k`` of its own loss gradient."""
 
     alpha: Scalar
+    by_size: bool = False
 
     stage, key = Stage.CORRECT, "dual"
     stacks = True
@@ -40,6 +45,16 @@ class Dual(Piece):
 
     def __post_init__(self) -> None:
         scalar("feddyn", "alpha", self.alpha, open_low=True)
+        flag("feddyn", "by_size", self.by_size)
+
+    @property
+    def compares(self) -> bool:  # type: ignore[override]
+        """Whether ``alpha`` hangs on how many examples clients hold."""
+        return self.by_size
+
+    def length(self, v: Visit) -> float:
+        """``alpha`` of this client."""
+        return at(self.alpha, v.round) * (v.mean_examples / v.examples if self.by_size else 1.0)
 
     def begin(self, v: Visit, w: Tensor) -> Tensor:
         """A client never seen before has a dual of 0."""
@@ -48,11 +63,11 @@ class Dual(Piece):
 
     def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
         """``g - sigma_k + alpha (w - w_sent)``."""
-        return (grad(w) - v.memory["sigma"]).add_(w - v.sent, alpha=at(self.alpha, v.round))
+        return (grad(w) - v.memory["sigma"]).add_(w - v.sent, alpha=self.length(v))
 
     def end(self, v: Visit, w: Tensor) -> Tensor:
         """Move the dual by what was walked."""
-        v.memory["sigma"] = torch.sub(v.memory["sigma"], v.stop - v.sent, alpha=at(self.alpha, v.round))
+        v.memory["sigma"] = torch.sub(v.memory["sigma"], v.stop - v.sent, alpha=self.length(v))
         return w
 
 
@@ -85,6 +100,9 @@ class ServerDual(ServerPiece):
 
 
 @method
-def feddyn(alpha: Scalar = 0.01) -> Method:
-    """Dynamic regularisation by dual variables (Acar et al., ICLR 2021)."""
-    return Method(client=(Dual(alpha),), server=(ServerDual(alpha),), weighting="uniform")
+def feddyn(alpha: Scalar = 0.01, by_size: bool = False) -> Method:
+    """Dynamic regularisation by dual variables (Acar et al., ICLR 2021).
+
+    ``by_size=True`` gives clients with fewer examples a larger ``alpha``, as the authors' code does.
+    """
+    return Method(client=(Dual(alpha, by_size),), server=(ServerDual(alpha),), weighting="uniform")

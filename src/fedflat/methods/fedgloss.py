@@ -70,6 +70,11 @@ def fedgloss(
     flag("fedgloss", "delta_eps", delta_eps)
     if T_s and not (isinstance(rho_l, int | float) and isinstance(rho_s, int | float)):
         raise SettingError("fedgloss: T_s warms up plain numbers; leave it out if rho_l or rho_s is a schedule.")
+    if T_s and rho_l == 0 and server_rho == "constant":
+        raise SettingError(
+            f"fedgloss: T_s={T_s} warms up rho_l, the radius of local SAM, which is 0. Give rho_l, or warm up the "
+            f"radius of the piece you add: sam(rho=warmup({rho_0:g}, 0.05, {T_s}))."
+        )
     if T_s and server_rho == "repo":
         rho_s = Steps((0, T_s + 1), (rho_l + (rho_s - rho_0) / T_s, rho_s))  # type: ignore[operator, arg-type]
     if T_s and rho_l != 0:

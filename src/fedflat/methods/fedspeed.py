@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Visit
-from fedflat.errors import choice, number
+from fedflat.errors import SettingError, choice, number
 from fedflat.flat import GradFn, unit
 from fedflat.method import Method, method
 from fedflat.methods.feddyn import Dual, ServerDual
@@ -61,15 +61,24 @@ class CorrectedDual(Dual):
 
     def end(self, v: Visit, w: Tensor) -> Tensor:
         """``w_k - lam sigma_k`` with the new ``sigma_k``."""
-        return super().end(v, w) - v.memory["sigma"] / at(self.alpha, v.round)
+        return super().end(v, w) - v.memory["sigma"] / self.length(v)
 
 
 @method
-def fedspeed(rho: Scalar = 0.1, a: Scalar = 0.95, lam: float = 100.0, server: str = "paper") -> Method:
-    """Blended ascent, prox and corrected uploads (Sun et al., ICLR 2023)."""
+def fedspeed(rho: Scalar = 0.1, a: Scalar | None = None, lam: float = 100.0, server: str = "paper") -> Method:
+    """Blended ascent, prox and corrected uploads (Sun et al., ICLR 2023).
+
+    ``a`` is the share of the perturbed gradient, 0.95 if nothing is said; ``server="feddyn"`` is the released code,
+    which takes all of it.
+    """
     choice("fedspeed", "server", server, ["paper", "feddyn"])
     number("fedspeed", "lam", lam, low=0, open_low=True)
     if server == "feddyn":
+        if a not in (None, 1):
+            raise SettingError(
+                f"fedspeed: server='feddyn' is the released code, whose gradient is all perturbed (a=1), found "
+                f"a={a!r}. Leave a out, or server='feddyn'."
+            )
         client, at_server = (Blend(rho, 1.0), Dual(1 / lam)), (ServerDual(1 / lam),)
         return Method(client=client, server=at_server, weighting="uniform")
-    return Method(client=(Blend(rho, a), CorrectedDual(1 / lam)), weighting="uniform")
+    return Method(client=(Blend(rho, 0.95 if a is None else a), CorrectedDual(1 / lam)), weighting="uniform")

@@ -2,7 +2,7 @@
 
 Karimireddy et al., Breaking the Centralized Barrier for Cross-Device Federated Learning, NeurIPS 2021.
 
-    first    c = sum_k p_k grad f_k(w), each over all of the client's data (sized)
+    first    c = sum_k p_k grad f_k(w), each over all of the client's data; p_k as for delta, sized if nothing is said
     client   Mime       ghat = g_k(w) - g_k(w_sent) + c        both on the same batch
              MimeLite   ghat = g_k(w)
              u = ghat + b m
@@ -107,7 +107,7 @@ class ServerMime(ServerPiece):
         enclosed = {"m": m} if self.b != 0 else {}
         if self.lite:
             replies = send(mail.enclose(self.key, **enclosed))
-            c = replies.mean(self.key, "c", "sized")
+            c = replies.mean(self.key, "c", replies.weighting)
         else:
             c = send(replace(mail, task="gradient", commit=False)).delta
             replies = send(replace(mail, repeat=True).enclose(self.key, c=c, **enclosed))

@@ -75,7 +75,7 @@ class Exchange:
 
     def _dispatch(self, mail: Mail) -> Iterator[Reply | Sheaf]:
         shadows = [shadow for shadow in self.ready.exp.method.shadows if shadow.hears]
-        letters = Letters(mail, self.cohort, self.clients)
+        letters = Letters(self.ready.addressed(mail, self.cohort), self.cohort, self.clients)
         for reply, memory in _apart(self.crew.visit(letters), each=mail.commit and bool(shadows)):
             self._count(mail, reply)
             if not reply.finite:

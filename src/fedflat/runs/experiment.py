@@ -14,7 +14,7 @@ from fedflat.client.piece import LossFn, Piece
 from fedflat.client.task import DTYPES, ModelLike, Task
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.sampling import Sampler
-from fedflat.errors import RunError, choice, number
+from fedflat.errors import RunError, SettingError, choice, number
 from fedflat.method import Method
 from fedflat.models.spec import ModelSpec
 from fedflat.schedules import Scalar, Schedule, at
@@ -65,6 +65,12 @@ class Experiment:
         choice("run", "on_bad", self.on_bad, ["raise", "skip", "stop"])
         if self.weighting is not None:
             choice("run", "weighting", self.weighting, ["sized", "uniform"])
+            for piece in self.method.server:
+                if piece.averages and piece.averages != self.weighting:
+                    raise SettingError(
+                        f"run: weighting={self.weighting!r} would change nothing, since {piece} takes the "
+                        f"{piece.averages} mean of the replies itself. Leave it out."
+                    )
         self.pieces()
 
     def pieces(self) -> tuple[Piece, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedflat.data.federation import Dealt, Federation
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
 from fedflat.flat import Model
+from fedflat.mail import Mail
 from fedflat.runs.evaluate import own_accuracies
 from fedflat.runs.experiment import Experiment
 from fedflat.runs.tables import size
@@ -50,6 +52,18 @@ class Ready:
             said.append(f"clients will remember up to {size(self.client_memory)} in all, {where}")
         return [text for text in said if text]
 
+    def addressed(self, mail: Mail, cohort: Sequence[int]) -> Mail:
+        """The mail as it goes to this cohort: pieces that must know it are told what those before each client do."""
+        if not any(piece.ordered for piece in self.job.pieces):
+            return mail
+        told, count, batches = dict[int, tuple[int, float]](), 0, 0.0
+        for client in cohort:
+            told[client] = count, batches
+            examples, local = len(self.fed.data(client)), self.job.local
+            steps = local.planned(mail.round, client, examples)
+            count, batches = count + 1, batches + local.samples(mail.round, client, examples) / steps
+        return replace(mail, before=told)
+
     @property
     def client_memory(self) -> int:
         """Bytes that all clients together will remember, once each has been seen or the run has ended."""
@@ -71,7 +85,8 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
         exp.method.rule.check(sampler.smallest(exp.rounds))
     task = exp.open_task(fed, device)
     task.check(fed)
-    job = ClientJob(task, exp.pieces(), exp.local, exp.seed, exp.personal)
+    mean = fmean(fed.sizes()) if any(piece.compares for piece in exp.pieces()) else 0.0
+    job = ClientJob(task, exp.pieces(), exp.local, exp.seed, exp.personal, mean)
     if exp.personal and fed.held_out is None:
         raise SettingError(
             f"personal() tests each client on a part of its own data, but {exp.on} keeps none. "

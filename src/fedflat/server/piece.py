@@ -44,6 +44,8 @@ class ServerPiece(Spelled):
     """Whether a memory of its own moves at each exchange."""
     owns_step: ClassVar[bool] = False
     """Whether it decides by itself where the server steps to; there can be one such piece only."""
+    averages: ClassVar[str] = ""
+    """How it averages the replies itself, whatever the weighting and a server's rate to its left make of them."""
 
     @property
     def asks(self) -> int:
