@@ -111,6 +111,7 @@ class FlatModule:
     """A private copy of a module whose parameters, gradients and buffers are views into flat vectors."""
 
     def __init__(self, module: nn.Module, *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
+        _refuse_complex(module)
         self.module = copy.deepcopy(module).to(device=device, dtype=dtype)
         _refuse_cumulative_statistics(self.module)
         self.layout = Layout.of(self.module)
@@ -122,22 +123,38 @@ class FlatModule:
         for p, w, g in zip(params, self._split(self._params), self._split(self._grads), strict=True):
             p.data = w.view(p.shape)
             p.grad = g.view(p.shape)
-        self._buffers = self._flatten_buffers()
+        self._buffers = torch.zeros(sum(self.layout.buffer_sizes), dtype=self.dtype, device=self.device)
+        self._places = self._flatten_buffers()
 
     def _split(self, vector: Tensor) -> tuple[Tensor, ...]:
         return torch.split(vector, list(self.layout.sizes))
 
-    def _flatten_buffers(self) -> Tensor:
-        names = self.layout.buffer_names
-        vector = torch.zeros(sum(self.layout.buffer_sizes), dtype=self.dtype, device=self.device)
-        for name, shape, part in zip(
-            names, self.layout.buffer_shapes, vector.split(self.layout.buffer_sizes), strict=True
-        ):
-            owner = self.module.get_submodule(name.rpartition(".")[0])
-            leaf = name.rpartition(".")[2]
-            view = part.view(shape).copy_(getattr(owner, leaf))
-            setattr(owner, leaf, view)
-        return vector
+    def _flatten_buffers(self) -> list[tuple[dict[str, Tensor | None], str, Tensor]]:
+        """Make floating buffers views into one vector; where each is registered, its name there, and the view."""
+        named = dict(self.module.named_buffers())
+        parts = self._buffers.split(self.layout.buffer_sizes)
+        for name, shape, part in zip(self.layout.buffer_names, self.layout.buffer_shapes, parts, strict=True):
+            named[name].data = part.view(shape).copy_(named[name])
+        owners = [module._buffers for module in self.module.modules()]
+        return [
+            (owner, leaf, b) for owner in owners for leaf, b in owner.items() if b is not None and b.is_floating_point()
+        ]
+
+    def _take_over(self) -> None:
+        """Copy buffers that the module has assigned anew, in place of changing them, back to where they belong."""
+        for owner, leaf, view in self._places:
+            given = owner[leaf]
+            if given is view:
+                continue
+            if given is None or given.shape != view.shape:
+                found = "None" if given is None else tuple(given.shape)
+                raise SettingError(
+                    f"the model's buffer {leaf!r} must keep its shape {tuple(view.shape)} in training, found {found}: "
+                    "buffers are averaged over clients. Keep what changes its shape outside of buffers."
+                )
+            with torch.no_grad():
+                view.copy_(given)
+            owner[leaf] = view
 
     def model(self) -> Model:
         """Parameters and buffers as they stand, copied."""
@@ -163,6 +180,7 @@ class FlatModule:
         self._grads.zero_()
         value = loss(self.module)
         value.backward()
+        self._take_over()
         if keep is not None:
             self._buffers.copy_(keep)
         return value.detach(), self._grads.clone()
@@ -172,6 +190,15 @@ class FlatModule:
         """The module's output at the point last loaded, in evaluation mode."""
         self.module.eval()
         return self.module(x)
+
+
+def _refuse_complex(module: nn.Module) -> None:
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.is_complex():
+            raise SettingError(
+                f"the model's {name!r} holds complex numbers, whose imaginary part would be lost: a model is one "
+                "vector of real numbers. Keep real and imaginary part as two real tensors (torch.view_as_real)."
+            )
 
 
 def _refuse_cumulative_statistics(module: nn.Module) -> None:

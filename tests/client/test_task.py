@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.task import Task
+from fedflat.client.trial import try_out
 from fedflat.data.examples import Batch
 from fedflat.data.given import clients_of
 from fedflat.errors import SettingError
@@ -89,7 +90,7 @@ def test_the_loss_is_the_users() -> None:
 )
 def test_a_model_that_does_not_fit_is_refused(model: nn.Module, message: str) -> None:
     with pytest.raises(SettingError) as caught:
-        task(model).check(FED)
+        try_out(task(model), FED)
     assert message in str(caught.value)
-    task(nn.Linear(4, 3)).check(FED)
-    task(nn.Linear(4, 7)).check(FED)
+    try_out(task(nn.Linear(4, 3)), FED)
+    try_out(task(nn.Linear(4, 7)), FED)

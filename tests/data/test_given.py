@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pickle
 
+import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from fedflat.data import by_user, clients_from, clients_of, lda, pam, tensors
 from fedflat.errors import SettingError
@@ -148,3 +150,90 @@ def test_wrong_ways_to_say_clients_from():
         clients_from(made, 5, TEST, classes=2)
     with pytest.raises(SettingError, match="clients_from: mean and std must have one number for each channel"):
         clients_from(made, 5, TEST, classes=4, mean=(1.0,))
+
+
+class Listed(Dataset):
+    """Examples one at a time, as users write them."""
+
+    def __init__(self, x, y) -> None:
+        self.x, self.y = x, y
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, place: int):
+        return self.x[place], self.y[place]
+
+
+class Poured(IterableDataset):
+    """Examples that can only be gone through."""
+
+    def __iter__(self):
+        return iter(zip(X, Y.tolist(), strict=True))
+
+
+def test_arrays_of_numpy_are_taken_as_tensors_are():
+    expected = tensors(X, Y, *TEST, lda(0), clients=8).open(0)
+    x, y = X.numpy(), Y.numpy().astype(np.int16)
+    x.flags.writeable = False
+    for labels in (y, y.astype(np.uint8), y.astype(">i4"), y.tolist()):
+        fed = tensors(x, labels, TEST[0].numpy()[:, :, ::1], TEST[1].numpy(), lda(0), clients=8).open(0)
+        assert torch.equal(fed.train.x, expected.train.x)
+        assert all(torch.equal(a, b) for a, b in zip(fed.parts, expected.parts, strict=True))
+    backwards = tensors(x[::-1], y[::-1], *TEST, clients=2).open(0)
+    assert torch.equal(backwards.train.x, X.flip(0))
+    fed = tensors(X, Y, *TEST, by_user(), users=np.arange(40) // 15).open(0)
+    assert [len(part) for part in fed.parts] == [15, 15, 10]
+    fed = clients_of([(x[:4], y[:4]), (x[4:], y[4:])], test=(x, y)).open(0)
+    assert [len(part) for part in fed.parts] == [4, 36]
+
+
+@pytest.mark.parametrize(
+    "whole", [TensorDataset(X, Y), Listed(X, Y), Listed(X.numpy(), Y.numpy()), Poured()],
+    ids=["tensors", "listed", "arrays", "poured"],
+)  # fmt: skip
+def test_data_sets_of_torch_are_read(whole):
+    fed = tensors(whole, test_x=whole, partition=lda(0), clients=8).open(0)
+    assert torch.equal(fed.train.x, X)
+    assert torch.equal(fed.train.y, Y)
+    assert torch.equal(fed.test.labels, Y)
+    if not isinstance(whole, Poured):
+        parts = [Subset(whole, range(4)), Subset(whole, range(4, 40))]
+        fed = clients_of(parts, test=whole).open(0)
+        assert torch.equal(fed.data(1).labels, Y[4:])
+    made = clients_from(lambda client: whole, 3, test=whole, classes=4).open(0)
+    assert torch.equal(made.data(2).labels, Y)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tensors(Listed(X, Y), Listed(*TEST)), "a torch Dataset as x alone, as in tensors"),
+        (lambda: clients_of([DataLoader(Listed(X, Y))], test=TEST), "client 0: a DataLoader cuts batches itself"),
+        (lambda: clients_of([5], test=TEST), "client 0: there must be a pair of inputs and labels"),
+        (lambda: tensors(Listed(["a", "b"], [0, 1]), test_x=TEST[0], test_y=TEST[1]), "must be a tensor or an array"),
+        (lambda: tensors(Listed(X, ["a"] * 40), split=0.5), "its example 0 cannot be read"),
+        (lambda: tensors(Listed([X[0], X[1, :2]], [0, 1]), split=0.5), r"must be alike, found \(2, 4, 4\) and \(3,"),
+        (lambda: tensors(Listed([], []), split=0.5), "a data set of none"),
+        (lambda: tensors([[1.0], [2.0, 3.0]], [0, 1], split=0.5), "an array of numbers, all of one shape"),
+        (lambda: tensors(np.array([object()]), [0], split=0.5), "must be a tensor or an array"),
+        (lambda: tensors(X, 5, split=0.5), r"labels of \(\)"),
+        (lambda: tensors(5, 5, split=0.5), r"labels of \(\)"),
+    ],
+)
+def test_what_cannot_be_made_tensors_is_refused(make, message):
+    with pytest.raises(SettingError, match=message):
+        make()
+
+
+def test_a_client_that_cannot_be_made_is_named():
+    def make(client: int):
+        return {0: TEST}[client]
+
+    fed = clients_from(make, 3, test=TEST, classes=4).open(0)
+    assert len(fed.data(0)) == 8
+    with pytest.raises(SettingError, match=r"client 2 could not be made: KeyError: 2\. .*from 0 to 2\.") as caught:
+        fed.data(2)
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(SettingError, match="client 1: there must be a pair of inputs and labels"):
+        clients_from(lambda client: 5, 3, test=TEST, classes=4).open(0).data(1)

@@ -52,7 +52,7 @@ class Nothing(nn.Module):
     [
         (Narrow, "the model gives 2 class scores, but the labels go up to 2. Make its last layer 3 wide"),
         (Flat, r"turned a batch of 2 into \(2,\); classification needs one row of class scores"),
-        (Wordy, "turned a batch of 2 into dict; classification needs one row of class scores"),
+        (Wordy, "turned a batch of 2 into dict; it must give one tensor"),
         (Other, r"the model cannot take inputs of shape \(2, 4\): .* Choose a model made for such inputs"),
         (Nothing, "the model has no trainable parameter"),
         ("cnn", "cnn: inputs must be images"),

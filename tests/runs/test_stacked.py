@@ -210,7 +210,7 @@ class Branching(nn.Module):
 
 
 def peeking(output: Tensor, y: Tensor) -> Tensor:
-    return nn.functional.cross_entropy(output, y) * (1.0 + float(output.sum()))
+    return nn.functional.cross_entropy(output, y) * (1.0 + float(output.detach().sum()))
 
 
 @dataclass(frozen=True, repr=False)

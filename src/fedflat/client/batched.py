@@ -93,6 +93,8 @@ class StackOracle:
     def __init__(self, batched: Batched, batch: Batch, terms: Terms, *, still: bool) -> None:
         self.batched, self.batch, self.terms, self.still = batched, batch, terms, still
         self.loss: Tensor | None = None
+        if batch.y.shape[1] == 1:
+            batched.task.refuse_one("these visits have")
 
     def __call__(self, w: Tensor) -> Tensor:
         """The gradients at ``w``."""

@@ -85,6 +85,15 @@ class Local:
         epochs, rest = divmod(self.planned(t, client, examples), each)
         return epochs * min(size, each * self.batch_size) + rest * self.batch_size
 
+    def smallest_batch(self, t: int, client: int, examples: int) -> int:
+        """How many examples the shortest batch of a visit has."""
+        if self.orders is not None:
+            return min(map(len, self._given(t, client)))
+        used = self.virtual or examples
+        whole, rest = divmod(used, self.batch_size)
+        never_reached = self.steps is not None and self.steps <= whole
+        return rest if rest and not (whole and (self.drop_last or never_reached)) else self.batch_size
+
     def takes_all(self, examples: int) -> bool:
         """Whether every batch is all that a client holds."""
         return self.orders is None and self.virtual is None and examples <= self.batch_size

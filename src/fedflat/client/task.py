@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
@@ -10,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from fedflat.client.piece import LossFn, Term, Visit
 from fedflat.data.examples import Batch
-from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
 from fedflat.flat import FlatModule, Model
 from fedflat.models.spec import ModelSpec
@@ -44,21 +45,42 @@ class Task:
     @cached_property
     def flat(self) -> FlatModule:
         """The module of this process."""
+        return self.another()
+
+    def another(self) -> FlatModule:
+        """A module of its own, as it starts."""
         return FlatModule(self.module(), dtype=self.dtype, device=self.device)
 
     def module(self) -> nn.Module:
         """The module as it starts: drawn by the seed, unless the user gave a module with its weights."""
-        if isinstance(self.model, nn.Module):
-            return self.model
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(self.seed, "model"))
             if isinstance(self.model, ModelSpec):
                 return self.model.build(self.shape, self.classes)
-            return self.model()
+            module = self.model if isinstance(self.model, nn.Module) else self.model()
+            if not isinstance(module, nn.Module):
+                raise SettingError(f"{self.model!r} must make a torch.nn.Module, found {module!r}.")
+            return self._materialised(module)
+
+    def _materialised(self, module: nn.Module) -> nn.Module:
+        """The module with what it had left open (`torch.nn.LazyLinear` and the like) made for these inputs."""
+        if not any(map(is_lazy, (*module.parameters(), *module.buffers()))):
+            return module
+        empty = {id(b): UninitializedBuffer() for b in module.buffers() if is_lazy(b)}
+        module = copy.deepcopy(module, empty).eval()
+        try:
+            with torch.no_grad():
+                module(torch.zeros(2, *self.shape))
+        except Exception as error:
+            raise SettingError(
+                f"the model cannot take inputs of shape {(2, *self.shape)}: {error}. Choose a model made for "
+                "such inputs."
+            ) from error
+        return module
 
     def initial(self) -> Model:
         """Parameters and buffers before round 0."""
-        return FlatModule(self.module(), dtype=self.dtype, device=self.device).model()
+        return self.another().model()
 
     def loss_of(self, output: Tensor, batch: Batch) -> Tensor:
         """The mean loss; of both sets of labels if the batch was mixed."""
@@ -106,35 +128,29 @@ class Task:
             return False
         return True
 
+    @cached_property
+    def takes_one(self) -> bool:
+        """Whether it can be trained on a single example: one with batch normalisation of features cannot."""
+        module = self.another().module.train()
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                module(torch.zeros(1, *self.shape, dtype=self.dtype, device=self.device))
+        except Exception:
+            return False
+        return True
+
+    def refuse_one(self, whose: str) -> None:
+        """Refuse a batch of one example, if the model cannot be trained on it."""
+        if not self.takes_one:
+            raise SettingError(
+                f"{whose} a batch of one example, which this model cannot be trained on (batch normalisation needs "
+                "two). Leave short batches out (drop_last=True, --drop-last), take another batch size, give every "
+                "client two examples or more, or use GroupNorm."
+            )
+
     def oracle(self, batch: Batch, terms: Terms) -> Oracle:
         """The bare gradient oracle on one batch."""
         return Oracle(self, batch, terms)
-
-    def check(self, fed: Federation) -> None:
-        """Refuse a model that does not fit the data, before the first round."""
-        data = fed.data(0)
-        batch = data.batch(torch.arange(min(2, len(data))), self.dtype)
-        self.flat.load(self.initial().params)
-        try:
-            output = self.flat.forward(batch.x)
-        except Exception as error:
-            raise SettingError(
-                f"the model cannot take inputs of shape {tuple(batch.x.shape)}: {error}. Choose a model made for "
-                "such inputs."
-            ) from error
-        if self.loss is not cross_entropy:
-            return
-        found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-        if not isinstance(output, Tensor) or output.dim() < 2 or output.shape[0] != len(batch):
-            raise SettingError(
-                f"the model turned a batch of {len(batch)} into {found}; classification needs one row of class "
-                "scores for each example."
-            )
-        if output.shape[1] < fed.classes:
-            raise SettingError(
-                f"the model gives {output.shape[1]} class scores, but the labels go up to {fed.classes - 1}. Make "
-                f"its last layer {fed.classes} wide."
-            )
 
 
 class Oracle:
@@ -143,6 +159,8 @@ class Oracle:
     def __init__(self, task: Task, batch: Batch, terms: Terms, *, still: bool = False) -> None:
         self.task, self.batch, self.terms, self.still = task, batch, terms, still
         self.loss: Tensor | None = None
+        if len(batch) == 1:
+            task.refuse_one("this visit has")
 
     def __call__(self, w: Tensor) -> Tensor:
         """The gradient at ``w``."""

@@ -244,9 +244,12 @@ def full_gradient(job: ClientJob, data: ClientData, w: Tensor, terms: Terms = ()
 
 
 def survey(oracle: Callable[[Tensor], BatchOracle], examples: int, w: Tensor) -> Tensor:
-    """The gradient over ``examples``, a large batch at a time."""
+    """The gradient over ``examples``, a large batch at a time; none of them is a single example left over."""
     total = torch.zeros_like(w)
-    for places in torch.arange(examples).split(256):
+    *parts, last = torch.arange(examples).split(256)
+    if parts and len(last) == 1:
+        last = torch.cat([parts.pop(), last])
+    for places in (*parts, last):
         total.add_(oracle(places)(w), alpha=len(places) / examples)
     return total
 

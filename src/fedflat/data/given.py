@@ -3,16 +3,21 @@
     tensors(x, y, test_x, test_y, lda(0.1), clients=20)
     clients_of([(x0, y0), (x1, y1), ...], test=(test_x, test_y))
     clients_from(make, clients=1_000_000, test=(test_x, test_y), classes=10)
+
+NumPy arrays do as well, and a torch Dataset in place of any pair: ``tensors(train_set, test_x=test_set)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
+from fedflat.data.arrays import Arrays, Pair, pair, tensor
 from fedflat.data.examples import Augment, ClientData, Examples
 from fedflat.data.federation import DataSpec, Federation, OnDemand
 from fedflat.data.ownership import ByUser
@@ -60,26 +65,29 @@ class Tensors(DataSpec):
 
 
 def tensors(
-    x: Tensor, y: Tensor, test_x: Tensor | None = None, test_y: Tensor | None = None,
-    partition: Partition | None = None, *, clients: int = 100, classes: int | None = None,
+    x: Arrays | Dataset[Any], y: Arrays | None = None, test_x: Arrays | Dataset[Any] | None = None,
+    test_y: Arrays | None = None, partition: Partition | None = None, *, clients: int = 100, classes: int | None = None,
     mean: Sequence[float] = (), std: Sequence[float] = (), augment: Augment | None = None,
-    split: float | None = None, coarse: Tensor | None = None, users: Tensor | None = None,
+    split: float | None = None, coarse: Arrays | None = None, users: Arrays | None = None,
     seed: int | None = None,
 ) -> Tensors:
     """A data set of these examples and whole-number labels, dealt out by ``partition``, or ``iid()``.
 
     Inputs are uint8 images, brought to 0 to 1, or floats; then normalised by ``mean`` and ``std``, one number
     a channel. ``users`` has an owner for each training example (for ``by_user()``), ``coarse`` a coarse class
-    (for ``pam()``). Without test examples, clients test on what ``split`` leaves.
+    (for ``pam()``). Without test examples, clients test on what ``split`` leaves. A torch Dataset, in place of ``x``
+    and ``y`` or of ``test_x`` and ``test_y``, is read once, so that its random transforms are drawn once; ``augment``
+    draws anew for every batch.
 
     >>> x, y = torch.rand(40, 3), torch.arange(40) % 4
     >>> data = tensors(x, y, torch.rand(8, 3), torch.arange(8) % 4, clients=5)
     >>> data.open(seed=0).population
     5
     """
-    if (test_x is None) != (test_y is None):
-        raise SettingError("tensors: give both test_x and test_y, or neither.")
-    pairs = [(x, y)] if test_x is None or test_y is None else [(x, y), (test_x, test_y)]
+    train = _given(x, y, "x", "y")
+    test = None if test_x is None and test_y is None else _given(test_x, test_y, "test_x", "test_y")
+    pairs = [train] if test is None else [train, test]
+    x, y = train
     for one_x, one_y in pairs:
         _check(one_x, one_y, x)
     all_y = torch.cat([one_y for _, one_y in pairs]).long()
@@ -89,15 +97,28 @@ def tensors(
     )  # fmt: skip
     _channels(x, mean, std)
     partition = Iid() if partition is None else partition
-    return Tensors(examples, len(y), partition, clients, split, coarse, users, seed)
+    kinds = None if coarse is None else tensor("tensors", "coarse classes", coarse)
+    owners = None if users is None else tensor("tensors", "users", users)
+    return Tensors(examples, len(y), partition, clients, split, kinds, owners, seed)
+
+
+def _given(x: object, y: object, x_name: str, y_name: str) -> tuple[Tensor, Tensor]:
+    if isinstance(x, Dataset) and y is None:
+        return pair("tensors", x)
+    if x is None or y is None or isinstance(x, Dataset) or isinstance(y, Dataset):
+        raise SettingError(
+            f"tensors: give both {x_name} and {y_name}, or a torch Dataset as {x_name} alone, as in tensors(train_set, "
+            "test_x=test_set)."
+        )
+    return pair("tensors", (x, y))  # type: ignore[arg-type]
 
 
 def clients_of(
-    given: Sequence[tuple[Tensor, Tensor]], test: tuple[Tensor, Tensor] | None = None, *,
+    given: Sequence[Pair], test: Pair | None = None, *,
     classes: int | None = None, mean: Sequence[float] = (), std: Sequence[float] = (),
     augment: Augment | None = None, split: float | None = None, seed: int | None = None,
 ) -> Tensors:
-    """A data set whose clients hold exactly these examples and labels, in this order.
+    """A data set whose clients hold exactly these examples and labels, in this order: pairs, or torch Datasets.
 
     >>> mine = [(torch.rand(n, 3), torch.zeros(n, dtype=torch.long)) for n in (4, 9)]
     >>> fed = clients_of(mine, test=(torch.rand(5, 3), torch.zeros(5, dtype=torch.long)), classes=2).open(0)
@@ -106,22 +127,23 @@ def clients_of(
     """
     if not given:
         raise SettingError("clients_of: there must be at least one client, found none.")
-    for client, (x, y) in enumerate(given):
-        _check(x, y, given[0][0], f"clients_of: client {client}")
-    users = torch.repeat_interleave(torch.arange(len(given)), torch.tensor([len(y) for _, y in given]))
-    test_x, test_y = test if test is not None else (None, None)
+    mine = [pair(f"clients_of: client {client}", one) for client, one in enumerate(given)]
+    for client, (x, y) in enumerate(mine):
+        _check(x, y, mine[0][0], f"clients_of: client {client}")
+    users = torch.repeat_interleave(torch.arange(len(mine)), torch.tensor([len(y) for _, y in mine]))
+    test_x, test_y = pair("clients_of: the test set", test) if test is not None else (None, None)
     return tensors(
-        torch.cat([x for x, _ in given]), torch.cat([y for _, y in given]), test_x, test_y, ByUser(),
-        clients=len(given), classes=classes, mean=mean, std=std, augment=augment, split=split, users=users,
+        torch.cat([x for x, _ in mine]), torch.cat([y for _, y in mine]), test_x, test_y, ByUser(),
+        clients=len(mine), classes=classes, mean=mean, std=std, augment=augment, split=split, users=users,
         seed=seed,
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Made(DataSpec):
     """See `clients_from`."""
 
-    make: Callable[[int], tuple[Tensor, Tensor]]
+    make: Callable[[int], Pair]
     clients: int
     test: Examples
 
@@ -138,14 +160,22 @@ class Made(DataSpec):
 
     def examples(self, client: int) -> Examples:
         """What ``make`` makes of a client, checked."""
-        x, y = self.make(client)
-        _check(x, y, self.test.x, f"clients_from: client {client}")
-        _classes(y, self.test.classes, f"clients_from: client {client}")
+        owner = f"clients_from: client {client}"
+        try:
+            made = self.make(client)
+        except Exception as error:
+            raise SettingError(
+                f"{owner} could not be made: {type(error).__name__}: {error}. The function given to clients_from must "
+                f"give inputs and labels for every number from 0 to {self.clients - 1}."
+            ) from error
+        x, y = pair(owner, made)
+        _check(x, y, self.test.x, owner)
+        _classes(y, self.test.classes, owner)
         return replace(self.test, x=x, y=y.long())
 
 
 def clients_from(
-    make: Callable[[int], tuple[Tensor, Tensor]], clients: int, test: tuple[Tensor, Tensor], classes: int, *,
+    make: Callable[[int], Pair], clients: int, test: Pair, classes: int, *,
     mean: Sequence[float] = (), std: Sequence[float] = (), augment: Augment | None = None,
 ) -> Made:  # fmt: skip
     """A data set whose clients are made by ``make(client)``, examples and labels, whenever they are asked for.
@@ -159,7 +189,7 @@ def clients_from(
     >>> float(fed.data(123_456).batch(torch.tensor([0]), torch.float32).x[0, 0])
     123456.0
     """
-    x, y = test
+    x, y = pair("clients_from: the test set", test)
     _check(x, y, x, "clients_from: the test set")
     _channels(x, mean, std, "clients_from")
     _classes(y, classes, "clients_from: the test set")
@@ -167,12 +197,12 @@ def clients_from(
 
 
 def _check(x: Tensor, y: Tensor, like: Tensor, owner: str = "tensors") -> None:
-    if len(y) == 0 or y.dim() != 1 or len(x) != len(y):
+    if y.dim() != 1 or x.dim() < 1 or len(y) == 0 or len(x) != len(y):
         raise SettingError(
             f"{owner}: there must be examples and a label for each, found inputs of {tuple(x.shape)} and "
             f"labels of {tuple(y.shape)}."
         )
-    if y.is_floating_point() or int(y.min()) < 0:
+    if y.is_floating_point() or y.is_complex() or int(y.min()) < 0:
         found = f"{y.dtype} from {y.min().item()}"
         raise SettingError(f"{owner}: labels must be whole numbers from 0, found {found}.")
     if x.shape[1:] != like.shape[1:] or x.dtype != like.dtype:

@@ -17,7 +17,7 @@ from fedflat.errors import SettingError, number
 from fedflat.method import Method
 from fedflat.profiling.profiled import Wanted
 from fedflat.runs.book import PAUSE
-from fedflat.runs.experiment import Evaluate, Experiment, default_model
+from fedflat.runs.experiment import Evaluate, Experiment, data_set, default_model
 from fedflat.runs.results import Result
 from fedflat.runs.study import How, Voice, run_many, run_one
 from fedflat.schedules import Scalar
@@ -38,7 +38,7 @@ def experiment(
     ``eval_every=None`` evaluates about a hundred times in the run.
     """
     number("run", "rounds", rounds, low=1, whole=True)
-    on = parse(on, "data set") if isinstance(on, str) else on
+    on = data_set(on)
     if model is None:
         model = default_model(on.open(seed).shape)
     return Experiment(
@@ -121,5 +121,5 @@ def experiments(
     twice = [repr(m) for i, m in enumerate(read) if m in read[:i]]
     if twice:
         raise SettingError(f"compare: {twice[0]} was given twice. Leave one of them out.")
-    on = parse(on, "data set") if isinstance(on, str) else on
+    on = data_set(on)
     return [experiment(m, on, seed=seed, **settings) for m in read for seed in seeds]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from torch.nn.functional import cross_entropy
 
@@ -59,6 +59,7 @@ class Experiment:
     loss: LossFn = cross_entropy
 
     def __post_init__(self) -> None:
+        _refuse_strangers(self)
         number("run", "rounds", self.rounds, low=1, whole=True)
         number("run", "seed", self.seed, low=0, whole=True)
         choice("run", "dtype", self.dtype, DTYPES)
@@ -128,6 +129,26 @@ class Experiment:
             "on_bad": self.on_bad,
             "loss": None if self.loss is not cross_entropy else "cross_entropy",
         }
+
+
+def data_set(given: object) -> DataSpec:
+    """The data set that was given, or what its text says."""
+    on = parse(given, "data set") if isinstance(given, str) else given
+    _must_be("the data", "a data set or its text, such as 'digits(lda(0))'", on, isinstance(on, DataSpec))
+    return cast(DataSpec, on)
+
+
+def _refuse_strangers(exp: Experiment) -> None:
+    model = "a text such as 'mlp(hidden=[64])', a torch.nn.Module, or a function that makes one"
+    _must_be("the method", "a method or its text, such as 'fedavg'", exp.method, isinstance(exp.method, Method))
+    _must_be("the model", model, exp.model, isinstance(exp.model, ModelSpec) or callable(exp.model))
+    _must_be("the loss", "a function of the model's output and the labels", exp.loss, callable(exp.loss))
+    data_set(exp.on)
+
+
+def _must_be(what: str, needed: str, value: object, fits: bool) -> None:
+    if not fits:
+        raise SettingError(f"run: {what} must be {needed}, found {value!r}.")
 
 
 def open_federation(on: DataSpec, seed: int, pooled: bool, device: str) -> Federation:

@@ -14,6 +14,7 @@ from torch import Tensor
 from fedflat.client.piece import Site
 from fedflat.client.states import usual_budget
 from fedflat.client.task import Task
+from fedflat.client.trial import try_out
 from fedflat.client.visit import ClientJob
 from fedflat.data.federation import Dealt, Federation
 from fedflat.data.sampling import Sampler
@@ -84,7 +85,8 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     if exp.method.rule:
         exp.method.rule.check(sampler.smallest(exp.rounds))
     task = exp.open_task(fed, device)
-    task.check(fed)
+    try_out(task, fed)
+    check_batches(exp, fed, task)
     mean = fmean(fed.sizes()) if any(piece.compares for piece in exp.pieces()) else 0.0
     job = ClientJob(task, exp.pieces(), exp.local, exp.seed, exp.personal, mean)
     if exp.personal and fed.held_out is None:
@@ -121,6 +123,19 @@ def check_orders(exp: Experiment, fed: Federation, sampler: Sampler) -> None:
                     f"the batch orders of round {t}, client {client} must be lists of places from 0 to {size - 1}, at "
                     "least one list and none of them empty, found something else."
                 )
+
+
+def check_batches(exp: Experiment, fed: Federation, task: Task) -> None:
+    """Refuse batches of one example for a model that cannot be trained on them, where sizes are known beforehand."""
+    for t, given in enumerate(exp.local.orders or ()):
+        for client in given:
+            if exp.local.smallest_batch(t, client, 0) == 1:
+                task.refuse_one(f"the orders of round {t}, client {client} have")
+    if isinstance(fed, Dealt) and exp.local.orders is None:
+        for client, size in enumerate(fed.sizes()):
+            if exp.local.smallest_batch(0, client, size) == 1:
+                cut = f"in batches of {exp.local.batch_size} these leave"
+                task.refuse_one(f"client {client} has {size} examples, {cut}")
 
 
 def _places(batch: Any, size: int) -> bool:

@@ -1,0 +1,126 @@
+"""A step before the first round, made and thrown away: what cannot be trained is refused before anything is written."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.task import Task
+from fedflat.data.examples import Batch
+from fedflat.data.federation import Federation
+from fedflat.errors import FedflatError, SettingError
+from fedflat.flat import FlatModule, Layout
+
+COUNTER = "num_batches_tracked"
+"""The counter of a batch normalisation, which nobody reads when there is a momentum."""
+
+
+def try_out(task: Task, fed: Federation) -> None:
+    """Refuse a model or a loss that does not fit the data or cannot be trained on them."""
+    if len(fed.test) == 0:
+        raise SettingError(
+            "there must be at least one example to test on, found none. Give a test set, or let clients keep a part of "
+            "their own with split=0.7."
+        )
+    data = fed.data(0)
+    batch = data.batch(torch.arange(2) % len(data), task.dtype)
+    flat = task.another()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        _classifies(task, fed, batch, _output(flat, batch))
+        _learns(task, flat, batch)
+
+
+def _output(flat: FlatModule, batch: Batch) -> Tensor:
+    """What the module makes of a batch when it is only evaluated; nothing in it may change."""
+    before = _buffers(flat.module)
+    try:
+        output = flat.forward(batch.x)
+    except Exception as error:
+        raise SettingError(
+            f"the model cannot take inputs of shape {tuple(batch.x.shape)}: {error}. Choose a model made for "
+            "such inputs."
+        ) from error
+    _same_names(flat)
+    for name, now in _buffers(flat.module).items():
+        if not torch.equal(now, before[name]):
+            raise SettingError(
+                f"the model's buffer {name!r} moves in evaluation, so that looking at a model would change it. Let it "
+                "move in training only: `if self.training:`."
+            )
+    if not isinstance(output, Tensor):
+        raise SettingError(
+            f"the model turned a batch of {len(batch)} into {type(output).__name__}; it must give one tensor. Wrap it "
+            "in a module that hands out the part to learn from."
+        )
+    return output
+
+
+def _classifies(task: Task, fed: Federation, batch: Batch, output: Tensor) -> None:
+    if task.loss is not cross_entropy:
+        return
+    if output.dim() < 2 or output.shape[0] != len(batch):
+        raise SettingError(
+            f"the model turned a batch of {len(batch)} into {tuple(output.shape)}; classification needs one row of "
+            "class scores for each example."
+        )
+    if output.shape[1] < fed.classes:
+        raise SettingError(
+            f"the model gives {output.shape[1]} class scores, but the labels go up to {fed.classes - 1}. Make "
+            f"its last layer {fed.classes} wide."
+        )
+
+
+def _learns(task: Task, flat: FlatModule, batch: Batch) -> None:
+    """Two gradients, for the second finds what the first has left in the module."""
+    flat.module.train()
+    before = _buffers(flat.module)
+    for _ in range(2):
+        try:
+            flat.gradient(flat.model().params, lambda module: _loss(task, module, batch), move_buffers=True)
+        except FedflatError:
+            raise
+        except Exception as error:
+            raise SettingError(
+                f"the model cannot be trained on inputs of shape {tuple(batch.x.shape)}: {error}. The loss must be "
+                "differentiable, and a step must not need what an earlier one computed."
+            ) from error
+    _same_names(flat)
+    for name, now in _buffers(flat.module).items():
+        counts = name.rpartition(".")[2] == COUNTER and name.rpartition(".")[0] in flat.layout.batchnorms
+        if not now.is_floating_point() and not counts and not torch.equal(now, before[name]):
+            raise SettingError(
+                f"the model's buffer {name!r} holds {now.dtype} and moves in training. Only floating buffers can be "
+                f"averaged over clients: register it as a float, as in torch.zeros({tuple(now.shape)})."
+            )
+
+
+def _loss(task: Task, module: nn.Module, batch: Batch) -> Tensor:
+    value = task.objective(module, module, batch, ())
+    if not isinstance(value, Tensor) or value.dim() or not value.is_floating_point():
+        found = f"a tensor of {value.dtype}, shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+        raise SettingError(
+            f"the loss of a batch must be one floating number, a tensor of shape (), found {found}. Take the mean over "
+            "the batch: `.mean()`."
+        )
+    if not value.requires_grad:
+        raise SettingError(
+            "the loss does not depend on the model's parameters: there is nothing to learn. Compute it from the "
+            "model's output with torch, without detach() or no_grad()."
+        )
+    return value
+
+
+def _buffers(module: nn.Module) -> dict[str, Tensor]:
+    return {name: buffer.clone() for name, buffer in module.named_buffers()}
+
+
+def _same_names(flat: FlatModule) -> None:
+    found = Layout.of(flat.module).buffer_names
+    if found != flat.layout.buffer_names:
+        new = ", ".join(sorted(set(found) ^ set(flat.layout.buffer_names)))
+        raise SettingError(
+            f"the model adds or drops the buffers {new} when it is used. Register all buffers in __init__, for they "
+            "are averaged over clients."
+        )
