@@ -44,7 +44,7 @@ def one_page(
     Styles and scripts are files in the folder "assets" of a package.
     """
     assets = files(package).joinpath("assets")
-    return _PAGE.format(
+    page = _PAGE.format(
         connect="'self'" if live else "'none'",
         version=__version__,
         title=html.escape(title),
@@ -53,6 +53,7 @@ def one_page(
         data=_embedded(data),
         script="\n".join(assets.joinpath(name).read_text(encoding="utf-8") for name in scripts),
     )
+    return page.encode("utf-8", "replace").decode()  # half a character in a method's name is no page
 
 
 def _embedded(value: Any) -> str:

@@ -100,7 +100,14 @@ def test_head_says_what_get_would(tmp_path: Path) -> None:
 
 def test_another_name_for_this_machine_gets_nothing(tmp_path: Path) -> None:
     begin(experiment(), tmp_path / "run")
-    strange = ("evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.nip.io", "[", "")
+    strange = (
+        "evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.nip.io", "[", "",
+        "[::1].evil", "[::1].evil:8765", "[::1]evil", "[::1", "::1", "[::2]", "[::1%25lo]", "[0:0:0:0:0:0:0:1]",
+        "localhost.", "localhost..", "localhost:", "localhost:80:80", "localhost:port", "localhost:-1",
+        "localhost:123456", "evil@localhost", "localhost@evil", "localhost:80@evil", "localhost/evil", "localhost#evil",
+        "localhost?evil", "evil.example, localhost", "localhost evil", "127.0.0.2", "0.0.0.0", "2130706433", "0x7f.1",
+        "127.1", "locaLho\xdft", "localhost:\xb2",
+    )  # fmt: skip
     with serving(tmp_path) as server:
         for host in strange:
             answer, body = ask(server, "/data.json", Host=host)
@@ -108,9 +115,42 @@ def test_another_name_for_this_machine_gets_nothing(tmp_path: Path) -> None:
             assert b"fedavg" not in body
 
 
+def test_two_names_are_none(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        for second in ("localhost", "evil.example"):
+            line = HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+            line.putrequest("GET", "/data.json", skip_host=True)
+            for host in ("localhost", second):
+                line.putheader("Host", host)
+            line.endheaders()
+            assert line.getresponse().status == 403
+            line.close()
+
+
+def test_a_bad_run_does_not_take_the_page_down(tmp_path: Path) -> None:
+    """Damaged runs beside a good one: it is shown, they are named, and it goes on being shown."""
+    begin(experiment(), tmp_path / "good")
+    for name, text in (("a", "[]"), ("b", '{"experiment": {"method": "x"}}'), ("c", "{" * 100_000), ("d", "\0")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(text)
+    facts = json.loads((tmp_path / "good" / "run.json").read_text())
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "run.json").write_text(json.dumps({**facts, "machine": 3}))
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "study.json").write_text('{"runs": 3}')
+    with serving(tmp_path) as server:
+        for _ in range(2):
+            shown = seen(server)
+            assert [run["folder"] for run in shown["runs"]] == [str(tmp_path / "good")]
+            for name in "abcdef":
+                assert any(str(tmp_path / name) in said for said in shown["problems"]), name
+            assert ask(server, "/")[0].status == 200
+            (tmp_path / "b" / "run.json").write_text('{"experiment": 1}')
+
+
 def test_names_of_this_machine(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        for host in ("localhost", "localhost:1234", "127.0.0.1:80", "[::1]:8765", "LOCALHOST"):
+        for host in ("localhost", "localhost:1234", "127.0.0.1:80", "[::1]:8765", "[::1]", "LOCALHOST", "LocalHost:1"):
             assert ask(server, "/data.json", Host=host)[0].status == 200, host
 
 

@@ -17,6 +17,7 @@ import pytest
 
 import fedflat
 from fedflat.report import collect, document, write_report
+from report.damage import damaged_runs
 from report.made import write_analyses, write_analysis, write_run, write_watch
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -335,6 +336,48 @@ def test_hostile_names_are_shown_as_text(browser: Any, tmp_path: Path) -> None:
     assert watched.page.inner_text("h1") == f"{name} on digits(lda(0))"
     assert watched.page.evaluate("window.harmed") is None
     assert watched.page.locator("img").count() == 0
+    assert watched.complaints == []
+    watched.context.close()
+
+
+STRANGE = ("__proto__", "constructor", "toString", "hasOwnProperty", "valueOf", "length")
+
+
+def test_names_that_objects_have_anyway(browser: Any, tmp_path: Path) -> None:
+    """Methods, folders, layers, kinds, clients and what was watched may be called what every JavaScript object has."""
+    runs = []
+    for name in STRANGE:
+        run = write_run(tmp_path / name, method=name)
+        write_analysis(run, "curvature", {"model": name}, {"lambda_1": 2.0, "layers": {name: 2.0}})
+        write_analysis(run, "corruptions", {"model": name}, {"clean": 0.9, "mean": 0.5, "kinds": {name: [0.5]}})
+        rows = [{"round": t, name: 1.0 * t, "features": {name: 2.0}} for t in (1, 2)]
+        (run / "watch.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        runs.append(run)
+    write_report(runs, tmp_path / "report.html")
+    watched = Watched(browser, (tmp_path / "report.html").as_uri())
+    page = watched.page
+    assert [text.strip() for text in page.locator(".results tbody code").all_inner_texts()] == list(STRANGE)
+    heads = page.locator("#watched figcaption h3").all_inner_texts()
+    assert set(heads) == {*STRANGE, "features"}
+    for name in STRANGE:
+        assert name.replace("_", " ") in page.locator("#corruptions svg.chart").first.text_content()
+        assert str(tmp_path / name) in page.locator("#made").text_content()
+    page.locator("details.data").evaluate_all("all => all.forEach((one) => { one.open = true; })")
+    page.locator(".legend button").first.click()
+    assert "undefined" not in page.inner_text("main")
+    assert watched.complaints == []
+    watched.context.close()
+
+
+def test_damaged_runs_are_drawn_or_named(browser: Any, tmp_path: Path) -> None:
+    """A page of runs that are damaged in all their files, each in its own way, and a good one."""
+    good = write_run(tmp_path / "good", method="fedprox()")
+    bad = list(damaged_runs(tmp_path / "bad", each=False))[::4]
+    write_report([good, *bad], tmp_path / "report.html")
+    watched = Watched(browser, (tmp_path / "report.html").as_uri())
+    assert "fedprox()" in watched.page.locator(".results").inner_text()
+    shown = watched.page.locator("#made").text_content() + watched.page.locator("#missing").text_content()
+    assert [run for run in bad if str(run) not in shown] == []
     assert watched.complaints == []
     watched.context.close()
 

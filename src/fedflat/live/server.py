@@ -8,6 +8,7 @@ only if a file of theirs has changed; who says what it has (``If-None-Match``) g
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from hashlib import blake2b
@@ -16,15 +17,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import TCPServer
 from typing import Any
-from urllib.parse import urlsplit
 
 from fedflat.errors import RunError, SettingError, number
 from fedflat.live.places import Stamp, look
 from fedflat.report import collect, document
 
 PORT = 8765
-NAMES = ("localhost", "127.0.0.1", "::1")
+NAMES = ("localhost", "127.0.0.1", "[::1]")
 """What this machine may be called by those who ask."""
+_LOCAL = re.compile(f"(?:{'|'.join(map(re.escape, NAMES))})(?::[0-9]{{1,5}})?", re.IGNORECASE | re.ASCII)
 
 
 class News:
@@ -103,7 +104,8 @@ class Answer(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         path = self.path.partition("?")[0]
-        if not local(self.headers.get("Host", "")):
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) != 1 or not local(hosts[0]):
             self.send_error(HTTPStatus.FORBIDDEN, "Only for this machine", "Ask for localhost or 127.0.0.1.")
             return
         if path not in ("/", "/data.json"):
@@ -129,12 +131,9 @@ class Answer(BaseHTTPRequestHandler):
 
 
 def local(host: str) -> bool:
-    """Whether a Host header names this machine, with whatever port.
+    """Whether a Host header is a name of this machine, with whatever port, and nothing else.
 
-    >>> local("localhost:8765"), local("127.0.0.1"), local("[::1]:80"), local("evil.example"), local("")
+    >>> local("localhost:8765"), local("127.0.0.1"), local("[::1]:80"), local("evil.example"), local("[::1].evil")
     (True, True, True, False, False)
     """
-    try:
-        return urlsplit(f"//{host}").hostname in NAMES
-    except ValueError:
-        return False
+    return _LOCAL.fullmatch(host) is not None

@@ -20,7 +20,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from fedflat.report import making
-from fedflat.report.reading import Read, accuracy_now, read_all
+from fedflat.report.gathering import gather
+from fedflat.report.reading import Read, accuracy_now
 from fedflat.report.series import curves, over_classes, short, watched
 from fedflat.runs.results import Result, Summary, summarise
 from fedflat.runs.tables import table
@@ -42,7 +43,16 @@ _MISSING = {
 
 def collect(folders: Sequence[Path], *, target: float | None = None) -> Document:
     """What these runs and studies hold. ``target`` is the accuracy to reach; None: the first method's."""
-    runs, problems = read_all([Path(folder) for folder in folders])
+    runs, problems = gather(folders, _alone)
+    return _document(runs, problems, target)
+
+
+def _alone(run: Read) -> str:
+    """One run as it would be embedded in the page; the target is one that it has reached."""
+    return json.dumps(_document([run], [], 0.0), allow_nan=False)
+
+
+def _document(runs: Sequence[Read], problems: list[str], target: float | None) -> Document:
     names = making.labels([run.facts["experiment"] for run in runs])
     results = [replace(run.result, method=name) for run, name in zip(runs, names, strict=True)]
     methods = list(dict.fromkeys(names))
@@ -157,7 +167,7 @@ def _run(run: Read, place: int) -> Document:
         "folder": str(run.folder),
         "method": place,
         "seed": result.seed,
-        "status": "diverged" if result.diverged else result.status,
+        "status": "diverged" if result.diverged else str(result.status),
         "round": _done(result),
         "rounds": result.rounds,
         "accuracy": short(result.final()),
@@ -165,10 +175,15 @@ def _run(run: Read, place: int) -> Document:
         "made": str(facts.get("made", ""))[:16].replace("T", " "),
         "fedflat": str(facts["fedflat"]),
         "machine": {str(k): str(v) for k, v in facts.get("machine", {}).items()},
-        "settings": {k: v for k, v in making.worth_saying(making.settings(exp)).items() if k != "seed"},
+        "settings": {k: _spelled(v) for k, v in making.worth_saying(making.settings(exp)).items() if k != "seed"},
         "command": making.command(exp, facts["how"]),
         "replayed": making.replayed(exp),
     }
+
+
+def _spelled(value: Any) -> str:
+    """A setting as a text, as it is written in run.json."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _shared(runs: Sequence[Read]) -> list[str]:

@@ -105,10 +105,17 @@ def labels(experiments: Sequence[dict[str, Any]]) -> list[str]:
     >>> labels([{"method": "a"}, {"method": "b", "rounds": 1}, {"method": "b", "rounds": 2}])
     ['a', 'b, rounds=1', 'b, rounds=2']
     """
-    found = [{**settings(exp), "seed": None} for exp in experiments]
+    values: dict[str, dict[str, set[str]]] = {}
+    spelled = [
+        {name: json.dumps(value) for name, value in settings(exp).items() if name != "seed"} for exp in experiments
+    ]
+    for exp, own in zip(experiments, spelled, strict=True):
+        alike = values.setdefault(str(exp.get("method")), {})
+        for name in _PLACES:
+            alike.setdefault(name, set()).add(own.get(name, "null"))
     names = []
-    for exp, own in zip(experiments, found, strict=True):
-        alike = [other for e, other in zip(experiments, found, strict=True) if e.get("method") == exp.get("method")]
-        apart = [name for name in own if len({json.dumps(other.get(name)) for other in alike}) > 1]
-        names.append(", ".join([str(exp.get("method")), *(f"{name}={own[name]}" for name in apart)]))
+    for exp, own in zip(experiments, spelled, strict=True):
+        alike = values[str(exp.get("method"))]
+        apart = [f"{name}={settings(exp)[name]}" for name in own if len(alike[name]) > 1]
+        names.append(", ".join([str(exp.get("method")), *apart]))
     return names

@@ -1,15 +1,13 @@
-"""Run folders read with patience: whatever is missing or damaged becomes a sentence, never an end."""
+"""Run folders read with patience: what a run can do without, if it is missing or damaged, becomes a sentence."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fedflat.errors import RunError
 from fedflat.report.analyses import Analysis, Unusable, checked
 from fedflat.report.series import short
 from fedflat.runs.book import Row, read_facts
@@ -29,33 +27,16 @@ class Read:
     analyses: list[Analysis]
 
 
-def read_all(folders: Sequence[Path]) -> tuple[list[Read], list[str]]:
-    """The runs in these folders, those of a study among them, and a sentence about each problem."""
-    problems: list[str] = []
-    runs = []
-    for folder in dict.fromkeys(place for given in folders for place in _runs_of(Path(given), problems)):
-        try:
-            runs.append(_read(folder, problems))
-        except (RunError, OSError) as error:
-            problems.append(f"{error} It is left out.")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            problems.append(f"{folder / 'run.json'} is damaged ({_why(error)}). The run is left out.")
-    return runs, problems
-
-
-def _runs_of(folder: Path, problems: list[str]) -> list[Path]:
+def begun(folder: Path, problems: list[str]) -> list[Path]:
     """The folder itself, or the runs of its study that have begun."""
-    try:
-        begun, planned = runs_in(folder)
-    except RunError as error:
-        problems.append(f"{error} It is left out.")
-        return []
-    if len(begun) < planned:
-        problems.append(f"{planned - len(begun)} of the {planned} runs in {folder} have not begun.")
-    return begun
+    found, planned = runs_in(folder)
+    if len(found) < planned:
+        problems.append(f"{planned - len(found)} of the {planned} runs in {folder} have not begun.")
+    return found
 
 
-def _read(folder: Path, problems: list[str]) -> Read:
+def read(folder: Path, problems: list[str]) -> Read:
+    """One run; what it can do without, if damaged, is left out and said."""
     facts = read_facts(folder)
     if not isinstance(facts["experiment"]["method"], str):
         raise TypeError(f"its method is {facts['experiment']['method']!r}, not a text")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,10 +18,10 @@ COLUMNS = 120
 def short(value: Any, digits: int = 5) -> float | None:
     """A number with as many digits as can be seen; None if it is none, or not finite.
 
-    >>> short(0.123456789), short(float("nan")), short("x")
-    (0.12346, None, None)
+    >>> short(0.123456789), short(float("nan")), short("x"), short(10**400)
+    (0.12346, None, None, None)
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         return None
     rounded = float(f"{value:.{digits}g}")
     if not math.isfinite(rounded):  # rounded up beyond the largest number

@@ -130,7 +130,7 @@ function drawCorruptions(section, doc) {
     figure("Accuracy on corrupted images", "Mean over severities.", dotRows(rows.map(([name, of]) => ({ name, dots: items.map((item) => ({ method: item.method, value: of(item) })) })),
       { xTitle: "accuracy, %", xFormat: (v) => String(Number((100 * v).toFixed(1))), sentence: `Accuracy on corrupted images: ${items.map((item) => `${item.label} ${percents(item.clean)} on clean ones, ${percents(item.mean)} on average over corruptions`).join("; ")}.` }),
       () => ({ heads: ["kind", ...items.map((item) => item.label)], rows: rows.map(([name, of]) => [name, ...items.map((item) => percents(of(item)))]) })),
-    el("div", { class: "panels" }, items.map((item) => {
+    el("div", { class: "panels" }, items.filter((item) => Object.values(item.kinds).some((row) => row.length)).map((item) => {
       const values = names.map((name) => item.kinds[name] || []), widest = Math.max(...values.map((row) => row.length));
       return figure(item, "", heat(values.map((row) => Array.from({ length: widest }, (_, i) => row[i] ?? null)), {
         range: extent(items.flatMap((one) => Object.values(one.kinds).flat()), 0), format: percents, rowTitle: "kind", columnTitle: "severity", rowName: (j) => said(names[j]), columnName: (i) => i + 1,

@@ -1,7 +1,11 @@
 "use strict";
 /* What every chart needs: elements, numbers for people, scales, colours. */
 
-const state = { hidden: new Set(), theme: "" };
+/** An object whose only names are those it is given: a method or a class may be called "constructor". */
+const bare = (entries) => Object.assign(Object.create(null), entries);
+const parsed = (text) => JSON.parse(text, (_, value) => (value && typeof value === "object" && !Array.isArray(value) ? bare(value) : value));
+
+const state = bare({ hidden: new Set(), theme: "" });
 
 /** An HTML element; attributes that are functions are listeners. Text is never read as HTML. */
 function el(tag, attributes = {}, ...children) {

@@ -90,6 +90,7 @@ function plane(item, measure, range) {
     }
     item.marks.forEach((mark, i) => {
       const x = X(mark.x), y = Y(mark.y), end = x > size / 2;
+      if (!known(x) || !known(y)) return;
       root.append(svg("circle", { cx: round2(x), cy: round2(y), r: 5, class: "model" }),
         svg("text", { x: round2(x + (end ? -10 : 10)), y: round2(y + 5), "text-anchor": end ? "end" : "start", class: "model" }, letter(i)));
     });

@@ -98,7 +98,7 @@ async function follow() {
   try {
     const answer = await fetch("data.json", { cache: "no-cache" });
     if (!answer.ok) throw new Error(answer.statusText);
-    show({ ...(await answer.json()), live: true });
+    show(bare({ ...parsed(await answer.text()), live: true }));
     const going = shownDocument.runs.some((run) => run.status === "running");
     news.textContent = going ? "live" : shownDocument.runs.length ? "all runs have ended" : "waiting for the first run";
   } catch (error) {
@@ -118,5 +118,5 @@ window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () 
 window.addEventListener("beforeprint", () => { state.before = state.theme; onPaper(true); setTheme("light"); });
 window.addEventListener("afterprint", () => { onPaper(false); setTheme(state.before); });
 
-build(JSON.parse(document.getElementById("data").textContent));
+build(parsed(document.getElementById("data").textContent));
 if (shownDocument.live) follow();

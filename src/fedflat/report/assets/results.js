@@ -104,14 +104,14 @@ function curveTable(found, { xTitle, xFormat, ySaid }) {
   };
 }
 
-const WATCHED = {
+const WATCHED = bare({
   drift: ["Drift", "How far clients move from what they were sent."],
   alignment: ["Alignment", "The cosine between the server's steps of one round and the next: 1 if they go the same way, -1 if the next undoes the last."],
   delta_eps: ["Change of the perturbation", "How far the server's perturbation is from last round's."],
   param_norm: ["Norm of the parameters", ""],
   feature_norms: ["Norm of features", "Mean over clients."],
   client_lambda: ["λ₁ at the clients", "Largest eigenvalue on the clients' own data, mean over clients."],
-};
+});
 
 function drawWatched(section, doc) {
   const names = [...new Set(doc.methods.flatMap((m) => Object.keys(m.watch)))].filter((name) => !["round", "evaluations", "bytes", "seconds"].includes(name));
@@ -145,12 +145,12 @@ const said = (name) => name.replaceAll("_", " ");
 
 function drawMade(section, doc) {
   const one = doc.runs[0], shared = Object.entries(one.settings).filter(([name]) => doc.shared.includes(name));
-  section.append(el("h3", {}, doc.runs.length > 1 ? "The same in all runs" : "Settings"), facts(shared.map(([name, value]) => [said(name), String(value)])));
+  section.append(el("h3", {}, doc.runs.length > 1 ? "The same in all runs" : "Settings"), facts(shared.map(([name, value]) => [said(name), value])));
   doc.methods.forEach((method, place) => {
     const runs = method.runs.map((i) => doc.runs[i]), own = Object.entries(runs[0].settings).filter(([name]) => !doc.shared.includes(name));
     section.append(el("details", { class: "made", "data-key": `made ${place}`, open: doc.methods.length === 1 },
       el("summary", {}, sign(place), " ", el("code", {}, method.name)),
-      facts([["stack", method.stack || "not readable by this version"], ...own.map(([name, value]) => [said(name), String(value)])], "stack"),
+      facts([["stack", method.stack || "not readable by this version"], ...own.map(([name, value]) => [said(name), value])], "stack"),
       runs.map(drawRun)));
   });
 }

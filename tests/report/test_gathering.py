@@ -1,0 +1,61 @@
+"""One bad run among good ones: the good ones are shown, the bad one is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedflat.report import collect, document
+from report.damage import damaged_runs
+from report.made import write_analyses, write_run
+
+
+def test_whatever_is_wrong_with_one_run_the_others_are_shown(tmp_path: Path) -> None:
+    """Every leaf of every file of a run damaged in turn: each is shown or named, the good one always shown."""
+    good = write_run(tmp_path / "good", method="fedprox()")
+    bad = list(damaged_runs(tmp_path / "bad", each=False))
+    assert len(bad) > 200
+    for run in bad[::4]:
+        found = collect([good, run])
+        shown = [one["folder"] for one in found["runs"]]
+        assert str(good) in shown
+        assert str(run) in shown or any(str(run) in said for said in found["problems"]), run
+        json.dumps(found, allow_nan=False)
+    found = collect([*bad, good])
+    shown = [one["folder"] for one in found["runs"]]
+    assert str(good) in shown
+    assert [run for run in bad if str(run) not in shown and str(run) not in str(found["problems"])] == []
+    assert document(found).encode()
+
+
+def test_an_error_nobody_foresaw_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = write_run(tmp_path / "good"), write_run(tmp_path / "bad", method="fedprox()")
+    write_analyses(bad)
+
+    def fail(*given: object) -> None:
+        raise RecursionError("x" * 1000)
+
+    monkeypatch.setattr("fedflat.report.making.stack", lambda method: fail() if method == "fedprox()" else "")
+    found = collect([bad, good])
+    assert [one["folder"] for one in found["runs"]] == [str(good)]
+    [said] = found["problems"]
+    assert said.startswith(f"{bad} cannot be shown (RecursionError: xxx")
+    assert said.endswith("...). It is left out.")
+    assert len(said) < 300 + len(str(bad))
+
+
+def test_a_damaged_study_leaves_the_others(tmp_path: Path) -> None:
+    good, study = write_run(tmp_path / "good"), tmp_path / "study"
+    study.mkdir()
+    for text in ("{", "[]", '{"runs": 3}', '{"runs": [{"folder": 3, "experiment": {}}], "how": {}, "fedflat": ""}'):
+        (study / "study.json").write_text(text)
+        found = collect([study, good])
+        assert [one["folder"] for one in found["runs"]] == [str(good)]
+        assert str(study) in found["problems"][0]
+
+
+def test_half_a_character_in_a_name_is_no_end(tmp_path: Path) -> None:
+    text = document(collect([write_run(tmp_path / "a", method="\ud800")]))
+    assert "? on digits(lda(0)) · fedflat</title>" in text.encode().decode()
