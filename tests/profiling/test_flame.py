@@ -12,7 +12,7 @@ from fedflat.profiling.sampler import Frame, Samples, Seen
 
 MAIN, TRAIN = Frame("__main__", "<module>"), Frame("fedflat.runs.train", "train")
 FOLD, ADD = Frame("fedflat.mail", "fold"), Frame("torch", "</script><b>&add")
-SERVE = Frame("fedflat.runs.executors", "_serve")
+SERVE = Frame("fedflat.runs.worker", "_serve")
 HERE = Samples(
     {(MAIN, TRAIN): Seen(1, 1.0), (MAIN, TRAIN, FOLD): Seen(2, 2.0), (MAIN, TRAIN, FOLD, ADD): Seen(3, 4.0)}, 0.01
 )

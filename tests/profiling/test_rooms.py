@@ -50,10 +50,10 @@ CASES = [
     (("fedflat.runs.book:FolderBook.checkpoint", "fedflat.runs.state:Run.groups"), "checkpoint"),
     (("fedflat.runs.train:train", "fedflat.runs.book:FolderBook.resume", "fedflat.runs.store:Store.read"), START),
     ((*FOLD, "fedflat.runs.executors:_Crew.visit", "multiprocessing.connection:wait"), "waiting"),
-    ((*FOLD, "fedflat.runs.executors:_Crew.visit", "fedflat.runs.executors:_receive"), "messages"),
+    ((*FOLD, "fedflat.runs.executors:_Crew.visit", "fedflat.runs.parcel:receive"), "messages"),
     (("fedflat.runs.train:train", "fedflat.runs.executors:Workers.open", "os:fork"), START),
-    (("fedflat.runs.executors:_work", "fedflat.runs.executors:_serve", "multiprocessing.connection:recv"), "waiting"),
-    (("fedflat.runs.executors:_serve", "fedflat.runs.executors:_answer", "pickle:dump"), "messages"),
+    (("fedflat.runs.worker:work", "fedflat.runs.worker:_serve", "multiprocessing.connection:recv"), "waiting"),
+    (("fedflat.runs.worker:_serve", "fedflat.runs.worker:answer", "pickle:dump"), "messages"),
     (("fedflat.runs.trainer:train", "fedflat.database:read"), OTHER),
 ]  # fmt: skip
 
@@ -64,7 +64,7 @@ def test_rooms_of_stacks(names: tuple[str, ...], room: str) -> None:
 
 
 def test_seconds_add_up() -> None:
-    data, wait = (Frame("fedflat.data.examples", "x"),), (Frame("fedflat.runs.executors", "_serve"),)
+    data, wait = (Frame("fedflat.data.examples", "x"),), (Frame("fedflat.runs.worker", "_serve"),)
     one = Samples({data: Seen(3, 0.5), wait: Seen(1, 0.25)}, 0.0)
     two = Samples({data: Seen(1, 2.0), (Frame("os", "read"),): Seen(1, 4.0)}, 0.0)
     spent = seconds_in_rooms(one, two)

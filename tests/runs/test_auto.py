@@ -26,8 +26,8 @@ from runs.small import final, rows, timeless
 ON = "digits(lda(0), clients=20)"
 MANY = 10**9
 """Visits that nobody wants to make one by one."""
-SMALL = Load(MANY, 10, 0.002, small=True, stackable=True, sendable=True)
-LARGE = Load(MANY, 3, 1.0, small=False, stackable=False, sendable=True)
+SMALL = Load(MANY, 10, 0.002, small=True, stackable=True, unsendable=None)
+LARGE = Load(MANY, 3, 1.0, small=False, stackable=False, unsendable=None)
 SHARED = Workers(min(cores(), 3)) if cores() > 1 else InProcess(torch.get_num_threads())
 
 
@@ -47,7 +47,7 @@ def load(**more: Any) -> Load:
         ([LARGE], SHARED, "a visit is estimated at 1.0 s"),
         ([LARGE, replace(LARGE, cohort=1)], SHARED, "a visit is estimated at 1.0 s"),
         ([replace(LARGE, seconds=0.01)], InProcess(1), "too short"),
-        ([LARGE, replace(LARGE, sendable=False)], InProcess(torch.get_num_threads()), "nobody to share with"),
+        ([LARGE, replace(LARGE, unsendable="it is mine")], InProcess(torch.get_num_threads()), ", but it is mine"),
         ([replace(LARGE, cohort=1)], InProcess(torch.get_num_threads()), "no two are asked at once"),
         ([replace(SMALL, cohort=1)], InProcess(1), "no two are asked at once"),
     ],
@@ -106,8 +106,10 @@ def test_what_cannot_be_sent_to_workers_stays_here() -> None:
 
     torch.manual_seed(0)
     work: dict[str, Any] = {"local_epochs": 10_000}
-    assert not load(model=torch.nn.Sequential(torch.nn.Flatten(), Local(64, 10)), **work).sendable
-    assert load(model=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), **work).sendable
+    why = load(model=torch.nn.Sequential(torch.nn.Flatten(), Local(64, 10)), **work).unsendable
+    assert why is not None
+    assert "it cannot be pickled" in why
+    assert load(model=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), **work).unsendable is None
 
 
 def test_a_loss_that_cannot_be_stacked_is_found_before_the_first_round() -> None:

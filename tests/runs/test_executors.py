@@ -5,10 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,10 +25,12 @@ from fedflat.data.federation import Federation
 from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, SettingError
 from fedflat.mail import Mail
-from fedflat.runs.executors import Crew, InProcess, Source, Workers, _answer, _opened, _receive, dumps, loads
+from fedflat.runs.executors import Crew, InProcess, Source, Workers
+from fedflat.runs.parcel import dumps, loads, opened, receive
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.train import Tick, train
-from runs.small import EVERYTHING, SIZES, experiment, timeless
+from fedflat.runs.worker import answer
+from runs.small import EVERYTHING, SIZES, alive, experiment, timeless, wait_for
 
 
 def in_worker() -> bool:
@@ -109,9 +114,9 @@ def test_an_exception_that_cannot_travel_is_told_in_other_words() -> None:
     ours, theirs = multiprocessing.Pipe()
     odd = OddError(1, 2)
     odd.add_note("(in round 0, client 4)")
-    _answer(theirs, odd)
+    answer(theirs, odd)
     with pytest.raises(RuntimeError, match="OddError: odd 1 2") as caught:
-        _opened(_receive(ours))
+        opened(receive(ours))
     assert caught.value.__notes__[0] == "(in round 0, client 4)"
     ours.close()
     theirs.close()
@@ -191,3 +196,51 @@ def test_a_parameter_travels() -> None:
     again = loads(dumps(module))
     assert torch.equal(again.weight, module.weight)
     assert again.weight.requires_grad
+
+
+def test_an_exchange_that_is_given_up_leaves_nothing_for_the_next() -> None:
+    """Broken off after one reply, or by an error: what others had been asked must not be taken for new answers."""
+    ready = make_ready(experiment(EVERYTHING))
+    first = letters(ready)
+    mail = replace(first[0].mail, round=5, params=first[0].mail.params + 1)
+    second = [Letter(client, mail, {}) for client in range(5)]
+    with InProcess(threads=1).open(ready.job, ready.fed, ready.source) as crew:
+        expected = [reply.delta for reply, _ in crew.visit(second)]
+    with Workers(2).open(ready.job, ready.fed, ready.source) as crew:
+        for _ in range(2):
+            visits = crew.visit(first)
+            next(visits)
+            visits.close()
+            found = [reply for reply, _ in crew.visit(second)]
+            assert [reply.client for reply in found] == [0, 1, 2, 3, 4]
+            assert all(map(torch.equal, (reply.delta for reply in found), expected))
+        broken = [*first[:3], Letter(99, first[0].mail, {})]
+        with pytest.raises(IndexError):
+            list(crew.visit(broken))
+        assert all(map(torch.equal, (reply.delta for reply, _ in crew.visit(second)), expected))
+
+
+class Stuck(Troubled):
+    """A model that is at work for long, and says so in a file named after its process."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if in_worker() and self.training:
+            (Path(os.environ["STUCK"]) / str(os.getpid())).touch()
+            time.sleep(60)
+        return self.fc(x)
+
+
+def test_workers_end_with_who_started_them(tmp_path: Path) -> None:
+    """kill -9 of the parent while each worker is in the middle of a visit."""
+    code = (
+        "from fedflat.runs.executors import Workers\nfrom fedflat.runs.train import train\n"
+        "from runs.small import experiment\nfrom runs.test_executors import Stuck\n"
+        "train(experiment(model=Stuck()), executor=Workers(2))"
+    )
+    environment = {**os.environ, "STUCK": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    wait_for(lambda: len(list(tmp_path.iterdir())) == 2, "two workers at work", 100)
+    family = [int(file.name) for file in tmp_path.iterdir()]
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: not any(map(alive, family)), "the end of the workers", 20)

@@ -22,9 +22,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "fedflat.client.stack:_Stack._batch", "fedflat.client.stack:_joined",
     ),
     "messages": (
-        "fedflat.runs.executors:_Crew._hand", "fedflat.runs.executors:_send", "fedflat.runs.executors:_receive",
-        "fedflat.runs.executors:_opened", "fedflat.runs.executors:_answer", "fedflat.runs.executors:_Pickler",
-        "fedflat.runs.executors:dumps", "fedflat.runs.executors:loads",
+        "fedflat.runs.executors:_Crew._hand", "fedflat.runs.parcel", "fedflat.runs.worker:answer",
     ),
     "aggregation": ("fedflat.mail", "fedflat.server", "fedflat.runs.exchange"),
     "evaluation": ("fedflat.runs.evaluate", "fedflat.client.judge"),
@@ -32,7 +30,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "fedflat.runs.book", "fedflat.runs.store", "fedflat.runs.state:Run", "fedflat.client.states",
         "fedflat.client.spill",
     ),
-    "waiting": ("fedflat.runs.executors:_Crew.visit", "fedflat.runs.executors:_serve"),
+    "waiting": ("fedflat.runs.executors:_Crew.visit", "fedflat.runs.worker:_serve"),
     START: (
         "fedflat.runs.executors:InProcess.open", "fedflat.runs.executors:Workers.open",
         "fedflat.runs.stacked:Stacked.open", "fedflat.runs.book:FolderBook.resume",

@@ -14,7 +14,7 @@ from statistics import fmean
 import torch
 
 from fedflat.client.effort import effort
-from fedflat.runs.executors import SMALL, Executor, InProcess, Workers, dumps
+from fedflat.runs.executors import SMALL, Executor, InProcess, Workers, order_for
 from fedflat.runs.ready import Ready
 from fedflat.runs.stacked import Stacked
 
@@ -40,7 +40,8 @@ class Load:
     """Whether the network is so small that most of a visit is not arithmetic."""
     stackable: bool
     """Tried only where it matters, as the next: both take time."""
-    sendable: bool
+    unsendable: str | None
+    """Why workers cannot do it, if so."""
     device: str = "cpu"
 
     @classmethod
@@ -49,13 +50,13 @@ class Load:
         job, rounds = ready.job, ready.exp.rounds
         bare = cls(
             ready.sampler.visits(rounds), ready.sampler.smallest(rounds), seconds(ready),
-            job.task.flat.layout.dim < SMALL, False, False, job.task.device,
+            job.task.flat.layout.dim < SMALL, False, None, job.task.device,
         )  # fmt: skip
         fits = bare.small and bare.run >= WORTH and (bare.cohort >= MANY or bare.cohort == 1)
         return replace(
             bare,
             stackable=fits and Stacked().refusal(job, ready.fed) is None,
-            sendable=bare.seconds >= LONG and _sendable(ready),
+            unsendable=_unsendable(ready) if bare.seconds >= LONG else None,
         )
 
     @property
@@ -93,8 +94,11 @@ def choose(loads: Sequence[Load]) -> tuple[Executor, str]:
     if visit < LONG:
         return InProcess(1), f"one client at a time: {each}, too short to be sent elsewhere"
     workers = min(cores(), cohort)
-    if workers < 2 or not all(load.sendable for load in loads):
-        return _here(loads), f"one client at a time: {each}, and there is nobody to share with"
+    if workers < 2:
+        return _here(loads), f"one client at a time: {each}, and there is one core"
+    for load in loads:
+        if load.unsendable is not None:
+            return _here(loads), f"one client at a time: {each}, but {load.unsendable}"
     return Workers(workers), f"{workers} clients at a time, each in a process of its own: {each}"
 
 
@@ -107,12 +111,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _sendable(ready: Ready) -> bool:
-    try:
-        dumps((ready.job, ready.source))
-    except Exception:
-        return False
-    return True
+def _unsendable(ready: Ready) -> str | None:
+    order = order_for(ready.job, ready.source)
+    return order if isinstance(order, str) else None
 
 
 def _span(seconds: float) -> str:

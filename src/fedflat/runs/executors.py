@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import multiprocessing
-import pickle
 import signal
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
 
 from fedflat.allocator import huge_pages, keep_memory
 from fedflat.client.piece import Memory
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.federation import Federation
-from fedflat.errors import FedflatError, SettingError, number
+from fedflat.errors import SettingError, number
 from fedflat.mail import Mail, Reply, Sheaf
-from fedflat.profiling.taps import Taps, tapped
+from fedflat.profiling.taps import Taps
+from fedflat.runs.mainmodule import REMEDY, Way, hidden, way_to_main
+from fedflat.runs.parcel import dumps, opened, packed, receive, send
+from fedflat.runs.worker import work
 
 SMALL = 50_000
 """Parameters below which one thread is faster than two."""
@@ -107,29 +106,29 @@ class Workers:
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
         """Start the processes; end them in any case."""
-        try:
-            order = dumps((job, source, self.threads))
-        except Exception as error:
+        order = order_for(job, source)
+        if isinstance(order, str):
             raise SettingError(
-                f"the run cannot be sent to worker processes: {error}. Models, losses and data given in Python must "
-                "be picklable (defined at the top level of a module), or run without workers."
-            ) from error
+                f"the run cannot be sent to worker processes: {order}. Models, losses and data given in Python must be "
+                f"defined at the top level of a module that they can import. {REMEDY}"
+            )
         context = multiprocessing.get_context("spawn")
         crew, processes, taps = _Crew([]), [], Taps(context)
         try:
             keep_memory()
-            with _deaf_children(), huge_pages():
+            with _deaf_children(), huge_pages(), hidden():
                 for _ in range(self.n):
                     ours, theirs = context.Pipe()
-                    process = context.Process(target=_work, args=(theirs, taps.cut()), daemon=True)
+                    process = context.Process(target=work, args=(theirs, taps.cut()), daemon=True)
                     process.start()
                     theirs.close()
                     crew.desks.append(ours)
                     processes.append(process)
             for desk in crew.desks:
-                _send(desk, order)
+                send(desk, dumps((order.way, self.threads)))
+                send(desk, order.content)
             for desk in crew.desks:
-                _opened(_receive(desk))
+                opened(receive(desk))
             yield crew
         finally:
             for process in processes:
@@ -140,6 +139,25 @@ class Workers:
             for process in processes:
                 process.kill()
                 process.join()
+
+
+@dataclass(frozen=True)
+class Order:
+    """A job and the way to its data, ready to be sent."""
+
+    content: bytes
+    way: Way | None
+    """How a worker gets the main module, if it must have it."""
+
+
+def order_for(job: ClientJob, source: Source) -> Order | str:
+    """The order for worker processes; or why there can be none, as the end of a sentence."""
+    try:
+        parcel = packed((job, source))
+    except Exception as error:
+        return f"it cannot be pickled ({error})"
+    way, why = way_to_main(parcel.mains)
+    return why or Order(parcel.content, way)
 
 
 @contextmanager
@@ -156,132 +174,39 @@ def _deaf_children() -> Iterator[None]:
 @dataclass
 class _Crew:
     desks: list[Connection]
+    busy: dict[Connection, int] = field(default_factory=dict)
+    """Who works on which letter, counted from the first of the exchange."""
 
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
         """Hand letters out as workers get free, at most two for each worker ahead of what was handed on.
 
         What is done with a reply is done by one thread: the cores are the workers'.
         """
+        self._forget()
         told: dict[Connection, Mail] = {}
         idle, sent = list(self.desks), 0
-        busy: dict[Connection, int] = {}
         done: dict[int, bytes] = {}
         with threads(1):
             for place in range(len(letters)):
                 while True:
                     while idle and sent < min(len(letters), place + 2 * len(self.desks)):
-                        desk = idle.pop()
-                        self._hand(desk, letters[sent], told)
-                        busy[desk], sent = sent, sent + 1
+                        self._hand(idle[-1], letters[sent], told)
+                        self.busy[idle.pop()], sent = sent, sent + 1
                     if place in done:
                         break
-                    for ready in wait(list(busy)):
+                    for ready in wait(list(self.busy)):
                         assert isinstance(ready, Connection)
-                        done[busy.pop(ready)] = _receive(ready)
+                        done[self.busy.pop(ready)] = receive(ready)
                         idle.append(ready)
-                yield _opened(done.pop(place))
+                yield opened(done.pop(place))
+
+    def _forget(self) -> None:
+        """Take the answers that nobody waited for, of an exchange that was given up, out of the way."""
+        while self.busy:
+            receive(self.busy.popitem()[0])
 
     def _hand(self, desk: Connection, letter: Letter, told: dict[Connection, Mail]) -> None:
         if told.get(desk) is not letter.mail:  # the same for all of an exchange: once is enough
             told[desk] = letter.mail
-            _send(desk, dumps(letter.mail))
-        _send(desk, dumps((letter.client, letter.memory)))
-
-
-def _send(desk: Connection, message: bytes) -> None:
-    try:
-        desk.send_bytes(message)
-    except (BrokenPipeError, ConnectionResetError):
-        raise _died() from None
-
-
-def _died() -> FedflatError:
-    return FedflatError(
-        "a worker process died without a word, most likely killed for want of memory. Use fewer workers or a "
-        "smaller batch; the run can be resumed from its last checkpoint."
-    )
-
-
-def _receive(desk: Connection) -> bytes:
-    try:
-        return desk.recv_bytes()
-    except (EOFError, ConnectionResetError):
-        raise _died() from None
-
-
-def _opened(message: bytes) -> Any:
-    outcome = loads(message)
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
-
-
-def _work(desk: Connection, tap: Connection | None) -> None:
-    """The life of a worker: read the order, then answer letters until the line goes dead."""
-    try:
-        try:
-            keep_memory()
-            job, source, count = loads(desk.recv_bytes())
-            torch.set_num_threads(count)
-            fed = source()
-        except Exception as error:
-            _answer(desk, error)
-            return
-        _answer(desk, None)
-        with tapped(tap):
-            _serve(desk, job, fed)
-    except (EOFError, ConnectionResetError, BrokenPipeError):
-        return
-
-
-def _serve(desk: Connection, job: ClientJob, fed: Federation) -> None:
-    while True:
-        message = loads(desk.recv_bytes())
-        if isinstance(message, Mail):
-            mail = message
-            continue
-        client, memory = message
-        try:
-            _answer(desk, visit(job, Letter(client, mail, memory), fed.data(client)))
-        except Exception as error:
-            _answer(desk, error)
-
-
-def _answer(desk: Connection, outcome: Visited | Exception | None) -> None:
-    if isinstance(outcome, Exception):
-        outcome.add_note("".join(traceback.format_exception(outcome)))
-        outcome = _portable(outcome)
-    desk.send_bytes(dumps(outcome))
-
-
-def _portable(error: Exception) -> Exception:
-    """The error itself, or one that says the same if it cannot be sent."""
-    try:
-        loads(dumps(error))
-        return error
-    except Exception:
-        same = RuntimeError(f"{type(error).__name__}: {error}")
-        for note in getattr(error, "__notes__", []):
-            same.add_note(note)
-        return same
-
-
-class _Pickler(pickle.Pickler):
-    """Tensors travel as plain arrays: no shared-memory handles that could be left behind."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if type(value) is Tensor and value.device.type == "cpu" and not value.requires_grad:
-            return torch.from_numpy, (value.detach().numpy(),)
-        return NotImplemented
-
-
-def dumps(value: Any) -> bytes:
-    """Bytes from which `loads` makes the value again."""
-    stream = io.BytesIO()
-    _Pickler(stream, protocol=5).dump(value)
-    return stream.getvalue()
-
-
-def loads(message: bytes) -> Any:
-    """What `dumps` made bytes of; between our own processes only."""
-    return pickle.loads(message)
+            send(desk, dumps(letter.mail))
+        send(desk, dumps((letter.client, letter.memory)))

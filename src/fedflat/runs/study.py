@@ -24,6 +24,7 @@ from fedflat.runs.auto import Load, choose, cores
 from fedflat.runs.book import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder, read_facts, same_version
 from fedflat.runs.executors import Executor, InProcess, Workers
 from fedflat.runs.experiment import Experiment, from_json
+from fedflat.runs.mainmodule import refuse_while_importing
 from fedflat.runs.plan import read_plan
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.results import Result
@@ -56,6 +57,7 @@ class How:
     """Experiment trackers to tell, such as "tensorboard,mlflow", see `fedflat.track`."""
 
     def __post_init__(self) -> None:
+        refuse_while_importing()
         choice("run", "executor", self.executor, EXECUTORS)
         watchers_of(self.watch), names_of(self.track)
         number("run", "workers", self.workers, low=0, whole=True)
