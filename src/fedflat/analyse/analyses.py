@@ -19,8 +19,9 @@ from fedflat.flatness.plane import Plane
 from fedflat.flatness.points import Landscape, losses
 from fedflat.flatness.subsample import subset
 from fedflat.flatness.surface import Surface
-from fedflat.robust.evaluate import accuracies
+from fedflat.robust.evaluate import accuracies, source
 from fedflat.robust.evaluate import result as robustness
+from fedflat.robust.official import official
 
 Tell = Callable[[float, float, str], None]
 """Told how much of how much is done, and of what."""
@@ -180,19 +181,23 @@ def see_local_global(subject: Subject, look: Look, tell: Tell, *, clients: int |
 
 
 def see_corruptions(subject: Subject, look: Look, tell: Tell, *, kinds: Sequence[str] | None) -> Found:
-    """Accuracy under each kind of corruption of the test set."""
+    """Accuracy under each kind of corruption; of a whole test set that has published ones, on those if at hand."""
     name, model = subject.model(look.model)
-    settings = {**look.said(subject, name), "kinds": None if kinds is None else list(kinds)}
+    published = official(subject.experiment.on) if look.where == "test" else None
+    settings = {
+        **look.said(subject, name), "kinds": None if kinds is None else list(kinds), "images": source(published)
+    }  # fmt: skip
 
     def work() -> Result:
         found: dict[str, list[float]] = subject.shelf.begun("corruptions", settings) or {}
         data = look.data(subject)
         for kind, shares in accuracies(
-            subject.ready.task, model, data, kinds=kinds, seed=look.seed, known=list(found), tell=tell
-        ):
+            subject.ready.task, model, data, kinds=kinds, seed=look.seed, known=list(found), tell=tell,
+            published=published,
+        ):  # fmt: skip
             found[kind] = shares
             subject.shelf.note("corruptions", settings, found)
-        return robustness(found)
+        return robustness(found, published)
 
     return once(subject.shelf, "corruptions", settings, work)
 

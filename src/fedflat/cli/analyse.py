@@ -108,7 +108,8 @@ def _words(found: Found) -> str:
     elif found.kind == "local_global":
         text = f"lambda_1 {result['local']:.4g} on the clients' own data, {result['global']:.4g} on everybody's"
     elif found.kind == "corruptions":
-        text = f"accuracy {100 * result['clean']:.2f} % clean, {100 * result['mean']:.2f} % over all corruptions"
+        mean = f"{100 * result['mean']:.2f} % over all corruptions ({result['source']})"
+        text = f"accuracy {100 * result['clean']:.2f} % clean, {mean}"
     elif found.kind == "interpolate":
         text = f"barrier {result['barrier']}"
     elif found.kind == "partition":

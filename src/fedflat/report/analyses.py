@@ -163,7 +163,8 @@ def _local_global(result: Result, settings: Result) -> Result:
 
 def _corruptions(result: Result, settings: Result) -> Result:
     kinds = {str(name): _numbers(values) for name, values in result["kinds"].items()}
-    return {"clean": short(result.get("clean")), "mean": short(result.get("mean")), "kinds": kinds}
+    means = {name: short(result.get(name)) for name in ("clean", "mean")}
+    return {**means, "kinds": kinds, "source": str(result.get("source", ""))}
 
 
 def _partition(result: Result, settings: Result) -> Result:

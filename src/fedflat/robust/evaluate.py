@@ -1,17 +1,17 @@
-"""The accuracy of a model under each kind of corruption and each severity.
+"""The accuracy of a model under each kind of corruption and each severity, on images drawn here or as published.
 
     found = {}                                       # or what was found before an interruption
     for kind, shares in accuracies(task, model, data, known=found):
         found[kind] = shares                         # and perhaps write it down
     result(found)
 
-What is random depends on the seed, the kind and the example's place in the set. It is the same at all severities,
-and whichever other kinds are asked for.
+What is random in drawn images depends on the seed, the kind and the example's place in the set. It is the same at all
+severities, and whichever other kinds are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,15 +25,18 @@ from fedflat.flatness.points import Tell, cut, move, quiet, score
 from fedflat.robust.corruptions import COLOURED, KINDS, by_name
 from fedflat.robust.digital import pillow
 from fedflat.robust.kind import SEVERITIES, Bytes
+from fedflat.robust.official import Official
 from fedflat.seeds import numpy_generator
 
 CHUNK = 1000
 CLEAN = "clean"
+DRAWN = "drawn by fedflat"
 
 
 def accuracies(
     task: Task, model: Model, data: ClientData, *, kinds: Sequence[str] | None = None,
     severities: Sequence[int] = SEVERITIES, seed: int = 0, known: Collection[str] = (), tell: Tell = quiet,
+    published: Official | None = None,
 ) -> Iterator[tuple[str, list[float]]]:  # fmt: skip
     """Of each kind its name and the accuracy at each severity, one kind at a time; first ``("clean", [accuracy])``.
 
@@ -41,12 +44,25 @@ def accuracies(
         Which ones; None: all that the images can have.
     known
         Names that are not asked for again.
+    published
+        The files that hold the images of the whole test set, of which ``data`` is a part; None: they are drawn.
     """
     images = pixels(data)
     able = [name for name in KINDS if images.shape[1] == 3 or name not in COLOURED]
     asked = able if kinds is None else list(kinds)
     _check(asked, severities, able)
-    return _walk(task, model, data, [name for name in (CLEAN, *asked) if name not in known], severities, seed, tell)
+    if published is not None:
+        published.check(asked, data)
+    elif "jpeg_compression" in asked:
+        pillow()
+
+    def change(name: str, severity: int) -> Bytes:
+        if published is not None:
+            return published.images(name, severity, data)
+        return corrupted(images, name, severity, seed)
+
+    names = [name for name in (CLEAN, *asked) if name not in known]
+    return _walk(task, model, data, names, severities, change, tell)
 
 
 def _check(kinds: Sequence[str], severities: Sequence[int], able: Sequence[str]) -> None:
@@ -58,18 +74,17 @@ def _check(kinds: Sequence[str], severities: Sequence[int], able: Sequence[str])
         number("corruptions", "severity", severity, low=SEVERITIES[0], high=SEVERITIES[-1], whole=True)
     if not kinds or not severities:
         raise SettingError("corruptions: no kind or no severity was asked for. Name at least one of each.")
-    if "jpeg_compression" in kinds:
-        pillow()
 
 
 def _walk(
-    task: Task, model: Model, data: ClientData, kinds: Sequence[str], severities: Sequence[int], seed: int, tell: Tell
-) -> Iterator[tuple[str, list[float]]]:
-    images, labels = pixels(data), data.labels
+    task: Task, model: Model, data: ClientData, kinds: Sequence[str], severities: Sequence[int],
+    change: Callable[[str, int], Bytes], tell: Tell,
+) -> Iterator[tuple[str, list[float]]]:  # fmt: skip
+    labels = data.labels
     total, done = sum(1 if name == CLEAN else len(severities) for name in kinds), 0
     for name in kinds:
         shares = []
-        for x in [images] if name == CLEAN else (corrupted(images, name, severity, seed) for severity in severities):
+        for x in [pixels(data)] if name == CLEAN else (change(name, severity) for severity in severities):
             shares.append(_accuracy(task, model, data.examples, x, labels))
             done += 1
             tell(done, total, name)
@@ -110,13 +125,20 @@ def _accuracy(task: Task, model: Model, like: Examples, x: Bytes, y: torch.Tenso
     return share
 
 
-def result(found: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """The accuracies ready for JSON: on clean images, of each kind by severity, and the mean over all of these."""
+def result(found: Mapping[str, Sequence[float]], published: Official | None = None) -> dict[str, Any]:
+    """The accuracies ready for JSON: on clean images, of each kind by severity, the mean of these; whose images."""
     kinds = {name: list(shares) for name, shares in found.items() if name != CLEAN}
     every = [share for shares in kinds.values() for share in shares]
-    return {CLEAN: found[CLEAN][0], "kinds": kinds, "mean": sum(every) / len(every)}
+    return {CLEAN: found[CLEAN][0], "kinds": kinds, "mean": sum(every) / len(every), "source": source(published)}
 
 
-def measure(task: Task, model: Model, data: ClientData, **how: Any) -> dict[str, Any]:
+def source(published: Official | None) -> str:
+    """Whose images they are, for tables."""
+    return DRAWN if published is None else published.source
+
+
+def measure(
+    task: Task, model: Model, data: ClientData, *, published: Official | None = None, **how: Any
+) -> dict[str, Any]:
     """All at once; ``how`` as for `accuracies`."""
-    return result(dict(accuracies(task, model, data, **how)))
+    return result(dict(accuracies(task, model, data, published=published, **how)), published)

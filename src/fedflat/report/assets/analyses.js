@@ -127,7 +127,7 @@ function drawCorruptions(section, doc) {
   const mean = (values = []) => { const there = values.filter(known); return there.length ? there.reduce((a, b) => a + b, 0) / there.length : null; };
   const rows = [["clean", (item) => item.clean], ...names.map((name) => [said(name), (item) => mean(item.kinds[name])]), ["mean of all", (item) => item.mean]];
   section.append(el("div", { class: "controls" }, methods.length > 1 ? legend(methods) : null, list),
-    figure("Accuracy on corrupted images", "Mean over severities.", dotRows(rows.map(([name, of]) => ({ name, dots: items.map((item) => ({ method: item.method, value: of(item) })) })),
+    figure("Accuracy on corrupted images", sentence(["Mean over severities.", ...new Set(items.map((item) => item.source && `Images: ${item.source}.`))]), dotRows(rows.map(([name, of]) => ({ name, dots: items.map((item) => ({ method: item.method, value: of(item) })) })),
       { xTitle: "accuracy, %", xFormat: (v) => String(Number((100 * v).toFixed(1))), sentence: `Accuracy on corrupted images: ${items.map((item) => `${item.label} ${percents(item.clean)} on clean ones, ${percents(item.mean)} on average over corruptions`).join("; ")}.` }),
       () => ({ heads: ["kind", ...items.map((item) => item.label)], rows: rows.map(([name, of]) => [name, ...items.map((item) => percents(of(item)))]) })),
     el("div", { class: "panels" }, items.filter((item) => Object.values(item.kinds).some((row) => row.length)).map((item) => {
