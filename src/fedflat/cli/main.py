@@ -35,5 +35,5 @@ def main(words: Sequence[str] | None = None) -> int:
 
 _HOME = {
     "run": "runs", "compare": "runs", "resume": "runs", "methods": "methods", "presets": "presets", "data": "data",
-    "watch": "live", "analyse": "analyse", "report": "analyse",
+    "reproduce": "reproduce", "watch": "live", "analyse": "analyse", "report": "analyse",
 }  # fmt: skip

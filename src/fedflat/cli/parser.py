@@ -86,6 +86,9 @@ def build() -> Parser:
     presets = commands.add_parser("presets", help="list the runs of the papers' tables")
     presets.add_argument("word", metavar="WORD", nargs="?", help="those with this in their name; a name: in detail")
 
+    reproduce = commands.add_parser("reproduce", help="run cells of a paper's table beside the paper's numbers")
+    _reproduce_options(reproduce)
+
     data = commands.add_parser("data", help="list, fetch and show data sets")
     jobs = data.add_subparsers(dest="job", required=True, metavar="JOB")
     listing = jobs.add_parser("list", help="all data sets, where they are, what to do for the rest")
@@ -96,9 +99,32 @@ def build() -> Parser:
     show.add_argument("--seed", type=int, default=0)
     for part in (listing, get, show):
         _data_dir(part)
-    for command in (run, compare, resume, live, analyse, report, methods, presets, listing, get, show):
+    for command in (
+        run, compare, resume, live, analyse, report, methods, presets, reproduce, listing, get, show,
+    ):  # fmt: skip
         command.set_defaults(options=list(command._option_string_actions))
     return top
+
+
+def _reproduce_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("what", metavar="TABLE", nargs="?", help="fedgloss/table3, a preset or a pattern, mine.toml, toy")
+    add("--list", action="store_true", help="list its cells and run nothing")
+    add("--cells", nargs="+", metavar="PATTERN", help="which cells: names or patterns, 'cifar10-*-{fedavg,fedsam}'")
+    add("--add-shadow", action="append", metavar="SHADOW", help='more models of the same runs: "wima(window=100)"')
+    add("--seeds", metavar="N", help="how many of the authors' seeds, or which: 0,42 (default: the first)")
+    far = parser.add_mutually_exclusive_group()
+    far.add_argument("--rounds", type=int, metavar="N", help="stop after N of the paper's rounds, to go on later")
+    far.add_argument("--share", type=share, metavar="S", help="the same as a share of the paper's rounds: 0.3 or 30%%")
+    add("--stretch", action="store_true", help="shorten the schedules to these rounds instead of cutting them off")
+    add("--jobs", type=int, metavar="N", help="runs at a time, each with one thread (default: one a core)")
+    add("--nice", type=int, default=19, metavar="N", help="how far to stand back for others, 0 to 19 (default 19)")
+    add("--out", metavar="DIR", help="(default: runs/reproduce-TABLE)")
+    add("--resume", metavar="DIR", help="go on with all that is in a folder")
+    add("--table", action="store_true", help="only write the tables and the figure of a folder anew")
+    add("--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="at most so often (default 60)")
+    add("--quiet", action="store_true", help="no progress")
+    _data_dir(parser)
 
 
 def _preset(parser: argparse.ArgumentParser, method: argparse.Action) -> None:

@@ -1,0 +1,140 @@
+"""``fedflat reproduce``: cells of a paper's table run again, beside the paper's numbers."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedflat.errors import SettingError, SpellingError
+from fedflat.reproduce.choosing import Table, cells_of, find_table
+
+if TYPE_CHECKING:
+    from fedflat.reproduce.plan import Plan
+
+FOOT = "`--cells` takes names like these, or patterns: 'cifar10-cnn-alpha0-{fedavg,fedgloss}' or '*-fedavg'."
+
+
+def carry_out(asked: Namespace) -> int:
+    """List, run, or write the table of what was run."""
+    here = asked.resume or (asked.what if asked.what and (Path(asked.what) / "reproduce.json").exists() else None)
+    if here is None and asked.what is None:
+        raise SettingError("reproduce: say which table, such as fedgloss/table3 or toy, or --resume FOLDER.")
+    if here is None and asked.list:
+        print(listing(find_table(asked.what)))
+        return 0
+    return _run(asked, None if here is None else Path(here))
+
+
+def listing(table: Table) -> str:
+    """The cells of a table, one a line."""
+    width = max(len(cell.name) for cell in table.cells)
+    lines = [
+        f"{cell.name:<{width}}  {cell.figure:>13}  {cell.rounds:>6,} rounds  {cell.arguments['method']}"
+        for cell in table.cells
+    ]
+    return "\n".join([f"{table.title}: numbers of {table.source}", *lines, "", FOOT])
+
+
+def _run(asked: Namespace, here: Path | None) -> int:
+    from rich.console import Console
+
+    from fedflat.reproduce.plan import alone, open_plan
+    from fedflat.reproduce.screen import grid
+    from fedflat.reproduce.summary import lines
+    from fedflat.reproduce.writing import write_tables
+
+    if asked.table:
+        if here is None:
+            raise SettingError(f"reproduce: --table needs the folder of a table that was run, found {asked.what!r}.")
+        plan, failed = open_plan(here, reading=True), False
+        said = write_tables(plan)
+    else:
+        folder = here or Path(asked.out or f"runs/reproduce-{_word(asked.what)}")
+        with alone(folder):
+            plan = _planned(asked, here, folder)
+            try:
+                failed = _work(plan, asked)
+            finally:
+                said = write_tables(plan)
+    console = Console(highlight=False)
+    console.print(grid(lines(plan), {}, console.width if console.is_terminal else 160))
+    for sentence in said:
+        print(sentence, file=sys.stderr)
+    if not asked.quiet:
+        print(f"\ntable.md, .csv, .json and accuracy.png, .svg are in {plan.folder}", file=sys.stderr)
+    return 2 if failed else 0
+
+
+def _planned(asked: Namespace, here: Path | None, folder: Path) -> Plan:
+    """The plan of the command, checked and written down."""
+    from fedflat.reproduce.plan import FILE, Asked, new_plan, open_plan
+    from fedflat.runs.ready import make_ready
+
+    typed = shlex.join(["fedflat", "reproduce", *sys.argv[2:]])
+    if here is not None:
+        plan = open_plan(here).said(typed)
+    else:
+        table = find_table(asked.what)
+        plan = open_plan(folder) if (folder / FILE).exists() else new_plan(folder, table.title, table.source)
+        cells = list(cells_of(table, asked.cells))
+        cells += [cell.with_shadow(shadow) for shadow in asked.add_shadow or [] for cell in cells]
+        plan = plan.added(cells, Asked(_seeds(asked.seeds), asked.rounds, asked.share, asked.stretch), typed)
+        for job in plan.jobs:
+            if not (folder / job.folder / "run.json").exists():
+                make_ready(job.experiment)
+    plan.write()
+    return plan
+
+
+def _work(plan: Plan, asked: Namespace) -> bool:
+    """Make the runs that have not come to their stop; whether one failed."""
+    from rich.console import Console
+
+    from fedflat.reproduce.screen import Screen
+    from fedflat.reproduce.several import Several
+    from fedflat.reproduce.standing import standing
+    from fedflat.runs.auto import cores
+
+    if asked.data_dir:
+        os.environ["FEDFLAT_DATA"] = str(Path(asked.data_dir).resolve())
+    ended = {
+        seed.folder
+        for entry in plan.entries
+        for seed in standing(entry, plan.folder).seeds
+        if seed.status in ("done", "diverged")
+    }
+    waiting = [job for job in plan.jobs if job.folder not in ended]
+    several = Several(plan, asked.jobs or cores(), asked.nice, asked.checkpoint_every)
+    console = Console(stderr=True, highlight=False, quiet=asked.quiet)
+    try:
+        with Screen(several, console) as screen:
+            several.work(waiting, screen.look)
+    except KeyboardInterrupt:
+        print(f"\nCheckpoints are written. Go on with: fedflat reproduce --resume {plan.folder}", file=sys.stderr)
+        raise
+    for folder, why in several.failed.items():
+        print(f"fedflat: error: {plan.folder / folder}: {why}", file=sys.stderr)
+    return bool(several.failed)
+
+
+def _seeds(text: str | None) -> int | Sequence[int] | None:
+    """How many seeds, or which: "3", "0,42"."""
+    if text is None:
+        return None
+    try:
+        numbers = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        numbers = []
+    if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
+        raise SpellingError(f"--seeds must say how many (3) or which (0,42; one alone: 42,), found {text!r}.")
+    return numbers if "," in text else numbers[0]
+
+
+def _word(what: str) -> str:
+    name = Path(what).stem if what.endswith((".toml", ".json")) else what
+    return "".join(letter if letter.isalnum() or letter in ".=-" else "-" for letter in name).strip("-.")

@@ -1,0 +1,102 @@
+"""One run of a table, in a process of its own: ``python -m fedflat.reproduce.child FOLDER RUN UNTIL NICE SECONDS``.
+
+It tells its rounds on standard output, a JSON object a line. SIGINT or SIGTERM, or nobody who listens any more (the
+parent was killed), make it write a checkpoint and end. Started again, it goes on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from fedflat.errors import FedflatError
+from fedflat.reproduce.plan import HOW
+from fedflat.runs.experiment import Experiment, from_json
+from fedflat.runs.plan import read_plan
+from fedflat.runs.study import Voice, resume, run_one
+from fedflat.runs.train import Tell, Tick
+
+PAUSE = 0.5
+"""Least seconds between two lines."""
+PATIENCE = 120.0
+"""Seconds to wait for a process that still writes its last checkpoint in the folder."""
+STOPPED = 130
+
+
+def main(words: list[str]) -> int:
+    """Make the run, or go on with it."""
+    folder, name, until, nice, pause = Path(words[0]), words[1], int(words[2]), int(words[3]), float(words[4])
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if the parent was started in the background
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    os.nice(nice)
+    try:
+        wait_until_free(folder / name)
+        wishes: dict[str, Any] = {"voice": Voice(announce, tell_of("say"), tell_of("note")), "checkpoint_every": pause}
+        if (folder / name / "run.json").exists():
+            resume(folder / name, until=until, **wishes)
+        else:
+            run_one(planned(folder, name), HOW, folder / name, until=until, **wishes)
+    except KeyboardInterrupt:
+        return STOPPED
+    except FedflatError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def planned(folder: Path, name: str) -> Experiment:
+    """The experiment of a run that has not begun."""
+    return next(from_json(run["experiment"]) for run in read_plan(folder)["runs"] if run["folder"] == name)
+
+
+def say(**facts: Any) -> None:
+    """Tell the parent; without one there is nothing more to do."""
+    try:
+        print(json.dumps(facts), flush=True)
+    except (BrokenPipeError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise KeyboardInterrupt from None
+
+
+def tell_of(kind: str) -> Any:
+    """A listener for sentences."""
+    return lambda text: say(**{kind: text.strip()})
+
+
+def announce(exp: Experiment, place: int, total: int) -> Tell:
+    """A listener for rounds."""
+    last = 0.0
+
+    def tell(tick: Tick) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PAUSE or tick.round == tick.rounds:
+            last = now
+            say(round=tick.round, left=tick.left, speed=tick.speed)
+
+    return tell
+
+
+def wait_until_free(run: Path) -> None:
+    """Wait for a process of a parent that was killed, which writes its last checkpoint."""
+    end = time.monotonic() + PATIENCE
+    if not (run / "lock").exists():
+        return
+    with open(run / "lock") as lock:
+        while time.monotonic() < end:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError:
+                time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

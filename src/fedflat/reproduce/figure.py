@@ -1,0 +1,71 @@
+"""Accuracy over rounds, with the paper's final values as lines, drawn with matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+from typing import Any
+
+from fedflat.files import unwritable
+from fedflat.report.figures import COLORS, PAGE, STYLE
+from fedflat.reproduce.plan import Plan
+from fedflat.reproduce.summary import Line
+
+NAME = "accuracy"
+
+
+def draw(plan: Plan, shown: Sequence[Line]) -> list[str]:
+    """Write ``accuracy.png`` and ``.svg``; give a sentence if that could not be."""
+    try:
+        import matplotlib
+    except ImportError:
+        return ["No figure: it needs matplotlib, `pip install 'fedflat[figures]'` brings it."]
+    if not any(seed.curve for line in shown for seed in line.standing.seeds):
+        return []
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    groups: dict[tuple[Any, ...], list[Line]] = {}
+    for line in shown:
+        arguments = line.standing.entry.cell.arguments
+        groups.setdefault((arguments["on"], arguments.get("model")), []).append(line)
+    with pyplot.rc_context(STYLE):  # type: ignore[arg-type]
+        figure, axes = pyplot.subplots(
+            len(groups), 1, figsize=(PAGE, 2.9 * len(groups)), layout="constrained", squeeze=False
+        )
+        for axis, (where, group) in zip(axes[:, 0], groups.items(), strict=True):
+            _panel(axis, ", ".join(str(part) for part in where if part), group)
+        made = plan.commands[-1]
+        commit = f" {made['commit']}" if made.get("commit") else ""
+        figure.supxlabel(f"fedflat {made['fedflat']}{commit}: {made['command']}"[:150], fontsize=5, x=0.01, ha="left")
+        try:
+            figure.savefig(plan.folder / f"{NAME}.png")
+            figure.savefig(plan.folder / f"{NAME}.svg", metadata={"Date": None})
+        except OSError as error:
+            raise unwritable(plan.folder / f"{NAME}.png", error) from error
+        finally:
+            pyplot.close(figure)
+    return []
+
+
+def _panel(axis: Any, title: str, group: Sequence[Line]) -> None:
+    end = max(line.standing.entry.stop for line in group)
+    for place, line in enumerate(group):
+        colour, cell = COLORS[place % len(COLORS)], line.standing.entry.cell
+        rounds, values = _mean_curve(line)
+        axis.plot(rounds, values, color=colour, label=f"{line.label} (paper {line.paper})", linewidth=0.9)
+        if cell.reported is not None:
+            axis.axhline(cell.reported, color=colour, linestyle="--", linewidth=0.8)
+            if cell.spread:
+                axis.axhspan(cell.reported - cell.spread, cell.reported + cell.spread, color=colour, alpha=0.12, lw=0)
+    whole = max(line.standing.entry.cell.rounds for line in group)
+    cut = f", cut after {end:,} of {whole:,} rounds" if end < whole else ""
+    axis.set(title=f"{title}{cut}", xlabel="round", ylabel="accuracy %", xlim=(0, end))
+    axis.legend(loc="lower right", title="dashed: the final value reported", title_fontsize=7)
+
+
+def _mean_curve(line: Line) -> tuple[list[int], list[float]]:
+    """The mean over seeds, in the rounds that all have evaluated."""
+    curves = [dict(seed.curve) for seed in line.standing.seeds]
+    rounds = sorted(set.intersection(*(set(curve) for curve in curves)))
+    return rounds, [mean(curve[t] for curve in curves) for t in rounds]

@@ -1,0 +1,188 @@
+"""The folder of a table: what shall be run, for which cells, to which round.
+
+    reproduce.json      the cells with their numbers, the commands, and which run each cell is read from
+    study.json          the runs, as of any study: `fedflat resume`, `report`, `watch` and `analyse` take the folder
+    ROW/seed-S/         the runs
+    table.md, ...       what has come of it
+
+The same command again goes on; another one for the same folder adds cells and seeds, or moves the round to stop after.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedflat.errors import RunError, number
+from fedflat.files import unwritable, write_file
+from fedflat.reproduce.cells import Cell
+from fedflat.reproduce.provenance import provenance
+from fedflat.reproduce.sharing import Job, models_of, share
+from fedflat.runs.book import same_version
+from fedflat.runs.experiment import Experiment, from_json
+from fedflat.runs.plan import read_plan
+from fedflat.runs.study import How
+from fedflat.version import __version__
+
+FILE = "reproduce.json"
+HOW = How(executor="in-process", threads=1)
+"""One client after the other, one thread: as many runs at a time as there are cores."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How far to go."""
+
+    seeds: int | Sequence[int] | None = None
+    rounds: int | None = None
+    share: float | None = None
+    stretch: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rounds is not None:
+            number("reproduce", "rounds", self.rounds, low=1, whole=True)
+        if self.share is not None:
+            number("reproduce", "share", self.share, low=0, high=1, open_low=True)
+
+    def stop(self, cell: Cell) -> int:
+        """The round to stop after."""
+        if self.share is not None:
+            return max(1, round(self.share * cell.rounds))
+        return cell.rounds if self.rounds is None else min(self.rounds, cell.rounds)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell in a folder."""
+
+    cell: Cell
+    stop: int
+    """After so many rounds it is looked at."""
+    stretched: bool
+    """Whether its schedules were stretched, so that the stop is the end of a shorter run."""
+    models: list[str]
+    """The models it may report: the last one that has begun counts."""
+    last: int
+    """Over how many of the last rounds its accuracy is averaged."""
+    folders: dict[int, str] = field(default_factory=dict)
+    """Its runs, by seed."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the paper's whole schedule is run."""
+        return self.stop == self.cell.rounds and not self.stretched
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All of it."""
+
+    folder: Path
+    title: str
+    source: str
+    commands: list[dict[str, Any]]
+    """What was typed, when, and with which fedflat on which machine."""
+    entries: list[Entry]
+    jobs: list[Job]
+
+    def until(self, job: Job) -> int:
+        """The round after which a run stops for now: where the last of its cells wants it to."""
+        return max(entry.stop for entry in self.entries if job.folder in entry.folders.values())
+
+    def added(self, cells: Iterable[Cell], asked: Asked, command: str) -> Plan:
+        """With more cells, or the same to another round."""
+        entries = {entry.cell.name: entry for entry in self.entries}
+        wanted: list[tuple[Cell, Experiment]] = []
+        for cell in cells:
+            stop, before = asked.stop(cell), entries.get(cell.name)
+            stretched = asked.stretch and stop < cell.rounds
+            if before and (before.cell != cell or before.stretched != stretched or (stretched and before.stop != stop)):
+                raise RunError(
+                    f"{self.folder} has {cell.name} already, with other settings or a stretched schedule. --out names "
+                    "another folder."
+                )
+            made = [cell.experiment(seed, stop if stretched else None) for seed in cell.seeded(asked.seeds)]
+            wanted += [(cell, exp) for exp in made]
+            last = min(made[0].evaluate.last, stop)
+            old = before.folders if before else {}
+            entries[cell.name] = Entry(cell, stop, stretched, models_of(made[0]), last, dict(old))
+        jobs, folders = share(wanted, self.jobs)
+        for (cell, exp), folder in zip(wanted, folders, strict=True):
+            entries[cell.name].folders[exp.seed] = folder
+        return replace(self, entries=list(entries.values()), jobs=jobs).said(command)
+
+    def said(self, command: str) -> Plan:
+        """With one more command noted, unless it is the last one again."""
+        made = {"command": command, **provenance()}
+        if self.commands and {**self.commands[-1], "when": None} == {**made, "when": None}:
+            return self
+        return replace(self, commands=[*self.commands, {**made, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}])
+
+    def write(self) -> None:
+        """See it to the disk."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+        runs = [{"folder": job.folder, "experiment": job.experiment.as_json()} for job in self.jobs]
+        study = {"fedflat": __version__, "runs": runs, "how": asdict(HOW)}
+        write_file(self.folder / "study.json", json.dumps(study, indent=2).encode())
+        facts: dict[str, Any] = {
+            "fedflat": __version__, "title": self.title, "source": self.source, "commands": self.commands,
+            "entries": [asdict(entry) for entry in self.entries],
+        }  # fmt: skip
+        write_file(self.folder / FILE, json.dumps(facts, indent=2).encode())
+
+
+def open_plan(folder: Path, *, reading: bool = False) -> Plan:
+    """What a folder says; a plan of another version may be read and not gone on with."""
+    path = folder / FILE
+    if not path.exists():
+        raise RunError(f"{folder} is no folder of `fedflat reproduce`: it has no {FILE}. Check the path.")
+    try:
+        facts = json.loads(path.read_text())
+        entries = [_entry(saved) for saved in facts["entries"]]
+        plan = Plan(folder, facts["title"], facts["source"], facts["commands"], entries, [])
+        version = facts["fedflat"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"{path} is damaged ({error}). Start anew with another --out.") from None
+    if reading:
+        return plan
+    same_version(folder, version)
+    runs = read_plan(folder)["runs"]
+    return replace(plan, jobs=[Job(run["folder"], from_json(run["experiment"])) for run in runs])
+
+
+def new_plan(folder: Path, title: str, source: str) -> Plan:
+    """An empty one, for a folder in which nothing else is."""
+    if folder.exists() and (not folder.is_dir() or any(path.name != "lock" for path in folder.iterdir())):
+        raise RunError(f"{folder} is already there and holds something else. --out names another folder.")
+    return Plan(folder, title, source, [], [], [])
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the folder: nobody else starts its runs meanwhile."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / "lock", "w")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(f"another `fedflat reproduce` is working in {folder}. Wait for it, or stop it.") from None
+        yield
+
+
+def _entry(saved: dict[str, Any]) -> Entry:
+    cell = Cell(**{**saved["cell"], "seeds": tuple(saved["cell"]["seeds"])})
+    folders = {int(seed): str(folder) for seed, folder in saved["folders"].items()}
+    return Entry(cell, saved["stop"], saved["stretched"], saved["models"], saved["last"], folders)

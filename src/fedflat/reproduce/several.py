@@ -1,0 +1,143 @@
+"""Runs side by side, each in a process of its own with one thread, at a low priority."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from fedflat.allocator import huge_pages
+from fedflat.reproduce.child import STOPPED
+from fedflat.reproduce.plan import Plan
+from fedflat.reproduce.sharing import Job
+
+LOG = "log.txt"
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+TICK = 0.1
+"""Seconds between two looks at the processes."""
+
+
+@dataclass
+class Going:
+    """A run that is being made."""
+
+    job: Job
+    process: subprocess.Popen[str]
+    log: IO[str]
+    round: int = 0
+    left: float = float("nan")
+    """Seconds to its stop; NaN before its first round."""
+    said: list[str] = field(default_factory=list)
+    listener: threading.Thread | None = None
+
+    def listen(self) -> None:
+        """Read what it tells, to its end."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            told = json.loads(line)
+            self.round, self.left = told.get("round", self.round), told.get("left", self.left)
+            if "say" in told:
+                self.said.append(told["say"])
+
+
+@dataclass
+class Several:
+    """The runs of a plan, so many at a time. Use `work` once; what goes on may be looked at meanwhile."""
+
+    plan: Plan
+    jobs: int
+    nice: int
+    pause: float
+    """Least seconds between two checkpoints of a run."""
+    going: dict[str, Going] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    """Runs that ended with an error, and its last words."""
+
+    def work(self, waiting: list[Job], look: Callable[[], None]) -> None:
+        """Make all of them; ``look`` is called in between. Ctrl-C or SIGTERM ends it when all have checkpoints."""
+        queue = list(waiting)
+        with _stoppable():
+            try:
+                while queue or self.going:
+                    while queue and len(self.going) < self.jobs:
+                        self._start(queue.pop(0))
+                    self._gather()
+                    look()
+                    time.sleep(TICK)
+            finally:
+                self._stop()
+
+    def _start(self, job: Job) -> None:
+        place = self.plan.folder / job.folder
+        place.parent.mkdir(parents=True, exist_ok=True)
+        log = open(place.parent / f"{place.name}-{LOG}", "a")  # noqa: SIM115 (closed when the process has ended)
+        words = [self.plan.folder, job.folder, self.plan.until(job), self.nice, self.pause]
+        with huge_pages():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "fedflat.reproduce.child", *map(str, words)], stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
+                env={**os.environ, **dict.fromkeys(THREADS, "1")},
+            )  # fmt: skip
+        going = Going(job, process, log)
+        going.listener = threading.Thread(target=going.listen, daemon=True)
+        going.listener.start()
+        self.going[job.folder] = going
+
+    def _gather(self) -> None:
+        """Bury those that have ended."""
+        for folder, going in list(self.going.items()):
+            if going.process.poll() is not None:
+                self._bury(folder)
+
+    def _bury(self, folder: str) -> None:
+        going = self.going[folder]
+        code = going.process.wait()
+        assert going.listener is not None
+        assert going.process.stdout is not None
+        going.listener.join()
+        going.process.stdout.close()
+        going.log.close()
+        if code not in (0, STOPPED):
+            self.failed[folder] = _last_words(Path(going.log.name), code)
+        del self.going[folder]
+
+    def _stop(self) -> None:
+        """Let all write a checkpoint and end."""
+        for going in self.going.values():
+            going.process.send_signal(signal.SIGINT)
+        for folder in list(self.going):
+            self._bury(folder)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM and the end of the terminal are a Ctrl-C; a second one does not cut the goodbyes short."""
+    main = threading.current_thread() is threading.main_thread()
+    pressed: list[int] = []
+
+    def press(number: int, frame: object) -> None:
+        pressed.append(number)
+        if len(pressed) == 1:
+            raise KeyboardInterrupt
+
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if main else ()
+    before = {number: signal.signal(number, press) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _last_words(log: Path, code: int) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return f"{lines[-1] if lines else 'it said nothing'} (exit status {code}; {log} has all of it)"

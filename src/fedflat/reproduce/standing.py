@@ -1,0 +1,111 @@
+"""How far each cell is, and its number so far, from what its runs have written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from fedflat.reproduce.plan import Entry
+from fedflat.runs.book import Row, read_facts, read_rows
+from fedflat.runs.store import Store
+
+
+@dataclass(frozen=True)
+class Seed:
+    """One run of a cell."""
+
+    seed: int
+    folder: str
+    status: str
+    """"waiting", "running", "done" or "diverged"."""
+    round: int
+    """Rounds done, as far as they are written down."""
+    seconds: float
+    """Time spent on them."""
+    curve: list[tuple[int, float]]
+    """Round and measurement in per cent, one for each evaluation up to the stop."""
+    value: float
+    """The mean over the evaluations that count, in per cent; NaN if there is none."""
+    evaluations: int
+    """How many these are."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A cell with its runs."""
+
+    entry: Entry
+    seeds: list[Seed]
+
+    @property
+    def value(self) -> float:
+        """Our number: the mean over seeds that have one; NaN if none has."""
+        known = [seed.value for seed in self.seeds if not math.isnan(seed.value)]
+        return mean(known) if known else math.nan
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation over seeds; NaN for fewer than two."""
+        known = [seed.value for seed in self.seeds if not math.isnan(seed.value)]
+        return stdev(known) if len(known) > 1 else math.nan
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a seed has."""
+        return any(seed.status == "diverged" for seed in self.seeds)
+
+    @property
+    def reached(self) -> bool:
+        """Whether every seed is where it should stop, or has diverged before."""
+        return all(seed.status in ("done", "diverged") or seed.round >= self.entry.stop for seed in self.seeds)
+
+    @property
+    def round(self) -> int:
+        """The rounds all seeds have done, at most up to the stop."""
+        return min(min(seed.round for seed in self.seeds), self.entry.stop)
+
+    @property
+    def share(self) -> float:
+        """The share of the paper's rounds that is done, over all seeds; a stretched run counts by its own rounds."""
+        whole = self.entry.stop if self.entry.stretched else self.entry.cell.rounds
+        return mean(min(seed.round, self.entry.stop) for seed in self.seeds) / whole
+
+
+def standing(entry: Entry, folder: Path) -> Standing:
+    """Read the runs of a cell."""
+    return Standing(entry, [_seed(entry, folder / place, seed, place) for seed, place in sorted(entry.folders.items())])
+
+
+def _seed(entry: Entry, run: Path, seed: int, place: str) -> Seed:
+    if not (run / "run.json").exists():
+        return Seed(seed, place, "waiting", 0, 0.0, [], math.nan, 0)
+    status = str(read_facts(run)["status"])
+    rows = [row for row in read_rows(run) if row["round"] <= entry.stop]
+    curve = [(row["round"], value) for row in rows if not math.isnan(value := measured(entry, row))]
+    counting = last_ones(entry, curve)
+    saved = max(Store(run / "checkpoint").rounds(), default=0)
+    done = max(saved, rows[-1]["round"] if rows else 0)
+    seconds = float(rows[-1].get("seconds", 0.0)) if rows else 0.0
+    return Seed(seed, place, status, done, seconds, curve, mean(counting) if counting else math.nan, len(counting))
+
+
+def measured(entry: Entry, row: Row) -> float:
+    """What a row says of the cell's own model, in per cent; NaN if it says nothing."""
+    if entry.cell.measure == "personal":
+        return 100 * float(row.get("personal", math.nan))
+    models: dict[str, Any] = row.get("models", {})
+    begun = [name for name in entry.models if name in models]
+    return 100 * float(models[begun[-1]]["accuracy"]) if begun else math.nan
+
+
+def last_ones(entry: Entry, curve: list[tuple[int, float]]) -> list[float]:
+    """The measurements that count: those of the last rounds before the newest, or the best of all."""
+    if not curve:
+        return []
+    if entry.cell.measure == "personal":
+        return [max(value for _, value in curve)]
+    newest = curve[-1][0]
+    return [value for round, value in curve if round > newest - entry.last]

@@ -1,0 +1,70 @@
+"""The table of a plan as it stands, line by line, for the screen and for files."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from itertools import takewhile
+
+from fedflat.reproduce.plan import Plan
+from fedflat.reproduce.standing import Standing, standing
+from fedflat.reproduce.verdict import Verdict, difference, verdicts
+
+
+@dataclass(frozen=True)
+class Line:
+    """One cell."""
+
+    label: str
+    """Its name, without what all names have in common."""
+    standing: Standing
+    verdict: Verdict
+
+    @property
+    def paper(self) -> str:
+        """The paper's number."""
+        return self.standing.entry.cell.figure
+
+    @property
+    def ours(self) -> str:
+        """Our number so far."""
+        one = self.standing
+        if one.diverged:
+            return "X"
+        if math.isnan(one.value):
+            return "-"
+        return f"{one.value:.2f}" + ("" if math.isnan(one.spread) else f" ± {one.spread:.2f}")
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's, once the stop is reached."""
+        return difference(self.standing) if self.standing.reached and not self.standing.diverged else None
+
+    @property
+    def evaluations(self) -> int:
+        """Over how many evaluations our number is the mean, of the seed that has fewest."""
+        return min(seed.evaluations for seed in self.standing.seeds)
+
+
+def lines(plan: Plan) -> list[Line]:
+    """All cells as they stand."""
+    found = [standing(entry, plan.folder) for entry in plan.entries]
+    names = [one.entry.cell.name for one in found]
+    start = len(common(names))
+    return [
+        Line(name[start:], one, said) for name, one, said in zip(names, found, verdicts(found), strict=True)
+    ]  # fmt: skip
+
+
+def common(names: list[str]) -> str:
+    """What all names begin with, up to the end of a word, and leaving something of each.
+
+    >>> common(["fedgloss/cifar10-cnn-fedavg", "fedgloss/cifar10-cnn-fedgloss"])
+    'fedgloss/cifar10-cnn-'
+    """
+    words = [re.findall(r"[^-/]*[-/]", name) for name in names]
+    if len(names) == 1:
+        return words[0][0] if words[0] else ""
+    alike = takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False))
+    return "".join(column[0] for column in alike)

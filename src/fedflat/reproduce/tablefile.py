@@ -1,0 +1,136 @@
+"""A user's own table in a file, TOML or JSON.
+
+    title = "Four methods on digits"
+    source = "our README, three seeds"       # whose numbers they are
+
+    [settings]                               # the arguments of fedflat.experiment that all rows share
+    on = "digits(lda(0))"
+    rounds = 400
+    lr = 0.05
+
+    [[rows]]
+    name = "fedsam"                          # letters, digits and . + = _ -
+    method = "fedsam(rho=0.2)"
+    reported = 94.57                         # in per cent; "X": does not converge; left out: no number
+    spread = 0.25                            # the standard deviation beside it, may be left out
+    settings = {lr = 0.1}                    # in place of the shared ones
+    seeds = [0, 1, 2]                        # the authors', may be left out
+
+A row may also have ``measure`` ("accuracy", or "personal" for the best round of clients' own models), ``table`` and
+``note``. ``on`` may stand in a row or among the settings.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from fedflat.errors import DataError, nearest
+from fedflat.reproduce.cells import Cell
+
+TOP = ("title", "source", "settings", "rows")
+ROW = ("name", "method", "on", "settings", "reported", "spread", "seeds", "measure", "table", "note")
+MEASURES = ("accuracy", "personal")
+
+
+def read_table(path: Path, name: str) -> tuple[str, str, tuple[Cell, ...]]:
+    """The title, the source and the cells of a file; ``name`` goes before the names of the rows."""
+    whole = _read(path)
+    _known(path, "", whole, TOP)
+    title, source = _text(path, "", whole, "title", name), _text(path, "", whole, "source", str(path))
+    rows = whole.get("rows")
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{path}: rows must be a list of tables, at least one ([[rows]] in TOML), found {rows!r}.")
+    shared = _settings(path, "", whole)
+    cells = tuple(_cell(path, name, place, row, shared) for place, row in enumerate(rows, 1))
+    names = [cell.name for cell in cells]
+    twice = next((one for one in names if names.count(one) > 1), None)
+    if twice:
+        raise DataError(f"{path}: two rows have the name {twice.partition('/')[2]!r}. Name them differently.")
+    return title, source, cells
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the table {path} cannot be read: {error}. Check the path.") from None
+    try:
+        whole = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except ValueError as error:  # both kinds of mistakes are of this kind
+        kind = "JSON" if path.suffix == ".json" else "TOML"
+        raise DataError(f"the table {path} is not {kind}: {error}.") from None
+    if not isinstance(whole, dict):
+        raise DataError(f"the table {path} must have the fields {', '.join(TOP)}, found {type(whole).__name__}.")
+    return whole
+
+
+def _cell(path: Path, paper: str, place: int, row: dict[str, Any], shared: dict[str, Any]) -> Cell:
+    where = f"row {place}: "
+    name = _text(path, where, row, "name")
+    if not re.fullmatch(r"[\w.+=-]+", name):
+        raise DataError(f"{path}: {where}name must be made of letters, digits and . + = _ -, found {name!r}.")
+    where = f"row {place} ({name}): "
+    _known(path, where, row, ROW)
+    said: dict[str, Any] = {field: _text(path, where, row, field) for field in ("method", "on") if field in row}
+    arguments: dict[str, Any] = {**shared, **said, **_settings(path, where, row)}
+    for needed in ("method", "on", "rounds"):
+        if needed not in arguments:
+            raise DataError(f"{path}: {where}{needed} is missing. Say it in the row or among the settings.")
+    if not _whole(arguments["rounds"]) or arguments["rounds"] < 1:
+        raise DataError(f"{path}: {where}rounds must be a whole number of at least 1, found {arguments['rounds']!r}.")
+    reported = row.get("reported")
+    if not (reported is None or reported == "X" or _percent(reported)):
+        raise DataError(f'{path}: {where}reported must be a number from 0 to 100, or "X", found {reported!r}.')
+    spread = row.get("spread")
+    if spread is not None and (not _percent(spread) or not _percent(reported)):
+        raise DataError(f"{path}: {where}spread must be a number from 0 to 100 beside a number, found {spread!r}.")
+    seeds = row.get("seeds", [])
+    if not isinstance(seeds, list) or not all(_whole(seed) and seed >= 0 for seed in seeds):
+        raise DataError(f"{path}: {where}seeds must be a list of whole numbers from 0, found {seeds!r}.")
+    measure = _text(path, where, row, "measure", "accuracy")
+    if measure not in MEASURES:
+        raise DataError(f"{path}: {where}measure must be {' or '.join(MEASURES)}, found {measure!r}.")
+    return Cell(
+        name=f"{paper}/{name}", arguments=arguments, reported=None if reported == "X" else reported, spread=spread,
+        diverges=reported == "X", table=_text(path, where, row, "table", ""), note=_text(path, where, row, "note", ""),
+        seeds=tuple(seeds), measure=measure,
+    )  # fmt: skip
+
+
+def _settings(path: Path, where: str, row: dict[str, Any]) -> dict[str, Any]:
+    from fedflat.runs.api import experiment
+
+    settings = row.get("settings", {})
+    if not isinstance(settings, dict):
+        raise DataError(f"{path}: {where}settings must be a table of names and values, found {settings!r}.")
+    allowed = [name for name in inspect.signature(experiment).parameters if name not in ("seed", "loss")]
+    _known(path, f"{where}settings: ", settings, allowed)
+    return settings
+
+
+def _known(path: Path, where: str, row: dict[str, Any], allowed: Any) -> None:
+    for field in row:
+        if field not in allowed:
+            raise DataError(
+                f"{path}: {where}there is no field {field!r}.{nearest(field, allowed)} Known: {', '.join(allowed)}."
+            )
+
+
+def _text(path: Path, where: str, row: dict[str, Any], field: str, default: str | None = None) -> str:
+    value = row.get(field, default)
+    if not isinstance(value, str) or (default is None and not value.strip()):
+        raise DataError(f"{path}: {where}{field} must be a text, found {value!r}.")
+    return value
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _percent(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100

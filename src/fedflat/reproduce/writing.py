@@ -1,0 +1,123 @@
+"""The table as files: Markdown for people, CSV and JSON for programs. Each says how it was made."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fedflat.files import write_file
+from fedflat.reproduce.figure import draw
+from fedflat.reproduce.plan import Plan
+from fedflat.reproduce.summary import Line, lines
+from fedflat.reproduce.verdict import UNSAID
+
+COLUMNS = (
+    "cell", "method", "table", "paper", "paper_spread", "ours", "ours_spread", "difference", "seeds", "rounds",
+    "stopped_after", "paper_rounds", "stretched", "evaluations", "verdict", "why", "seconds", "runs",
+)  # fmt: skip
+
+
+def write_tables(plan: Plan) -> list[str]:
+    """Write all files anew; give a sentence for each that could not be."""
+    shown = lines(plan)
+    write_file(plan.folder / "table.md", markdown(plan, shown).encode())
+    write_file(plan.folder / "table.csv", as_csv(plan, shown).encode())
+    write_file(plan.folder / "table.json", as_json(plan, shown).encode())
+    return draw(plan, shown)
+
+
+def facts(line: Line) -> dict[str, Any]:
+    """One cell for programs; None where there is no number."""
+    one, entry = line.standing, line.standing.entry
+    cell = entry.cell
+    values = (
+        cell.name, cell.arguments["method"], cell.table, "X" if cell.diverges else cell.reported, cell.spread,
+        _number(one.value), _number(one.spread), _number(line.difference), [seed.seed for seed in one.seeds],
+        one.round, entry.stop, cell.rounds, entry.stretched, line.evaluations, line.verdict.word, line.verdict.why,
+        round(sum(seed.seconds for seed in one.seeds), 1), [seed.folder for seed in one.seeds],
+    )  # fmt: skip
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else round(value, 4)
+
+
+def as_json(plan: Plan, shown: Sequence[Line]) -> str:
+    """Everything, with each seed's curve."""
+    cells = [facts(line) | {"by_seed": [asdict(seed) for seed in line.standing.seeds]} for line in shown]
+    for seed in (seed for cell in cells for seed in cell["by_seed"]):
+        seed["value"] = _number(seed["value"])
+    whole = {"title": plan.title, "source": plan.source, "made": plan.commands, "cells": cells}
+    return json.dumps(whole, indent=1, allow_nan=False) + "\n"
+
+
+def as_csv(plan: Plan, shown: Sequence[Line]) -> str:
+    """One line a cell, after comments that say how it was made."""
+    stream = io.StringIO()
+    stream.writelines(f"# {said}\n" for said in _made(plan))
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for line in shown:
+        values = facts(line).values()
+        writer.writerow(" ".join(map(str, v)) if isinstance(v, list) else "" if v is None else v for v in values)
+    return stream.getvalue()
+
+
+def markdown(plan: Plan, shown: Sequence[Line]) -> str:
+    """The table, and what must be known to read it."""
+    heads = ["cell", "method", "paper %", "ours %", "difference", "seeds", "rounds", "evaluations", "verdict"]
+    rows = [heads, ["---", "---", *["---:"] * 6, "---"], *(_row(line) for line in shown)]
+    body = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    notes = [f"`{line.label}`: {note}" for line in shown if (note := line.standing.entry.cell.note)]
+    parts = [f"# {plan.title}", f"Numbers to compare with: {plan.source}.", body, _reading(shown)]
+    parts += ["\n".join(f"* {note}" for note in notes)] if notes else []
+    parts += ["Made with:", "\n".join(f"* {said}" for said in _made(plan))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(line: Line) -> list[str]:
+    one, cell = line.standing, line.standing.entry.cell
+    of = f" of {cell.rounds:,}" if one.round < cell.rounds else ""
+    stretched = " (stretched)" if one.entry.stretched else ""
+    apart = "" if line.difference is None else f"{line.difference:+.2f}"
+    seeds = ", ".join(str(seed.seed) for seed in one.seeds)
+    return [
+        line.label, f"`{cell.arguments['method']}`", line.paper, line.ours, apart, seeds,
+        f"{one.round:,}{of}{stretched}", str(line.evaluations), str(line.verdict),
+    ]  # fmt: skip
+
+
+def _reading(shown: Sequence[Line]) -> str:
+    said = [
+        "Ours: the mean of the evaluations in the last rounds that were run, as many as the paper's rule counts (their "
+        "number is in the table), ± the standard deviation over seeds if there are several."
+    ]
+    if any(line.standing.entry.cell.measure == "personal" for line in shown):
+        said.append("Personal accuracies are those of the best round.")
+    if any(not line.standing.entry.whole for line in shown):
+        said.append(
+            "A cut run is the paper's whole schedule stopped early: nothing is extrapolated, and only its order among "
+            "the others can be judged."
+        )
+    if any(line.standing.entry.cell.spread is None and line.standing.entry.cell.reported for line in shown):
+        said.append(f"Where no spread is printed, ±{UNSAID:g} point is taken for it.")
+    return " ".join(said)
+
+
+def _made(plan: Plan) -> list[str]:
+    """How, one sentence for each command."""
+    said = []
+    for made in plan.commands:
+        commit = f", commit {made['commit']}" if made.get("commit") else ""
+        where = f"{made.get('processor_name') or made['processor']}, {made['cores']} cores"
+        said.append(
+            f"`{made['command']}` ({made['when']}; fedflat {made['fedflat']}{commit}; Python {made['python']}, "
+            f"torch {made['torch']}; {made['system']}, {where})"
+        )
+    return said
