@@ -14,7 +14,9 @@ from fedflat.errors import FedflatError
 
 def main(words: Sequence[str] | None = None) -> int:
     """Carry out a command line. 0: done; 2: something was wrong and nothing was lost; 130: stopped by Ctrl-C."""
+    words = sys.argv[1:] if words is None else words
     asked = build().read(words)
+    asked.words = list(words)
     try:
         if getattr(asked, "data_dir", None):
             from fedflat.data import set_data_dir

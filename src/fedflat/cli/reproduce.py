@@ -61,8 +61,9 @@ def _run(asked: Namespace, here: Path | None) -> int:
                 failed = _work(plan, asked)
             finally:
                 said = write_tables(plan)
-    console = Console(highlight=False)
-    console.print(grid(lines(plan), {}, console.width if console.is_terminal else 160))
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    if asked.table or asked.quiet or not (console.is_terminal and sys.stderr.isatty()):  # where it does not stand yet
+        console.print(grid(lines(plan), {}, console.width))
     for sentence in said:
         print(sentence, file=sys.stderr)
     if not asked.quiet:
@@ -75,7 +76,7 @@ def _planned(asked: Namespace, here: Path | None, folder: Path) -> Plan:
     from fedflat.reproduce.plan import FILE, Asked, new_plan, open_plan
     from fedflat.runs.ready import make_ready
 
-    typed = shlex.join(["fedflat", "reproduce", *sys.argv[2:]])
+    typed = shlex.join(["fedflat", *asked.words])
     if here is not None:
         plan = open_plan(here).said(typed)
     else:

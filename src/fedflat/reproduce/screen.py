@@ -58,7 +58,8 @@ class Screen:
         foot = "  ".join(_foot(going) for going in list(self.several.going.values()))
         head = common([entry.cell.name for entry in plan.entries])
         title = Text(f"{plan.title}  {head}*" if len(plan.entries) > 1 else plan.title, style="bold")
-        return Group(title, grid(lines(plan), self.several.going, self.console.width), Text(foot, style="dim"))
+        source = Text(f"numbers to compare with: {plan.source}", style="dim")
+        return Group(title, source, grid(lines(plan), self.several.going, self.console.width), Text(foot, style="dim"))
 
     def _tell(self) -> None:
         """A plain line for each run that begins, now and then, and when it ends."""

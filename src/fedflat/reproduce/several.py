@@ -106,8 +106,11 @@ class Several:
         going.listener.join()
         going.process.stdout.close()
         going.log.close()
+        log = Path(going.log.name)
         if code not in (0, STOPPED):
-            self.failed[folder] = _last_words(Path(going.log.name), code)
+            self.failed[folder] = _last_words(log, code)
+        elif not log.stat().st_size:
+            log.unlink()
         del self.going[folder]
 
     def _stop(self) -> None:

@@ -1,0 +1,84 @@
+"""Which cells a command means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedflat.errors import SettingError, SpellingError
+from fedflat.presets import every
+from fedflat.reproduce.cells import Cell
+from fedflat.reproduce.choosing import cells_of, expanded, find_table
+
+
+def names(table: str, *patterns: str) -> list[str]:
+    return [cell.name for cell in cells_of(find_table(table), patterns)]
+
+
+def test_the_two_cells_of_a_column() -> None:
+    both = ["fedgloss/cifar10-cnn-alpha0-fedavg", "fedgloss/cifar10-cnn-alpha0-fedgloss"]
+    assert names("fedgloss/table3", "cifar10-cnn-alpha0-{fedgloss,fedavg}") == both  # in the order of the table
+    assert names("fedgloss/table3", *both) == both
+    assert names("fedgloss/table3", "cifar10-cnn-alpha0-fedavg,cifar10-cnn-alpha0-fedgloss") == both
+    assert names("fedgloss/cifar10-cnn-alpha0-{fedavg,fedgloss}", "*") == both
+
+
+def test_a_table_has_the_presets_that_name_it_and_no_others() -> None:
+    of_paper = [preset for preset in every() if preset.name.startswith("wima/")]
+    assert names("wima/table4.24", "*") == [preset.name for preset in of_paper if preset.table == "Table 4.24"]
+    assert names("wima", "*") == [preset.name for preset in of_paper]
+
+
+def test_one_preset_or_the_main_run_of_a_column() -> None:
+    assert names("man/cifar10-delta0.3-fedavg") == ["man/cifar10-delta0.3-fedavg"]
+    assert names("man/cifar10-delta0.3") == ["man/cifar10-delta0.3-fedavg-man"]
+
+
+def test_a_large_table_is_not_run_by_mistake() -> None:
+    with pytest.raises(SettingError, match=r"fedgloss/table3 has \d+ cells, [\d,]+ rounds in all\. Say which"):
+        names("fedgloss/table3")
+    assert len(names("toy")) == 4
+
+
+@pytest.mark.parametrize(
+    ("table", "patterns", "message"),
+    [
+        ("fedglos/table3", (), "no table, preset or file is called 'fedglos/table3'. Did you mean 'fedgloss/table3'"),
+        ("fedgloss/nothing*", (), "no preset matches"),
+        ("toy", ("fedavgg",), "no cell of toy matches 'fedavgg'. Did you mean 'fedavg'"),
+        ("toy", ("fedavg", "feddyn*"), "no cell of toy matches 'feddyn"),
+    ],
+)
+def test_unknown(table: str, patterns: tuple[str, ...], message: str) -> None:
+    with pytest.raises(SpellingError, match=message.replace("*", r"\*")):
+        names(table, *patterns)
+
+
+def test_patterns() -> None:
+    assert list(expanded("{a,b}-{c,d}")) == ["a-c", "a-d", "b-c", "b-d"]
+    assert list(expanded("a, b")) == ["a", "b"]
+
+
+def test_the_toy_table_is_the_one_of_the_readme() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    for cell in find_table("toy").cells:
+        assert f"| `{cell.arguments['method']}` | {cell.figure} |" in readme
+
+
+def test_seeds() -> None:
+    authors = Cell(name="a/b", arguments={}, reported=1.0, seeds=(0, 42, 200299))
+    assert authors.seeded(None) == [0]
+    assert authors.seeded(2) == [0, 42]
+    assert authors.seeded([7, 8]) == [7, 8]
+    with pytest.raises(SettingError, match="4 seeds were asked for, but the authors of a/b name 3: 0, 42, 200299"):
+        authors.seeded(4)
+    assert Cell(name="a/b", arguments={}, reported=1.0).seeded(3) == [0, 1, 2]
+
+
+def test_a_cell_knows_what_a_preset_says() -> None:
+    for preset in every():
+        cell = Cell.of(preset)
+        assert cell.figure == preset.figure
+        assert (cell.rounds, cell.seeds, cell.measure) == (preset.rounds, preset.seeds, preset.measure)
+        assert "seed" not in cell.arguments

@@ -1,0 +1,227 @@
+"""Real tables run by the real command line: stopped, killed, cut, gone on with."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedflat.cli import main
+from fedflat.reproduce.plan import open_plan
+from fedflat.runs.store import Store
+from runs.small import FEDFLAT, alive, children, final, rows, timeless, wait_for
+
+ROUNDS = 300
+SETTINGS: dict[str, Any] = {
+    "on": "digits(lda(0), clients=10)", "model": "mlp(hidden=[8])", "rounds": ROUNDS, "clients_per_round": 2,
+    "eval_every": 2, "eval_last": 3, "lr": "cosine(0.1, 0.01, 300)",
+}  # fmt: skip
+ROWS: list[dict[str, Any]] = [
+    {"name": "plain", "method": "fedavg()", "reported": 50.0, "spread": 0.5},
+    {"name": "wima", "method": "fedavg() + wima(window=3)", "reported": 60.0},
+    {"name": "gloss", "method": "fedgloss(rho_s=0.05, rho_l=0.05, T_s=150)", "reported": 70.0, "spread": 0.5},
+]
+RUNS = ("plain/seed-0", "gloss/seed-0")
+
+
+def table(folder: Path) -> str:
+    path = folder / "mine.json"
+    path.write_text(json.dumps({"settings": SETTINGS, "rows": ROWS}))
+    return str(path)
+
+
+def reproduce(*words: object) -> int:
+    return main(["reproduce", *map(str, words), "--quiet", "--nice", "0", "--jobs", "2"])
+
+
+def begin(*words: object) -> subprocess.Popen[str]:
+    command = [FEDFLAT, "reproduce", *map(str, words), "--nice", "0", "--jobs", "2", "--checkpoint-every", "0"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def same(a: Path, b: Path) -> bool:
+    return all(
+        timeless(rows(a / run)) == timeless(rows(b / run)) and final(a / run) == final(b / run) for run in RUNS
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The table at once."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert reproduce(table(folder), "--out", folder / "out") == 0
+    return folder / "out"
+
+
+def test_two_runs_give_three_cells(whole: Path) -> None:
+    facts = json.loads((whole / "table.json").read_text())
+    plain, wima, gloss = facts["cells"]
+    assert [cell["runs"] for cell in (plain, wima, gloss)] == [[RUNS[0]], [RUNS[0]], [RUNS[1]]]
+    last = [row["models"] for row in rows(whole / RUNS[0])][-3:]
+    assert plain["ours"] == pytest.approx(100 * sum(models["server"]["accuracy"] for models in last) / 3, abs=1e-4)
+    assert wima["ours"] == pytest.approx(100 * sum(models["wima"]["accuracy"] for models in last) / 3, abs=1e-4)
+    assert [cell["evaluations"] for cell in (plain, wima, gloss)] == [3, 3, 3]
+    assert plain["verdict"] in ("within the paper's spread", "differs")
+    assert plain["by_seed"][0]["curve"][-1][0] == ROUNDS
+
+
+def test_the_files_say_how_they_were_made(whole: Path) -> None:
+    text = (whole / "table.md").read_text()
+    assert "| plain | `fedavg()` | 50.0 ± 0.5 |" in text
+    assert "±1 point is taken" in text  # for wima
+    assert "fedflat 0." in text
+    assert "torch" in text
+    written = [line for line in (whole / "table.csv").read_text().splitlines() if not line.startswith("#")]
+    assert [row["cell"] for row in csv.DictReader(written)] == ["mine/plain", "mine/wima", "mine/gloss"]
+    assert (whole / "accuracy.png").stat().st_size > 1000
+    assert "50" in (whole / "accuracy.svg").read_text()
+
+
+def test_the_table_anew_without_running(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (whole / "table.md").read_text()
+    (whole / "table.md").unlink()
+    assert reproduce(whole, "--table") == 0
+    assert (whole / "table.md").read_text() == before
+    assert "gloss" in capsys.readouterr().out
+
+
+def test_a_study_like_any_other(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["resume", str(whole), "--quiet"]) == 0
+    assert "fedgloss" in capsys.readouterr().out
+
+
+def test_cut_and_gone_on_with_is_the_whole(whole: Path, tmp_path: Path) -> None:
+    mine, out = table(tmp_path), tmp_path / "out"
+    assert reproduce(mine, "--out", out, "--rounds", 4) == 0
+    assert [row["round"] for row in rows(out / RUNS[0])] == [2, 3, 4]
+    assert not (out / RUNS[0] / "final.safetensors").exists()
+    cells = json.loads((out / "table.json").read_text())["cells"]
+    assert [(cell["rounds"], cell["evaluations"]) for cell in cells] == [(4, 3)] * 3
+    assert {cell["verdict"] for cell in cells} <= {"right order", "not decided yet"}
+    assert "4 of 300" in (out / "table.md").read_text()
+
+    assert reproduce(mine, "--out", out) == 0
+    for run in RUNS:
+        assert final(out / run) == final(whole / run)
+        known = {row["round"]: row for row in timeless(rows(whole / run))}
+        assert [row for row in timeless(rows(out / run)) if row["round"] in known] == list(known.values())
+    assert len(open_plan(out).commands) == 2
+
+
+def test_more_cells_and_seeds_later(whole: Path, tmp_path: Path) -> None:
+    mine, out = table(tmp_path), tmp_path / "out"
+    assert reproduce(mine, "--cells", "plain", "--out", out, "--share", "1%") == 0
+    assert reproduce(mine, "--cells", "{plain,wima}", "--seeds", "0,1", "--out", out, "--share", 0.01) == 0
+    entries = {entry.cell.name: entry.folders for entry in open_plan(out).entries}
+    # the first run of seed 0 has no window, and stays; the second seed is shared
+    assert entries == {
+        "mine/plain": {0: "plain/seed-0", 1: "plain/seed-1"},
+        "mine/wima": {0: "wima/seed-0", 1: "plain/seed-1"},
+    }
+    assert {rows(out / run)[-1]["round"] for run in ("plain/seed-0", "plain/seed-1", "wima/seed-0")} == {3}
+    first = [row["models"]["server"] for row in rows(out / "plain/seed-0")]
+    assert first == [row["models"]["server"] for row in rows(out / "wima/seed-0")]
+
+
+def test_a_shadow_more(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ("--cells", "plain", "--add-shadow", "ema(gamma=0.5)", "--rounds", 2, "--out", out)
+    assert reproduce(table(tmp_path), *words) == 0
+    cells = json.loads((out / "table.json").read_text())["cells"]
+    assert [(cell["cell"], cell["verdict"]) for cell in cells] == [
+        ("mine/plain", "not decided yet"), ("mine/plain+ema", "no number to compare"),
+    ]  # fmt: skip
+    assert cells[0]["runs"] == cells[1]["runs"]
+    assert "ema" in rows(out / "plain/seed-0")[-1]["models"]
+
+
+def test_stretched_is_another_run(tmp_path: Path) -> None:
+    mine, out = table(tmp_path), tmp_path / "out"
+    assert reproduce(mine, "--cells", "gloss", "--rounds", 4, "--stretch", "--out", out) == 0
+    saved = json.loads((out / "gloss/seed-0/run.json").read_text())
+    assert saved["status"] == "done"
+    assert saved["experiment"]["rounds"] == 4
+    assert saved["experiment"]["method"] == "fedgloss(rho_s=0.05, rho_l=0.05, T_s=2)"
+    assert reproduce(mine, "--cells", "gloss", "--rounds", 4, "--out", out) == 2  # refused: not the same
+
+
+def test_stopped_three_ways_and_gone_on_with_is_the_same_to_the_byte(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, out = table(tmp_path), tmp_path / "out"
+    for how in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
+        before = {run: newest(out / run) for run in RUNS}
+        going = begin(mine, "--out", out)
+        wait_for(lambda old=before: any(newest(out / run) > old[run] for run in RUNS), "rounds")  # type: ignore[misc]
+        runs = children(going.pid)
+        if how is signal.SIGINT:
+            assert len(runs) == 2
+            assert reproduce("--resume", out) == 2
+            assert "another `fedflat reproduce` is working in" in capsys.readouterr().err
+        os.kill(going.pid, how)
+        _, said = going.communicate(timeout=60)
+        if how is signal.SIGKILL:  # nobody hears them any more: they write a checkpoint and end
+            wait_for(lambda pids=runs: not any(map(alive, pids)), "the end of the runs")  # type: ignore[misc]
+        else:
+            assert going.returncode == 130, said
+            assert not any(map(alive, runs))
+            assert f"fedflat reproduce --resume {out}" in said
+            assert (out / "table.md").exists()
+        assert any(newest(out / run) < ROUNDS for run in RUNS)
+    assert reproduce("--resume", out) == 0
+    assert same(out, whole)
+
+
+def newest(run: Path) -> int:
+    """The round of the last checkpoint."""
+    return max(Store(run / "checkpoint").rounds(), default=0)
+
+
+def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine, out = table(tmp_path), tmp_path / "out"
+    assert reproduce(mine, "--out", out, "--rounds", 2) == 0
+    saved = json.loads((out / RUNS[1] / "run.json").read_text())
+    (out / RUNS[1] / "run.json").write_text(json.dumps({**saved, "fedflat": "0.0.1"}))
+    assert reproduce(mine, "--out", out, "--rounds", 4) == 2
+    assert "was made by fedflat 0.0.1" in capsys.readouterr().err
+    assert rows(out / RUNS[0])[-1]["round"] == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "say which table"),
+        (("toy", "--rounds", 0), "rounds must be a whole number of at least 1, found 0"),
+        (("toy", "--seeds", "x"), "--seeds must say how many"),
+        (("toy", "--seeds", "1,1"), "--seeds must say how many"),
+        (("toy", "--table"), "--table needs the folder of a table that was run, found 'toy'"),
+        (("--resume", "nowhere"), "nowhere is no folder of `fedflat reproduce`"),
+        (("toy", "--cells", "fedavg", "--add-shadow", "wimma()"), "unknown method 'wimma'"),
+    ],
+)
+def test_refusals(
+    words: tuple[object, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert reproduce(*words) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_folder_with_something_else_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("precious")
+    assert reproduce("toy", "--out", tmp_path / "out") == 2
+    assert "holds something else" in capsys.readouterr().err
+
+
+def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert reproduce("man/table5", "--list") == 0
+    assert "man/cifar10-delta0.3-fedavg-man" in capsys.readouterr().out
