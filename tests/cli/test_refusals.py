@@ -87,6 +87,7 @@ OPTIONS = [
     (("--sampler", "unifrom"), "Did you mean 'uniform'?"),
     (("--weighting", "sizes"), "Did you mean 'sized'?"),
     (("--dtype", "float"), "dtype must be 'float32' or 'float64' or 'mixed', found 'float'"),
+    (("--layout", "last"), "layout must be 'auto' or 'contiguous' or 'channels-last', found 'last'"),
     (("--on-bad", "ignore"), "on_bad must be 'raise' or 'skip' or 'stop', found 'ignore'"),
     (("--eval-every", "0"), "every must be a whole number of at least 1, found 0"),
     (("--seed", "-1"), "seed must be a whole number of at least 0, found -1"),

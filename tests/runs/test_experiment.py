@@ -42,7 +42,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"evaluate": Evaluate(every=3, last=7)},
     {"rounds": 77, "seed": 12345},
     {"weighting": "uniform"},
-    {"dtype": "float64", "on_bad": "skip"},
+    {"dtype": "float64", "on_bad": "skip", "layout": "channels-last"},
 ]
 
 
@@ -61,6 +61,12 @@ def test_said_and_read_again(variant: dict[str, Any]) -> None:
     assert again.method.chained == exp.method.chained
     assert [again.rate(t) for t in range(60)] == [exp.rate(t) for t in range(60)]
     assert again.as_json() == exp.as_json()
+
+
+def test_a_run_begun_before_layouts_keeps_its_own() -> None:
+    saved = experiment(on=parse("digits", "data set")).as_json()
+    del saved["layout"]
+    assert from_json(saved).layout == "contiguous"
 
 
 def test_orders_may_be_tensors() -> None:
@@ -136,6 +142,7 @@ def test_when_to_evaluate() -> None:
         ({"rounds": 2.0}, "rounds must be a whole number"),
         ({"seed": -1}, "seed must be a whole number of at least 0, found -1"),
         ({"dtype": "float16"}, "dtype must be 'float32' or 'float64' or 'mixed', found 'float16'"),
+        ({"layout": "chanels-last"}, "layout must be .* found 'chanels-last'. Did you mean 'channels-last'"),
         ({"on_bad": "skp"}, "on_bad must be .* found 'skp'. Did you mean 'skip'"),
         ({"weighting": "size"}, "weighting must be .* found 'size'. Did you mean 'sized'"),
     ],

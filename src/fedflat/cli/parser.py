@@ -162,6 +162,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     add("--clip", type=scalar, metavar="G", help="largest norm of a local direction (default: none)")
     add("--weighting", metavar="KIND", help="sized or uniform (default: the method's)")
     add("--dtype", metavar="TYPE", help="float32 (default), float64, or mixed: bfloat16 in training's passes")
+    add("--layout", metavar="KIND", help="images in memory in training: auto (default), contiguous or channels-last")
     add("--eval-every", type=int, metavar="N", help="(default: about 100 times in the run)")
     add("--eval-last", type=int, metavar="N", help="also after each of the last N rounds (default 100)")
     add("--on-bad", metavar="POLICY", help="a reply that is not finite: raise (default), skip, stop")

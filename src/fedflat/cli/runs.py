@@ -73,7 +73,7 @@ def _settings(asked: Namespace) -> dict[str, Any]:
     """The settings that were typed; `experiment` knows what the others are."""
     names = (
         "on model rounds clients_per_round sampler sampler_seed local_epochs local_steps batch_size virtual drop_last "
-        "lr weight_decay momentum clip eval_every eval_last weighting dtype on_bad"
+        "lr weight_decay momentum clip eval_every eval_last weighting dtype layout on_bad"
     ).split()
     settings = {name: getattr(asked, name) for name in names if hasattr(asked, name)}
     for name in ("weight_decay", "momentum", "clip"):

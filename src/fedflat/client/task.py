@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
+from fedflat.client.images import AUTO, CHANNELS_LAST, channels_last, gains, refusal
 from fedflat.client.piece import LossFn, Term, Visit
 from fedflat.data.examples import Batch
 from fedflat.errors import SettingError
@@ -33,11 +35,11 @@ class Task:
 
     def __init__(
         self, model: ModelLike, shape: tuple[int, ...], classes: int, *, seed: int, loss: LossFn = cross_entropy,
-        dtype: str = "float32", device: str = "cpu",
+        dtype: str = "float32", device: str = "cpu", layout: str = AUTO,
     ) -> None:  # fmt: skip
         self.model, self.shape, self.classes = model, shape, classes
         self.seed, self.loss, self.dtype, self.device = seed, loss, DTYPES[dtype], device
-        self.mixed = dtype == MIXED
+        self.mixed, self.layout = dtype == MIXED, layout
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "flat"}
@@ -116,14 +118,13 @@ class Task:
 
     def laid_out(self, x: Tensor) -> Tensor:
         """The inputs of a forward pass in the order of memory in which it is quickest."""
-        return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 and self.channels_last else x
+        return channels_last(x) if x.dim() == 4 and self.channels_last else x
 
     @cached_property
     def channels_last(self) -> bool:
         """Whether the module takes images with channels last, the quickest way on a CPU; one with ``view`` may not."""
-        some = torch.zeros(2, *self.shape, dtype=self.dtype, device=self.device)
         try:
-            self.flat.forward(some.contiguous(memory_format=torch.channels_last))
+            self.flat.forward(channels_last(self._zeros))
         except RuntimeError:
             return False
         return True
@@ -148,6 +149,22 @@ class Task:
                 "client two examples or more, or use GroupNorm."
             )
 
+    @cached_property
+    def trains_channels_last(self) -> bool:
+        """Whether images lie with channels last in training: as the layout says, or as the module is quickest."""
+        if self.layout != AUTO or len(self.shape) != 3:
+            return self.layout == CHANNELS_LAST
+        on_cpu = torch.device(self.device).type == "cpu"
+        return on_cpu and gains(self.flat.module) and self.dislikes_channels_last() is None
+
+    def dislikes_channels_last(self) -> Exception | None:
+        """What the module says to a step of training on images with channels last; None if it takes them."""
+        return refusal(self.flat.module, self._zeros)
+
+    @property
+    def _zeros(self) -> Tensor:
+        return torch.zeros(2, *self.shape, dtype=self.dtype, device=self.device)
+
     def oracle(self, batch: Batch, terms: Terms) -> Oracle:
         """The bare gradient oracle on one batch."""
         return Oracle(self, batch, terms)
@@ -157,7 +174,8 @@ class Oracle:
     """The gradient of one batch's loss as a function of the point; only the first call moves statistics, if any."""
 
     def __init__(self, task: Task, batch: Batch, terms: Terms, *, still: bool = False) -> None:
-        self.task, self.batch, self.terms, self.still = task, batch, terms, still
+        self.batch = replace(batch, x=channels_last(batch.x)) if task.trains_channels_last else batch
+        self.task, self.terms, self.still = task, terms, still
         self.loss: Tensor | None = None
         if len(batch) == 1:
             task.refuse_one("this visit has")

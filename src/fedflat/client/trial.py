@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedflat.client.images import CHANNELS_LAST
 from fedflat.client.task import Task
 from fedflat.data.examples import Batch
 from fedflat.data.federation import Federation
@@ -30,6 +31,7 @@ def try_out(task: Task, fed: Federation) -> None:
         torch.manual_seed(0)
         _classifies(task, fed, batch, _output(flat, batch))
         _learns(task, flat, batch)
+    _lies(task)
 
 
 def _output(flat: FlatModule, batch: Batch) -> Tensor:
@@ -94,6 +96,22 @@ def _learns(task: Task, flat: FlatModule, batch: Batch) -> None:
                 f"the model's buffer {name!r} holds {now.dtype} and moves in training. Only floating buffers can be "
                 f"averaged over clients: register it as a float, as in torch.zeros({tuple(now.shape)})."
             )
+
+
+def _lies(task: Task) -> None:
+    """Refuse channels last where there are none, or where the model cannot be trained so."""
+    if task.layout != CHANNELS_LAST:
+        return
+    if len(task.shape) != 3:
+        raise SettingError(
+            f"layout 'channels-last' is for images, found inputs of shape {task.shape}. Leave the layout out."
+        )
+    why = task.dislikes_channels_last()
+    if why is not None:
+        raise SettingError(
+            f"layout 'channels-last' was asked for, but the model cannot be trained so: {why} Use 'auto' or "
+            "'contiguous'; a module that flattens with reshape in place of view takes both."
+        )
 
 
 def _loss(task: Task, module: nn.Module, batch: Batch) -> Tensor:

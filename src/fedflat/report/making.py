@@ -28,6 +28,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "clip": ("local", "clip"),
     "weighting": ("weighting",),
     "dtype": ("dtype",),
+    "layout": ("layout",),
     "eval_every": ("evaluate", "every"),
     "eval_last": ("evaluate", "last"),
     "on_bad": ("on_bad",),
@@ -37,7 +38,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
 
 _UNSAID = {
     "sampler": "uniform", "sampler_seed": "run", "drop_last": False, "weight_decay": 0, "momentum": 0,
-    "dtype": "float32", "on_bad": "raise", "executor": "auto", "workers": 0, "device": "cpu",
+    "dtype": "float32", "layout": "auto", "on_bad": "raise", "executor": "auto", "workers": 0, "device": "cpu",
 }  # fmt: skip
 """What need not be typed; nor need what is None."""
 

@@ -31,7 +31,7 @@ def experiment(
     batch_size: int = 64, lr: Scalar | str = 0.01, weight_decay: Scalar = 0.0, momentum: Scalar = 0.0,
     clip: Scalar | None = None, virtual: int | None = None, drop_last: bool = False, orders: Orders | None = None,
     eval_every: int | None = None, eval_last: int = 100, seed: int = 0, weighting: str | None = None,
-    dtype: str = "float32", on_bad: str = "raise", loss: LossFn = cross_entropy,
+    dtype: str = "float32", layout: str = "auto", on_bad: str = "raise", loss: LossFn = cross_entropy,
 ) -> Experiment:  # fmt: skip
     """The experiment these settings say; methods, data, models and rates may be given as text.
 
@@ -56,6 +56,7 @@ def experiment(
         seed=seed,
         weighting=weighting,
         dtype=dtype,
+        layout=layout,
         on_bad=on_bad,
         loss=loss,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from torch.nn.functional import cross_entropy
 
+from fedflat.client.images import AUTO, CONTIGUOUS, LAYOUTS
 from fedflat.client.local import Local
 from fedflat.client.piece import LossFn, Piece
 from fedflat.client.task import DTYPES, ModelLike, Task
@@ -54,6 +55,9 @@ class Experiment:
     """"sized" or "uniform"; None: what the method wants, else "sized"."""
     dtype: str = "float32"
     """"float32", "float64", or "mixed": float32, with the passes of training in bfloat16 where that is safe."""
+    layout: str = AUTO
+    """How images lie in memory in training: "contiguous", "channels-last", or "auto": as the layers are quickest. The
+    sums are the same but for their rounding."""
     on_bad: str = "raise"
     """What to do with a reply that is not finite: "raise", "skip" it, or "stop" and call the run diverged."""
     loss: LossFn = cross_entropy
@@ -63,6 +67,7 @@ class Experiment:
         number("run", "rounds", self.rounds, low=1, whole=True)
         number("run", "seed", self.seed, low=0, whole=True)
         choice("run", "dtype", self.dtype, DTYPES)
+        choice("run", "layout", self.layout, LAYOUTS)
         choice("run", "on_bad", self.on_bad, ["raise", "skip", "stop"])
         if self.weighting is not None:
             choice("run", "weighting", self.weighting, ["sized", "uniform"])
@@ -93,8 +98,9 @@ class Experiment:
     def open_task(self, fed: Federation, device: str) -> Task:
         """The module and its loss, made for the data."""
         return Task(
-            self.model, fed.shape, fed.classes, seed=self.seed, loss=self.loss, dtype=self.dtype, device=device
-        )
+            self.model, fed.shape, fed.classes, seed=self.seed, loss=self.loss, dtype=self.dtype, device=device,
+            layout=self.layout,
+        )  # fmt: skip
 
     def cohort_sampler(self) -> Sampler:
         """Who draws the cohorts; in a centralised run there is one client."""
@@ -126,6 +132,7 @@ class Experiment:
             "seed": self.seed,
             "weighting": self.weighting,
             "dtype": self.dtype,
+            "layout": self.layout,
             "on_bad": self.on_bad,
             "loss": None if self.loss is not cross_entropy else "cross_entropy",
         }
@@ -185,6 +192,7 @@ def from_json(
         seed=saved["seed"],
         weighting=saved["weighting"],
         dtype=saved["dtype"],
+        layout=saved.get("layout", CONTIGUOUS),  # the only one, before it was written down
         on_bad=saved["on_bad"],
         loss=loss or cross_entropy,
     )
