@@ -46,7 +46,7 @@ RUN = ("run", "--rounds", "2", "--out", "out", "--quiet")
 
 METHODS = [
     ("feddin", "unknown method 'feddin'. Did you mean 'feddyn'? `fedflat methods` lists them all."),
-    ("feddyn(alfa=0.1)", "feddyn() has no argument 'alfa'. Did you mean 'alpha'? It takes: alpha."),
+    ("feddyn(alfa=0.1)", "feddyn() has no argument 'alfa'. Did you mean 'alpha'? It takes: alpha, by_size."),
     ("fedsam(rho=-0.1)", "rho must be a number of at least 0, found -0.1"),
     ("feddyn(alpha=-1)", "alpha must be a number above 0, found -1"),
     ("feddyn(alpha=0)", "alpha must be a number above 0, found 0"),
