@@ -146,14 +146,16 @@ class Spent(RunBook):
             self.totals.append((run.ledger.down, run.ledger.up))
 
 
-def declared(run: Ready) -> tuple[int, int]:
-    """The bytes of a round after the first, by the method's own account."""
+def declared(run: Ready, new: int = 0) -> tuple[int, int]:
+    """The bytes of a round after the first, by the method's own account, with ``new`` clients, who are sent what they
+    keep to themselves from then on."""
     method, model = run.exp.method, run.task.initial()
     cost, dim = method.cost, len(model.params)
     exchanges = cost.walks * (1 - sum(piece.surveys for piece in method.client)) + cost.surveys
     small = cost.walks * 2 * 2 * FEATURES if any(piece.key == "fedcr" for piece in method.client) else 0
     more = exchanges * (len(model.buffers) - run.withheld) + small
-    return 4 * COHORT * (cost.down * dim + more), 4 * COHORT * (cost.up * dim + more)
+    first = 4 * new * cost.walks * run.withheld
+    return 4 * COHORT * (cost.down * dim + more) + first, 4 * COHORT * (cost.up * dim + more)
 
 
 def trains(method: Method) -> bool:
@@ -171,7 +173,7 @@ def trains(method: Method) -> bool:
         and not torch.equal(result.model.params, run.task.initial().params)
         and all(map(math.isfinite, numbers))
         and list(row["models"]) == ["server", *(shadow.key for shadow in method.shadows)]
-        and rounds == [declared(run)] * 2
+        and rounds == [declared(run, new=1), declared(run)]
     )
 
 

@@ -78,9 +78,9 @@ class Recorder(RunBook):
 
 def experiment(
     method: Method, problem: Problem, plan: Plan, *, weights: int | None = None,
-    layers: Mapping[str, int] | None = None, **more: Any,
+    layers: Mapping[str, int] | None = None, batch_size: int = 64, **more: Any,
 ) -> Experiment:  # fmt: skip
-    """The very run the plan says."""
+    """The very run the plan says; ``batch_size`` is for what a method does besides the plan's steps."""
     data = []
     for H, a in zip(problem.H, problem.a, strict=True):
         rows = np.concatenate([H.reshape(len(H), -1), a], axis=1)
@@ -95,6 +95,7 @@ def experiment(
             weight_decay=plan.wd,
             momentum=plan.momentum,
             clip=plan.clip,
+            batch_size=batch_size,
             orders=plan.orders,
         ),
         sampler=Sampler(cohorts=plan.cohorts),

@@ -301,6 +301,7 @@ def _nothing_private(exp: Experiment, letter: Letter, reply: Reply, memory: Memo
         for key, named in extras.items():
             shape = {"fedcr": (3, FEATURES), "adabest": ()}.get(key, (dim,))
             assert all(t.shape == shape for t in named.values())
+    assert (reply.own is not None) == (walking and any(shadow.looks for shadow in method.shadows))
     tested = exp.personal and letter.mail.task != "gradient"
     assert set(reply.metrics) == ({"loss", "own_accuracy"} if tested else {"loss"})
     assert reply.delta.shape == letter.mail.params.shape
@@ -327,7 +328,9 @@ def _declared_cost(ready: Ready, book: Costs, ears: Listening) -> None:
     whole = exchanges * (len(model.buffers) - ready.withheld) + small
     numbers[0] += 4 if any(piece.ordered for piece in exp.method.client) else 0  # two numbers in double precision
     declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
-    first, *later = book.rounds
+    visits = [letter for letter, *_ in ears.heard if letter.mail.task == "train" and "private" not in letter.memory]
+    new = [4 * ready.withheld * sum(letter.mail.round == t for letter in visits) for t in range(ROUNDS)]
+    first, *later = [(down - initial, up) for (down, up), initial in zip(book.rounds, new, strict=True)]
     assert later == [declared] * (ROUNDS - 1)
     # Before there is a last round there is no staleness to measure, and nothing is asked for it; and there are
     # no common Gaussians to send yet.

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedflat.errors import FedflatError
+from fedflat.flat import Model
 
 Extras = Mapping[str, Mapping[str, Tensor]]
 """What pieces add to a message: piece key -> name -> tensor."""
@@ -92,6 +93,9 @@ class Reply(_Sent):
     metrics: Mapping[str, float]
     steps: int = 1
     """Local steps taken."""
+    own: Model | None = None
+    """The client's own model where its walk ended, if somebody wants to look at it (`ClientJob.shows`): a matter of the
+    simulation, no part of what is sent."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,8 @@ class Sheaf(_Sent):
     metrics: Mapping[str, Tensor]
     steps: int = 1
     """Local steps each has taken."""
+    own: Model | None = None
+    """Their own models, as in `Reply`."""
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -127,8 +133,9 @@ class Sheaf(_Sent):
         metrics = {name: values.tolist() for name, values in self.metrics.items()}
         for i, (client, extras) in enumerate(zip(self.clients, rows(self.extras, len(self)), strict=True)):
             mine = {name: values[i] for name, values in metrics.items()}
+            own = None if self.own is None else Model(self.own.params[i], self.own.buffers[i])
             yield Reply(
-                client, self.delta[i], self.buffers[i], self.examples, self.samples, extras, mine, self.steps
+                client, self.delta[i], self.buffers[i], self.examples, self.samples, extras, mine, self.steps, own
             )  # fmt: skip
 
 

@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
 from fedflat.client.private import Private
+from fedflat.client.visit import Letter, visit
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
 from fedflat.flat import Layout
+from fedflat.mail import Mail
 from fedflat.method import Method
-from fedflat.methods import fedavg, fedavgm, fedbn, sam, silobn
+from fedflat.methods import fedavg, fedavgm, fedbn, personal, sam, silobn
 from fedflat.models.simple import mlp
 from fedflat.runs.book import RunBook
 from fedflat.runs.experiment import Experiment
@@ -54,10 +56,12 @@ class Book(RunBook):
 
 
 def experiment(method: Method, rounds: int = 3, **more: Any) -> Experiment:
-    settings: dict[str, Any] = {"model": network, "sampler": Sampler(cohorts=[[0, 1], [1, 2], [0, 2]][:rounds])}
+    settings: dict[str, Any] = {
+        "model": network, "sampler": Sampler(cohorts=[[0, 1], [1, 2], [0, 2]][:rounds]),
+        "on": clients_of(DATA, test=DATA[0], classes=2),
+    }  # fmt: skip
     return Experiment(
-        method=method, on=clients_of(DATA, test=DATA[0], classes=2), rounds=rounds, dtype="float64",
-        local=Local(batch_size=64, lr=0.1), **{**settings, **more},
+        method=method, rounds=rounds, dtype="float64", local=Local(batch_size=64, lr=0.1), **{**settings, **more},
     )  # fmt: skip
 
 
@@ -161,8 +165,35 @@ def test_what_is_kept_is_where_the_walk_ended() -> None:
 
 @pytest.mark.parametrize(("method", "withheld"), [(fedavg(), 0), (silobn(), 6), (fedbn(), 12), (HEAD, 8)], ids=repr)
 def test_what_is_private_is_not_paid_for(method: Method, withheld: int) -> None:
-    numbers = 29 + 6 - withheld
-    assert run(method).bytes == [(2 * t * 8 * numbers, 2 * t * 8 * numbers) for t in (1, 2, 3)]
+    """What stays with clients is sent once, at the first visit, and never back; two clients a round, of whom two, one
+    and none are new."""
+    shared = 8 * (29 + 6 - withheld)
+    seen = [(1, 2), (2, 3), (3, 3)]
+    assert run(method).bytes == [(2 * t * shared + 8 * withheld * new, 2 * t * shared) for t, new in seen]
+
+
+@pytest.mark.parametrize("method", [fedbn(), silobn(), HEAD], ids=repr)
+def test_what_is_not_counted_carries_nothing(method: Method) -> None:
+    """Where a number is private, the server sends its first value and gets it back, so neither need travel."""
+    params, buffers, layout = start()
+    (piece,) = (p for p in method.client if isinstance(p, Private))
+    mask, statistics = piece.mask(layout), piece.statistics(layout)
+    ready = make_ready(experiment(method + fedavgm(0.9)))
+    memory: dict[int, Any] = {0: {}, 1: {}}
+    for t in range(3):
+        mail = Mail(t, params + torch.where(mask, 0.0, 0.1 * t), buffers, 0.1)
+        for client in (0, 1):
+            reply, memory[client] = visit(ready.job, Letter(client, mail, memory[client]), ready.fed.data(client))
+            assert not reply.delta[mask].any()
+            assert torch.equal(reply.buffers[statistics], buffers[statistics])
+
+
+def test_tuning_sends_the_whole_model() -> None:
+    """The last round of the personalised protocol tunes the head of the server's model, whatever was private."""
+    book = run(HEAD + personal(), on=clients_of(DATA, test=DATA[0], classes=2, split=0.5), rounds=1)
+    ((down, up),) = book.bytes
+    tuned = book.rows[-1]
+    assert (tuned["down"] - down, tuned["up"] - up) == (3 * 8 * (29 + 6), 3 * 8 * (29 + 6))
 
 
 @pytest.mark.parametrize("method", [fedbn(), silobn()], ids=repr)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import fedflat as ff
+from fedflat.client.local import Local
+from fedflat.client.private import Private
+from fedflat.client.visit import Letter, visit
 from fedflat.flatness.local_global import LocalGlobal, client_models
+from fedflat.mail import Mail
 from fedflat.runs.ready import make_ready
 from fedflat.runs.train import train
 from literal.problem import Plan, Problem
 from quadratic import experiment
+from runs.small import experiment as small
 
 Q = Problem(
     H=(np.array([[[2.0, 0], [0, 1]]]), np.array([[[1.0, 0], [0, 4]]])),
@@ -40,6 +48,27 @@ def test_models_at_the_end_of_the_visit() -> None:
     models = client_models(ready, ready.task.initial(), 0, [0, 1])
     assert models[0].params.tolist() == pytest.approx([1 + 2 * 0.8**2, -1 + 3 * 0.9**2])
     assert models[1].params.tolist() == pytest.approx([3 * 0.9**2, 1 + 0.6**2])
+
+
+def normalised() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 3))
+
+
+@pytest.mark.parametrize(("text", "where"), [("fedbn", "bn"), ("silobn", "bn_statistics")])
+def test_what_a_client_keeps_to_itself_is_in_its_model(text: str, where: str) -> None:
+    """Its own scales and statistics, not those the server sent and gets back."""
+    exp = replace(small(text), model=normalised, local=Local(batch_size=3, lr=0.1, drop_last=True))
+    ready = make_ready(exp)
+    model, layout, private = ready.task.initial(), ready.task.flat.layout, Private(where)
+    for client, own in client_models(ready, model, 0, [0, 3]).items():
+        letter = Letter(client, Mail(0, model.params, model.buffers, 0.1), {})
+        reply, memory = visit(ready.job, letter, ready.fed.data(client))
+        mask, statistics = private.mask(layout), private.statistics(layout)
+        assert torch.equal(own.params[mask], memory["private"]["params"])
+        assert torch.equal(own.buffers[statistics], memory["private"]["statistics"])
+        torch.testing.assert_close(own.params[~mask], (model.params - reply.delta)[~mask])
+        assert not torch.equal(own.buffers, model.buffers)
+        assert torch.equal(reply.buffers, model.buffers)
 
 
 METHODS = ["fedavg", "scaffold", "mime", "fedgloss(rho_s=0.1)", "naive_fedgloss(rho_s=0.1)", "fedsmoo"]

@@ -79,6 +79,5 @@ def shadows(method: Method, key: str, book: Recorder, problem: Problem, weights:
 
 
 def client_models(book: Recorder, t: int) -> dict[int, np.ndarray]:
-    """The last model of each client seen by round ``t``, from the notes of ``all_clients()``."""
-    notes = book.runs[t].shadows["all_clients"]
-    return {int(n.removeprefix("client")): w.numpy() for n, w in notes.items() if n.startswith("client")}
+    """The last model of each client seen by round ``t``, as ``all_clients()`` keeps it."""
+    return {client: kept["shadow:all_clients"]["model"].numpy() for client, kept in book.learnt[t].items()}

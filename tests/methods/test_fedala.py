@@ -79,11 +79,13 @@ def test_nothing_is_learnt_at_the_first_visit() -> None:
 def test_at_the_second_visit_until_the_losses_settle_later_once() -> None:
     g = vector(0.0, 0.0, 0.0)
     blended({"own": OWN}, g)
-    assert len(Given.asked) == 12  # more than ten losses of two batches an epoch, and they do not vary
+    assert len(Given.asked) == 22  # more than ten passes of two batches each, whose last losses do not vary
     blended({"own": OWN}, g, [1.0, 3.0] * 10**3)
+    assert len(Given.asked) == 22
+    blended({"own": OWN}, g, [1.0, 1.0, 3.0, 3.0] * 10**3)
     assert len(Given.asked) == 2 * MOST_EPOCHS
-    blended({"own": OWN}, g, [1.0, 3.0] * 10**3, threshold=2.0)
-    assert len(Given.asked) == 12
+    blended({"own": OWN}, g, [1.0, 1.0, 3.0, 3.0] * 10**3, threshold=1.01)  # it is 1, over ten and not over nine
+    assert len(Given.asked) == 22
     blended({"own": OWN, "m": vector(1.0, 0.5)}, g)
     assert len(Given.asked) == 2
 

@@ -7,15 +7,20 @@ falling rate; then with weight decay, momentum and clipping. SCAFFOLD and its ki
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedflat.client.local import Local
+from fedflat.flat import Model
+from fedflat.flatness.local_global import client_models as client_models_of
 from fedflat.runs.executors import Executor, InProcess
+from fedflat.runs.ready import make_ready
 from fedflat.runs.stacked import Stacked
 from fedflat.runs.train import train
 from literal import (
@@ -194,6 +199,33 @@ def test_fedspeed(some: Some, a: float) -> None:
     book = agree(f"fedspeed(rho=0.3, a={a}, lam=8.0)", trace, some)
     same(kept(book, "dual", "sigma", some[0]), trace.sigma_k)
     assert all(not run.desks for run in book.runs)
+
+
+def remembered(known: dict[int, Any], client: int) -> Any:
+    return known.get(client, {})
+
+
+@pytest.mark.parametrize("executor", [InProcess(), Stacked()], ids=["one by one", "stacked"])
+def test_the_models_of_clients_who_send_something_else_back(some: Some, executor: Executor) -> None:
+    """FedSpeed sends ``w_k - lam sigma_k``; a client's model is ``w_k`` all the same."""
+    problem, plan = some
+    trace = fedspeed.run(*some, rho=0.3, a_s=0.6, lam=8.0)
+    text = "fedspeed(rho=0.3, a=0.6, lam=8.0) + active_clients() + all_clients()"
+    book = agree(text, trace, some, executor=executor)
+    local_models(book, trace, plan)
+    last, all_models, active = [problem.w0] * problem.clients, [], []
+    for t, cohort in enumerate(plan.cohorts):
+        for k in cohort:
+            last[k] = trace.local[t][k]
+        all_models.append(sum(last) / problem.clients)
+        active.append(sum(trace.local[t].values()) / len(cohort))
+    same(shadows(said(text), "all_clients", book, problem), all_models)
+    same(shadows(said(text), "active_clients", book, problem), active)
+    for t, before in enumerate([problem.w0, *trace.server[:-1]]):
+        memory = partial(remembered, book.learnt[t - 1] if t else {})
+        ready, start = make_ready(experiment(said(text), *some)), Model(torch.from_numpy(before), torch.zeros(0))
+        found = client_models_of(ready, start, t, plan.cohorts[t], memory=memory)
+        same([found[k].params for k in plan.cohorts[t]], [trace.local[t][k] for k in plan.cohorts[t]])
 
 
 def test_fedspeed_as_released(some: Some) -> None:

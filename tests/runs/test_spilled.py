@@ -53,12 +53,43 @@ def same(folder: Path, other: Path) -> bool:
     return final(folder) == final(other) and timeless(rows(folder)) == timeless(rows(other))
 
 
-@pytest.mark.parametrize("method", [EVERYTHING, "scaffold", "feddyn + sam", "fedala", "naive_fedgloss"])
+@pytest.mark.parametrize(
+    "method", [EVERYTHING, "scaffold", "feddyn + sam", "fedala", "naive_fedgloss", "fedavg + all_clients"]
+)
 def test_where_memories_are_changes_no_bit(method: str) -> None:
     exp = experiment(method)
     here, there = (train(exp, executor=HERE, state_memory=budget) for budget in (10**9, 0))
     assert torch.equal(here.model.params, there.model.params)
     assert timeless(here.rows) == timeless(there.rows)
+
+
+def test_the_models_of_all_clients_are_within_the_budget(tmp_path: Path) -> None:
+    """A model for each client, of which memory has room for one; a checkpoint writes those that are new."""
+    exp = experiment("fedavg + all_clients", rounds=8, sampler=Sampler(clients=1))
+    model = make_ready(exp).task.initial().params.nbytes
+    held: list[int] = []
+
+    class Looking(Eager):
+        def checkpoint(self, run: Run, *, force: bool = False) -> None:
+            held.append(run.clients.in_ram)
+            super().checkpoint(run, force=force)
+
+    with closing(Looking.create(tmp_path / "run", exp.as_json(), {}, pause=0.0)) as book:
+        train(exp, book=book, executor=HERE, state_memory=model)
+    assert max(held) == model
+    groups, _ = Store(tmp_path / "run" / "checkpoint").read(8)
+    assert {name for name in groups if name.startswith("shadow/")} == {
+        "shadow/all_clients", "shadow/all_clients/first", "shadow/all_clients/mean"
+    }  # fmt: skip
+    assert len(groups[CLIENTS]["client"]) > 2
+    assert make_ready(exp).client_memory == 5 * model
+
+
+def test_a_client_is_not_sent_what_a_shadow_keeps_for_it() -> None:
+    clients = ClientStates()
+    clients.stage(3, {"dual": {"sigma": torch.ones(2)}, "shadow:all_clients": {"model": torch.ones(2)}})
+    mail = Mail(0, torch.zeros(2), torch.zeros(0), 0.1)
+    assert Letters(mail, [3], clients)[0].memory.keys() == {"dual"}
 
 
 @pytest.mark.parametrize("stop", [1, 4])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import pairwise
 from typing import Any
 
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fedflat.errors import SettingError
-from fedflat.flat import Layout
-from fedflat.mail import Mail, Reply
+from fedflat.flat import Layout, Model
+from fedflat.mail import Reply
 from fedflat.schedules import steps
 from fedflat.server.shadows import ActiveClients, AllClients, Ema, Notes, Scene, Shadow, Swa, Wima
 
@@ -154,12 +155,14 @@ def test_swa_rates_left_out() -> None:
 def hear(shadow: Shadow, rounds: list[list[tuple[int, Tensor]]]) -> list[Tensor | None]:
     """The shadow's parameters after rounds in which these clients returned these models."""
     scene = Scene(len(rounds), 4, LAYOUT)
-    notes, found = shadow.open(scene, FIRST), []
+    notes, found, kept = shadow.open(scene, FIRST), [], defaultdict[int, Notes](dict)
     for t, cohort in enumerate(rounds):
         sent = MODELS[t]
         for client, model in cohort:
-            reply = Reply(client, sent - model, torch.zeros(0), 1, 1, {}, {"loss": 0.0})
-            shadow.hear(notes, scene, Mail(t, sent, torch.zeros(0), 0.1), reply)
+            corrected = sent - model / 2  # what is sent back need not be the client's model
+            own = Model(model, torch.zeros(0))
+            reply = Reply(client, corrected, torch.zeros(0), 1, 1, {}, {"loss": 0.0}, own=own)
+            shadow.hear(notes, kept[client], scene, reply)
         shadow.see(notes, scene, t, sent, MODELS[t + 1])
         found.append(shadow.params(notes, scene, MODELS[t + 1]))
     return found

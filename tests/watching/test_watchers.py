@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -11,9 +12,15 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cosine_similarity, cross_entropy
 
+from fedflat.client.visit import Letter, visit
 from fedflat.data.given import clients_of
 from fedflat.errors import SettingError
+from fedflat.flat import Model
+from fedflat.flatness.hessian import Hessian
+from fedflat.flatness.spectrum import eigenvalues
+from fedflat.mail import Mail
 from fedflat.runs.executors import Executor, InProcess
+from fedflat.runs.experiment import Evaluate
 from fedflat.runs.ready import make_ready
 from fedflat.runs.stacked import Stacked
 from fedflat.spelling import parse
@@ -97,6 +104,20 @@ def test_the_sharpness_of_clients_models(executor: Executor) -> None:
 
         whole = torch.autograd.functional.hessian(loss, walk(exp, 1, client, sent)[-1])
         assert found[str(client)] == pytest.approx(float(torch.linalg.eigvalsh(whole)[-1]), rel=1e-4)
+
+
+@pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"])
+def test_the_sharpness_is_that_of_the_end_of_the_walk(executor: Executor) -> None:
+    """FedSpeed sends ``w_k - lam sigma_k`` back, and the model is ``w_k``."""
+    exp = replace(experiment("fedspeed(rho=0.1, lam=0.5)"), evaluate=Evaluate(every=1))
+    ready, found = make_ready(exp), seen(watch(exp, "client_lambda", executor), "client_lambda")[1]
+    sent = ready.task.initial()
+    for client in cohort(exp, 0):
+        letter = Letter(client, Mail(0, sent.params, sent.buffers, exp.rate(0)), {})
+        reply, memory = visit(ready.job, letter, ready.fed.data(client))
+        model = Model(sent.params - reply.delta + 0.5 * memory["dual"]["sigma"], sent.buffers)
+        top = eigenvalues(Hessian(ready.task, model, ready.fed.data(client)), 1, seed=exp.seed).values[0]
+        assert found[str(client)] == pytest.approx(float(top), rel=1e-4)
 
 
 def test_the_stale_perturbation() -> None:

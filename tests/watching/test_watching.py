@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,8 @@ def test_nothing_watched_is_nothing_done() -> None:
     assert nobody.job() is ready.job
     assert nobody.look(0, [0], notes, 1).watchers == ()
     assert notes == {}
-    assert Watching.of(ready, "norms,classes,features,alignment,client_lambda").job() is ready.job
+    assert Watching.of(ready, "norms,classes,features,alignment").job() is ready.job
+    assert Watching.of(ready, "client_lambda").job() == replace(ready.job, shows=True)
 
 
 def test_going_on_is_going_on(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ Li et al., FedBN: Federated Learning on Non-IID Features via Local Batch Normali
 Andreux et al., Siloed Federated Learning for Multi-Centric Histopathology Datasets, 2020 (SiLoBN).
 
 What is private is not sent: the client puts its own values in before the walk and takes them out after, so the
-server sees no change there and no piece of it can move them. A first visit starts from the initial values.
+server sees no change there and no piece of it can move them. A first visit starts from the initial values, which are
+sent that once.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from fedflat.client.piece import Memory, Piece, Term, Visit
 from fedflat.client.task import Terms
 from fedflat.client.visit import ClientJob, Letter, before, guilty, job_of, measured, open_visit, survey, walk
 from fedflat.data.examples import Batch, ClientData
+from fedflat.flat import Model
 from fedflat.mail import Sheaf
 from fedflat.seeds import torch_generator
 
@@ -91,9 +92,11 @@ class _Stack:
         walked = walk(stack, self.batched, self.sent, self.buffers, self.mail.lr, self._batches())
         metrics = {"loss": walked.loss.double(), **measured(stack)}
         if self.job.personal and self.data[0].own_test is not None:
-            metrics["own_accuracy"] = self._accuracies(walked.stop)
+            metrics["own_accuracy"] = self._accuracies(walked.own)
         extras = {piece.key: v.outbox for piece, v in stack if v.outbox}
-        sheaf = self._sheaf(self.sent - walked.returned, walked.buffers, walked.samples, extras, metrics, walked.steps)
+        own = walked.own if self.job.shows else None
+        more = (walked.samples, extras, metrics, walked.steps, own)
+        sheaf = self._sheaf(self.sent - walked.returned, walked.buffers, *more)
         return sheaf, {piece.key: v.memory for piece, v in stack if v.memory}
 
     def _sheaf(self, delta: Tensor, buffers: Tensor, samples: int, *more: Any) -> Sheaf:
@@ -124,10 +127,10 @@ class _Stack:
         terms = [(piece, self._open(piece)) for piece in self.job.pieces if isinstance(piece, Term)]
         return survey(partial(self._oracle, terms), self.examples, w)
 
-    def _accuracies(self, stop: Tensor) -> Tensor:
+    def _accuracies(self, own: Model) -> Tensor:
         """How well each client's own model does on what it keeps for testing."""
         task, found = self.job.task, []
-        for w, buffers, data in zip(stop, self.batched.buffers, self.data, strict=True):
+        for w, buffers, data in zip(own.params, own.buffers, self.data, strict=True):
             assert data.own_test is not None
             task.flat.load(w)
             task.flat.buffers = buffers

@@ -63,6 +63,10 @@ class ClientStates:
         self._last = -1
         self._waiting: deque[tuple[int, Place]] = deque()
 
+    def __contains__(self, client: int) -> bool:
+        """Whether ``client`` remembers anything."""
+        return client in self._staged or client in self._kept
+
     def memory(self, client: int) -> Memory:
         """What ``client`` remembers, as of its last visit in this round or before."""
         held = self._staged.get(client) or self._kept.get(client)

@@ -21,7 +21,7 @@ from fedflat.client.local import Local
 from fedflat.client.piece import BatchOracle, Memory, Piece, Term, Visit
 from fedflat.client.task import Oracle, Task, Terms
 from fedflat.data.examples import Batch, ClientData
-from fedflat.flat import GradFn
+from fedflat.flat import GradFn, Model
 from fedflat.mail import Mail, Reply
 from fedflat.seeds import derive, seed_modules, torch_generator
 
@@ -43,6 +43,8 @@ class ClientJob:
     """Whether each visit tells the accuracy of the client's own model on its held-out part."""
     mean_examples: float = 0.0
     """How many examples a client holds on average, where a piece must know."""
+    shows: bool = False
+    """Whether each reply brings the client's own model along, for somebody to look at."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def visit(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None 
 
 def job_of(job: ClientJob, mail: Mail) -> ClientJob:
     """The job as the mail wants it: to tune is plain steps of the last layer, nothing else."""
-    return replace(job, pieces=(Only("classifier"),)) if mail.task == "tune" else job
+    return replace(job, pieces=(Only("classifier"),), shows=False) if mail.task == "tune" else job
 
 
 def _survey(job: ClientJob, letter: Letter, data: ClientData) -> Reply:
@@ -91,7 +93,7 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None)
             raise
     metrics = {"loss": float(walked.loss)} | {name: float(value) for name, value in measured(stack).items()}
     if job.personal and data.own_test is not None:
-        flat.load(walked.stop)
+        flat.load(walked.own.params)
         metrics["own_accuracy"] = accuracy(job.task, data.own_test)
     reply = Reply(
         client=client,
@@ -102,6 +104,7 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None)
         extras={piece.key: v.outbox for piece, v in stack if v.outbox},
         metrics=metrics,
         steps=walked.steps,
+        own=walked.own if job.shows else None,
     )
     return reply, {piece.key: v.memory for piece, v in stack if v.memory}
 
@@ -125,11 +128,12 @@ class Bench(Protocol):
 class Walked:
     """What came of a walk."""
 
-    stop: Tensor
-    """Where it ended."""
+    own: Model
+    """Where it ended: the client's own model."""
     returned: Tensor
-    """What the pieces made of that to send back."""
+    """What the pieces made of its parameters to send back."""
     buffers: Tensor
+    """What they made of its running statistics to send back."""
     loss: Tensor
     """The mean over the steps."""
     steps: int
@@ -163,10 +167,11 @@ def walk(
             v.steps, v.walked = v.steps + 1, v.walked + lr
     for _, v in stack:
         v.stop = w
-    stop, buffers = w, bench.buffers
+    own = Model(w, bench.buffers)
+    buffers = own.buffers
     for piece, v in reversed(stack):
         w, buffers = piece.end(v, w), piece.end_buffers(v, buffers)
-    return Walked(stop, w, buffers, torch.stack(losses).mean(dim=0), len(losses), samples)
+    return Walked(own, w, buffers, torch.stack(losses).mean(dim=0), len(losses), samples)
 
 
 def open_visit(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -> Visit:

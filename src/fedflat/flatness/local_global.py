@@ -8,7 +8,7 @@ its model after its local steps, on its own examples and on the union of all tra
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Any
@@ -47,7 +47,7 @@ def client_models(
     ``desks`` and ``memory`` are what the server's pieces and the clients remember, for methods that do. Nothing
     of the run is changed.
     """
-    exp, found = ready.exp, dict[int, Model]()
+    exp, job, found = ready.exp, replace(ready.job, shows=True), dict[int, Model]()
 
     def send(mail: Mail) -> Replies:
         weighting = exp.weighting or exp.method.weighting or "sized"
@@ -57,9 +57,9 @@ def client_models(
     def visits(mail: Mail) -> Iterator[Reply]:
         mail = ready.addressed(mail, cohort)
         for client in cohort:
-            reply, _ = visit(ready.job, Letter(client, mail, memory(client)), ready.fed.data(client))
-            if mail.commit and mail.task == "train":
-                found[client] = Model(mail.params - reply.delta, reply.buffers)
+            reply, _ = visit(job, Letter(client, mail, memory(client)), ready.fed.data(client))
+            if mail.commit and reply.own is not None:
+                found[client] = reply.own
             yield reply
 
     step(exp.method.server, desks or {}, send, Mail(round, model.params, model.buffers, exp.rate(round)))

@@ -6,9 +6,9 @@ Zhang et al., FedALA: Adaptive Local Aggregation for Personalized Federated Lear
     on a share of the client's data      m <- clip(m - eta grad(wh) (w - wl), 0, 1) after every batch
     then local SGD from wh; all other tensors are taken from w
 
-``wl`` is the client's last model. Nothing is learnt at the first visit, when there is no ``wl``; at the second
-visit the batches are gone through until the standard deviation of the last ten losses is below ``threshold``,
-later once.
+``wl`` is the client's last model. The share is drawn anew in every visit. Nothing is learnt at the first visit, when
+there is no ``wl``; at the second the share is gone through until losses settle, later once. They have settled when the
+standard deviation of the last ten, one from the end of each pass, is below ``threshold``, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -60,27 +60,31 @@ class Ala(Piece):
         own, new = v.memory["own"], w[..., -size:]
         m = v.memory.get("m", torch.ones_like(own))
         epochs = 1 if "m" in v.memory else MOST_EPOCHS
+        count = max(1, int(self.share * v.examples))
+        used = v.draw(lambda rng: torch.randperm(v.examples, generator=rng))[..., :count]
         losses: list[Tensor] = []
         settled = torch.zeros(w.shape[:-1], dtype=torch.bool, device=w.device)
         for _ in range(epochs):
-            m = torch.where(settled.unsqueeze(-1), m, self._learn(v, w, own, new, m, losses))
+            learnt, loss = self._learn(v, used, w, own, m)
+            m = torch.where(settled.unsqueeze(-1), m, learnt)
+            losses.append(loss)
             if len(losses) > 10:
-                settled = settled | (torch.stack(losses[-10:]).std(dim=0) < self.threshold)
+                settled = settled | (torch.stack(losses[-10:]).std(dim=0, correction=0) < self.threshold)
                 if settled.all():
                     break
         v.memory["m"] = m
         return torch.cat([w[..., :-size], own + (new - own) * m], dim=-1)
 
-    def _learn(self, v: Visit, w: Tensor, own: Tensor, new: Tensor, m: Tensor, losses: list[Tensor]) -> Tensor:
-        count = max(1, int(self.share * v.examples))
-        order = v.draw(lambda rng: torch.randperm(v.examples, generator=rng))
-        for places in order[..., :count].split(v.batch_size, dim=-1):
+    def _learn(self, v: Visit, used: Tensor, w: Tensor, own: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+        """The blend after one pass over the examples used, and the loss of its last batch."""
+        size = own.shape[-1]
+        new = w[..., -size:]
+        for places in used.split(v.batch_size, dim=-1):
             oracle = v.oracle(places)
-            gradient = oracle(torch.cat([w[..., : -own.shape[-1]], own + (new - own) * m], dim=-1))
-            m = (m - self.eta * gradient[..., -own.shape[-1] :] * (new - own)).clamp(0, 1)
-            assert oracle.loss is not None
-            losses.append(oracle.loss)
-        return m
+            gradient = oracle(torch.cat([w[..., :-size], own + (new - own) * m], dim=-1))
+            m = (m - self.eta * gradient[..., -size:] * (new - own)).clamp(0, 1)
+        assert oracle.loss is not None
+        return m, oracle.loss
 
     def end(self, v: Visit, w: Tensor) -> Tensor:
         """Keep the client's own model, as far as it will be blended."""

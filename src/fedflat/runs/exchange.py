@@ -14,8 +14,11 @@ from fedflat.mail import Mail, Replies, Reply, Sheaf, fold, rows
 from fedflat.runs.executors import Crew, Visited
 from fedflat.runs.ready import Ready
 from fedflat.runs.state import Ledger
-from fedflat.server.shadows import Notes
+from fedflat.server.shadows import Notes, Shadow
 from fedflat.watching.watcher import Sight
+
+SHADOW = "shadow:"
+"""Before the key of a shadow that keeps something for each client, in the client's memory."""
 
 
 class Diverged(Exception):
@@ -45,8 +48,9 @@ class Letters(Sequence[Letter]):
         return self.to(self.cohort[place])
 
     def to(self, client: int) -> Letter:
-        """The letter to one client."""
-        return Letter(client, self.mail, self.clients.memory(client))
+        """The letter to one client, with what its own pieces remember."""
+        memory = self.clients.memory(client)
+        return Letter(client, self.mail, {key: kept for key, kept in memory.items() if not key.startswith(SHADOW)})
 
 
 @dataclass
@@ -74,7 +78,7 @@ class Exchange:
         return replies
 
     def _dispatch(self, mail: Mail) -> Iterator[Reply | Sheaf]:
-        shadows = [shadow for shadow in self.ready.exp.method.shadows if shadow.hears]
+        shadows = [s for s in self.ready.exp.method.shadows if s.hears and s.key in self.shadows]
         letters = Letters(self.ready.addressed(mail, self.cohort), self.cohort, self.clients)
         for reply, memory in _apart(self.crew.visit(letters), each=mail.commit and bool(shadows)):
             self._count(mail, reply)
@@ -83,13 +87,20 @@ class Exchange:
                 self._object(letters.to(reply.client))
                 continue
             if mail.commit:
-                self._stage(reply, memory)
                 if self.sight:
                     self.sight.hear(mail, reply)
                 for shadow in shadows:
                     assert isinstance(reply, Reply)
-                    shadow.hear(self.shadows[shadow.key], self.ready.scene, mail, reply)
+                    memory = memory | self._show(shadow, reply)
+                self._stage(reply, memory)
             yield reply
+
+    def _show(self, shadow: Shadow, reply: Reply) -> Memory:
+        """Let a shadow hear a reply; what it keeps for the client, to be kept with the client's memory."""
+        key = SHADOW + shadow.key
+        kept = dict(self.clients.memory(reply.client).get(key, {})) if shadow.keeps else {}
+        shadow.hear(self.shadows[shadow.key], kept, self.ready.scene, reply)
+        return {key: kept} if kept else {}
 
     def _stage(self, reply: Reply | Sheaf, memory: Memory) -> None:
         if isinstance(reply, Reply):
@@ -99,12 +110,14 @@ class Exchange:
                 self.clients.stage(client, mine)
 
     def _count(self, mail: Mail, reply: Reply | Sheaf) -> None:
-        n = len(reply) if isinstance(reply, Sheaf) else 1
+        """Count what is sent: of the part that stays with the clients, only its first values, at a first visit."""
+        clients = reply.clients if isinstance(reply, Sheaf) else (reply.client,)
+        n, known = len(clients), sum(client in self.clients for client in clients)
         remote = 0 if self.ready.exp.method.pooled else 1  # in centralised training nothing is sent
-        own = self.ready.withheld * reply.delta.element_size()
+        own = self.ready.withheld * reply.delta.element_size() if mail.task == "train" else 0
         self.ledger = replace(
             self.ledger,
-            down=self.ledger.down + remote * n * (mail.nbytes - (0 if mail.repeat else own)),
+            down=self.ledger.down + remote * (n * mail.nbytes - known * own),
             up=self.ledger.up + remote * (reply.nbytes - n * own),
             samples=self.ledger.samples + n * reply.samples,
         )

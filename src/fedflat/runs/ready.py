@@ -68,7 +68,7 @@ class Ready:
     @property
     def client_memory(self) -> int:
         """Bytes that all clients together will remember, once each has been seen or the run has ended."""
-        vectors = self.exp.method.cost.client_state
+        vectors = self.exp.method.cost.client_state + sum(shadow.keeps for shadow in self.exp.method.shadows)
         seen = min(self.fed.population, self.sampler.visits(self.exp.rounds))
         return seen * vectors * self.scene.layout.dim * self.task.dtype.itemsize
 
@@ -88,7 +88,8 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     try_out(task, fed)
     check_batches(exp, fed, task)
     mean = fmean(fed.sizes()) if any(piece.compares for piece in exp.pieces()) else 0.0
-    job = ClientJob(task, exp.pieces(), exp.local, exp.seed, exp.personal, mean)
+    shows = any(shadow.looks for shadow in exp.method.shadows)
+    job = ClientJob(task, exp.pieces(), exp.local, exp.seed, exp.personal, mean, shows)
     if exp.personal and fed.held_out is None:
         raise SettingError(
             f"personal() tests each client on a part of its own data, but {exp.on} keeps none. "

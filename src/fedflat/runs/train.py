@@ -97,7 +97,7 @@ def evaluated(ready: Ready, t: int, new: Stepped, shadows: dict[str, Notes]) -> 
 def fine_tune(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
     """The last word of the personalised protocol: every client tunes the last layer of the global model."""
     exp = ready.exp
-    shadows = {key: dict(notes) for key, notes in run.shadows.items()}
+    shadows = {Personal.key: dict(run.shadows[Personal.key])}
     exchange = Exchange(ready, crew, list(range(ready.fed.population)), ClientStates(), shadows, run.ledger)
     exchange.send(Mail(exp.rounds, run.model.params, run.model.buffers, exp.rate(exp.rounds - 1), task="tune"))
     row = {"round": exp.rounds, "tuned": True, **Personal().scores(shadows[Personal.key]), **vars(exchange.ledger)}

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedflat.errors import SettingError, choice, flag, number
 from fedflat.flat import Layout
-from fedflat.mail import Mail, Reply
+from fedflat.mail import Reply
 from fedflat.schedules import Cyclic, Scalar, at, scalar
 from fedflat.spelling import Spelled
 
@@ -45,6 +45,10 @@ class Shadow(Spelled):
     key: ClassVar[str]
     hears: ClassVar[bool] = False
     """Whether it wants every single reply."""
+    looks: ClassVar[bool] = False
+    """Whether it wants the client's own model with it."""
+    keeps: ClassVar[int] = 0
+    """Vectors of the model's size that it keeps for each client."""
 
     @property
     def steers(self) -> bool:
@@ -59,8 +63,8 @@ class Shadow(Spelled):
         """The local learning rate of round ``t``, if it wants another."""
         return lr
 
-    def hear(self, notes: Notes, scene: Scene, mail: Mail, reply: Reply) -> None:
-        """A reply that counts has come."""
+    def hear(self, notes: Notes, kept: Notes, scene: Scene, reply: Reply) -> None:
+        """A reply that counts has come. ``kept`` is what it keeps for this client, with the client's memory."""
 
     def see(self, notes: Notes, scene: Scene, t: int, before: Tensor, after: Tensor) -> None:
         """Round ``t`` has turned ``before`` into ``after``."""
@@ -197,17 +201,23 @@ class Ema(Shadow):
         return notes.get("ema")
 
 
+def own_params(reply: Reply) -> Tensor:
+    """Where the client's walk ended."""
+    assert reply.own is not None, "the job does not show clients' own models"
+    return reply.own.params
+
+
 @dataclass(frozen=True, repr=False)
 class ActiveClients(Shadow):
-    """The plain mean of the models that came back this round."""
+    """The plain mean of the models that the round's clients made, each where its walk ended."""
 
     key = "active_clients"
-    hears = True
+    hears = looks = True
 
-    def hear(self, notes: Notes, scene: Scene, mail: Mail, reply: Reply) -> None:
+    def hear(self, notes: Notes, kept: Notes, scene: Scene, reply: Reply) -> None:
         """Add a client's model."""
         seen = int(notes.get("count", 0))
-        model = mail.params - reply.delta
+        model = own_params(reply)
         notes["mean"] = torch.lerp(notes["mean"], model, 1 / (seen + 1)) if seen else model
         notes["count"] = torch.tensor(seen + 1)
 
@@ -224,22 +234,23 @@ class ActiveClients(Shadow):
 class AllClients(Shadow):
     """The plain mean over all clients of the last model each one made; those never seen hold the first model.
 
-    The server keeps one model for each client seen.
+    A client's model is where its walk ended, also if the method sends something else back. It is kept with what
+    the client remembers, within the same budget.
     """
 
     key = "all_clients"
-    hears = True
+    hears = looks = True
+    keeps = 1
 
     def open(self, scene: Scene, params: Tensor) -> Notes:
         """Everybody holds the first model."""
         return {"first": params, "mean": params}
 
-    def hear(self, notes: Notes, scene: Scene, mail: Mail, reply: Reply) -> None:
+    def hear(self, notes: Notes, kept: Notes, scene: Scene, reply: Reply) -> None:
         """Exchange a client's old model for its new one."""
-        name = f"client{reply.client}"
-        model = mail.params - reply.delta
-        notes["mean"] = notes["mean"] + (model - notes.get(name, notes["first"])) / scene.population
-        notes[name] = model
+        model = own_params(reply)
+        notes["mean"] = notes["mean"] + (model - kept.get("model", notes["first"])) / scene.population
+        kept["model"] = model
 
     def params(self, notes: Notes, scene: Scene, current: Tensor) -> Tensor | None:
         """The mean so far."""
@@ -261,7 +272,7 @@ class Personal(Shadow):
         assert scene.own_accuracies is not None
         return {"accuracies": scene.own_accuracies(params)}
 
-    def hear(self, notes: Notes, scene: Scene, mail: Mail, reply: Reply) -> None:
+    def hear(self, notes: Notes, kept: Notes, scene: Scene, reply: Reply) -> None:
         """A client has a new model."""
         accuracies = notes["accuracies"].clone()
         accuracies[reply.client] = reply.metrics["own_accuracy"]

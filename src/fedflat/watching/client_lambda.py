@@ -1,7 +1,8 @@
 """How sharp each client's model is on the client's own data: the largest eigenvalue of its Hessian there.
 
 Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, ECCV 2022, Figure 4. The model
-is the one the client returns. Watched on the clients of the round, whenever the global model is evaluated.
+is the one at the end of the client's walk, also where the method sends something else back. Watched on the clients of
+the round, whenever the global model is evaluated.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class ClientLambda(Watcher):
     """The eigenvalue for each client; NaN where Lanczos found none."""
 
     name = NAME
+    looks = True
 
     def cost(self, ready: Ready) -> str:
         """Many gradients."""
@@ -37,8 +39,8 @@ class ClientLambda(Watcher):
         if not s.due:
             return
         for one in reply if isinstance(reply, Sheaf) else (reply,):
-            model = Model(mail.params - one.delta, one.buffers)
-            s.memo.setdefault(NAME, {})[str(one.client)] = sharpest(s.ready, one.client, model)
+            assert one.own is not None
+            s.memo.setdefault(NAME, {})[str(one.client)] = sharpest(s.ready, one.client, one.own)
 
     def see(self, s: Sight, new: Stepped) -> Seen:
         """What was measured."""

@@ -74,6 +74,8 @@ class Watcher(ABC):
     """Looks at a run and touches nothing. The base class sees nothing."""
 
     name: ClassVar[str]
+    looks: ClassVar[bool] = False
+    """Whether it wants clients' own models with their replies."""
 
     @abstractmethod
     def cost(self, ready: Ready) -> str:

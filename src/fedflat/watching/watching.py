@@ -63,6 +63,8 @@ class Watching:
         """The clients' job, with what watchers measure there."""
         job = self.ready.job
         more = tuple(piece for watcher in self.watchers for piece in watcher.pieces(job.local))
+        if any(watcher.looks for watcher in self.watchers):
+            job = replace(job, shows=True)
         return replace(job, pieces=(*job.pieces, *more)) if more else job
 
     def look(self, t: int, cohort: list[int], notes: dict[str, Notes], end: int) -> Sight:
