@@ -15,9 +15,9 @@ import torch
 from fedflat.data.given import clients_of
 from fedflat.runs.book import FolderBook
 from fedflat.runs.executors import InProcess
-from fedflat.runs.interrupt import uninterrupted
+from fedflat.runs.interrupt import Ended, ending_as_by_ctrl_c, status_of, uninterrupted
 from fedflat.runs.store import Store
-from fedflat.runs.train import train
+from fedflat.runs.train import Tick, train
 from runs.small import EVERYTHING, begin, experiment, final, go_on, rows, timeless
 
 
@@ -176,3 +176,55 @@ def test_a_round_that_is_broken_off_leaves_nothing_behind(tmp_path: Path) -> Non
     assert Store(tmp_path / "cut" / "checkpoint").rounds() == [4]
     go_on(exp, tmp_path / "cut")
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_schedulers_send_is_treated_as_ctrl_c(tmp_path: Path, number: int) -> None:
+    """In the middle of a round, and once more while the last checkpoint is written."""
+    exp = experiment(EVERYTHING)
+    begin(exp, tmp_path / "whole")
+
+    class Twice(FolderBook):
+        def checkpoint(self, run, *, force: bool = False) -> None:
+            if force:
+                os.kill(os.getpid(), number)
+            super().checkpoint(run, force=force)
+
+    def tell(tick: Tick) -> None:
+        if tick.round == 4:
+            os.kill(os.getpid(), number)
+
+    book = Twice.create(tmp_path / "cut", exp.as_json(), {}, pause=math.inf)
+    with closing(book), pytest.raises(KeyboardInterrupt) as stopped:
+        train(exp, book=book, executor=InProcess(threads=1), tell=tell)
+    assert status_of(stopped.value) == 128 + number
+    assert isinstance(stopped.value, SystemExit)
+    assert signal.getsignal(number) is signal.SIG_DFL
+    assert Store(tmp_path / "cut" / "checkpoint").rounds() == [4]
+    go_on(exp, tmp_path / "cut")
+    assert final(tmp_path / "cut") == final(tmp_path / "whole")
+
+
+def test_who_has_a_handler_keeps_it() -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    try:
+        with ending_as_by_ctrl_c():
+            os.kill(os.getpid(), signal.SIGTERM)
+            with uninterrupted():
+                os.kill(os.getpid(), signal.SIGTERM)
+                assert len(seen) == 1
+        assert len(seen) == 2
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_nested_the_outer_one_catches_it() -> None:
+    @ending_as_by_ctrl_c()
+    def outer() -> None:
+        with ending_as_by_ctrl_c():
+            pass
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    with pytest.raises(Ended):
+        outer()

@@ -12,6 +12,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from functools import cache
 from pathlib import Path
@@ -106,10 +107,10 @@ def test_killed_while_it_starts(tmp_path: Path) -> None:
     assert [row["round"] for row in rows(folder)] == [1, 2, 3, 4, 5]
 
 
-def stopped(process: subprocess.Popen[str], folder: Path) -> None:
+def stopped(process: subprocess.Popen[str], folder: Path, status: int = 130) -> None:
     """Exit status, message, checkpoint; and the same bytes in the end."""
     said, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == status
     assert said == ""
     assert "Traceback" not in errors
     assert f"A checkpoint was written. Go on with: fedflat resume {folder}\n" in errors
@@ -124,26 +125,28 @@ def stopped(process: subprocess.Popen[str], folder: Path) -> None:
     assert timeless(rows(folder)) == timeless(rows(never_stopped()))
 
 
-def test_ctrl_c(tmp_path: Path) -> None:
-    """No checkpoint was due in the first 20 seconds: the one there is comes from Ctrl-C."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_what_schedulers_send(tmp_path: Path, number: int) -> None:
+    """No checkpoint was due in the first 20 seconds: the one there is comes from the signal."""
     folder = tmp_path / "run"
     process = start(*RUN, "--threads", "1", "--checkpoint-every", "20", "--out", str(folder))
     wait_for(lambda: (folder / "metrics.jsonl").exists(), "an evaluation")
     time.sleep(random.SystemRandom().uniform(0, 0.3))
     assert newest(folder) == 0
-    process.send_signal(signal.SIGINT)
-    stopped(process, folder)
+    process.send_signal(number)
+    stopped(process, folder, 128 + number)
 
 
-def test_ctrl_c_reaches_the_workers_too(tmp_path: Path) -> None:
-    """A terminal sends it to the whole group; nobody is left behind, nobody complains."""
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_reaches_the_workers_too(tmp_path: Path, number: int) -> None:
+    """A terminal sends it to all; nobody is left behind, nobody complains."""
     folder = tmp_path / "run"
     process = start(*RUN, "--workers", "2", "--out", str(folder), start_new_session=True)
     wait_for(lambda: newest(folder) > 0, "a checkpoint")
     family = children(process.pid)
     assert len(family) >= 2
-    os.killpg(process.pid, signal.SIGINT)
-    stopped(process, folder)
+    os.killpg(process.pid, number)
+    stopped(process, folder, 128 + number)
     ended(*family)
 
 
@@ -159,3 +162,18 @@ def test_ctrl_c_while_workers_start(tmp_path: Path) -> None:
     assert "Traceback" not in errors
     assert f"fedflat resume {folder}" in errors
     ended(*family)
+
+
+@pytest.mark.parametrize("module", ["argparse", "numpy.version", "torch.types"])
+def test_ctrl_c_while_it_imports(tmp_path: Path, module: str) -> None:
+    """One line and nothing else, when so much has been imported."""
+    words = [sys.executable, "-X", "importtime", "-m", "fedflat", *RUN, "--out", str(tmp_path / "run")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while not process.stderr.readline().rstrip().endswith(f" {module}"):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        errors = process.stderr.read()
+    assert process.returncode == 130
+    assert [line for line in errors.splitlines() if not line.startswith("import time:")] == ["fedflat: stopped."]
+    assert not (tmp_path / "run").exists()

@@ -1,5 +1,8 @@
 """The words a person types. ``fedflat --help`` imports neither torch nor anything that does."""
 
-from fedflat.cli.main import main
+from fedflat.runs.interrupt import ending_at_once
+
+with ending_at_once():
+    from fedflat.cli.main import main
 
 __all__ = ["main"]

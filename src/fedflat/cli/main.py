@@ -10,26 +10,32 @@ from importlib import import_module
 
 from fedflat.cli.parser import build
 from fedflat.errors import FedflatError
+from fedflat.runs.interrupt import ending_as_by_ctrl_c, ending_at_once, status_of
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Carry out a command line. 0: done; 2: something was wrong and nothing was lost; 130: stopped by Ctrl-C."""
-    words = sys.argv[1:] if words is None else words
-    asked = build().read(words)
-    asked.words = list(words)
-    try:
-        if getattr(asked, "data_dir", None):
-            from fedflat.data import set_data_dir
+    """Carry out a command line.
 
-            set_data_dir(asked.data_dir)
-        carry_out: Callable[[Namespace], int] = import_module(f"fedflat.cli.{_HOME[asked.command]}").carry_out
-        return carry_out(asked)
+    0: done; 2: something was wrong and nothing was lost; 130, 143, 129: stopped by Ctrl-C, SIGTERM, SIGHUP.
+    """
+    try:
+        with ending_at_once():
+            words = sys.argv[1:] if words is None else words
+            asked = build().read(words)
+            asked.words = list(words)
+            carry_out: Callable[[Namespace], int] = import_module(f"fedflat.cli.{_HOME[asked.command]}").carry_out
+            if getattr(asked, "data_dir", None):
+                from fedflat.data import set_data_dir
+
+                set_data_dir(asked.data_dir)
+        with ending_as_by_ctrl_c():
+            return carry_out(asked)
     except FedflatError as error:
         print(f"fedflat: error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         print("fedflat: stopped.", file=sys.stderr)
-        return 130
+        return status_of(stopped)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -17,6 +17,10 @@ from fedflat.profiling.sampler import Sampler, Samples
 PATIENCE = 2.0
 """Seconds to wait for workers to hand their samples over when they are ended."""
 
+END = signal.SIGUSR1
+"""What tells a worker to end, at once if it is not looked at. To what ends other processes it is deaf: a terminal or a
+scheduler may send that to all, and a worker must not go before the round is put away."""
+
 Found = list[Samples]
 _wanted: ContextVar[Found | None] = ContextVar("wanted", default=None)
 
@@ -64,7 +68,7 @@ def tapped(line: Connection | None) -> Iterator[None]:
     if line is None:
         yield
         return
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
+    signal.signal(END, lambda number, frame: sys.exit())
     sampler = Sampler()
     try:
         with sampler:

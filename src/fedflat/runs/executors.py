@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,8 @@ from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, number
 from fedflat.mail import Mail, Reply, Sheaf
-from fedflat.profiling.taps import Taps
+from fedflat.profiling.taps import END, Taps
+from fedflat.runs.interrupt import ALL
 from fedflat.runs.mainmodule import REMEDY, Way, hidden, way_to_main
 from fedflat.runs.parcel import dumps, opened, packed, receive, send
 from fedflat.runs.worker import work
@@ -132,7 +134,8 @@ class Workers:
             yield crew
         finally:
             for process in processes:
-                process.terminate()
+                if process.pid is not None and process.is_alive():
+                    os.kill(process.pid, END)
             taps.collect()
             for desk in crew.desks:
                 desk.close()
@@ -162,9 +165,9 @@ def order_for(job: ClientJob, source: Source) -> Order | str:
 
 @contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Processes started in here never hear Ctrl-C, which a terminal sends to all: ending them is our business."""
+    """Processes started in here never hear what a terminal or a scheduler sends to all: ending them is our business."""
     resource_tracker.ensure_running()  # else the first process starts it, which lets Ctrl-C through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
     try:
         yield
     finally:

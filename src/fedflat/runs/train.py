@@ -14,7 +14,7 @@ from fedflat.runs.evaluate import Scores, evaluate
 from fedflat.runs.exchange import Diverged, Exchange
 from fedflat.runs.executors import Crew, Executor, InProcess
 from fedflat.runs.experiment import Experiment
-from fedflat.runs.interrupt import uninterrupted
+from fedflat.runs.interrupt import ending_as_by_ctrl_c, uninterrupted
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.results import Result
 from fedflat.runs.state import Run
@@ -23,6 +23,7 @@ from fedflat.server.shadows import Notes, Personal, Scene
 from fedflat.watching import Watching
 
 
+@ending_as_by_ctrl_c()
 def train(
     what: Experiment | Ready, *, until: int | None = None, executor: Executor = InProcess(), watch: str | None = None,
     book: RunBook | None = None, tell: Tell = lambda tick: None, state_memory: int | None = None,
