@@ -1,6 +1,7 @@
 """One participant of `bench`: bare PyTorch, or fedflat, on one workload.
 
     python work.py full w1 bare 2            two threads, nothing federated
+    python work.py full w1 bare-last 1       one thread, images with channels last
     python work.py full w1 workers           fedflat with two workers
     python work.py full w5 workers 1000000000    fedflat with so many bytes of client memory in RAM
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,7 @@ from torch.nn.functional import cross_entropy
 from turns import WARM_UP, Turns
 from workloads import SIZES, Workload
 
+from fedflat.client.images import channels_last
 from fedflat.client.states import ClientStates
 from fedflat.data.examples import Batch
 from fedflat.runs.book import RunBook
@@ -32,8 +35,8 @@ TRACED = 40
 """Rounds after which a stack has been traced."""
 
 
-def bare(ready: Ready, threads: int) -> None:
-    """The mini-batches of a run in plain PyTorch: one model, no clients to come back to."""
+def bare(ready: Ready, threads: int, *, last: bool = False) -> None:
+    """The mini-batches of a run in plain PyTorch: one model, no clients to come back to; images with channels last?"""
     torch.set_num_threads(threads)
     exp, fed = ready.exp, ready.fed
     module = ready.task.module()
@@ -45,7 +48,8 @@ def bare(ready: Ready, threads: int) -> None:
         for client in ready.sampler.draw(t, fed.population, exp.seed):
             data, rng = fed.data(client), torch_generator(exp.seed, "augment", t, client)
             for places in exp.local.batches(exp.seed, t, client, len(data)):
-                loss = step(module, optimiser, data.batch(places, torch.float32, rng))
+                batch = data.batch(places, torch.float32, rng)
+                loss = step(module, optimiser, replace(batch, x=channels_last(batch.x)) if last else batch)
                 samples += len(places)
         t += 1
         go_on = turns.round(samples, lambda: float(loss))  # noqa: B023 (called before the next round)
@@ -124,8 +128,8 @@ def main(size: str, name: str, who: str, number: str | None = None) -> None:
     """Take part until nobody asks for more."""
     workload = SIZES[size][name]
     ready = make_ready(workload.experiment())
-    if who == "bare":
-        bare(ready, int(number or 2))
+    if who in ("bare", "bare-last"):
+        bare(ready, int(number or 2), last=who == "bare-last")
     else:
         ours(ready, workload, who, None if number is None else int(number))
 
