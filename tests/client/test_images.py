@@ -116,12 +116,24 @@ def layers(*more: nn.Module, width: int = 16, groups: int = 1) -> nn.Module:
     ("module", "expected"),
     [
         (layers(nn.MaxPool2d(2)), True), (layers(groups=16), True), (layers(groups=2), False), (layers(width=4), False),
+        (layers(width=128), False), (layers(nn.MaxPool2d(2), width=128), True), (layers(width=64), True),
         (layers(nn.InstanceNorm2d(16)), False), (layers(nn.ConvTranspose2d(16, 16, 3)), False),
         (nn.Sequential(nn.Flatten(), nn.Linear(48, 5)), False),
     ],
 )  # fmt: skip
 def test_what_gains(module: nn.Module, expected: bool) -> None:
     assert gains(module) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("cnn", True), ("fsa_cnn", True), ("tiny_convnet", True), ("resnet20", True), ("resnet18", False), ("mlp", False)],
+)
+def test_which_of_our_models_gain(text: str, expected: bool) -> None:
+    spec = parse(text, "model")
+    assert isinstance(spec, ModelSpec)
+    with torch.device("meta"):
+        assert gains(spec.build((3, 32, 32), 10)) is expected
 
 
 def data_of(shape: tuple[int, ...]) -> Any:

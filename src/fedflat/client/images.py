@@ -15,8 +15,10 @@ from torch import Tensor, nn
 AUTO, CONTIGUOUS, CHANNELS_LAST = LAYOUTS = ("auto", "contiguous", "channels-last")
 """How images lie in training; "auto": with channels last, if the layers are quicker so."""
 
-NARROW = 8
-"""Channels of a convolution's output below which nothing is gained."""
+NARROW, WIDE = 8, 64
+"""Channels out of a convolution below which nothing is gained; and above which nothing is, unless there is pooling."""
+POOLS = (nn.MaxPool2d, nn.AvgPool2d)
+"""Layers that gain most: contiguous images take them ten times as long."""
 SLOWER: tuple[type[nn.Module], ...] = (nn.modules.instancenorm._InstanceNorm, nn.modules.conv._ConvTransposeNd)
 """Layers that lose more than others gain."""
 
@@ -37,8 +39,12 @@ def gains(module: nn.Module) -> bool:
     >>> gains(nn.Sequential(nn.Conv2d(3, 16, 3), nn.MaxPool2d(2))), gains(nn.Linear(4, 2))
     (True, False)
     """
-    convolutions = [part for part in module.modules() if isinstance(part, nn.Conv2d)]
-    if not convolutions or any(isinstance(part, SLOWER) for part in module.modules()):
+    parts = list(module.modules())
+    convolutions = [part for part in parts if isinstance(part, nn.Conv2d)]
+    if not convolutions or any(isinstance(part, SLOWER) for part in parts):
+        return False
+    widest = max(conv.out_channels for conv in convolutions)
+    if widest > WIDE and not any(isinstance(part, POOLS) for part in parts):
         return False
     return all(conv.out_channels >= NARROW and conv.groups in (1, conv.in_channels) for conv in convolutions)
 
