@@ -96,7 +96,7 @@ def test_a_study_like_any_other(whole: Path, capsys: pytest.CaptureFixture[str])
     assert "fedgloss" in capsys.readouterr().out
 
 
-def test_cut_and_gone_on_with_is_the_whole(whole: Path, tmp_path: Path) -> None:
+def test_cut_and_gone_on_with_is_the_whole(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine, out = table(tmp_path), tmp_path / "out"
     assert reproduce(mine, "--out", out, "--rounds", 4) == 0
     assert [row["round"] for row in rows(out / RUNS[0])] == [2, 3, 4]
@@ -105,13 +105,21 @@ def test_cut_and_gone_on_with_is_the_whole(whole: Path, tmp_path: Path) -> None:
     assert [(cell["rounds"], cell["evaluations"]) for cell in cells] == [(4, 3)] * 3
     assert {cell["verdict"] for cell in cells} <= {"right order", "not decided yet"}
     assert "4 of 300" in (out / "table.md").read_text()
+    assert open_plan(out).waiting() == []
 
-    assert reproduce(mine, "--out", out) == 0
+    saved = (out / RUNS[1] / "run.json").read_text()  # a run that fails is named, and the other goes on
+    (out / RUNS[1] / "run.json").write_text(json.dumps({**json.loads(saved), "fedflat": "0.0.1"}))
+    assert reproduce(mine, "--out", out) == 2
+    assert "was made by fedflat 0.0.1" in capsys.readouterr().err
+    (out / RUNS[1] / "run.json").write_text(saved)
+    assert [job.folder for job in open_plan(out).waiting()] == [RUNS[1]]
+
+    assert reproduce("--resume", out, "--rounds", ROUNDS) == 0
     for run in RUNS:
         assert final(out / run) == final(whole / run)
         known = {row["round"]: row for row in timeless(rows(whole / run))}
         assert [row for row in timeless(rows(out / run)) if row["round"] in known] == list(known.values())
-    assert len(open_plan(out).commands) == 2
+    assert [made["command"].split()[-2:] for made in open_plan(out).commands] == [["--jobs", "2"]] * 3
 
 
 def test_more_cells_and_seeds_later(whole: Path, tmp_path: Path) -> None:
@@ -181,16 +189,6 @@ def test_stopped_three_ways_and_gone_on_with_is_the_same_to_the_byte(
 def newest(run: Path) -> int:
     """The round of the last checkpoint."""
     return max(Store(run / "checkpoint").rounds(), default=0)
-
-
-def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mine, out = table(tmp_path), tmp_path / "out"
-    assert reproduce(mine, "--out", out, "--rounds", 2) == 0
-    saved = json.loads((out / RUNS[1] / "run.json").read_text())
-    (out / RUNS[1] / "run.json").write_text(json.dumps({**saved, "fedflat": "0.0.1"}))
-    assert reproduce(mine, "--out", out, "--rounds", 4) == 2
-    assert "was made by fedflat 0.0.1" in capsys.readouterr().err
-    assert rows(out / RUNS[0])[-1]["round"] == 4
 
 
 @pytest.mark.parametrize(

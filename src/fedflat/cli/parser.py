@@ -20,6 +20,7 @@ EXAMPLES = """examples:
   fedflat run --preset fedgloss/cifar10-cnn-alpha0 --rounds 500
   fedflat methods
   fedflat presets fedgloss
+  fedflat reproduce toy
   fedflat data list
 """
 

@@ -24,6 +24,11 @@ def carry_out(asked: Namespace) -> int:
     here = asked.resume or (asked.what if asked.what and (Path(asked.what) / "reproduce.json").exists() else None)
     if here is None and asked.what is None:
         raise SettingError("reproduce: say which table, such as fedgloss/table3 or toy, or --resume FOLDER.")
+    if here is not None and (asked.cells or asked.add_shadow or asked.list or asked.out):
+        raise SettingError(
+            f"reproduce: --cells, --add-shadow, --list and --out go with a table, and {here} is the folder of one that "
+            f"was run. Name the table, with --out {here} to add to it."
+        )
     if here is None and asked.list:
         print(listing(find_table(asked.what)))
         return 0
@@ -77,17 +82,20 @@ def _planned(asked: Namespace, here: Path | None, folder: Path) -> Plan:
     from fedflat.runs.ready import make_ready
 
     typed = shlex.join(["fedflat", *asked.words])
+    how_far = Asked(_seeds(asked.seeds), asked.rounds, asked.share, asked.stretch)
     if here is not None:
-        plan = open_plan(here).said(typed)
+        plan = open_plan(here)
+        more = how_far != Asked()
+        plan = plan.added([entry.cell for entry in plan.entries], how_far, typed) if more else plan.said(typed)
     else:
         table = find_table(asked.what)
         plan = open_plan(folder) if (folder / FILE).exists() else new_plan(folder, table.title, table.source)
         cells = list(cells_of(table, asked.cells))
         cells += [cell.with_shadow(shadow) for shadow in asked.add_shadow or [] for cell in cells]
-        plan = plan.added(cells, Asked(_seeds(asked.seeds), asked.rounds, asked.share, asked.stretch), typed)
-        for job in plan.jobs:
-            if not (folder / job.folder / "run.json").exists():
-                make_ready(job.experiment)
+        plan = plan.added(cells, how_far, typed)
+    for job in plan.jobs:
+        if not (folder / job.folder / "run.json").exists():
+            make_ready(job.experiment)
     plan.write()
     return plan
 
@@ -98,23 +106,15 @@ def _work(plan: Plan, asked: Namespace) -> bool:
 
     from fedflat.reproduce.screen import Screen
     from fedflat.reproduce.several import Several
-    from fedflat.reproduce.standing import standing
     from fedflat.runs.auto import cores
 
     if asked.data_dir:
         os.environ["FEDFLAT_DATA"] = str(Path(asked.data_dir).resolve())
-    ended = {
-        seed.folder
-        for entry in plan.entries
-        for seed in standing(entry, plan.folder).seeds
-        if seed.status in ("done", "diverged")
-    }
-    waiting = [job for job in plan.jobs if job.folder not in ended]
     several = Several(plan, asked.jobs or cores(), asked.nice, asked.checkpoint_every)
     console = Console(stderr=True, highlight=False, quiet=asked.quiet)
     try:
         with Screen(several, console) as screen:
-            several.work(waiting, screen.look)
+            several.work(plan.waiting(), screen.look)
     except KeyboardInterrupt:
         print(f"\nCheckpoints are written. Go on with: fedflat reproduce --resume {plan.folder}", file=sys.stderr)
         raise

@@ -24,9 +24,10 @@ from fedflat.files import unwritable, write_file
 from fedflat.reproduce.cells import Cell
 from fedflat.reproduce.provenance import provenance
 from fedflat.reproduce.sharing import Job, models_of, share
-from fedflat.runs.book import same_version
+from fedflat.runs.book import read_facts, same_version
 from fedflat.runs.experiment import Experiment, from_json
 from fedflat.runs.plan import read_plan
+from fedflat.runs.store import Store
 from fedflat.runs.study import How
 from fedflat.version import __version__
 
@@ -94,6 +95,18 @@ class Plan:
     def until(self, job: Job) -> int:
         """The round after which a run stops for now: where the last of its cells wants it to."""
         return max(entry.stop for entry in self.entries if job.folder in entry.folders.values())
+
+    def waiting(self) -> list[Job]:
+        """The runs that have not come to their end, nor to a stop that is written down."""
+        return [job for job in self.jobs if not self._reached(job)]
+
+    def _reached(self, job: Job) -> bool:
+        run = self.folder / job.folder
+        if not (run / "run.json").exists():
+            return False
+        stop = self.until(job)
+        stopped = stop < job.experiment.rounds and max(Store(run / "checkpoint").rounds(), default=0) >= stop
+        return stopped or read_facts(run)["status"] != "running"
 
     def added(self, cells: Iterable[Cell], asked: Asked, command: str) -> Plan:
         """With more cells, or the same to another round."""
