@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import torch
@@ -49,8 +50,9 @@ def test_progress_ends_where_it_said() -> None:
 def test_what_was_not_asked_is_absent() -> None:
     task, model, data = toy()
     found = curvature(task, model, data, k=2)
-    assert set(found) == {"loss", "examples", "of", "eigenvalues", "residuals", "lambda_1"}
-    assert set(curvature(task, model, data, k=0)) == {"loss", "examples", "of"}
+    assert found["norm"] == pytest.approx(math.sqrt(sum(value * value for value in model.params.tolist())))
+    assert set(found) == {"loss", "norm", "examples", "of", "eigenvalues", "residuals", "lambda_1"}
+    assert set(curvature(task, model, data, k=0)) == {"loss", "norm", "examples", "of"}
 
 
 def test_a_subset_says_how_sure_it_is() -> None:

@@ -70,7 +70,7 @@ def test_runs_that_appear_later_show_up(tmp_path: Path) -> None:
             begin(experiment("fedsam(rho=0.05)"), tmp_path / "runs" / "two", stop=2)
         shown = seen(server)
         assert [run["status"] for run in shown["runs"]] == ["done", "running"]
-        assert [method["curves"]["round"][-1] for method in shown["methods"]] == [6, 2]
+        assert [method["curves"]["loss"]["round"][-1] for method in shown["methods"]] == [6, 2]
 
 
 def test_nothing_new_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def write_analyses(folder: Path, points: int = 11, stretch: float = 1.0) -> None
     write_analysis(folder, "interpolate", {"a": "server", "b": "start", "set": "test"}, {**line, **ends})
     density = {"x": [0.0, second, first], "y": [1e-9, 0.5, 0.5]}
     result = {
-        "loss": stretch, "examples": 10, "of": 20, "eigenvalues": [first, second], "residuals": [0.0, 0.0],
+        "loss": stretch, "norm": 3.0, "examples": 10, "of": 20, "eigenvalues": [first, second], "residuals": [0.0, 0.0],
         "lambda_1": first, "ratio": 4.0,
         "trace": {"mean": first + second, "stderr": 0.1, "probes": 3, "method": "hutchinson"},
         "density": density, "layers": {"fc1.weight": first, "fc2.weight": second},

@@ -100,9 +100,9 @@ def test_pictures_have_names_from_the_numbers(seen: Watched) -> None:
     )
     assert nameless == []
     said = seen.page.get_attribute("canvas.surface >> nth=0", "aria-label")
-    assert said.startswith("Surface of the loss around fedavg(): at the model 1, least 1, largest 6.")
+    assert said.startswith("Surface of the loss around fedavg(): at the model 1.000, least 1.000, largest 6.000.")
     eigenvalues = seen.page.get_attribute("#curvature svg[role=img] >> nth=0", "aria-label")
-    assert "fedavg() from 8 down to 2" in eigenvalues
+    assert "fedavg() from 8.000 down to 2.000" in eigenvalues
 
 
 def test_structure_for_screen_readers(seen: Watched) -> None:
@@ -197,7 +197,7 @@ def test_surfaces_turn_by_touch(browser: Any, report: Path) -> None:
 def test_one_scale_for_all_surfaces(seen: Watched) -> None:
     """The common key goes from the least to the largest loss of both bowls: 1 to 2 (1 + 4 + 1)."""
     ends = seen.page.locator("#surface > .key span").all_inner_texts()
-    assert ends == ["1", "12"]
+    assert ends == ["1.000", "12.00"]
 
 
 def test_curves_are_read_by_pointer_and_by_key(seen: Watched) -> None:
@@ -239,7 +239,7 @@ def test_data_as_table(seen: Watched) -> None:
     assert rows.count() == 5
     document = seen.page.evaluate("JSON.parse(document.getElementById('data').textContent)")
     last = document["methods"][0]["curves"]["accuracy"]["mean"][-1]
-    assert rows.last.locator("td").first.inner_text().startswith(f"{100 * last:.1f} %")
+    assert rows.last.locator("td").first.inner_text().startswith(f"{100 * last:.2f} %")
 
 
 CONTRASTS = r"""
@@ -316,6 +316,97 @@ def test_printed_charts_are_drawn_for_the_sheet(browser: Any, report: Path) -> N
     assert 300 < max(printed["widths"]) <= sheet < max(before["widths"])
     assert page.evaluate(seen) == before
     watched.context.close()
+
+
+CUT = """all => all.filter((box) => box.checkVisibility()).flatMap((box) => {
+  const frame = box.parentElement, more = box.scrollWidth > box.clientWidth + 1;
+  const told = frame.querySelector(".sideways").checkVisibility();
+  return more === told && getComputedStyle(box).overflowX === "auto" ? [] : [box.getAttribute("aria-label")];
+})"""
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_tables_fit_or_say_that_they_scroll(browser: Any, report: Path, width: int) -> None:
+    """At 1280 all of them fit; on a phone those that do not say so, and their last column can be reached."""
+    watched = Watched(browser, report.as_uri(), viewport={"width": width, "height": 900})
+    page = watched.page
+    boxes = page.locator("#results .scroll, #curvature > .frame .scroll")
+    assert boxes.count() == 2
+    assert page.locator(".scroll").evaluate_all(CUT) == []
+    wide = boxes.evaluate_all("all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).length")
+    assert wide == {390: 2, 768: wide, 1280: 0}[width]
+    boxes.evaluate_all("all => all.forEach((one) => { one.scrollLeft = 1e6; })")
+    for i in range(2):
+        last = boxes.nth(i).locator("thead th").last.bounding_box()
+        assert last["x"] + last["width"] <= width
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    watched.context.close()
+
+
+def test_class_maps_have_a_true_axis(browser: Any, tmp_path: Path) -> None:
+    """Rounds 1 to 5 and 100: the first five share the left end, the tip tells the round under the pointer."""
+    run = write_run(tmp_path / "a")
+    rows = [{"round": t, "classes": [0.5, 1.0]} for t in (1, 2, 3, 4, 5, 100)]
+    (run / "watch.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_report([run], tmp_path / "report.html")
+    watched = Watched(browser, (tmp_path / "report.html").as_uri())
+    chart = watched.page.locator("#watched figure svg.chart").last
+    chart.scroll_into_view_if_needed()
+    where = "all => all.map((one) => [Number(one.textContent), one.x.baseVal[0].value])"
+    places = chart.locator("text.tick").evaluate_all(where)
+    steps = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(places)]
+    assert len(places) > 2
+    assert max(steps) / min(steps) == pytest.approx(1, abs=0.01)
+    image = chart.locator("image").bounding_box()
+    tip = watched.page.locator("#watched .tip").last
+    for share, round in ((0.005, 1), (0.2, 5), (0.6, 100), (0.99, 100)):
+        watched.page.mouse.move(image["x"] + share * image["width"], image["y"] + 10)
+        assert tip.inner_text() == f"class 0, round {round}: 50.00 %"
+    assert watched.complaints == []
+    watched.context.close()
+
+
+def test_a_line_goes_through_rounds_that_were_measured(browser: Any, tmp_path: Path) -> None:
+    """What is measured in every third round is one line, though something else is measured in all."""
+    run = write_run(tmp_path / "a")
+    rows: list[dict[str, Any]] = [{"round": t, "drift": 1.0 * t} for t in range(1, 11)]
+    for row in rows[2::3]:
+        row["client_lambda"] = {"0": 2.0, "1": 4.0}
+    (run / "watch.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_report([run], tmp_path / "report.html")
+    watched = Watched(browser, (tmp_path / "report.html").as_uri())
+    paths = watched.page.eval_on_selector_all("#watched path.line", "all => all.map((one) => one.getAttribute('d'))")
+    assert [re.sub("[^ML]", "", path) for path in paths] == ["M" + 9 * "L", "MLL"]
+    watched.context.close()
+
+
+def test_surfaces_say_what_they_are_drawn_along(seen: Watched) -> None:
+    """Filter-normalised, and how long the weights are: else they seem to contradict the eigenvalues."""
+    said = seen.page.inner_text("#surface")
+    assert "Surfaces are filter-normalised" in said
+    assert "Norm of the weights: fedavg() 3.000; fedsam(rho=0.1) 3.000." in said
+    heads = seen.page.locator("#curvature > .frame thead th").all_inner_texts()
+    row = seen.page.locator("#curvature > .frame tbody tr").first.locator("th, td").all_inner_texts()
+    assert row[heads.index("λ₁‖w‖²")] == f"{8 * 3.0**2:.2f}"
+    assert "λ₁‖w‖²" in seen.page.locator(".results thead").inner_text()
+
+
+DIGITS = {
+    "number": {
+        0: "0", 1: "1.000", 0.5: "0.5000", 12.3456: "12.35", 1234.6: "1,235", 0.00012346: "0.0001235",
+        2e-9: "2.000·10⁻⁹",
+    },
+    "plain": {0: "0", 1: "1", 0.25: "0.25", 12: "12", 1e7: "10⁷"},
+    "percents": {0.95: "95.00 %", 0.123456: "12.35 %"},
+}  # fmt: skip
+
+
+def test_the_rule_for_digits(seen: Watched) -> None:
+    for name, texts in DIGITS.items():
+        for value, expected in texts.items():
+            assert seen.page.evaluate(f"{name}({value})") == expected
+    said = seen.page.evaluate("[around(215.34, 34.12), around(0.3665, 0.01), around(10.39, 1.076)]")
+    assert said == ["34.1", "0.0100", "1.08"]
 
 
 @pytest.mark.parametrize("width", [390, 768])
@@ -487,7 +578,7 @@ def test_models_of_a_plane_are_named_beside_it(browser: Any, tmp_path: Path) -> 
     for box in (letters.nth(i).bounding_box() for i in range(3)):
         assert frame["x"] <= box["x"] < box["x"] + box["width"] <= frame["x"] + frame["width"]
     assert page.locator("#plane .marks li").all_inner_texts() == [
-        f"{letter} {name}: 1" for letter, name in zip("ABC", names, strict=True)
+        f"{letter} {name}: 1.000" for letter, name in zip("ABC", names, strict=True)
     ]
     assert watched.complaints == []
     watched.context.close()

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedflat.report import collect
-from fedflat.report.collect import _lead
-from fedflat.runs.results import Summary
 from report.made import CURVATURES, accuracy, write_analyses, write_analysis, write_run, write_watch
 
 
@@ -40,18 +37,18 @@ def test_a_comparison_over_seeds(tmp_path: Path) -> None:
 
 def test_curves(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / str(s), seed=s, done=10 - 5 * s, status="running" if s else "done") for s in (0, 1)]
-    curve = collect(runs)["methods"][0]["curves"]
+    curve = collect(runs)["methods"][0]["curves"]["accuracy"]
     assert curve["round"] == list(range(1, 11))
-    assert curve["accuracy"]["mean"][0] == pytest.approx((accuracy(0, 1) + accuracy(1, 1)) / 2)
-    assert curve["accuracy"]["low"][0] == pytest.approx(accuracy(0, 1))
-    assert curve["accuracy"]["high"][0] == pytest.approx(accuracy(1, 1))
-    assert curve["accuracy"]["mean"][9] == pytest.approx(accuracy(0, 10))
+    assert curve["mean"][0] == pytest.approx((accuracy(0, 1) + accuracy(1, 1)) / 2)
+    assert curve["low"][0] == pytest.approx(accuracy(0, 1))
+    assert curve["high"][0] == pytest.approx(accuracy(1, 1))
+    assert curve["mean"][9] == pytest.approx(accuracy(0, 10))
     assert curve["bytes"][2] == 1200
     assert curve["seconds"][2] == 3
 
 
 def test_long_runs_are_thinned(tmp_path: Path) -> None:
-    curve = collect([write_run(tmp_path / "long", done=2000, rounds=2000)])["methods"][0]["curves"]
+    curve = collect([write_run(tmp_path / "long", done=2000, rounds=2000)])["methods"][0]["curves"]["loss"]
     assert curve["evaluations"] == 2000
     assert len(curve["round"]) == 300
     assert (curve["round"][0], curve["round"][-1]) == (1, 2000)
@@ -103,12 +100,51 @@ def test_analyses(tmp_path: Path) -> None:
     assert (surface["label"], surface["seed"], surface["center"]["loss"]) == ("fedprox()", 0, 2)
     assert surface["loss"][5][5] == 2
     assert surface["loss"][0][10] == pytest.approx(2 * (1 + 4 + 1))
-    assert found["interpolate"][0]["a"] == "server"
+    assert [one["scaled"] for one in found["curvature"]] == [stretch * CURVATURES[0] * 3**2 for stretch in (1, 2)]
+    assert [m["scaled"] for m in found["methods"]] == [one["scaled"] for one in found["curvature"]]
     assert len(found["partition"]) == 1
     assert found["corruptions"][0]["kinds"]["motion_blur"][2] is None
     assert found["classes"][0]["values"][1][0] == pytest.approx(0.9)
     assert found["methods"][0]["watch"]["feature_norms"]["mean"] == [2.0] * 10
     assert found["missing"] == []
+
+
+def test_models_of_planes_and_lines_are_called_by_their_methods(tmp_path: Path) -> None:
+    """Whatever their folders are called, and from wherever they were named when the analysis was made."""
+    names = ("fedavg()", "fedsam(rho=0.1)", "fedprox()")
+    runs = [write_run(tmp_path / f"0{i}" / "seed-0", method=name) for i, name in enumerate(names)]
+    more = write_run(tmp_path / "00" / "seed-1", method="fedavg()", seed=1)
+    axis = [0.0, 1.0]
+    grid = {"x": axis, "y": axis, "loss": [[1.0, 2.0], [3.0, 4.0]]}
+    line = {"gamma": axis, "loss": axis, "barrier": 0.0}
+
+    def plane(run: Path, models: list[str], marks: list[str]) -> None:
+        points = [{"name": name, "x": 0.0, "y": 0.0, "loss": 1.0} for name in marks]
+        write_analysis(run, "plane", {"model": "server", "set": "test", "models": models}, {**grid, "points": points})
+
+    plane(runs[0], [f"{run}:server" for run in runs], [f"{name}, seed 0: server" for name in names])
+    moved = [f"old/place/{run.relative_to(tmp_path)}:server" for run in (runs[0], more, runs[1])]
+    plane(runs[1], moved, ["a", "b", "c"])
+    plane(runs[2], [f"client {k}" for k in (3, 5, 7)], [f"client {k}" for k in (3, 5, 7)])
+    plane(more, ["nowhere:server", f"{runs[0]}:swa", f"{more}:server in round 4"], ["x: server", "y", "z"])
+    write_analysis(runs[0], "interpolate", {"a": f"{runs[0]}:server", "b": f"{runs[2]}:server"}, line)
+    write_analysis(more, "interpolate", {"a": f"{more}:server", "b": f"{runs[0]}:server"}, line)
+    found = collect([*runs, more])
+    assert [one["title"] for one in found["plane"]] == [
+        "fedavg(), fedsam(rho=0.1) and fedprox()",
+        "fedavg() and fedsam(rho=0.1)",
+        "fedprox(): client 3, client 5 and client 7",
+        "x: server and fedavg()",
+    ]
+    assert [[mark["name"] for mark in one["marks"]] for one in found["plane"]] == [
+        ["fedavg(), seed 0", "fedsam(rho=0.1), seed 0", "fedprox(), seed 0"],
+        ["fedavg(), seed 0", "fedavg(), seed 1", "fedsam(rho=0.1), seed 0"],
+        ["fedprox(), client 3", "fedprox(), client 5", "fedprox(), client 7"],
+        ["x: server", "fedavg(), seed 0 swa", "fedavg(), seed 1 in round 4"],
+    ]
+    titles = ["fedprox() to fedavg()", "fedavg(), seed 0 to fedavg(), seed 1"]
+    assert [one["title"] for one in found["interpolate"]] == titles
+    assert all(str(tmp_path) not in one["settings"] for one in found["plane"] + found["interpolate"])
 
 
 def test_a_shadow_is_named_beside_its_method(tmp_path: Path) -> None:
@@ -209,7 +245,8 @@ def test_damaged_watching(tmp_path: Path) -> None:
     with open(run / "watch.jsonl", "a") as stream:
         stream.write('nonsense\n{"round": 4, "drift": 0.5}\n{"round": 5, "dri')
     found = collect([run])
-    assert found["methods"][0]["watch"]["round"] == [1, 2, 3, 4]
+    assert found["methods"][0]["watch"]["drift"]["round"] == [1, 2, 3, 4]
+    assert found["methods"][0]["watch"]["alignment"]["round"] == [1, 2, 3]
     assert found["problems"] == [f"{run / 'watch.jsonl'}: 1 damaged lines are left out."]
 
 
@@ -220,16 +257,6 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     assert said[1].startswith("Nothing was watched")
     write_analyses(runs[0])
     assert "No loss surfaces of fedprox()." in collect(runs)["missing"]
-
-
-def test_nobody_leads_who_is_not_ahead() -> None:
-    def scored(method: str, accuracy: float) -> Summary:
-        return Summary(method, 1, accuracy, math.nan, 1.0, None, None, 0.0, 1.0, 0)
-
-    ahead, behind = scored("fedavg()", 0.5), scored("fedsam(rho=0.1)", 0.4)
-    assert _lead([behind, ahead], []) == "fedavg() is the most accurate with 50.00 %."
-    assert _lead([scored("fedsam(rho=0.1)", 0.50001), ahead], []) == "fedsam(rho=0.1) and fedavg() reach 50.00 % alike."
-    assert _lead([ahead], []) == "fedavg() reaches 50.00 %."
 
 
 def test_the_table_takes_curvature_on_most_examples(tmp_path: Path) -> None:

@@ -27,12 +27,12 @@ def test_thinned(count: int, limit: int) -> None:
 
 @given(st.lists(ROWS, min_size=1, max_size=4))
 def test_bands_hold_every_seed(seeds: list[dict[int, float]]) -> None:
-    found = curves([[{"round": t, "x": v} for t, v in seed.items()] for seed in seeds], ["x"])
+    found = curves([[{"round": t, "x": v} for t, v in seed.items()] for seed in seeds], ["x"])["x"]
     assert found["round"] == sorted({t for seed in seeds for t in seed})
     for place, t in enumerate(found["round"]):
         values = [seed[t] for seed in seeds if t in seed]
         for name, expected in (("low", min(values)), ("high", max(values)), ("mean", sum(values) / len(values))):
-            assert math.isclose(found["x"][name][place], expected, rel_tol=1e-4, abs_tol=1e-3 * max(map(abs, values)))
+            assert math.isclose(found[name][place], expected, rel_tol=1e-4, abs_tol=1e-3 * max(map(abs, values)))
 
 
 @given(st.floats())
@@ -45,8 +45,23 @@ def test_short_is_close_or_none(value: float) -> None:
 def test_a_measurement_only_some_rounds_have() -> None:
     rows = [{"round": 1, "a": 1.0}, {"round": 2, "a": 2.0, "b": 5.0}, {"round": 2, "tuned": True}]
     found = curves([rows], ["a", "b", "c"])
-    assert found["b"]["mean"] == [None, 5]
+    assert (found["b"]["round"], found["b"]["mean"]) == ([2], [5])
+    assert (found["a"]["round"], found["a"]["mean"]) == ([1, 2], [1, 2])
     assert "c" not in found
+
+
+def test_what_is_measured_now_and_then_is_thinned_by_itself() -> None:
+    """2,000 rounds, one quantity in each, another in every 100th: all 20 of its values stay."""
+    rows = [{"round": t, "often": 1.0, **({"rare": float(t)} if t % 100 == 0 else {})} for t in range(1, 2001)]
+    found = curves([rows], ["often", "rare"])
+    assert len(found["often"]["round"]) == 300
+    assert found["rare"]["round"] == found["rare"]["mean"] == list(range(100, 2001, 100))
+    assert (found["often"]["evaluations"], found["rare"]["evaluations"]) == (2000, 20)
+
+
+def test_what_was_measured_and_is_no_number_is_a_gap() -> None:
+    rows = watched([{"round": 1, "drift": 1.0}, {"round": 2, "drift": None}, {"round": 3, "drift": 2.0}])
+    assert curves([rows], ["drift"])["drift"]["mean"] == [1, None, 2]
 
 
 def test_watched_clients_become_their_mean() -> None:
@@ -59,3 +74,14 @@ def test_classes_are_rows() -> None:
     found = over_classes([{"round": 1, "classes": [0.1, 0.2]}, {"round": 2}, {"round": 5, "classes": [0.3, 0.4, 0.5]}])
     assert found == {"round": [1, 5], "values": [[0.1, 0.3], [0.2, 0.4], [None, 0.5]], "evaluations": 2}
     assert over_classes([{"round": 1}]) is None
+
+
+def test_rounds_of_a_class_map_are_kept_evenly_on_their_axis() -> None:
+    """Every tenth of 1,000 rounds, and each of the last 100: what is kept does not crowd at the end."""
+    rounds = [*range(10, 901, 10), *range(901, 1001)]
+    found = over_classes([{"round": t, "classes": [0.5]} for t in rounds])
+    assert found is not None
+    kept = found["round"]
+    assert (kept[0], kept[-1]) == (10, 1000)
+    assert len([t for t in kept if t > 900]) <= 13
+    assert set(range(10, 901, 10)) <= set(kept)

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
+import torch
+
 from fedflat.client.task import Task
 from fedflat.data.examples import ClientData
 from fedflat.errors import choice, flag, number
@@ -56,7 +58,7 @@ def curvature(
     density: int = 0, layers: bool = False, power: bool = False, rho: float | None = None,
     examples: int | None = None, seed: int = 0, batch_size: int = BATCH, tell: Tell = unheard,
 ) -> dict[str, Any]:  # fmt: skip
-    """Loss and the parts of its curvature that were asked for, of ``model`` on ``data``.
+    """Loss, norm of the parameters, and the parts of the curvature that were asked for, of ``model`` on ``data``.
 
     ``k`` largest eigenvalues (0: none), by power iteration too with ``power``, which says how many of its are
     negative; the trace from ``probes`` products by ``method``; the spectral density from ``density`` random
@@ -79,7 +81,8 @@ def curvature(
     }
     progress = Progress(plan, tell)
     hessian.tick = progress.tick
-    result: dict[str, Any] = {"loss": hessian.loss, "examples": len(used), "of": len(data)}
+    norm = float(torch.linalg.vector_norm(model.params.double()))
+    result: dict[str, Any] = {"loss": hessian.loss, "norm": norm, "examples": len(used), "of": len(data)}
     if k:
         with progress.part("eigenvalues"):
             result |= _eigenvalues(hessian, k, seed)

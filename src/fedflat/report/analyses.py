@@ -41,6 +41,8 @@ def checked(saved: dict[str, Any]) -> Analysis:
     if kind not in _KINDS:
         raise Unusable(f"this version does not know analyses of the kind {kind!r}.")
     model = settings.pop("model", "")
+    for name in ("models", "a", "b"):  # the result names them
+        settings.pop(name, None)
     return Analysis(kind, str(model), _said(settings), _KINDS[kind](saved["result"], saved["settings"]))
 
 
@@ -92,10 +94,12 @@ def _table(columns: dict[str, Any], limit: int = CURVE) -> Result:
 
 
 def _curvature(result: Result, settings: Result) -> Result:
-    found: Result = {name: _number(result[name]) for name in ("loss", "lambda_1", "ratio") if name in result}
+    found: Result = {name: _number(result[name]) for name in ("loss", "norm", "lambda_1", "ratio") if name in result}
     found |= {name: _numbers(result[name]) for name in ("eigenvalues", "residuals", "power") if name in result}
     if found.get("lambda_1") is None and found.get("eigenvalues"):
         found["lambda_1"] = found["eigenvalues"][0]
+    if found.get("lambda_1") is not None and found.get("norm") is not None:
+        found["scaled"] = short(found["lambda_1"] * found["norm"] * found["norm"])
     for name in ("examples", "of"):
         if name in result:
             found[name] = result[name]
@@ -139,7 +143,8 @@ def _plane(result: Result, settings: Result) -> Result:
         {"name": str(point["name"]), **{key: _number(point.get(key)) for key in ("x", "y", "loss", "error")}}
         for point in result.get("points", [])
     ]
-    return {**_grid(result), "marks": points}
+    models = settings.get("models")
+    return {**_grid(result), "marks": points, "models": list(map(str, models)) if isinstance(models, list) else []}
 
 
 def _interpolate(result: Result, settings: Result) -> Result:

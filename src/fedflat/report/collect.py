@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -21,6 +20,8 @@ from typing import Any
 
 from fedflat.report import making
 from fedflat.report.gathering import gather
+from fedflat.report.naming import Names
+from fedflat.report.ranking import Standing, lead, leader
 from fedflat.report.reading import Read, accuracy_now
 from fedflat.report.series import curves, over_classes, short, watched
 from fedflat.runs.results import Result, Summary, summarise
@@ -64,11 +65,17 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
     summaries = summarise(counted, target) if counted else []
     found = {kind: _analyses(kind, runs, places, methods) for kind in ANALYSES}
     found["partition"] = _distinct(found["partition"])
+    models = Names(runs, names)
+    found["plane"] = [models.plane(one["run"], one) for one in found["plane"]]
+    found["interpolate"] = [models.line(one["run"], one) for one in found["interpolate"]]
+    standings = [Standing.of(name, [result for result in counted if result.method == name]) for name in methods]
+    ahead = leader(standings)
     document: Document = {
         "fedflat": __version__,
         "made": time.strftime("%Y-%m-%d %H:%M"),
         "title": _title(methods, runs),
-        "lead": _lead(summaries, results),
+        "lead": " ".join(filter(None, [lead(standings), _going(results)])),
+        "ahead": None if ahead is None else standings.index(ahead),
         "target": short(target),
         "target_of_first": target_said is None and target is not None,
         "last": min((min(r.last, r.rounds) for r in results), default=0),
@@ -105,20 +112,9 @@ def _title(methods: Sequence[str], runs: Sequence[Read]) -> str:
     return f"{methods[0] if len(methods) == 1 else f'{len(methods)} methods'} on {on}"
 
 
-def _lead(summaries: Sequence[Summary], results: Sequence[Result]) -> str:
-    """The page's first sentences: who is ahead, and what is not finished."""
+def _going(results: Sequence[Result]) -> str:
+    """What is not finished, or did not end well."""
     said = []
-    ranked = sorted((s for s in summaries if math.isfinite(s.accuracy)), key=lambda s: -s.accuracy)
-    if ranked:
-        best = ranked[0]
-        figure = f"{100 * best.accuracy:.2f}"
-        alike = [s.method for s in ranked if f"{100 * s.accuracy:.2f}" == figure]
-        spread = f" ± {100 * best.spread:.2f}" if math.isfinite(best.spread) else ""
-        verb = "is the most accurate with" if len(ranked) > 1 else "reaches"
-        if len(alike) == 1:
-            said.append(f"{best.method} {verb} {figure}{spread} %.")
-        else:
-            said.append(f"{' and '.join(alike)} reach {figure} % alike.")
     going = sum(result.status == "running" for result in results)
     if going and len(results) == 1:
         said.append(f"The run is not finished: it has done {_done(results[0])} of {results[0].rounds} rounds.")
@@ -241,6 +237,7 @@ def _add_curvature(document: Document) -> None:
         last = {one["run"]: one for one in own}.values()
         for name, values in (
             ("lambda_1", [one.get("lambda_1") for one in last]),
+            ("scaled", [one.get("scaled") for one in last]),
             ("trace", [one.get("trace", {}).get("mean") for one in last]),
         ):
             numbers = [value for value in values if value is not None]

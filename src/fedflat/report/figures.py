@@ -105,8 +105,8 @@ def _curves(document: Document) -> Iterator[Drawn]:
             continue
         figure, axis = _canvas(COLUMN, 2.8)
         for place, method in there:
-            curve = method["curves"]
-            x, band = curve["round"], {name: _numbers(values, factor) for name, values in curve[measure].items()}
+            curve = method["curves"][measure]
+            x, band = curve["round"], {name: _numbers(curve[name], factor) for name in ("mean", "low", "high")}
             axis.plot(x, band["mean"], label=_plain(method["name"]), **_look(place))
             axis.fill_between(x, band["low"], band["high"], color=_look(place)["color"], alpha=0.15, linewidth=0)
         axis.set(xlabel="round", ylabel=said)

@@ -41,36 +41,41 @@ def thinned(count: int, limit: int) -> list[int]:
 
 
 def curves(seeds: Sequence[Sequence[Row]], names: Sequence[str]) -> dict[str, Any]:
-    """For each round the mean, least and largest of each measurement over the seeds that got there.
+    """For each measurement its mean, least and largest over the seeds, in the rounds in which it was made.
 
-    Rounds come with the mean bytes and seconds spent until then, where the rows know them.
+    Rounds come with the mean bytes and seconds spent until then, where the rows know them. Each measurement has rounds
+    of its own: what is measured now and then is a line through those, and thinned by itself.
     """
+    found = {name: _curve([row for seed in seeds for row in seed if name in row], name) for name in names}
+    return {name: curve for name, curve in found.items() if any(value is not None for value in curve["mean"])}
+
+
+def _curve(made: Sequence[Row], name: str) -> dict[str, Any]:
     rows: dict[int, list[Row]] = {}
-    for row in (row for seed in seeds for row in seed if any(name in row for name in names)):
+    for row in made:
         rows.setdefault(row["round"], []).append(row)
     rounds = sorted(rows)
     kept = [rounds[i] for i in thinned(len(rounds), POINTS)]
-    curve: dict[str, Any] = {"round": kept, "evaluations": len(rounds)}
-    for name, of in _SPENT.items():
+    at = [_numbers([row[name] for row in rows[round]]) for round in kept]
+    curve: dict[str, Any] = {
+        "round": kept,
+        "evaluations": len(rounds),
+        "mean": [_mean(list(values)) for values in at],
+        "low": [short(min(values)) if values else None for values in at],
+        "high": [short(max(values)) if values else None for values in at],
+    }
+    for spent, of in _SPENT.items():
         values = [_mean([of(row) for row in rows[round]]) for round in kept]
         if any(value is not None for value in values):
-            curve[name] = values
-    for name in names:
-        at = [_numbers([row.get(name) for row in rows[round]]) for round in kept]
-        if any(at):
-            curve[name] = {
-                "mean": [_mean(list(values)) for values in at],
-                "low": [short(min(values)) if values else None for values in at],
-                "high": [short(max(values)) if values else None for values in at],
-            }
+            curve[spent] = values
     return curve
 
 
 def watched(rows: Sequence[Row]) -> list[Row]:
-    """What was watched, one number for each round and name: of clients' numbers their mean."""
+    """What was watched, one number for each round and name, None if it was not finite: of clients' their mean."""
     flat = []
     for row in rows:
-        plain = {name: value for name, value in row.items() if short(value) is not None}
+        plain = {name: value for name, value in row.items() if value is None or short(value) is not None}
         for name, value in row.items():
             if isinstance(value, dict) and (numbers := _numbers(list(value.values()))):
                 plain[name] = sum(numbers) / len(numbers)
@@ -83,11 +88,24 @@ def over_classes(rows: Sequence[Row]) -> dict[str, Any] | None:
     seen = [row for row in rows if isinstance(row.get("classes"), list) and row["classes"]]
     if not seen:
         return None
-    kept = [seen[i] for i in thinned(len(seen), COLUMNS)]
+    kept = [seen[i] for i in _spaced([row["round"] for row in seen], COLUMNS)]
     classes = max(len(row["classes"]) for row in kept)
     columns = [row["classes"] + [None] * (classes - len(row["classes"])) for row in kept]
     values = [[short(column[c], 3) for column in columns] for c in range(classes)]
     return {"round": [row["round"] for row in kept], "values": values, "evaluations": len(seen)}
+
+
+def _spaced(rounds: Sequence[int], limit: int) -> list[int]:
+    """Which rounds to keep: those next to places that lie evenly on their axis, with the first and the last.
+
+    >>> _spaced([0, 10, 20, 30, 31, 32, 33, 40], 5)
+    [0, 1, 2, 3, 7]
+    """
+    if len(rounds) <= limit:
+        return list(range(len(rounds)))
+    first, step = rounds[0], (rounds[-1] - rounds[0]) / (limit - 1)
+    found = {min(range(len(rounds)), key=lambda i: abs(rounds[i] - first - k * step)) for k in range(limit)}
+    return sorted(found)
 
 
 def _bytes(row: Row) -> float | None:

@@ -49,9 +49,14 @@ class Result:
             exp["method"], exp["seed"], facts["status"], exp["rounds"], exp["evaluate"]["last"], rows, Ledger(**spent)
         )
 
+    @property
+    def last_rows(self) -> list[Row]:
+        """The evaluations of the last rounds, which count."""
+        return [row for row in self.rows if row["round"] > self.rounds - self.last]
+
     def final(self, name: str = "accuracy") -> float:
         """The mean of a measurement over the evaluations of the last rounds; NaN if there is none."""
-        values = [row[name] for row in self.rows if row["round"] > self.rounds - self.last and name in row]
+        values = [row[name] for row in self.last_rows if name in row]
         return mean(values) if values else math.nan
 
     @property

@@ -1,6 +1,7 @@
 """Whether rounds pull in one direction: the cosine between the pseudo-gradients of this round and the last.
 
-The pseudo-gradient is what the cohort answers, sent minus returned in the mean, before the server makes a step of it.
+The pseudo-gradient is what the cohort answers, sent minus returned in the mean (or by the method's rule), before the
+server makes a step of it. Of several exchanges in a round the last that counts is taken.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""How far the perturbation of FedGloSS is from the true one, from methods that measure it."""
+"""How far the stale perturbation of FedGloSS is from the true one, from methods that measure it.
+
+    delta_eps = rho * || unit(g_last) - unit(g) ||
+
+g_last is last round's pseudo-gradient, along which the server climbs; g is the one that this round's clients return
+from the unperturbed model, in an exchange that is made for it and forgotten. It lies between 0 and 2 rho.
+"""
 
 from __future__ import annotations
 

@@ -10,14 +10,14 @@ function comparable(items, key, part) {
 function drawCurvature(section, doc) {
   const { list, items } = comparable(doc.curvature, "curvature", "curvature");
   const methods = [...new Set(items.map((item) => item.method))].map((place) => ({ ...doc.methods[place], place }));
-  section.append(el("div", { class: "controls" }, methods.length > 1 ? legend(methods) : null, list), curvatureTable(doc));
+  section.append(el("div", { class: "controls" }, methods.length > 1 ? legend(methods) : null, list), ...curvatureTable(doc));
   const pair = el("div", { class: "pair" });
   const spectra = items.filter((item) => item.eigenvalues?.length).map((item) => ({ method: item.method, name: item.label, y: item.eigenvalues }));
   if (spectra.length) pair.append(figure("Largest eigenvalues", "Each stem is an eigenvalue of the Hessian; low stems mean a flat minimum.",
     stems(spectra, { xTitle: "place", yTitle: "", xFormat: whole, sentence: `Largest eigenvalues: ${spectra.map((one) => `${one.name} from ${number(one.y[0])} down to ${number(one.y.at(-1))}`).join("; ")}.` }),
     () => ({ heads: ["place", ...spectra.map((one) => one.name)], rows: spectra.reduce((a, b) => (a.y.length > b.y.length ? a : b)).y.map((_, i) => [i + 1, ...spectra.map((one) => number(one.y[i]))]) })));
   const densities = items.filter((item) => item.density).map((item) => ({ method: item.method, name: item.label, x: item.density.x, y: item.density.y, low: item.density.y, high: item.density.y }));
-  const options = { name: "density", xTitle: "eigenvalue", yTitle: "logarithmic", xFormat: number, ySaid: number, logY: true };
+  const options = { name: "density", xTitle: "eigenvalue", yTitle: "logarithmic", xFormat: plain, ySaid: number, logY: true };
   if (densities.length) pair.append(figure("Density of all eigenvalues", "Mass far from zero is what makes a minimum sharp.",
     lines(densities, { ...options, sentence: `Density of eigenvalues on a logarithmic axis: ${densities.map((one) => `${one.name} from ${number(Math.min(...one.x))} to ${number(Math.max(...one.x))}`).join("; ")}.` }),
     () => curveTable(densities, options)));
@@ -27,15 +27,19 @@ function drawCurvature(section, doc) {
 
 function curvatureTable(doc) {
   const columns = [
-    ["run seed", (c) => c.seed], ["λ₁", (c) => number(c.lambda_1, 4)], ["λ₁/λ₅", (c) => number(c.ratio)],
-    ["trace", (c) => (c.trace ? spread(c.trace.mean, c.trace.stderr, number) : "–")], ["loss", (c) => number(c.loss, 4)],
+    ["run seed", (c) => c.seed], ["λ₁", (c) => number(c.lambda_1)], ["λ₁/λ₅", (c) => number(c.ratio)],
+    ["norm ‖w‖", (c) => number(c.norm)], ["λ₁‖w‖²", (c) => number(c.scaled)],
+    ["trace", (c) => (c.trace ? spread(c.trace.mean, c.trace.stderr) : "–")], ["loss", (c) => number(c.loss)],
     ["sharpness, 1st order", (c) => number(c.sharpness?.first_order)], ["ascent", (c) => number(c.sharpness?.ascent)], ["adaptive", (c) => number(c.sharpness?.adaptive)],
-    ["± over subsamples", (c) => number(c.subsample?.lambda_1_spread)], ["examples", (c) => (c.of && c.of !== c.examples ? `${whole(c.examples)} of ${whole(c.of)}` : whole(c.examples))],
+    ["λ₁ over subsamples", (c) => (known(c.subsample?.lambda_1_spread) ? `± ${around(c.lambda_1, c.subsample.lambda_1_spread)}` : "–")],
+    ["examples", (c) => (c.of && c.of !== c.examples ? `${whole(c.examples)} of ${whole(c.of)}` : whole(c.examples))],
     ["measured on", (c) => c.settings],
   ].filter(([name, text]) => name === "measured on" ? new Set(doc.curvature.map((c) => c.settings)).size > 1 : doc.curvature.some((item) => text(item) !== "–"));
-  return scrolling(el("table", {}, el("caption", { class: "unseen" }, "Curvature of every run"),
+  const table = el("table", { class: "wide" }, el("caption", { class: "unseen" }, "Curvature of every run"),
     el("thead", {}, el("tr", {}, ["method", ...columns.map(([name]) => name)].map((name) => el("th", { scope: "col" }, name)))),
-    el("tbody", {}, doc.curvature.map((item) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, item.label)), columns.map(([, text]) => el("td", {}, String(text(item)))))))), "Table of curvatures");
+    el("tbody", {}, doc.curvature.map((item) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, item.label)), columns.map(([, text]) => el("td", {}, cell(text(item))))))));
+  const lengths = doc.curvature.some((item) => known(item.scaled)) ? "λ₁ is the curvature for steps of one length in all models; λ₁‖w‖² that for steps in proportion to the model's own weights w, as loss surfaces show it." : "";
+  return [scrolling(table, "Table of curvatures"), lengths ? note(lengths) : ""];
 }
 
 function drawLayers(section, items) {
@@ -69,34 +73,40 @@ function drawSurfaces(section, doc) {
     note(sentence([
       `Height and colour are the ${name}${log ? ", on a logarithmic axis" : ""}, on the same scale and along the same directions in every picture; the dot is the model.`,
       fewer ? "Fewer points are drawn than were measured." : ""]), "Drag sideways, or use the arrow keys or the buttons: all turn together."),
+    note(filterNormalised(items, doc)),
     el("details", { class: "data", "data-key": "data surface", toggle: (event) => {
       if (event.currentTarget.open && event.currentTarget.children.length === 1)
-        event.currentTarget.append(...items.map((item) => el("div", {}, named(item), scrolling(dataTable(`${item.label}: ${name}`, { heads: ["y \\ x", ...item.x.map((x) => number(x))], rows: item.y.map((y, j) => [number(y), ...item[name][j].map((value) => format(value))]) }), `Data of ${item.label}`))));
+        event.currentTarget.append(...items.map((item) => el("div", {}, named(item), scrolling(dataTable(`${item.label}: ${name}`, { heads: ["y \\ x", ...item.x.map((x) => plain(x))], rows: item.y.map((y, j) => [plain(y), ...item[name][j].map((value) => format(value))]) }), `Data of ${item.label}`)))), settle();
     } }, el("summary", {}, "Data as table")));
+}
+
+/** Why a surface may be steep where λ₁ is small: what it is drawn along, and how long the weights are. */
+function filterNormalised(items, doc) {
+  const norms = items.map((item) => [item.label, doc.curvature.find((one) => one.run === item.run && one.label === item.label && known(one.norm))?.norm]).filter(([, norm]) => known(norm));
+  return sentence([
+    "Surfaces are filter-normalised: along both directions each filter is as long as the model's own, so the distance 1 is as far as the weights are long.",
+    "A model whose weights are three times as long is looked at three times as far around: its surface can be the steepest though its λ₁, for steps of one length in all models, is the smallest. λ₁‖w‖² among the curvatures is on the scale of these pictures.",
+    norms.length ? `Norm of the weights: ${norms.map(([label, norm]) => `${label} ${number(norm)}`).join("; ")}.` : ""]);
 }
 
 function drawPlanes(section, doc) {
   const { list, items } = comparable(doc.plane, "plane", "plane");
   const measure = measured(items, "plane height", "plane"), name = state["plane height"];
   const range = extent(items.flatMap((item) => item[name].flat()), 0);
-  section.append(el("div", { class: "controls" }, measure, list), el("div", { class: "panels" }, items.map((item) => figure(item, "", plane(item, name, range),
-    () => ({ heads: ["model", "x", "y", "loss", "error"], rows: item.marks.map((mark) => [mark.name, number(mark.x), number(mark.y), number(mark.loss), percents(mark.error)]) })))),
+  section.append(el("div", { class: "controls" }, measure, list), el("div", { class: "panels" }, items.map((item) => figure(item.title, "", plane(item, name, range),
+    () => ({ heads: ["model", "x", "y", "loss", "error"], rows: item.marks.map((mark) => [mark.name, plain(mark.x), plain(mark.y), number(mark.loss), percents(mark.error)]) })))),
     el("p", { class: "note" }, `Colours are ${name === "loss" ? "how far the loss lies above the least one, on a logarithmic scale" : "the error"}, the same in every picture. Models in one basin have no contour between them.`));
 }
 
 function drawBetween(section, doc) {
   const { list, items } = comparable(doc.interpolate, "between", "interpolate");
-  const methods = [...new Set(items.map((item) => item.method))].map((place) => ({ ...doc.methods[place], place }));
-  section.append(el("div", { class: "controls" }, methods.length > 1 ? legend(methods) : null, list));
-  const pair = el("div", { class: "pair" });
-  for (const name of ["loss", "error"]) {
-    const found = items.filter((item) => item[name]).map((item) => ({ method: item.method, name: item.label, x: item.gamma, y: item[name], low: item[name], high: item[name] }));
-    const share = name === "error", options = { xTitle: `γ (0: ${items[0].b}, 1: ${items[0].a})`, name: `between ${name}`, yTitle: share ? "%" : "", xFormat: number, yFormat: share ? (v) => String(Number((100 * v).toFixed(2))) : number, ySaid: share ? percents : number, floor: 0 };
-    const barriers = share ? [] : items.filter((item) => known(item.barrier)).map((item) => `${item.label} ${number(item.barrier)}`);
-    if (found.length) pair.append(figure(`${share ? "Error" : "Loss"} between ${items[0].b} and ${items[0].a}`, barriers.length ? `Barrier, the most by which the loss rises above the straight line between both: ${barriers.join("; ")}.` : "",
-      lines(found, { ...options, sentence: `${name} on the line from ${items[0].b} to ${items[0].a}: ${found.map((one) => `${one.name} largest ${options.ySaid(Math.max(...one.y.filter(known)))}`).join("; ")}.` }), () => curveTable(found, options)));
-  }
-  section.append(pair);
+  section.append(el("div", { class: "controls" }, list), ...items.map((item) => el("div", { class: "pair" }, ["loss", "error"].filter((name) => item[name]).map((name) => {
+    const found = [{ method: item.method, name, x: item.gamma, y: item[name], low: item[name], high: item[name] }];
+    const share = name === "error", options = { xTitle: "γ", name: `${item.title} ${name}`, yTitle: share ? "%" : "", xFormat: plain, yFormat: share ? percentTick : plain, ySaid: share ? percents : number, floor: 0 };
+    return figure(`${share ? "Error" : "Loss"} from ${item.b} to ${item.a}`, sentence([
+      `γ is 0 at ${item.b} and 1 at ${item.a}.`, !share && known(item.barrier) ? `Barrier, the most by which the loss rises above the straight line between both: ${number(item.barrier)}.` : ""]),
+      lines(found, { ...options, sentence: `The ${name} on the line from ${item.b} to ${item.a}: at most ${options.ySaid(Math.max(...item[name].filter(known)))}.` }), () => curveTable(found, options));
+  }))));
 }
 
 function drawPartition(section, doc) {
@@ -117,7 +127,7 @@ function drawLocalGlobal(section, doc) {
   section.append(list || "", el("p", { class: "note" }, "λ₁ as each client's own loss has it (local) and as the loss of all has it (global): a flat local minimum need not be a flat global one."),
     el("div", { class: "panels" }, items.map((item) => el("div", { class: "panel" }, named(item), scrolling(el("table", {}, el("caption", { class: "unseen" }, `${item.label} after round ${item.round}`),
       el("thead", {}, el("tr", {}, ["client", "local", "global"].map((name) => el("th", { scope: "col" }, name)))),
-      el("tbody", {}, [...item.clients, { client: "mean", local: item.local, global: item.global }].map((one) => el("tr", { class: one.client === "mean" ? "best" : "" }, el("th", { scope: "row" }, one.client), el("td", {}, number(one.local, 4)), el("td", {}, number(one.global, 4)))))), `Local and global, ${item.label}`)))));
+      el("tbody", {}, [...item.clients, { client: "mean", local: item.local, global: item.global }].map((one) => el("tr", { class: one.client === "mean" ? "best" : "" }, el("th", { scope: "row" }, one.client), el("td", {}, number(one.local)), el("td", {}, number(one.global)))))), `Local and global, ${item.label}`)))));
 }
 
 function drawCorruptions(section, doc) {
@@ -128,7 +138,7 @@ function drawCorruptions(section, doc) {
   const rows = [["clean", (item) => item.clean], ...names.map((name) => [said(name), (item) => mean(item.kinds[name])]), ["mean of all", (item) => item.mean]];
   section.append(el("div", { class: "controls" }, methods.length > 1 ? legend(methods) : null, list),
     figure("Accuracy on corrupted images", sentence(["Mean over severities.", ...new Set(items.map((item) => item.source && `Images: ${item.source}.`))]), dotRows(rows.map(([name, of]) => ({ name, dots: items.map((item) => ({ method: item.method, value: of(item) })) })),
-      { xTitle: "accuracy, %", xFormat: (v) => String(Number((100 * v).toFixed(1))), sentence: `Accuracy on corrupted images: ${items.map((item) => `${item.label} ${percents(item.clean)} on clean ones, ${percents(item.mean)} on average over corruptions`).join("; ")}.` }),
+      { xTitle: "accuracy, %", xFormat: percentTick, sentence: `Accuracy on corrupted images: ${items.map((item) => `${item.label} ${percents(item.clean)} on clean ones, ${percents(item.mean)} on average over corruptions`).join("; ")}.` }),
       () => ({ heads: ["kind", ...items.map((item) => item.label)], rows: rows.map(([name, of]) => [name, ...items.map((item) => percents(of(item)))]) })),
     el("div", { class: "panels" }, items.filter((item) => Object.values(item.kinds).some((row) => row.length)).map((item) => {
       const values = names.map((name) => item.kinds[name] || []), widest = Math.max(...values.map((row) => row.length));

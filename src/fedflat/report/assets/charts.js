@@ -10,7 +10,7 @@ function figure(head, note, drawing, table, kind = "") {
   const data = table
     ? el("details", { class: "data", "data-key": `data ${title} ${head.settings || ""}`, toggle: (event) => {
         const box = event.currentTarget;
-        if (box.open && box.children.length === 1) box.append(scrolling(dataTable(title, table()), `Data: ${title}`));
+        if (box.open && box.children.length === 1) { box.append(scrolling(dataTable(title, table()), `Data: ${title}`)); settle(); }
       } }, el("summary", {}, "Data as table"))
     : null;
   return el("figure", { class: kind }, el("figcaption", {}, head.label ? named(head) : el("h3", {}, title), note ? el("p", {}, note) : null), drawing, data);
@@ -22,7 +22,13 @@ function dataTable(caption, { heads, rows }) {
     el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el(i ? "td" : "th", i ? {} : { scope: "row" }, String(cell)))))));
 }
 
-const scrolling = (node, label) => el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, node);
+/** A frame in which a wide table scrolls; whoever sees only a part of it is told so. */
+function scrolling(node, label) {
+  const box = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, node);
+  const frame = el("div", { class: "frame" }, box, el("p", { class: "sideways", "aria-hidden": "true" }, "Wider than the screen: scroll sideways →"));
+  later(frame, () => frame.classList.toggle("more", box.scrollWidth > box.clientWidth + 1));
+  return frame;
+}
 
 /** Buttons of which one is chosen; the choice lives in `state` under `key`. */
 function choices(label, key, options, part) {
@@ -53,7 +59,7 @@ function legend(methods) {
 }
 
 /** Axes and their frame; gives where to draw and how values become pixels. */
-function axes(box, { x, y, name, height = 280, xTitle, yTitle, xFormat = number, yFormat = number, logY = false, xTicks, sentence: label, focus = true }) {
+function axes(box, { x, y, name, height = 280, xTitle, yTitle, xFormat = plain, yFormat = plain, logY = false, xTicks, sentence: label, focus = true }) {
   const width = Math.max(240, box.clientWidth);
   const marks = logY ? powers(y[0], y[1], 6) : ticks(y[0], y[1], 5);
   const texts = labels(marks, yFormat), left = 14 + 7 * Math.max(...texts.map((text) => text.length), 3), bottom = height - 42, top = yTitle ? 26 : 10;
@@ -125,7 +131,7 @@ function readout(box, plot, series, options, Y) {
   const line = svg("line", { class: "cursor", y1: plot.top, y2: plot.bottom, visibility: "hidden" }), dots = svg("g", {});
   plot.root.append(line, dots);
   box.append(tip, live);
-  const xSaid = options.xSaid || options.xFormat || number, ySaid = options.ySaid || options.yFormat || number;
+  const xSaid = options.xSaid || options.xFormat || plain, ySaid = options.ySaid || number;
   let place = places.length - 1;
   const show = (index, speak) => {
     place = Math.min(places.length - 1, Math.max(0, index));
@@ -193,7 +199,7 @@ function stems(series, options) {
 }
 
 /** A row for each name, a sign for each method at its value. */
-function dotRows(rows, { xTitle, xFormat = number, sentence: label, from }) {
+function dotRows(rows, { xTitle, xFormat = plain, sentence: label, from }) {
   const box = el("div", { class: "plot" });
   later(box, () => {
     const width = Math.max(240, box.clientWidth), line = 26, top = 8;

@@ -28,36 +28,55 @@ function fill(node, attributes, children) {
 
 const known = (value) => typeof value === "number" && Number.isFinite(value);
 
-function number(value, digits = 3) {
+/* The rule for digits: shares are percentages with two decimals, other measured numbers have four significant digits,
+   a spread has the decimals of its number, counts are whole, bytes and times have three digits. Ticks and coordinates,
+   which are chosen and not measured, are as short as they can be. */
+const DIGITS = 4;
+
+function number(value, digits = DIGITS) {
   if (!known(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (size >= 1e6 || size < 1e-4) return scientific(value, digits);
-  if (size >= 1000) return Math.round(value).toLocaleString("en");
-  return String(Number(value.toPrecision(digits)));
+  if (size >= 10 ** (digits - 1)) return Math.round(value).toLocaleString("en");
+  return value.toPrecision(digits);
 }
 
-function scientific(value, digits) {
+function scientific(value, digits, short = false) {
   const [factor, power] = value.toExponential(digits - 1).split("e");
   const raised = [...power.replace("+", "")].map((sign) => (sign === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign])).join("");
-  return Number(factor) === 1 ? `10${raised}` : `${Number(factor)}·10${raised}`;
+  return short && Number(factor) === 1 ? `10${raised}` : `${short ? Number(factor) : factor}·10${raised}`;
 }
 
-const fixed = (digits) => (value) => (known(value) ? value.toFixed(digits) : "–");
-const percent = (value, digits = 2) => (known(value) ? (100 * value).toFixed(digits) : "–");
-const percents = (value) => (known(value) ? `${percent(value, 1)} %` : "–");
+/** A tick or a coordinate. */
+function plain(value, digits = 3) {
+  if (!known(value)) return "–";
+  const size = Math.abs(value);
+  if (size && (size >= 1e6 || size < 1e-4)) return scientific(value, digits, true);
+  return size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(digits)));
+}
+
+/** A spread with the decimals of its number. */
+function around(value, spread) {
+  const said = number(value), decimals = (said.split(".")[1] || "").length;
+  return said.includes("·") || (spread !== 0 && spread < 0.5 * 10 ** -decimals) ? number(spread) : spread.toFixed(decimals);
+}
+
+const percent = (value) => (known(value) ? (100 * value).toFixed(2) : "–");
+const percents = (value) => (known(value) ? `${percent(value)} %` : "–");
+const percentTick = (value) => String(Number((100 * value).toFixed(2)));
 const whole = (value) => (known(value) ? Math.round(value).toLocaleString("en") : "–");
 
 function bytes(value) {
   if (!known(value)) return "–";
   for (const [unit, step] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]])
-    if (value >= step) return `${Number((value / step).toPrecision(3))} ${unit}`;
+    if (value >= step) return `${(value / step).toPrecision(3)} ${unit}`;
   return `${Math.round(value)} B`;
 }
 
 function seconds(value) {
   if (!known(value)) return "–";
-  if (value < 60) return `${Number(value.toPrecision(value < 10 ? 2 : 3))} s`;
+  if (value < 60) return `${value.toPrecision(3)} s`;
   const minutes = Math.floor(value / 60);
   const rest = (count) => String(Math.floor(count)).padStart(2, "0");
   return value < 3600 ? `${minutes} min ${rest(value % 60)} s` : `${Math.floor(minutes / 60)} h ${rest(minutes % 60)} min`;

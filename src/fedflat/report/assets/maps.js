@@ -17,8 +17,16 @@ function colorKey(low, high, format, ramp) {
   return el("div", { class: "key" }, el("span", {}, format(low)), el("i", { style: `background: linear-gradient(to right, ${stops})` }), el("span", {}, format(high)));
 }
 
-/** Rows of cells; `range` is the common scale, `cell(row, column)` the sentence about one. */
-function heat(values, { range, format, cell, rowTitle, columnTitle, rowName = (i) => i, columnName = (i) => i, sentence: label, height }) {
+/** Where columns begin and end, from 0 to 1, if they lie at these places: half-way to the neighbours. */
+function edges(places) {
+  const gap = (i) => (places.length > 1 ? places[i + 1] - places[i] : 1), last = places.length - 1;
+  const bounds = [places[0] - gap(0) / 2, ...places.slice(1).map((place, i) => (place + places[i]) / 2), places[last] + gap(last - 1) / 2];
+  return { low: bounds[0], high: bounds.at(-1), at: bounds.map((bound) => (bound - bounds[0]) / (bounds.at(-1) - bounds[0])) };
+}
+
+/** Rows of cells; `range` is the common scale, `cell(row, column)` the sentence about one. Columns are equally wide, or lie
+    at their `places` on an axis. */
+function heat(values, { range, format, cell, places, rowTitle, columnTitle, rowName = (i) => i, columnName = (i) => i, sentence: label, height }) {
   const box = el("div", { class: "plot" });
   later(box, () => {
     const width = Math.max(200, box.clientWidth), rows = values.length, columns = values[0].length;
@@ -27,15 +35,20 @@ function heat(values, { range, format, cell, rowTitle, columnTitle, rowName = (i
     const top = 20, tall = height || Math.min(420, Math.max(90, rows * 22)), right = width - 4;
     const root = svg("svg", { viewBox: `0 0 ${width} ${top + tall + 38}`, width, height: top + tall + 38, role: "img", "aria-label": label, class: "chart" });
     const [low, high] = range, shade = (value) => inks((value - low) / (high - low || 1));
-    root.append(svg("image", { href: picture(values, shade), x: left, y: top, width: right - left, height: tall, preserveAspectRatio: "none", class: "cells" }));
+    const { low: from, high: to, at } = edges(places || Array.from({ length: columns }, (_, i) => i));
+    const column = (share) => at.findIndex((edge, i) => share >= edge && share < at[i + 1]), fine = Math.round(right - left);
+    const drawn = places ? values.map((row) => Array.from({ length: fine }, (_, i) => row[column((i + 0.5) / fine)])) : values;
+    root.append(svg("image", { href: picture(drawn, shade), x: left, y: top, width: right - left, height: tall, preserveAspectRatio: "none", class: "cells" }));
     const each = Math.ceil(rows / Math.floor(tall / 15)), every = Math.ceil(columns / Math.max(1, Math.floor((right - left) / 40)));
     names.forEach((name, i) => { if (i % each === 0) root.append(svg("text", { x: left - 6, y: top + ((i + 0.5) * tall) / rows + 4, "text-anchor": "end" }, name)); });
-    for (let i = 0; i < columns; i += every) root.append(svg("text", { x: left + ((i + 0.5) * (right - left)) / columns, y: top + tall + 16, "text-anchor": "middle" }, String(columnName(i))));
+    const X = scale(from, to, left, right), along = places ? ticks(from, to, Math.max(2, Math.floor((right - left) / 70))).filter((tick) => tick >= places[0] && Number.isInteger(tick)) : [];
+    for (const tick of along) root.append(svg("line", { x1: round2(X(tick)), x2: round2(X(tick)), y1: top + tall, y2: top + tall + 4, class: "axis" }), svg("text", { x: round2(X(tick)), y: top + tall + 16, "text-anchor": X(tick) > right - 20 ? "end" : "middle", class: "tick" }, whole(tick)));
+    for (let i = 0; i < columns && !places; i += every) root.append(svg("text", { x: left + ((i + 0.5) * (right - left)) / columns, y: top + tall + 16, "text-anchor": "middle" }, String(columnName(i))));
     root.append(svg("text", { x: 0, y: 12, class: "title" }, rowTitle), svg("text", { x: right, y: top + tall + 33, "text-anchor": "end", class: "title" }, columnTitle));
     const tip = el("div", { class: "tip", hidden: true });
     root.addEventListener("pointermove", (event) => {
       const frame = root.getBoundingClientRect(), x = event.clientX - frame.left, y = event.clientY - frame.top;
-      const i = Math.floor(((x - left) / (right - left)) * columns), j = Math.floor(((y - top) / tall) * rows);
+      const i = places ? column((x - left) / (right - left)) : Math.floor(((x - left) / (right - left)) * columns), j = Math.floor(((y - top) / tall) * rows);
       tip.hidden = !(i >= 0 && i < columns && j >= 0 && j < rows);
       if (tip.hidden) return;
       tip.replaceChildren(cell(j, i));
@@ -103,5 +116,5 @@ function plane(item, measure, range) {
 function planeSaid(item, measure, format) {
   const [low, high] = extent(item[measure].flat(), 0);
   const marks = item.marks.map((mark) => `${mark.name} at ${format(mark[measure])}`);
-  return `Plane of the ${measure} of ${item.label}, from ${format(low)} to ${format(high)}; ${listed(marks)}.`;
+  return `Plane of the ${measure} through ${item.title}, from ${format(low)} to ${format(high)}; ${listed(marks)}.`;
 }

@@ -7,7 +7,7 @@ const PARTS = [
   { id: "surface", title: "Loss surfaces", of: (doc) => doc.surface, draw: drawSurfaces },
   { id: "plane", title: "Planes through models", short: "Planes", of: (doc) => doc.plane, draw: drawPlanes },
   { id: "interpolate", title: "Between two models", short: "Barriers", of: (doc) => doc.interpolate, draw: drawBetween },
-  { id: "watched", title: "Watched during training", short: "Watched", of: (doc) => (doc.classes.length || doc.methods.some((m) => m.watch.round) ? [doc.methods.map((m) => m.watch), doc.classes] : []), draw: drawWatched },
+  { id: "watched", title: "Watched during training", short: "Watched", of: (doc) => (doc.classes.length || doc.methods.some((m) => Object.keys(m.watch).length) ? [doc.methods.map((m) => m.watch), doc.classes] : []), draw: drawWatched },
   { id: "local_global", title: "Local against global", of: (doc) => doc.local_global, draw: drawLocalGlobal },
   { id: "partition", title: "The clients' data", short: "Data", of: (doc) => doc.partition, draw: drawPartition },
   { id: "corruptions", title: "Corrupted images", short: "Corruptions", of: (doc) => doc.corruptions, draw: drawCorruptions },
@@ -47,6 +47,11 @@ function drawPart(part, doc) {
   if (!there) return;
   part.draw(section, doc);
   if (drawn) for (const node of section.querySelectorAll("details")) node.open = open.has(node.dataset.key);
+  settle();
+}
+
+/** Draw what waited for its width. */
+function settle() {
   const boxes = waiting;
   waiting = [];
   boxes.forEach((box) => box.draw());

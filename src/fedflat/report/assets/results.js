@@ -1,18 +1,22 @@
 /* The results as a table, the curves of training, what was watched, and how the runs were made. */
 
-const spread = (value, around, format) => (known(around) ? `${format(value)} ± ${format(around)}` : format(value));
+/** A number and, below it or behind it, its spread. */
+const spreadPercent = (value, off) => (known(value) && known(off) ? [percent(value), percent(off)] : [percent(value)]);
+const spread = (value, off) => (known(value) && known(off) ? [number(value), around(value, off)] : [number(value)]);
+const cell = (said) => (Array.isArray(said) && said.length > 1 ? [said[0], " ", el("span", { class: "off" }, `± ${said[1]}`)] : [said].flat());
 
 /** The columns of the table: a head, the number to sort by, the text to show. Columns nobody has are left out. */
 function columns(doc) {
-  const target = doc.target === null ? "" : `${percent(doc.target, 1)}\u00a0%`;
-  const accuracy = (m) => (m.diverged && m.diverged === m.seeds ? "diverged" : known(m.accuracy) ? spread(m.accuracy, m.spread, percent) : known(m.now) ? `${percent(m.now)} so far` : "–");
+  const target = doc.target === null ? "" : `${percent(doc.target)}\u00a0%`;
+  const accuracy = (m) => (m.diverged && m.diverged === m.seeds ? "diverged" : known(m.accuracy) ? spreadPercent(m.accuracy, m.spread) : known(m.now) ? `${percent(m.now)} so far` : "–");
   return [
     ["method", "Method", (m) => m.name, (m) => m.name],
     ["accuracy", "Accuracy %", (m) => m.accuracy ?? m.now, accuracy],
-    ["personal", "Personal %", (m) => m.personal, (m) => spread(m.personal, m.personal_spread, percent)],
-    ["loss", "Loss", (m) => m.loss, (m) => number(m.loss, 4)],
-    ["lambda_1", "λ₁", (m) => m.lambda_1, (m) => spread(m.lambda_1, m.lambda_1_spread, number)],
-    ["trace", "Trace", (m) => m.trace, (m) => spread(m.trace, m.trace_spread, number)],
+    ["personal", "Personal %", (m) => m.personal, (m) => spreadPercent(m.personal, m.personal_spread)],
+    ["loss", "Loss", (m) => m.loss, (m) => number(m.loss)],
+    ["lambda_1", "λ₁", (m) => m.lambda_1, (m) => spread(m.lambda_1, m.lambda_1_spread)],
+    ["scaled", "λ₁‖w‖²", (m) => m.scaled, (m) => spread(m.scaled, m.scaled_spread)],
+    ["trace", "Trace", (m) => m.trace, (m) => spread(m.trace, m.trace_spread)],
     ["rounds_to_target", `Rounds\u00a0to ${target}`, (m) => m.rounds_to_target, (m) => whole(m.rounds_to_target)],
     ["bytes_to_target", `Sent\u00a0to ${target}`, (m) => m.bytes_to_target, (m) => bytes(m.bytes_to_target)],
     ["bytes", "Sent\u00a0in\u00a0all", (m) => m.bytes, (m) => bytes(m.bytes)],
@@ -28,13 +32,12 @@ function drawResults(section, doc) {
   if (value) order.sort((a, b) => compare(value(doc.methods[a]), value(doc.methods[b])) * (sort.down ? -1 : 1));
   const head = ([key, name]) => el("th", { scope: "col", "aria-sort": sort.key === key ? (sort.down ? "descending" : "ascending") : "none" },
     el("button", { type: "button", "data-key": `sort ${key}`, click: () => {
-      state.sort = { key, down: sort.key === key ? !sort.down : !["method", "loss", "lambda_1", "trace"].includes(key) };
+      state.sort = { key, down: sort.key === key ? !sort.down : !["method", "loss", "lambda_1", "scaled", "trace"].includes(key) };
       redraw("results");
     } }, name));
-  const best = Math.max(...doc.methods.map((m) => m.accuracy ?? -1)), ahead = doc.methods.filter((m) => m.accuracy === best);
-  const row = (i) => el("tr", { class: doc.methods.length > 1 && ahead.length === 1 && ahead[0] === doc.methods[i] ? "best" : "" },
+  const row = (i) => el("tr", { class: doc.ahead === i ? "best" : "" },
     heads.map(([key, , , text]) => key === "method" ? el("th", { scope: "row" }, el("div", {}, sign(i), el("span", {}, el("code", {}, text(doc.methods[i])), counted(doc.methods[i]))))
-      : el("td", {}, text(doc.methods[i]))));
+      : el("td", {}, cell(text(doc.methods[i])))));
   section.append(scrolling(el("table", { class: "results" }, el("caption", { class: "unseen" }, "Results of the methods"),
     el("thead", {}, el("tr", {}, heads.map(head))), el("tbody", {}, order.map(row))), "Table of results"), note(tableNote(doc), "Click a head to sort."));
 }
@@ -53,7 +56,8 @@ function tableNote(doc) {
   const seeds = doc.methods.some((m) => m.seeds > 1);
   return sentence([
     `Accuracy and loss on the test set: ${doc.last > 1 ? `mean of the evaluations in the last ${doc.last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : ""}.`,
-    doc.target !== null ? `Target ${percent(doc.target, 1)} %${doc.target_of_first ? ": the accuracy of the first method" : ""}.` : "",
+    doc.target !== null ? `Target ${percent(doc.target)} %${doc.target_of_first ? ": the accuracy of the first method" : ""}.` : "",
+    doc.methods.length > 1 && doc.ahead === null ? "No row is marked: no method is ahead of all others by more than the spread." : "",
     doc.methods.some((m) => known(m.lambda_1)) ? `λ₁ and trace of the Hessian: ${doc.curvature_of}.` : "",
   ]);
 }
@@ -66,8 +70,8 @@ const AXES = {
 };
 
 function series(doc, axis, measure, field = "curves") {
-  return doc.methods.map((m, method) => ({ method, name: m.name, x: m[field][axis], of: m[field][measure] }))
-    .filter((one) => one.x && one.of).map((one) => ({ ...one, y: one.of.mean, low: one.of.low, high: one.of.high }));
+  return doc.methods.map((m, method) => ({ method, name: m.name, of: m[field][measure] }))
+    .filter((one) => one.of && one.of[axis]).map(({ method, name, of }) => ({ method, name, x: of[axis], y: of.mean, low: of.low, high: of.high }));
 }
 
 function drawTraining(section, doc) {
@@ -77,7 +81,7 @@ function drawTraining(section, doc) {
     choices("Horizontal axis", "axis", Object.entries(AXES).map(([key, axis]) => [key, axis.name]), "training")),
     el("div", { class: "pair" }, there.map((measure, place) => {
       const found = series(doc, state.axis, measure), share = !measure.endsWith("loss");
-      const options = { ...AXES[state.axis], name: measure, yTitle: share ? "%" : "", yFormat: share ? (v) => String(Number((100 * v).toFixed(2))) : number, ySaid: share ? percents : number, floor: 0, height: odd && !place ? 340 : 280 };
+      const options = { ...AXES[state.axis], name: measure, yTitle: share ? "%" : "", yFormat: share ? percentTick : plain, ySaid: share ? percents : number, floor: 0, height: odd && !place ? 340 : 280 };
       return figure(MEASURES[measure], "", lines(found, { ...options, sentence: curveSaid(found, MEASURES[measure], options) }), () => curveTable(found, options), odd && !place ? "whole" : "");
     })), note(curveNote(doc), "Point at a chart, or focus it and use the arrow keys, to read values."));
 }
@@ -88,8 +92,8 @@ function curveSaid(found, measure, options) {
 }
 
 function curveNote(doc) {
-  const seeds = doc.methods.some((m) => m.begun > 1), most = Math.max(...doc.methods.map((m) => m.curves.evaluations));
-  const drawn = Math.max(...doc.methods.map((m) => m.curves.round.length));
+  const seeds = doc.methods.some((m) => m.begun > 1), all = doc.methods.flatMap((m) => Object.values(m.curves));
+  const most = Math.max(...all.map((one) => one.evaluations)), drawn = Math.max(...all.map((one) => one.round.length));
   return sentence([
     seeds ? "Lines are means over the seeds that got so far, bands reach from the least to the largest." : "",
     drawn < most ? `Of ${whole(most)} evaluations, ${drawn} are drawn.` : "",
@@ -105,20 +109,20 @@ function curveTable(found, { xTitle, xFormat, ySaid }) {
 }
 
 const WATCHED = bare({
-  drift: ["Drift", "How far clients move from what they were sent."],
-  alignment: ["Alignment", "The cosine between the server's steps of one round and the next: 1 if they go the same way, -1 if the next undoes the last."],
-  delta_eps: ["Change of the perturbation", "How far the server's perturbation is from last round's."],
-  param_norm: ["Norm of the parameters", ""],
-  feature_norms: ["Norm of features", "Mean over clients."],
-  client_lambda: ["λ₁ at the clients", "Largest eigenvalue on the clients' own data, mean over clients."],
+  drift: ["Drift", "The distance of clients' models from what they were sent, mean over clients and local epochs."],
+  alignment: ["Alignment", "The cosine between what the cohort answers in a round and in the round before (sent minus returned, the mean over clients), before the server makes a step of it: 1 if they pull the same way, -1 if one undoes the other."],
+  delta_eps: ["Error of the stale perturbation", "The distance, from 0 to 2ρ, between the server's perturbation, along last round's pseudo-gradient, and the one along the pseudo-gradient that this round's clients return from the unperturbed model."],
+  param_norm: ["Norm of the parameters", "Of the server's model."],
+  feature_norms: ["Norm of the outputs", "The mean norm of the model's outputs on a client's examples, mean over the round's clients."],
+  client_lambda: ["λ₁ at the clients", "Largest eigenvalue of each client's model on its own data, mean over the round's clients."],
 });
 
 function drawWatched(section, doc) {
-  const names = [...new Set(doc.methods.flatMap((m) => Object.keys(m.watch)))].filter((name) => !["round", "evaluations", "bytes", "seconds"].includes(name));
+  const names = [...new Set(doc.methods.flatMap((m) => Object.keys(m.watch)))];
   if (doc.methods.length > 1) section.append(el("div", { class: "controls" }, legend(doc.methods.map((m, place) => ({ ...m, place })))));
   section.append(el("div", { class: "pair" }, names.map((name) => {
     const [title, note] = WATCHED[name] || [name, ""], found = series(doc, "round", name, "watch");
-    const options = { ...AXES.round, name, yTitle: "", yFormat: number, ySaid: number, height: 220 };
+    const options = { ...AXES.round, name, yTitle: "", yFormat: plain, ySaid: number, height: 220 };
     return figure(title, note, lines(found, { ...options, sentence: curveSaid(found, title, options) }), () => curveTable(found, options));
   })));
   drawClasses(section, doc);
@@ -134,7 +138,7 @@ function drawClasses(section, doc) {
       const last = item.values.map((row) => row.at(-1));
       const worst = last.indexOf(Math.min(...last.filter(known)));
       return figure(item, "", heat(item.values, {
-        range: [0, 1], format: percents, rowTitle: "class", columnTitle: "round", columnName: (i) => item.round[i],
+        range: [0, 1], format: percents, rowTitle: "class", columnTitle: "round", places: item.round,
         cell: (j, i) => `class ${j}, round ${item.round[i]}: ${percents(item.values[j][i])}`,
         sentence: `Accuracy of ${item.values.length} classes over the rounds of ${item.label}; at the end class ${worst} is the least accurate with ${percents(last[worst])}.`,
       }), () => ({ heads: ["round", ...item.values.map((_, c) => `class ${c}`)], rows: item.round.map((r, i) => [r, ...item.values.map((row) => percents(row[i]))]) }));
