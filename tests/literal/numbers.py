@@ -147,6 +147,14 @@ CASES = {
         settings={"alpha": 0.1, "rho_l": 0.5},
         server=[(1.51021867, 0.53283225), (0.15823195, -0.09156441)],
     ),
+    # alpha_1 = 0.1 * 2/3 and alpha_2 = 0.1 * 2; the first local models are (2.28266667, 1.432) and (2.436, 1.368)
+    "feddyn/by size": Case(
+        twin="feddyn",
+        settings={"alpha": 0.1, "scaled": True},
+        sizes=(3, 1),
+        server=[(1.71866667, 0.8), (0.52691140, 0.01274062)],
+        state={("local", 0, 0): (2.28266667, 1.432), ("local", 0, 1): (2.436, 1.368)},
+    ),
     # 4.4 AdaBest (Varno et al., ECCV 2022)
     "adabest/full": Case(
         twin="adabest",
@@ -158,6 +166,14 @@ CASES = {
         settings={"mu_a": 0.02, "beta_a": 0.9},
         participation="part",
         server=[(1.632, 0.917), (0.459648, 0.556228), (0.05812877, -0.37395771)],
+    ),
+    # In round 1 mu is multiplied by 2 * 2 / 3 for client 0 (batches of 3 and 1 so far) and 2 * (7/3) / 1 for client 1
+    "adabest/per sample": Case(
+        twin="adabest",
+        settings={"mu_a": 0.02, "beta_a": 0.9, "mu_mode": "per_sample"},
+        sizes=(3, 1),
+        server=[(1.7745, 0.8505), (0.67975955, 0.12915381)],
+        state={("local", 1, 0): (1.499136, 0.501793), ("local", 1, 1): (1.447453, 0.95573733)},
     ),
     # 4.5 FedDC (Gao et al., CVPR 2022)
     "feddc/full": Case(

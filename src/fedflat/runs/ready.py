@@ -87,9 +87,8 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     task = exp.open_task(fed, device)
     try_out(task, fed)
     check_batches(exp, fed, task)
-    mean = fmean(fed.sizes()) if any(piece.compares for piece in exp.pieces()) else 0.0
     shows = any(shadow.looks for shadow in exp.method.shadows)
-    job = ClientJob(task, exp.pieces(), exp.local, exp.seed, exp.personal, mean, shows)
+    job = ClientJob(task, exp.pieces(), exp.local, exp.seed, exp.personal, mean_examples(exp, fed), shows)
     if exp.personal and fed.held_out is None:
         raise SettingError(
             f"personal() tests each client on a part of its own data, but {exp.on} keeps none. "
@@ -104,6 +103,17 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     scene = Scene(exp.rounds, fed.population, task.flat.layout, partial(_own_accuracies, task, fed))
     withheld = sum(piece.withheld(task.flat.layout) for piece in job.pieces)
     return Ready(exp, fed, source, task, sampler, job, scene, withheld)
+
+
+def mean_examples(exp: Experiment, fed: Federation) -> float:
+    """How many examples a client holds on average, if a piece must know; counting may be refused."""
+    for piece in exp.pieces():
+        if piece.compares:
+            try:
+                return fmean(fed.sizes())
+            except SettingError as error:
+                raise SettingError(f"{piece}: {error}") from None
+    return 0.0
 
 
 def check_orders(exp: Experiment, fed: Federation, sampler: Sampler) -> None:
