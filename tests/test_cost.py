@@ -9,10 +9,12 @@ import pytest
 from combinations import declared, ready, said, trains
 from fedflat.client.piece import Piece
 from fedflat.cost import Cost, cost
+from fedflat.mail import Mail, Replies
 from fedflat.method import Method
 from fedflat.runs.book import RunBook
 from fedflat.runs.state import Run
 from fedflat.runs.train import train
+from fedflat.server.piece import Desk, Send, ServerPiece
 from fedflat.stage import Stage
 
 TABLE = {
@@ -127,3 +129,28 @@ def test_what_is_kept_is_what_is_declared() -> None:
     for text, (server, client, *_) in TABLE.items():
         train(ready(said(text)), book=Book())
         assert kept[-1] == (server, client), text
+
+
+@dataclass(frozen=True, repr=False)
+class Told(ServerPiece):
+    """A server piece of a user's that reads what clients tell, a number or one for each class."""
+
+    classes: bool = False
+    stage = Stage.CORRECT
+    key = "told"
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        replies = send(mail)
+        told = replies.mean(self.key, "told")
+        assert float(told[3] if self.classes else told) == 0
+        return replies
+
+
+def test_a_server_piece_may_read_single_numbers() -> None:
+    assert cost(Method(server=(Told(),))) == cost(Method())
+
+
+def test_what_cannot_be_run_dry_is_said_to_be_unknown() -> None:
+    price = cost(Method(server=(Told(classes=True),)))
+    assert not price.known
+    assert (price.down, price.up, price.walks) == (1, 1, 1)

@@ -34,17 +34,19 @@ class Cost:
     """Vectors the server keeps besides the model; shadows not counted."""
     client_state: int
     """Vectors each client keeps."""
+    known: bool = True
+    """Whether this is all; if not, the server's pieces could not be run dry, and it may be more."""
 
 
 class _Means(dict[tuple[str, str, str], torch.Tensor]):
-    """Extras of the pieces ``whole`` are vectors; those of others are smaller, here without an entry."""
+    """Extras of the pieces ``whole`` are vectors; those of others are smaller, here a single number."""
 
     def __init__(self, whole: set[str], vector: torch.Tensor) -> None:
         super().__init__()
         self.whole, self.vector = whole, vector
 
     def __missing__(self, place: tuple[str, str, str]) -> torch.Tensor:
-        return self.vector if place[0] in self.whole else self.vector[:0]
+        return self.vector if place[0] in self.whole else self.vector[0]
 
 
 def cost(method: Method) -> Cost:
@@ -63,9 +65,13 @@ def cost(method: Method) -> Cost:
         return Replies(mail, zeros, mail.buffers, zeros, 1, 1, 0.0, 1.0, _Means(whole, zeros))
 
     desks: Desks = {}
-    for t in range(2):
-        sent.clear()
-        desks = step(method.server, desks, send, Mail(t, zeros, zeros[:0], 1.0)).desks
+    known = True
+    try:
+        for t in range(2):
+            sent.clear()
+            desks = step(method.server, desks, send, Mail(t, zeros, zeros[:0], 1.0)).desks
+    except Exception:  # a piece that wants replies of a shape which only its clients know
+        sent, desks, known = [Mail(0, zeros, zeros[:0], 1.0)], {}, False
     walks = [mail for mail in sent if mail.task == "train"]
     surveys = len(sent) - len(walks)
     up = sum(piece.up for piece in method.client)
@@ -79,4 +85,5 @@ def cost(method: Method) -> Cost:
         surveys=surveys + len(walks) * sum(piece.surveys for piece in method.client),
         server_state=len(kept),
         client_state=sum(piece.keeps for piece in method.client),
+        known=known,
     )

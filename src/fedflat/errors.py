@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from math import isfinite
+from math import log10
+from numbers import Integral, Real
 
 
 class FedflatError(ValueError):
@@ -40,45 +41,82 @@ class NotFinite(FedflatError):
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """The end of a sentence that proposes the nearest known word, or nothing.
+    """The end of a sentence that proposes the nearest known word, whatever its case, or nothing.
 
-    >>> nearest("feddin", ["feddyn", "fedavg"])
+    >>> nearest("FedDin", ["feddyn", "fedavg"])
     " Did you mean 'feddyn'?"
     """
-    close = get_close_matches(word, list(words), n=1, cutoff=0.6)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    known = {known.lower(): known for known in words}
+    close = get_close_matches(word.lower()[:LONGEST], known, n=1, cutoff=0.6)
+    return f" Did you mean {known[close[0]]!r}?" if close else ""
+
+
+def shown(value: object) -> str:
+    """A value as a sentence can hold it: its text, cut where it is long.
+
+    >>> shown("short"), len(shown("a" * 10**6)), shown(16**5000)
+    ("'short'", 80, 'a number of more than 6020 digits')
+    """
+    if isinstance(value, int) and value.bit_length() > 8 * LONGEST:
+        return f"a number of more than {int(value.bit_length() * log10(2))} digits"
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+LONGEST = 80
+"""Letters of a wrong value that a message repeats."""
+LARGEST = 1e30
+"""The largest number anybody may give: float32 ends at 3.4e38, and some are squared or multiplied."""
+MOST = 10**12
+"""The largest whole number, for what is counted one after the other."""
+LARGEST_SEED = 2**63 - 1
+LONGEST_WAIT = 10**7
+"""Seconds."""
+MOST_BYTES = 2**60
+MOST_AT_ONCE = 10**7
+"""Of what is in memory all at once: units of a layer, examples of a visit."""
+MOST_POINTS = 1000
+"""On a side of what has two: a plane, a border of pixels."""
+MOST_WEIGHTS = 10**9
+"""Of a layer, or of the examples of a client: four gigabytes."""
+MOST_PROCESSES = 1024
+"""Worker processes, or threads in one of them."""
+MOST_RUNS = 10_000
+"""Runs of one study."""
 
 
 def number(
     owner: str, name: str, value: object, *, low: float = float("-inf"), high: float = float("inf"),
     open_low: bool = False, whole: bool = False,
 ) -> None:
-    """Refuse ``value`` unless it is a finite number in ``[low, high]`` (``(low, high]`` with ``open_low``).
+    """Refuse ``value`` unless it is a number in ``[low, high]`` (``(low, high]`` with ``open_low``).
+
+    Where no limit is said it is `LARGEST`, or `MOST` for a whole number. A high limit is told to those who break it.
+    NumPy's numbers are numbers.
 
     >>> number("sam", "rho", -1, low=0)
     Traceback (most recent call last):
         ...
     fedflat.errors.SettingError: sam: rho must be a number of at least 0, found -1.
     """
-    kinds = (int,) if whole else (int, float)
-    fits = isinstance(value, kinds) and not isinstance(value, bool)
-    if fits and _finite(value) and low <= value <= high and not (open_low and value == low):  # type: ignore[operator]
+    end = MOST if whole else LARGEST
+    least, most = max(low, -end), high if high < float("inf") else end
+    fits = is_number(value, whole)
+    if fits and least <= value <= most and not (open_low and value == low):  # type: ignore[operator]
         return
-    kind = "a whole number" if whole else "a number"
     bounds = []
-    if low != float("-inf"):
-        bounds.append(f"above {low:g}" if open_low else f"of at least {low:g}")
-    if high != float("inf"):
-        bounds.append(f"at most {high:g}")
-    where = " " + " and ".join(bounds) if bounds else ""
-    raise SettingError(f"{owner}: {name} must be {kind}{where}, found {value!r}.")
+    if low != float("-inf") or (fits and value < least):  # type: ignore[operator]
+        bounds.append(f"above {least:g}" if open_low else f"of at least {least:g}")
+    if high < MOST_POINTS or (fits and value > most):  # type: ignore[operator]
+        bounds.append(f"at most {most:g}")
+    kind, where = "a whole number" if whole else "a number", " " + " and ".join(bounds) if bounds else ""
+    raise SettingError(f"{owner}: {name} must be {kind}{where}, found {shown(value)}.")
 
 
-def _finite(value: object) -> bool:
-    try:
-        return isfinite(value)  # type: ignore[arg-type]
-    except OverflowError:  # a whole number too large for a float
-        return False
+def is_number(value: object, whole: bool = False) -> bool:
+    """Whether ``value`` is a number, Python's or NumPy's, and no truth value."""
+    kinds = (int, Integral) if whole else (int, float, Integral, Real)
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def flag(owner: str, name: str, value: object) -> None:
@@ -90,7 +128,7 @@ def flag(owner: str, name: str, value: object) -> None:
     fedflat.errors.SettingError: fedgloss: admm must be True or False, found 'False'.
     """
     if not isinstance(value, bool):
-        raise SettingError(f"{owner}: {name} must be True or False, found {value!r}.")
+        raise SettingError(f"{owner}: {name} must be True or False, found {shown(value)}.")
 
 
 def choice(owner: str, name: str, value: object, allowed: Iterable[str]) -> None:
@@ -104,4 +142,4 @@ def choice(owner: str, name: str, value: object, allowed: Iterable[str]) -> None
     allowed = list(allowed)
     if value not in allowed:
         names = " or ".join(map(repr, allowed))
-        raise SettingError(f"{owner}: {name} must be {names}, found {value!r}.{nearest(str(value), allowed)}")
+        raise SettingError(f"{owner}: {name} must be {names}, found {shown(value)}.{nearest(str(value), allowed)}")

@@ -7,10 +7,11 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
 
 from fedflat.client.piece import Piece
 from fedflat.errors import SettingError
+from fedflat.plain import plain
 from fedflat.server.piece import ServerPiece
 from fedflat.server.rules import Rule
 from fedflat.server.shadows import Shadow
@@ -170,13 +171,17 @@ def _refuse_double_steps(where: str, pieces: Sequence[Piece | ServerPiece], chai
 
 
 def method(make: Callable[P, Method]) -> Callable[P, Method]:
-    """Register a function that returns a `Method`; what it returns remembers how it was said."""
+    """Register a function that returns a `Method`; what it returns remembers how it was said.
+
+    A function of the same name takes its place, as when a notebook's cell is run again, unless it is one of fedflat's.
+    """
     signature = inspect.signature(make)
 
     @functools.wraps(make)
     def say(*args: P.args, **kwargs: P.kwargs) -> Method:
-        given: dict[str, Any] = dict(signature.bind(*args, **kwargs).arguments)
-        return replace(make(*args, **kwargs), said=spell_call(make.__name__, signature, given))
+        call = signature.bind(*plain(args), **{name: plain(value) for name, value in kwargs.items()})
+        said = spell_call(make.__name__, signature, dict(call.arguments))
+        return replace(make(*call.args, **call.kwargs), said=said)
 
     register("method")(say)
     return say

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 from fedflat.errors import SettingError, number
 from fedflat.spelling import Spelled, register
@@ -38,6 +39,15 @@ def at(value: Scalar, round: int) -> float:
     return value(round) if isinstance(value, Schedule) else value
 
 
+def check_end(owner: str, things: Iterable[object], rounds: int) -> None:
+    """Refuse schedules in the fields of ``things`` that grow out of all numbers before the last of ``rounds``."""
+    for thing in things:
+        for field in fields(thing):  # type: ignore[arg-type]
+            value = getattr(thing, field.name)
+            if isinstance(value, Schedule):
+                number(owner, f"{field.name}={value} in round {rounds - 1}", value(rounds - 1))
+
+
 def scalar(
     owner: str, name: str, value: object, *, low: float = 0.0, open_low: bool = False, high: float = float("inf")
 ) -> None:
@@ -63,7 +73,10 @@ class Decay(Schedule):
         return (self.value,)
 
     def __call__(self, round: int) -> float:
-        return self.value * self.rate**round
+        try:
+            return self.value * self.rate**round
+        except OverflowError:
+            return math.copysign(math.inf, self.value) if self.value else 0.0
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import ast
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from importlib import import_module
 from typing import Any, TypeVar
 
-from fedflat.errors import SpellingError, nearest
+from fedflat.errors import SpellingError, nearest, shown
+from fedflat.plain import Plain
 
 KINDS = ("method", "data set", "partition", "model", "schedule")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,17 +48,27 @@ _NAMES: dict[Any, str] = {}
 
 
 def register(kind: str, name: str | None = None) -> Callable[[F], F]:
-    """Make a function sayable under its own name, or a class under ``name``."""
+    """Make a function sayable under its own name, or a class under ``name``; again in place of an earlier one."""
     assert kind in KINDS, kind
 
     def keep(make: F) -> F:
         said = name or make.__name__
-        assert said not in _REGISTRY, f"{said} is registered twice"
+        if not _ours(make):
+            _fill()  # so that names are compared with all of ours
+        before = _REGISTRY.get(said)
+        if before and (before.kind != kind or (_ours(before.make) and before.make.__module__ != make.__module__)):
+            raise SpellingError(
+                f"{said!r} is the name of a {before.kind} already, in {before.make.__module__}. Choose another name."
+            )
         _REGISTRY[said] = Entry(said, kind, make)
         _NAMES[make] = said
         return make
 
     return keep
+
+
+def _ours(make: Callable[..., Any]) -> bool:
+    return make.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def _fill() -> None:
@@ -96,7 +108,7 @@ def spell_call(name: str, signature: inspect.Signature, arguments: dict[str, Any
     return f"{name}({', '.join(parts)})"
 
 
-class Spelled:
+class Spelled(Plain):
     """A frozen dataclass whose ``repr`` is the text that makes it again; defaults are left out."""
 
     def __repr__(self) -> str:
@@ -121,19 +133,25 @@ class Spelled:
 
 def parse(text: str, kind: str) -> Any:
     """The ``kind`` ("method", "data set", "partition", "model", "schedule") that ``text`` says."""
+    if not isinstance(text, str) or len(text) > LONGEST_TEXT:
+        raise SpellingError(f"cannot read {shown(text)}: a text of at most {LONGEST_TEXT} letters is needed. {_SHAPE}")
+    text = text.strip()
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Python's own grammar, which is wider
+            tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
         where = f" near column {error.offset}" if error.offset else ""
-        raise SpellingError(f"cannot read {text!r}{where}: {error.msg}. {_SHAPE}") from None
+        raise SpellingError(f"cannot read {shown(text)}{where}: {error.msg}. {_SHAPE}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise SpellingError(f"cannot read {text[:60]!r}: {error}. {_SHAPE}") from None
+        raise SpellingError(f"cannot read {shown(text)}: {str(error) or 'it is nested too deeply'}. {_SHAPE}") from None
     try:
         return _read(tree, kind, text)
     except RecursionError:
-        raise SpellingError(f"cannot read {text[:60]!r}...: it is nested too deeply. {_SHAPE}") from None
+        raise SpellingError(f"cannot read {shown(text)}: it is nested too deeply. {_SHAPE}") from None
 
 
+LONGEST_TEXT = 10_000
 _SHAPE = "Write calls of known names, numbers, strings, lists and '+', as in \"feddyn(alpha=0.01) + sam(rho=0.05)\"."
 
 
@@ -147,31 +165,49 @@ def _read(node: ast.expr, kind: str | None, text: str) -> Any:
             return _call(name, [], [], kind, text)
     if kind is None:
         match node:
-            case ast.Constant(value=bool() | int() | float() | str() | None):
+            case ast.Constant(value=bool() | str() | None):
                 return node.value
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-                return -value
+            case ast.Constant(value=int() | float()):
+                return _number(node, text)
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float()) as positive):
+                return -_number(positive, text)
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
                 return tuple(_read(element, None, text) for element in elements)
-    raise SpellingError(f"cannot read {ast.unparse(node)!r} in {text!r}. {_SHAPE}")
+    raise SpellingError(f"cannot read {_source(node, text)} in {shown(text)}. {_SHAPE}")
+
+
+def _number(node: ast.Constant, text: str) -> int | float:
+    """A number; one like 1e3 is whole, as people mean it."""
+    value = node.value
+    assert isinstance(value, int | float)
+    written = ast.get_source_segment(text, node) or ""
+    if isinstance(value, float) and value.is_integer() and "." not in written and value <= 2**53:
+        return int(value)
+    if isinstance(value, int) and value.bit_length() > 256:
+        raise SpellingError(f"cannot read {shown(text)}: {shown(written)} is too large for a number.")
+    return value
+
+
+def _source(node: ast.AST, text: str) -> str:
+    return shown(ast.get_source_segment(text, node) or text)
 
 
 def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], kind: str | None, text: str) -> Any:
     entry = find(name, kind)
     for argument in args:
         if isinstance(argument, ast.Starred):
-            raise SpellingError(f"cannot read {ast.unparse(argument)!r} in {text!r}. {_SHAPE}")
+            raise SpellingError(f"cannot read {_source(argument, text)} in {shown(text)}. {_SHAPE}")
     positional = [_read(argument, None, text) for argument in args]
     named: dict[str, Any] = {}
     for keyword in keywords:
         if keyword.arg is None:
-            raise SpellingError(f"cannot read '**' in {text!r}. {_SHAPE}")
+            raise SpellingError(f"cannot read '**' in {shown(text)}. {_SHAPE}")
         if keyword.arg in named:
-            raise SpellingError(f"{name}() is given {keyword.arg!r} twice in {text!r}. Leave one of them out.")
+            raise SpellingError(f"{name}() is given {shown(keyword.arg)} twice in {shown(text)}. Leave one out.")
         if keyword.arg not in entry.signature.parameters:
             known = list(entry.signature.parameters)
             raise SpellingError(
-                f"{name}() has no argument {keyword.arg!r}.{nearest(keyword.arg, known)} "
+                f"{name}() has no argument {shown(keyword.arg)}.{nearest(keyword.arg, known)} "
                 f"It takes: {', '.join(known) or 'nothing'}."
             )
         named[keyword.arg] = _read(keyword.value, None, text)
@@ -190,9 +226,9 @@ def find(name: str, kind: str | None = None) -> Entry:
     if entry and (kind is None or entry.kind == kind):
         return entry
     if entry and kind:
-        raise SpellingError(f"{name!r} is a {entry.kind}, not a {kind}. {_where(kind)}")
+        raise SpellingError(f"{shown(name)} is a {entry.kind}, not a {kind}. {_where(kind)}")
     names = [e.name for e in _REGISTRY.values() if kind is None or e.kind == kind]
-    raise SpellingError(f"unknown {kind or 'name'} {name!r}.{nearest(name, names)} {_where(kind)}")
+    raise SpellingError(f"unknown {kind or 'name'} {shown(name)}.{nearest(name, names)} {_where(kind)}")
 
 
 def _where(kind: str | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from fedflat.analyse.shelf import Result, Settings, Shelf
 from fedflat.analyse.subject import Subject, one_model
 from fedflat.data.examples import ClientData
-from fedflat.errors import SettingError, number
+from fedflat.errors import LARGEST_SEED, SettingError, number
 from fedflat.flat import Model
 from fedflat.flatness.curvature import curvature
 from fedflat.flatness.line import Line
@@ -50,6 +50,9 @@ class Look:
     examples: int | None = None
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        number("analyse", "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
+
     def data(self, subject: Subject) -> ClientData:
         """The examples."""
         data = subject.examples(self.where)
@@ -85,6 +88,12 @@ class Closely:
     density: int = 0
     layers: bool = False
     rho: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("k", "probes", "density"):
+            number("analyse", name, getattr(self, name), low=0, whole=True)
+        if self.rho is not None:
+            number("analyse", "rho", self.rho, low=0, open_low=True)
 
     def parts(self) -> dict[str, dict[str, Any]]:
         """What can be worked out by itself, and be kept when the rest is interrupted."""

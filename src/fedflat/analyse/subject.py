@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -116,7 +117,7 @@ class Subject:
         if where == "train":
             return fed.pooled().data(0)
         kind, _, place = where.partition(":")
-        if kind == "client" and place.isdigit() and int(place) < fed.population:
+        if kind == "client" and re.fullmatch("[0-9]{1,12}", place) and int(place) < fed.population:
             return fed.data(int(place))
         raise SettingError(
             f"the set must be test, train, or client:K with K from 0 to {fed.population - 1}, found {where!r}."

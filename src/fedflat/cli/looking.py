@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-WHOLE = "all"
+from fedflat.cli.values import examples, path, real, whole
 
 
 def analyse_options(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +14,7 @@ def analyse_options(parser: argparse.ArgumentParser) -> None:
         "known already is not worked out again, and after Ctrl-C the same command goes on."
     )
     add = parser.add_argument
-    add("folders", metavar="RUN", nargs="+", help="run folders, or studies")
+    add("folders", type=path, metavar="RUN", nargs="+", help="run folders, or studies")
     what = parser.add_argument_group("what")
     what.add_argument("--curvature", action="store_true", help="the largest Hessian eigenvalues, and what you add")
     what.add_argument("--surface", action="store_true", help="the loss around the model, on directions all runs share")
@@ -29,41 +29,33 @@ def analyse_options(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--model", metavar="NAME", help="server, swa, ... (default: the one the run reports)")
     where.add_argument("--set", default="test", metavar="SET", help="test (default), train, or client:K")
     where.add_argument(
-        "--examples", type=_examples, default=1000, metavar="N",
+        "--examples", type=examples, default=1000, metavar="N",
         help="how many, drawn by the seed (default 1000); all: the whole set",
     )  # fmt: skip
-    where.add_argument("--seed", type=int, default=0, help="of subsets, directions and probes (default 0)")
+    where.add_argument("--seed", type=whole, default=0, help="of subsets, directions and probes (default 0)")
     _closely(parser)
     add("--quiet", action="store_true", help="no progress")
 
 
 def _closely(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how closely")
-    how.add_argument("-k", type=int, default=5, metavar="K", help="eigenvalues (default 5)")
+    how.add_argument("-k", type=whole, default=5, metavar="K", help="eigenvalues (default 5)")
     how.add_argument("--power", action="store_true", help="also by power iteration with deflation, as the papers do")
-    how.add_argument("--probes", type=int, default=0, metavar="N", help="products for the trace (default 0: no trace)")
+    how.add_argument("--probes", type=whole, default=0, metavar="N", help="products for the trace (default 0: none)")
     how.add_argument("--trace", default="hutchinson", metavar="KIND", help="hutchinson (default) or hutch++")
-    how.add_argument("--density", type=int, default=0, metavar="N", help="the spectral density from N random vectors")
+    how.add_argument("--density", type=whole, default=0, metavar="N", help="the spectral density from N random vectors")
     how.add_argument("--layers", action="store_true", help="the largest eigenvalue of each layer")
-    how.add_argument("--rho", type=float, metavar="R", help="sharpness in a ball of this radius")
-    how.add_argument("--clients", type=int, metavar="N", help="clients, local against global (default: all of a round)")
-    how.add_argument("--points", type=int, default=25, metavar="N", help="points on a side of a surface (default 25)")
-    how.add_argument("--span", type=float, default=1.0, metavar="S", help="a surface reaches so far (default 1)")
+    how.add_argument("--rho", type=real, metavar="R", help="sharpness in a ball of this radius")
+    how.add_argument("--clients", type=whole, metavar="N", help="clients, local against global (default: a round's)")
+    how.add_argument("--points", type=whole, default=25, metavar="N", help="points on a side of a surface (default 25)")
+    how.add_argument("--span", type=real, default=1.0, metavar="S", help="a surface reaches so far (default 1)")
 
 
 def report_options(parser: argparse.ArgumentParser) -> None:
     """What to show, and where to write it."""
     add = parser.add_argument
-    add("folders", metavar="RUN", nargs="+", help="run folders, or studies")
-    add("--out", metavar="FILE", help="the page (default: report.html, in the folder if there is one only)")
-    add("--figures", metavar="DIR", help="also draw figures for a paper into this folder")
+    add("folders", type=path, metavar="RUN", nargs="+", help="run folders, or studies")
+    add("--out", type=path, metavar="FILE", help="the page (default: report.html, in the folder if there is one only)")
+    add("--figures", type=path, metavar="DIR", help="also draw figures for a paper into this folder")
     kinds = ["png", "pdf", "svg"]
     add("--formats", nargs="+", default=kinds, metavar="KIND", help="of figures: png pdf svg (default: all)")
-
-
-def _examples(text: str) -> int | None:
-    if text == WHOLE:
-        return None
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a number from 1, or all, is needed, found {text!r}")
-    return int(text)

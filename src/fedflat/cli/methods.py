@@ -57,8 +57,9 @@ def _explain(text: str) -> str:
 def _price(method: Method) -> list[str]:
     price = method.cost
     times = {1: "once", 2: "twice"}.get(price.walks, f"{price.walks} times")
+    least = "" if price.known else "at least: "
     return [
-        f"each client, each round: {price.down} vectors down, {price.up} up; local work {times}, "
+        f"{least}each client, each round: {price.down} vectors down, {price.up} up; local work {times}, "
         f"{price.gradients} gradients a step and {price.surveys} over all its data",
         f"kept: {price.server_state} vectors at the server, {price.client_state} at each client; clients weigh "
         f"{method.weighting or 'sized'}",

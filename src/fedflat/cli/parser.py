@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from fedflat.cli import looking
+from fedflat.cli.values import memory, path, real, scalar, share, whole
 from fedflat.errors import nearest
 from fedflat.version import __version__
 
@@ -65,13 +66,13 @@ def build() -> Parser:
     _run_options(compare)
 
     resume = commands.add_parser("resume", help="go on with a run or a study that was stopped")
-    resume.add_argument("folder", metavar="DIR")
-    resume.add_argument("--until", type=int, metavar="N", help="stop after N rounds, to go on later")
+    resume.add_argument("folder", type=path, metavar="DIR")
+    resume.add_argument("--until", type=whole, metavar="N", help="stop after N rounds, to go on later")
     _going_options(resume)
 
     live = commands.add_parser("watch", help="show runs in a browser while they go on; Ctrl-C ends it")
-    live.add_argument("folder", metavar="DIR", help="a run, a study, or a folder with runs, those to come too")
-    live.add_argument("--port", type=int, default=8765, metavar="N", help="(default 8765; 0: any that is free)")
+    live.add_argument("folder", type=path, metavar="DIR", help="a run, a study, or a folder with runs, now or later")
+    live.add_argument("--port", type=whole, default=8765, metavar="N", help="(default 8765; 0: any that is free)")
 
     analyse = commands.add_parser("analyse", help="curvature, loss landscapes and robustness of runs")
     looking.analyse_options(analyse)
@@ -97,7 +98,7 @@ def build() -> Parser:
     get.add_argument("name", metavar="NAME")
     show = jobs.add_parser("show", help="what a data set holds and how its clients differ")
     show.add_argument("on", metavar="DATA", help='such as "cifar10(lda(0), clients=100)"')
-    show.add_argument("--seed", type=int, default=0)
+    show.add_argument("--seed", type=whole, default=0)
     for part in (listing, get, show):
         _data_dir(part)
     for command in (
@@ -115,15 +116,15 @@ def _reproduce_options(parser: argparse.ArgumentParser) -> None:
     add("--add-shadow", action="append", metavar="SHADOW", help='more models of the same runs: "wima(window=100)"')
     add("--seeds", metavar="N", help="how many of the authors' seeds, or which: 0,42 (default: the first)")
     far = parser.add_mutually_exclusive_group()
-    far.add_argument("--rounds", type=int, metavar="N", help="stop after N of the paper's rounds, to go on later")
+    far.add_argument("--rounds", type=whole, metavar="N", help="stop after N of the paper's rounds, to go on later")
     far.add_argument("--share", type=share, metavar="S", help="the same as a share of the paper's rounds: 0.3 or 30%%")
     add("--stretch", action="store_true", help="shorten the schedules to these rounds instead of cutting them off")
-    add("--jobs", type=int, metavar="N", help="runs at a time, each with one thread (default: one a core)")
-    add("--nice", type=int, default=19, metavar="N", help="how far to stand back for others, 0 to 19 (default 19)")
+    add("--jobs", type=whole, metavar="N", help="runs at a time, each with one thread (default: one a core)")
+    add("--nice", type=whole, default=19, metavar="N", help="how far to stand back for others, 0 to 19 (default 19)")
     add("--out", metavar="DIR", help="(default: runs/reproduce-TABLE)")
     add("--resume", metavar="DIR", help="go on with all that is in a folder")
     add("--table", action="store_true", help="only write the tables and the figure of a folder anew")
-    add("--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="at most so often (default 60)")
+    add("--checkpoint-every", type=real, default=60.0, metavar="SECONDS", help="at most so often (default 60)")
     add("--quiet", action="store_true", help="no progress")
     _data_dir(parser)
 
@@ -146,16 +147,16 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     add = partial(parser.add_argument, default=argparse.SUPPRESS)
     add("--on", metavar="DATA", help='data and who holds them (default "digits(lda(0))")')
     add("--model", metavar="NAME", help='such as cnn, resnet20, "mlp(hidden=[64, 64])" (default: by the data)')
-    add("--rounds", type=int, metavar="N", help="(default 100)")
-    add("--clients-per-round", type=int, metavar="N", help="(default 10)")
+    add("--rounds", type=whole, metavar="N", help="(default 100)")
+    add("--clients-per-round", type=whole, metavar="N", help="(default 10)")
     add("--sampler", metavar="KIND", help="uniform (default), bernoulli, or by_size")
     add("--sampler-seed", metavar="KIND", help="run (default), or round: alike for all seeds")
     work = parser.add_mutually_exclusive_group()
     either = partial(work.add_argument, default=argparse.SUPPRESS)
-    either("--local-epochs", type=int, metavar="E", help="(default 1)")
-    either("--local-steps", type=int, metavar="S", help="steps a visit instead of epochs")
-    add("--batch-size", type=int, metavar="B", help="(default 64)")
-    add("--virtual", type=int, metavar="N", help="examples a visit, drawn anew, whatever the client holds (FedVC)")
+    either("--local-epochs", type=whole, metavar="E", help="(default 1)")
+    either("--local-steps", type=whole, metavar="S", help="steps a visit instead of epochs")
+    add("--batch-size", type=whole, metavar="B", help="(default 64)")
+    add("--virtual", type=whole, metavar="N", help="examples a visit, drawn anew, whatever the client holds (FedVC)")
     add("--drop-last", action="store_true", help="leave out the last short batch of an epoch")
     add("--lr", type=scalar, metavar="L", help='0.01 (default), or a schedule: "decay(0.1, 0.998)"')
     add("--weight-decay", type=scalar, metavar="W", help="(default 0)")
@@ -164,8 +165,8 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     add("--weighting", metavar="KIND", help="sized or uniform (default: the method's)")
     add("--dtype", metavar="TYPE", help="float32 (default), float64, or mixed: bfloat16 in training's passes")
     add("--layout", metavar="KIND", help="images in memory in training: auto (default), contiguous or channels-last")
-    add("--eval-every", type=int, metavar="N", help="(default: about 100 times in the run)")
-    add("--eval-last", type=int, metavar="N", help="also after each of the last N rounds (default 100)")
+    add("--eval-every", type=whole, metavar="N", help="(default: about 100 times in the run)")
+    add("--eval-last", type=whole, metavar="N", help="also after each of the last N rounds (default 100)")
     add("--on-bad", metavar="POLICY", help="a reply that is not finite: raise (default), skip, stop")
     _machine_options(parser)
 
@@ -173,26 +174,26 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
 def _machine_options(parser: argparse.ArgumentParser) -> None:
     """Options that no preset says."""
     add = parser.add_argument
-    add("--replay", metavar="FILE", help='JSON with "cohorts" and "orders": the very clients and batches to use')
+    add("--replay", type=path, metavar="FILE", help='JSON with "cohorts" and "orders": the clients and batches to use')
     seeds = parser.add_mutually_exclusive_group()
-    seeds.add_argument("--seed", type=int, metavar="S", help="(default 0, or a preset's first)")
-    seeds.add_argument("--seeds", type=int, metavar="N", help="run with seeds 0 to N-1, or with a preset's first N")
+    seeds.add_argument("--seed", type=whole, metavar="S", help="(default 0, or a preset's first)")
+    seeds.add_argument("--seeds", type=whole, metavar="N", help="run with seeds 0 to N-1, or with a preset's first N")
     add("--executor", default="auto", metavar="KIND", help="auto (default), in-process, workers or stacked")
-    add("--workers", type=int, default=0, metavar="N", help="clients at a time, each in a process of its own")
-    add("--threads", type=int, metavar="N", help="threads inside an operation (default: by the model, 1 in a worker)")
+    add("--workers", type=whole, default=0, metavar="N", help="clients at a time, each in a process of its own")
+    add("--threads", type=whole, metavar="N", help="threads inside an operation (default: by the model, 1 in a worker)")
     add(
         "--state-memory", type=memory, metavar="SIZE",
         help="what clients remember is kept in RAM up to here, such as 1GB, then on disk (default: a quarter of RAM)",
     )  # fmt: skip
     add("--device", default="cpu", metavar="D", help="cpu (default), cuda or mps")
-    add("--out", metavar="DIR", help="the run folder (default: a new one in runs/)")
+    add("--out", type=path, metavar="DIR", help="the run folder (default: a new one in runs/)")
     _going_options(parser)
 
 
 def _going_options(parser: argparse.ArgumentParser) -> None:
     """The options of whatever trains, from the beginning or not."""
     parser.add_argument(
-        "--checkpoint-every", type=float, default=20.0, metavar="SECONDS", help="at most so often (default 20)"
+        "--checkpoint-every", type=real, default=20.0, metavar="SECONDS", help="at most so often (default 20)"
     )
     parser.add_argument(
         "--profile", action="store_true", help="say where the time went, and draw it into the run folder"
@@ -220,33 +221,4 @@ def _table_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _data_dir(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data-dir", metavar="DIR", help="where data sets are kept")
-
-
-def memory(text: str) -> int:
-    """Bytes, from a text such as 1.5GB or 500MB.
-
-    >>> memory("1.5GB"), memory("500 mb"), memory("64")
-    (1500000000, 500000000, 64)
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?", text.strip().lower())
-    if found is None:
-        raise argparse.ArgumentTypeError(f"a size such as 1GB or 500MB is needed, found {text!r}")
-    size: float = float(found[1]) * 1000 ** " kmgt".index(found[2] or " ")
-    return round(size)
-
-
-def scalar(text: str) -> float | str:
-    """A number, or the text of a schedule."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def share(text: str) -> float:
-    """An accuracy: 0.9, or 90%."""
-    value = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"an accuracy lies between 0 and 1, or 0% and 100%, found {text!r}")
-    return value
+    parser.add_argument("--data-dir", type=path, metavar="DIR", help="where data sets are kept")

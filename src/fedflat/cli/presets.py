@@ -8,7 +8,7 @@ from statistics import mean
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from fedflat.errors import SettingError
+from fedflat.errors import MOST_RUNS, SettingError, number
 from fedflat.presets import Preset, find, matching
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ def seeds_of(asked: Namespace, preset: Preset | None) -> Sequence[int]:
     own = preset.seeds if preset else ()
     if asked.seeds is None:
         return [asked.seed if asked.seed is not None else own[0] if own else 0]
-    if asked.seeds < 1:
-        raise SettingError(f"--seeds must be at least 1, found {asked.seeds}.")
+    number("run", "seeds", asked.seeds, low=1, high=MOST_RUNS, whole=True)
     if own and asked.seeds > len(own):
         raise SettingError(
             f"--seeds {asked.seeds}: the preset has the {len(own)} seeds of its authors, {', '.join(map(str, own))}. "

@@ -90,7 +90,7 @@ def _replay(path: str | None) -> dict[str, Any]:
         orders = saved.get("orders")
         orders = orders and [{int(client): batches for client, batches in given.items()} for given in orders]
         return {"cohorts": saved["cohorts"], "orders": orders}
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise SettingError(
             f"--replay {path}: cannot be read ({error}). It must be JSON like "
             '{"cohorts": [[0, 3], ...], "orders": [{"0": [[1, 2], [0]], "3": ...}, ...]}; "orders" may be left out.'

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fedflat.client.drift import Clip, Decay, Momentum
 from fedflat.client.piece import Piece
-from fedflat.errors import SettingError, number
+from fedflat.errors import MOST_AT_ONCE, SettingError, number
+from fedflat.plain import Plain
 from fedflat.schedules import Scalar, scalar
 from fedflat.seeds import torch_generator
 
@@ -19,7 +20,7 @@ Orders = Sequence[Mapping[int, Sequence[Sequence[int]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Local:
+class Local(Plain):
     """Local work: ``epochs`` over the client's data, or a number of ``steps`` whatever its size."""
 
     epochs: int = 1
@@ -44,7 +45,7 @@ class Local:
         if self.steps is not None:
             number("local work", "steps", self.steps, low=1, whole=True)
         if self.virtual is not None:
-            number("local work", "virtual", self.virtual, low=1, whole=True)
+            number("local work", "virtual", self.virtual, low=1, high=MOST_AT_ONCE, whole=True)
         number("local work", "batch size", self.batch_size, low=1, whole=True)
         scalar("local work", "lr", self.lr)
         self.pieces(keep=False)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fedflat.data.examples import Batch
-from fedflat.errors import number
+from fedflat.errors import MOST_POINTS, number
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class CropFlip:
     flip: float = 0.5
 
     def __post_init__(self) -> None:
-        number("CropFlip", "padding", self.padding, low=0, whole=True)
+        number("CropFlip", "padding", self.padding, low=0, high=MOST_POINTS, whole=True)
         number("CropFlip", "flip", self.flip, low=0, high=1)
 
     def __call__(self, x: Tensor, rng: torch.Generator) -> Tensor:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy as np
 
 from fedflat.data.dealing import Index, Weights, dirichlet, enough
 from fedflat.data.partition import Partition
-from fedflat.errors import DataError, SettingError, choice, number
+from fedflat.errors import DataError, SettingError, choice, number, shown
 from fedflat.spelling import register
 
 
@@ -117,6 +118,10 @@ class FromFile(Partition):
 
     path: str
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str) or not self.path or "\0" in self.path:
+            raise SettingError(f"from_file: the path of a JSON file is needed, in quotes, found {shown(self.path)}.")
+
     def assign(
         self, labels: Index, clients: int, rng: np.random.Generator, *,
         coarse: Index | None = None, users: Index | None = None,
@@ -132,11 +137,11 @@ class FromFile(Partition):
 
 def _lists(path: str) -> list[tuple[str, Any]]:
     try:
-        said = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        said = json.loads(Path(os.path.expanduser(path)).read_text(encoding="utf-8"))
     except OSError as error:
-        raise DataError(f"from_file: cannot read {path}: {error.strerror}. Give a JSON file.") from None
-    except ValueError as error:
-        raise DataError(f"from_file: {path} is not JSON: {error}.") from None
+        raise DataError(f"from_file: cannot read {shown(path)}: {error.strerror}. Give a JSON file.") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"from_file: {shown(path)} is not JSON: {error}.") from None
     if isinstance(said, dict):
         said = said.get("user_data", said)
     if isinstance(said, dict):

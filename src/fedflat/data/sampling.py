@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedflat.errors import SettingError, choice, number
+from fedflat.plain import Plain
 from fedflat.seeds import numpy_generator
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampler:
+class Sampler(Plain):
     """Draws the cohort of each round; costs nothing that grows with the population, except "by_size".
 
     A draw by size goes through the sizes of all clients in each round; who makes clients on demand must make them

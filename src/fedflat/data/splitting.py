@@ -12,7 +12,7 @@ from fedflat.data.dealing import Index
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import Dealt
 from fedflat.data.partition import Partition
-from fedflat.errors import SettingError, number
+from fedflat.errors import LARGEST_SEED, SettingError, number
 from fedflat.seeds import numpy_generator
 from fedflat.spelling import registered
 
@@ -28,7 +28,7 @@ def check_cut(owner: str, partition: object, clients: object, split: object, see
         if split == 1:
             raise SettingError(f"{owner}: split must be below 1, or clients have no example to test on.")
     if seed is not None:
-        number(owner, "seed", seed, low=0, whole=True)
+        number(owner, "seed", seed, low=0, high=LARGEST_SEED, whole=True)
 
 
 def federate(

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import DataSpec, OnDemand
-from fedflat.errors import number
+from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, MOST_WEIGHTS, number
 from fedflat.seeds import torch_generator
 from fedflat.spelling import register
 
@@ -67,13 +67,16 @@ class Synthetic(DataSpec):
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("clients", "examples", "features"):
-            number("synthetic", name, getattr(self, name), low=1, whole=True)
-        number("synthetic", "classes", self.classes, low=2, whole=True)
+        number("synthetic", "clients", self.clients, low=1, whole=True)
+        for name in ("examples", "features"):
+            number("synthetic", name, getattr(self, name), low=1, high=MOST_AT_ONCE, whole=True)
+        number("synthetic", "classes", self.classes, low=2, high=MOST_AT_ONCE, whole=True)
+        drawn = self.features * (self.examples + self.classes)
+        number("synthetic", "features times examples and classes", drawn, high=MOST_WEIGHTS)
         number("synthetic", "alpha", self.alpha, low=0)
         number("synthetic", "beta", self.beta, low=0)
         if self.seed is not None:
-            number("synthetic", "seed", self.seed, low=0, whole=True)
+            number("synthetic", "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
 
     def open(self, seed: int) -> OnDemand:
         """The federation for this seed, unless these data have their own."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.errors import number
+from fedflat.errors import MOST_AT_ONCE, number
 from fedflat.flatness.hessian import Operator
 from fedflat.flatness.trace import signs
 
@@ -39,7 +39,7 @@ def spectral_density(
     """The density of eigenvalues, blurred by ``blur`` of their range."""
     number("density", "probes", probes, low=1, whole=True)
     number("density", "steps", steps, low=1, whole=True)
-    number("density", "points", points, low=2, whole=True)
+    number("density", "points", points, low=2, high=MOST_AT_ONCE, whole=True)
     number("density", "blur", blur, low=0, open_low=True)
     nodes, weights = quadrature(op, signs(op, probes, seed), steps)
     seen = nodes[weights > 1e-14]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.errors import SettingError, number
+from fedflat.errors import MOST_AT_ONCE, SettingError, number
 from fedflat.flatness.points import Value, comparable, listed, named
 
 
@@ -24,7 +24,7 @@ class Line:
     """Points from ``gamma = -1`` to 2, ``steps`` of them between one model and the other."""
 
     def __init__(self, a: Tensor, b: Tensor, *, steps: int = 20) -> None:
-        number("interpolate", "steps", steps, low=1, whole=True)
+        number("interpolate", "steps", steps, low=1, high=MOST_AT_ONCE, whole=True)
         comparable("interpolate", {"the first model": a, "the second model": b})
         if torch.equal(a, b):
             raise SettingError("interpolate: both models are the same, so no line goes through them. Choose two.")

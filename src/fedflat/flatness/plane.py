@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.errors import SettingError, number
+from fedflat.errors import MOST_POINTS, SettingError, number
 from fedflat.flatness.points import comparable, named, rows
 
 MARGIN = 0.2
@@ -28,7 +28,7 @@ class Plane:
     """The three models, given by name, then a grid of ``points`` times ``points``, row by row."""
 
     def __init__(self, models: Mapping[str, Tensor], *, points: int = 21) -> None:
-        number("plane", "points", points, low=2, whole=True)
+        number("plane", "points", points, low=2, high=MOST_POINTS, whole=True)
         if len(models) != 3:
             raise SettingError(f"plane: it takes three models to say which plane, found {len(models)}.")
         comparable("plane", models)

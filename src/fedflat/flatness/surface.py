@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.errors import SettingError, number
+from fedflat.errors import MOST_POINTS, SettingError, number
 from fedflat.flat import Layout, unit
 from fedflat.flatness.points import comparable, fits, named, rows
 from fedflat.seeds import torch_generator
@@ -30,7 +30,7 @@ class Surface:
     """A grid of ``points`` times ``points`` around a model, from ``-span`` to ``span`` both ways, row by row."""
 
     def __init__(self, params: Tensor, layout: Layout, *, points: int = 51, span: float = 1.0, seed: int = 0) -> None:
-        number("surface", "points", points, low=3, whole=True)
+        number("surface", "points", points, low=3, high=MOST_POINTS, whole=True)
         number("surface", "span", span, low=0, open_low=True)
         if points % 2 == 0:
             raise SettingError(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import pairwise
 
 from torch import nn
 
-from fedflat.errors import SettingError, number
+from fedflat.errors import MOST_AT_ONCE, MOST_WEIGHTS, SettingError, number
 from fedflat.models.inputs import features
 from fedflat.models.spec import ModelSpec
 from fedflat.spelling import register
@@ -47,7 +48,7 @@ class Mlp(ModelSpec):
                 "Write mlp(hidden=[64]), or logistic() for no hidden layer."
             )
         for width in self.hidden:
-            number("mlp", "every width in hidden", width, low=1, whole=True)
+            number("mlp", "every width in hidden", width, low=1, high=MOST_AT_ONCE, whole=True)
         object.__setattr__(self, "hidden", tuple(self.hidden))
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -62,6 +63,9 @@ def head(width: int, hidden: tuple[int, ...], classes: int, *, first_relu: int =
     >>> list(head(8, (4,), 2, first_relu=3))
     ['fc1', 'relu3', 'fc2']
     """
+    widths = (width, *hidden, classes)
+    for before, after in pairwise(widths):
+        number("a linear layer", f"its weights, from {before} to {after} numbers,", before * after, high=MOST_WEIGHTS)
     layers: dict[str, nn.Module] = {}
     for i, after in enumerate(hidden):
         layers[f"fc{i + 1}"] = nn.Linear(width, after)

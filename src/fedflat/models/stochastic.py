@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from fedflat.errors import number
+from fedflat.errors import MOST_AT_ONCE, number
 from fedflat.models.cnn import Cnn
 from fedflat.models.spec import ModelSpec
 from fedflat.spelling import register
@@ -56,7 +56,7 @@ class Stochastic(ModelSpec):
 
     def __post_init__(self) -> None:
         for name in ("dim", "train_samples", "test_samples"):
-            number("stochastic", name, getattr(self, name), low=1, whole=True)
+            number("stochastic", name, getattr(self, name), low=1, high=MOST_AT_ONCE, whole=True)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """The body with ``2 dim`` outputs, and a linear head."""

@@ -40,6 +40,8 @@ def write_report(
     collected = collect(folders, target=target)
     if not collected["runs"]:
         raise RunError(" ".join(["there is no run to report on.", *collected["problems"]]))
+    if out.is_dir():
+        raise RunError(f"{out} is a folder: the page needs the name of a file, such as {out / 'report.html'}.")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

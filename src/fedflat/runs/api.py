@@ -13,8 +13,9 @@ from fedflat.client.piece import LossFn
 from fedflat.client.task import ModelLike
 from fedflat.data.federation import DataSpec
 from fedflat.data.sampling import Sampler
-from fedflat.errors import SettingError, number
+from fedflat.errors import MOST_RUNS, SettingError, number, shown
 from fedflat.method import Method
+from fedflat.plain import plain
 from fedflat.profiling.profiled import Wanted
 from fedflat.runs.book import PAUSE
 from fedflat.runs.experiment import Evaluate, Experiment, data_set, default_model
@@ -111,11 +112,14 @@ def experiments(
     methods: Sequence[Method | str], on: DataSpec | str, seeds: int | Sequence[int], **settings: Any
 ) -> list[Experiment]:
     """Every method with every seed."""
+    seeds = plain(seeds)
     if isinstance(seeds, int):
-        number("compare", "seeds", seeds, low=1, whole=True)
+        number("compare", "seeds", seeds, low=1, high=MOST_RUNS, whole=True)
         seeds = range(seeds)
-    if len(set(seeds)) < len(seeds) or not len(seeds):
-        raise SettingError(f"compare: seeds must be different and at least one, found {list(seeds)}.")
+    if not isinstance(seeds, Sequence) or len(set(seeds)) < len(seeds) or not len(seeds):
+        raise SettingError(
+            f"compare: seeds must be how many, or a list of different ones, at least one, found {shown(seeds)}."
+        )
     read = [parse(m, "method") if isinstance(m, str) else m for m in methods]
     if not read:
         raise SettingError("compare: no method was given. Name at least one, such as 'fedavg'.")

@@ -24,7 +24,7 @@ from typing import IO, Any
 import torch
 
 from fedflat.client.states import ClientStates
-from fedflat.errors import RunError, number
+from fedflat.errors import LONGEST_WAIT, RunError, number
 from fedflat.files import Damaged, pack, unwritable, write_file
 from fedflat.flat import Model
 from fedflat.runs.state import CLIENTS, Run, run_of
@@ -202,7 +202,7 @@ class FolderBook(RunBook):
 def check_pause(seconds: float) -> None:
     """Refuse a time between checkpoints that is none; infinity is fine."""
     if seconds != math.inf:
-        number("run", "checkpoint_every", seconds, low=0)
+        number("run", "checkpoint_every", seconds, low=0, high=LONGEST_WAIT)
 
 
 def make_folder(folder: Path) -> None:

@@ -18,7 +18,7 @@ from fedflat.allocator import huge_pages, keep_memory
 from fedflat.client.piece import Memory
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.federation import Federation
-from fedflat.errors import SettingError, number
+from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.mail import Mail, Reply, Sheaf
 from fedflat.profiling.taps import END, Taps
 from fedflat.runs.interrupt import ALL
@@ -102,8 +102,8 @@ class Workers:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        number("workers", "n", self.n, low=1, whole=True)
-        number("workers", "threads", self.threads, low=1, whole=True)
+        number("workers", "n", self.n, low=1, high=MOST_PROCESSES, whole=True)
+        number("workers", "threads", self.threads, low=1, high=MOST_PROCESSES, whole=True)
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:

@@ -15,16 +15,17 @@ from fedflat.client.piece import LossFn, Piece
 from fedflat.client.task import DTYPES, ModelLike, Task
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.sampling import Sampler
-from fedflat.errors import RunError, SettingError, choice, number
+from fedflat.errors import LARGEST_SEED, RunError, SettingError, choice, number
 from fedflat.method import Method
 from fedflat.models.spec import ModelSpec
-from fedflat.schedules import Scalar, Schedule, at
+from fedflat.plain import Plain
+from fedflat.schedules import Scalar, Schedule, at, check_end
 from fedflat.server.shadows import Personal
 from fedflat.spelling import parse
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate:
+class Evaluate(Plain):
     """When to evaluate: every so many rounds, in each of the last ones, and at the end."""
 
     every: int = 10
@@ -40,7 +41,7 @@ class Evaluate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
+class Experiment(Plain):
     """One run, up to where it is computed."""
 
     method: Method
@@ -65,7 +66,7 @@ class Experiment:
     def __post_init__(self) -> None:
         _refuse_strangers(self)
         number("run", "rounds", self.rounds, low=1, whole=True)
-        number("run", "seed", self.seed, low=0, whole=True)
+        number("run", "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
         choice("run", "dtype", self.dtype, DTYPES)
         choice("run", "layout", self.layout, LAYOUTS)
         choice("run", "on_bad", self.on_bad, ["raise", "skip", "stop"])
@@ -77,7 +78,7 @@ class Experiment:
                         f"run: weighting={self.weighting!r} would change nothing, since {piece} takes the "
                         f"{piece.averages} mean of the replies itself. Leave it out."
                     )
-        self.pieces()
+        check_end("run", (self.local, *self.pieces(), *self.method.server, *self.method.shadows), self.rounds)
 
     def pieces(self) -> tuple[Piece, ...]:
         """The client's whole stack: the method's pieces, then the local clip, decay and momentum."""

@@ -13,7 +13,7 @@ from fedflat.client.stack import signature, stacked_visit
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
-from fedflat.errors import SettingError, number
+from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.runs.executors import Source, Visited, threads
 
 ROOM = 32 * 2**20
@@ -33,7 +33,7 @@ class Stacked:
 
     def __post_init__(self) -> None:
         if self.threads is not None:
-            number("stacked", "threads", self.threads, low=1, whole=True)
+            number("stacked", "threads", self.threads, low=1, high=MOST_PROCESSES, whole=True)
 
     def refusal(self, job: ClientJob, fed: Federation | None = None) -> str | None:
         """Why this job cannot be done in stacks, if so; with the data, its loss is tried too."""

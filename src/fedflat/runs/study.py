@@ -17,8 +17,9 @@ import torch
 from fedflat.client.piece import LossFn
 from fedflat.client.task import ModelLike
 from fedflat.data.federation import DataSpec
-from fedflat.errors import SettingError, choice, number
+from fedflat.errors import MOST_BYTES, MOST_PROCESSES, SettingError, choice, number
 from fedflat.files import write_file
+from fedflat.plain import Plain
 from fedflat.profiling.profiled import Wanted, profiled
 from fedflat.runs.auto import Load, choose, cores
 from fedflat.runs.book import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder, read_facts, same_version
@@ -38,7 +39,7 @@ EXECUTORS = ("auto", "in-process", "workers", "stacked")
 
 
 @dataclass(frozen=True, kw_only=True)
-class How:
+class How(Plain):
     """Where the computing is done; changes no number beyond the order of floating-point sums."""
 
     executor: str = "auto"
@@ -60,16 +61,16 @@ class How:
         refuse_while_importing()
         choice("run", "executor", self.executor, EXECUTORS)
         watchers_of(self.watch), names_of(self.track)
-        number("run", "workers", self.workers, low=0, whole=True)
+        number("run", "workers", self.workers, low=0, high=MOST_PROCESSES, whole=True)
         if self.workers and self.executor not in ("auto", "workers"):
             raise SettingError(
                 f"run: {self.workers} workers were asked for, but the executor {self.executor!r} has none. Leave one "
                 "out."
             )
         if self.state_memory is not None:
-            number("run", "state memory", self.state_memory, low=0, whole=True)
+            number("run", "state memory", self.state_memory, low=0, high=MOST_BYTES, whole=True)
         if self.threads is not None:
-            number("run", "threads", self.threads, low=1, whole=True)
+            number("run", "threads", self.threads, low=1, high=MOST_PROCESSES, whole=True)
         kind = self.device.partition(":")[0]
         choice("run", "device", kind, ["cpu", "cuda", "mps"])
         if (kind == "cuda" and not torch.cuda.is_available()) or (

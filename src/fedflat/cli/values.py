@@ -1,0 +1,91 @@
+"""What is typed for an option, made a value; the range of a number is looked at where the number is used."""
+
+from __future__ import annotations
+
+import os
+import re
+from argparse import ArgumentTypeError
+
+from fedflat.errors import MOST_BYTES, shown
+
+LONGEST_NAME, LONGEST_PATH = 255, 4095
+"""Bytes that file systems take for one name, and for all names on the way."""
+
+
+def whole(text: str) -> int:
+    """A whole number.
+
+    >>> whole("64"), whole("-1"), whole("1e3")
+    (64, -1, 1000)
+    """
+    found = re.fullmatch(r"([+-]?[0-9]{1,40})(?:[eE]\+?([0-9]{1,2}))?", text.strip())
+    if found is None:
+        raise ArgumentTypeError(f"a whole number is needed, such as 100 or 1e3, found {shown(text)}")
+    return int(found[1] + "0" * int(found[2] or 0))
+
+
+def real(text: str) -> float:
+    """A number.
+
+    >>> real("0.5"), real("1e-3")
+    (0.5, 0.001)
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"a number is needed, found {shown(text)}") from None
+
+
+def scalar(text: str) -> float | str:
+    """A number, or the text of a schedule."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def share(text: str) -> float:
+    """An accuracy: 0.9, or 90%.
+
+    >>> share("0.9"), share("90%")
+    (0.9, 0.9)
+    """
+    value = real(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not 0 < value <= 1:
+        raise ArgumentTypeError(f"an accuracy lies between 0 and 1, or 0% and 100%, found {shown(text)}")
+    return value
+
+
+def memory(text: str) -> int:
+    """Bytes, from a text such as 1.5GB or 500MB.
+
+    >>> memory("1.5GB"), memory("500 mb"), memory("64")
+    (1500000000, 500000000, 64)
+    """
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)b?", text.strip().lower())
+    size = float(found[1]) * 1000.0 ** " kmgt".index(found[2] or " ") if found else float("inf")
+    if not size <= MOST_BYTES:
+        raise ArgumentTypeError(f"a size such as 1GB or 500MB is needed, found {shown(text)}")
+    return round(size)
+
+
+def examples(text: str) -> int | None:
+    """How many examples, or None for all of them."""
+    if text == "all":
+        return None
+    if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
+        raise ArgumentTypeError(f"a number from 1, or all, is needed, found {shown(text)}")
+    return int(text)
+
+
+def path(text: str) -> str:
+    """The path of a file or a folder that a file system can hold; ``~`` is somebody's home."""
+    name = os.fsencode(text)
+    if not text or b"\0" in name or len(name) > LONGEST_PATH or max(map(len, name.split(b"/"))) > LONGEST_NAME:
+        raise ArgumentTypeError(
+            f"a path is needed, of names of at most {LONGEST_NAME} letters, found {shown(text)}"
+        )
+    home = os.path.expanduser(text)
+    if home.startswith("~"):
+        raise ArgumentTypeError(f"there is no home of {home.partition('/')[0][1:] or 'yours'}, found {shown(text)}")
+    return home

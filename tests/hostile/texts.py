@@ -1,0 +1,151 @@
+"""Texts of methods, data sets, partitions, models and schedules, most of them wrong, drawn by a seed.
+
+    for trial in texts(seed=0, count=25_000):
+        assert check(trial) in ("read", "refused")
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fedflat.errors import FedflatError
+from fedflat.spelling import KINDS, parse, registered
+
+SECONDS = 2.0
+"""The longest a text may keep a processor busy."""
+LONG = 20_000
+"""Letters after which a text is not made longer."""
+
+RIGHT = {
+    "method": [
+        "fedavg", "fedsam(rho=0.05)", "feddyn(alpha=0.01) + sam(rho=warmup(0.001, 0.15, 2000))", "wima(window=3)",
+        "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(3)", "chain(feddyn(alpha=0.1), sam(rho=0.05))",
+        "fedadam(lr=0.1, flavour='torch') + swa(start=0.5, cycle=2)", "mixup(alpha=0.3) + cutout(side=8) + clip(1)",
+        "fedprox(mu=0.1) + median()", "krum(attackers=1, keep=2)", "scaffold() + ema(gamma=decay(0.9, 0.99))",
+        "fedfsa(top=1, selection='reverse')", "fedala(share=0.8, layers=1)", "man(zeta=0.1)", "personal()",
+    ],
+    "data set": [
+        "digits(lda(0), clients=50)", "cifar10(pathological(2), clients=100, split=0.7)", "synthetic(clients=1e6)",
+        "digits(quantity_skew(1.5, kind='dirichlet'), seed=3)", "cifar100(pam(0.1, 10), clients=500)",
+        "label_flip(digits(lda(0.1)), attackers=0.2)", "fashion_mnist(iid(), pool=True, split=0.5)",
+    ],
+    "partition": ["lda(0.1)", "pam()", "pathological(classes_per_client=2)", "quantity_skew()", "from_file('a.json')"],
+    "model": ["cnn", "mlp(hidden=[64, 64])", "resnet18(norm='batch')", "stochastic(mlp([8]), dim=4)"],
+    "schedule": [
+        "decay(0.1, 0.998)", "warmup(0.001, 0.15, 2000)", "cosine(1, 0, 10)", "cyclic(1e-2, 1e-4, 4)",
+        "steps([0, 2], [0.1, 0.01])",
+    ],
+}  # fmt: skip
+
+ATOMS = [
+    "0", "-1", "1e3", "1e308", "-1e308", "1e-320", "1e999", "nan", "inf", "None", "True", "False", "''", "'fine'", "[]",
+    "[[]]", "()", "{}", "{1: 2}", "{1}", "1j", "0.1.2", "...", "lambda: 0", "*x", "**x", "x", "_", "__import__('os')",
+    "b'x'", "f'{1}'", "'\\x00'", "'\\ud800'", "9" * 30, "9" * 4000, "0x" + "f" * 5000, "9223372036854775808",
+    "18446744073709551616", "0b1", "1_000", "٣", "²", "\uff13", "Ⅷ", "1e", "[1, 2, 3]", "[0.5]", "['a']", "[None]",
+    "not 1", "~1", "+1", "--1", "1 if 1 else 2", "(yield)", "x := 1", "x.y", "x[0]", "1 + 1", "'a' + 'b'", "#", "\\",
+]  # fmt: skip
+LETTERS = "()[]{},=+-*'\"\\:;.#@!$ \t\n\r\0abcz019_eE²٣ßİﬁ\u202e\U0001f600\ud800"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A text, and what it is read as."""
+
+    text: str
+    kind: str
+
+
+def texts(seed: int, count: int) -> Iterator[Trial]:
+    """``count`` texts: right ones, changed here and there, a little or out of all shape."""
+    rng = random.Random(seed)
+    names = {kind: [entry.name for entry in registered(kind)] for kind in KINDS}
+    takes = {entry.name: list(entry.signature.parameters) for kind in KINDS for entry in registered(kind)}
+    every = list(takes)
+    for _ in range(count):
+        kind = rng.choice(KINDS)
+        text = rng.choice(RIGHT[kind]) if rng.random() < 0.7 else _call(rng, rng.choice(names[kind]), takes)
+        for _ in range(rng.choice((0, 1, 1, 1, 2, 3, 8))):
+            text = _changed(rng, text, every) if len(text) < LONG else text
+        yield Trial(text, kind if rng.random() < 0.95 else rng.choice(KINDS))
+
+
+def _call(rng: random.Random, name: str, takes: dict[str, list[str]], depth: int = 0) -> str:
+    """A call of a known name with anything for arguments."""
+    said = []
+    for _ in range(rng.randrange(4)):
+        inner = rng.random() < 0.2 and depth < 3
+        value = _call(rng, rng.choice(list(takes)), takes, depth + 1) if inner else _value(rng)
+        said.append(f"{rng.choice(takes[name])}={value}" if takes[name] and rng.random() < 0.7 else value)
+    return f"{name}({', '.join(said)})"
+
+
+def _value(rng: random.Random) -> str:
+    draw = rng.random()
+    if draw < 0.4:
+        return rng.choice(ATOMS)
+    if draw < 0.6:
+        return repr(rng.uniform(-1, 1) * 10.0 ** rng.randrange(-30, 40))
+    if draw < 0.8:
+        return str(rng.randrange(-2, 12) * 10 ** rng.randrange(0, 25))
+    return "[" + ", ".join(rng.choice(ATOMS) for _ in range(rng.randrange(4))) + "]"
+
+
+def _changed(rng: random.Random, text: str, every: list[str]) -> str:
+    place = rng.randrange(len(text) + 1)
+    match rng.randrange(9):
+        case 0:
+            return text[:place] + rng.choice(LETTERS) + text[place:]
+        case 1:
+            return text[:place] + text[place + rng.randrange(1, 6) :]
+        case 2:
+            return _other_number(rng, text)
+        case 3:
+            return text.replace(rng.choice(every), rng.choice(every))
+        case 4:
+            deep = rng.choice((2, 50, 150, 300, 4000))
+            left, right = rng.choice([("(", ")"), ("[", "]"), ("-", ""), ("chain(", ")"), ("label_flip(", ")")])
+            return left * deep + text + right * deep
+        case 5:
+            return text + rng.choice([" + ", ", ", " - ", " ", ""]) + rng.choice(RIGHT[rng.choice(KINDS)])
+        case 6:
+            return text[:place] + text[place:].swapcase()
+        case 7:
+            return " + ".join([text] * rng.choice((2, 20, 400, 5000)))
+        case _:
+            return text[:place] + rng.choice(ATOMS) + text[place:]
+
+
+def _other_number(rng: random.Random, text: str) -> str:
+    """One of the numbers in a text becomes another thing."""
+    places = [i for i, letter in enumerate(text) if letter.isdigit()]
+    if not places:
+        return text + _value(rng)
+    begin = end = rng.choice(places)
+    while end < len(text) and (text[end].isdigit() or text[end] in ".e-"):
+        end += 1
+    return text[:begin] + _value(rng) + text[end:]
+
+
+def check(trial: Trial) -> str:
+    """Read a text: "read" if what it says prints as a text of the same meaning, "refused" if a sentence says why not.
+
+    Anything else is an AssertionError.
+    """
+    begun = time.process_time()
+    try:
+        value = parse(trial.text, trial.kind)
+    except FedflatError as error:
+        said = str(error)
+        assert 0 < len(said.strip()) < 2000, f"{trial}: a message of {len(said)} letters"
+        verdict = "refused"
+    except BaseException as error:
+        raise AssertionError(f"{trial}: {type(error).__name__}: {error}") from error
+    else:
+        assert parse(repr(value), trial.kind) == value, f"{trial}: {value!r} is read as something else"
+        verdict = "read"
+    spent = time.process_time() - begun
+    assert spent < SECONDS, f"{trial}: took {spent:.1f} s"
+    return verdict
