@@ -122,21 +122,6 @@ def test_cut_and_gone_on_with_is_the_whole(whole: Path, tmp_path: Path, capsys: 
     assert [made["command"].split()[-2:] for made in open_plan(out).commands] == [["--jobs", "2"]] * 3
 
 
-def test_more_cells_and_seeds_later(whole: Path, tmp_path: Path) -> None:
-    mine, out = table(tmp_path), tmp_path / "out"
-    assert reproduce(mine, "--cells", "plain", "--out", out, "--share", "1%") == 0
-    assert reproduce(mine, "--cells", "{plain,wima}", "--seeds", "0,1", "--out", out, "--share", 0.01) == 0
-    entries = {entry.cell.name: entry.folders for entry in open_plan(out).entries}
-    # the first run of seed 0 has no window, and stays; the second seed is shared
-    assert entries == {
-        "mine/plain": {0: "plain/seed-0", 1: "plain/seed-1"},
-        "mine/wima": {0: "wima/seed-0", 1: "plain/seed-1"},
-    }
-    assert {rows(out / run)[-1]["round"] for run in ("plain/seed-0", "plain/seed-1", "wima/seed-0")} == {3}
-    first = [row["models"]["server"] for row in rows(out / "plain/seed-0")]
-    assert first == [row["models"]["server"] for row in rows(out / "wima/seed-0")]
-
-
 def test_a_shadow_more(tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ("--cells", "plain", "--add-shadow", "ema(gamma=0.5)", "--rounds", 2, "--out", out)
@@ -147,16 +132,6 @@ def test_a_shadow_more(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert cells[0]["runs"] == cells[1]["runs"]
     assert "ema" in rows(out / "plain/seed-0")[-1]["models"]
-
-
-def test_stretched_is_another_run(tmp_path: Path) -> None:
-    mine, out = table(tmp_path), tmp_path / "out"
-    assert reproduce(mine, "--cells", "gloss", "--rounds", 4, "--stretch", "--out", out) == 0
-    saved = json.loads((out / "gloss/seed-0/run.json").read_text())
-    assert saved["status"] == "done"
-    assert saved["experiment"]["rounds"] == 4
-    assert saved["experiment"]["method"] == "fedgloss(rho_s=0.05, rho_l=0.05, T_s=2)"
-    assert reproduce(mine, "--cells", "gloss", "--rounds", 4, "--out", out) == 2  # refused: not the same
 
 
 def test_stopped_three_ways_and_gone_on_with_is_the_same_to_the_byte(

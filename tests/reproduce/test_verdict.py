@@ -10,7 +10,19 @@ import pytest
 from fedflat.reproduce.cells import Cell
 from fedflat.reproduce.plan import Entry
 from fedflat.reproduce.standing import Seed, Standing, last_ones, measured
-from fedflat.reproduce.verdict import DIFFERS, NONE, OPEN, ORDER, WITHIN, decimals, order, verdict
+from fedflat.reproduce.verdict import (
+    ANOTHER,
+    DIFFERS,
+    NEAR,
+    NOBODY,
+    NONE,
+    OPEN,
+    ORDER,
+    WITHIN,
+    decimals,
+    order,
+    verdict,
+)
 
 ARGUMENTS = {"on": "cifar10(lda(0))", "model": "cnn()", "rounds": 10_000, "method": "fedavg()"}
 
@@ -65,6 +77,9 @@ def test_a_cut_run_has_the_right_order_or_is_not_decided() -> None:
     low, high = stands(FEDAVG, 40.0, stop=3000), stands(GLOSS, 60.0, stop=3000)
     assert verdict(low, [high]).word == verdict(high, [low]).word == ORDER
     assert str(verdict(low, [stands(GLOSS, 39.0, stop=3000)])) == f"{OPEN} (another order so far)"
+    near = stands(GLOSS, 40.8, stop=3000)  # no further than 0.4 and 0.4
+    assert str(verdict(low, [near])) == f"{OPEN} (too near others to tell)"
+    assert verdict(low, [replace(near, seeds=[replace(near.seeds[0], value=40.81)])]).word == ORDER
     assert str(verdict(low, [])) == f"{OPEN} (nothing to compare it with)"
     assert verdict(stands(FEDAVG, 59.9, stop=3000), []).word == OPEN  # the very number, too early
     assert verdict(low, [replace(high, entry=replace(high.entry, stop=4000))]).word == OPEN
@@ -79,14 +94,21 @@ def test_a_stretched_run_is_no_whole_schedule() -> None:
 
 def test_pairs_the_paper_does_not_tell_apart_do_not_count() -> None:
     prox = cell("fedprox", 59.8, 0.5)  # 0.1 below FedAvg, the spreads are 0.9
-    assert order(stands(FEDAVG, 40.0), [stands(prox, 41.0)]) is None
-    assert order(stands(FEDAVG, 40.0), [stands(prox, 41.0), stands(GLOSS, 42.0)]) is True
-    assert order(stands(FEDAVG, 43.0), [stands(prox, 41.0), stands(GLOSS, 42.0)]) is False
+    assert order(stands(FEDAVG, 40.0), [stands(prox, 41.0)]) == NOBODY
+    assert order(stands(FEDAVG, 40.0), [stands(prox, 41.0), stands(GLOSS, 42.0)]) == ORDER
+    assert order(stands(FEDAVG, 43.0), [stands(prox, 41.0), stands(GLOSS, 42.0)]) == ANOTHER
+
+
+def test_one_pair_that_is_wrong_or_too_near_spoils_the_order() -> None:
+    dyn = cell("feddyn", 65.5, 0.3)
+    assert order(stands(FEDAVG, 40.0), [stands(dyn, 40.1), stands(GLOSS, 60.0)]) == NEAR
+    assert order(stands(FEDAVG, 40.0), [stands(dyn, 40.1), stands(GLOSS, 30.0)]) == ANOTHER
+    assert order(stands(dyn, 50.0), [stands(FEDAVG, 40.0), stands(GLOSS, 60.0)]) == ORDER
 
 
 def test_other_data_are_not_compared() -> None:
     other = replace(GLOSS, arguments={**ARGUMENTS, "on": "cifar100(lda(0))"})
-    assert order(stands(FEDAVG, 90.0), [stands(other, 50.0)]) is None
+    assert order(stands(FEDAVG, 90.0), [stands(other, 50.0)]) == NOBODY
 
 
 def test_what_does_not_converge() -> None:
@@ -99,7 +121,7 @@ def test_what_does_not_converge() -> None:
 
 def test_a_cell_without_a_number() -> None:
     assert verdict(stands(cell("fedavg+wima", None), 70.0), [stands(GLOSS, 60.0)]).word == NONE
-    assert order(stands(FEDAVG, 80.0), [stands(cell("fedavg+wima", None), 70.0)]) is None
+    assert order(stands(FEDAVG, 80.0), [stands(cell("fedavg+wima", None), 70.0)]) == NOBODY
 
 
 def test_digits_as_printed() -> None:

@@ -38,8 +38,9 @@ class Line:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's, once the stop is reached."""
-        return difference(self.standing) if self.standing.reached and not self.standing.diverged else None
+        """Ours less the paper's, once the paper's whole schedule is run."""
+        one = self.standing
+        return difference(one) if one.entry.whole and one.reached and not one.diverged else None
 
     @property
     def evaluations(self) -> int:

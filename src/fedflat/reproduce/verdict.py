@@ -8,11 +8,11 @@ in the paper agrees with a run that diverges.
 
 *right order*: for runs that were cut or stretched, of which neither can be said. All cells on the same data, model and
 rounds that have come to the same stop are compared in pairs; a pair counts if the paper's numbers are further apart
-than their two spreads together. Right: every pair with this cell that counts has the order of the paper, and there is
-one at least.
+than their two spreads together. Right: in every pair with this cell that counts our numbers are as far apart too, in
+the order of the paper, and there is one such pair at least.
 
-*not decided yet*: anything else. The stop has not been reached, there is nobody to compare with, or the order is
-another one so far (which is said, and may change in the rounds that are missing).
+*not decided yet*: anything else. The stop has not been reached, there is nobody to compare with, our numbers are too
+near each other, or the order is another one so far (which is said, and may change in the rounds that are missing).
 
 A run of the whole schedule that differs also says whether the order is right.
 """
@@ -28,6 +28,7 @@ from fedflat.reproduce.standing import Standing
 
 WITHIN, ORDER, DIFFERS, OPEN = "within the paper's spread", "right order", "differs", "not decided yet"
 NONE = "no number to compare"
+NOBODY, NEAR, ANOTHER = "nothing to compare it with", "too near others to tell", "another order"
 UNSAID = 1.0
 """The spread, in points, where a paper prints none."""
 
@@ -57,15 +58,15 @@ def verdict(one: Standing, others: Sequence[Standing]) -> Verdict:
         return Verdict(WITHIN, "diverges in the paper too") if cell.diverges else Verdict(DIFFERS, "diverged")
     if not one.reached or math.isnan(one.value):
         return Verdict(OPEN)
-    right = order(one, others)
+    said = order(one, others)
     if one.entry.whole:
-        return _of_the_whole(one, right)
-    if right is None:
-        return Verdict(OPEN, "nothing to compare it with")
-    return Verdict(ORDER) if right else Verdict(OPEN, "another order so far")
+        return _of_the_whole(one, said)
+    if said == ORDER:
+        return Verdict(ORDER)
+    return Verdict(OPEN, {NOBODY: NOBODY, NEAR: NEAR, ANOTHER: f"{ANOTHER} so far"}[said])
 
 
-def _of_the_whole(one: Standing, right: bool | None) -> Verdict:
+def _of_the_whole(one: Standing, said: str) -> Verdict:
     cell = one.entry.cell
     if cell.reported is None:
         return Verdict(DIFFERS, "the paper's does not converge")
@@ -73,19 +74,24 @@ def _of_the_whole(one: Standing, right: bool | None) -> Verdict:
     assert apart is not None
     if abs(round(apart, 9)) <= spread_of(cell):
         return Verdict(WITHIN, f"±{UNSAID:g} taken, none is printed" if cell.spread is None else "")
-    ending = "" if right is None else ", right order" if right else ", another order"
+    ending = "" if said == NOBODY else f", {said}"
     return Verdict(DIFFERS, f"by {apart:+.{decimals(cell)}f}{ending}")
 
 
-def order(one: Standing, others: Sequence[Standing]) -> bool | None:
-    """Whether the pairs that count have the paper's order; None if there is no such pair."""
-    pairs = [other for other in others if _comparable(one, other)]
-    mine = one.entry.cell.reported
-    agree = [
-        (one.value > other.value) == (mine > other.entry.cell.reported)  # type: ignore[operator]
-        for other in pairs
-    ]
-    return all(agree) if agree else None
+def order(one: Standing, others: Sequence[Standing]) -> str:
+    """What the pairs that count say together."""
+    said = {_pair(one, other) for other in others if _comparable(one, other)}
+    return next((word for word in (ANOTHER, NEAR, ORDER) if word in said), NOBODY)
+
+
+def _pair(one: Standing, other: Standing) -> str:
+    a, b = one.entry.cell, other.entry.cell
+    assert a.reported is not None
+    assert b.reported is not None
+    ours = one.value - other.value
+    if abs(ours) <= spread_of(a) + spread_of(b):
+        return NEAR
+    return ORDER if (ours > 0) == (a.reported > b.reported) else ANOTHER
 
 
 def _comparable(one: Standing, other: Standing) -> bool:

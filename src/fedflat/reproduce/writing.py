@@ -13,7 +13,7 @@ from typing import Any
 from fedflat.files import write_file
 from fedflat.reproduce.figure import draw
 from fedflat.reproduce.plan import Plan
-from fedflat.reproduce.summary import Line, lines
+from fedflat.reproduce.summary import Line, common, lines
 from fedflat.reproduce.verdict import UNSAID
 
 COLUMNS = (
@@ -75,7 +75,8 @@ def markdown(plan: Plan, shown: Sequence[Line]) -> str:
     rows = [heads, ["---", "---", *["---:"] * 6, "---"], *(_row(line) for line in shown)]
     body = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     notes = [f"`{line.label}`: {note}" for line in shown if (note := line.standing.entry.cell.note)]
-    parts = [f"# {plan.title}", f"Numbers to compare with: {plan.source}.", body, _reading(shown)]
+    head = common([line.standing.entry.cell.name for line in shown])
+    parts = [f"# {plan.title}", f"Cells `{head}*`. Numbers to compare with: {plan.source}.", body, _reading(shown)]
     parts += ["\n".join(f"* {note}" for note in notes)] if notes else []
     parts += ["Made with:", "\n".join(f"* {said}" for said in _made(plan))]
     return "\n\n".join(parts) + "\n"

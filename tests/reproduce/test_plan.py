@@ -1,0 +1,100 @@
+"""What a folder shall hold, before anything is run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedflat.errors import RunError
+from fedflat.reproduce.cells import Cell
+from fedflat.reproduce.plan import FILE, Asked, Plan, new_plan, open_plan
+from fedflat.runs.plan import read_plan
+
+SETTINGS: dict[str, Any] = {
+    "on": "digits(lda(0), clients=10)", "model": "mlp(hidden=[8])", "rounds": 300, "clients_per_round": 2,
+    "eval_last": 3, "lr": "cosine(0.1, 0.01, 300)",
+}  # fmt: skip
+
+
+def cell(name: str, method: str, **more: Any) -> Cell:
+    return Cell(name=f"mine/{name}", arguments={**SETTINGS, "method": method, **more}, reported=50.0)
+
+
+PLAIN, WIMA = cell("plain", "fedavg()"), cell("wima", "fedavg() + wima(window=3)")
+GLOSS = cell("gloss", "fedgloss(rho_s=0.05, rho_l=0.05, T_s=150)")
+
+
+def planned(folder: Path, *cells: Cell, **asked: Any) -> Plan:
+    plan = open_plan(folder) if (folder / FILE).exists() else new_plan(folder, "Mine", "ours")
+    plan = plan.added(cells, Asked(**asked), "fedflat reproduce ...")
+    plan.write()
+    return plan
+
+
+def test_more_cells_and_seeds_later(tmp_path: Path) -> None:
+    planned(tmp_path, PLAIN, rounds=4)
+    plan = planned(tmp_path, PLAIN, WIMA, seeds=[0, 1], rounds=9)
+    assert {entry.cell.name: entry.folders for entry in plan.entries} == {
+        # the first run of seed 0 keeps no window, and stays what it is; that of seed 1 is shared
+        "mine/plain": {0: "plain/seed-0", 1: "plain/seed-1"},
+        "mine/wima": {0: "wima/seed-0", 1: "plain/seed-1"},
+    }
+    assert [repr(job.experiment.method) for job in plan.jobs] == ["fedavg()", *["fedavg() + wima(window=3)"] * 2]
+    assert {plan.until(job) for job in plan.jobs} == {9}
+    assert plan.waiting() == plan.jobs
+    assert [run["folder"] for run in read_plan(tmp_path)["runs"]] == [job.folder for job in plan.jobs]
+
+
+def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
+    plan = planned(tmp_path, PLAIN, WIMA, GLOSS, seeds=2, share=0.5)
+    assert open_plan(tmp_path) == plan
+    assert open_plan(tmp_path, reading=True).entries == plan.entries
+    assert [(entry.stop, entry.last, entry.whole) for entry in plan.entries] == [(150, 3, False)] * 3
+    assert [entry.models for entry in plan.entries] == [["server"], ["server", "wima"], ["server"]]
+
+
+def test_the_run_of_a_cut_is_the_paper_s_and_that_of_a_stretch_a_shorter_one(tmp_path: Path) -> None:
+    (cut,) = planned(tmp_path / "cut", GLOSS, rounds=4).jobs
+    assert cut.experiment == GLOSS.experiment(0)
+    plan = planned(tmp_path / "short", GLOSS, rounds=4, stretch=True)
+    (short,) = plan.jobs
+    assert short.experiment.rounds == plan.until(short) == 4
+    assert repr(short.experiment.method) == "fedgloss(rho_s=0.05, rho_l=0.05, T_s=2)"
+    assert short.experiment.as_json()["local"]["lr"] == "cosine(0.1, 0.01, 4)"
+    assert not plan.entries[0].whole
+    with pytest.raises(RunError, match="has mine/gloss already, with other settings or a stretched schedule"):
+        planned(tmp_path / "short", GLOSS, rounds=4)
+
+
+def test_a_cell_with_other_settings_is_refused(tmp_path: Path) -> None:
+    planned(tmp_path, PLAIN)
+    with pytest.raises(RunError, match="has mine/plain already, with other settings"):
+        planned(tmp_path, cell("plain", "fedavg()", lr=0.5))
+
+
+def test_the_stop() -> None:
+    assert Asked().stop(PLAIN) == Asked(rounds=5000).stop(PLAIN) == 300
+    assert Asked(rounds=4).stop(PLAIN) == 4
+    assert Asked(share=0.3).stop(PLAIN) == 90
+    assert Asked(share=1e-9).stop(PLAIN) == 1
+
+
+def test_commands_are_noted_once_with_what_ran_them(tmp_path: Path) -> None:
+    plan = planned(tmp_path, PLAIN).said("fedflat reproduce ...").said("fedflat reproduce --resume x")
+    assert [made["command"] for made in plan.commands] == ["fedflat reproduce ...", "fedflat reproduce --resume x"]
+    assert {"fedflat", "commit", "torch", "python", "cores", "when"} <= set(plan.commands[0])
+
+
+def test_damaged_or_of_another_version(tmp_path: Path) -> None:
+    planned(tmp_path, PLAIN)
+    saved = json.loads((tmp_path / FILE).read_text())
+    (tmp_path / FILE).write_text(json.dumps({**saved, "fedflat": "0.0.1"}))
+    with pytest.raises(RunError, match=r"was made by fedflat 0\.0\.1"):
+        open_plan(tmp_path)
+    assert open_plan(tmp_path, reading=True).title == "Mine"
+    (tmp_path / FILE).write_text("{")
+    with pytest.raises(RunError, match="is damaged"):
+        open_plan(tmp_path)
