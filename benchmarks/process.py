@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from turns import LIFELINE
+
 HERE = Path(__file__).parent
 Answer = dict[str, Any]
 
@@ -29,10 +31,14 @@ class Participant:
         self.rounds = 0
         self._said = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115 (as long as the process)
         begun = time.perf_counter()
+        theirs, ours = os.pipe()
+        self._lifeline: int | None = ours
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True,
-            start_new_session=True, env={**os.environ, "PYTHONPATH": str(HERE), **(more or {})},
+            start_new_session=True, pass_fds=[theirs],
+            env={**os.environ, "PYTHONPATH": str(HERE), LIFELINE: str(theirs), **(more or {})},
         )  # fmt: skip
+        os.close(theirs)
         self.first = self._answer(None)
         self.until_warm = time.perf_counter() - begun
         """Seconds from the start of the process to the end of the warm-up."""
@@ -86,6 +92,9 @@ class Participant:
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
 
 
 def _tree(root: int) -> list[int]:

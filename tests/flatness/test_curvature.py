@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from fedflat.errors import SettingError
+from fedflat.errors import RunError, SettingError
 from fedflat.flatness.curvature import curvature
 from fedflat.flatness.hessian import Hessian
 from flatness.networks import dense, network, toy
@@ -84,3 +85,17 @@ def test_refusals() -> None:
         curvature(task, model, data, k=0, power=True)
     with pytest.raises(SettingError, match="layers must be True or False, found 'no'"):
         curvature(task, model, data, layers="no")  # type: ignore[arg-type]
+
+
+def test_a_model_that_is_not_finite() -> None:
+    task, model, data = network("group norm", count=24)
+    with pytest.raises(RunError, match="holds numbers that are not finite, so its curvature is NaN"):
+        curvature(task, replace(model, params=model.params * torch.inf), data)
+
+
+def test_a_model_without_curvature() -> None:
+    """All weights zero: nothing moves but the last bias, so the Hessians of the other layers are zero."""
+    task, model, data = network("group norm", count=24)
+    found = curvature(task, replace(model, params=torch.zeros_like(model.params)), data, layers=True, probes=2)
+    assert list(found["layers"].values())[:-1] == [0.0, 0.0]
+    assert found["lambda_1"] == pytest.approx(found["layers"]["5"])

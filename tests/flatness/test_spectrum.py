@@ -139,3 +139,20 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spectrum, "RESTARTS", 1)
     with pytest.raises(RunError, match="of 5 eigenvalues to a tolerance of 1e-12 in 1 restarts"):
         eigenvalues(symmetric(torch.linspace(0, 1, 300)), 5, tol=1e-12)
+
+
+@pytest.mark.parametrize("dim", [20, 100])
+def test_a_matrix_of_zeros_and_one_that_is_none(dim: int) -> None:
+    """Written out, and by Lanczos, which cannot begin with a product of zero."""
+    zero = eigenvalues(torch.zeros(dim, dim), 3)
+    assert zero.values.tolist() == zero.residuals.tolist() == [0.0, 0.0, 0.0]
+    torch.testing.assert_close(zero.vectors.T @ zero.vectors, torch.eye(3))
+    broken = torch.eye(dim)
+    broken[3, 3] = torch.nan
+    assert torch.isnan(eigenvalues(broken, 3).values).all()
+
+
+def test_a_matrix_of_rank_one() -> None:
+    v = torch.linspace(-1, 1, 100, dtype=torch.float64)
+    found = eigenvalues(torch.outer(v, v), 5).values
+    assert found.tolist() == pytest.approx([float(v @ v), 0, 0, 0, 0], abs=1e-9)

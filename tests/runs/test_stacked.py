@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from fedflat.client.drift import Prox
 from fedflat.client.local import Local
 from fedflat.client.piece import Visit
 from fedflat.client.states import ClientStates
+from fedflat.client.visit import Letter
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, NotFinite, SettingError
@@ -157,10 +159,10 @@ def test_given_batches() -> None:
     same_run(replace(exp, sampler=Sampler(clients=4, cohorts=[[3, 1, 0, 2]] * 2)), CLOSE["float64"])
 
 
-def crew_visits(exp: Experiment) -> list[tuple[list[int], int]]:
+def crew_visits(exp: Experiment, cohort: Sequence[int] = range(len(SIZES))) -> list[tuple[list[int], int]]:
     """The clients who were visited together in one exchange, and how many steps they took."""
     ready, start = make_ready(exp), make_ready(exp).task.initial()
-    letters = Letters(Mail(0, start.params, start.buffers, 0.1), list(range(len(SIZES))), ClientStates())
+    letters = Letters(Mail(0, start.params, start.buffers, 0.1), list(cohort), ClientStates())
     with Stacked().open(ready.job, ready.fed, ready.source) as crew:
         replies = [reply for reply, _ in crew.visit(letters)]
     return [(list(r.clients) if isinstance(r, Sheaf) else [r.client], r.steps) for r in replies]
@@ -173,6 +175,29 @@ def test_equal_clients_share_a_stack_as_long_as_there_is_room(monkeypatch: pytes
     assert crew_visits(exp) == [([0, 1], 3), ([2, 4], 2), ([3], 3)]
     monkeypatch.setattr(stacked, "ROOM", 1)
     assert [clients for clients, _ in crew_visits(exp)] == [[0], [1], [2], [3], [4]]
+
+
+def test_stacks_come_in_the_order_of_their_first_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is full waits for no other to fill, but whoever was asked before it is visited before it."""
+    exp = four_of_five("fedavg()", local=Local(batch_size=4))
+    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(make_ready(exp).task, 4))
+    assert [clients for clients, _ in crew_visits(exp, [0, 2, 4, 1, 3])] == [[0], [2, 4], [1, 3]]
+    assert [clients for clients, _ in crew_visits(exp, [2, 3, 1, 4, 0])] == [[2], [3, 1], [4], [0]]
+
+
+def test_two_mails_are_two_stacks() -> None:
+    """Every other client is sent another model: none gets its neighbour's."""
+    ready = make_ready(four_of_five("feddyn(alpha=0.1)", dtype="float64"))
+    start = ready.task.initial()
+    mails = [Mail(t, start.params + t, start.buffers, 0.1 + t) for t in range(2)]
+    letters = [Letter(client, mails[client % 2], {}) for client in range(5)]
+    with InProcess(1).open(ready.job, ready.fed, ready.source) as crew:
+        singly = {reply.client: reply.delta for reply, _ in crew.visit(letters)}
+    with Stacked().open(ready.job, ready.fed, ready.source) as crew:
+        found = [one for reply, _ in crew.visit(letters) for one in (reply if isinstance(reply, Sheaf) else (reply,))]
+    assert sorted(one.client for one in found) == [0, 1, 2, 3, 4]
+    for one in found:
+        torch.testing.assert_close(one.delta, singly[one.client], **CLOSE["float64"])
 
 
 def test_threads_are_put_back() -> None:

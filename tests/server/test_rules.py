@@ -16,7 +16,7 @@ from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
-from fedflat.errors import SettingError
+from fedflat.errors import FedflatError, SettingError
 from fedflat.mail import Mail, Reply, fold
 from fedflat.method import Method
 from fedflat.methods import fedavg, krum, median, norm_clip, trimmed_mean
@@ -116,13 +116,13 @@ class Liar(Piece):
         return w + 1000 if v.client == 0 else w
 
 
-def run(method: Method, lying: bool, clients: int = 5) -> torch.Tensor:
+def run(method: Method, lying: bool, clients: int = 5, **more: Any) -> torch.Tensor:
     rng = torch.Generator().manual_seed(0)
     data = [(torch.randn(6, 3, generator=rng) + y, torch.full((6,), y)) for y in (0, 1, 0, 1, 0)]
     whole = method + Method(client=(Liar(),), said="liar()") if lying else method
     exp = Experiment(
         method=whole, on=clients_of(data, test=data[0], classes=2), model=logistic(), rounds=3,
-        local=Local(lr=0.1), sampler=Sampler(clients=clients),
+        local=Local(lr=0.1), **{"sampler": Sampler(clients=clients), **more},
     )  # fmt: skip
     model = train(exp).model
     assert model is not None
@@ -146,3 +146,29 @@ def test_a_cohort_that_is_too_small_is_refused_before_the_first_round() -> None:
 def test_there_is_one_rule() -> None:
     with pytest.raises(SettingError, match=r"median\(\) and krum\(1\) both replace the mean"):
         median() + krum(1)
+
+
+class Mute(Piece):
+    """Clients 0 and 1 send what is no number."""
+
+    stage, key = Stage.CORRECT, "mute"
+
+    def end(self, v: Visit, w: torch.Tensor) -> torch.Tensor:
+        return w * torch.nan if v.client < 2 else w
+
+
+@pytest.mark.parametrize(("rule", "least"), [(krum(1), 5), (trimmed_mean(2), 5), (krum(0, keep=4), 4)])
+def test_too_few_replies_that_can_be_used(rule: Method, least: int) -> None:
+    """Five are asked and three come: Krum took the first of them, and the mean of none was NaN."""
+    said = rf"round 0: .* needs at least {least} replies, but only 3 came that could be used"
+    with pytest.raises(FedflatError, match=said):
+        run(rule + Method(client=(Mute(),), said="mute()"), lying=False, on_bad="skip")
+
+
+def test_too_few_clients_that_came() -> None:
+    """Four of five in the mean, and sometimes fewer."""
+    sampler = Sampler(clients=4, kind="bernoulli")
+    sizes = [len(sampler.draw(t, 5, 0)) for t in range(3)]
+    first = next(t for t, size in enumerate(sizes) if size < 4)
+    with pytest.raises(FedflatError, match=rf"round {first}: krum.* needs at least 4 .* only {sizes[first]} came"):
+        run(krum(0, keep=4), lying=False, sampler=sampler)

@@ -6,6 +6,7 @@ import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,14 +16,17 @@ import fedflat as ff
 from fedflat.cli import main
 from fedflat.client.local import Local
 from fedflat.errors import SettingError
+from fedflat.mail import Mail, Replies, Reply, Sheaf
 from fedflat.runs.book import FolderBook, read_rows
 from fedflat.runs.executors import Executor, InProcess, Workers
 from fedflat.runs.experiment import Experiment
-from fedflat.runs.ready import make_ready
+from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.stacked import Stacked
 from fedflat.runs.study import Voice, resume
 from fedflat.runs.train import train
+from fedflat.server.piece import Stepped
 from fedflat.watching import WATCHERS, Watching, watchers_of
+from fedflat.watching.watcher import Sight, Watcher
 from runs.small import ON, Eager, final, rows, stop_at, timeless
 from test_every_method import EVERY, said
 from test_every_method import experiment as every
@@ -160,3 +164,58 @@ def test_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not (tmp_path / "run").exists()
     with pytest.raises(SettingError, match=r"written into the run folder, and there is none. Name one: out="):
         ff.run("fedavg", on=ON, rounds=1, watch="norms")
+
+
+class Clumsy(Watcher):
+    """Fails in ``where`` in the second and the third round."""
+
+    name = "clumsy"
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def cost(self, ready: Ready) -> str:
+        return "nothing"
+
+    def _look(self, s: Sight, where: str) -> None:
+        if where == self.where and s.round in (1, 2):
+            raise ZeroDivisionError("it stumbled")
+
+    def hear(self, s: Sight, mail: Mail, reply: Reply | Sheaf) -> None:
+        self._look(s, "hear")
+
+    def folded(self, s: Sight, replies: Replies) -> None:
+        self._look(s, "folded")
+
+    def see(self, s: Sight, new: Stepped) -> dict[str, Any]:
+        self._look(s, "see")
+        return {"clumsy": 1.0}
+
+
+@pytest.mark.parametrize("where", ["hear", "folded", "see"])
+def test_what_watches_never_ends_what_it_watches(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(WATCHERS, "clumsy", Clumsy(where))
+    exp, said = experiment(), []
+    with closing(FolderBook.create(tmp_path / "run", exp.as_json(), {}, say=said.append)) as book:
+        result = train(exp, book=book, executor=InProcess(threads=1), watch="clumsy,norms")
+    assert result.status == "done"
+    assert torch.equal(result.model.params, watch(exp, None).models[-1])
+    seen = read_rows(tmp_path / "run", "watch")
+    assert [row["round"] for row in seen if "param_norm" in row] == [1, 2, 3, 4]
+    assert [row["round"] for row in seen if "clumsy" in row] == [1, 4]
+    assert said == [
+        "watching clumsy failed in round 1 (ZeroDivisionError: it stumbled). It is left out there, and wherever it "
+        "fails again; the run goes on."
+    ]
+
+
+def flat_loss(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (output * 0).sum()
+
+
+def test_clients_without_curvature() -> None:
+    """Lanczos could not begin, and ended the run."""
+    exp = experiment(model=nn.Sequential(nn.Linear(4, 12), nn.Linear(12, 3)), loss=flat_loss)
+    values = [row["client_lambda"] for row in watch(exp, "client_lambda").watched if "client_lambda" in row]
+    assert values
+    assert {value for row in values for value in row.values()} == {0.0}

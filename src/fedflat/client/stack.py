@@ -47,11 +47,11 @@ class StackVisit(Visit):
 
 
 def signature(job: ClientJob, letter: Letter, examples: int) -> Any:
-    """Clients with equal signatures can share a stack."""
+    """Clients with equal signatures can share a stack: the very same mail, equal sizes, shapes and batches."""
     shapes = frozenset((k, n, t.shape, t.dtype) for k, named in letter.memory.items() for n, t in named.items())
     given = job.local.orders is not None
     lengths = [len(b) for b in job.local.batches(job.seed, letter.mail.round, letter.client, examples)] if given else []
-    return examples, shapes, *lengths
+    return id(letter.mail), examples, shapes, *lengths
 
 
 def stacked_visit(

@@ -11,7 +11,7 @@ import torch
 
 from fedflat.client.task import Task
 from fedflat.data.examples import ClientData
-from fedflat.errors import choice, flag, number
+from fedflat.errors import RunError, choice, flag, number
 from fedflat.flat import Model
 from fedflat.flatness.density import STEPS as DENSITY_STEPS
 from fedflat.flatness.density import spectral_density
@@ -67,6 +67,7 @@ def curvature(
     them is told as well.
     """
     _check(k, probes, method, density, layers, power)
+    _refuse_nan(model)
     used = data if examples is None else subset(data, examples, seed)
     hessian = Hessian(task, model, used, batch_size=batch_size)
     some = len(used) < len(data) and k + probes > 0
@@ -120,6 +121,14 @@ def _check(k: int, probes: int, method: str, density: int, layers: bool, power: 
     number("curvature", "probes", probes, low=0, whole=True)
     number("curvature", "density", density, low=0, whole=True)
     choice("curvature", "method", method, METHODS)
+
+
+def _refuse_nan(model: Model) -> None:
+    if not all(bool(torch.isfinite(part).all()) for part in (model.params, model.buffers)):
+        raise RunError(
+            "the model holds numbers that are not finite, so its curvature is NaN everywhere. Look at a model from "
+            "before it diverged, or lower the learning rate of the run."
+        )
 
 
 def _eigenvalues(hessian: Hessian, k: int, seed: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh  # type: ignore[import-untyped]
+from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh  # type: ignore[import-untyped]
 from torch import Tensor
 
 from fedflat.errors import RunError, SettingError, choice, number
@@ -48,7 +48,8 @@ def eigenvalues(op: Operator, k: int = 5, *, which: str = "LA", tol: float = 1e-
     """The ``k`` largest eigenvalues of ``op`` by Lanczos; with ``which="LM"`` the largest in magnitude.
 
     A pair is done when its residual is ``tol`` of its value; the value itself is then good to about the square.
-    A matrix with no more rows than Lanczos would make steps is written out and solved whole.
+    A matrix with no more rows than Lanczos would make steps is written out and solved whole. One that is zero has
+    eigenvalues of zero, and one that is not finite has none: they are NaN.
 
     >>> eigenvalues(torch.diag(torch.tensor([3.0, 1.0, -4.0])), 2).values.tolist()
     [3.0, 1.0]
@@ -69,6 +70,8 @@ def eigenvalues(op: Operator, k: int = 5, *, which: str = "LA", tol: float = 1e-
 
 def _dense(op: Operator, k: int, which: str) -> tuple[Tensor, Tensor]:
     whole = op @ torch.eye(op.shape[0], dtype=op.dtype, device=op.device)
+    if not torch.isfinite(whole).all():
+        return _same(op, k, torch.nan)
     values, vectors = torch.linalg.eigh((whole + whole.T) / 2)
     kept = (values if which == "LA" else values.abs()).topk(k).indices
     return values[kept], vectors[:, kept]
@@ -78,7 +81,13 @@ def _lanczos(op: Operator, k: int, which: str, steps: int, tol: float, seed: int
     def product(v: np.ndarray) -> np.ndarray:
         return (op @ torch.from_numpy(v.reshape(-1)).to(op.device)).cpu().numpy()
 
-    start = _gaussian(op, seed).cpu().numpy()
+    random = _gaussian(op, seed)
+    moved = op @ random
+    if not torch.isfinite(moved).all():
+        return _same(op, k, torch.nan)
+    if not moved.any():  # a random vector is in the kernel of zero only, which Lanczos cannot take
+        return _same(op, k, 0.0)
+    start = random.cpu().numpy()
     linear = LinearOperator(tuple(op.shape), matvec=product, dtype=start.dtype)
     try:
         values, vectors = eigsh(linear, k, which=which, v0=start, ncv=steps, tol=tol, maxiter=RESTARTS)
@@ -87,7 +96,16 @@ def _lanczos(op: Operator, k: int, which: str, steps: int, tol: float, seed: int
             f"Lanczos found {len(error.eigenvalues)} of {k} eigenvalues to a tolerance of {tol:g} in {RESTARTS} "
             "restarts. Ask for fewer, for a larger tolerance, or compute in float64."
         ) from error
+    except ArpackError as error:
+        raise RunError(f"Lanczos failed ({error}). Ask for fewer eigenvalues, or compute in float64.") from error
     return torch.from_numpy(values).to(op.device), torch.from_numpy(vectors).to(op.device)
+
+
+def _same(op: Operator, k: int, value: float) -> tuple[Tensor, Tensor]:
+    """So many eigenvalues that are all the same, with the first unit vectors."""
+    return torch.full((k,), value, dtype=op.dtype, device=op.device), torch.eye(
+        op.shape[0], k, dtype=op.dtype, device=op.device
+    )
 
 
 def _residuals(op: Operator, values: Tensor, vectors: Tensor) -> Tensor:

@@ -48,6 +48,7 @@ class RunBook:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.watched: list[Row] = []
+        self.say: Say = lambda text: None
         self.status = "running"
 
     def resume(self, clients: ClientStates) -> Run | None:

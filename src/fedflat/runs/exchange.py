@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import overload
 
 from fedflat.client.piece import Memory
@@ -70,7 +71,7 @@ class Exchange:
         """One call, one exchange."""
         exp = self.ready.exp
         weighting = exp.weighting or exp.method.weighting or "sized"
-        rule = exp.method.rule.combine if exp.method.rule else None
+        rule = partial(exp.method.rule.of_round, mail.round) if exp.method.rule else None
         population = self.ready.fed.population
         replies = fold(mail, self._dispatch(mail), population=population, weighting=weighting, rule=rule)
         if self.sight:

@@ -39,7 +39,10 @@ class Crew(Protocol):
     """Those who make the visits of one run."""
 
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        """Replies and new memories, in the order of the letters."""
+        """Replies and new memories, in the order of the letters.
+
+        A sheaf comes at the place of the first of its letters, with its rows in their order.
+        """
         ...
 
 

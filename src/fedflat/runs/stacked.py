@@ -64,18 +64,18 @@ class _Crew:
     """Clients in one stack."""
 
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        """Replies and new memories in stacks: each as soon as it is full, the rest at the end."""
-        waiting: dict[Any, list[tuple[Letter, ClientData]]] = {}
+        """Replies and new memories in stacks: each as soon as it is full, after those begun before it; the rest at the
+        end."""
+        waiting: dict[Any, list[tuple[Letter, ClientData]]] = {}  # in the order of their first letters
         for letter in letters:
             data = self.fed.data(letter.client)
-            alike = waiting.setdefault(signature(self.job, letter, len(data)), [])
-            alike.append((letter, data))
-            if len(alike) == self.most:
-                yield self._visit(alike)
-                alike.clear()
+            mine = signature(self.job, letter, len(data))
+            waiting.setdefault(mine, []).append((letter, data))
+            if len(waiting[mine]) == self.most:
+                for place in list(waiting)[: list(waiting).index(mine) + 1]:
+                    yield self._visit(waiting.pop(place))
         for alike in waiting.values():
-            if alike:
-                yield self._visit(alike)
+            yield self._visit(alike)
 
     def _visit(self, alike: list[tuple[Letter, ClientData]]) -> Visited:
         if len(alike) == 1:

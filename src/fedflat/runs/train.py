@@ -38,7 +38,7 @@ def train(
     book = book or RunBook()
     clients = ClientStates(state_memory, book.place, task.device)
     run = book.resume(clients) or beginning(exp, scene, task.initial(), clients)
-    watching, clock, end = Watching.of(ready, watch), Stopwatch(run), min(until or exp.rounds, exp.rounds)
+    watching, clock, end = Watching.of(ready, watch, book.say), Stopwatch(run), min(until or exp.rounds, exp.rounds)
 
     with executor.open(watching.job(), fed, ready.source) as crew:
         try:

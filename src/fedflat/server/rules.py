@@ -18,7 +18,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedflat.errors import SettingError, number
+from fedflat.errors import FedflatError, SettingError, number
 from fedflat.spelling import Spelled
 
 
@@ -34,6 +34,16 @@ class Rule(Spelled, ABC):
     @abstractmethod
     def combine(self, deltas: Tensor, weights: Tensor) -> Tensor:
         """One vector from the rows of ``deltas``; ``weights`` sum to 1."""
+
+    def of_round(self, t: int, deltas: Tensor, weights: Tensor) -> Tensor:
+        """The same of the replies that came in round ``t``, if they are enough."""
+        if len(deltas) < self.least():
+            raise FedflatError(
+                f"round {t}: {self} needs at least {self.least()} replies, but only {len(deltas)} came that could be "
+                "used. Ask more clients a round, or expect fewer attackers; on_bad='raise' shows why replies were left "
+                "out."
+            )
+        return self.combine(deltas, weights)
 
     def check(self, cohort: int) -> None:
         """Refuse a cohort that is too small."""

@@ -24,7 +24,7 @@ class Tee(RunBook):
 
     def __init__(self, book: FolderBook, names: list[str]) -> None:
         super().__init__()
-        self.book, self.place = book, book.place
+        self.book, self.place, self.say = book, book.place, book.say
         self._trackers: dict[str, Tracker] = {}
         for name in names:
             self._try(name, self._open)

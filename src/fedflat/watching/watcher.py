@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ from fedflat.server.shadows import Notes
 
 Seen = dict[str, Any]
 """Measurements by name, as they are written."""
+Trouble = Callable[["Watcher", Exception], None]
 
 
 @dataclass
@@ -38,35 +39,41 @@ class Sight:
     """What watchers note in this round, for themselves."""
     seconds: float = 0.0
     """Spent on watching while the round went on."""
+    trouble: Trouble = lambda watcher, error: None
+    """Told of a watcher that failed: it sees nothing more in this round, and the run goes on."""
 
     def hear(self, mail: Mail, reply: Reply | Sheaf) -> None:
         """A reply that counts has come."""
         if mail.task == "train":
             for watcher in self.watchers:
-                with self._aside():
+                with self._aside(watcher):
                     watcher.hear(self, mail, reply)
 
     def folded(self, replies: Replies) -> None:
         """An exchange is over."""
         if replies.mail.commit and replies.mail.task == "train":
             for watcher in self.watchers:
-                with self._aside():
+                with self._aside(watcher):
                     watcher.folded(self, replies)
 
     def see(self, new: Stepped) -> Seen:
         """The server has stepped: what was seen in the round."""
         seen: Seen = {}
         for watcher in self.watchers:
-            with self._aside():
+            with self._aside(watcher):
                 seen |= watcher.see(self, new)
         return {"round": self.round + 1, **seen} if seen else {}
 
     @contextmanager
-    def _aside(self) -> Iterator[None]:
-        """Time in here is counted, and random numbers drawn in here are drawn again outside."""
+    def _aside(self, watcher: Watcher) -> Iterator[None]:
+        """Time in here is counted, random numbers drawn in here are drawn again outside, and errors end no run."""
         begun = time.monotonic()
-        with torch.random.fork_rng(devices=[]):
-            yield
+        try:
+            with torch.random.fork_rng(devices=[]):
+                yield
+        except Exception as error:
+            self.watchers = tuple(other for other in self.watchers if other is not watcher)
+            self.trouble(watcher, error)
         self.seconds += time.monotonic() - begun
 
 

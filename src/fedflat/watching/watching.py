@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from fedflat.client.visit import ClientJob
 from fedflat.errors import SettingError, nearest
@@ -21,6 +23,7 @@ WATCHERS: dict[str, Watcher] = {
     watcher.name: watcher
     for watcher in (Drift(), Alignment(), Norms(), Features(), Classes(), DeltaEps(), ClientLambda())
 }
+Say = Callable[[str], None]
 KEY = "watch"
 """Where watchers' notes are, among those of the shadows."""
 
@@ -46,14 +49,17 @@ class Watching:
 
     ready: Ready
     watchers: tuple[Watcher, ...] = ()
+    say: Say = lambda text: None
+    troubled: set[str] = field(default_factory=set)
+    """Who has failed, and was told of."""
 
     @classmethod
-    def of(cls, ready: Ready, text: str | None) -> Watching:
-        """Those that a text names, if they have something to see in this run."""
+    def of(cls, ready: Ready, text: str | None, say: Say = lambda text: None) -> Watching:
+        """Those that a text names, if they have something to see in this run; ``say`` is told if one fails."""
         watchers = watchers_of(text)
         for watcher in watchers:
             watcher.check(ready)
-        return cls(ready, watchers)
+        return cls(ready, watchers, say)
 
     def costs(self) -> list[str]:
         """What each of them costs."""
@@ -75,4 +81,13 @@ class Watching:
         exp = self.ready.exp
         mine = notes.setdefault(KEY, {}) if self.watchers else {}
         due = any(exp.evaluate.due(t + 1, last) for last in (end, exp.rounds))
-        return Sight(self.watchers, self.ready, t, cohort, mine, due)
+        return Sight(self.watchers, self.ready, t, cohort, mine, due, trouble=partial(self._trouble, t))
+
+    def _trouble(self, t: int, watcher: Watcher, error: Exception) -> None:
+        """What watches never ends what it watches: a line, once, and nothing seen."""
+        if watcher.name not in self.troubled:
+            self.troubled.add(watcher.name)
+            self.say(
+                f"watching {watcher.name} failed in round {t} ({type(error).__name__}: {error}). It is left out there, "
+                "and wherever it fails again; the run goes on."
+            )

@@ -1,0 +1,35 @@
+"""Those who take part in a benchmark end with who asked them to, whatever ended it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from runs.small import alive, wait_for
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+TAKES_PART = """
+import os, subprocess, sys, time
+from pathlib import Path
+from turns import Turns
+
+turns = Turns("none", warm_up=1)
+turns.round(1, lambda: 0.0)
+helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+Path(sys.argv[1]).write_text(f"{os.getpid()} {helper.pid} ")
+time.sleep(60)
+"""
+
+
+def test_killed_in_the_middle_of_a_turn(tmp_path: Path) -> None:
+    (tmp_path / "part.py").write_text(TAKES_PART)
+    command = [sys.executable, str(tmp_path / "part.py"), str(tmp_path / "pids")]
+    code = f"from process import Participant; Participant('one', {command!r}, 1).ask(1)"
+    driver = subprocess.Popen([sys.executable, "-c", code], cwd=BENCHMARKS)
+    wait_for(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text().endswith(" "), "a turn")
+    family = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert all(map(alive, family))
+    driver.kill()
+    driver.wait()
+    wait_for(lambda: not any(map(alive, family)), "their end", 20)
