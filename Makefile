@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt
 run: $(READY)  ## compare four methods on the embedded digits
 	$(BIN)/fedflat compare fedavg "fedsam(rho=0.2)" "fedasam(rho=0.5) + swa()" "fedgloss(rho_s=0.15, rho_l=0.15)" \
 	  --on "digits(lda(0))" --rounds 400 --clients-per-round 5 --local-epochs 5 --batch-size 16 --lr 0.05 \
-	  --target 90%
+	  --eval-last 100 --target 90%
 
 test: $(READY)  ## the whole suite, with coverage of src
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term

@@ -14,7 +14,10 @@ from fedflat.cli import main
 from fedflat.cli.runs import fresh_folder
 from runs.small import ON, final, rows, timeless
 
-QUICK = ("--on", ON, "--clients-per-round", "2", "--rounds", "4", "--model", "logistic", "--threads", "1")
+QUICK = (
+    "--on", ON, "--clients-per-round", "2", "--rounds", "4", "--model", "logistic", "--threads", "1",
+    "--eval-last", "4",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -95,7 +95,8 @@ def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     out, told = capsys.readouterr()
     assert "fedasam(rho=0.5, eta=0.2) + swa(cycle=20)" in out
     assert "the paper reports 49.17 after 20,000 rounds (Table 2); changed here: rounds.\n" in told
-    accuracy = 100 * sum(row["accuracy"] for row in rows(Path("out"))) / 2
+    assert "SWA's first cycle of 20 rounds: not finished after 2 rounds. --stretch gives all" in told
+    accuracy = 100 * rows(Path("out"))[-1]["accuracy"]  # the last tenth of two rounds is one
     assert f"eccv22/cifar100-alpha0.5-fedasam-swa: {accuracy:.2f}; the paper" in told
     assert saved() == preset.experiment(rounds=2).as_json()
     assert from_json(saved()) == preset.experiment(rounds=2)
@@ -129,7 +130,25 @@ def test_quiet_and_without_preset(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "fedavg", "--quiet", "--out", "plain", "--rounds", "1"]) == 0
     plain = saved("plain")
     assert (plain["on"], plain["seed"], plain["sampler"]["clients"]) == ("digits(lda(0))", 0, 10)
-    assert (plain["local"]["lr"], plain["local"]["batch_size"], plain["on_bad"]) == (0.01, 64, "raise")
+    assert (plain["local"]["lr"], plain["local"]["batch_size"], plain["on_bad"]) == (0.1, 64, "raise")
+
+
+def test_a_run_that_is_stretched(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is typed still wins; without --stretch one is told what the run is too short for."""
+    small = ("--on", "digits(lda(0), clients=20)", "--model", "logistic", "--rounds", "20", "--threads", "1")
+    words = ["run", "--preset", "fedgloss/cifar10-cnn-alpha0", *small]
+    assert main([*words, "--out", "plain"]) == 0
+    told = capsys.readouterr().err
+    assert "  T_s=2000: not finished after 20 rounds. --stretch gives all that is counted in rounds its share" in told
+    assert "T_s=2000" in saved("plain")["method"]
+    assert main([*words, "--stretch", "--eval-every", "10", "--out", "short"]) == 0
+    told = capsys.readouterr().err
+    assert "not finished" not in told
+    assert "changed here: on, model, rounds, eval every (schedules stretched).\n" in told
+    assert saved("short")["method"] == "fedgloss(rho_s=0.15, rho_l=0.15, beta=10, T_s=4)"
+    assert saved("short")["evaluate"] == {"every": 10, "last": 2}
+    assert main(["run", "fedsam(rho=warmup(0, 0.1, 9))", *small[:4], "--rounds", "2", "--out", "own"]) == 0
+    assert "  the warm-up over 9 rounds: not finished after 2 rounds.\n" in capsys.readouterr().err
 
 
 def test_seeds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,6 +216,8 @@ def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
     told = refused(capsys, "run", "--preset", "eccv22/cifar10-alfa0", "--rounds", "1")
     assert "unknown preset 'eccv22/cifar10-alfa0'. Did you mean 'eccv22/cifar10-alpha0'?" in told
     assert "METHOD" in refused(capsys, "run", "--rounds", "1")
+    told = refused(capsys, "run", "fedavg", "--stretch")
+    assert "--stretch fits a preset to other rounds, and none was named" in told
     assert "expected one argument" in refused(capsys, "run", "--preset")
     assert "unknown option '--preset'" in refused(capsys, "compare", "fedavg", "--preset", "eccv22/cifar10-alpha0")
     told = refused(capsys, "run", "--preset", "fedfsa/fmnist-pat5", "--seeds", "4")

@@ -22,6 +22,16 @@ def test_every_paper_has_some() -> None:
     assert sum(map(len, BY_PAPER.values())) == len(every())
 
 
+def test_a_preset_counts_the_last_rounds_as_its_paper_does() -> None:
+    """A shorter run at most its last tenth, unless it is said."""
+    for preset in every():
+        assert preset.experiment().evaluate.last == (1 if preset.name.startswith("man/") else 100)
+    preset = find("fedfsa/fmnist-pat5")
+    assert preset.experiment(rounds=30).evaluate.last == 3
+    assert preset.experiment(rounds=30, eval_last=8).evaluate.last == 8
+    assert find("man/cifar10-iid").experiment(rounds=30).evaluate.last == 1
+
+
 def test_names_are_unique() -> None:
     """The short names of columns too."""
     names = [name for preset in every() for name in (preset.name, preset.column) if name]

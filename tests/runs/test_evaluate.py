@@ -76,7 +76,7 @@ def test_outputs_that_are_no_classes_have_a_loss_only() -> None:
 def test_the_clients_own_tests() -> None:
     """The mean of the clients' accuracies, each on what it held out, a small client counting as much as a large one."""
     exp = ff.experiment(
-        "fedavg", "digits(quantity_skew(1.0), clients=8, split=0.7)", rounds=2, clients_per_round=8, lr=0.5
+        "fedavg", "digits(quantity_skew(1.0), clients=8, split=0.7)", rounds=2, clients_per_round=8, lr=0.5, eval_last=2
     )
     result = ff.train(exp)
     ready = make_ready(exp)

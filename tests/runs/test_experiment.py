@@ -176,7 +176,7 @@ def test_the_model_chosen_by_the_data() -> None:
 
 def test_about_a_hundred_evaluations_unless_said() -> None:
     assert ff.experiment("fedavg", "digits", rounds=20_000).evaluate == Evaluate(every=200, last=100)
-    assert ff.experiment("fedavg", "digits", rounds=30).evaluate == Evaluate(every=1, last=100)
+    assert ff.experiment("fedavg", "digits", rounds=30).evaluate == Evaluate(every=1, last=3)
     assert ff.experiment("fedavg", "digits", rounds=30, eval_every=7, eval_last=2).evaluate == Evaluate(every=7, last=2)
 
 

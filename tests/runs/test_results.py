@@ -42,6 +42,21 @@ def test_the_mean_of_the_last_rounds() -> None:
     assert math.isnan(result(CURVE).final("clients"))
 
 
+def test_the_last_and_the_best_beside_it() -> None:
+    assert (result(CURVE).latest(), result(CURVE).best()) == (0.7, 0.8)
+    assert result(CURVE).latest("loss") == pytest.approx(0.3)
+    assert math.isnan(result({}).latest())
+    (summary,) = summarise([result(CURVE), result({9: 0.2, 10: 0.1}, seed=1)], None)
+    assert (summary.latest, summary.best) == (pytest.approx(0.4), pytest.approx(0.5))
+
+
+@pytest.mark.parametrize(("rounds", "counts"), [(1, 1), (10, 1), (11, 2), (100, 10), (999, 100), (20_000, 100)])
+def test_a_short_run_is_judged_by_its_end(rounds: int, counts: int) -> None:
+    """The mean over the last tenth of the rounds, at most a hundred; more or fewer if somebody says so."""
+    assert ff.experiment("fedavg", "digits", rounds=rounds).evaluate.last == counts
+    assert ff.experiment("fedavg", "digits", rounds=rounds, eval_last=7).evaluate.last == 7
+
+
 def test_the_first_round_that_reaches_a_target() -> None:
     """The first, though the curve falls again; reaching it exactly is enough."""
     row = result(CURVE).reached(0.7)

@@ -12,7 +12,7 @@ import pytest
 from fedflat.runs.results import Summary
 from fedflat.runs.tables import size, table
 
-ONE = Summary("fedavg()", 3, 0.8123, 0.0123, 0.5, 120.0, 2.5e6, 3.5e9, 1234.5, 0)
+ONE = Summary("fedavg()", 3, 0.8123, 0.0123, 0.5, 120.0, 2.5e6, 3.5e9, 1234.5, 0, latest=0.82, best=0.855)
 OTHER = Summary("sam(rho=0.1), or so", 3, 0.5, math.nan, 1.25, None, None, 999, 10.0, 0)
 BAD = Summary("fedyogi()", 3, math.nan, math.nan, math.nan, None, None, 12345, 10.0, 3)
 HALF = Summary("feddyn()", 3, 0.4, math.nan, 2.0, None, None, 12345, 10.0, 1)
@@ -34,14 +34,14 @@ def test_text() -> None:
         assert f" {cell} " in f" {one} "
     assert " 50.00 " in other
     assert "±" not in other
-    assert other.count(" - ") == 2
+    assert other.count(" - ") == 4
     assert " X (diverged) " in bad
     assert "nan ±" not in bad
     assert "40.00 (1 diverged)" in half
     assert empty == ""
     assert note == (
         "Accuracy and loss on the test set: mean of the evaluations in the last 100 rounds, mean ± standard deviation "
-        "over 3 seeds."
+        "over 3 seeds. Last, best: of all evaluations."
     )
 
 
@@ -49,18 +49,19 @@ def test_without_target_and_seeds() -> None:
     alone = Summary("fedavg()", 1, 0.5, math.nan, 1.0, None, None, 10, 1.0, 0)
     text = table([alone], None, 7)
     assert "rounds to" not in text
-    assert text.endswith("in the last 7 rounds.")
-    assert table([alone], None, 1).endswith("Accuracy and loss on the test set: the last evaluation.")
+    assert "in the last 7 rounds. Last, best" in text
+    assert "Accuracy and loss on the test set: the last evaluation. " in table([alone], None, 1)
 
 
 def test_markdown() -> None:
     heads, rule, one, other, *_ = table([ONE, OTHER], 0.9, 100, "markdown").splitlines()
     assert cells(heads) == [
-        "method", "accuracy %", "loss", "rounds to 90.0 %", "sent to 90.0 %", "sent in all", "samples/s"
+        "method", "accuracy %", "last %", "best %", "loss", "rounds to 90.0 %", "sent to 90.0 %", "sent in all",
+        "samples/s",
     ]  # fmt: skip
-    assert cells(rule) == ["---"] + ["---:"] * 6
-    assert cells(one) == ["`fedavg()`", "81.23 ± 1.23", "0.5000", "120", "2.5 MB", "3.50 GB", "1,234"]
-    assert cells(other)[:5] == ["`sam(rho=0.1), or so`", "50.00", "1.2500", "-", "-"]
+    assert cells(rule) == ["---"] + ["---:"] * 8
+    assert cells(one) == ["`fedavg()`", "81.23 ± 1.23", "82.00", "85.50", "0.5000", "120", "2.5 MB", "3.50 GB", "1,234"]
+    assert cells(other)[:7] == ["`sam(rho=0.1), or so`", "50.00", "-", "-", "1.2500", "-", "-"]
 
 
 def test_csv_is_read_back() -> None:

@@ -14,11 +14,11 @@ from fedflat.errors import nearest
 from fedflat.version import __version__
 
 EXAMPLES = """examples:
-  fedflat run "fedsam(rho=0.05) + swa()" --on "digits(lda(0))" --rounds 200 --out runs/first
-  fedflat compare fedavg "fedgloss(rho_s=0.05, rho_l=0.05)" --on "digits(lda(0))" --rounds 200 --seeds 3
+  fedflat run "fedsam(rho=0.05) + swa()" --on "digits(lda(0))" --out runs/first
+  fedflat compare fedavg "fedgloss(rho_s=0.05, rho_l=0.05)" --on "digits(lda(0))" --rounds 300 --seeds 3
   fedflat resume runs/first
   fedflat watch runs
-  fedflat run --preset fedgloss/cifar10-cnn-alpha0 --rounds 500
+  fedflat run --preset fedgloss/cifar10-cnn-alpha0 --rounds 500 --stretch
   fedflat methods
   fedflat presets fedgloss
   fedflat reproduce toy
@@ -140,6 +140,10 @@ def _preset(parser: argparse.ArgumentParser, method: argparse.Action) -> None:
         "--preset", type=name, metavar="NAME",
         help="in place of METHOD: a run of a paper (`fedflat presets`); other options change it",
     )  # fmt: skip
+    parser.add_argument(
+        "--stretch", action="store_true",
+        help="with --preset and --rounds: warm-ups, cycles, decays keep their share of the run",
+    )  # fmt: skip
 
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
@@ -147,7 +151,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     add = partial(parser.add_argument, default=argparse.SUPPRESS)
     add("--on", metavar="DATA", help='data and who holds them (default "digits(lda(0))")')
     add("--model", metavar="NAME", help='such as cnn, resnet20, "mlp(hidden=[64, 64])" (default: by the data)')
-    add("--rounds", type=whole, metavar="N", help="(default 100)")
+    add("--rounds", type=whole, metavar="N", help="(default 500)")
     add("--clients-per-round", type=whole, metavar="N", help="(default 10)")
     add("--sampler", metavar="KIND", help="uniform (default), bernoulli, or by_size")
     add("--sampler-seed", metavar="KIND", help="run (default), or round: alike for all seeds")
@@ -158,7 +162,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     add("--batch-size", type=whole, metavar="B", help="(default 64)")
     add("--virtual", type=whole, metavar="N", help="examples a visit, drawn anew, whatever the client holds (FedVC)")
     add("--drop-last", action="store_true", help="leave out the last short batch of an epoch")
-    add("--lr", type=scalar, metavar="L", help='0.01 (default), or a schedule: "decay(0.1, 0.998)"')
+    add("--lr", type=scalar, metavar="L", help='0.1 (default), or a schedule: "decay(0.1, 0.998)"')
     add("--weight-decay", type=scalar, metavar="W", help="(default 0)")
     add("--momentum", type=scalar, metavar="M", help="local momentum (default 0)")
     add("--clip", type=scalar, metavar="G", help="largest norm of a local direction (default: none)")
@@ -166,7 +170,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     add("--dtype", metavar="TYPE", help="float32 (default), float64, or mixed: bfloat16 in training's passes")
     add("--layout", metavar="KIND", help="images in memory in training: auto (default), contiguous or channels-last")
     add("--eval-every", type=whole, metavar="N", help="(default: about 100 times in the run)")
-    add("--eval-last", type=whole, metavar="N", help="also after each of the last N rounds (default 100)")
+    add("--eval-last", type=whole, metavar="N", help="the headline is the mean over the last N rounds (default: a tenth)")
     add("--on-bad", metavar="POLICY", help="a reply that is not finite: raise (default), skip, stop")
     _machine_options(parser)
 

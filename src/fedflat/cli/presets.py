@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedflat.errors import MOST_RUNS, SettingError, number
 from fedflat.presets import Preset, find, matching
+from fedflat.presets.stretch import stretch, unfinished
 
 if TYPE_CHECKING:
     from fedflat.runs.results import Result
@@ -72,7 +73,7 @@ def paper(preset: Preset) -> str:
     return f"the paper reports {preset.figure}{what} {when}"
 
 
-def beside(preset: Preset, results: Sequence[Result], typed: Mapping[str, Any]) -> str:
+def beside(preset: Preset, results: Sequence[Result], typed: Mapping[str, Any], stretched: bool) -> str:
     """This run's number and the paper's, and what was not as in the paper."""
     if any(result.diverged for result in results):
         here = "X (diverged)"
@@ -83,6 +84,7 @@ def beside(preset: Preset, results: Sequence[Result], typed: Mapping[str, Any]) 
     said = preset.arguments()
     other = [name.replace("_", " ") for name, value in typed.items() if name not in said or said[name] != value]
     changed = f"; changed here: {', '.join(other)}" if other else ""
+    changed += " (schedules stretched)" if stretched and other else ""
     return f"{preset.name}: {here}; {paper(preset)}{changed}."
 
 
@@ -114,8 +116,21 @@ def seeds_of(asked: Namespace, preset: Preset | None) -> Sequence[int]:
     return own[: asked.seeds] if own else range(asked.seeds)
 
 
-def settings_of(preset: Preset | None) -> dict[str, Any]:
-    """What a preset says beside its method, or the defaults of the command line."""
+def settings_of(preset: Preset | None, typed: Mapping[str, Any], stretched: bool) -> dict[str, Any]:
+    """The settings of a run, and the method if a preset says it: what was typed in place of what the preset says."""
     if preset is None:
-        return {"on": "digits(lda(0))", "rounds": 100}
-    return {name: value for name, value in preset.arguments().items() if name not in ("method", "seed")}
+        if stretched:
+            raise SettingError("--stretch fits a preset to other rounds, and none was named. Add --preset NAME.")
+        return {"on": "digits(lda(0))", "rounds": 500, **typed}
+    rounds = typed.get("rounds", preset.rounds)
+    settings = {**stretch(preset.arguments(), rounds), **typed} if stretched else preset.arguments(**typed)
+    return {name: value for name, value in settings.items() if name != "seed"}
+
+
+def too_short(settings: Mapping[str, Any], preset: Preset | None) -> str:
+    """What a run leaves unfinished, as a sentence, or nothing."""
+    late = unfinished(settings)
+    if not late:
+        return ""
+    what = f"{', '.join(late)}: not finished after {settings['rounds']:,} rounds."
+    return what + (" --stretch gives all that is counted in rounds its share of them." if preset else "")

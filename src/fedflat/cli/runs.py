@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from fedflat.cli.presets import beside, chosen, seeds_of, settings_of
+from fedflat.cli.presets import beside, chosen, seeds_of, settings_of, too_short
 from fedflat.errors import SettingError
 from fedflat.profiling.profiled import Wanted
 from fedflat.profiling.report import text
@@ -41,20 +41,22 @@ def carry_out(asked: Namespace) -> int:
     _conclude(results, asked, folder)
     preset = chosen(asked)
     if preset and not asked.quiet:
-        print(beside(preset, results, _settings(asked)), file=sys.stderr)
+        print(beside(preset, results, _settings(asked), asked.stretch), file=sys.stderr)
     return 0
 
 
 def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
     preset = chosen(asked)
-    methods = asked.methods if asked.command == "compare" else [preset.method if preset else asked.method]
-    settings = settings_of(preset) | _settings(asked)
+    settings = settings_of(preset, _settings(asked), getattr(asked, "stretch", False))
+    methods = asked.methods if asked.command == "compare" else [settings.pop("method", asked.method)]
     each = experiments(methods, settings.pop("on"), seeds_of(asked, preset), **settings)
     machine = ("executor", "workers", "threads", "device", "state_memory", "watch", "track")
     how = How(**{name: getattr(asked, name) for name in machine})
     folder = Path(asked.out) if asked.out else fresh_folder(methods)
     if not asked.quiet:
         print(_preface(each, folder), file=sys.stderr)
+        for said in filter(None, (too_short(settings | {"method": method}, preset) for method in methods)):
+            print(f"  {said}", file=sys.stderr)
 
     def work(voice: Voice) -> list[Result]:
         wishes: dict[str, Any] = {"checkpoint_every": asked.checkpoint_every, "profile": _profile(asked, voice)}

@@ -27,7 +27,7 @@ class Local(Plain):
     steps: int | None = None
     """If given, replaces ``epochs``; the data are shuffled anew whenever they run out."""
     batch_size: int = 64
-    lr: Scalar = 0.01
+    lr: Scalar = 0.1
     weight_decay: Scalar = 0.0
     momentum: Scalar = 0.0
     clip: Scalar | None = None

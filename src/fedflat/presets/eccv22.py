@@ -126,7 +126,7 @@ SAM = {"cifar10": ("0.1", "0.1", "0.02"), "cifar100": ("0.02", "0.05", "0.05")}
 ASAM = {"cifar10": ("0.7", "0.7", "0.05"), "cifar100": ("0.5", "0.5", "0.5")}
 SETTINGS = {
     "local_epochs": 1, "batch_size": 64, "lr": 0.01, "weight_decay": 4e-4, "sampler_seed": "round",
-    "eval_every": 100, "on_bad": "stop",
+    "eval_every": 100, "eval_last": 100, "on_bad": "stop",
 }  # fmt: skip
 
 

@@ -52,7 +52,7 @@ COLUMNS_2 = ("cifar100-dir0.1", "cifar100-dir1")
 
 SETTINGS = {
     "clients_per_round": 10, "local_epochs": 10, "batch_size": 48, "lr": 0.1, "clip": 10.0, "weighting": "uniform",
-    "eval_every": 1, "on_bad": "stop",
+    "eval_every": 1, "eval_last": 100, "on_bad": "stop",
 }  # fmt: skip
 NAMES = {"fmnist": "fashion_mnist", "cifar10": "cifar10", "cifar100": "cifar100"}
 RADII = {

@@ -84,7 +84,9 @@ CHOSEN: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """The radius of FedSAM, FedSpeed and FedGamma; FedProx's mu; the radius of FedDyn + SAM; and so on."""
 
-SETTINGS = {"local_epochs": 1, "batch_size": 64, "lr": 0.01, "eval_every": 100, "on_bad": "stop"}
+SETTINGS = {
+    "local_epochs": 1, "batch_size": 64, "lr": 0.01, "eval_every": 100, "eval_last": 100, "on_bad": "stop",
+}  # fmt: skip
 CNN = {"clients_per_round": 5, "weight_decay": 4e-4}
 RESNET = {"clients_per_round": 10, "weight_decay": 1e-5, "momentum": 0.7}
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedflat.runs.headline import last_tenth
+
 if TYPE_CHECKING:
     from fedflat.runs.experiment import Experiment
 
@@ -35,10 +37,16 @@ class Preset:
     measure: str = "accuracy"
     """What is reported: the "accuracy" over the last rounds, or the best round of "personal"."""
 
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of `fedflat.experiment`, or of `fedflat.run`."""
-        said = {"method": self.method, "on": self.on, "rounds": self.rounds, "model": self.model}
-        return said | ({"seed": self.seeds[0]} if self.seeds else {}) | dict(self.settings)
+    def arguments(self, **changed: Any) -> dict[str, Any]:
+        """The arguments of `fedflat.experiment`, or of `fedflat.run`, with some of them replaced.
+
+        In a run of fewer rounds than the paper's at most the last tenth of them counts, unless it is said.
+        """
+        said: dict[str, Any] = {"method": self.method, "on": self.on, "rounds": self.rounds, "model": self.model}
+        said |= ({"seed": self.seeds[0]} if self.seeds else {}) | dict(self.settings) | changed
+        if "eval_last" not in changed and said["rounds"] != self.rounds:
+            said["eval_last"] = min(said["eval_last"], last_tenth(said["rounds"]))
+        return said
 
     def experiment(self, **overrides: Any) -> Experiment:
         """The experiment, with some of its settings replaced.
@@ -52,7 +60,7 @@ class Preset:
         """
         from fedflat.runs.api import experiment
 
-        return experiment(**{**self.arguments(), **overrides})
+        return experiment(**self.arguments(**overrides))
 
     @property
     def figure(self) -> str:

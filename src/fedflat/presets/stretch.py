@@ -10,11 +10,11 @@ the same value at the end. What is no count of rounds (rates, radii, momenta, cl
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedflat.errors import number
+from fedflat.runs.headline import last_tenth
 from fedflat.spelling import find
 
 COUNTED = {
@@ -31,7 +31,7 @@ Given = dict[str, Any]
 def stretch(arguments: Mapping[str, Any], rounds: int) -> dict[str, Any]:
     """The arguments of `fedflat.experiment` for a run of the same shape in ``rounds`` rounds.
 
-    Evaluations keep their share too; of the last rounds at most a tenth of the run counts.
+    Evaluations keep their share too; in a shorter run at most the last tenth of the rounds counts.
 
     >>> short = stretch({"method": "fedgloss(T_s=2000)", "rounds": 10_000, "lr": "decay(0.1, 0.999)"}, 100)
     >>> short["method"], short["rounds"], short["lr"]
@@ -44,8 +44,8 @@ def stretch(arguments: Mapping[str, Any], rounds: int) -> dict[str, Any]:
         short[name] = stretch_text(str(short[name]), share)
     if short.get("eval_every") is not None:
         short["eval_every"] = _scaled(short["eval_every"], share)
-    if short.get("eval_last") is not None:
-        short["eval_last"] = min(short["eval_last"], math.ceil(rounds / 10))
+    if share < 1 and short.get("eval_last") is not None:
+        short["eval_last"] = min(short["eval_last"], last_tenth(rounds))
     return short
 
 
@@ -97,11 +97,11 @@ def _late(name: str, given: Given, rounds: int) -> str:
 
 
 def _scaled(count: int, share: float) -> int:
-    return max(1, round(count * share)) if count else 0
+    return max(1, round(count * share)) if count else 0  # 0 means none
 
 
 def _counts(given: Given, share: float) -> Given:
-    return {name: _scaled(n, share) if isinstance(n, int) else n for name, n in given.items()}  # start=0.75 is a share
+    return {name: _scaled(int(n), share) if n >= 1 else n for name, n in given.items()}  # swa(start=0.75)
 
 
 def _decay(given: Given, share: float) -> Given:

@@ -80,7 +80,8 @@ GRIDS = {
 }
 
 SETTINGS: dict[str, Any] = {
-    "clients_per_round": 10, "local_epochs": 1, "batch_size": 100, "lr": 0.1, "eval_every": 100, "on_bad": "stop",
+    "clients_per_round": 10, "local_epochs": 1, "batch_size": 100, "lr": 0.1, "eval_every": 100, "eval_last": 100,
+    "on_bad": "stop",
 }  # fmt: skip
 PAM = {"clients_per_round": 100, "batch_size": 20, "lr": 0.05, "weight_decay": 4e-4}
 

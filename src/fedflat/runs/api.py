@@ -19,6 +19,7 @@ from fedflat.plain import plain
 from fedflat.profiling.profiled import Wanted
 from fedflat.runs.book import PAUSE
 from fedflat.runs.experiment import Evaluate, Experiment, data_set, default_model
+from fedflat.runs.headline import last_tenth
 from fedflat.runs.results import Result
 from fedflat.runs.study import How, Voice, run_many, run_one
 from fedflat.schedules import Scalar
@@ -29,17 +30,19 @@ def experiment(
     method: Method | str, on: DataSpec | str, *, rounds: int, model: ModelLike | str | None = None,
     clients_per_round: int = 10, sampler: str = "uniform", sampler_seed: str = "run",
     cohorts: Sequence[Sequence[int]] | None = None, local_epochs: int = 1, local_steps: int | None = None,
-    batch_size: int = 64, lr: Scalar | str = 0.01, weight_decay: Scalar = 0.0, momentum: Scalar = 0.0,
+    batch_size: int = 64, lr: Scalar | str = 0.1, weight_decay: Scalar = 0.0, momentum: Scalar = 0.0,
     clip: Scalar | None = None, virtual: int | None = None, drop_last: bool = False, orders: Orders | None = None,
-    eval_every: int | None = None, eval_last: int = 100, seed: int = 0, weighting: str | None = None,
+    eval_every: int | None = None, eval_last: int | None = None, seed: int = 0, weighting: str | None = None,
     dtype: str = "float32", layout: str = "auto", on_bad: str = "raise", loss: LossFn = cross_entropy,
 ) -> Experiment:  # fmt: skip
     """The experiment these settings say; methods, data, models and rates may be given as text.
 
-    ``eval_every=None`` evaluates about a hundred times in the run.
+    ``eval_every=None`` evaluates about a hundred times in the run. The headline is the mean over the evaluations of the
+    last ``eval_last`` rounds, each of which has one; None: the last tenth of the rounds, at most a hundred.
     """
     number("run", "rounds", rounds, low=1, whole=True)
     on = data_set(on)
+    eval_last = last_tenth(rounds) if eval_last is None else eval_last
     if model is None:
         model = default_model(on.open(seed).shape)
     return Experiment(

@@ -64,7 +64,11 @@ class Result:
         """Whether it was stopped as diverged, or its last loss is not a number."""
         return self.status == "diverged" or bool(self.rows and not math.isfinite(self.rows[-1].get("loss", 0.0)))
 
-    def best(self, name: str) -> float:
+    def latest(self, name: str = "accuracy") -> float:
+        """A measurement at the last evaluation that has it; NaN if there is none."""
+        return next((row[name] for row in reversed(self.rows) if name in row), math.nan)
+
+    def best(self, name: str = "accuracy") -> float:
         """The largest value of a measurement over all evaluations; NaN if there is none."""
         return max((row[name] for row in self.rows if name in row), default=math.nan)
 
@@ -99,6 +103,10 @@ class Summary:
     personal: float = math.nan
     """The best accuracy of the clients' own models over the rounds, mean over seeds; NaN if not measured."""
     personal_spread: float = math.nan
+    latest: float = math.nan
+    """The accuracy at the last evaluation, mean over seeds."""
+    best: float = math.nan
+    """The best accuracy of all evaluations, mean over seeds."""
 
 
 def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
@@ -126,6 +134,8 @@ def _summary(runs: list[Result], target: float | None) -> Summary:
         diverged=sum(run.diverged for run in runs),
         personal=mean(personal),
         personal_spread=_spread(personal),
+        latest=mean(run.latest() for run in runs),
+        best=mean(run.best() for run in runs),
     )
 
 

@@ -17,7 +17,7 @@ def table(summaries: Sequence[Summary], target: float | None, last: int, style: 
     if style == "csv":
         return _csv(summaries)
     personal = any(math.isfinite(summary.personal) for summary in summaries)
-    heads = ["method", "accuracy %", *(["personal %"] if personal else []), "loss"]
+    heads = ["method", "accuracy %", "last %", "best %", *(["personal %"] if personal else []), "loss"]
     if target is not None:
         heads += [f"rounds to {100 * target:.1f} %", f"sent to {100 * target:.1f} %"]
     heads += ["sent in all", "samples/s"]
@@ -26,13 +26,15 @@ def table(summaries: Sequence[Summary], target: float | None, last: int, style: 
     seeds = summaries[0].seeds
     spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
     which = f"mean of the evaluations in the last {last} rounds" if last > 1 else "the last evaluation"
-    foot = f"Accuracy and loss on the test set: {which}{spread}."
+    foot = f"Accuracy and loss on the test set: {which}{spread}. Last, best: of all evaluations."
     if personal:
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
     return f"{body}\n\n{foot}"
 
 
-def _percent(value: float, spread: float) -> str:
+def _percent(value: float, spread: float = math.nan) -> str:
+    if math.isnan(value):
+        return "-"
     return f"{100 * value:.2f}" + (f" ± {100 * spread:.2f}" if not math.isnan(spread) else "")
 
 
@@ -40,8 +42,8 @@ def _cells(s: Summary, personal: bool, target: bool) -> list[str]:
     accuracy = _percent(s.accuracy, s.spread)
     if s.diverged:
         accuracy = "X (diverged)" if s.diverged == s.seeds else f"{accuracy} ({s.diverged} diverged)"
-    own = ["-" if math.isnan(s.personal) else _percent(s.personal, s.personal_spread)] if personal else []
-    cells = [s.method, accuracy, *own, f"{s.loss:.4f}"]
+    own = [_percent(s.personal, s.personal_spread)] if personal else []
+    cells = [s.method, accuracy, _percent(s.latest), _percent(s.best), *own, f"{s.loss:.4f}"]
     if target:
         cells += [
             "-" if s.rounds_to_target is None else f"{s.rounds_to_target:.0f}",
