@@ -98,14 +98,15 @@ from fedflat.report import write_report as write_report
 from fedflat.robust.corruptions import corrupt as corrupt
 from fedflat.runs.api import compare as compare
 from fedflat.runs.api import experiment as experiment
+from fedflat.runs.api import resume as resume
 from fedflat.runs.api import run as run
 from fedflat.runs.executors import InProcess as InProcess
 from fedflat.runs.executors import Workers as Workers
 from fedflat.runs.experiment import Experiment as Experiment
 from fedflat.runs.results import Result as Result
+from fedflat.runs.results import Results as Results
 from fedflat.runs.results import summarise as summarise
 from fedflat.runs.stacked import Stacked as Stacked
-from fedflat.runs.study import resume as resume
 from fedflat.runs.train import train as train
 from fedflat.schedules import cosine as cosine
 from fedflat.schedules import cyclic as cyclic

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import re
+import signal
+import struct
+import termios
 from pathlib import Path
 
 import pytest
@@ -14,9 +18,12 @@ from runs.small import ON, start
 QUICK = ("--on", ON, "--clients-per-round", "2", "--rounds", "30", "--model", "logistic", "--threads", "1")
 
 
-def on_a_terminal(*words: str) -> tuple[int, str, str]:
+
+
+def on_a_terminal(*words: str, columns: int = 80, stop_at: bytes | None = None) -> tuple[int, str, str]:
     """Exit status, standard output (a pipe), and what the terminal saw on standard error."""
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = start(*words, stderr=theirs, stdin=theirs)
     os.close(theirs)
     seen = b""
@@ -26,21 +33,71 @@ def on_a_terminal(*words: str) -> tuple[int, str, str]:
         except OSError:  # how a terminal says that its other end was closed
             break
         seen += piece
+        if stop_at is not None and stop_at in seen:
+            process.send_signal(signal.SIGINT)
+            stop_at = None
     os.close(ours)
     said, _ = process.communicate(timeout=60)
     return process.returncode, said, seen.decode()
 
 
-def test_a_live_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ("compare", "fedavg", "sam(rho=0.05)", *QUICK, "--out", str(tmp_path / "study"))
-    monkeypatch.delenv("NO_COLOR", raising=False)
+def plain(seen: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen)
+
+
+def screen(seen: str) -> list[str]:
+    """The lines a terminal shows after all that: it goes up, erases lines, and writes."""
+    lines, row, column = [""], 0, 0
+    for code, text in re.findall(r"\x1b\[([0-9;?]*[a-zA-Z])|([^\x1b])", seen):
+        if code.endswith("A"):
+            row -= int(code[:-1])
+        elif code == "2K":
+            lines[row] = ""
+        elif text == "\r":
+            column = 0
+        elif text == "\n":
+            row += 1
+            lines += [""] * (row == len(lines))
+        elif text:
+            lines[row] = lines[row][:column].ljust(column) + text + lines[row][column + 1 :]
+            column += 1
+    return lines
+
+
+@pytest.fixture(autouse=True)
+def a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    status, said, seen = on_a_terminal(*words)
+
+
+@pytest.mark.parametrize(
+    ("columns", "name"),
+    [(60, "fedsam + swa"), (120, "fedsam(rho=warmup(0.01, 0.05, 20)) + swa(), seed 0")],
+)
+def test_a_live_line(tmp_path: Path, columns: int, name: str) -> None:
+    """One line at every width, with round, accuracy and time left; what goes into a file is plain."""
+    words = ("fedsam(rho=warmup(0.01, 0.05, 20)) + swa()", *QUICK, "--out", str(tmp_path / "run"))
+    status, said, seen = on_a_terminal("run", *words, columns=columns)
     assert status == 0
-    assert "sam(rho=0.05)" in said
-    assert "\x1b" not in said  # what goes into a file is plain
-    assert "\x1b[1A" in seen or "\x1b[2K" in seen  # a line that is gone over
-    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen)
-    assert "[1/2] fedavg()" in plain
-    assert "round 30/30" in plain.replace("\r\n", " ")
-    assert "everything is in" in plain
+    assert "fedsam(rho=warmup(0.01, 0.05, 20)) + swa()" in said
+    assert "\x1b" not in said
+    assert "\x1b[2K" in seen  # a line that is gone over
+    told = re.findall(r"round \d+/30  [^\r\n]*", plain(seen))
+    assert all(len(line) < columns for line in told)
+    assert re.search(r"^round 30/30  accuracy \S+ %  done  ", told[-1])
+    assert f"  {name}" in told[-1]
+    assert all(re.search(r" %  \d+s left  ", line) for line in told[1:-1] if "round 30/" not in line)
+    assert "everything is in" in plain(seen)
+
+
+def test_ctrl_c_leaves_one_clean_line(tmp_path: Path) -> None:
+    words = ("run", "fedavg", *QUICK, "--rounds", "100000", "--out", str(tmp_path / "run"))
+    status, said, seen = on_a_terminal(*words, columns=60, stop_at=b"% ")
+    assert (status, said) == (130, "")
+    shown = screen(seen)
+    assert sum("round" in line for line in shown) == 1
+    last, how, end, nothing = shown[-4:]
+    assert re.fullmatch(r"round \d+/100000  accuracy \S+ %  \S+ left  fedavg(\(\), seed 0)?", last)
+    assert how.startswith("A checkpoint was written. Go on with: fedflat resume ")
+    assert (end, nothing) == ("fedflat: stopped.", "")

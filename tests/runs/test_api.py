@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,3 +176,22 @@ def test_wrong_settings(wrong: dict[str, Any], error: type[Exception], message: 
 def test_an_unknown_setting_is_an_error() -> None:
     with pytest.raises(TypeError, match="round_size"):
         ff.run("fedavg", on="digits", round_size=3, **SETTINGS)
+
+
+def test_progress_is_told_unless_it_is_not_wanted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """In a script: plain lines on standard error; standard output is the caller's."""
+    on = "digits(lda(0), clients=10)"
+    result = ff.run("fedavg", on=on, out=tmp_path / "run", **SETTINGS)
+    said, told = capsys.readouterr()
+    assert said == ""
+    assert "fedavg(), seed 0\n" in told
+    assert re.search(r"  round 3/3  accuracy \S+ %  done  loss", told)
+    both = ff.compare(["fedavg", "fedprox"], on=on, **SETTINGS)
+    assert "[2/2] fedprox(), seed 0\n" in capsys.readouterr().err
+    assert isinstance(both, ff.Results)
+    assert same(both[0], result)
+    ff.run("fedavg", on=on, quiet=True, **SETTINGS)
+    ff.compare(["fedavg"], on=on, quiet=True, **SETTINGS)
+    (again,) = ff.resume(tmp_path / "run", quiet=True)
+    assert timeless(again.rows) == timeless(result.rows)
+    assert capsys.readouterr() == ("", "")

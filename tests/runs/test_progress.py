@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import math
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from fedflat.runs import progress
-from fedflat.runs.progress import Talker, duration, sentence, title
+from fedflat.runs.progress import Talker, Which, duration, fitted, sentence
 from fedflat.runs.state import Ledger
 from fedflat.runs.train import Stopwatch, Tick, train
 from runs.small import experiment
@@ -28,16 +30,54 @@ def test_duration(seconds: float, text: str) -> None:
 def test_sentence() -> None:
     row = {"accuracy": 0.98765}
     assert sentence(Tick(3, 10, 1.23456, row, 12345.6, 125.0)) == (
-        "round 3/10  loss 1.2346  accuracy 98.77 %  12,346 samples/s  2m05s left"
+        "round 3/10  accuracy 98.77 %  2m05s left  loss 1.2346  12,346 samples/s"
     )
-    assert sentence(Tick(10, 10, 0.5, None, 9.0, 0.0)) == "round 10/10  loss 0.5000  9 samples/s  done"
+    assert sentence(Tick(10, 10, 0.5, None, 9.0, 0.0)) == "round 10/10  done  loss 0.5000  9 samples/s"
     assert "accuracy" not in sentence(Tick(1, 2, 0.5, {"loss": 1.0}, 9.0, 0.0))
 
 
 def test_title() -> None:
-    exp = experiment("sam(rho=steps([0, 1], [0.1, 0.2]))")
-    assert title(exp, 1, 1) == "sam(rho=steps([0, 1], [0.1, 0.2])), seed 3"
-    assert title(exp, 2, 6) == "[2/6] sam(rho=steps([0, 1], [0.1, 0.2])), seed 3"
+    assert Which("sam(rho=steps([0, 1], [0.1, 0.2]))", 3).title == "sam(rho=steps([0, 1], [0.1, 0.2])), seed 3"
+    assert Which("fedavg()", 3, 2, 6).title == "[2/6] fedavg(), seed 3"
+
+
+TICK = Tick(120, 1000, 0.12345, {"accuracy": 0.9123}, 20904.0, 65.0)
+WHICH = Which("fedasam(rho=warmup(0.001, 0.7, 150), eta=0.2) + swa()", 1, 2, 6)
+HEAD = "[2/6]  round 120/1000  accuracy 91.23 %  1m05s left"
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (200, f"{HEAD}  loss 0.1235  20,904 samples/s  {WHICH.method}, seed 1"),
+        (120, f"{HEAD}  {WHICH.method}, seed 1"),
+        (110, f"{HEAD}  loss 0.1235  20,904 samples/s  fedasam + swa, seed 1"),
+        (80, f"{HEAD}  fedasam + swa, seed 1"),
+        (70, f"{HEAD}  fedasam + swa"),
+        (60, "[2/6]  round 120/1000  91.23 %  1m05s left  fedasam + swa"),
+        (51, HEAD),
+        (42, "[2/6]  round 120/1000  91.23 %  1m05s left"),
+        (36, "round 120/1000  91.23 %  1m05s left"),
+        (30, "round 120/1000  1m05s left"),
+        (20, "round 120/1000"),
+        (5, "round 120/1000"),
+    ],
+)
+def test_one_line_for_every_width(width: int, line: str) -> None:
+    """The round and the time left to the last, the method shortened before they go, no word broken."""
+    assert fitted(TICK, WHICH, width) == line
+
+
+def test_no_width_breaks_a_word() -> None:
+    whole = set(fitted(TICK, WHICH, 999).split()) | {"fedasam", "fedasam,", "swa", "swa,", "..."}
+    for width in range(14, 200):
+        line = fitted(TICK, WHICH, width)
+        assert len(line) <= width
+        assert set(line.split()) <= whole
+
+
+def test_before_the_first_round() -> None:
+    assert fitted(Tick(0, 400, math.nan, None, 0.0, 0.0), Which("fedavg()", 0), 60) == "round 0/400  fedavg(), seed 0"
 
 
 def talk(exp: Any, **console: Any) -> str:
@@ -54,25 +94,59 @@ def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PAUSE", 1e9)
     lines = talk(exp).splitlines()
     assert lines[0] == "[1/2] fedavg(), seed 3"
-    assert lines[1].startswith("  round 1/20  loss ")
-    assert lines[-2].startswith("  round 20/20  loss ")
-    assert lines[-2].endswith("  done")
+    assert lines[1].startswith("  round 1/20  accuracy ")
+    assert re.match(r"  round 20/20  accuracy \S+ %  done  loss ", lines[-2])
     assert lines[-1] == "and a word [in] brackets"
     assert len(lines) == 4
     assert "\x1b" not in "".join(lines)
-    monkeypatch.setattr(progress, "PAUSE", 0.0)
-    every = talk(exp).splitlines()
-    assert [re.search(r"round (\d+)/20", line)[1] for line in every[1:-1]] == [str(t) for t in range(1, 21)]
 
 
 def test_a_live_line() -> None:
+    """It is gone over; the last round stays."""
     said = talk(experiment("sam(rho=steps([0, 1], [0.1, 0.2]))"), force_terminal=True)
     assert "\x1b[" in said
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
-    assert "[1/2] sam(rho=steps([0, 1], [0.1, 0.2])), seed 3" in plain
-    assert "round 6/6" in plain
-    assert "100%" in plain
+    assert re.search(r"\[1/2\]  round 6/6  .*  sam\(rho=steps\(\[0, 1\], \[0.1, 0.2\]\)\), seed 3\n", plain)
     assert "and a word [in] brackets" in plain
+
+
+def test_what_ends_early_leaves_its_last_line() -> None:
+    """Ctrl-C in the third round: one line of it, after everything that was gone over."""
+    stream = io.StringIO()
+    exp = experiment("fedavg", rounds=20)
+
+    def until(tell: Any) -> Any:
+        def told(tick: Tick) -> None:
+            tell(tick)
+            if tick.round == 3:
+                raise KeyboardInterrupt
+
+        return told
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        Talker(Console(file=stream, width=60, highlight=False, force_terminal=True)) as talker,
+    ):
+        train(exp, tell=until(talker.voice.announce(exp, 1, 1)))
+    *_, last, rest = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue().rpartition("\x1b[2K")[2]).split("\n")
+    assert last.startswith("round 3/20  ")
+    assert rest == ""
+
+
+def test_long_runs_are_told_of_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line every two seconds at first, then whenever a tenth of the time has passed again."""
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    stream = io.StringIO()
+    tell = Talker(Console(file=stream, width=200)).voice.announce(experiment("fedavg"), 1, 1)
+    for second in range(3600):
+        now = float(second)
+        tell(Tick(second + 1, 4000, 0.5, None, 9.0, 0.0))
+    lines = stream.getvalue().splitlines()[1:]
+    seconds = [int(re.search(r"round (\d+)/", line)[1]) - 1 for line in lines]
+    assert seconds[:4] == [0, 2, 4, 6]
+    assert len(seconds) < 70
+    assert all(b - a <= max(2, a / 10 + 1) for a, b in pairwise(seconds))
 
 
 def test_speed_and_time_left_from_where_the_run_was_taken_up() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ import pytest
 import fedflat as ff
 from fedflat.client.local import Local
 from fedflat.data.sampling import Sampler
+from fedflat.errors import SettingError
 from fedflat.runs.evaluate import Scores
-from fedflat.runs.results import Result, summarise
+from fedflat.runs.results import Result, Results, summarise
 from fedflat.runs.state import Ledger
+from fedflat.runs.tables import table
 from runs.small import SIZES, experiment
 
 
@@ -160,3 +163,40 @@ def test_the_best_round_of_a_measurement() -> None:
     (summary,) = summarise(runs, None)
     assert summary.personal == pytest.approx(0.55)
     assert summary.personal_spread == pytest.approx(np.std([0.5, 0.6], ddof=1))
+
+
+def test_a_result_prints_as_one_line() -> None:
+    said = repr(result(CURVE, method="fedsam(rho=0.05)", seed=2))
+    assert said == (
+        "<Result of fedsam(rho=0.05), seed 2: accuracy 70.00 %, last 70.00, best 80.00; done, evaluated at 10 of 10>"
+    )
+    assert "accuracy - %, last -, best -; done, evaluated at 0 of 10" in repr(result({}))
+
+
+def test_results_print_as_their_table() -> None:
+    """And show as one in a notebook, where a method's text cannot be taken for markup."""
+    runs = Results([result(CURVE), result(CURVE, method="sam<b>()")])
+    assert repr(runs) == table(summarise(runs, None), None, 3)
+    html = runs._repr_html_()
+    assert html.count("<tr>") == 3
+    assert "<td>sam&lt;b&gt;()</td><td>70.00</td><td>70.00</td><td>80.00</td>" in html
+    assert result(CURVE)._repr_html_().count("<tr>") == 2
+    assert repr(Results()) == Results()._repr_html_() == "no results"
+
+
+def test_a_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    runs = Results([ff.run("fedavg + ema()", on="digits", rounds=3, seed=s, threads=1, quiet=True) for s in (4, 5)])
+    frame = runs.frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["round"].tolist() == [1, 2, 3, 1, 2, 3]
+    assert frame["seed"].tolist() == [4, 4, 4, 5, 5, 5]
+    assert frame["accuracy"].tolist() == [row["accuracy"] for run in runs for row in run.rows]
+    assert frame["models.ema.loss"].tolist() == [row["models"]["ema"]["loss"] for run in runs for row in run.rows]
+    assert runs[1].frame().equals(frame[3:].reset_index(drop=True))
+
+
+def test_a_frame_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(SettingError, match=r"pandas is not installed here. Install it .* or take .* result.rows"):
+        result(CURVE).frame()

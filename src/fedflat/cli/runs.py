@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from argparse import Namespace
+from itertools import chain
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -18,7 +19,7 @@ from fedflat.profiling.report import text
 from fedflat.report import write_report
 from fedflat.runs.api import experiments
 from fedflat.runs.experiment import Experiment
-from fedflat.runs.progress import Talker, duration
+from fedflat.runs.progress import duration, heard
 from fedflat.runs.results import Result, summarise
 from fedflat.runs.study import How, Voice, resume, run_many, run_one
 from fedflat.runs.tables import size, table
@@ -53,12 +54,11 @@ def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
     machine = ("executor", "workers", "threads", "device", "state_memory", "watch", "track")
     how = How(**{name: getattr(asked, name) for name in machine})
     folder = Path(asked.out) if asked.out else fresh_folder(methods)
-    if not asked.quiet:
-        print(_preface(each, folder), file=sys.stderr)
-        for said in filter(None, (too_short(settings | {"method": method}, preset) for method in methods)):
-            print(f"  {said}", file=sys.stderr)
+    short = [too_short(settings | {"method": method}, preset) for method in methods]
 
     def work(voice: Voice) -> list[Result]:
+        for line in [*_preface(each, folder), *(f"  {said}" for said in short if said)]:
+            voice.note(line)
         wishes: dict[str, Any] = {"checkpoint_every": asked.checkpoint_every, "profile": _profile(asked, voice)}
         if len(each) == 1:
             return [run_one(each[0], how, folder, voice, **wishes)]
@@ -99,22 +99,20 @@ def _replay(path: str | None) -> dict[str, Any]:
         ) from None
 
 
-def _preface(each: list[Experiment], folder: Path) -> str:
+def _preface(each: list[Experiment], folder: Path) -> list[str]:
     """What is about to happen, with the stack as it was sorted."""
-    stacks = dict.fromkeys(f"  {exp.method}\n    {exp.method.stack()}" for exp in each)
-    return "\n".join([f"on {each[0].on}, model {each[0].model}, into {folder}", *stacks])
+    stacks = {f"  {exp.method}": f"    {exp.method.stack()}" for exp in each}
+    return [f"on {each[0].on}, model {each[0].model}, into {folder}", *chain.from_iterable(stacks.items())]
 
 
 def _stoppable(asked: Namespace, folder: Path, work: Any) -> list[Result]:
     """Do the work with progress; after Ctrl-C say how to go on."""
     try:
-        if asked.quiet:
-            return work(Voice(say=lambda text: print(f"fedflat: {text}", file=sys.stderr)))  # type: ignore[no-any-return]
-        with Talker() as talker:
-            return work(talker.voice)  # type: ignore[no-any-return]
+        with heard(quiet=asked.quiet) as voice:
+            return work(voice)  # type: ignore[no-any-return]
     except KeyboardInterrupt:
         if folder.exists():
-            print(f"\nA checkpoint was written. Go on with: fedflat resume {quote(str(folder))}", file=sys.stderr)
+            print(f"A checkpoint was written. Go on with: fedflat resume {quote(str(folder))}", file=sys.stderr)
         raise
 
 

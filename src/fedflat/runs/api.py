@@ -1,4 +1,4 @@
-"""The library in one call: ``run`` and ``compare``, with the settings of the command line."""
+"""The library in one call: ``run``, ``compare`` and ``resume``, with the settings of the command line."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from fedflat.errors import MOST_RUNS, SettingError, number, shown
 from fedflat.method import Method
 from fedflat.plain import plain
 from fedflat.profiling.profiled import Wanted
+from fedflat.runs import study
 from fedflat.runs.book import PAUSE
 from fedflat.runs.experiment import Evaluate, Experiment, data_set, default_model
 from fedflat.runs.headline import last_tenth
-from fedflat.runs.results import Result
+from fedflat.runs.progress import heard
+from fedflat.runs.results import Result, Results
 from fedflat.runs.study import How, Voice, run_many, run_one
 from fedflat.schedules import Scalar
 from fedflat.spelling import parse
@@ -69,17 +71,18 @@ def experiment(
 def run(
     method: Method | str, *, on: DataSpec | str, rounds: int, out: str | Path | None = None, executor: str = "auto",
     workers: int = 0, threads: int | None = None, device: str = "cpu", state_memory: int | None = None,
-    watch: str | None = None, track: str | None = None, voice: Voice = Voice(), checkpoint_every: float = PAUSE,
-    profile: Wanted = False, **settings: Any,
+    watch: str | None = None, track: str | None = None, quiet: bool = False, voice: Voice | None = None,
+    checkpoint_every: float = PAUSE, profile: Wanted = False, **settings: Any,
 ) -> Result:  # fmt: skip
     """Run one method once; ``settings`` are those of `experiment`.
 
     ``profile=True`` prints where the time went, and writes it into the run folder if there is one; a function in its
     place is given the `Profile`. ``watch`` names what to look at over the rounds ("drift,alignment,norms"), ``track``
-    whom to tell ("tensorboard,wandb,mlflow"); both go into the run folder.
+    whom to tell ("tensorboard,wandb,mlflow"); both go into the run folder. Progress is told on standard error unless
+    ``quiet``; a ``voice`` is told in its place.
 
     >>> from fedflat import digits, fedsam, lda
-    >>> result = run(fedsam(rho=0.05), on=digits(lda(0), clients=20), rounds=2, clients_per_round=2)
+    >>> result = run(fedsam(rho=0.05), on=digits(lda(0), clients=20), rounds=2, clients_per_round=2, quiet=True)
     >>> result.status, result.rows[-1]["round"]
     ('done', 2)
     """
@@ -89,16 +92,18 @@ def run(
     )  # fmt: skip
     exp = experiment(method, on, rounds=rounds, **settings)
     folder = None if out is None else Path(out)
-    return run_one(exp, how, folder, voice, checkpoint_every=checkpoint_every, profile=profile)
+    with heard(voice, quiet=quiet) as told:
+        return run_one(exp, how, folder, told, checkpoint_every=checkpoint_every, profile=profile)
 
 
 def compare(
     methods: Sequence[Method | str], *, on: DataSpec | str, rounds: int, seeds: int | Sequence[int] = 1,
     out: str | Path | None = None, executor: str = "auto", workers: int = 0, threads: int | None = None,
     device: str = "cpu", state_memory: int | None = None, watch: str | None = None, track: str | None = None,
-    voice: Voice = Voice(), checkpoint_every: float = PAUSE, profile: Wanted = False, **settings: Any,
-) -> list[Result]:  # fmt: skip
-    """Run several methods with the same seeds, clients and batches; ``summarise`` makes a table of it.
+    quiet: bool = False, voice: Voice | None = None, checkpoint_every: float = PAUSE, profile: Wanted = False,
+    **settings: Any,
+) -> Results:  # fmt: skip
+    """Run several methods with the same seeds, clients and batches; the list of results prints as a table.
 
     ``seeds`` is how many (0, 1, ...), or which.
     """
@@ -108,7 +113,18 @@ def compare(
     )  # fmt: skip
     each = experiments(methods, on, seeds, rounds=rounds, **settings)
     folder = None if out is None else Path(out)
-    return run_many(each, how, folder, voice, checkpoint_every=checkpoint_every, profile=profile)
+    with heard(voice, quiet=quiet) as told:
+        return Results(run_many(each, how, folder, told, checkpoint_every=checkpoint_every, profile=profile))
+
+
+def resume(folder: str | Path, *, quiet: bool = False, voice: Voice | None = None, **settings: Any) -> Results:
+    """Go on with the run or the study in ``folder``; what is done is read, what was never begun is begun.
+
+    ``settings`` are those of `fedflat.runs.study.resume`: ``on``, ``model`` and ``loss`` if only Python can say them,
+    ``checkpoint_every``, ``profile``, ``watch``, ``track``, ``until``.
+    """
+    with heard(voice, quiet=quiet) as told:
+        return Results(study.resume(folder, voice=told, **settings))
 
 
 def experiments(

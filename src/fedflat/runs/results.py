@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from fedflat.errors import SettingError
 from fedflat.flat import Model
 from fedflat.runs.book import Row, read_facts, read_rows
 from fedflat.runs.experiment import Experiment
 from fedflat.runs.state import Ledger, Run
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
-    """One run that has ended, or as far as it got."""
+    """One run that has ended, or as far as it got. It prints as a line, and shows as a table in a notebook."""
 
     method: str
     seed: int
@@ -59,6 +61,18 @@ class Result:
         values = [row[name] for row in self.last_rows if name in row]
         return mean(values) if values else math.nan
 
+    def __repr__(self) -> str:
+        said = f"accuracy {percent(self.final())} %, last {percent(self.latest())}, best {percent(self.best())}"
+        at = self.rows[-1]["round"] if self.rows else 0
+        return f"<Result of {self.method}, seed {self.seed}: {said}; {self.status}, evaluated at {at} of {self.rounds}>"
+
+    def _repr_html_(self) -> str:
+        return Results([self])._repr_html_()
+
+    def frame(self) -> Any:
+        """Every evaluation as a row of a pandas DataFrame, if pandas is there."""
+        return Results([self]).frame()
+
     @property
     def diverged(self) -> bool:
         """Whether it was stopped as diverged, or its last loss is not a number."""
@@ -80,6 +94,40 @@ class Result:
     def speed(self) -> float:
         """Examples trained on in a second of exchanges."""
         return self.ledger.samples / self.ledger.training if self.ledger.training else math.nan
+
+
+class Results(list[Result]):
+    """Several runs: a list that prints as its table, and shows as one in a notebook."""
+
+    def __repr__(self) -> str:
+        return self._table("text") if self else "no results"
+
+    def _repr_html_(self) -> str:
+        return self._table("html") if self else "no results"
+
+    def _table(self, style: str) -> str:
+        from fedflat.runs.tables import table  # which shows what is defined here
+
+        return table(summarise(self, None), None, min(self[0].last, self[0].rounds), style)
+
+    def frame(self) -> Any:
+        """Every evaluation of every run as a row of a pandas DataFrame, if pandas is there."""
+        try:
+            pandas: Any = import_module("pandas")
+        except ImportError:
+            raise SettingError(
+                "frame() makes a pandas DataFrame, and pandas is not installed here. Install it (pip install pandas), "
+                "or take the evaluations as a list of dicts: result.rows."
+            ) from None
+        return pandas.DataFrame([{"method": r.method, "seed": r.seed, **_flat(row)} for r in self for row in r.rows])
+
+
+def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """A row with names such as ``models.server.accuracy`` for what lies deeper."""
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        flat |= _flat(value, f"{before}{name}.") if isinstance(value, Mapping) else {f"{before}{name}": value}
+    return flat
 
 
 @dataclass(frozen=True)
@@ -137,6 +185,17 @@ def _summary(runs: list[Result], target: float | None) -> Summary:
         latest=mean(run.latest() for run in runs),
         best=mean(run.best() for run in runs),
     )
+
+
+def percent(value: float, spread: float = math.nan) -> str:
+    """A share as a number of per cent, with its spread if there is one.
+
+    >>> percent(0.8123), percent(0.8123, 0.01), percent(math.nan)
+    ('81.23', '81.23 ± 1.00', '-')
+    """
+    if math.isnan(value):
+        return "-"
+    return f"{100 * value:.2f}" + (f" ± {100 * spread:.2f}" if not math.isnan(spread) else "")
 
 
 def _spread(values: list[float]) -> float:

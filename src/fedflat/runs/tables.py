@@ -1,4 +1,4 @@
-"""Results as a table: text for people, CSV for programs, Markdown for papers."""
+"""Results as a table: text for people, CSV for programs, Markdown for papers, HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import csv
 import io
 import math
 from collections.abc import Sequence
+from html import escape
 
-from fedflat.runs.results import Summary
+from fedflat.runs.results import Summary, percent
 
-FORMATS = ("text", "csv", "markdown")
+FORMATS = ("text", "csv", "markdown", "html")
 
 
 def table(summaries: Sequence[Summary], target: float | None, last: int, style: str = "text") -> str:
@@ -22,28 +23,22 @@ def table(summaries: Sequence[Summary], target: float | None, last: int, style: 
         heads += [f"rounds to {100 * target:.1f} %", f"sent to {100 * target:.1f} %"]
     heads += ["sent in all", "samples/s"]
     rows = [_cells(summary, personal, target is not None) for summary in summaries]
-    body = _markdown(heads, rows) if style == "markdown" else _text(heads, rows)
+    draw = {"text": _text, "markdown": _markdown, "html": _html}[style]
     seeds = summaries[0].seeds
     spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
     which = f"mean of the evaluations in the last {last} rounds" if last > 1 else "the last evaluation"
     foot = f"Accuracy and loss on the test set: {which}{spread}. Last, best: of all evaluations."
     if personal:
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
-    return f"{body}\n\n{foot}"
-
-
-def _percent(value: float, spread: float = math.nan) -> str:
-    if math.isnan(value):
-        return "-"
-    return f"{100 * value:.2f}" + (f" ± {100 * spread:.2f}" if not math.isnan(spread) else "")
+    return f"{draw(heads, rows)}\n\n{foot}"
 
 
 def _cells(s: Summary, personal: bool, target: bool) -> list[str]:
-    accuracy = _percent(s.accuracy, s.spread)
+    accuracy = percent(s.accuracy, s.spread)
     if s.diverged:
         accuracy = "X (diverged)" if s.diverged == s.seeds else f"{accuracy} ({s.diverged} diverged)"
-    own = [_percent(s.personal, s.personal_spread)] if personal else []
-    cells = [s.method, accuracy, _percent(s.latest), _percent(s.best), *own, f"{s.loss:.4f}"]
+    own = [percent(s.personal, s.personal_spread)] if personal else []
+    cells = [s.method, accuracy, percent(s.latest), percent(s.best), *own, f"{s.loss:.4f}"]
     if target:
         cells += [
             "-" if s.rounds_to_target is None else f"{s.rounds_to_target:.0f}",
@@ -79,6 +74,14 @@ def _markdown(heads: list[str], rows: list[list[str]]) -> str:
     rule = ["---", *["---:"] * (len(heads) - 1)]
     cells = [heads, rule, *([f"`{row[0]}`", *row[1:]] for row in rows)]
     return "\n".join("| " + " | ".join(row) + " |" for row in cells)
+
+
+def _html(heads: list[str], rows: list[list[str]]) -> str:
+    def line(row: list[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
+
+    body = "\n".join(line(row, "td") for row in rows)
+    return f"<table>\n<thead>{line(heads, 'th')}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
 def _csv(summaries: Sequence[Summary]) -> str:
