@@ -110,29 +110,6 @@ def test_a_live_line() -> None:
     assert "and a word [in] brackets" in plain
 
 
-def test_what_ends_early_leaves_its_last_line() -> None:
-    """Ctrl-C in the third round: one line of it, after everything that was gone over."""
-    stream = io.StringIO()
-    exp = experiment("fedavg", rounds=20)
-
-    def until(tell: Any) -> Any:
-        def told(tick: Tick) -> None:
-            tell(tick)
-            if tick.round == 3:
-                raise KeyboardInterrupt
-
-        return told
-
-    with (
-        pytest.raises(KeyboardInterrupt),
-        Talker(Console(file=stream, width=60, highlight=False, force_terminal=True)) as talker,
-    ):
-        train(exp, tell=until(talker.voice.announce(exp, 1, 1)))
-    *_, last, rest = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue().rpartition("\x1b[2K")[2]).split("\n")
-    assert last.startswith("round 3/20  ")
-    assert rest == ""
-
-
 def test_long_runs_are_told_of_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line every two seconds at first, then whenever a tenth of the time has passed again."""
     now = 0.0
