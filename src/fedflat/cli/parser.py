@@ -170,7 +170,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     add("--dtype", metavar="TYPE", help="float32 (default), float64, or mixed: bfloat16 in training's passes")
     add("--layout", metavar="KIND", help="images in memory in training: auto (default), contiguous or channels-last")
     add("--eval-every", type=whole, metavar="N", help="(default: about 100 times in the run)")
-    add("--eval-last", type=whole, metavar="N", help="the headline is the mean over the last N rounds (default: a tenth)")
+    add("--eval-last", type=whole, metavar="N", help="the result is the mean of the last N rounds (default: a tenth)")
     add("--on-bad", metavar="POLICY", help="a reply that is not finite: raise (default), skip, stop")
     _machine_options(parser)
 
