@@ -1,12 +1,20 @@
-"""Bytes on a disk: tensors packed, files written whole or not at all, and what is said if they cannot be."""
+"""Bytes on a disk: files read only if they are files, written whole or not at all, and what is said if that fails.
+
+A run folder may come from anybody. No link in it is followed, nothing that is not a regular file is opened to be read
+or written, and a new file is written under a name that nobody can have taken beforehand.
+"""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save
@@ -14,39 +22,130 @@ from torch import Tensor
 
 from fedflat.errors import RunError
 
+LIMIT = 2**30
+"""Bytes of the longest text that is read."""
+_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
 
 class Damaged(Exception):
     """Bytes that are not those which were written."""
 
 
+def read_file(path: Path, limit: int | None = LIMIT) -> bytes | None:
+    """The content of a file, None if it is not there; `Damaged` if it is a link, no file, unreadable or too long."""
+    try:
+        handle = os.open(path, os.O_RDONLY | _SAFELY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise Damaged(_why(error)) from None
+    try:
+        seen = os.fstat(handle)
+        if not stat.S_ISREG(seen.st_mode):
+            raise Damaged(f"it is {_kind(seen.st_mode)}, not a file")
+        if limit is not None and seen.st_size > limit:
+            raise Damaged(f"it has {seen.st_size:,} bytes, far too many for what it should hold")
+        with open(handle, "rb", closefd=False) as stream:
+            return stream.read() if limit is None else stream.read(limit)
+    except (OSError, MemoryError) as error:
+        raise Damaged(_why(error)) from None
+    finally:
+        os.close(handle)
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file says; `Damaged` if it is not there, or is no such file."""
+    content = read_file(path)
+    if content is None:
+        raise Damaged("it is not there")
+    return parse_json(content)
+
+
+def parse_json(content: bytes | str) -> Any:
+    """What JSON says; `Damaged` if it is none."""
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise Damaged("it is nested too deeply") from None
+    except (ValueError, MemoryError) as error:  # bytes that are no UTF-8 among them
+        raise Damaged(str(error) or type(error).__name__) from None
+
+
+def open_file(path: Path, flags: int) -> int:
+    """A handle of a file of one's own, made if it is not there; an OSError if it is a link or no file."""
+    handle = os.open(path, flags | os.O_CREAT | _SAFELY, 0o666)
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, f"it is {_kind(mode)}, not a file")
+    return handle
+
+
+def own_folder(path: Path) -> None:
+    """Make a folder in a folder of one's own unless it is there."""
+    refuse_link(path)
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def refuse_link(path: Path) -> None:
+    """An error if it is a link, through which others' files would be changed."""
+    if path.is_symlink():
+        raise unwritable(path, OSError(errno.ELOOP, ""))
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, and see it to the disk."""
-    fresh = path.with_name(path.name + ".new")
+    fresh = Path(f"{path}.{os.getpid()}{NEW}")
     try:
-        with open(fresh, "wb") as stream:
+        fresh.unlink(missing_ok=True)  # left by a process of the same number that was killed, or a trap
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o666), "wb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(fresh, path)
         sync_folder(path.parent)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        discard(fresh)
         raise unwritable(path, error) from error
 
 
-def full(error: OSError) -> bool:
+NEW = ".new"
+"""How the name of a file ends that is not whole yet."""
+
+
+def discard(path: Path) -> None:
+    """Remove a file or a link, if that can be done."""
+    with suppress(OSError, ValueError):
+        path.unlink(missing_ok=True)
+
+
+def full(error: Exception) -> bool:
     """Whether it says that the disk is full."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def unwritable(path: Path, error: OSError) -> RunError:
+def unwritable(path: Path, error: Exception) -> RunError:
     """The error of a file that could not be written."""
     if full(error):
         return RunError(
             f"the disk is full: {path} could not be written. What was written before is intact: free some space, "
             "then go on with `fedflat resume`."
         )
-    return RunError(f"{path} could not be written: {error.strerror or error}. Check the folder and its permissions.")
+    return RunError(f"{path} could not be written: {_why(error)}. Check the folder and its permissions.")
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ELOOP:
+        return "it is a link, and links are not followed"
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)
+
+
+def _kind(mode: int) -> str:
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def sync_folder(folder: Path) -> None:

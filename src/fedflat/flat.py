@@ -160,6 +160,18 @@ class FlatModule:
         """Parameters and buffers as they stand, copied."""
         return Model(self._params.clone(), self._buffers.clone())
 
+    def named(self, model: Model) -> dict[str, Tensor]:
+        """A model by the module's own names, with what is not trained: what its ``load_state_dict`` takes."""
+        self._params.copy_(model.params)
+        self._buffers.copy_(model.buffers)
+        state = self.module.state_dict()
+        return {name: value.clone() for name, value in state.items() if isinstance(value, Tensor)}
+
+    def unnamed(self, named: dict[str, Tensor]) -> Model:
+        """The model that `named` has written."""
+        self.module.load_state_dict(named, strict=False)
+        return self.model()
+
     def load(self, w: Tensor) -> None:
         """Put the module's parameters at the point ``w``."""
         self._params.copy_(w)

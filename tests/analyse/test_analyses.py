@@ -47,7 +47,7 @@ def test_a_study_is_its_runs(study: Path) -> None:
     runs = subjects([study])
     assert [run.experiment.method for run in runs] == [Subject(r.folder).experiment.method for r in runs]
     assert len(runs) == 3
-    assert list(runs[2].models) == ["ema", "server"]
+    assert list(runs[2].models) == ["server", "ema"]
     assert runs[2].model(None)[0] == "ema"
     assert runs[0].model(None)[0] == "server"
 
@@ -146,7 +146,9 @@ def test_an_unfinished_run_is_looked_at_where_it_stands(study: Path, tmp_path: P
     import shutil
 
     folder = shutil.copytree(subjects([study])[0].folder, tmp_path / "run")
-    (folder / "final.safetensors").unlink()
+    facts = json.loads((folder / "run.json").read_text())
+    del facts["end"]
+    (folder / "run.json").write_text(json.dumps({**facts, "status": "running"}))
     subject = Subject(folder)
     assert "has not ended: its model of round 3 is used" in subject.unfinished
     assert torch.equal(subject.model(None)[1].params, subjects([study])[0].models["server"].params)
@@ -186,13 +188,19 @@ def test_a_damaged_model_is_told(study: Path, tmp_path: Path) -> None:
     import shutil
 
     folder = shutil.copytree(subjects([study])[0].folder, tmp_path / "run")
-    (folder / "final.safetensors").write_bytes(b"nonsense")
-    with pytest.raises(RunError, match=r"final.safetensors is damaged"):
-        Subject(folder).model(None)
+    whole = (folder / "final.safetensors").read_bytes()
+    for content in (b"nonsense", whole[:-1] + bytes([whole[-1] ^ 1]), None):
+        (folder / "final.safetensors").unlink()
+        if content is not None:
+            (folder / "final.safetensors").write_bytes(content)
+        with pytest.raises(RunError, match=r"is damaged \(final.safetensors: .*`fedflat resume .*` writes it again"):
+            Subject(folder).model(None)
+        resume(folder)
+        assert (folder / "final.safetensors").read_bytes() == whole
 
 
 def test_a_shelf_does_not_believe_everything(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "analysis")
+    shelf = Shelf(tmp_path / "analysis", "mine")
     path = shelf.save("surface", {"a": 1}, {"x": [1.0]}, 0.5)
     assert shelf.result("surface", {"a": 1}) == {"x": [1.0]}
     assert shelf.result("surface", {"a": 2}) is None
@@ -200,6 +208,8 @@ def test_a_shelf_does_not_believe_everything(tmp_path: Path) -> None:
     assert shelf.result("surface", {"a": 1}) is None
     path.write_text("[")
     assert shelf.result("surface", {"a": 1}) is None
+    shelf.save("surface", {"a": 1}, {"x": [1.0]}, 0.5)
+    assert Shelf(tmp_path / "analysis", "another").result("surface", {"a": 1}) is None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+from fedflat.analyse.shelf import Shelf
+from fedflat.runs.facts import diaries, ended, new_facts, read_facts
+
 EXPERIMENT: dict[str, Any] = {
     "method": "fedavg()", "on": "digits(lda(0))", "model": "logistic()", "rounds": 10,
     "local": {
@@ -16,6 +19,7 @@ EXPERIMENT: dict[str, Any] = {
     },
     "sampler": {"clients": 5, "kind": "uniform", "seeding": "run", "cohorts": None},
     "evaluate": {"every": 1, "last": 4}, "seed": 0, "weighting": None, "dtype": "float32", "on_bad": "raise",
+    "layout": "auto",
     "loss": "cross_entropy",
 }  # fmt: skip
 CURVATURES = (8.0, 2.0)
@@ -34,20 +38,40 @@ def write_run(
     """A run folder with ``done`` evaluations; ``changes`` are of the experiment."""
     folder.mkdir(parents=True)
     experiment = {**copy.deepcopy(EXPERIMENT), "method": method, "seed": seed, "rounds": rounds, **changes}
-    facts = {
-        "fedflat": "0.1.0", "status": status, "experiment": experiment, "made": "2026-01-02T03:04:05+0000",
-        "how": {"workers": 0, "threads": None, "device": "cpu"}, "machine": {"python": "3.11", "cores": 2},
-    }  # fmt: skip
+    facts = new_facts(experiment, {"workers": 0, "threads": None, "device": "cpu"}, {})
     (folder / "run.json").write_text(json.dumps(facts))
-    rows = [
+    write_rows(folder, "metrics", evaluations(1, done, seed), status)
+    return folder
+
+
+def evaluations(first: int, last: int, seed: int = 0) -> list[dict[str, Any]]:
+    """What a run claims of these rounds."""
+    return [
         {
             "round": t, "loss": 2.0 / t, "accuracy": accuracy(seed, t), "train_loss": 1.0 / t, "down": 100 * t,
             "up": 300 * t, "samples": 50 * t, "training": 0.5 * t, "seconds": 1.0 * t,
         }
-        for t in range(1, done + 1)
+        for t in range(first, last + 1)
     ]  # fmt: skip
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+
+
+def write_rows(folder: Path, name: str, rows: list[dict[str, Any]], status: str | None = None) -> None:
+    """Add to a diary, as the run would, and let the run be where it was, or at another end."""
+    facts = read_facts(folder)
+    status = status or facts["status"]
+    facts = {**facts, "status": "running"}
+    facts.pop("end", None)
+    marks = {}
+    for each, diary in diaries(folder, facts).items():
+        *_, diary.mark = [diary.start, *(mark for mark, _ in diary._rows())]
+        with open(diary.path, "ab") as stream:
+            for row in rows if each == name else []:
+                line, diary.mark = diary.mark.line(row)
+                stream.write(line)
+        marks[each] = diary.mark._asdict()
+    if status != "running":
+        facts = ended(facts, status, {**marks, "models": {}, "reported": "server"})
+    (folder / "run.json").write_text(json.dumps(facts))
 
 
 def bowl(x: float, y: float) -> float:
@@ -57,12 +81,7 @@ def bowl(x: float, y: float) -> float:
 
 def write_analysis(folder: Path, kind: str, settings: dict[str, Any], result: dict[str, Any]) -> Path:
     """One analysis of a run."""
-    place = folder / "analysis"
-    place.mkdir(exist_ok=True)
-    path = place / f"{kind}-{len(list(place.iterdir())):012x}.json"
-    saved = {"kind": kind, "settings": settings, "fedflat": "0.1.0", "made": "today", "seconds": 1.0, "result": result}
-    path.write_text(json.dumps(saved))
-    return path
+    return Shelf(folder / "analysis", read_facts(folder)["identity"]).save(kind, settings, result, 1.0)
 
 
 def write_analyses(folder: Path, points: int = 11, stretch: float = 1.0) -> None:
@@ -108,4 +127,4 @@ def write_watch(folder: Path, rounds: int = 10) -> None:
         }
         for t in range(1, rounds + 1)
     ]  # fmt: skip
-    (folder / "watch.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(folder, "watch", rows)

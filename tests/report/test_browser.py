@@ -18,7 +18,7 @@ import pytest
 import fedflat
 from fedflat.report import collect, document, write_report
 from report.damage import damaged_runs
-from report.made import write_analyses, write_analysis, write_run, write_watch
+from report.made import evaluations, write_analyses, write_analysis, write_rows, write_run, write_watch
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -533,8 +533,7 @@ def test_live_news_keep_what_the_reader_chose(browser: Any, tmp_path: Path) -> N
         page.locator("canvas.surface").first.focus()
         page.keyboard.press("ArrowLeft")
         turned = page.evaluate("state.turn")
-        write_run(tmp_path / "more", done=7, status="running")
-        (run / "metrics.jsonl").write_text((tmp_path / "more" / "metrics.jsonl").read_text())
+        write_rows(run, "metrics", evaluations(5, 7))
         page.locator("#made", has_text="round 7 of 10").wait_for(timeout=30000)
         assert page.evaluate("state.turn") == turned
         assert page.locator(".results thead th").first.get_attribute("aria-sort") == "ascending"

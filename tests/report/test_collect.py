@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedflat.report import collect
-from report.made import CURVATURES, accuracy, write_analyses, write_analysis, write_run, write_watch
+from fedflat.runs.plan import write_plan
+from report.made import (
+    CURVATURES,
+    EXPERIMENT,
+    accuracy,
+    write_analyses,
+    write_analysis,
+    write_rows,
+    write_run,
+    write_watch,
+)
 
 
 def text(value: Any) -> str:
@@ -65,7 +76,7 @@ def test_unfinished_seeds_do_not_blur_the_summary(tmp_path: Path) -> None:
 
 
 def test_the_same_method_with_other_settings_is_another_line(tmp_path: Path) -> None:
-    local = {"epochs": 3, "steps": None, "batch_size": 16, "lr": 0.05}
+    local = {**EXPERIMENT["local"], "epochs": 3}
     runs = [write_run(tmp_path / "a"), write_run(tmp_path / "b", local=local)]
     names = [m["name"] for m in collect(runs)["methods"]]
     assert names[0].startswith("fedavg(), local_epochs=1")
@@ -80,8 +91,7 @@ def test_a_run_given_twice_is_said(tmp_path: Path) -> None:
 
 def test_a_study_stands_for_its_runs(tmp_path: Path) -> None:
     write_run(tmp_path / "01" / "seed-0")
-    entries = [{"folder": f"01/seed-{seed}", "experiment": {}} for seed in (0, 1)]
-    (tmp_path / "study.json").write_text(json.dumps({"runs": entries, "how": {}, "fedflat": "0.2.0"}))
+    write_plan(tmp_path, [{"folder": f"01/seed-{seed}", "experiment": EXPERIMENT} for seed in (0, 1)], {})
     found = collect([tmp_path])
     assert len(found["runs"]) == 1
     assert found["problems"] == [f"1 of the 2 runs in {tmp_path} have not begun."]
@@ -158,7 +168,7 @@ def test_a_shadow_is_named_beside_its_method(tmp_path: Path) -> None:
 def test_large_surfaces_are_thinned_and_gaps_stay(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
     axis = [float(i) for i in range(201)]
-    rows = [[float("nan") if i == j else 1.23456789 for i in range(201)] for j in range(201)]
+    rows = [[None if i == j else 1.23456789 for i in range(201)] for j in range(201)]
     write_analysis(run, "surface", {}, {"x": axis, "y": axis, "loss": rows})
     surface = collect([run])["surface"][0]
     assert (len(surface["x"]), len(surface["loss"]), surface["points"]) == (61, 61, [201, 201])
@@ -213,26 +223,34 @@ def test_damaged_and_missing_runs_leave_the_others(tmp_path: Path) -> None:
 
 
 def test_damaged_measurements(tmp_path: Path) -> None:
-    cut = write_run(tmp_path / "cut")
+    """A last line that is just being written is none, unless the run has ended; nonsense is damage."""
+    cut = write_run(tmp_path / "cut", status="running")
     lines = (cut / "metrics.jsonl").read_text()
     (cut / "metrics.jsonl").write_text(lines[:-10])
+    short = write_run(tmp_path / "short", method="fedsam()")
+    (short / "metrics.jsonl").write_text((short / "metrics.jsonl").read_text()[:-10])
     wrong = write_run(tmp_path / "wrong", method="fedprox()")
-    (wrong / "metrics.jsonl").write_text(lines + '{"round": 11}\n')
+    with open(wrong / "metrics.jsonl", "a") as stream:
+        stream.write('{"round": 11}\n')
     empty = write_run(tmp_path / "empty", method="feddyn()", done=0, status="running")
-    found = collect([cut, wrong, empty])
-    assert len(found["runs"]) == 3
+    found = collect([cut, short, wrong, empty])
+    assert [run["folder"] for run in found["runs"]] == [str(cut), str(empty)]
     assert found["runs"][0]["round"] == 9
-    assert any(str(wrong) in said for said in found["problems"])
-    assert any(f"{empty} holds no evaluation yet." in said for said in found["problems"])
-    assert found["methods"][2]["accuracy"] is None
+    assert [said.partition(" (")[2] for said in found["problems"][:2]] == [
+        "it has 9 whole lines, and the run ended with 10). Put it back from a copy, or run it again in another folder. "
+        "It is left out.",
+        "line 11 is not the one that was written there). Put it back from a copy, or run it again in another folder. "
+        "It is left out.",
+    ]
+    assert found["problems"][2] == f"{empty} holds no evaluation yet."
+    assert found["methods"][1]["accuracy"] is None
     text(found)
 
 
 def test_a_run_that_diverged(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a", status="diverged")
     spent = {"down": 1, "up": 1, "samples": 1, "training": 1, "seconds": 1}
-    with open(run / "metrics.jsonl", "a") as stream:
-        stream.write(json.dumps({"round": 11, "loss": None, "accuracy": 0.1, **spent}) + "\n")
+    write_rows(run, "metrics", [{"round": 11, "loss": math.nan, "accuracy": 0.1, **spent}])
     found = collect([run])
     assert found["methods"][0]["diverged"] == 1
     assert found["runs"][0]["status"] == "diverged"
@@ -240,14 +258,14 @@ def test_a_run_that_diverged(tmp_path: Path) -> None:
 
 
 def test_damaged_watching(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "a")
+    run = write_run(tmp_path / "a", status="running")
     write_watch(run, rounds=3)
-    with open(run / "watch.jsonl", "a") as stream:
-        stream.write('nonsense\n{"round": 4, "drift": 0.5}\n{"round": 5, "dri')
-    found = collect([run])
-    assert found["methods"][0]["watch"]["drift"]["round"] == [1, 2, 3, 4]
-    assert found["methods"][0]["watch"]["alignment"]["round"] == [1, 2, 3]
-    assert found["problems"] == [f"{run / 'watch.jsonl'}: 1 damaged lines are left out."]
+    path = run / "watch.jsonl"
+    whole = path.read_text()
+    path.write_text(whole + '{"round": 4, "dri')
+    assert collect([run])["methods"][0]["watch"]["drift"]["round"] == [1, 2, 3]
+    path.write_text(whole.replace("0.5", "0.6"))
+    assert collect([run])["problems"][0].startswith(f"{path} is damaged (line 2 is not the one that was written there)")
 
 
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:

@@ -97,13 +97,14 @@ def timeless(rows: Any) -> list[dict[str, Any]]:
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The evaluations in a run folder, read here."""
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    """The evaluations in a run folder, read here, without what ties them together."""
+    read = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key != "chain"} for row in read]
 
 
-def final(folder: Path) -> bytes:
-    """The last models of a run folder."""
-    return (folder / "final.safetensors").read_bytes()
+def final(folder: Path) -> dict[str, bytes]:
+    """The last models of a run folder, by the names of their files."""
+    return {path.name: path.read_bytes() for path in folder.glob("final*.safetensors")}
 
 
 def start(*words: str, **more: Any) -> subprocess.Popen[str]:

@@ -18,7 +18,7 @@ from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, NotFinite
 from fedflat.flat import GradFn
 from fedflat.method import Method
-from fedflat.runs.book import read_facts
+from fedflat.runs.facts import read_facts
 from fedflat.runs.results import Result, summarise
 from fedflat.runs.store import Store
 from fedflat.runs.tables import table

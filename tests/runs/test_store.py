@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import torch
@@ -62,7 +64,7 @@ def files(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_ino for path in folder.iterdir()}
 
 
-def listed(folder: Path, round: int) -> dict[str, list[str]]:
+def listed(folder: Path, round: int) -> dict[str, dict[str, Any]]:
     whole = json.loads((folder / f"round-{round:07d}.json").read_text())
     return json.loads(whole["body"])["groups"]
 
@@ -71,13 +73,13 @@ def test_a_group_that_did_not_change_is_not_written_again(tmp_path: Path) -> Non
     store, still, moving = Store(tmp_path), {"x": torch.ones(3)}, torch.zeros(2)
     store.write(1, {"still": still, "moving": {"x": moving}}, {})
     before = files(tmp_path)
-    name = listed(tmp_path, 1)["still"][0]
+    name = listed(tmp_path, 1)["still"]["file"]
     # Another dictionary with the same tensor is the same group; an equal tensor that is another one is not.
     store.write(2, {"still": dict(still), "moving": {"x": moving.clone()}}, {})
     after = files(tmp_path)
-    assert listed(tmp_path, 2)["still"][0] == name
+    assert listed(tmp_path, 2)["still"]["file"] == name
     assert after[name] == before[name]
-    assert listed(tmp_path, 2)["moving"][0] != listed(tmp_path, 1)["moving"][0]
+    assert listed(tmp_path, 2)["moving"]["file"] != listed(tmp_path, 1)["moving"]["file"]
     assert len(after) == 2 + 3  # two lists; still once, moving twice
 
 
@@ -98,11 +100,11 @@ def test_a_group_with_one_tensor_more_is_written(tmp_path: Path) -> None:
 
 def test_the_last_two_are_kept_and_the_rest_swept(tmp_path: Path) -> None:
     store, still = Store(tmp_path), {"x": torch.ones(3)}
-    (tmp_path / "0000001-77-1.safetensors.new").write_bytes(b"left by a process that was killed")
+    (tmp_path / "0000001-77-1.safetensors.77.new").write_bytes(b"left by a process that was killed")
     for round in (1, 2, 3, 10):
         store.write(round, {"still": still, "moving": {"x": torch.full((2,), float(round))}}, {})
     assert store.rounds() == [10, 3]
-    named = {file for round in (3, 10) for file, _ in listed(tmp_path, round).values()}
+    named = {file["file"] for round in (3, 10) for file in listed(tmp_path, round).values()}
     assert len(named) == 3
     assert set(files(tmp_path)) == {"round-0000003.json", "round-0000010.json", *named}
     for round in (3, 10):
@@ -163,12 +165,16 @@ def test_tensors_that_share_memory_are_packed_apart() -> None:
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
-    """A device that is full: the file of that name stays, and no half of the new one."""
+    """No room for more than two bytes: the file of that name stays, and no half of the new one."""
     path = tmp_path / "run.json"
     write_file(path, b"old")
-    (tmp_path / "run.json.new").symlink_to("/dev/full")
-    with pytest.raises(RunError, match=r"the disk is full: .*run.json could not be written.*free some space"):
-        write_file(path, b"new")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2, before[1]))
+    try:
+        with pytest.raises(RunError, match=r"run.json could not be written: File too large"):
+            write_file(path, b"new")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
 

@@ -13,7 +13,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from fedflat.client.local import Local
 from fedflat.data.sampling import Sampler
 from fedflat.models.simple import mlp
-from fedflat.runs.book import Row, RunBook
+from fedflat.runs.book import RunBook
+from fedflat.runs.diary import Row
 from fedflat.runs.executors import Executor, InProcess
 from fedflat.runs.experiment import Evaluate, Experiment
 from fedflat.runs.ready import make_ready

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +16,10 @@ from fedflat.cli import main
 from fedflat.client.local import Local
 from fedflat.errors import SettingError
 from fedflat.mail import Mail, Replies, Reply, Sheaf
-from fedflat.runs.book import FolderBook, read_rows
+from fedflat.runs.book import FolderBook
 from fedflat.runs.executors import Executor, InProcess, Workers
 from fedflat.runs.experiment import Experiment
+from fedflat.runs.facts import read_rows
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.stacked import Stacked
 from fedflat.runs.study import Voice, resume
@@ -110,9 +110,9 @@ def test_going_on_is_going_on(tmp_path: Path) -> None:
     with closing(FolderBook.open(tmp_path / "cut")) as book:
         train(exp, book=book, executor=InProcess(threads=1), watch=ALL)
         assert book.watched == read_rows(tmp_path / "cut", "watch")
-    texts = [(tmp_path / name / "watch.jsonl").read_text() for name in ("whole", "cut")]
-    assert texts[0] == texts[1]
-    assert [json.loads(line)["round"] for line in texts[0].splitlines()] == [1, 2, 3, 4]
+    whole, cut = (read_rows(tmp_path / name, "watch") for name in ("whole", "cut"))
+    assert whole == cut
+    assert [row["round"] for row in whole] == [1, 2, 3, 4]
     assert final(tmp_path / "whole") == final(tmp_path / "cut")
     assert timeless(rows(tmp_path / "whole")) == timeless(rows(tmp_path / "cut"))
 

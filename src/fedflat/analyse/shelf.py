@@ -13,18 +13,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedflat.files import digest, unwritable, write_file
+from fedflat.files import Damaged, digest, discard, own_folder, read_json, write_file
+from fedflat.runs.facts import sign
+from fedflat.runs.schema import Schema, check
 from fedflat.version import __version__
 
 Settings = Mapping[str, Any]
 Result = dict[str, Any]
+FINISHED = {
+    "kind": str, "settings": {"*": object}, "fedflat": str, "made": str, "seconds": float, "result": {"*": object},
+    "run": str, "digest": str,
+}  # fmt: skip
+BEGUN = {"settings": {"*": object}, "found": object, "run": str, "digest": str}
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """The ``analysis`` folder of a run."""
+    """The ``analysis`` folder of the run ``identity``."""
 
     folder: Path
+    identity: str
 
     def path(self, kind: str, settings: Settings) -> Path:
         """Where an analysis with these settings is, or would be."""
@@ -33,8 +41,7 @@ class Shelf:
 
     def result(self, kind: str, settings: Settings) -> Result | None:
         """What was found before with the same settings; None if nothing was, or it cannot be read."""
-        saved = _read(self.path(kind, settings))
-        return saved["result"] if saved and saved.get("settings") == settings and "result" in saved else None
+        return self._found(self.path(kind, settings), FINISHED, settings).get("result")
 
     def save(self, kind: str, settings: Settings, result: Result, seconds: float) -> Path:
         """Write a finished analysis, and forget how far it had come."""
@@ -45,13 +52,12 @@ class Shelf:
         }  # fmt: skip
         path = self.path(kind, settings)
         self._write(path, whole)
-        self._part(path).unlink(missing_ok=True)
+        discard(self._part(path))
         return path
 
     def begun(self, kind: str, settings: Settings) -> Any:
         """What an interrupted analysis had found; None if there was none."""
-        saved = _read(self._part(self.path(kind, settings)))
-        return saved["found"] if saved and saved.get("settings") == settings and "found" in saved else None
+        return self._found(self._part(self.path(kind, settings)), BEGUN, settings).get("found")
 
     def note(self, kind: str, settings: Settings, found: Any) -> None:
         """Write down what was found so far."""
@@ -61,16 +67,29 @@ class Shelf:
         return path.with_suffix(".part.json")
 
     def _write(self, path: Path, content: Mapping[str, Any]) -> None:
+        own_folder(self.folder)
+        whole = {**content, "run": self.identity}
+        write_file(path, json.dumps({**whole, "digest": sign(whole)}, allow_nan=False).encode())
+
+    def _found(self, path: Path, schema: Schema, settings: Settings) -> dict[str, Any]:
+        """What a file says of an analysis with these settings; nothing if it is of others, or cannot be believed."""
         try:
-            self.folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise unwritable(self.folder, error) from error
-        write_file(path, json.dumps(content, allow_nan=False).encode())
+            saved = _checked(path, schema, self.identity)
+        except Damaged:
+            return {}
+        return saved if saved["settings"] == settings else {}
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        saved = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return saved if isinstance(saved, dict) else None
+def read_analysis(path: Path, identity: str) -> dict[str, Any]:
+    """What the file of a finished analysis of a run says; `Damaged` if it is not as it was written."""
+    return _checked(path, FINISHED, identity)
+
+
+def _checked(path: Path, schema: Schema, identity: str) -> dict[str, Any]:
+    saved: dict[str, Any] = read_json(path)
+    check(saved, schema)
+    if saved.pop("digest") != sign(saved):
+        raise Damaged("it does not have the digest it had when it was written")
+    if saved["run"] != identity:
+        raise Damaged("it is of another run")
+    return saved

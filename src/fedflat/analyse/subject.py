@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load
-
 from fedflat.analyse.shelf import Shelf
-from fedflat.client.states import ClientStates
 from fedflat.data.examples import ClientData
 from fedflat.errors import RunError, SettingError
-from fedflat.files import Damaged
 from fedflat.flat import Model
-from fedflat.runs.book import read_facts
 from fedflat.runs.experiment import Experiment, from_json
-from fedflat.runs.plan import runs_in
+from fedflat.runs.facts import Facts, read_facts
+from fedflat.runs.models import read_model, unnamed
+from fedflat.runs.plan import is_run, runs_in
 from fedflat.runs.ready import Ready, make_ready
-from fedflat.runs.state import CLIENTS, Run, run_of
-from fedflat.runs.store import Store
+from fedflat.runs.state import Run, last_state
+from fedflat.runs.train import models_of
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class Subject:
     @cached_property
     def experiment(self) -> Experiment:
         """What was run."""
-        return from_json(read_facts(self.folder)["experiment"])
+        return from_json(self.facts["experiment"])
 
     @property
     def name(self) -> str:
@@ -48,27 +45,32 @@ class Subject:
     @property
     def shelf(self) -> Shelf:
         """Where its analyses are kept."""
-        return Shelf(self.folder / "analysis")
+        return Shelf(self.folder / "analysis", self.facts["identity"])
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What run.json says."""
+        return read_facts(self.folder)
 
     @cached_property
     def models(self) -> dict[str, Model]:
         """Its last models by name: those of the end, or of the last checkpoint if it has not ended."""
-        path = self.folder / "final.safetensors"
-        if not path.exists():
-            return {"server": self.state.model}
-        try:
-            tensors = load(path.read_bytes())
-            names = list(dict.fromkeys(key.rpartition("/")[0] for key in sorted(tensors)))
-            return {name: Model(tensors[f"{name}/params"], tensors[f"{name}/buffers"]) for name in names}
-        except (OSError, KeyError, SafetensorError) as error:
-            raise RunError(
-                f"{path} is damaged ({error}). Delete it and `fedflat resume {self.folder}` writes it again."
-            ) from None
+        if self.standing is not None:
+            return models_of(self.experiment, self.ready.scene, self.state.model, self.state.shadows)
+        return {
+            name: unnamed(self.ready.task, read_model(self.folder, self.facts, name), self.folder)
+            for name in self.facts["end"]["models"]
+        }
 
     @property
+    def reported(self) -> str:
+        """The name of the model whose scores the run reports."""
+        return list(self.models)[-1] if self.standing is not None else str(self.facts["end"]["reported"])
+
+    @cached_property
     def standing(self) -> int | None:
         """The round of its last checkpoint, whose model is used, if it has not ended."""
-        return None if (self.folder / "final.safetensors").exists() else self.state.round
+        return self.state.round if self.facts["status"] == "running" else None
 
     @property
     def unfinished(self) -> str:
@@ -84,30 +86,14 @@ class Subject:
     @cached_property
     def state(self) -> Run:
         """Where the run stands, by its newest checkpoint that is whole."""
-        store = Store(self.folder / "checkpoint")
-        for round in store.rounds():
-            clients = ClientStates(folder=store.folder)
-            try:
-                groups, facts = store.read(round)
-                clients.restore({known: store.group(known, CLIENTS) for known in store.rounds()})
-                return run_of(round, groups, facts, clients)
-            except (Damaged, KeyError, TypeError):
-                continue
-        raise RunError(
-            f"{self.folder} has no checkpoint that can be read: there is no model to look at. Run it again, or "
-            f"`fedflat resume {self.folder}`."
-        )
+        return last_state(self.folder, self.facts["identity"])
 
     def model(self, name: str | None) -> tuple[str, Model]:
         """A model by name; None: the one the run reports, that of its last shadow if it has one."""
-        said = name or ["server", *self._shadows][-1]
+        said = name or self.reported
         if said not in self.models:
             raise SettingError(f"{self.folder} has no model {said!r}, only {', '.join(self.models)}. Name one of them.")
         return said, self.models[said]
-
-    @property
-    def _shadows(self) -> list[str]:
-        return [shadow.key for shadow in self.experiment.method.shadows if shadow.key in self.models]
 
     def examples(self, where: str) -> ClientData:
         """The set "test", "train" (of all clients together), or "client:3"."""
@@ -138,9 +124,9 @@ def subjects(folders: list[Path]) -> list[Subject]:
 def one_model(said: str) -> tuple[Subject, str, Model]:
     """The run, the name and the model of a text ``RUN`` or ``RUN:MODEL``."""
     folder, name = Path(said), None
-    if not folder.exists() and ":" in said:
+    if not os.path.lexists(folder) and ":" in said:
         folder, name = Path(said.rpartition(":")[0]), said.rpartition(":")[2]
-    if not (folder / "run.json").exists():
+    if not is_run(folder):
         raise RunError(
             f"{folder} is not a run folder: it has no run.json. Name a run, or RUN:MODEL for one of its models."
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedflat.errors import RunError
-from fedflat.files import Damaged, digest, full, sync_folder, unwritable
+from fedflat.files import Damaged, digest, full, open_file, own_folder, sync_folder, unwritable
 
 
 class Place(NamedTuple):
@@ -115,8 +115,8 @@ class Spill:
 
 def _opened(path: Path) -> int:
     try:
-        path.parent.mkdir(exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        own_folder(path.parent)
+        handle = open_file(path, os.O_RDWR)
         sync_folder(path.parent)
     except OSError as error:
         raise unwritable(path, error) from error

@@ -1,6 +1,6 @@
 """The analyses of a run, checked and cut down to what the page shows.
 
-Each kind of analysis has a function here that takes its result apart. A value of the wrong type or length raises, and
+Each kind of analysis has a schema here, and a function that takes its result apart. What does not fit is `Damaged`, and
 the caller says which file it was; numbers that are not finite become None and are drawn as gaps.
 """
 
@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fedflat.files import Damaged
 from fedflat.report.series import short, thinned
+from fedflat.runs.schema import NUMBER, Schema, check
 
 SIDE = 61
 """Most points on a side of a surface."""
@@ -40,10 +42,13 @@ def checked(saved: dict[str, Any]) -> Analysis:
     kind, settings = saved["kind"], dict(saved["settings"])
     if kind not in _KINDS:
         raise Unusable(f"this version does not know analyses of the kind {kind!r}.")
+    schema, take_apart = _KINDS[kind]
+    check(settings, _SETTINGS, "settings")
+    check(saved["result"], schema, "result")
     model = settings.pop("model", "")
     for name in ("models", "a", "b"):  # the result names them
         settings.pop(name, None)
-    return Analysis(kind, str(model), _said(settings), _KINDS[kind](saved["result"], saved["settings"]))
+    return Analysis(kind, model, _said(settings), take_apart(saved["result"], saved["settings"]))
 
 
 def _said(settings: dict[str, Any]) -> str:
@@ -68,21 +73,13 @@ def _said(settings: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _number(value: Any) -> float | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise TypeError(f"a number was expected, found {value!r}")
-    return short(value)
-
-
-def _numbers(values: Any) -> list[float | None]:
-    if not isinstance(values, list):
-        raise TypeError(f"a list of numbers was expected, found {values!r}")
-    return [_number(value) for value in values]
+def _numbers(values: list[Any]) -> list[float | None]:
+    return [short(value) for value in values]
 
 
 def _same_length(*columns: list[Any]) -> None:
     if len({len(column) for column in columns}) != 1:
-        raise ValueError(f"columns of lengths {', '.join(str(len(column)) for column in columns)} should be equal")
+        raise Damaged(f"columns of lengths {', '.join(str(len(column)) for column in columns)} should be equal")
 
 
 def _table(columns: dict[str, Any], limit: int = CURVE) -> Result:
@@ -94,7 +91,7 @@ def _table(columns: dict[str, Any], limit: int = CURVE) -> Result:
 
 
 def _curvature(result: Result, settings: Result) -> Result:
-    found: Result = {name: _number(result[name]) for name in ("loss", "norm", "lambda_1", "ratio") if name in result}
+    found: Result = {name: short(result[name]) for name in ("loss", "norm", "lambda_1", "ratio") if name in result}
     found |= {name: _numbers(result[name]) for name in ("eigenvalues", "residuals", "power") if name in result}
     if found.get("lambda_1") is None and found.get("eigenvalues"):
         found["lambda_1"] = found["eigenvalues"][0]
@@ -109,7 +106,7 @@ def _curvature(result: Result, settings: Result) -> Result:
     if "density" in result:
         found["density"] = _table({name: result["density"][name] for name in ("x", "y")})
     if "layers" in result:
-        found["layers"] = {str(name): _number(value) for name, value in result["layers"].items()}
+        found["layers"] = {str(name): short(value) for name, value in result["layers"].items()}
     return found
 
 
@@ -117,7 +114,7 @@ def _grid(result: Result) -> Result:
     """Axes and values, every so many of them if there are more than can be seen."""
     x, y = _numbers(result["x"]), _numbers(result["y"])
     if not x or not y:
-        raise ValueError("it has no points")
+        raise Damaged("it has no points")
     columns, rows = thinned(len(x), SIDE), thinned(len(y), SIDE)
     found: Result = {"x": [x[i] for i in columns], "y": [y[i] for i in rows], "points": [len(x), len(y)]}
     for name in ("loss", "error"):
@@ -127,20 +124,20 @@ def _grid(result: Result) -> Result:
         _same_length(y, values)
         for row in values:
             _same_length(x, row)
-        found[name] = [[short(_number(values[j][i]), 4) for i in columns] for j in rows]
+        found[name] = [[short(values[j][i], 4) for i in columns] for j in rows]
     if "loss" not in found and "error" not in found:
-        raise ValueError("it has neither loss nor error")
+        raise Damaged("it has neither loss nor error")
     return found
 
 
 def _surface(result: Result, settings: Result) -> Result:
-    center = {name: _number(value) for name, value in result.get("center", {}).items()}
+    center = {name: short(value) for name, value in result.get("center", {}).items()}
     return {**_grid(result), "center": center}
 
 
 def _plane(result: Result, settings: Result) -> Result:
     points = [
-        {"name": str(point["name"]), **{key: _number(point.get(key)) for key in ("x", "y", "loss", "error")}}
+        {"name": str(point["name"]), **{key: short(point.get(key)) for key in ("x", "y", "loss", "error")}}
         for point in result.get("points", [])
     ]
     models = settings.get("models")
@@ -152,12 +149,12 @@ def _interpolate(result: Result, settings: Result) -> Result:
     named = {"gamma": result["gamma"]}
     named |= {name: result[name] for name in ("loss", "error") if result.get(name) is not None}
     ends = {name: str(settings.get(name, name)) for name in ("a", "b")}
-    return {**_table(named), **ends, "barrier": _number(result.get("barrier"))}
+    return {**_table(named), **ends, "barrier": short(result.get("barrier"))}
 
 
 def _local_global(result: Result, settings: Result) -> Result:
     clients = [
-        {"client": str(one["client"]), "local": _number(one.get("local")), "global": _number(one.get("global"))}
+        {"client": str(one["client"]), "local": short(one.get("local")), "global": short(one.get("global"))}
         for one in result["clients"]
     ]
     return {
@@ -175,17 +172,38 @@ def _corruptions(result: Result, settings: Result) -> Result:
 def _partition(result: Result, settings: Result) -> Result:
     counts = [_numbers(row) for row in result["counts"]]
     if not counts or not counts[0]:
-        raise ValueError("it has no clients")
+        raise Damaged("it has no clients")
     _same_length(*counts)
     return {"counts": counts, "clients": result.get("clients", len(counts)), "shown": len(counts)}
 
 
-_KINDS: dict[str, Callable[[Result, Result], Result]] = {
-    "curvature": _curvature,
-    "surface": _surface,
-    "plane": _plane,
-    "interpolate": _interpolate,
-    "local_global": _local_global,
-    "corruptions": _corruptions,
-    "partition": _partition,
-}
+_SETTINGS = {
+    "model?": str, "set?": str, "of?": int, "examples?": (int, None), "a?": str, "b?": str, "probes?": int, "*": object
+}  # fmt: skip
+_SOME = {"*": object}
+_TABLE = ([[NUMBER]], None)
+_GRID = {"x": [NUMBER], "y": [NUMBER], "loss?": _TABLE, "error?": _TABLE}
+_POINT = {"name": str, "x?": NUMBER, "y?": NUMBER, "loss?": NUMBER, "error?": NUMBER, "*": object}
+_CLIENT = {"client": (int, str), "local?": NUMBER, "global?": NUMBER, "*": object}
+_KINDS: dict[str, tuple[Schema, Callable[[Result, Result], Result]]] = {
+    "curvature": (
+        {
+            "loss?": NUMBER, "norm?": NUMBER, "lambda_1?": NUMBER, "ratio?": NUMBER, "eigenvalues?": [NUMBER],
+            "residuals?": [NUMBER], "power?": [NUMBER], "examples?": int, "of?": int, "trace?": _SOME,
+            "sharpness?": _SOME, "subsample?": _SOME, "density?": {"x": [NUMBER], "y": [NUMBER], "*": object},
+            "layers?": {"*": NUMBER}, "*": object,
+        },
+        _curvature,
+    ),
+    "surface": ({**_GRID, "center?": {"*": NUMBER}, "*": object}, _surface),
+    "plane": ({**_GRID, "points?": [_POINT], "*": object}, _plane),
+    "interpolate": (
+        {"gamma": [NUMBER], "loss?": ([NUMBER], None), "error?": ([NUMBER], None), "barrier?": NUMBER, "*": object},
+        _interpolate,
+    ),
+    "local_global": (
+        {"clients": [_CLIENT], "round?": NUMBER, "local?": NUMBER, "global?": NUMBER, "*": object}, _local_global
+    ),
+    "corruptions": ({"kinds": {"*": [NUMBER]}, "clean?": NUMBER, "mean?": NUMBER, "*": object}, _corruptions),
+    "partition": ({"counts": [[NUMBER]], "clients?": int, "*": object}, _partition),
+}  # fmt: skip

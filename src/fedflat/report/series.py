@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fedflat.runs.book import Row
+from fedflat.runs.diary import Row
 
 POINTS = 300
 """Most points of a curve."""

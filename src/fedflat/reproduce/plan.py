@@ -24,9 +24,9 @@ from fedflat.files import unwritable, write_file
 from fedflat.reproduce.cells import Cell
 from fedflat.reproduce.provenance import provenance
 from fedflat.reproduce.sharing import Job, models_of, share
-from fedflat.runs.book import read_facts, same_version
 from fedflat.runs.experiment import Experiment, from_json
-from fedflat.runs.plan import read_plan
+from fedflat.runs.facts import read_facts, same_version
+from fedflat.runs.plan import read_plan, write_plan
 from fedflat.runs.store import Store
 from fedflat.runs.study import How
 from fedflat.version import __version__
@@ -144,8 +144,7 @@ class Plan:
         except OSError as error:
             raise unwritable(self.folder, error) from error
         runs = [{"folder": job.folder, "experiment": job.experiment.as_json()} for job in self.jobs]
-        study = {"fedflat": __version__, "runs": runs, "how": asdict(HOW)}
-        write_file(self.folder / "study.json", json.dumps(study, indent=2).encode())
+        write_plan(self.folder, runs, asdict(HOW))
         facts: dict[str, Any] = {
             "fedflat": __version__, "title": self.title, "source": self.source, "commands": self.commands,
             "entries": [asdict(entry) for entry in self.entries],

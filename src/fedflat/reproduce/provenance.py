@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import fedflat
-from fedflat.runs.book import machine
+from fedflat.runs.facts import machine
 from fedflat.version import __version__
 
 

@@ -9,7 +9,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from fedflat.reproduce.plan import Entry
-from fedflat.runs.book import Row, read_facts, read_rows
+from fedflat.runs.diary import Row
+from fedflat.runs.facts import read_facts, read_rows
 from fedflat.runs.store import Store
 
 
@@ -82,8 +83,9 @@ def standing(entry: Entry, folder: Path) -> Standing:
 def _seed(entry: Entry, run: Path, seed: int, place: str) -> Seed:
     if not (run / "run.json").exists():
         return Seed(seed, place, "waiting", 0, 0.0, [], math.nan, 0)
-    status = str(read_facts(run)["status"])
-    rows = [row for row in read_rows(run) if row["round"] <= entry.stop]
+    facts = read_facts(run)
+    status = str(facts["status"])
+    rows = [row for row in read_rows(run, facts=facts) if row["round"] <= entry.stop]
     curve = [(row["round"], value) for row in rows if not math.isnan(value := measured(entry, row))]
     counting = last_ones(entry, curve)
     saved = max(Store(run / "checkpoint").rounds(), default=0)

@@ -3,30 +3,62 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from fedflat.errors import RunError
+from fedflat.files import Damaged, write_file
+from fedflat.runs.facts import known_format, sign
+from fedflat.runs.schema import OF_ANY_VERSION, STUDY, check, damaged, read_checked
+from fedflat.version import __version__
+
+Plan = dict[str, Any]
+_ADVICE = "Name its runs one by one, or start the study anew."
 
 
-def read_plan(folder: Path) -> dict[str, Any]:
+def write_plan(folder: Path, runs: list[dict[str, Any]], how: dict[str, Any]) -> None:
+    """Write down what a study sets out to run."""
+    plan = {"fedflat": __version__, "runs": runs, "how": how}
+    write_file(folder / "study.json", json.dumps({**plan, "digest": sign(plan)}, indent=2).encode())
+
+
+def read_plan(folder: Path) -> Plan:
     """What a study set out to run: its "runs", each with "folder" and "experiment", "how", and fedflat's version."""
     path = folder / "study.json"
-    if not path.exists():
+    if not os.path.lexists(path):
         raise RunError(f"{folder} holds neither a run (run.json) nor a study (study.json). Check the path.")
+    plan: Plan = read_checked(path, OF_ANY_VERSION, _ADVICE)
+    known_format(folder, plan["fedflat"])
     try:
-        plan: dict[str, Any] = json.loads(path.read_text())
+        check(plan, STUDY)
         for entry in plan["runs"]:
-            folder / entry["folder"], entry["experiment"]
-        plan["fedflat"], plan["how"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} is damaged ({error}). Name its runs one by one, or start the study anew.") from None
+            _check_inside(folder, entry["folder"])
+    except Damaged as error:
+        raise damaged(path, error, _ADVICE) from None
+    if plan.pop("digest") != sign(plan):
+        raise damaged(path, "it does not have the digest it had when it was written", _ADVICE)
     return plan
+
+
+def _check_inside(folder: Path, name: str) -> None:
+    """`Damaged` if a run would not be inside its study, be it by a link."""
+    try:
+        inside = not Path(name).is_absolute() and (folder / name).resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):
+        inside = False
+    if not inside or ".." in Path(name).parts:
+        raise Damaged(f"its run {name[:100]!r} is not inside {folder}")
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run was begun there."""
+    return os.path.lexists(folder / "run.json")
 
 
 def runs_in(folder: Path) -> tuple[list[Path], int]:
     """The runs in a folder that have begun, and how many there shall be."""
-    if (folder / "run.json").exists():
+    if is_run(folder):
         return [folder], 1
     planned = [folder / entry["folder"] for entry in read_plan(folder)["runs"]]
-    return [run for run in planned if (run / "run.json").exists()], len(planned)
+    return [run for run in planned if is_run(run)], len(planned)

@@ -12,8 +12,9 @@ from typing import Any
 
 from fedflat.errors import SettingError
 from fedflat.flat import Model
-from fedflat.runs.book import Row, read_facts, read_rows
+from fedflat.runs.diary import Row
 from fedflat.runs.experiment import Experiment
+from fedflat.runs.facts import Facts, read_facts, read_rows
 from fedflat.runs.state import Ledger, Run
 
 
@@ -44,8 +45,12 @@ class Result:
     def read(cls, folder: Path) -> Result:
         """The result a run folder holds."""
         facts = read_facts(folder)
+        return cls.told(facts, read_rows(folder, facts=facts))
+
+    @classmethod
+    def told(cls, facts: Facts, rows: Sequence[Row]) -> Result:
+        """The result that the facts and the evaluations of a run folder tell."""
         exp: dict[str, Any] = facts["experiment"]
-        rows = read_rows(folder)
         spent = {name: rows[-1][name] for name in vars(Ledger())} if rows else {}
         return cls(
             exp["method"], exp["seed"], facts["status"], exp["rounds"], exp["evaluate"]["last"], rows, Ledger(**spent)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from fedflat.client.states import ClientStates
+from fedflat.errors import FedflatError, RunError
+from fedflat.files import Damaged
 from fedflat.flat import Model
-from fedflat.runs.store import Group
+from fedflat.runs.diary import DIARIES, Mark
+from fedflat.runs.schema import CHECKPOINT, check
+from fedflat.runs.store import Group, Store
 from fedflat.server.piece import Desks
 
 CLIENTS = "clients"
@@ -60,6 +65,44 @@ class Run:
     def facts(self) -> dict[str, Any]:
         """The numbers that are not tensors."""
         return {"ledger": asdict(self.ledger)}
+
+
+def read_checkpoint(
+    store: Store, round: int, identity: str, clients: ClientStates
+) -> tuple[Run, dict[str, Mark]]:  # fmt: skip
+    """Where the run ``identity`` stood at a checkpoint, and how long its diaries were; ``clients`` are restored.
+
+    `Damaged` if the checkpoint is not what was written; an error if it is that of another run.
+    """
+    groups, facts = store.read(round)
+    check(facts, CHECKPOINT)
+    if facts["run"] != identity:
+        raise RunError(
+            f"{store.folder}: the checkpoint of round {round} is not of this run, but of another one. Put back the "
+            "run's own, or remove the folder to start from the beginning."
+        )
+    try:
+        clients.restore({known: store.group(known, CLIENTS) for known in store.rounds() if known <= round})
+        run = run_of(round, groups, facts, clients)
+    except FedflatError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise Damaged(f"its tensors are not those of a run: {error}") from None
+    return run, {name: Mark(**facts[name]) for name in DIARIES}
+
+
+def last_state(folder: Path, identity: str) -> Run:
+    """Where a run stands, by its newest checkpoint that is whole. Nothing in the folder is changed."""
+    store = Store(folder / "checkpoint")
+    for round in store.rounds():
+        try:
+            return read_checkpoint(store, round, identity, ClientStates(folder=store.folder))[0]
+        except Damaged:
+            continue
+    raise RunError(
+        f"{folder} has no checkpoint that can be read: there is no model to look at. Run it again, or "
+        f"`fedflat resume {folder}`."
+    )
 
 
 def run_of(round: int, groups: dict[str, Group], facts: dict[str, Any], clients: ClientStates) -> Run:

@@ -3,6 +3,7 @@
 Nothing is ever changed in place. A group whose tensors are those of the last checkpoint is not written
 again, so a checkpoint costs what changed. A file is written under another name, synced and renamed; the
 list comes last. The last two checkpoints are kept, and every file is checked against its digest when read.
+What others put into the folder is left alone.
 
 What clients remember is in one file, in which records are written once (see `fedflat.client.states`): a group says
 which of them count.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from fedflat.client.states import FILE
-from fedflat.files import Damaged, digest, pack, unwritable, write_file
+from fedflat.files import NEW, Damaged, digest, discard, own_folder, pack, parse_json, read_file, read_json, write_file
+from fedflat.runs.schema import FILE, check
 
 Group = dict[str, Tensor]
+_LIST = re.compile(r"round-(\d{7,})\.json")
+_OWN = re.compile(rf"(round-\d+\.json|\d+-\d+-\d+\.safetensors)(\.\d+{re.escape(NEW)})?")
+"""Names that we give."""
+_WHOLE = {"digest": str, "body": str}
+_BODY = {"round": int, "groups": {"*": FILE}, "*": object}
 
 
 class Store:
@@ -31,15 +38,12 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._last: dict[str, Group] = {}
-        self._files: dict[str, list[str]] = {}
+        self._files: dict[str, dict[str, Any]] = {}
         self._count = 0
 
     def write(self, round: int, groups: dict[str, Group], facts: dict[str, Any]) -> None:
         """Make the checkpoint of ``round``."""
-        try:
-            self.folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise unwritable(self.folder, error) from error
+        own_folder(self.folder)
         files = {}
         for name, group in groups.items():
             if name not in self._files or not _same(group, self._last[name]):
@@ -49,76 +53,100 @@ class Store:
         content = {"round": round, **facts, "groups": files}
         body = json.dumps(content)
         whole = {"digest": digest(body.encode()).hex(), "body": body}
-        write_file(self.folder / f"round-{round:07d}.json", json.dumps(whole).encode())
+        write_file(self._path(round), json.dumps(whole).encode())
         self._last, self._files = {name: dict(group) for name, group in groups.items()}, files
         self._sweep()
 
-    def _write_group(self, round: int, group: Group) -> list[str]:
-        content = pack(group)
+    def _write_group(self, round: int, group: Group) -> dict[str, Any]:
         self._count += 1
-        name = f"{round:07d}-{os.getpid()}-{self._count}.safetensors"
-        write_file(self.folder / name, content)
-        return [name, digest(content).hex()]
+        return write_tensors(self.folder / f"{round:07d}-{os.getpid()}-{self._count}.safetensors", group)
+
+    def _path(self, round: int) -> Path:
+        return self.folder / f"round-{round:07d}.json"
 
     def rounds(self) -> list[int]:
         """The rounds there is a checkpoint of, newest first."""
-        names = [path.stem for path in self.folder.glob("round-*.json")]
-        return sorted((int(name.removeprefix("round-")) for name in names), reverse=True)
+        found = {int(match[1]) for name in self._names() if (match := _LIST.fullmatch(name))}
+        return sorted((round for round in found if self._path(round).is_file()), reverse=True)
+
+    def _names(self) -> list[str]:
+        try:
+            return os.listdir(self.folder)
+        except OSError:
+            return []
 
     def read(self, round: int) -> tuple[dict[str, Group], dict[str, Any]]:
         """The groups and facts of a checkpoint; `Damaged` if any byte of it is wrong."""
-        try:
-            facts = self._list(round)
-            files = facts.pop("groups")
-            groups = {name: self._read_group(*file) for name, file in files.items()}
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise Damaged(str(error)) from error
+        facts = self._list(round)
+        files = facts.pop("groups")
+        groups = {name: read_tensors(self.folder, file) for name, file in files.items()}
         self._last, self._files = {name: dict(group) for name, group in groups.items()}, files
         return groups, facts
 
     def group(self, round: int, name: str) -> Group:
         """One group of a checkpoint; nothing if it has none or cannot be read."""
         try:
-            return self._read_group(*self._list(round)["groups"][name])
-        except (Damaged, OSError, ValueError, KeyError, TypeError, SafetensorError):
+            return read_tensors(self.folder, self._list(round)["groups"][name])
+        except (Damaged, KeyError):
             return {}
 
     def _list(self, round: int) -> dict[str, Any]:
         """What the list of a checkpoint says; `Damaged` if it is not as it was written."""
         try:
-            whole = json.loads((self.folder / f"round-{round:07d}.json").read_bytes())
-            body, sign = whole["body"], whole["digest"]
-            if digest(body.encode()).hex() != sign:
-                raise Damaged("its list of files does not have the digest it had when it was written")
-            return json.loads(body)  # type: ignore[no-any-return]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Damaged(f"its list of files cannot be read: {error}") from error
-
-    def _read_group(self, name: str, sign: str) -> Group:
-        content = (self.folder / name).read_bytes()
-        if digest(content).hex() != sign:
-            raise Damaged(f"{name} does not have the digest it had when it was written")
-        return load(content)
+            whole = read_json(self._path(round))
+            check(whole, _WHOLE)
+            found: dict[str, Any] = parse_json(whole["body"])
+            check(found, _BODY)
+            same = digest(whole["body"].encode(errors="replace")).hex() == whole["digest"]
+        except Damaged as error:
+            raise Damaged(f"its list of files cannot be read: {error}") from None
+        if not same or found["round"] != round:
+            raise Damaged("its list of files does not have the digest it had when it was written")
+        return found
 
     def forget(self, round: int) -> None:
         """Remove a damaged checkpoint, so that it is not taken for one again."""
-        (self.folder / f"round-{round:07d}.json").unlink(missing_ok=True)
+        discard(self._path(round))
 
     def _sweep(self) -> None:
         """Keep the last two checkpoints whose lists can be read, and the files they name."""
-        kept, named = 0, {FILE}
+        kept: set[str] = set()
+        lists = 0
         for round in self.rounds():
             try:
-                files = {file for file, _ in self._list(round)["groups"].values()}
+                files = {file["file"] for file in self._list(round)["groups"].values()}
             except Damaged:
                 continue
-            named |= {f"round-{round:07d}.json", *files}
-            kept += 1
-            if kept == 2:
+            kept |= {self._path(round).name, *files}
+            lists += 1
+            if lists == 2:
                 break
-        for path in self.folder.iterdir():
-            if path.name not in named:
-                path.unlink()
+        for name in self._names():
+            if name not in kept and _OWN.fullmatch(name):
+                discard(self.folder / name)
+
+
+def write_tensors(path: Path, tensors: Group) -> dict[str, Any]:
+    """Write a safetensors file; what a list must say of it."""
+    content = pack(tensors)
+    write_file(path, content)
+    return {"file": path.name, "bytes": len(content), "digest": digest(content).hex()}
+
+
+def read_tensors(folder: Path, said: dict[str, Any]) -> Group:
+    """The tensors of a file in ``folder`` if it is what its list says; `Damaged` if it is not."""
+    name = said["file"]
+    if Path(name).name != name:
+        raise Damaged(f"{name!r} is not a file beside its list")
+    try:
+        content = read_file(folder / name, limit=said["bytes"])
+        if content is None:
+            raise Damaged("it is not there")
+        if digest(content).hex() != said["digest"]:
+            raise Damaged("it does not have the digest it had when it was written")
+        return load(content)
+    except (Damaged, SafetensorError) as error:
+        raise Damaged(f"{name}: {error}") from None
 
 
 def _same(a: Group, b: Group) -> bool:

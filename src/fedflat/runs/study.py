@@ -6,9 +6,9 @@ names its runs, and one folder for each of them.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -18,21 +18,22 @@ from fedflat.client.piece import LossFn
 from fedflat.client.task import ModelLike
 from fedflat.data.federation import DataSpec
 from fedflat.errors import MOST_BYTES, MOST_PROCESSES, SettingError, choice, number
-from fedflat.files import write_file
 from fedflat.plain import Plain
 from fedflat.profiling.profiled import Wanted, profiled
 from fedflat.runs.auto import Load, choose, cores
-from fedflat.runs.book import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder, read_facts, same_version
+from fedflat.runs.book import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder
 from fedflat.runs.executors import Executor, InProcess, Workers
 from fedflat.runs.experiment import Experiment, from_json
+from fedflat.runs.facts import read_facts, read_rows, same_version
 from fedflat.runs.mainmodule import refuse_while_importing
-from fedflat.runs.plan import read_plan
+from fedflat.runs.models import damaged_models, rewrite_models
+from fedflat.runs.plan import Plan, is_run, read_plan, write_plan
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.results import Result
 from fedflat.runs.stacked import Stacked
-from fedflat.runs.train import Tell, train
+from fedflat.runs.state import last_state
+from fedflat.runs.train import Tell, named_models, train
 from fedflat.track import check_installed, names_of, tracked
-from fedflat.version import __version__
 from fedflat.watching import Watching, watchers_of
 
 EXECUTORS = ("auto", "in-process", "workers", "stacked")
@@ -171,8 +172,7 @@ def run_many(
     if out is not None:
         make_folder(out)
         runs = [{"folder": n, "experiment": e.as_json()} for n, e in zip(names, experiments, strict=True)]
-        plan = {"fedflat": __version__, "runs": runs, "how": asdict(how)}
-        write_file(out / "study.json", json.dumps(plan, indent=2).encode())
+        write_plan(out, runs, asdict(how))
     results = []
     for place, (name, exp) in enumerate(zip(names, experiments, strict=True), 1):
         book: RunBook = RunBook()
@@ -195,29 +195,21 @@ def resume(
     check_pause(checkpoint_every)
     check_until(until)
     folder = Path(folder)
-    if (folder / "run.json").exists():
-        facts = read_facts(folder)
-        same_version(folder, facts["fedflat"])
-        plan = {"runs": [{"folder": ".", "experiment": facts["experiment"]}], "how": facts["how"]}
-    else:
-        plan = read_plan(folder)
-        same_version(folder, plan["fedflat"])
+    plan = _plan(folder)
     now = {name: text for name, text in (("watch", watch), ("track", track)) if text is not None}
     how = How(**{**plan["how"], **now})
     results = []
     for place, entry in enumerate(plan["runs"], 1):
         exp = from_json(entry["experiment"], on=on, model=model, loss=loss)
         place_of_run = folder / entry["folder"]
-        if not (place_of_run / "run.json").exists():
-            book = FolderBook.create(
-                place_of_run, exp.as_json(), asdict(how), pause=checkpoint_every, say=voice.say
-            )
+        if not is_run(place_of_run):
+            book = FolderBook.create(place_of_run, exp.as_json(), asdict(how), pause=checkpoint_every, say=voice.say)
         else:
             book = FolderBook.open(place_of_run, pause=checkpoint_every, say=voice.say)
         own = How(**{**book.facts["how"], **now})
         if book.status != "running":
-            book.close()
-            results.append(Result.read(place_of_run))
+            with closing(book):
+                results.append(_looked_after(exp, own, book, voice))
         else:
             ready = make_ready(exp, own.device)
             own = own.settled(own.loads(ready), voice.note)
@@ -225,6 +217,28 @@ def resume(
                 book.remember(how=asdict(own))
             results.append(_carry_out(ready, own, book, voice, place, len(plan["runs"]), profile, until))
     return results
+
+
+def _plan(folder: Path) -> Plan:
+    """What there is to go on with."""
+    if not is_run(folder):
+        plan = read_plan(folder)
+        same_version(folder, plan["fedflat"])
+        return plan
+    facts = read_facts(folder)
+    same_version(folder, facts["fedflat"])
+    return {"runs": [{"folder": ".", "experiment": facts["experiment"]}], "how": facts["how"]}
+
+
+def _looked_after(exp: Experiment, how: How, book: FolderBook, voice: Voice) -> Result:
+    """The result of a run that has ended; models whose files were damaged or lost are written again."""
+    result = Result.read(book.folder)
+    read_rows(book.folder, "watch", book.facts)
+    if lost := damaged_models(book.folder, book.facts):
+        run = last_state(book.folder, book.facts["identity"])
+        rewrite_models(book.folder, book.facts, named_models(make_ready(exp, how.device), run), lost)
+        voice.say(f"{book.folder}: written again from the checkpoint: the model {' and '.join(map(repr, lost))}.")
+    return result
 
 
 def _carry_out(

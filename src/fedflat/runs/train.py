@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from fedflat.client.states import ClientStates
 from fedflat.flat import Model
 from fedflat.mail import Mail
-from fedflat.runs.book import Row, RunBook
+from fedflat.runs.book import RunBook
+from fedflat.runs.diary import Row
 from fedflat.runs.evaluate import Scores, evaluate
 from fedflat.runs.exchange import Diverged, Exchange
 from fedflat.runs.executors import Crew, Executor, InProcess
 from fedflat.runs.experiment import Experiment
 from fedflat.runs.interrupt import ending_as_by_ctrl_c, uninterrupted
+from fedflat.runs.models import Named
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.results import Result
 from fedflat.runs.state import Run
@@ -82,7 +84,7 @@ def train(
     with uninterrupted():
         book.checkpoint(run, force=True)
         if status != "running":
-            book.finish(status, models_of(exp, scene, run.model, run.shadows))
+            book.finish(status, named_models(ready, run))
     return Result.of(exp, status, run, book.rows)
 
 
@@ -120,6 +122,13 @@ def models_of(exp: Experiment, scene: Scene, model: Model, shadows: dict[str, No
         if params is not None:
             models[shadow.key] = replace(model, params=params)
     return models
+
+
+def named_models(ready: Ready, run: Run) -> dict[str, Named]:
+    """All models by their module's own names, the reported one last."""
+    models = models_of(ready.exp, ready.scene, run.model, run.shadows)
+    fresh = ready.task.another()
+    return {name: fresh.named(model) for name, model in models.items()}
 
 
 def reported(scores: dict[str, Scores]) -> Row:

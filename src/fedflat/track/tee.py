@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedflat.client.states import ClientStates
-from fedflat.flat import Model
-from fedflat.runs.book import FolderBook, Row, RunBook
+from fedflat.runs.book import FolderBook, RunBook
+from fedflat.runs.diary import Row
+from fedflat.runs.models import Named
 from fedflat.runs.state import Run
 from fedflat.track.tracker import Tracker, names_of, numbers, open_tracker
 
@@ -74,7 +75,7 @@ class Tee(RunBook):
         """As the book does."""
         self.book.remember(**facts)
 
-    def finish(self, status: str, models: dict[str, Model]) -> None:
+    def finish(self, status: str, models: Mapping[str, Named]) -> None:
         """Finish the book; trackers end."""
         self.book.finish(status, models)
         self.status = status

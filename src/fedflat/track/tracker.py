@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedflat.errors import SettingError, nearest
+from fedflat.files import own_folder
 
 LONGEST = 500
 """Letters of a setting; longer ones, such as the batches of a replay, stay in run.json only."""
@@ -66,6 +67,7 @@ def check_installed(text: str | None) -> None:
 
 def open_tracker(name: str, folder: Path) -> Tracker:
     """The tracker of this name, for the run in ``folder``."""
+    own_folder(folder / ("mlruns" if name == "mlflow" else name))
     opened: Tracker = import_module(f"fedflat.track.{name}").Sink(folder)
     return opened
 

@@ -1,0 +1,70 @@
+"""The models a run ends with, each in a file that a module's own ``load_state_dict`` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from torch import Tensor
+
+from fedflat.client.task import Task
+from fedflat.errors import RunError
+from fedflat.files import Damaged, digest, pack, write_file
+from fedflat.flat import Model
+from fedflat.runs.facts import Facts
+from fedflat.runs.store import read_tensors, write_tensors
+
+Named = dict[str, Tensor]
+"""A model by its module's own names."""
+
+
+def write_models(folder: Path, models: Mapping[str, Named]) -> dict[str, dict[str, Any]]:
+    """Write each model, the last of them, which is reported, as final.safetensors; what `read_models` must know."""
+    reported = list(models)[-1]
+    files = {name: "final" if name == reported else f"final-{quote(name, safe='')}" for name in models}
+    return {name: write_tensors(folder / f"{files[name]}.safetensors", model) for name, model in models.items()}
+
+
+def read_model(folder: Path, facts: Facts, name: str) -> Named:
+    """A model of a run that has ended; an error that says what to do if its file is not what it was."""
+    said = facts["end"]["models"][name]
+    try:
+        return read_tensors(folder, said)
+    except Damaged as error:
+        raise RunError(
+            f"{folder}: its model {name!r} is damaged ({error}). `fedflat resume {folder}` writes it again."
+        ) from None
+
+
+def damaged_models(folder: Path, facts: Facts) -> list[str]:
+    """The models of a run that has ended whose files are not what they were."""
+    found = []
+    for name, said in facts["end"]["models"].items():
+        try:
+            read_tensors(folder, said)
+        except Damaged:
+            found.append(name)
+    return found
+
+
+def rewrite_models(folder: Path, facts: Facts, models: Mapping[str, Named], lost: Sequence[str]) -> None:
+    """Write the ``lost`` models of a run that has ended again, if they are what they were."""
+    for name in lost:
+        said, content = facts["end"]["models"][name], pack(models.get(name, {}))
+        if digest(content).hex() != said["digest"] or Path(said["file"]).name != said["file"]:
+            raise RunError(
+                f"{folder}: its last model {name!r} could not be made again from its checkpoint, which is not the "
+                "one of its end. Run it again in another folder."
+            )
+        write_file(folder / said["file"], content)
+
+
+def unnamed(task: Task, named: Named, folder: Path) -> Model:
+    """A named model as flat vectors; an error if it is not one of the task's module."""
+    fresh = task.another()
+    shapes = {name: (t.shape, t.dtype) for name, t in fresh.named(fresh.model()).items()}
+    if {name: (t.shape, t.dtype) for name, t in named.items()} != shapes:
+        raise RunError(f"{folder}: its last model is not of the run's module: names, shapes or types differ.")
+    return fresh.unnamed(named)
