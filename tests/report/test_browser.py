@@ -469,6 +469,8 @@ def test_damaged_runs_are_drawn_or_named(browser: Any, tmp_path: Path) -> None:
     assert "fedprox()" in watched.page.locator(".results").inner_text()
     shown = watched.page.locator("#made").text_content() + watched.page.locator("#missing").text_content()
     assert [run for run in bad if str(run) not in shown] == []
+    problems = watched.page.locator("#missing h3:text('Could not be read') + ul li").count()
+    assert watched.page.inner_text("#about a") == f"{problems} problems"
     assert watched.complaints == []
     watched.context.close()
 

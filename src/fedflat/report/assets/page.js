@@ -64,7 +64,9 @@ function show(doc) {
   document.querySelector("h1").textContent = doc.title;
   document.getElementById("lead").textContent = doc.lead;
   const runs = `${doc.runs.length} ${doc.runs.length === 1 ? "run" : "runs"}`;
-  document.getElementById("about").textContent = doc.live ? `${runs} · fedflat ${doc.fedflat}` : `${runs} · fedflat ${doc.fedflat} · ${doc.made}`;
+  const faults = doc.problems.length === 1 ? "1 problem" : `${whole(doc.problems.length)} problems`;
+  document.getElementById("about").replaceChildren([runs, `fedflat ${doc.fedflat}`, ...(doc.live ? [] : [doc.made])].join(" · "),
+    ...(doc.problems.length ? [" · ", el("a", { href: "#missing" }, faults)] : []));
   const focus = document.activeElement?.dataset?.key;
   for (const part of PARTS) if (!before || JSON.stringify(part.of(before)) !== JSON.stringify(part.of(doc))) drawPart(part, doc);
   const again = focus && [...document.querySelectorAll("[data-key]")].find((node) => node.dataset.key === focus);
