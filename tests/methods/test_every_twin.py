@@ -1,0 +1,46 @@
+"""Every method has a second implementation: a literal twin, or plain loops in a test of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fedflat.methods  # noqa: F401 (registers the names)
+from fedflat.spelling import registered
+
+TESTS = Path(__file__).parents[1]
+TWINS = {
+    "adabest": "adabest", "adagrad": "fedopt", "adam": "fedopt", "asam": "fedasam", "ema": "ema", "fedacg": "fedacg",
+    "fedadagrad": "fedopt", "fedadam": "fedopt", "fedala": "fedala", "fedasam": "fedasam", "fedavg": "fedavg",
+    "fedavgm": "fedopt", "fedbn": "fedbn", "fedcm": "fedcm", "fedcr": "fedcr", "feddc": "feddc", "feddyn": "feddyn",
+    "fedfsa": "fedfsa", "fedgamma": "fedgamma", "fedgloss": "fedgloss", "fedlesam": "fedlesam", "fedprox": "fedprox",
+    "fedsam": "fedsam", "fedsmoo": "fedsmoo", "fedspeed": "fedspeed", "fedyogi": "fedopt", "fsa": "fedfsa",
+    "last_sam": "last_sam", "layerwise_sam": "layerwise_sam", "man": "man", "mime": "mime", "mimelite": "mime",
+    "mofedsam": "mofedsam", "naive_fedgloss": "naive_fedgloss", "prox": "fedprox", "sam": "fedsam",
+    "scaffold": "scaffold", "server_momentum": "fedopt", "server_sgd": "fedavg", "silobn": "fedbn", "swa": "swa",
+    "wima": "wima", "yogi": "fedopt",
+    "active_clients": "feddyn", "all_clients": "feddyn", "clip": "problem",
+}  # fmt: skip
+"""The file in ``literal/``; the means of clients' models are fields of a trace there, the clip is in the local step."""
+ALONE = {
+    "centralised": "methods/test_centralised.py", "cutout": "client/test_mixing.py", "mixup": "client/test_mixing.py",
+    "fedavg_ft": "methods/test_personal.py", "personal": "methods/test_personal.py",
+    "krum": "server/test_rules.py", "median": "server/test_rules.py", "norm_clip": "server/test_rules.py",
+    "trimmed_mean": "server/test_rules.py", "chain": "test_method.py",
+}  # fmt: skip
+"""Tests of their own, which follow them with plain loops."""
+
+
+def test_every_method_has_a_second_implementation() -> None:
+    ours = {entry.name for entry in registered("method") if entry.make.__module__.startswith("fedflat.")}
+    assert TWINS.keys() | ALONE.keys() == ours
+    assert not TWINS.keys() & ALONE.keys()
+
+
+def test_where_it_is() -> None:
+    compared = "".join(path.read_text() for path in TESTS.glob("methods/test_*twins*.py"))
+    for twin in TWINS.values():
+        assert (TESTS / "literal" / f"{twin}.py").is_file()
+        assert f"{twin}.run(" in compared or twin == "problem"
+    for name, file in ALONE.items():
+        text = (TESTS / file).read_text().lower()
+        assert name in text or name.replace("_", "") in text
