@@ -37,7 +37,7 @@ def table(folder: Path) -> str:
 
 
 def reproduce(*words: object) -> int:
-    return main(["reproduce", *map(str, words), "--quiet", "--nice", "0", "--jobs", "2"])
+    return main(["reproduce", "--quiet", "--nice", "0", "--jobs", "2", *map(str, words)])
 
 
 def begin(*words: object) -> subprocess.Popen[str]:
@@ -119,7 +119,8 @@ def test_cut_and_gone_on_with_is_the_whole(whole: Path, tmp_path: Path, capsys: 
         assert final(out / run) == final(whole / run)
         known = {row["round"]: row for row in timeless(rows(whole / run))}
         assert [row for row in timeless(rows(out / run)) if row["round"] in known] == list(known.values())
-    assert [made["command"].split()[-2:] for made in open_plan(out).commands] == [["--jobs", "2"]] * 3
+    said = [made["command"].split()[-2:] for made in open_plan(out).commands]
+    assert said == [["--rounds", "4"], ["--out", str(out)], ["--rounds", "300"]]
 
 
 def test_a_shadow_more(tmp_path: Path) -> None:
@@ -171,6 +172,9 @@ def newest(run: Path) -> int:
     [
         ((), "say which table"),
         (("toy", "--rounds", 0), "rounds must be a whole number of at least 1, found 0"),
+        (("toy", "--jobs", 0), "jobs must be a whole number of at least 1, found 0"),
+        (("toy", "--nice", 20), "nice must be a whole number of at least 0 and at most 19, found 20"),
+        (("toy", "--checkpoint-every", -1), "checkpoint-every must be a number of at least 0, found -1"),
         (("toy", "--seeds", "x"), "--seeds must say how many"),
         (("toy", "--seeds", "1,1"), "--seeds must say how many"),
         (("toy", "--table"), "--table needs the folder of a table that was run, found 'toy'"),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedflat.errors import SettingError, SpellingError
+from fedflat.errors import SettingError, SpellingError, number
 from fedflat.reproduce.choosing import Table, cells_of, find_table
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def _run(asked: Namespace, here: Path | None) -> int:
     from fedflat.reproduce.summary import lines
     from fedflat.reproduce.writing import write_tables
 
+    _check_machine(asked)
     if asked.table:
         if here is None:
             raise SettingError(f"reproduce: --table needs the folder of a table that was run, found {asked.what!r}.")
@@ -121,6 +122,13 @@ def _work(plan: Plan, asked: Namespace) -> bool:
     for folder, why in several.failed.items():
         print(f"fedflat: error: {plan.folder / folder}: {why}", file=sys.stderr)
     return bool(several.failed)
+
+
+def _check_machine(asked: Namespace) -> None:
+    if asked.jobs is not None:
+        number("reproduce", "jobs", asked.jobs, low=1, whole=True)
+    number("reproduce", "nice", asked.nice, low=0, high=19, whole=True)
+    number("reproduce", "checkpoint-every", asked.checkpoint_every, low=0)
 
 
 def _seeds(text: str | None) -> int | Sequence[int] | None:

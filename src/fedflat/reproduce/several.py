@@ -107,9 +107,9 @@ class Several:
         going.process.stdout.close()
         going.log.close()
         log = Path(going.log.name)
-        if code not in (0, STOPPED):
+        if code not in (0, STOPPED, -signal.SIGINT):  # the last: stopped before it could do anything
             self.failed[folder] = _last_words(log, code)
-        elif not log.stat().st_size:
+        elif code < 0 or not log.stat().st_size:
             log.unlink()
         del self.going[folder]
 
