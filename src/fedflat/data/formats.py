@@ -24,6 +24,10 @@ from fedflat.errors import DataError
 
 Bytes = NDArray[np.uint8]
 PIXELS = 3 * 32 * 32
+LARGEST = {1: 60_000, 3: 60_000 * 28 * 28}
+"""Bytes of data in the largest idx file of labels and of images; no more is ever read."""
+MOST_RECORDS = 50_000
+"""Of a CIFAR file."""
 CIFAR10_TRAIN = tuple(f"data_batch_{k}.bin" for k in range(1, 6))
 CIFAR10_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -61,9 +65,13 @@ def read_idx(path: Path, dims: int) -> Bytes:
                     f"{head[3]}. Is it the right file?"
                 )
             sizes = np.frombuffer(_exactly(file, 4 * dims), ">u4").tolist()
-            # One byte more than promised, to notice a file that goes on; never more than it could hold.
-            data = file.read(min(prod(sizes), 1100 * path.stat().st_size) + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            if prod(sizes) > LARGEST[dims]:
+                raise DataError(
+                    f"{path} must hold at most {LARGEST[dims]} bytes of data, but says that it holds "
+                    f"{' x '.join(map(str, sizes))}. Is it the right file?"
+                )
+            data = file.read(prod(sizes) + 1)  # one byte more than promised, to notice a file that goes on
+    except (EOFError, zlib.error, OSError) as error:
         raise DataError(f"{path} is damaged or was cut off: {error}. Fetch it again.") from None
     if len(data) != prod(sizes):
         found = f"only {len(data)}" if len(data) < prod(sizes) else "more"
@@ -120,6 +128,11 @@ def read_cifar(train: Sequence[Path], test: Path, classes: int) -> Raw:
 
 def _records(path: Path, heads: int) -> int:
     size, record = path.stat().st_size, heads + PIXELS
+    if size > MOST_RECORDS * record:
+        raise DataError(
+            f"{path} must hold at most {MOST_RECORDS} records of {record} bytes, found {size} bytes. Is it the "
+            "right file?"
+        )
     if size == 0 or size % record:
         raise DataError(
             f"{path} must be a whole number of records of {record} bytes, found {size} bytes. It was cut "

