@@ -19,13 +19,15 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
+from peak import Product, operations
 from process import HERE, Participant
 from workloads import SIZES
 
@@ -88,7 +90,7 @@ class Bench:
         self.say(f"  starting {name} {who} {number or ''}")
         return Participant(f"{name} {who}", command, SIZES[self.size][name].samples, env)
 
-    def race(self, teams: dict[str, list[Participant]]) -> dict[str, list[float]]:
+    def race(self, teams: Mapping[str, list[Any]]) -> dict[str, list[float]]:
         """Samples a second of each team in each repeat; the members of a team work at the same time."""
         speeds: dict[str, list[float]] = {name: [] for name in teams}
         rounds = {name: max(1, round(self.seconds / _turn(team, 1)[0])) for name, team in teams.items()}
@@ -101,7 +103,7 @@ class Bench:
         return speeds
 
 
-def _turn(team: list[Participant], rounds: int) -> tuple[float, int]:
+def _turn(team: list[Any], rounds: int) -> tuple[float, int]:
     begun = time.perf_counter()
     for one in team:
         one.begin(rounds)
@@ -110,7 +112,7 @@ def _turn(team: list[Participant], rounds: int) -> tuple[float, int]:
 
 
 @contextmanager
-def _ended(*teams: list[Participant]) -> Iterator[None]:
+def _ended(*teams: list[Any]) -> Iterator[None]:
     try:
         yield
     finally:
@@ -142,6 +144,20 @@ def images(bench: Bench, name: str, goal: float) -> list[Figure]:
         Figure(f"{name}: two workers to L1", ratios(speeds, "workers", "L1"), goal),
         Figure(f"{name}: two workers to LB", ratios(speeds, "workers", "LB"), None if name == "w1-aug" else 0.95),
         Figure(f"{name}: in process to a bare loop with its tricks", ratios(speeds, "in process", "tricks"), 0.97),
+    ]
+
+
+def one_core(bench: Bench) -> list[Figure]:
+    """Training on one thread, as a share of what a matrix product reaches there."""
+    teams: dict[str, list[Any]] = {"ours": [bench.start("w1", "one-thread")], "product": [Product(bench.size)]}
+    with _ended(*teams.values()):
+        speeds = bench.race(teams)
+    each = operations(SIZES[bench.size]["w1"])
+    return [
+        Figure("w1: operations of an example", [each / 1e6], unit=" million"),
+        Figure("w1: the best matrix product of one core", [v / 1e9 for v in speeds["product"]], unit=" GFLOP/s"),
+        Figure("w1: training on one thread", [v * each / 1e9 for v in speeds["ours"]], unit=" GFLOP/s"),
+        Figure("w1: training to the matrix product", [v * each for v in ratios(speeds, "ours", "product")]),
     ]
 
 
@@ -248,6 +264,7 @@ PARTS: dict[str, Callable[[Bench], list[Figure]]] = {
     "w1-aug": lambda bench: images(bench, "w1-aug", 1.15),
     "w2": lambda bench: images(bench, "w2", 1.25),
     "w1-r": lambda bench: images(bench, "w1-r", 1.25),
+    "one-core": one_core,
     "w3": small_networks,
     "w4": populations,
     "w5": memories,

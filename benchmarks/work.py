@@ -29,7 +29,9 @@ from fedflat.runs.state import Run
 from fedflat.runs.train import Tick, beginning, train
 from fedflat.seeds import torch_generator
 
-EXECUTORS: dict[str, Executor] = {"in-process": InProcess(), "workers": Workers(2), "stacked": Stacked()}
+EXECUTORS: dict[str, Executor] = {
+    "in-process": InProcess(), "one-thread": InProcess(1), "workers": Workers(2), "stacked": Stacked(),
+}  # fmt: skip
 RHO = 0.05
 TRACED = 40
 """Rounds after which a stack has been traced."""
