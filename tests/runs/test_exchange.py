@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
@@ -75,9 +76,14 @@ def test_the_guilty_piece_is_named() -> None:
         train(type(exp)(**{**vars(exp), "method": method}))
 
 
+def steep(output: Tensor, y: Tensor) -> Tensor:
+    return 1e9 * cross_entropy(output, y)
+
+
 def test_steps_that_add_up_to_infinity() -> None:
     """Every gradient is finite, the walk is not."""
-    exp = experiment(local=Local(batch_size=4, lr=1e38), sampler=Sampler(cohorts=[[2, 0]] * 6), rounds=6)
+    local = Local(batch_size=4, lr=1e30)
+    exp = experiment(local=local, sampler=Sampler(cohorts=[[2, 0]] * 6), rounds=6, loss=steep)
     with pytest.raises(NotFinite, match=r"round 0, client 2: the reply is NaN or infinite; "):
         train(exp)
 
