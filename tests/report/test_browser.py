@@ -311,6 +311,11 @@ def test_printed_charts_are_drawn_for_the_sheet(browser: Any, report: Path) -> N
     page.evaluate(f"addEventListener('beforeprint', () => {{ window.printed = ({seen})(); }})")
     assert page.pdf(format="A4").startswith(b"%PDF")
     printed = page.evaluate("window.printed")
+    page.emulate_media(media="print")
+    tall = page.locator(".off").evaluate_all("all => all.map((one) => one.getClientRects()[0].height)")
+    assert tall
+    assert max(tall) < 20, "a spread breaks within a line"
+    page.emulate_media(media="screen")
     sheet = (210 - 2 * 14) / 25.4 * 96
     assert printed["theme"] == "light"
     assert 300 < max(printed["widths"]) <= sheet < max(before["widths"])
@@ -347,7 +352,7 @@ def test_class_maps_have_a_true_axis(browser: Any, tmp_path: Path) -> None:
     """Rounds 1 to 5 and 100: the first five share the left end, the tip tells the round under the pointer."""
     run = write_run(tmp_path / "a")
     rows = [{"round": t, "classes": [0.5, 1.0]} for t in (1, 2, 3, 4, 5, 100)]
-    (run / "watch.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(run, "watch", rows)
     write_report([run], tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
     chart = watched.page.locator("#watched figure svg.chart").last
@@ -372,7 +377,7 @@ def test_a_line_goes_through_rounds_that_were_measured(browser: Any, tmp_path: P
     rows: list[dict[str, Any]] = [{"round": t, "drift": 1.0 * t} for t in range(1, 11)]
     for row in rows[2::3]:
         row["client_lambda"] = {"0": 2.0, "1": 4.0}
-    (run / "watch.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(run, "watch", rows)
     write_report([run], tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
     paths = watched.page.eval_on_selector_all("#watched path.line", "all => all.map((one) => one.getAttribute('d'))")
@@ -442,7 +447,7 @@ def test_names_that_objects_have_anyway(browser: Any, tmp_path: Path) -> None:
         write_analysis(run, "curvature", {"model": name}, {"lambda_1": 2.0, "layers": {name: 2.0}})
         write_analysis(run, "corruptions", {"model": name}, {"clean": 0.9, "mean": 0.5, "kinds": {name: [0.5]}})
         rows = [{"round": t, name: 1.0 * t, "features": {name: 2.0}} for t in (1, 2)]
-        (run / "watch.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_rows(run, "watch", rows)
         runs.append(run)
     write_report(runs, tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
@@ -552,7 +557,7 @@ def test_live_news_keep_what_the_reader_chose(browser: Any, tmp_path: Path) -> N
 def test_ticks_that_lie_close_are_told_apart(browser: Any, tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
     rows = [{"round": t + 1, "param_norm": 15.31 + 0.02 * t} for t in range(5)]
-    (run / "watch.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(run, "watch", rows)
     write_report([run], tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
     ticks = watched.page.locator("#watched svg.chart").first.locator("text[text-anchor=end]:not(.title)")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from fedflat.live.places import look
 from fedflat.report import collect, document
 from report.damage import damaged_runs
-from report.made import write_analyses, write_run
+from report.made import write_analyses, write_run, write_watch
 
 
 def test_whatever_is_wrong_with_one_run_the_others_are_shown(tmp_path: Path) -> None:
@@ -54,6 +56,33 @@ def test_a_damaged_study_leaves_the_others(tmp_path: Path) -> None:
         found = collect([study, good])
         assert [one["folder"] for one in found["runs"]] == [str(good)]
         assert str(study) in found["problems"][0]
+
+
+PIPES = ("run.json", "metrics.jsonl", "watch.jsonl", "analysis/surface-000000000000.json", "study.json", "analysis")
+
+
+def test_named_pipes_and_folders_in_place_of_files_do_not_hang(tmp_path: Path) -> None:
+    """Nobody writes into the pipes, so whoever waited for them would wait for ever."""
+    good, bad = write_run(tmp_path / "good"), []
+    for kind in (os.mkfifo, os.mkdir):
+        for name in PIPES:
+            if kind is os.mkdir and name == "analysis":
+                continue
+            run = tmp_path / kind.__name__ / name.replace("/", "-")
+            if name == "study.json":
+                run.mkdir(parents=True)
+            else:
+                write_watch(write_run(run, method="fedprox()"))
+            (run / name).parent.mkdir(exist_ok=True)
+            (run / name).unlink(missing_ok=True)
+            kind(run / name)
+            bad.append(run)
+    found = collect([*bad, good])
+    shown = [one["folder"] for one in found["runs"]]
+    assert str(good) in shown
+    named = [run for run in bad if any(str(run) in said for said in found["problems"])]
+    assert {str(run) for run in bad} - set(shown) <= {str(run) for run in named}
+    assert set(look(tmp_path)[0]) >= {good}
 
 
 def test_half_a_character_in_a_name_is_no_end(tmp_path: Path) -> None:

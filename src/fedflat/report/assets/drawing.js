@@ -70,13 +70,13 @@ const whole = (value) => (known(value) ? Math.round(value).toLocaleString("en") 
 function bytes(value) {
   if (!known(value)) return "–";
   for (const [unit, step] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]])
-    if (value >= step) return `${(value / step).toPrecision(3)} ${unit}`;
-  return `${Math.round(value)} B`;
+    if (value >= step) return `${(value / step).toPrecision(3)}\u00a0${unit}`;
+  return `${Math.round(value)}\u00a0B`;
 }
 
 function seconds(value) {
   if (!known(value)) return "–";
-  if (value < 60) return `${value.toPrecision(3)} s`;
+  if (value < 60) return `${value.toPrecision(3)}\u00a0s`;
   const minutes = Math.floor(value / 60);
   const rest = (count) => String(Math.floor(count)).padStart(2, "0");
   return value < 3600 ? `${minutes} min ${rest(value % 60)} s` : `${Math.floor(minutes / 60)} h ${rest(minutes % 60)} min`;
