@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -158,6 +158,7 @@ def test_a_clients_own_model_is_where_its_walk_ended(text: str) -> None:
     assert reply.metrics["own_accuracy"] == pytest.approx(ByHand(ready).accuracy(end, 1))
 
 
+@dataclass(frozen=True, repr=False)
 class Elsewhere(Piece):
     """Sends back a model that always says class 0."""
 
