@@ -10,11 +10,13 @@ from pathlib import Path
 
 from fedflat.analyse.shelf import Shelf
 from fedflat.data.examples import ClientData
+from fedflat.data.places import remembered
 from fedflat.errors import RunError, SettingError
 from fedflat.flat import Model
 from fedflat.runs.experiment import Experiment, from_json
 from fedflat.runs.facts import Facts, read_facts
 from fedflat.runs.models import read_model, unnamed
+from fedflat.runs.origin import origin_of, refuse_other
 from fedflat.runs.plan import is_run, runs_in
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.state import Run, last_state
@@ -40,7 +42,10 @@ class Subject:
     @cached_property
     def ready(self) -> Ready:
         """Its data and task."""
-        return make_ready(self.experiment)
+        with remembered(self.facts["origin"].get("place")):
+            ready = make_ready(self.experiment)
+            refuse_other(self.folder, self.facts["origin"], origin_of(ready))
+        return ready
 
     @property
     def shelf(self) -> Shelf:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from fedflat.errors import DataError
 
 SYSTEM = Path("/usr/share/datasets")
 _chosen: Path | None = None
+_remembered: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,29 @@ def set_data_dir(folder: str | Path | None) -> None:
     _chosen = None if folder is None else Path(folder).expanduser()
 
 
+def check_data_dir() -> None:
+    """Refuse a chosen folder that is not there: others would be looked into in its place."""
+    if _chosen is not None and not _chosen.is_dir():
+        raise DataError(f"the folder of data {_chosen} is not there. Check --data-dir, or set_data_dir in Python.")
+
+
+def data_place() -> str | None:
+    """The folder that was chosen for data, for this process or by ``$FEDFLAT_DATA``, to be remembered with a run."""
+    said = _chosen or _remembered or os.environ.get("FEDFLAT_DATA")
+    return os.path.abspath(Path(said).expanduser()) if said else None
+
+
+@contextmanager
+def remembered(place: str | None) -> Iterator[None]:
+    """Look into a folder that a run remembers, too, right after the one that is chosen."""
+    global _remembered
+    before, _remembered = _remembered, Path(place) if place else _remembered
+    try:
+        yield
+    finally:
+        _remembered = before
+
+
 def cache_dir() -> Path:
     """The folder of this user for data that can be fetched again."""
     if sys.platform == "darwin":
@@ -74,7 +100,7 @@ def cache_dir() -> Path:
 def roots() -> list[Path]:
     """The folders that are looked into, the first one first."""
     said = os.environ.get("FEDFLAT_DATA")
-    given = [_chosen] if _chosen is not None else []
+    given = [folder for folder in (_chosen, _remembered) if folder is not None]
     return [*given, *([Path(said).expanduser()] if said else []), cache_dir(), SYSTEM]
 
 

@@ -28,6 +28,7 @@ from fedflat.files import NEW, Damaged, open_file, refuse_link, unwritable, writ
 from fedflat.runs.diary import DIARIES, Mark, Row
 from fedflat.runs.facts import Facts, diaries, ended, new_facts, read_facts, same_version
 from fedflat.runs.models import Named, write_models
+from fedflat.runs.origin import refuse_other
 from fedflat.runs.state import Run, read_checkpoint
 from fedflat.runs.store import Store
 
@@ -87,6 +88,13 @@ class FolderBook(RunBook):
         self._diaries = diaries(folder, facts)
         self._written = time.monotonic()
         self._cost = 0.0
+        self._other_start = False
+
+    def compare(self, origin: dict[str, Any]) -> None:
+        """Refuse to go on with other data or another module; other weights to begin with do only if none are needed."""
+        recorded = self.facts["origin"]
+        refuse_other(self.folder, recorded, origin)
+        self._other_start = recorded.get("start", origin["start"]) != origin["start"]
 
     @classmethod
     def create(
@@ -131,6 +139,11 @@ class FolderBook(RunBook):
             return run
         if damaged:
             self.say("no checkpoint is whole: the run starts from its beginning.")
+        if self._other_start:
+            raise RunError(
+                f"{self.folder} has no checkpoint and must begin again, but this module has other weights to begin "
+                "with. Give it those it had, or start a new run."
+            )
         self._rewind({})
         return None
 

@@ -14,6 +14,7 @@ from fedflat.client.local import Local
 from fedflat.client.piece import LossFn, Piece
 from fedflat.client.task import DTYPES, ModelLike, Task
 from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.places import check_data_dir, data_place, remembered
 from fedflat.data.sampling import Sampler
 from fedflat.errors import LARGEST_SEED, RunError, SettingError, choice, number
 from fedflat.method import Method
@@ -94,7 +95,7 @@ class Experiment(Plain):
 
     def source(self, device: str) -> Callable[[], Federation]:
         """A picklable way to the data, for worker processes too."""
-        return partial(open_federation, self.on, self.seed, self.method.pooled, device)
+        return partial(open_federation, self.on, self.seed, self.method.pooled, device, data_place())
 
     def open_task(self, fed: Federation, device: str) -> Task:
         """The module and its loss, made for the data."""
@@ -139,6 +140,15 @@ class Experiment(Plain):
         }
 
 
+def refuse_unsayable(exp: Experiment) -> None:
+    """Refuse to write down a run whose method its text does not make again."""
+    if not _sayable(exp.method, "method"):
+        raise SettingError(
+            f"the method {str(exp.method)[:100]!r} was made by hand, and its text does not make it again: the run "
+            "could be neither resumed nor analysed. Register it with @fedflat.method, or run it without a folder."
+        )
+
+
 def data_set(given: object) -> DataSpec:
     """The data set that was given, or what its text says."""
     on = parse(given, "data set") if isinstance(given, str) else given
@@ -159,9 +169,11 @@ def _must_be(what: str, needed: str, value: object, fits: bool) -> None:
         raise SettingError(f"run: {what} must be {needed}, found {value!r}.")
 
 
-def open_federation(on: DataSpec, seed: int, pooled: bool, device: str) -> Federation:
-    """The federation on its device; one client with everything if ``pooled``."""
-    fed = on.open(seed)
+def open_federation(on: DataSpec, seed: int, pooled: bool, device: str, place: str | None = None) -> Federation:
+    """The federation on its device; one client with everything if ``pooled``. ``place`` is where to look for files."""
+    check_data_dir()
+    with remembered(place):
+        fed = on.open(seed)
     fed = fed.pooled() if pooled else fed
     return fed if device == "cpu" else fed.to(device)
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fedflat.data.places import data_place
 from fedflat.errors import RunError
 from fedflat.files import Damaged, write_file
 from fedflat.runs.facts import known_format, sign
@@ -19,7 +20,7 @@ _ADVICE = "Name its runs one by one, or start the study anew."
 
 def write_plan(folder: Path, runs: list[dict[str, Any]], how: dict[str, Any]) -> None:
     """Write down what a study sets out to run."""
-    plan = {"fedflat": __version__, "runs": runs, "how": how}
+    plan = {"fedflat": __version__, "runs": runs, "how": how, "place": data_place()}
     write_file(folder / "study.json", json.dumps({**plan, "digest": sign(plan)}, indent=2).encode())
 
 

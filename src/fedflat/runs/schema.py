@@ -136,7 +136,9 @@ RUN = {
     "how": HOW, "made": str, "machine": {"*": (str, int, None)},
     "end?": {"metrics": MARK, "watch": MARK, "models": {"*": FILE}, "reported": str, "digest": str},
 }  # fmt: skip
-STUDY = {"fedflat": str, "runs": [{"folder": str, "experiment": EXPERIMENT}], "how": HOW, "digest": str}
+STUDY = {
+    "fedflat": str, "runs": [{"folder": str, "experiment": EXPERIMENT}], "how": HOW, "place": (str, None), "digest": str
+}  # fmt: skip
 OF_ANY_VERSION = {"fedflat": str, "*": object}
 LEDGER = {"down": int, "up": int, "samples": int, "training": float, "seconds": float}
 METRICS = {

@@ -17,16 +17,18 @@ import torch
 from fedflat.client.piece import LossFn
 from fedflat.client.task import ModelLike
 from fedflat.data.federation import DataSpec
+from fedflat.data.places import remembered
 from fedflat.errors import MOST_BYTES, MOST_PROCESSES, SettingError, choice, number
 from fedflat.plain import Plain
 from fedflat.profiling.profiled import Wanted, profiled
 from fedflat.runs.auto import Load, choose, cores
 from fedflat.runs.book import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder
 from fedflat.runs.executors import Executor, InProcess, Workers
-from fedflat.runs.experiment import Experiment, from_json
+from fedflat.runs.experiment import Experiment, from_json, refuse_unsayable
 from fedflat.runs.facts import read_facts, read_rows, same_version
 from fedflat.runs.mainmodule import refuse_while_importing
 from fedflat.runs.models import damaged_models, rewrite_models
+from fedflat.runs.origin import origin_of
 from fedflat.runs.plan import Plan, is_run, read_plan, write_plan
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.results import Result
@@ -152,8 +154,15 @@ def run_one(
     how = how.settled(how.loads(ready), voice.note)
     book: RunBook = RunBook()
     if out is not None:
-        book = FolderBook.create(out, exp.as_json(), asdict(how), pause=checkpoint_every, say=voice.say)
+        book = _begun(ready, how, out, checkpoint_every, voice)
     return _carry_out(ready, how, book, voice, 1, 1, profile, until)
+
+
+def _begun(ready: Ready, how: How, out: Path, pause: float, voice: Voice) -> FolderBook:
+    refuse_unsayable(ready.exp)
+    return FolderBook.create(
+        out, ready.exp.as_json(), asdict(how), origin=origin_of(ready), pause=pause, say=voice.say
+    )  # fmt: skip
 
 
 def run_many(
@@ -170,15 +179,16 @@ def run_many(
     how = how.settled(loads, voice.note)
     names = folder_names(experiments)
     if out is not None:
+        for exp in experiments:
+            refuse_unsayable(exp)
         make_folder(out)
         runs = [{"folder": n, "experiment": e.as_json()} for n, e in zip(names, experiments, strict=True)]
         write_plan(out, runs, asdict(how))
     results = []
     for place, (name, exp) in enumerate(zip(names, experiments, strict=True), 1):
-        book: RunBook = RunBook()
-        if out is not None:
-            book = FolderBook.create(out / name, exp.as_json(), asdict(how), pause=checkpoint_every, say=voice.say)
-        results.append(_carry_out(make_ready(exp, how.device), how, book, voice, place, len(names), profile))
+        ready = make_ready(exp, how.device)
+        book = RunBook() if out is None else _begun(ready, how, out / name, checkpoint_every, voice)
+        results.append(_carry_out(ready, how, book, voice, place, len(names), profile))
     return results
 
 
@@ -199,23 +209,25 @@ def resume(
     now = {name: text for name, text in (("watch", watch), ("track", track)) if text is not None}
     how = How(**{**plan["how"], **now})
     results = []
-    for place, entry in enumerate(plan["runs"], 1):
-        exp = from_json(entry["experiment"], on=on, model=model, loss=loss)
-        place_of_run = folder / entry["folder"]
-        if not is_run(place_of_run):
-            book = FolderBook.create(place_of_run, exp.as_json(), asdict(how), pause=checkpoint_every, say=voice.say)
-        else:
-            book = FolderBook.open(place_of_run, pause=checkpoint_every, say=voice.say)
-        own = How(**{**book.facts["how"], **now})
-        if book.status != "running":
+    with remembered(plan["place"]):
+        for place, entry in enumerate(plan["runs"], 1):
+            exp = from_json(entry["experiment"], on=on, model=model, loss=loss)
+            at = folder / entry["folder"]
+            if not is_run(at):
+                book = _begun(make_ready(exp, how.device), how, at, checkpoint_every, voice)
+            else:
+                book = FolderBook.open(at, pause=checkpoint_every, say=voice.say)
+            own = How(**{**book.facts["how"], **now})
             with closing(book):
-                results.append(_looked_after(exp, own, book, voice))
-        else:
-            ready = make_ready(exp, own.device)
-            own = own.settled(own.loads(ready), voice.note)
-            if asdict(own) != book.facts["how"]:
-                book.remember(how=asdict(own))
-            results.append(_carry_out(ready, own, book, voice, place, len(plan["runs"]), profile, until))
+                if book.status != "running":
+                    results.append(_looked_after(exp, own, book, voice))
+                    continue
+                ready = make_ready(exp, own.device)
+                book.compare(origin_of(ready))
+                own = own.settled(own.loads(ready), voice.note)
+                if asdict(own) != book.facts["how"]:
+                    book.remember(how=asdict(own))
+                results.append(_carry_out(ready, own, book, voice, place, len(plan["runs"]), profile, until))
     return results
 
 
@@ -227,7 +239,8 @@ def _plan(folder: Path) -> Plan:
         return plan
     facts = read_facts(folder)
     same_version(folder, facts["fedflat"])
-    return {"runs": [{"folder": ".", "experiment": facts["experiment"]}], "how": facts["how"]}
+    runs = [{"folder": ".", "experiment": facts["experiment"]}]
+    return {"runs": runs, "how": facts["how"], "place": facts["origin"].get("place")}
 
 
 def _looked_after(exp: Experiment, how: How, book: FolderBook, voice: Voice) -> Result:
@@ -236,7 +249,9 @@ def _looked_after(exp: Experiment, how: How, book: FolderBook, voice: Voice) -> 
     read_rows(book.folder, "watch", book.facts)
     if lost := damaged_models(book.folder, book.facts):
         run = last_state(book.folder, book.facts["identity"])
-        rewrite_models(book.folder, book.facts, named_models(make_ready(exp, how.device), run), lost)
+        ready = make_ready(exp, how.device)
+        book.compare(origin_of(ready))
+        rewrite_models(book.folder, book.facts, named_models(ready, run), lost)
         voice.say(f"{book.folder}: written again from the checkpoint: the model {' and '.join(map(repr, lost))}.")
     return result
 
