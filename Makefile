@@ -1,19 +1,25 @@
-# Everything starts from `make run` or `make test`; both make .venv and install into it under constraints.txt.
+# `make run` makes .venv and installs the package into it, `make test` the development tools too; under constraints.txt.
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALLED := .venv/installed
 READY := .venv/ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # An oracle of the curvature tests; its backpack, which nothing here calls, would bring torchvision.
 WITHOUT_NEEDS := curvlinops-for-pytorch einconv einops linear_operator opt_einsum
 
 .PHONY: run test test-slow bench lint clean
 
-$(READY): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps $(WITHOUT_NEEDS)
+	$(PIP) --editable .
+	touch $(INSTALLED)
+
+$(READY): $(INSTALLED)
+	$(PIP) --editable '.[dev]'
+	$(PIP) --no-deps $(WITHOUT_NEEDS)
 	touch $(READY)
 
-run: $(READY)  ## compare four methods on the embedded digits
+run: $(INSTALLED)  ## compare four methods on the embedded digits
 	$(BIN)/fedflat compare fedavg "fedsam(rho=0.2)" "fedasam(rho=0.5) + swa()" "fedgloss(rho_s=0.15, rho_l=0.15)" \
 	  --on "digits(lda(0))" --rounds 400 --clients-per-round 5 --local-epochs 5 --batch-size 16 --lr 0.05 \
 	  --eval-last 100 --target 90%

@@ -236,6 +236,16 @@ def test_bad_input_gets_a_sentence_and_status_2(
     assert message in capsys.readouterr().err
 
 
+def test_the_models_of_a_plane_are_looked_for_before_anything_is_worked_out(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = str(subjects([study])[0].folder)
+    assert main(["analyse", one, "--surface", "--points", "3", "--plane", one, one, f"{one}:swap", "--quiet"]) == 2
+    said, told = capsys.readouterr()
+    assert said == ""
+    assert "has no model 'swap'" in told
+
+
 def test_models_of_different_shapes(study: Path, tmp_path: Path) -> None:
     run("fedavg", out=tmp_path / "other", **{**QUICK, "model": "mlp(hidden=[5])"})
     runs = [str(one.folder) for one in subjects([study])]

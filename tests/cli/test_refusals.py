@@ -121,6 +121,8 @@ def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert "`fedflat --help`" in told
     assert "METHOD" in refused(capsys, "run")
     assert "COMMAND" in refused(capsys)
+    told = refused(capsys, "run", "fedavg", "fedsam", "--rounds", "2")
+    assert "run takes one method, found 'fedsam' beside 'fedavg'. To run both and compare them: fedflat compare" in told
     assert "Did you mean 'list'?" in refused(capsys, "data", "lst")
     assert "unknown option '--quite'. Did you mean '--quiet'?" in refused(capsys, "resume", "x", "--quite")
     assert "unknown method 'feddin'. Did you mean 'feddyn'?" in refused(capsys, "methods", "feddin")

@@ -110,3 +110,27 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     for option in ("--on", "--rounds", "--checkpoint-every", "--workers", "--replay", "--target"):
         assert option in options
     assert "--checkpoint-every" in said(capsys, "resume", "--help")
+
+
+@pytest.mark.parametrize("kind", ["model", "partition", "schedule"])
+def test_what_there_is_of_a_kind(capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    """A line for each, with its arguments and its first sentence, and an example of how to say one."""
+    told = said(capsys, f"{kind}s")
+    lines, example = told.rstrip().split("\n\n")
+    entries = list(registered(kind))
+    for line, entry in zip(lines.splitlines(), entries, strict=True):
+        assert line.startswith(f"{entry.name}(")
+        assert all(f"{name}" in line for name in entry.signature.parameters)
+        assert line.endswith(entry.summary.replace("``", ""))
+    assert example.startswith("Say one ")
+    assert f"\n    {kind}s" in said(capsys, "--help")
+
+
+def test_data_show_says_how_alpha_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """Dirichlet(alpha * prior) with ten equal classes is Dirichlet([alpha / 10] * 10)."""
+    told = said(capsys, "data", "show", "digits(lda(0.5), clients=20)")
+    assert "alpha 0.5 is the sum over the 10 classes; read per class, as most simulators do, it would be 0.05\n" in told
+    told = said(capsys, "data", "show", "digits(lda(0.5, concentration='component'), clients=20)")
+    assert "alpha 0.5 is that of each of the 10 classes; read as their sum" in told
+    assert "it would be 5\n" in told
+    assert "alpha" not in said(capsys, "data", "show", "digits(iid(), clients=20)")

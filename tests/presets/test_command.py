@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from data.miniature import write_cifar_files, write_idx_set
 from fedflat.cli import main
 from fedflat.data import places
-from fedflat.presets import every, find
+from fedflat.presets import PAPERS, every, find
 from fedflat.runs.experiment import from_json
 from runs.small import final, rows
 
@@ -52,11 +53,54 @@ def saved(folder: str = "out") -> dict[str, Any]:
 
 
 def test_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    listing = said(capsys, "presets")
-    for preset in every():
+    """A page of groups, in which every run is counted; the word of a group lists its runs."""
+    page = said(capsys, "presets")
+    assert len(page.splitlines()) < 70
+    groups = {name: int(count) for name, count in re.findall(r"^  (\S+/\S+-) +(\d+) runs  ", page, re.MULTILINE)}
+    assert sum(groups.values()) == len(every())
+    for name, count in groups.items():
+        assert sum(preset.name.startswith(name) for preset in every()) == count
+    assert all(f"\n{paper}: " in f"\n{page}" for paper in PAPERS)
+    assert all(preset.on in page for preset in every())
+
+
+def test_a_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its groups, where its sources disagree, and what is left out."""
+    page = said(capsys, "presets", "eccv22")
+    assert page.startswith("eccv22: FedSAM, FedASAM and server-side SWA on CIFAR.\n")
+    assert "fedgloss/" not in page
+    assert "Where the sources disagree: SWA starts after 75 %" in page
+    assert re.search(r"Left out: .*Tables 4, 15 and 17,\s+whose\s+numbers", page, re.DOTALL)
+
+
+def test_a_list(capsys: pytest.CaptureFixture[str]) -> None:
+    listing = said(capsys, "presets", "fedgloss/")
+    for preset in (preset for preset in every() if preset.name.startswith("fedgloss/")):
         assert re.search(rf"^[* ] {re.escape(preset.name)} +{re.escape(preset.figure)} ", listing, re.MULTILINE)
         assert preset.on in listing
     assert "`fedflat run --preset NAME` runs it" in listing
+
+
+@pytest.mark.parametrize(
+    "name", ["eccv22/cifar100-pam-e2-20clients-fedasam-mixup-swa", "fedgloss/cifar10-cnn-alpha0-repo",
+             "fedfsa/fmnist-pat5-fedspeed", "man/cifar100-delta0.3-feddc-man", "wima/cifar10-alpha0-b20-classifier"],
+)  # fmt: skip
+def test_the_command_in_full_says_the_same(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    told = said(capsys, "presets", name)
+    command = re.search(r"says the same as\n(fedflat run .*?)\n\n", told, re.DOTALL)[1]
+    words = shlex.split(command.replace("\\\n", " "))
+    assert main([*words[1:], "--on", "digits(lda(0), clients=20, split=0.7)", "--model", "mlp([8])", "--rounds", "1",
+                 "--clients-per-round", "2", "--quiet", "--out", "out"]) == 0  # fmt: skip
+    small = {"on": "digits(lda(0), clients=20, split=0.7)", "model": "mlp([8])", "rounds": 1, "clients_per_round": 2}
+    assert saved() == find(name).experiment(eval_last=find(name).settings["eval_last"], **small).as_json()
+    assert "About the paper's runs:\n" in told
+
+
+def test_feddyn_is_not_clipped_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    rows_of_feddyn = [preset for preset in every() if preset.name.startswith("eccv22/") and "feddyn" in preset.name]
+    assert len(rows_of_feddyn) == 2 * 2 * 8
+    assert all("FedDyn's own code clips at a norm of 10: --clip 10" in preset.note for preset in rows_of_feddyn)
+    assert "--clip 10." in said(capsys, "presets", "eccv22/cifar10-alpha0-feddyn")
 
 
 def test_some_of_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ from fedflat.runs.experiment import Evaluate
 from fedflat.runs.ready import make_ready
 from fedflat.runs.stacked import Stacked
 from fedflat.spelling import parse
-from fedflat.watching import Watching
+from fedflat.watching import WATCHERS, Watching
 from literal.problem import toy_q
 from quadratic import experiment as quadratic
 from runs.small import data
@@ -139,3 +139,11 @@ def test_no_classes_to_watch() -> None:
     exp = quadratic(parse("fedavg", "method"), *toy_q())
     with pytest.raises(SettingError, match=r"there are no classes to watch, since .* shape \(1,\)"):
         Watching.of(make_ready(exp), "classes")
+
+
+def test_all_there_is_to_see() -> None:
+    """Whoever would be refused in a run is left out of it."""
+    assert [watcher.name for watcher in Watching.of(make_ready(experiment()), "all").watchers] == list(WATCHERS)
+    exp = quadratic(parse("fedavg", "method"), *toy_q())
+    without = [name for name in WATCHERS if name != "classes"]
+    assert [watcher.name for watcher in Watching.of(make_ready(exp), "all").watchers] == without

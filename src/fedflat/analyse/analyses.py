@@ -142,12 +142,18 @@ def see_line(a: str, b: str, look: Look, tell: Tell) -> Found:
     return _landscape(subject, "interpolate", settings, Line(model.params, its_model.params), model, look, tell)
 
 
-def see_plane(said: Sequence[str], look: Look, tell: Tell) -> Found:
-    """The plane through three models, each ``RUN`` or ``RUN:MODEL``; kept with the first."""
+def three_models(said: Sequence[str]) -> list[tuple[Subject, str, Model]]:
+    """The models of a plane, if there are three that lie in one space."""
     if len(said) != 3:
         raise SettingError(f"a plane goes through three models, found {len(said)}. Name three: RUN or RUN:MODEL.")
     trio = [one_model(text) for text in said]
     _alike([subject for subject, _, _ in trio])
+    return trio
+
+
+def see_plane(said: Sequence[str], look: Look, tell: Tell) -> Found:
+    """The plane through three models, each ``RUN`` or ``RUN:MODEL``; kept with the first."""
+    trio = three_models(said)
     subject, first, model = trio[0]
     names = [f"{one.name}: {name}" for one, name, _ in trio]
     names = names if len(set(names)) == 3 else [f"{one.folder}: {name}" for one, name, _ in trio]

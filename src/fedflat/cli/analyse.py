@@ -85,6 +85,7 @@ def _jobs(asked: Namespace, runs: list[Subject], look: Look) -> Iterator[tuple[s
         yield from ((f"{run.folder}: {what}", job) for what, job in asked_of.items() if job)
     if asked.plane is not None and asked.plane != ["clients"]:
         three = asked.plane or [str(run.folder) for run in runs]
+        see.three_models(three)  # which refuses what cannot be drawn, before anything else is worked out
         yield f"plane of {', '.join(three)}", partial(see.see_plane, three, look)
     if asked.interpolate is not None:
         a, b = asked.interpolate

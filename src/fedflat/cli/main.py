@@ -42,6 +42,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 _HOME = {
-    "run": "runs", "compare": "runs", "resume": "runs", "methods": "methods", "presets": "presets", "data": "data",
-    "reproduce": "reproduce", "watch": "live", "analyse": "analyse", "report": "analyse",
+    "run": "runs", "compare": "runs", "resume": "runs", "methods": "methods", "models": "kinds", "partitions": "kinds",
+    "schedules": "kinds", "presets": "presets", "data": "data", "reproduce": "reproduce", "watch": "live",
+    "analyse": "analyse", "report": "analyse",
 }  # fmt: skip

@@ -20,10 +20,14 @@ EXAMPLES = """examples:
   fedflat watch runs
   fedflat run --preset fedgloss/cifar10-cnn-alpha0 --rounds 500 --stretch
   fedflat methods
+  fedflat models
   fedflat presets fedgloss
   fedflat reproduce toy
   fedflat data list
 """
+
+
+KINDS = ("models", "partitions", "schedules")
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,6 +40,11 @@ class Parser(argparse.ArgumentParser):
     def read(self, words: Sequence[str] | None = None) -> argparse.Namespace:
         """Read the words; refuse those nobody knows."""
         read, unknown = self.parse_known_args(words)
+        if unknown and read.command == "run" and not unknown[0].startswith("-"):
+            self.error(
+                f"run takes one method, found {unknown[0]!r} beside {read.method!r}. To run both and compare them: "
+                "fedflat compare METHOD METHOD ..., or join them into one method with '+'."
+            )
         if unknown:
             known = getattr(read, "options", list(self._option_string_actions))
             self.error(f"unknown option {unknown[0]!r}.{nearest(unknown[0].partition('=')[0], known)}")
@@ -85,8 +94,12 @@ def build() -> Parser:
     methods = commands.add_parser("methods", help="list all methods, their arguments, papers and costs")
     methods.add_argument("name", metavar="METHOD", nargs="?", help="one of them, or a combination, in detail")
 
-    presets = commands.add_parser("presets", help="list the runs of the papers' tables")
-    presets.add_argument("word", metavar="WORD", nargs="?", help="those with this in their name; a name: in detail")
+    kinds = [commands.add_parser(kind, help=f"list all {kind} and their arguments") for kind in KINDS]
+
+    presets = commands.add_parser("presets", help="the runs of the papers' tables")
+    presets.add_argument(
+        "word", metavar="WORD", nargs="?", help="a paper; or those with this in their name; or a name: in detail"
+    )
 
     reproduce = commands.add_parser("reproduce", help="run cells of a paper's table beside the paper's numbers")
     _reproduce_options(reproduce)
@@ -102,7 +115,7 @@ def build() -> Parser:
     for part in (listing, get, show):
         _data_dir(part)
     for command in (
-        run, compare, resume, live, analyse, report, methods, presets, reproduce, listing, get, show,
+        run, compare, resume, live, analyse, report, methods, *kinds, presets, reproduce, listing, get, show,
     ):  # fmt: skip
         command.set_defaults(options=list(command._option_string_actions))
     return top
@@ -204,7 +217,7 @@ def _going_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--watch", metavar="WHAT",
-        help="what to look at over the rounds: drift,alignment,norms,features,classes,delta_eps,client_lambda",
+        help="what to look at over the rounds: drift,alignment,norms,features,classes,delta_eps,client_lambda; or all",
     )
     parser.add_argument(
         "--track", metavar="WHOM", help="tell trackers, offline, in the run folder: tensorboard,wandb,mlflow"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from statistics import mean
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from fedflat.cli.showing_presets import explain, listing, overview, paper
 from fedflat.errors import MOST_RUNS, SettingError, number
-from fedflat.presets import Preset, find, matching
+from fedflat.presets import PAPERS, Preset, find, matching
 from fedflat.presets.stretch import stretch, unfinished
 
 if TYPE_CHECKING:
@@ -17,60 +17,14 @@ if TYPE_CHECKING:
 
 
 def carry_out(asked: Namespace) -> int:
-    """List those that have a word in their name, or explain the only one."""
-    found = matching(asked.word or "")
-    exact = [preset for preset in found if preset.name == asked.word] or found
-    print(_explain(exact[0]) if len(exact) == 1 else _listing(found))
+    """All papers in groups, one of them, the presets that have a word in their name, or the only one in detail."""
+    if not asked.word or asked.word in PAPERS:
+        print(overview([asked.word] if asked.word else PAPERS))
+        return 0
+    found = matching(asked.word)
+    exact = [preset for preset in found if asked.word in (preset.name, preset.column)] or found
+    print(explain(exact[0]) if len(exact) == 1 else listing(found))
     return 0
-
-
-def _listing(found: Sequence[Preset]) -> str:
-    groups: dict[str, list[Preset]] = {}
-    for preset in found:
-        groups.setdefault(_where(preset), []).append(preset)
-    width = max(len(preset.name) for preset in found)
-    lines = []
-    for where, group in groups.items():
-        lines += [where, *(_line(preset, width) for preset in group), ""]
-    return "\n".join([*lines, *FOOT])
-
-
-FOOT = (
-    "The number is the paper's accuracy in %, X where it does not converge; * also goes by its column's name alone.",
-    "`fedflat presets NAME` tells more; `fedflat run --preset NAME` runs it, with any option in place of the preset's.",
-)
-
-
-def _where(preset: Preset) -> str:
-    clients = preset.settings["clients_per_round"]
-    return f"{_paper(preset)}: {preset.on}, {preset.model}, {clients} clients a round, {preset.rounds:,} rounds"
-
-
-def _line(preset: Preset, width: int) -> str:
-    mark = "*" if preset.column else " "
-    return f"{mark} {preset.name:<{width}}  {preset.figure:>13}  {preset.table:<10}  {preset.method}"
-
-
-def _paper(preset: Preset) -> str:
-    return preset.name.partition("/")[0]
-
-
-def _explain(preset: Preset) -> str:
-    said = {name: value for name, value in preset.arguments().items() if name != "seed"}
-    said = said | {"seeds": ", ".join(map(str, preset.seeds)) or "not named"}
-    lines = [preset.name + (f", or {preset.column}" if preset.column else ""), ""]
-    lines += [f"  {name.replace('_', ' '):<18}{value}" for name, value in said.items()]
-    lines += ["", f"{paper(preset)[0].upper()}{paper(preset)[1:]}."]
-    return "\n".join([*lines, *([fill(preset.note, 110)] if preset.note else [])])
-
-
-def paper(preset: Preset) -> str:
-    """What the paper reports, as part of a sentence."""
-    when = f"after {preset.rounds:,} rounds ({preset.table})"
-    if preset.reported is None:
-        return f"the paper reports no convergence {when}"
-    what = " as its best personal accuracy" if preset.measure == "personal" else ""
-    return f"the paper reports {preset.figure}{what} {when}"
 
 
 def beside(preset: Preset, results: Sequence[Result], typed: Mapping[str, Any], stretched: bool) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedflat.data.federation import DataSpec
 from fedflat.data.formats import Raw, read_set
+from fedflat.data.partition import Lda
 from fedflat.data.places import LAYOUTS, Layout, find, home
 from fedflat.data.sources import KRIZHEVSKY, SOURCES, Say, UnavailableError
 from fedflat.errors import DataError
@@ -144,6 +145,9 @@ def show(spec: DataSpec, seed: int = 0) -> str:
         f"{len(fed.test)} test examples, inputs of {shape}, {fed.classes} classes",
         fed.skew().describe(),
     ]
+    partition = getattr(spec, "partition", None)
+    if isinstance(partition, Lda) and partition.alpha:
+        lines.append(partition.reading(fed.classes))
     if fed.held_out is not None:
         lines.append(f"held out by the clients for their own tests: {sum(map(len, fed.held_out))} examples")
     return "\n".join(lines)

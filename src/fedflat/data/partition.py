@@ -78,6 +78,19 @@ class Lda(Partition):
     alpha: float
     concentration: str = "total"
 
+    def reading(self, classes: int) -> str:
+        """Which of the two meanings alpha has here, and what it would be in the other, as a sentence.
+
+        >>> lda(0.5).reading(10)
+        'alpha 0.5 is the sum over the 10 classes; read per class, as most simulators do, it would be 0.05'
+        """
+        total = self.concentration == "total"
+        other = self.alpha / classes if total else self.alpha * classes
+        here, there = f"the sum over the {classes} classes", "per class, as most simulators do"
+        if not total:
+            here, there = f"that of each of the {classes} classes", "as their sum, as lda(alpha) does by default"
+        return f"alpha {self.alpha:g} is {here}; read {there}, it would be {other:g}"
+
     def __post_init__(self) -> None:
         number("lda", "alpha", self.alpha, low=0, high=1e300)
         choice("lda", "concentration", self.concentration, ["total", "component"])

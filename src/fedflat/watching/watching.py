@@ -26,6 +26,8 @@ WATCHERS: dict[str, Watcher] = {
 Say = Callable[[str], None]
 KEY = "watch"
 """Where watchers' notes are, among those of the shadows."""
+ALL = "all"
+"""Whatever there is to see in a run."""
 
 
 def watchers_of(text: str | None) -> tuple[Watcher, ...]:
@@ -34,13 +36,22 @@ def watchers_of(text: str | None) -> tuple[Watcher, ...]:
     >>> [watcher.name for watcher in watchers_of("norms, drift")], watchers_of(None), watchers_of("none")
     (['norms', 'drift'], (), ())
     """
+    if text == ALL:
+        return tuple(WATCHERS.values())
     names = [] if text in (None, "", "none") else list(dict.fromkeys(name.strip() for name in str(text).split(",")))
     for name in names:
         if name not in WATCHERS:
-            raise SettingError(
-                f"watch: nobody can watch {name!r}.{nearest(name, WATCHERS)} There are {', '.join(WATCHERS)}, or none."
-            )
+            there = f"{', '.join(WATCHERS)}, all, or none"
+            raise SettingError(f"watch: nobody can watch {name!r}.{nearest(name, WATCHERS)} There are {there}.")
     return tuple(WATCHERS[name] for name in names)
+
+
+def _has_something_to_see(watcher: Watcher, ready: Ready) -> bool:
+    try:
+        watcher.check(ready)
+    except SettingError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,8 @@ class Watching:
     def of(cls, ready: Ready, text: str | None, say: Say = lambda text: None) -> Watching:
         """Those that a text names, if they have something to see in this run; ``say`` is told if one fails."""
         watchers = watchers_of(text)
+        if text == ALL:
+            watchers = tuple(watcher for watcher in watchers if _has_something_to_see(watcher, ready))
         for watcher in watchers:
             watcher.check(ready)
         return cls(ready, watchers, say)

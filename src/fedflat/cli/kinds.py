@@ -1,0 +1,41 @@
+"""``fedflat models``, ``partitions`` and ``schedules``: what there is of each, with its arguments."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from inspect import Parameter
+
+from fedflat.spelling import Entry, registered, spell
+
+WIDE = 60
+"""A longer call stands out of its column."""
+SAYABLE = (int, float, str, list, tuple)
+
+WHERE = {
+    "models": 'Say one with --model, as in --model "mlp(hidden=[64, 64])"; in Python any nn.Module will do.',
+    "partitions": 'Say one inside a data set, as in --on "digits(lda(0.1), clients=50)".',
+    "schedules": 'Say one in place of a number, as in --lr "decay(0.1, 0.998)" or "fedsam(rho=warmup(0.01, 0.1, 50))".',
+}
+
+
+def carry_out(asked: Namespace) -> int:
+    """List one kind, a line for what it is and how it is called."""
+    entries = list(registered(asked.command.removesuffix("s")))
+    calls = [_call(entry) for entry in entries]
+    width = max(len(call) for call in calls if len(call) < WIDE)
+    for call, entry in zip(calls, entries, strict=True):
+        print(f"{call:<{width}}  {entry.summary.replace('``', '')}")
+    print(f"\n{WHERE[asked.command]}")
+    return 0
+
+
+def _call(entry: Entry) -> str:
+    return f"{entry.name}({', '.join(map(_argument, entry.signature.parameters.values()))})"
+
+
+def _argument(parameter: Parameter) -> str:
+    """With its default, if that can be written."""
+    default = parameter.default
+    if default is Parameter.empty:
+        return parameter.name
+    return f"{parameter.name}={spell(default) if isinstance(default, SAYABLE) else '...'}"
