@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 
 from fedflat.errors import SettingError, number
 from fedflat.spelling import Spelled, register
@@ -40,9 +40,12 @@ def at(value: Scalar, round: int) -> float:
 
 
 def check_end(owner: str, things: Iterable[object], rounds: int) -> None:
-    """Refuse schedules in the fields of ``things`` that grow out of all numbers before the last of ``rounds``."""
+    """Refuse schedules in the fields of ``things`` that grow out of all numbers before the last of ``rounds``.
+
+    A piece of one's own without any setting may be a plain class.
+    """
     for thing in things:
-        for field in fields(thing):  # type: ignore[arg-type]
+        for field in fields(thing) if is_dataclass(thing) else ():
             value = getattr(thing, field.name)
             if isinstance(value, Schedule):
                 number(owner, f"{field.name}={value} in round {rounds - 1}", value(rounds - 1))
