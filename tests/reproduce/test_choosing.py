@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
+import fedflat as ff
+from fedflat.cli.parser import build
 from fedflat.errors import SettingError, SpellingError
 from fedflat.presets import every
 from fedflat.reproduce.cells import Cell
@@ -62,8 +67,13 @@ def test_patterns() -> None:
 
 def test_the_toy_table_is_the_one_of_the_readme() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
+    command = re.search(r"fedflat (compare fedavg [^`]*)```", readme)
+    assert command
+    asked = vars(build().read(shlex.split(command[1].replace("\\\n", ""))))
+    typed = {name: asked[name] for name in signature(ff.experiment).parameters if asked.get(name) is not None}
     for cell in find_table("toy").cells:
         assert f"| `{cell.arguments['method']}` | {cell.figure} |" in readme
+        assert {name: value for name, value in cell.arguments.items() if name != "method"} == typed
 
 
 def test_seeds() -> None:
