@@ -58,7 +58,7 @@ function tableNote(doc) {
     `Accuracy and loss on the test set: ${doc.last > 1 ? `mean of the evaluations in the last ${doc.last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : ""}.`,
     doc.target !== null ? `Target ${percent(doc.target)} %${doc.target_of_first ? ": the accuracy of the first method" : ""}.` : "",
     doc.methods.length > 1 && doc.ahead === null ? "No row is marked: no method is ahead of all others by more than the spread." : "",
-    doc.methods.some((m) => known(m.lambda_1)) ? `λ₁ and trace of the Hessian${doc.methods.some((m) => known(m.scaled)) ? ", ‖w‖ the norm of the weights" : ""}: ${doc.curvature_of}.` : "",
+    doc.methods.some((m) => known(m.lambda_1)) ? `λ₁${doc.methods.some((m) => known(m.trace)) ? " and trace" : ""} of the Hessian${doc.methods.some((m) => known(m.scaled)) ? ", ‖w‖ the norm of the weights" : ""}: ${doc.curvature_of}.` : "",
   ]);
 }
 
