@@ -39,6 +39,7 @@ _HOMES = {
     "fedflat.runs.api": ("compare", "experiment", "resume", "run"),
     "fedflat.runs.executors": ("InProcess", "Workers"),
     "fedflat.runs.experiment": ("Experiment",),
+    "fedflat.runs.loading": ("load",),
     "fedflat.runs.results": ("Result", "Results", "summarise"),
     "fedflat.runs.stacked": ("Stacked",),
     "fedflat.runs.train": ("train",),

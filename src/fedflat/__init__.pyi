@@ -103,6 +103,7 @@ from fedflat.runs.api import run as run
 from fedflat.runs.executors import InProcess as InProcess
 from fedflat.runs.executors import Workers as Workers
 from fedflat.runs.experiment import Experiment as Experiment
+from fedflat.runs.loading import load as load
 from fedflat.runs.results import Result as Result
 from fedflat.runs.results import Results as Results
 from fedflat.runs.results import summarise as summarise

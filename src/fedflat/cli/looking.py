@@ -1,10 +1,10 @@
-"""The options of ``fedflat analyse`` and ``fedflat report``."""
+"""The options of ``fedflat analyse``, ``fedflat report`` and ``fedflat export``."""
 
 from __future__ import annotations
 
 import argparse
 
-from fedflat.cli.values import examples, path, real, whole
+from fedflat.cli.values import examples, path, real, share, whole
 
 
 def analyse_options(parser: argparse.ArgumentParser) -> None:
@@ -54,8 +54,19 @@ def _closely(parser: argparse.ArgumentParser) -> None:
 def report_options(parser: argparse.ArgumentParser) -> None:
     """What to show, and where to write it."""
     add = parser.add_argument
+    add("--target", type=share, metavar="A", help="accuracy to reach: 0.9 or 90%%")
     add("folders", type=path, metavar="RUN", nargs="+", help="run folders, or studies")
     add("--out", type=path, metavar="FILE", help="the page (default: report.html, in the folder if there is one only)")
     add("--figures", type=path, metavar="DIR", help="also draw figures for a paper into this folder")
     kinds = ["png", "pdf", "svg"]
     add("--formats", nargs="+", default=kinds, metavar="KIND", help="of figures: png pdf svg (default: all)")
+
+
+def export_options(parser: argparse.ArgumentParser) -> None:
+    """Which model, and where to write it."""
+    parser.description = "Write the model of a run as tensors by name, as a program of torch.export, or as ONNX."
+    parser.add_argument("folder", type=path, metavar="RUN", help="a run folder")
+    parser.add_argument(
+        "--to", type=path, required=True, metavar="FILE", help="model.safetensors, model.pt2 or model.onnx"
+    )
+    parser.add_argument("--model", metavar="NAME", help="another model than the run reports, such as server")

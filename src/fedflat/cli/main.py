@@ -44,5 +44,5 @@ def main(words: Sequence[str] | None = None) -> int:
 _HOME = {
     "run": "runs", "compare": "runs", "resume": "runs", "methods": "methods", "models": "kinds", "partitions": "kinds",
     "schedules": "kinds", "presets": "presets", "data": "data", "reproduce": "reproduce", "watch": "live",
-    "analyse": "analyse", "report": "analyse",
+    "analyse": "analyse", "report": "analyse", "export": "export",
 }  # fmt: skip

@@ -87,9 +87,9 @@ def build() -> Parser:
     looking.analyse_options(analyse)
     report = commands.add_parser("report", help="one page of runs, to open in a browser without a network")
     looking.report_options(report)
+    looking.export_options(export := commands.add_parser("export", help="the model of a run as a file for others"))
     for part in (analyse, report):
         _data_dir(part)
-    report.add_argument("--target", type=share, metavar="A", help="accuracy to reach: 0.9 or 90%%")
 
     methods = commands.add_parser("methods", help="list all methods, their arguments, papers and costs")
     methods.add_argument("name", metavar="METHOD", nargs="?", help="one of them, or a combination, in detail")
@@ -115,7 +115,7 @@ def build() -> Parser:
     for part in (listing, get, show):
         _data_dir(part)
     for command in (
-        run, compare, resume, live, analyse, report, methods, *kinds, presets, reproduce, listing, get, show,
+        run, compare, resume, live, analyse, report, export, methods, *kinds, presets, reproduce, listing, get, show,
     ):  # fmt: skip
         command.set_defaults(options=list(command._option_string_actions))
     return top

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedflat.client.task import Task
-from fedflat.errors import RunError
+from fedflat.errors import RunError, SettingError
 from fedflat.files import Damaged, digest, pack, write_file
 from fedflat.flat import Model
 from fedflat.runs.facts import Facts
@@ -59,6 +60,30 @@ def rewrite_models(folder: Path, facts: Facts, models: Mapping[str, Named], lost
                 "one of its end. Run it again in another folder."
             )
         write_file(folder / said["file"], content)
+
+
+def module_of(task: Task, named: Named, where: str) -> nn.Module:
+    """A named model as the task's module, ready to be used."""
+    module = copy.deepcopy(task.module()).to(device=task.device, dtype=task.dtype)
+    state = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+    if {name: t.shape for name, t in named.items()} != {name: t.shape for name, t in state.items()}:
+        raise RunError(f"{where}: its model is not of this module: names or shapes differ. Give the module of the run.")
+    module.load_state_dict(named, strict=len(state) == len(module.state_dict()))
+    return module.eval()
+
+
+def chosen(models: Mapping[str, Any], name: str | None, where: str) -> str:
+    """The name of one of the models; None: the last, which is reported."""
+    said = list(models)[-1] if name is None else name
+    if said not in models:
+        raise SettingError(f"{where} has no model {said!r}, only {', '.join(models)}. Name one of them.")
+    return said
+
+
+def in_memory(task: Task, models: Mapping[str, Model], name: str | None = None) -> nn.Module:
+    """One of a run's models as a module."""
+    which = chosen(models, name, "the run")
+    return module_of(task, task.another().named(models[which]), "the run")
 
 
 def unnamed(task: Task, named: Named, folder: Path) -> Model:

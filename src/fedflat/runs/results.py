@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
+
+from torch import nn
 
 from fedflat.errors import SettingError
 from fedflat.flat import Model
@@ -33,19 +36,30 @@ class Result:
     ledger: Ledger
     model: Model | None = None
     """The server's model."""
+    source: Callable[[str | None], nn.Module] | None = field(default=None, compare=False)
+    """What makes its models modules."""
 
     @classmethod
-    def of(cls, exp: Experiment, status: str, run: Run, rows: Sequence[Row]) -> Result:
+    def of(
+        cls, exp: Experiment, status: str, run: Run, rows: Sequence[Row],
+        source: Callable[[str | None], nn.Module] | None = None,
+    ) -> Result:  # fmt: skip
         """The result of a run just ended."""
         return cls(
-            repr(exp.method), exp.seed, status, exp.rounds, exp.evaluate.last, list(rows), run.ledger, run.model
+            repr(exp.method), exp.seed, status, exp.rounds, exp.evaluate.last, list(rows), run.ledger, run.model, source
         )
 
     @classmethod
     def read(cls, folder: Path) -> Result:
         """The result a run folder holds."""
         facts = read_facts(folder)
-        return cls.told(facts, read_rows(folder, facts=facts))
+        return replace(cls.told(facts, read_rows(folder, facts=facts)), source=partial(_loaded, folder))
+
+    def module(self, model: str | None = None) -> nn.Module:
+        """The model the run reports, or another one by name, as a module in evaluation mode."""
+        if self.source is None:
+            raise SettingError("this result holds no model. Load one from its folder: fedflat.load(folder).")
+        return self.source(model)
 
     @classmethod
     def told(cls, facts: Facts, rows: Sequence[Row]) -> Result:
@@ -133,6 +147,12 @@ def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     for name, value in row.items():
         flat |= _flat(value, f"{before}{name}.") if isinstance(value, Mapping) else {f"{before}{name}": value}
     return flat
+
+
+def _loaded(folder: Path, model: str | None) -> nn.Module:
+    from fedflat.runs.loading import load  # which trains, and so knows results
+
+    return load(folder, model=model)
 
 
 @dataclass(frozen=True)

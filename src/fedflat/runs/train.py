@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+
+from torch import nn
 
 from fedflat.client.states import ClientStates
 from fedflat.flat import Model
@@ -16,7 +19,7 @@ from fedflat.runs.exchange import Diverged, Exchange
 from fedflat.runs.executors import Crew, Executor, InProcess
 from fedflat.runs.experiment import Experiment
 from fedflat.runs.interrupt import ending_as_by_ctrl_c, uninterrupted
-from fedflat.runs.models import Named
+from fedflat.runs.models import Named, in_memory
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.results import Result
 from fedflat.runs.state import Run
@@ -85,7 +88,7 @@ def train(
         book.checkpoint(run, force=True)
         if status != "running":
             book.finish(status, named_models(ready, run))
-    return Result.of(exp, status, run, book.rows)
+    return Result.of(exp, status, run, book.rows, modules(ready, run))
 
 
 def evaluated(ready: Ready, t: int, new: Stepped, shadows: dict[str, Notes]) -> Row:
@@ -129,6 +132,11 @@ def named_models(ready: Ready, run: Run) -> dict[str, Named]:
     models = models_of(ready.exp, ready.scene, run.model, run.shadows)
     fresh = ready.task.another()
     return {name: fresh.named(model) for name, model in models.items()}
+
+
+def modules(ready: Ready, run: Run) -> Callable[[str | None], nn.Module]:
+    """What makes any of the models, by name, a module."""
+    return partial(in_memory, ready.task, models_of(ready.exp, ready.scene, run.model, run.shadows))
 
 
 def reported(scores: dict[str, Scores]) -> Row:
