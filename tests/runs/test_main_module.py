@@ -123,7 +123,7 @@ def test_a_guarded_script_may_define_what_workers_need(tmp_path: Path) -> None:
         '    print("SAME", torch.equal(here.model.params, there.model.params))\n'
     )
     said, errors = as_script(code, tmp_path)
-    assert errors == ""
+    assert "Traceback" not in errors
     assert said.splitlines().count("IMPORTED") == 2
     assert said.splitlines()[-1] == "SAME True"
 
