@@ -83,3 +83,9 @@ def test_the_cache_follows_the_platform(monkeypatch):
     monkeypatch.setattr(places.sys, "platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", "/local")
     assert cache_dir() == Path("/local/fedflat")
+
+
+def test_the_home_of_nobody_is_a_folder_that_is_not_there(monkeypatch):
+    monkeypatch.setenv("FEDFLAT_DATA", "~nobody-of-this-name/data")
+    with pytest.raises(DataError, match="mnist is not on this machine .*~nobody-of-this-name/data"):
+        locate(LAYOUTS["mnist"])

@@ -60,7 +60,7 @@ LAYOUTS = {
 def set_data_dir(folder: str | Path | None) -> None:
     """Look in ``folder`` first from now on, in this process; ``None`` takes that back."""
     global _chosen
-    _chosen = None if folder is None else Path(folder).expanduser()
+    _chosen = None if folder is None else Path(os.path.expanduser(folder))
 
 
 def check_data_dir() -> None:
@@ -72,7 +72,7 @@ def check_data_dir() -> None:
 def data_place() -> str | None:
     """The folder that was chosen for data, for this process or by ``$FEDFLAT_DATA``, to be remembered with a run."""
     said = _chosen or _remembered or os.environ.get("FEDFLAT_DATA")
-    return os.path.abspath(Path(said).expanduser()) if said else None
+    return os.path.abspath(os.path.expanduser(said)) if said else None
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def roots() -> list[Path]:
     """The folders that are looked into, the first one first."""
     said = os.environ.get("FEDFLAT_DATA")
     given = [folder for folder in (_chosen, _remembered) if folder is not None]
-    return [*given, *([Path(said).expanduser()] if said else []), cache_dir(), SYSTEM]
+    return [*given, *([Path(os.path.expanduser(said))] if said else []), cache_dir(), SYSTEM]
 
 
 def home() -> Path:
