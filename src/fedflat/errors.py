@@ -67,7 +67,7 @@ LONGEST = 80
 """Letters of a wrong value that a message repeats."""
 LARGEST = 1e30
 """The largest number anybody may give: float32 ends at 3.4e38, and some are squared or multiplied."""
-MOST = 10**12
+MOST = 10**15
 """The largest whole number, for what is counted one after the other."""
 LARGEST_SEED = 2**63 - 1
 LONGEST_WAIT = 10**7

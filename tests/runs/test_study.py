@@ -101,7 +101,7 @@ def test_checkpoints_as_often_as_said(tmp_path: Path) -> None:
         ({"methods": []}, "no method was given. Name at least one"),
         ({"methods": ["fedavg", "fedsam(rho=0.05)", "sam(rho=0.05)"]}, r"sam\(rho=0.05\) was given twice"),
         ({"seeds": 0}, "seeds must be a whole number of at least 1, found 0"),
-        ({"seeds": [1, 2, 1]}, r"seeds must be different and at least one, found \[1, 2, 1\]"),
+        ({"seeds": [1, 2, 1]}, r"a list of different ones, at least one, found \[1, 2, 1\]"),
         ({"seeds": []}, "at least one, found"),
         ({"seeds": [-1]}, "seed must be a whole number of at least 0, found -1"),
         ({"methods": ["fedavg", "feddin"]}, "unknown method 'feddin'. Did you mean 'feddyn'"),
