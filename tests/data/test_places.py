@@ -87,5 +87,5 @@ def test_the_cache_follows_the_platform(monkeypatch):
 
 def test_the_home_of_nobody_is_a_folder_that_is_not_there(monkeypatch):
     monkeypatch.setenv("FEDFLAT_DATA", "~nobody-of-this-name/data")
-    with pytest.raises(DataError, match="mnist is not on this machine .*~nobody-of-this-name/data"):
+    with pytest.raises(DataError, match=r"mnist is not on this machine .*~nobody-of-this-name/data"):
         locate(LAYOUTS["mnist"])
