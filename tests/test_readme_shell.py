@@ -1,0 +1,86 @@
+"""The README's shell blocks, in small: every command is one that can be typed, and those that run here end well.
+
+Small means: two rounds of two clients, one epoch, one seed, few examples, points and probes, and CIFAR-10 from miniature files in its
+true format. All run one after the other in one folder, in a process of its own. What installs, serves until Ctrl-C,
+fetches, or starts processes for minutes is read by the parser only; `reproduce` has tests of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from data.miniature import write_cifar_files
+from fedflat.cli.parser import build
+
+README = Path(__file__).parents[1] / "README.md"
+FEWER = {
+    "--rounds": "2", "--clients-per-round": "2", "--local-epochs": "1", "--local-steps": "1", "--seeds": "1",
+    "--probes": "2", "--density": "1",
+}  # fmt: skip
+ALSO = {
+    "analyse": ["--examples", "4", "--points", "3", "-k", "1"], "report": ["--formats", "pdf"],
+    "run": ["--threads", "1"], "compare": ["--threads", "1"],
+}  # fmt: skip
+ONLY_READ = [["watch"], ["data", "get"], ["reproduce", "toy"], ["reproduce", "fedgloss/table3"]]
+DRIVER = """
+import glob, json, sys
+from fedflat.cli import main
+for words in json.load(sys.stdin):
+    found = [name for word in words for name in (sorted(glob.glob(word)) if "*" in word else [word])]
+    print("RUN", words, flush=True)
+    status = main(found)
+    assert status == 0, (status, words)
+"""
+
+
+def commands() -> list[list[str]]:
+    """The words of every command, in the README's order; comments left out, lines joined."""
+    blocks = re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+def small(words: list[str]) -> list[str]:
+    """The same command with less to do."""
+    fewer = [FEWER.get(before, word) for before, word in zip(["", *words], words, strict=False)]
+    return fewer + ALSO.get(words[0], [])
+
+
+def test_every_command_can_be_typed() -> None:
+    """One way to call it throughout; everything else in the blocks installs."""
+    others = [words for words in commands() if words[0] != "fedflat"]
+    assert others == [["make", "run"], ["make", "test"], ["pip", "install", "."]]
+    for _, *words in (words for words in commands() if words[0] == "fedflat"):
+        assert build().read(words).command == words[0]
+
+
+def test_make_run_is_the_first_of_them() -> None:
+    makefile = (README.parent / "Makefile").read_text().replace("\\\n", " ")
+    typed = re.search(r"\$\(BIN\)/(fedflat compare .*)", makefile)
+    assert typed is not None
+    assert shlex.split(typed[1]) == next(words for words in commands() if words[:2] == ["fedflat", "compare"])
+
+
+def test_they_run(tmp_path: Path) -> None:
+    write_cifar_files(tmp_path / "files" / "cifar-10-batches-bin", "cifar10", 30)
+    typed = [words for name, *words in commands() if name == "fedflat"]
+    run = [words for words in typed if not any(words[: len(read)] == read for read in ONLY_READ)]
+    assert len(run) == len(typed) - len(ONLY_READ)
+    (tmp_path / "here").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER], input=json.dumps([small(words) for words in run]), cwd=tmp_path / "here",
+        env={**os.environ, "FEDFLAT_DATA": str(tmp_path / "files"), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert done.stdout.count("RUN [") == len(run)
+    here = tmp_path / "here"
+    assert (here / "runs/mine/report.html").exists()
+    assert (here / "runs/three/report.html").exists()
+    assert list((here / "figures").glob("*.pdf"))
