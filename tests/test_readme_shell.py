@@ -1,8 +1,8 @@
 """The README's shell blocks, in small: every command is one that can be typed, and those that run here end well.
 
-Small means: two rounds of two clients, one epoch, one seed, few examples, points and probes, and CIFAR-10 from miniature files in its
-true format. All run one after the other in one folder, in a process of its own. What installs, serves until Ctrl-C,
-fetches, or starts processes for minutes is read by the parser only; `reproduce` has tests of its own.
+Small means: two rounds of two clients, one epoch, one seed, few examples, points and probes, and CIFAR-10 from
+miniature files in its true format. All run one after the other in one folder, in a process of its own. What installs,
+serves until Ctrl-C, fetches, or starts processes for minutes is read by the parser only.
 """
 
 from __future__ import annotations
