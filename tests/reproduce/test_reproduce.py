@@ -45,6 +45,11 @@ def begin(*words: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def read_cells(out: Path) -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = json.loads((out / "table.json").read_text())["cells"]
+    return cells
+
+
 def same(a: Path, b: Path) -> bool:
     return all(
         timeless(rows(a / run)) == timeless(rows(b / run)) and final(a / run) == final(b / run) for run in RUNS
@@ -111,6 +116,8 @@ def test_cut_and_gone_on_with_is_the_whole(whole: Path, tmp_path: Path, capsys: 
     (out / RUNS[1] / "run.json").write_text(json.dumps({**json.loads(saved), "fedflat": "0.0.1"}))
     assert reproduce(mine, "--out", out) == 2
     assert "was made by fedflat 0.0.1" in capsys.readouterr().err
+    rounds = [(cell["by_seed"][0]["status"], cell["rounds"]) for cell in read_cells(out)]
+    assert rounds == [("done", ROUNDS), ("done", ROUNDS), ("damaged", 0)]
     (out / RUNS[1] / "run.json").write_text(saved)
     assert [job.folder for job in open_plan(out).waiting()] == [RUNS[1]]
 

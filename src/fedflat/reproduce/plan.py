@@ -106,7 +106,10 @@ class Plan:
             return False
         stop = self.until(job)
         stopped = stop < job.experiment.rounds and max(Store(run / "checkpoint").rounds(), default=0) >= stop
-        return stopped or read_facts(run)["status"] != "running"
+        try:
+            return stopped or read_facts(run)["status"] != "running"
+        except RunError:  # which the run itself will say
+            return False
 
     def added(self, cells: Iterable[Cell], asked: Asked, command: str) -> Plan:
         """With more cells, or the same to another round."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from fedflat.errors import RunError
 from fedflat.reproduce.plan import Entry
 from fedflat.runs.diary import Row
 from fedflat.runs.facts import read_facts, read_rows
@@ -21,7 +22,7 @@ class Seed:
     seed: int
     folder: str
     status: str
-    """"waiting", "running", "done" or "diverged"."""
+    """"waiting", "running", "done", "diverged" or "damaged"."""
     round: int
     """Rounds done, as far as they are written down."""
     seconds: float
@@ -83,15 +84,18 @@ def standing(entry: Entry, folder: Path) -> Standing:
 def _seed(entry: Entry, run: Path, seed: int, place: str) -> Seed:
     if not (run / "run.json").exists():
         return Seed(seed, place, "waiting", 0, 0.0, [], math.nan, 0)
-    facts = read_facts(run)
-    status = str(facts["status"])
-    rows = [row for row in read_rows(run, facts=facts) if row["round"] <= entry.stop]
+    try:
+        facts = read_facts(run)
+        rows = [row for row in read_rows(run, facts=facts) if row["round"] <= entry.stop]
+    except RunError:  # one run that cannot be read leaves the others their numbers
+        return Seed(seed, place, "damaged", 0, 0.0, [], math.nan, 0)
     curve = [(row["round"], value) for row in rows if not math.isnan(value := measured(entry, row))]
     counting = last_ones(entry, curve)
     saved = max(Store(run / "checkpoint").rounds(), default=0)
     done = max(saved, rows[-1]["round"] if rows else 0)
     seconds = float(rows[-1].get("seconds", 0.0)) if rows else 0.0
-    return Seed(seed, place, status, done, seconds, curve, mean(counting) if counting else math.nan, len(counting))
+    value = mean(counting) if counting else math.nan
+    return Seed(seed, place, str(facts["status"]), done, seconds, curve, value, len(counting))
 
 
 def measured(entry: Entry, row: Row) -> float:
