@@ -1,0 +1,238 @@
+"""The same seeded experiments in two checkouts, compared bit for bit: the net under every redesign.
+
+    python tests/two_checkouts.py OLD NEW            # folders of two checkouts, e.g. of `git worktree add`
+    python tests/two_checkouts.py OLD NEW --only fedsam --keep folder
+
+Every method of the common table, the executors, resumed runs, shadows, personal models and analyses are run in each
+checkout by a process of its own, in turn. Then every parameter, metric and file is compared; what a clock or a
+digest over a clock says is left out. Nothing is pasted: both sides are computed here and now. It says what it compared
+and what differed, and ends with status 1 if anything did. Only what is public in both is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve()
+CLOCK = {
+    "training", "seconds", "took", "made", "machine", "fedflat", "digest", "chain", "identity", "seal", "started",
+    "finished", "time", "command",
+}  # fmt: skip
+"""Keys of JSON files that may differ between two runs of the same thing."""
+PASSED_OVER = {"lock", "report.html", "profile.html"}
+SETTINGS: dict[str, Any] = {
+    "on": "digits(lda(0.3), clients=12, split=0.7)", "model": "mlp(hidden=[8])", "rounds": 4, "clients_per_round": 3,
+    "batch_size": 16, "lr": 0.05, "momentum": 0.5, "weight_decay": 0.001, "eval_every": 1, "seed": 3,
+}  # fmt: skip
+
+
+def table(checkout: Path) -> list[str]:
+    """The texts of the common table of a checkout, read without running it."""
+    tree = ast.parse((checkout / "tests" / "test_every_method.py").read_text())
+    found = {
+        target.id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id in ("ROWS", "TOGETHER")
+    }
+    return [*found["ROWS"].values(), *found["TOGETHER"]]
+
+
+def needs(method: str) -> dict[str, Any]:
+    """What some methods need to run at all."""
+    if "fedbn" in method or "silobn" in method:
+        return {"model": normalised, "drop_last": True}
+    if "fedcr" in method:
+        return {"model": "stochastic(mlp([5]), dim=3, train_samples=2, test_samples=3)"}
+    if any(name in method for name in ("scaffold", "fedgamma", "feddc")):
+        return {"momentum": 0.0}
+    return {}
+
+
+def normalised() -> Any:
+    """A small network with batch normalisation."""
+    from torch import nn
+
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 10))
+
+
+def experiments(methods: list[str]) -> Iterator[tuple[str, Callable[[Path], object]]]:
+    """Names, and what makes a folder of each."""
+    for method in methods:
+        yield f"in-process {method}", _run(method, threads=1)
+    for method in ("fedavg", "feddyn(alpha=0.1) + sam(rho=0.05)", "fedgloss(rho_s=0.1, rho_l=0.1) + wima(window=2)",
+                   "scaffold", "fedfsa(top=1) + personal()", "fedadam(lr=0.05) + all_clients()"):  # fmt: skip
+        yield f"two workers {method}", _run(method, executor="workers", workers=2)
+        yield f"stacked {method}", _run(method, executor="stacked", clients_per_round=8)
+        yield f"left to us {method}", _run(method, clients_per_round=8)
+    for model in ("tiny_convnet", "resnet20"):
+        yield f"{model} fedsam", _run("fedsam(rho=0.05)", model=model, threads=1, rounds=2)
+    for watch in ("drift,alignment,norms,classes",):
+        yield f"watched {watch}", _run("fedsam(rho=0.05) + swa(start=1, cycle=1)", watch=watch, threads=1)
+    for method in ("fedgloss(rho_s=0.1, rho_l=0.1) + wima(window=2)", "feddyn(alpha=0.1) + asam() + ema(gamma=0.5)",
+                   "scaffold + fedlesam + all_clients()"):  # fmt: skip
+        yield f"resumed {method}", lambda folder, method=method: _stopped_and_resumed(method, folder)
+    for what in (["--curvature", "--probes", "4", "--density", "1", "--layers"], ["--surface", "--points", "5"],
+                 ["--local-global"]):  # fmt: skip
+        yield f"analysed {' '.join(what)}", lambda folder, what=what: _analysed(what, folder)
+    yield "study", lambda folder: _fedflat(
+        "compare", "fedavg", "fedsam(rho=0.1)", "--seeds", "2", "--rounds", "6", "--eval-every", "1", "--threads", "1",
+        "--lr", "0.05", "--out", str(folder),
+    )  # fmt: skip
+
+
+def _run(method: str, **more: Any) -> Callable[[Path], object]:
+    def make(folder: Path) -> object:
+        import fedflat
+
+        settings = {**SETTINGS, **needs(method), **more}
+        if "krum" in method or "trimmed" in method:
+            settings["clients_per_round"] = max(4, settings["clients_per_round"])
+        return fedflat.run(method, out=folder, **settings)
+
+    return make
+
+
+def _fedflat(*words: str, **more: Any) -> Any:
+    process = subprocess.run([sys.executable, "-m", "fedflat", *words], capture_output=True, text=True, **more)
+    assert process.returncode == 0, process.stderr[-2000:]
+    return process
+
+
+def _stopped_and_resumed(method: str, folder: Path) -> None:
+    """A run that hears Ctrl-C in the middle, wherever that is, and is taken up again."""
+    words = ["run", method, "--on", "digits(lda(0), clients=20)", "--rounds", "120", "--eval-every", "1", "--lr", "0.05",
+             "--threads", "1", "--out", str(folder)]  # fmt: skip
+    process = subprocess.Popen([sys.executable, "-m", "fedflat", *words], stderr=subprocess.DEVNULL)
+    metrics = folder / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 20):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    process.wait()
+    _fedflat("resume", str(folder))
+
+
+def _analysed(what: list[str], folder: Path) -> None:
+    _run("fedsam(rho=0.1) + wima(window=2)", threads=1, model="tiny_convnet", rounds=2)(folder)
+    _fedflat("analyse", str(folder), *what)
+
+
+def make_all(methods: list[str], only: str, out: Path) -> None:
+    """Carry the experiments out, each in a folder of its own; one that fails leaves its sentence."""
+    for place, (name, make) in enumerate(experiments(methods)):
+        if only not in name:
+            continue
+        folder = out / f"{place:03d}"
+        try:
+            make(folder)
+        except Exception as error:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "refused.txt").write_text(f"{type(error).__name__}: {error}\n")
+        (out / f"{place:03d}.name").write_text(name)
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """All that a folder holds, by file and name, without what a clock says."""
+    found: dict[str, Any] = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in PASSED_OVER):
+        name = str(path.relative_to(folder))
+        if "checkpoint/" in name:
+            continue
+        if path.suffix == ".safetensors":
+            found |= {f"{name}:{key}": value for key, value in _tensors(path).items()}
+        elif path.suffix == ".jsonl":
+            found |= {f"{name}:{i}": _timeless(json.loads(line)) for i, line in enumerate(path.read_text().splitlines())}
+        elif path.suffix == ".json":
+            found |= {f"{name}:{key}": value for key, value in _timeless(json.loads(path.read_text())).items()}
+        else:
+            found[name] = path.read_bytes()
+    return found | _checkpoints(folder)
+
+
+def _checkpoints(folder: Path) -> dict[str, Any]:
+    """The groups of the newest checkpoint of each run; when it was made before is up to the clock."""
+    found: dict[str, Any] = {}
+    for place in sorted(folder.rglob("checkpoint")):
+        newest = max(place.glob("round-*.json"))
+        body = json.loads(json.loads(newest.read_text())["body"])
+        for group, (file, *_) in body["groups"].items():
+            if group != "clients":
+                name = f"{place.relative_to(folder)}/{newest.stem}/{group}"
+                found |= {f"{name}:{key}": value for key, value in _tensors(place / file).items()}
+    return found
+
+
+def _tensors(path: Path) -> dict[str, bytes]:
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
+    header.pop("__metadata__", None)
+    return {
+        name: f"{entry['dtype']}{entry['shape']}".encode() + data[slice(*entry["data_offsets"])]
+        for name, entry in header.items()
+    }
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _timeless(inner) for key, inner in value.items() if key not in CLOCK}
+    return [_timeless(inner) for inner in value] if isinstance(value, list) else value
+
+
+def compare(old: Path, new: Path) -> tuple[int, int, list[str]]:
+    """How many experiments and values were compared, and a line for each difference."""
+    count, lines = 0, []
+    names = sorted(path.name for path in new.glob("*.name"))
+    for file in names:
+        name, place = (new / file).read_text(), file.removesuffix(".name")
+        before, after = contents(old / place), contents(new / place)
+        count += len(before.keys() | after.keys())
+        for key in sorted(before.keys() | after.keys()):
+            if before.get(key) != after.get(key):
+                where = "only in OLD" if key not in after else "only in NEW" if key not in before else "differs"
+                lines.append(f"{name}: {key} {where}")
+    return len(names), count, lines
+
+
+def main() -> int:
+    """Read the words, run both sides, say what differs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("old", type=Path, help="a checkout, as it was")
+    parser.add_argument("new", type=Path, help="a checkout, as it is now")
+    parser.add_argument("--only", default="", metavar="WORD", help="experiments with this in their name")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="where to leave the folders (default: nowhere)")
+    parser.add_argument("--make", type=Path, metavar="DIR", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.make:
+        make_all(table(asked.old), asked.only, asked.make)
+        return 0
+    with tempfile.TemporaryDirectory() as temporary:
+        place = asked.keep or Path(temporary)
+        for side in ("old", "new"):
+            out = place.resolve() / side
+            out.mkdir(parents=True)
+            environment = {
+                **os.environ, "PYTHONPATH": str(getattr(asked, side).resolve() / "src"), "OMP_NUM_THREADS": "1",
+            }  # fmt: skip
+            words = [str(asked.old.resolve()), str(asked.new.resolve()), "--only", asked.only, "--make", str(out)]
+            subprocess.run([sys.executable, str(HERE), *words], env=environment, check=True, cwd=out)
+        runs, values, differences = compare(place / "old", place / "new")
+    print("\n".join(differences))
+    print(f"{runs} experiments, {values} values compared, {len(differences)} differ")
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
