@@ -113,8 +113,8 @@ def _fedflat(*words: str, **more: Any) -> Any:
 
 def _stopped_and_resumed(method: str, folder: Path) -> None:
     """A run that hears Ctrl-C in the middle, wherever that is, and is taken up again."""
-    words = ["run", method, "--on", "digits(lda(0), clients=20)", "--rounds", "120", "--eval-every", "1", "--lr", "0.05",
-             "--threads", "1", "--out", str(folder)]  # fmt: skip
+    words = ["run", method, "--on", "digits(lda(0), clients=20)", "--rounds", "120", "--eval-every", "1",
+             "--lr", "0.05", "--threads", "1", "--out", str(folder)]  # fmt: skip
     process = subprocess.Popen([sys.executable, "-m", "fedflat", *words], stderr=subprocess.DEVNULL)
     metrics = folder / "metrics.jsonl"
     while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 20):
@@ -153,7 +153,8 @@ def contents(folder: Path) -> dict[str, Any]:
         if path.suffix == ".safetensors":
             found |= {f"{name}:{key}": value for key, value in _tensors(path).items()}
         elif path.suffix == ".jsonl":
-            found |= {f"{name}:{i}": _timeless(json.loads(line)) for i, line in enumerate(path.read_text().splitlines())}
+            lines = path.read_text().splitlines()
+            found |= {f"{name}:{i}": _timeless(json.loads(line)) for i, line in enumerate(lines)}
         elif path.suffix == ".json":
             found |= {f"{name}:{key}": value for key, value in _timeless(json.loads(path.read_text())).items()}
         else:
