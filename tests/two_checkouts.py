@@ -166,7 +166,9 @@ def _checkpoints(folder: Path) -> dict[str, Any]:
     """The groups of the newest checkpoint of each run; when it was made before is up to the clock."""
     found: dict[str, Any] = {}
     for place in sorted(folder.rglob("checkpoint")):
-        newest = max(place.glob("round-*.json"))
+        newest = max(place.glob("round-*.json"), default=None)
+        if newest is None:
+            continue
         body = json.loads(json.loads(newest.read_text())["body"])
         for group, (file, *_) in body["groups"].items():
             if group != "clients":
