@@ -26,8 +26,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve()
 CLOCK = {
-    "training", "seconds", "took", "made", "machine", "fedflat", "digest", "chain", "identity", "seal", "started",
-    "finished", "time", "command",
+    "training", "seconds", "took", "made", "machine", "fedflat", "digest", "chain", "identity", "end"
 }  # fmt: skip
 """Keys of JSON files that may differ between two runs of the same thing."""
 PASSED_OVER = {"lock", "report.html", "profile.html"}
@@ -100,7 +99,7 @@ def _run(method: str, **more: Any) -> Callable[[Path], object]:
         settings = {**SETTINGS, **needs(method), **more}
         if "krum" in method or "trimmed" in method:
             settings["clients_per_round"] = max(4, settings["clients_per_round"])
-        return fedflat.run(method, out=folder, **settings)
+        return fedflat.run(method, out=folder, quiet=True, **settings)
 
     return make
 
@@ -170,10 +169,10 @@ def _checkpoints(folder: Path) -> dict[str, Any]:
         if newest is None:
             continue
         body = json.loads(json.loads(newest.read_text())["body"])
-        for group, (file, *_) in body["groups"].items():
+        for group, entry in body["groups"].items():
             if group != "clients":
                 name = f"{place.relative_to(folder)}/{newest.stem}/{group}"
-                found |= {f"{name}:{key}": value for key, value in _tensors(place / file).items()}
+                found |= {f"{name}:{key}": value for key, value in _tensors(place / entry["file"]).items()}
     return found
 
 
