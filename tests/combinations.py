@@ -15,11 +15,11 @@ from torch import nn
 import fedflat.methods  # noqa: F401 (registers the names)
 from fedflat.client.local import Local
 from fedflat.client.private import Private
+from fedflat.composition import Method
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
-from fedflat.method import Method
 from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import stochastic

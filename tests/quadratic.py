@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.client.local import Local
+from fedflat.composition import Method
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
-from fedflat.method import Method
 from fedflat.runs.book import RunBook
 from fedflat.runs.executors import Executor, InProcess
 from fedflat.runs.experiment import Evaluate, Experiment

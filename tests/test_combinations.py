@@ -10,8 +10,8 @@ import torch
 import combinations
 from combinations import ADDED, BASES, matrix, ready, said, short, trains
 from fedflat.client.piece import Site
+from fedflat.composition import Method
 from fedflat.errors import SettingError
-from fedflat.method import Method
 from fedflat.methods.pieces import man
 from fedflat.spelling import registered
 from fedflat.stage import Stage

@@ -8,9 +8,9 @@ import pytest
 
 from combinations import declared, ready, said, trains
 from fedflat.client.piece import Piece
+from fedflat.composition import Method
 from fedflat.cost import Cost, cost
 from fedflat.mail import Mail, Replies
-from fedflat.method import Method
 from fedflat.runs.book import RunBook
 from fedflat.runs.state import Run
 from fedflat.runs.train import train

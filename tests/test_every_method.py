@@ -19,11 +19,11 @@ from fedflat.client.local import Local
 from fedflat.client.piece import Memory
 from fedflat.client.private import Private
 from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.composition import Method
 from fedflat.data.federation import Federation
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.mail import Reply
-from fedflat.method import Method
 from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.methods.scaffold import Scaffold
 from fedflat.models.simple import mlp

@@ -11,9 +11,9 @@ from fedflat.client.drift import Decay, Momentum, Prox
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece
 from fedflat.client.sharpness import Sam
+from fedflat.composition import Method, chain, method
 from fedflat.data import digits
 from fedflat.errors import SettingError
-from fedflat.method import Method, chain, method
 from fedflat.methods import (
     adabest,
     asam,

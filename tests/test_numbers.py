@@ -10,8 +10,8 @@ import pytest
 
 import fedflat as ff
 from fedflat.cli import main
+from fedflat.composition import method
 from fedflat.errors import LARGEST, MOST, FedflatError, SettingError, number, shown
-from fedflat.method import method
 from fedflat.runs.experiment import Evaluate
 from fedflat.schedules import decay
 from fedflat.spelling import parse

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import fedflat.data
 import fedflat.methods
 import fedflat.models  # noqa: F401 (all three register names)
+from fedflat.composition import Method
 from fedflat.errors import FedflatError, SpellingError
-from fedflat.method import Method
-from fedflat.spelling import Spelled, find, parse, registered, spell, spell_call
+from fedflat.spelling import Spelled, find, parse, register, registered, spell, spell_call
 
 positive = st.floats(1e-6, 0.99)
 schedules = st.one_of(
@@ -203,3 +203,8 @@ def test_any_argument_is_taken_or_refused_with_an_error_of_ours(entry: Any, data
     except FedflatError:
         return
     assert parse(repr(method), "method") == method
+
+
+def test_a_name_of_no_kind_is_refused() -> None:
+    with pytest.raises(SpellingError, match=r"there is no kind 'dataset'\. Did you mean 'data set'\? Known: method, "):
+        register("dataset", "mine")

@@ -13,10 +13,16 @@ from typing import Any
 from fedflat.version import __version__
 
 _HOMES = {
+    "fedflat.client.piece": ("Piece", "Site", "Term", "Visit"),
+    "fedflat.composition": ("Method", "chain", "method"),
     "fedflat.data": (
         "by_user", "cifar10", "cifar100", "clients_from", "clients_of", "digits", "fashion_mnist", "from_file", "iid",
         "label_flip", "lda", "mnist", "pam", "pathological", "quantity_skew", "synthetic", "tensors",
     ),
+    "fedflat.data.examples": ("Batch", "ClientData", "Examples"),
+    "fedflat.data.federation": ("DataSpec", "Dealt", "Federation", "OnDemand"),
+    "fedflat.data.partition": ("Partition",),
+    "fedflat.data.splitting": ("federate",),
     "fedflat.errors": ("DataError", "FedflatError", "NotFinite", "RunError", "SettingError", "SpellingError"),
     "fedflat.flatness.curvature": ("curvature",),
     "fedflat.flatness.hessian": ("Hessian",),
@@ -24,7 +30,7 @@ _HOMES = {
     "fedflat.flatness.plane": ("Plane",),
     "fedflat.flatness.points": ("losses",),
     "fedflat.flatness.surface": ("Surface",),
-    "fedflat.method": ("Method", "chain"),
+    "fedflat.mail": ("Mail", "Replies"),
     "fedflat.methods": (
         "active_clients", "adabest", "adagrad", "adam", "all_clients", "asam", "centralised", "clip", "cutout",
         "ema", "fedacg", "fedadagrad", "fedadam", "fedala", "fedasam", "fedavg", "fedavg_ft", "fedavgm", "fedbn",
@@ -34,6 +40,7 @@ _HOMES = {
         "server_momentum", "server_sgd", "silobn", "swa", "trimmed_mean", "wima", "yogi",
     ),
     "fedflat.models": ("cnn", "fsa_cnn", "logistic", "mlp", "resnet18", "resnet20", "stochastic", "tiny_convnet"),
+    "fedflat.models.spec": ("ModelSpec",),
     "fedflat.report": ("write_report",),
     "fedflat.robust.corruptions": ("corrupt",),
     "fedflat.runs.api": ("compare", "experiment", "resume", "run"),
@@ -43,8 +50,12 @@ _HOMES = {
     "fedflat.runs.results": ("Result", "Results", "summarise"),
     "fedflat.runs.stacked": ("Stacked",),
     "fedflat.runs.train": ("train",),
-    "fedflat.schedules": ("cosine", "cyclic", "decay", "steps", "warmup"),
-    "fedflat.spelling": ("parse",),
+    "fedflat.schedules": ("Schedule", "at", "cosine", "cyclic", "decay", "steps", "warmup"),
+    "fedflat.server.piece": ("Desk", "ServerPiece"),
+    "fedflat.server.rules": ("Rule",),
+    "fedflat.server.shadows": ("Shadow",),
+    "fedflat.spelling": ("parse", "register"),
+    "fedflat.stage": ("Stage",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

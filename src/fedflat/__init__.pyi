@@ -1,5 +1,12 @@
 """What the package holds, for type checkers; the package itself imports names when they are used."""
 
+from fedflat.client.piece import Piece as Piece
+from fedflat.client.piece import Site as Site
+from fedflat.client.piece import Term as Term
+from fedflat.client.piece import Visit as Visit
+from fedflat.composition import Method as Method
+from fedflat.composition import chain as chain
+from fedflat.composition import method as method
 from fedflat.data import by_user as by_user
 from fedflat.data import cifar10 as cifar10
 from fedflat.data import cifar100 as cifar100
@@ -17,6 +24,15 @@ from fedflat.data import pathological as pathological
 from fedflat.data import quantity_skew as quantity_skew
 from fedflat.data import synthetic as synthetic
 from fedflat.data import tensors as tensors
+from fedflat.data.examples import Batch as Batch
+from fedflat.data.examples import ClientData as ClientData
+from fedflat.data.examples import Examples as Examples
+from fedflat.data.federation import DataSpec as DataSpec
+from fedflat.data.federation import Dealt as Dealt
+from fedflat.data.federation import Federation as Federation
+from fedflat.data.federation import OnDemand as OnDemand
+from fedflat.data.partition import Partition as Partition
+from fedflat.data.splitting import federate as federate
 from fedflat.errors import DataError as DataError
 from fedflat.errors import FedflatError as FedflatError
 from fedflat.errors import NotFinite as NotFinite
@@ -29,8 +45,8 @@ from fedflat.flatness.line import Line as Line
 from fedflat.flatness.plane import Plane as Plane
 from fedflat.flatness.points import losses as losses
 from fedflat.flatness.surface import Surface as Surface
-from fedflat.method import Method as Method
-from fedflat.method import chain as chain
+from fedflat.mail import Mail as Mail
+from fedflat.mail import Replies as Replies
 from fedflat.methods import active_clients as active_clients
 from fedflat.methods import adabest as adabest
 from fedflat.methods import adagrad as adagrad
@@ -94,6 +110,7 @@ from fedflat.models import resnet18 as resnet18
 from fedflat.models import resnet20 as resnet20
 from fedflat.models import stochastic as stochastic
 from fedflat.models import tiny_convnet as tiny_convnet
+from fedflat.models.spec import ModelSpec as ModelSpec
 from fedflat.report import write_report as write_report
 from fedflat.robust.corruptions import corrupt as corrupt
 from fedflat.runs.api import compare as compare
@@ -109,12 +126,20 @@ from fedflat.runs.results import Results as Results
 from fedflat.runs.results import summarise as summarise
 from fedflat.runs.stacked import Stacked as Stacked
 from fedflat.runs.train import train as train
+from fedflat.schedules import Schedule as Schedule
+from fedflat.schedules import at as at
 from fedflat.schedules import cosine as cosine
 from fedflat.schedules import cyclic as cyclic
 from fedflat.schedules import decay as decay
 from fedflat.schedules import steps as steps
 from fedflat.schedules import warmup as warmup
+from fedflat.server.piece import Desk as Desk
+from fedflat.server.piece import ServerPiece as ServerPiece
+from fedflat.server.rules import Rule as Rule
+from fedflat.server.shadows import Shadow as Shadow
 from fedflat.spelling import parse as parse
+from fedflat.spelling import register as register
+from fedflat.stage import Stage as Stage
 from fedflat.version import __version__ as __version__
 
 __all__: list[str]

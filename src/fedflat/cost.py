@@ -7,8 +7,8 @@ from math import prod
 
 import torch
 
+from fedflat.composition import Method
 from fedflat.mail import Mail, Replies
-from fedflat.method import Method
 from fedflat.server.piece import Desks, step
 
 DIM = 16

@@ -48,8 +48,17 @@ _NAMES: dict[Any, str] = {}
 
 
 def register(kind: str, name: str | None = None) -> Callable[[F], F]:
-    """Make a function sayable under its own name, or a class under ``name``; again in place of an earlier one."""
-    assert kind in KINDS, kind
+    """Make a class, or a function, sayable in text under ``name``, or under its own name.
+
+        @register("partition", "by_half")
+        @dataclass(frozen=True, repr=False)
+        class ByHalf(Partition): ...
+
+    ``kind`` is "data set", "partition", "model" or "schedule"; methods have `fedflat.method`. The same name again takes
+    the place of the earlier one, as when a notebook's cell is run again, unless it is one of fedflat's.
+    """
+    if kind not in KINDS:
+        raise SpellingError(f"register: there is no kind {shown(kind)}.{nearest(str(kind), KINDS)} {_kinds()}")
 
     def keep(make: F) -> F:
         said = name or make.__name__
@@ -65,6 +74,10 @@ def register(kind: str, name: str | None = None) -> Callable[[F], F]:
         return make
 
     return keep
+
+
+def _kinds() -> str:
+    return f"Known: {', '.join(KINDS)}."
 
 
 def _ours(make: Callable[..., Any]) -> bool:

@@ -13,12 +13,12 @@ from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
 from fedflat.client.private import Private
 from fedflat.client.visit import Letter, visit
+from fedflat.composition import Method
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
 from fedflat.flat import Layout
 from fedflat.mail import Mail
-from fedflat.method import Method
 from fedflat.methods import fedavg, fedavgm, fedbn, personal, sam, silobn
 from fedflat.models.simple import mlp
 from fedflat.runs.book import RunBook

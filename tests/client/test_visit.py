@@ -18,13 +18,13 @@ from fedflat.client.piece import Piece, Term, Visit
 from fedflat.client.sharpness import Sam
 from fedflat.client.task import Task
 from fedflat.client.visit import ClientJob, Letter, diagnose, full_gradient, visit
+from fedflat.composition import Method
 from fedflat.data.examples import Batch
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, NotFinite
 from fedflat.flat import GradFn
 from fedflat.mail import Mail
-from fedflat.method import Method
 from fedflat.methods import clip, feddyn, sam
 from fedflat.runs.book import RunBook
 from fedflat.runs.experiment import Evaluate, Experiment

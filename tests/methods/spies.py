@@ -10,9 +10,9 @@ from torch import Tensor
 
 import fedflat.methods  # noqa: F401 (registers the names)
 from fedflat.client.piece import Piece, Term, Visit
+from fedflat.composition import Method
 from fedflat.data.examples import Batch
 from fedflat.flat import GradFn, Layout
-from fedflat.method import Method
 from fedflat.server.shadows import Scene
 from fedflat.spelling import parse
 from fedflat.stage import Stage

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from fedflat.client.local import Local
+from fedflat.composition import Method
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
-from fedflat.method import Method
 from fedflat.models.simple import mlp
 from fedflat.runs.experiment import Experiment
 from fedflat.runs.train import train

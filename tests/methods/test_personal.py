@@ -13,11 +13,11 @@ from torch.nn.functional import cross_entropy
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
 from fedflat.client.visit import Letter, visit
+from fedflat.composition import Method
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
 from fedflat.mail import Mail
-from fedflat.method import Method
 from fedflat.methods import fedavg, fedavg_ft, fedsam, personal
 from fedflat.models.simple import mlp
 from fedflat.runs.experiment import Evaluate, Experiment

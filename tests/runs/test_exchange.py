@@ -14,11 +14,11 @@ from torch.nn.functional import cross_entropy
 
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
+from fedflat.composition import Method
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, NotFinite
 from fedflat.flat import GradFn
-from fedflat.method import Method
 from fedflat.runs.facts import read_facts
 from fedflat.runs.results import Result, summarise
 from fedflat.runs.store import Store

@@ -14,10 +14,10 @@ import fedflat as ff
 from data.miniature import write_cifar_files
 from fedflat.cli import main
 from fedflat.client.sharpness import Sam
+from fedflat.composition import Method
 from fedflat.data import places
 from fedflat.data.given import clients_from, clients_of
 from fedflat.errors import DataError, RunError, SettingError
-from fedflat.method import Method
 from fedflat.runs.origin import data_digest, module_digest
 from fedflat.runs.study import Voice
 from runs.small import data, final, stop_at

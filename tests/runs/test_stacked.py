@@ -21,12 +21,12 @@ from fedflat.client.local import Local
 from fedflat.client.piece import Visit
 from fedflat.client.states import ClientStates
 from fedflat.client.visit import Letter
+from fedflat.composition import Method
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, NotFinite, SettingError
 from fedflat.flat import GradFn
 from fedflat.mail import Mail, Sheaf
-from fedflat.method import Method
 from fedflat.models.simple import mlp
 from fedflat.runs import stacked
 from fedflat.runs.book import FolderBook

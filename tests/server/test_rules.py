@@ -14,11 +14,11 @@ from hypothesis.extra import numpy as hnp
 
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
+from fedflat.composition import Method
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, SettingError
 from fedflat.mail import Mail, Reply, fold
-from fedflat.method import Method
 from fedflat.methods import fedavg, krum, median, norm_clip, trimmed_mean
 from fedflat.models.simple import logistic
 from fedflat.runs.experiment import Experiment

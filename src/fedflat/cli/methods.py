@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from argparse import Namespace
 
-from fedflat.method import Method
+from fedflat.composition import Method
 from fedflat.spelling import Entry, find, parse, registered
 
 LEGEND = """

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from fedflat.client.drift import Prox
+from fedflat.composition import Method, method
 from fedflat.mail import Mail, Replies
-from fedflat.method import Method, method
 from fedflat.schedules import Scalar, at, scalar
 from fedflat.server.piece import Desk, Send, ServerPiece
 from fedflat.stage import Stage

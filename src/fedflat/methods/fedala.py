@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Site, Visit
+from fedflat.composition import Method, method
 from fedflat.errors import SettingError, number
-from fedflat.method import Method, method
 from fedflat.stage import Stage
 
 MOST_EPOCHS = 50

@@ -26,10 +26,10 @@ from torch import Tensor, nn
 
 from fedflat.client.piece import Site, Term, Visit
 from fedflat.client.private import Private
+from fedflat.composition import Method, method
 from fedflat.data.examples import Batch
 from fedflat.errors import SettingError, number
 from fedflat.mail import Mail, Replies
-from fedflat.method import Method, method
 from fedflat.models.stochastic import StochasticNet, gaussian
 from fedflat.schedules import Scalar, at, scalar
 from fedflat.server.piece import Desk, Send, ServerPiece

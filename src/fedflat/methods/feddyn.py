@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Visit
+from fedflat.composition import Method, method
 from fedflat.errors import choice, flag
 from fedflat.flat import GradFn
 from fedflat.mail import Mail, Replies
-from fedflat.method import Method, method
 from fedflat.schedules import Scalar, at, scalar
 from fedflat.server.piece import Desk, Send, ServerPiece
 from fedflat.stage import Stage

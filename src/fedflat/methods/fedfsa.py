@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Site, Visit
+from fedflat.composition import Method, method
 from fedflat.errors import SettingError, choice, number
 from fedflat.flat import GradFn, Layout, unit
-from fedflat.method import Method, method
 from fedflat.methods.fedcm import fedcm
 from fedflat.schedules import Scalar, at, scalar
 from fedflat.stage import Stage

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Visit
+from fedflat.composition import Method, method
 from fedflat.flat import GradFn, unit
-from fedflat.method import Method, method
 from fedflat.schedules import Scalar, at, scalar
 from fedflat.stage import Stage
 

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Visit
+from fedflat.composition import Method, method
 from fedflat.errors import choice, number
 from fedflat.flat import GradFn, unit
 from fedflat.mail import Mail, Replies
-from fedflat.method import Method, method
 from fedflat.methods.feddyn import Dual, ServerDual
 from fedflat.schedules import Scalar, at, scalar
 from fedflat.server.piece import Desk, Send, ServerPiece

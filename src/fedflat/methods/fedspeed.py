@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Visit
+from fedflat.composition import Method, method
 from fedflat.errors import SettingError, choice, number
 from fedflat.flat import GradFn, unit
-from fedflat.method import Method, method
 from fedflat.methods.feddyn import Dual, ServerDual
 from fedflat.schedules import Scalar, at, scalar
 from fedflat.stage import Stage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedflat.method import Method, method
+from fedflat.composition import Method, method
 from fedflat.methods import pieces
 from fedflat.methods.fedcm import fedcm
 from fedflat.methods.feddyn import feddyn

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from fedflat.client.drift import Momentum
 from fedflat.client.piece import Piece, Site, Visit
+from fedflat.composition import Method, method
 from fedflat.errors import SettingError
 from fedflat.flat import GradFn
 from fedflat.mail import Mail, Replies
-from fedflat.method import Method, method
 from fedflat.server.piece import Desk, Send, ServerPiece
 from fedflat.stage import Stage
 

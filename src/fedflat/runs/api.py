@@ -11,10 +11,10 @@ from torch.nn.functional import cross_entropy
 from fedflat.client.local import Local, Orders
 from fedflat.client.piece import LossFn
 from fedflat.client.task import ModelLike
+from fedflat.composition import Method
 from fedflat.data.federation import DataSpec
 from fedflat.data.sampling import Sampler
 from fedflat.errors import MOST_RUNS, SettingError, number, shown
-from fedflat.method import Method
 from fedflat.plain import plain
 from fedflat.profiling.profiled import Wanted
 from fedflat.runs import study

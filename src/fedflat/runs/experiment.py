@@ -13,11 +13,11 @@ from fedflat.client.images import AUTO, CONTIGUOUS, LAYOUTS
 from fedflat.client.local import Local
 from fedflat.client.piece import LossFn, Piece
 from fedflat.client.task import DTYPES, ModelLike, Task
+from fedflat.composition import Method
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.places import check_data_dir, data_place, remembered
 from fedflat.data.sampling import Sampler
 from fedflat.errors import LARGEST_SEED, RunError, SettingError, choice, number
-from fedflat.method import Method
 from fedflat.models.spec import ModelSpec
 from fedflat.plain import Plain
 from fedflat.schedules import Scalar, Schedule, at, check_end
