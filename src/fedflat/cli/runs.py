@@ -13,6 +13,7 @@ from shlex import quote
 from typing import Any
 
 from fedflat.cli.presets import beside, chosen, seeds_of, settings_of, too_short
+from fedflat.data.opening import opened_once
 from fedflat.errors import SettingError
 from fedflat.profiling.profiled import Wanted
 from fedflat.profiling.report import text
@@ -46,6 +47,7 @@ def carry_out(asked: Namespace) -> int:
     return 0
 
 
+@opened_once()
 def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
     preset = chosen(asked)
     settings = settings_of(preset, _settings(asked), getattr(asked, "stretch", False))

@@ -13,6 +13,7 @@ from fedflat.client.piece import LossFn
 from fedflat.client.task import ModelLike
 from fedflat.composition import Method
 from fedflat.data.federation import DataSpec
+from fedflat.data.opening import opened, opened_once
 from fedflat.data.sampling import Sampler
 from fedflat.errors import MOST_RUNS, SettingError, number, shown
 from fedflat.plain import plain
@@ -46,7 +47,7 @@ def experiment(
     on = data_set(on)
     eval_last = last_tenth(rounds) if eval_last is None else eval_last
     if model is None:
-        model = default_model(on.open(seed).shape)
+        model = default_model(opened(on, seed).shape)
     return Experiment(
         method=parse(method, "method") if isinstance(method, str) else method,
         on=on,
@@ -68,6 +69,7 @@ def experiment(
     )  # fmt: skip
 
 
+@opened_once()
 def run(
     method: Method | str, *, on: DataSpec | str, rounds: int, out: str | Path | None = None, executor: str = "auto",
     workers: int = 0, threads: int | None = None, device: str = "cpu", state_memory: int | None = None,
@@ -96,6 +98,7 @@ def run(
         return run_one(exp, how, folder, told, checkpoint_every=checkpoint_every, profile=profile)
 
 
+@opened_once()
 def compare(
     methods: Sequence[Method | str], *, on: DataSpec | str, rounds: int, seeds: int | Sequence[int] = 1,
     out: str | Path | None = None, executor: str = "auto", workers: int = 0, threads: int | None = None,

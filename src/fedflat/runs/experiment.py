@@ -15,6 +15,7 @@ from fedflat.client.piece import LossFn, Piece
 from fedflat.client.task import DTYPES, ModelLike, Task
 from fedflat.composition import Method
 from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.opening import opened
 from fedflat.data.places import check_data_dir, data_place, remembered
 from fedflat.data.sampling import Sampler
 from fedflat.errors import LARGEST_SEED, RunError, SettingError, choice, number
@@ -173,7 +174,7 @@ def open_federation(on: DataSpec, seed: int, pooled: bool, device: str, place: s
     """The federation on its device; one client with everything if ``pooled``. ``place`` is where to look for files."""
     check_data_dir()
     with remembered(place):
-        fed = on.open(seed)
+        fed = opened(on, seed)
     fed = fed.pooled() if pooled else fed
     return fed if device == "cpu" else fed.to(device)
 

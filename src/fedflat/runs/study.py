@@ -17,6 +17,7 @@ import torch
 from fedflat.client.piece import LossFn
 from fedflat.client.task import ModelLike
 from fedflat.data.federation import DataSpec
+from fedflat.data.opening import opened_once
 from fedflat.data.places import remembered
 from fedflat.errors import MOST_BYTES, MOST_PROCESSES, SettingError, choice, number
 from fedflat.plain import Plain
@@ -165,6 +166,7 @@ def _begun(ready: Ready, how: How, out: Path, pause: float, voice: Voice) -> Fol
     )  # fmt: skip
 
 
+@opened_once()
 def run_many(
     experiments: Sequence[Experiment], how: How, out: Path | None, voice: Voice = Voice(), *,
     checkpoint_every: float = PAUSE, profile: Wanted = False,
