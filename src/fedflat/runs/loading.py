@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -95,22 +96,19 @@ def _onnx(module: nn.Module, some: Tensor) -> bytes:
     missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
     if missing:
         raise SettingError(
-            f"export: ONNX needs {' and '.join(missing)}, not installed here. Install with: pip install onnx "
-            "onnxscript, or export to .pt2 or .safetensors."
+            f"export: ONNX needs {' and '.join(missing)}, not installed here. Install with: pip install "
+            "'fedflat[onnx]', or export to .pt2 or .safetensors."
         )
-    program = torch.onnx.export(_exported(module, some), dynamo=True, verbose=False)
-    assert program is not None
-    return bytes(program.model_proto.SerializeToString())
+    with _unheard():
+        program = torch.onnx.export(_exported(module, some), dynamo=True, verbose=False)
+        assert program is not None
+        return bytes(program.model_proto.SerializeToString())
 
 
 def _exported(module: nn.Module, some: Tensor) -> torch.export.ExportedProgram:
     """The program of a module, for batches of any size where the module allows it."""
-    quiet = logging.getLogger("torch")
-    before = quiet.level
     try:
-        quiet.setLevel(logging.CRITICAL)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _unheard():
             return torch.export.export(module, (some,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
     except Exception as error:
         why = str(error).strip().split("\n")[0][:200]
@@ -118,8 +116,20 @@ def _exported(module: nn.Module, some: Tensor) -> torch.export.ExportedProgram:
             f"export: torch.export cannot follow this module ({type(error).__name__}: {why}). Export it to "
             ".safetensors."
         ) from error
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """What torch says of its own parts meanwhile is of no use to whoever exports."""
+    talker = logging.getLogger("torch")
+    before = talker.level
+    talker.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
-        quiet.setLevel(before)
+        talker.setLevel(before)
 
 
 _FORMATS: dict[str, Callable[[nn.Module, Tensor], bytes]] = {
