@@ -7,6 +7,7 @@ or written, and a new file is written under a name that nobody can have taken be
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import stat
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from safetensors.torch import save
@@ -79,6 +80,20 @@ def open_file(path: Path, flags: int) -> int:
         os.close(handle)
         raise OSError(errno.EINVAL, f"it is {_kind(mode)}, not a file")
     return handle
+
+
+def hold(folder: Path) -> IO[bytes]:
+    """Hold a folder until what is given is closed; an error if another process does."""
+    try:
+        lock = open(open_file(folder / "lock", os.O_RDWR), "rb")  # noqa: SIM115 (open as long as the folder is held)
+    except OSError as error:
+        raise unwritable(folder / "lock", error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise RunError(f"another process is working in {folder}. Wait for it, or stop it first.") from None
+    return lock
 
 
 def own_folder(path: Path) -> None:

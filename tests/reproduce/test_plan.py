@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from fedflat.errors import RunError
 from fedflat.reproduce.cells import Cell
-from fedflat.reproduce.plan import FILE, Asked, Plan, new_plan, open_plan
+from fedflat.reproduce.plan import FILE, Asked, Plan, alone, new_plan, open_plan
 from fedflat.runs.plan import read_plan
 
 SETTINGS: dict[str, Any] = {
@@ -98,3 +99,27 @@ def test_damaged_or_of_another_version(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("{")
     with pytest.raises(RunError, match="is damaged"):
         open_plan(tmp_path)
+
+
+def test_a_plan_that_is_not_what_it_should_be_is_named(tmp_path: Path) -> None:
+    """Field and file, whatever stands there; a named pipe is not waited for."""
+    planned(tmp_path, PLAIN)
+    saved = json.loads((tmp_path / FILE).read_text())
+    saved["entries"][0]["stop"] = "soon"
+    (tmp_path / FILE).write_text(json.dumps(saved))
+    with pytest.raises(RunError, match=r"reproduce.json is damaged \(entries\[0\].stop must be a whole number, found"):
+        open_plan(tmp_path)
+    (tmp_path / FILE).unlink()
+    os.mkfifo(tmp_path / FILE)
+    with pytest.raises(RunError, match="it is a named pipe, not a file"):
+        open_plan(tmp_path)
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "lock").symlink_to(precious)
+    with pytest.raises(RunError, match="could not be written"), alone(tmp_path / "folder"):
+        pass
+    assert precious.read_text() == "mine"

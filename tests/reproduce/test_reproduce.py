@@ -154,7 +154,7 @@ def test_stopped_three_ways_and_gone_on_with_is_the_same_to_the_byte(
         if how is signal.SIGINT:
             assert len(runs) == 2
             assert reproduce("--resume", out) == 2
-            assert "another `fedflat reproduce` is working in" in capsys.readouterr().err
+            assert "another process is working in" in capsys.readouterr().err
         os.kill(going.pid, how)
         _, said = going.communicate(timeout=60)
         if how is signal.SIGKILL:  # nobody hears them any more: they write a checkpoint and end

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.errors import FedflatError
+from fedflat.files import open_file
 from fedflat.reproduce.plan import HOW
 from fedflat.runs.experiment import Experiment, from_json
 from fedflat.runs.plan import read_plan
@@ -89,7 +90,7 @@ def wait_until_free(run: Path) -> None:
     end = time.monotonic() + PATIENCE
     if not (run / "lock").exists():
         return
-    with open(run / "lock") as lock:
+    with open(open_file(run / "lock", os.O_RDWR), "rb") as lock:
         while time.monotonic() < end:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -10,7 +10,6 @@ The same command again goes on; another one for the same folder adds cells and s
 
 from __future__ import annotations
 
-import fcntl
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.errors import RunError, number
-from fedflat.files import unwritable, write_file
+from fedflat.files import hold, unwritable, write_file
 from fedflat.reproduce.cells import Cell
 from fedflat.reproduce.provenance import provenance
 from fedflat.reproduce.sharing import Job, models_of, share
 from fedflat.runs.experiment import Experiment, from_json
 from fedflat.runs.facts import read_facts, same_version
 from fedflat.runs.plan import read_plan, write_plan
+from fedflat.runs.schema import damaged, read_checked
 from fedflat.runs.store import Store
 from fedflat.runs.study import How
 from fedflat.version import __version__
@@ -155,21 +155,34 @@ class Plan:
         write_file(self.folder / FILE, json.dumps(facts, indent=2).encode())
 
 
+SCHEMA = {
+    "fedflat": str, "title": str, "source": str, "commands": [{"command": str, "fedflat": str, "*": object}],
+    "entries": [{
+        "cell": {
+            "name": str, "arguments": {"rounds": int, "method": str, "on": str, "*": object},
+            "reported": (float, None), "spread": (float, None), "diverges": bool, "table": str, "note": str,
+            "seeds": [int], "measure": str,
+        },
+        "stop": int, "stretched": bool, "models": [str], "last": int, "folders": {"*": str},
+    }],
+}  # fmt: skip
+"""What reproduce.json says."""
+
+
 def open_plan(folder: Path, *, reading: bool = False) -> Plan:
     """What a folder says; a plan of another version may be read and not gone on with."""
     path = folder / FILE
     if not path.exists():
         raise RunError(f"{folder} is no folder of `fedflat reproduce`: it has no {FILE}. Check the path.")
+    facts = read_checked(path, SCHEMA, "Start anew with another --out.")
     try:
-        facts = json.loads(path.read_text())
         entries = [_entry(saved) for saved in facts["entries"]]
-        plan = Plan(folder, facts["title"], facts["source"], facts["commands"], entries, [])
-        version = facts["fedflat"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunError(f"{path} is damaged ({error}). Start anew with another --out.") from None
+    except (ValueError, TypeError) as error:
+        raise damaged(path, error, "Start anew with another --out.") from None
+    plan = Plan(folder, facts["title"], facts["source"], facts["commands"], entries, [])
     if reading:
         return plan
-    same_version(folder, version)
+    same_version(folder, facts["fedflat"])
     runs = read_plan(folder)["runs"]
     return replace(plan, jobs=[Job(run["folder"], from_json(run["experiment"])) for run in runs])
 
@@ -186,14 +199,9 @@ def alone(folder: Path) -> Iterator[None]:
     """Hold the folder: nobody else starts its runs meanwhile."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / "lock", "w")  # noqa: SIM115 (closed below)
     except OSError as error:
         raise unwritable(folder, error) from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"another `fedflat reproduce` is working in {folder}. Wait for it, or stop it.") from None
+    with hold(folder):
         yield
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from fedflat.allocator import huge_pages
+from fedflat.files import open_file
 from fedflat.reproduce.child import STOPPED
 from fedflat.reproduce.plan import Plan
 from fedflat.reproduce.sharing import Job
@@ -33,6 +34,8 @@ class Going:
     job: Job
     process: subprocess.Popen[str]
     log: IO[str]
+    path: Path
+    """Of the log."""
     round: int = 0
     left: float = float("nan")
     """Seconds to its stop; NaN before its first round."""
@@ -79,7 +82,8 @@ class Several:
     def _start(self, job: Job) -> None:
         place = self.plan.folder / job.folder
         place.parent.mkdir(parents=True, exist_ok=True)
-        log = open(place.parent / f"{place.name}-{LOG}", "a")  # noqa: SIM115 (closed when the process has ended)
+        path = place.parent / f"{place.name}-{LOG}"
+        log = open(open_file(path, os.O_WRONLY | os.O_APPEND), "a")  # noqa: SIM115 (closed when the process has ended)
         words = [self.plan.folder, job.folder, self.plan.until(job), self.nice, self.pause]
         with huge_pages():
             process = subprocess.Popen(
@@ -87,7 +91,7 @@ class Several:
                 stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
                 env={**os.environ, **dict.fromkeys(THREADS, "1")},
             )  # fmt: skip
-        going = Going(job, process, log)
+        going = Going(job, process, log, path)
         going.listener = threading.Thread(target=going.listen, daemon=True)
         going.listener.start()
         self.going[job.folder] = going
@@ -106,7 +110,7 @@ class Several:
         going.listener.join()
         going.process.stdout.close()
         going.log.close()
-        log = Path(going.log.name)
+        log = going.path
         if code not in (0, STOPPED, -signal.SIGINT):  # the last: stopped before it could do anything
             self.failed[folder] = _last_words(log, code)
         elif code < 0 or not log.stat().st_size:

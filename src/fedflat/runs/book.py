@@ -12,7 +12,6 @@ All of it hangs together by digests, and whoever reads it checks them. `RunBook`
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -24,7 +23,7 @@ from typing import IO, Any
 
 from fedflat.client.states import ClientStates
 from fedflat.errors import LONGEST_WAIT, RunError, number
-from fedflat.files import NEW, Damaged, open_file, refuse_link, unwritable, write_file
+from fedflat.files import NEW, Damaged, hold, refuse_link, unwritable, write_file
 from fedflat.runs.diary import DIARIES, Mark, Row
 from fedflat.runs.facts import Facts, diaries, ended, new_facts, read_facts, same_version
 from fedflat.runs.models import Named, write_models
@@ -104,7 +103,7 @@ class FolderBook(RunBook):
         """Make a folder for a new run; ``origin`` tells its data and its module from others."""
         check_pause(pause)
         make_folder(folder)
-        lock = _lock(folder)
+        lock = hold(folder)
         book = cls(folder, new_facts(experiment, how, origin or {}), lock, pause, say)
         book._save()
         return book
@@ -114,7 +113,7 @@ class FolderBook(RunBook):
         """Open the folder of a run that was begun before."""
         same_version(folder, read_facts(folder)["fedflat"])
         refuse_link(folder / "checkpoint")
-        lock = _lock(folder)
+        lock = hold(folder)
         try:
             return cls(folder, read_facts(folder), lock, pause, say)
         except BaseException:
@@ -213,16 +212,3 @@ def make_folder(folder: Path) -> None:
 
 
 _CRADLE = re.compile(rf"lock|(run|study)\.json\.\d+{re.escape(NEW)}")
-
-
-def _lock(folder: Path) -> IO[bytes]:
-    try:
-        lock = open(open_file(folder / "lock", os.O_RDWR), "rb")  # noqa: SIM115 (held until the book is closed)
-    except OSError as error:
-        raise unwritable(folder / "lock", error) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.close()
-        raise RunError(f"another process is working in {folder}. Wait for it, or stop it first.") from None
-    return lock
