@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # An oracle of the curvature tests; its backpack, which nothing here calls, would bring torchvision.
 WITHOUT_NEEDS := curvlinops-for-pytorch einconv einops linear_operator opt_einsum
 
-.PHONY: run test test-slow bench lint clean
+.PHONY: run test test-slow test-hostile bench lint clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -29,6 +29,9 @@ test: $(READY)  ## the whole suite, with coverage of src
 
 test-slow: $(READY)  ## every method in real worker processes
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m pytest -m slow
+
+test-hostile: $(READY)  ## wrong texts and options, damaged run folders, kills: a quarter of an hour; HOSTILE_SEED=7 again
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m hostile
 
 bench: $(READY)  ## speed against bare PyTorch, on a quiet machine: about half an hour; values in bench.json
 	PYTHONPATH=benchmarks $(BIN)/python benchmarks/bench.py

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedflat.analyse import analyses as see
-from fedflat.analyse.analyses import Closely, Look
+from fedflat.analyse.analyses import Closely, Found, Look
 from fedflat.analyse.shelf import Shelf
 from fedflat.analyse.subject import Subject, one_model, subjects
+from fedflat.cli.analyse import _words
 from fedflat.cli.main import main
 from fedflat.errors import RunError, SettingError
 from fedflat.runs.api import compare, run
@@ -200,16 +203,48 @@ def test_a_damaged_model_is_told(study: Path, tmp_path: Path) -> None:
 
 
 def test_a_shelf_does_not_believe_everything(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "analysis", "mine")
-    path = shelf.save("surface", {"a": 1}, {"x": [1.0]}, 0.5)
-    assert shelf.result("surface", {"a": 1}) == {"x": [1.0]}
+    shelf, found = Shelf(tmp_path / "analysis", "mine"), {"x": [1.0], "y": [1.0]}
+    path = shelf.save("surface", {"a": 1}, found, 0.5)
+    assert shelf.result("surface", {"a": 1}) == found
     assert shelf.result("surface", {"a": 2}) is None
     path.write_text(path.read_text().replace('"a": 1', '"a": 3'))
     assert shelf.result("surface", {"a": 1}) is None
     path.write_text("[")
     assert shelf.result("surface", {"a": 1}) is None
-    shelf.save("surface", {"a": 1}, {"x": [1.0]}, 0.5)
+    shelf.save("surface", {"a": 1}, found, 0.5)
     assert Shelf(tmp_path / "analysis", "another").result("surface", {"a": 1}) is None
+    shelf.save("surface", {"a": 1}, {"x": {}, "y": [1.0]}, 0.5)
+    assert shelf.result("surface", {"a": 1}) is None
+
+
+def test_what_was_begun_is_gone_on_with_only_if_it_looks_so(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "analysis", "mine")
+    rows = [{"client": 3, "local": 1.0, "global": 2.0}]
+    for found, expected in [(rows, rows), ("x", None), ([{"client": 3, "local": None, "global": 2.0}], None)]:
+        shelf.note("local_global", {}, found)
+        assert shelf.begun("local_global", {}) == expected
+
+
+def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
+    """Of a Hessian that is zero: the ratio of its eigenvalues. It ended in a traceback."""
+    shelf = Shelf(tmp_path / "analysis", "mine")
+    shelf.save("curvature", {}, {"loss": math.nan, "ratio": math.inf, "eigenvalues": [0.0, -math.inf]}, 0.5)
+    assert shelf.result("curvature", {}) == {"loss": None, "ratio": math.inf, "eigenvalues": [0.0, -math.inf]}
+
+
+def test_numbers_that_are_not_finite_are_said() -> None:
+    result = {"loss": None, "examples": 3, "of": 3, "lambda_1": 0.0, "ratio": math.inf, "trace": {"mean": None}}
+    said = "loss nan on 3 of 3 examples, lambda_1 0, lambda_1/lambda_5 inf, trace nan ± nan"
+    assert _words(Found("curvature", result, fresh=True)) == said
+
+
+def test_runs_of_a_study_that_have_not_begun_are_named(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(study, tmp_path / "study")
+    shutil.rmtree(subjects([folder])[0].folder)
+    assert main(["analyse", str(folder), "--quiet"]) == 0
+    assert capsys.readouterr().err == f"1 of the {len(subjects([study]))} runs in {folder} have not begun.\n"
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,13 @@
 
 from __future__ import annotations
 
-import io
 import os
 import random
-import warnings
 from collections.abc import Iterator
-from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from fedflat.cli import main
 from fedflat.data.places import set_data_dir
+from hostile.limits import carried_out, shortened
 
 NUMBERS = [
     "0", "1", "-1", "1e0", "1.5", "1e308", "-1e308", "nan", "inf", "9" * 30, "9" * 5000, "2147483648", "1e99", "²", "٣",
@@ -38,6 +35,7 @@ SAID = [
 ]  # fmt: skip
 CLOSELY = ["-k", "--probes", "--density", "--rho", "--clients", "--points", "--span", "--seed", "--examples"]
 PATHS = ["/", "~nobody/x", "a" * 300, "x/" * 3000, "\0", "", "nothing", "a\nb", "/dev/null", "..", "\ud800"]
+PORTS = ["-1", "65536", "1.5", "nan", "inf", "1e99", "9" * 30, "9" * 5000, "²", "", "x", "--"]
 REFUSED = ["--device", "no such device"]
 """Ends a run before its first round, however right the rest is."""
 
@@ -45,7 +43,7 @@ REFUSED = ["--device", "no such device"]
 def options(seed: int, count: int, folder: Path) -> Iterator[list[str]]:
     """``count`` command lines that write nothing outside of ``folder``."""
     rng = random.Random(seed)
-    make = [_run, _run, _run, _analyse, _report, _resume, _methods, _data, _nonsense]
+    make = [_run, _run, _run, _analyse, _report, _resume, _watch, _export, _methods, _reproduce, _data, _nonsense]
     for _ in range(count):
         yield rng.choice(make)(rng, folder)
 
@@ -77,8 +75,31 @@ def _resume(rng: random.Random, folder: Path) -> list[str]:
     return [*words, rng.choice(["--until", "--checkpoint-every", "--target", "--watch"]), rng.choice(NUMBERS)]
 
 
+def _watch(rng: random.Random, folder: Path) -> list[str]:
+    """Never with a port that can be had: it would not end."""
+    return ["watch", rng.choice([str(folder), *PATHS]), "--port", rng.choice(PORTS)]
+
+
+def _export(rng: random.Random, folder: Path) -> list[str]:
+    words = ["export", rng.choice([str(folder / "nothing"), *PATHS]), "--to", rng.choice(["m.pt2", "m.x", *PATHS])]
+    return [*words, *rng.choice([[], ["--model", rng.choice(TEXTS)]])]
+
+
 def _methods(rng: random.Random, folder: Path) -> list[str]:
-    return [rng.choice(["methods", "presets"]), rng.choice([*TEXTS, "fedsam", "Fedsam", "fedgloss/"])]
+    words = [rng.choice(["methods", "presets"]), rng.choice([*TEXTS, "fedsam", "Fedsam", "fedgloss/", "fedgloss"])]
+    return rng.choice([words, words, [rng.choice(["methods", "presets", "models", "partitions", "schedules"])]])
+
+
+def _reproduce(rng: random.Random, folder: Path) -> list[str]:
+    words = ["reproduce", rng.choice([*TEXTS, "toy", "fedgloss/table3", "fedgloss/*"])]
+    for _ in range(rng.randrange(3)):
+        words += rng.choice([
+            [rng.choice(["--seeds", "--rounds", "--share", "--jobs", "--checkpoint-every"]), rng.choice(NUMBERS)],
+            [rng.choice(["--cells", "--add-shadow"]), rng.choice([*TEXTS, "*"])],
+            [rng.choice(["--list", "--stretch", "--table"])],
+            ["--resume", rng.choice([str(folder), *PATHS])],
+        ])  # fmt: skip
+    return [*words, "--nice", "99", "--out", str(folder / "table")]
 
 
 def _data(rng: random.Random, folder: Path) -> list[str]:
@@ -93,29 +114,14 @@ def _nonsense(rng: random.Random, folder: Path) -> list[str]:
 
 def check(words: list[str], folder: Path) -> int:
     """Carry out a command line in ``folder``: its status, 0 or 2, with something said; or an AssertionError."""
-    out, err = io.StringIO(), io.StringIO()
     before = _names(folder.parent)
     try:
-        with chdir(folder), redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
-            warnings.simplefilter("error")
-            status = main(words)
-    except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
-    except BaseException as error:
-        raise AssertionError(f"{_short(words)}: {type(error).__name__}: {error}") from error
+        status = carried_out(*words, where=folder).status
     finally:
         set_data_dir(None)
-    said = out.getvalue() + err.getvalue()
-    assert status in (0, 2), f"{_short(words)}: status {status}: {said[-500:]}"
-    assert said.strip(), f"{_short(words)}: nothing was said"
-    assert "Traceback" not in said, f"{_short(words)}: {said[-500:]}"
-    assert _names(folder.parent) == before, f"{_short(words)}: something was written beside the folder"
+    assert _names(folder.parent) == before, f"{shortened(words)}: something was written beside the folder"
     return status
 
 
 def _names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
-
-
-def _short(words: list[str]) -> list[str]:
-    return [word if len(word) < 60 else f"{word[:40]}...({len(word)})" for word in words]

@@ -1,13 +1,15 @@
-"""A little of what `texts` and `options` draw, in every run of the tests."""
+"""A little of what `make test-hostile` tries, in every run of the tests; kills are in tests/runs/test_kill.py."""
 
 from __future__ import annotations
 
+import random
+import time
 from pathlib import Path
 
 import pytest
 
 from fedflat.spelling import parse
-from hostile import options, texts
+from hostile import damages, folders, limits, options, texts
 
 
 def test_texts_are_read_or_refused() -> None:
@@ -21,6 +23,44 @@ def test_command_lines_end_with_a_sentence(tmp_path: Path) -> None:
     folder.mkdir()
     seen = [options.check(words, folder) for words in options.options(seed=7, count=25, folder=folder)]
     assert set(seen) <= {0, 2}
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> folders.Ground:
+    return folders.Ground(tmp_path_factory.mktemp("hostile"))
+
+
+def test_damaged_folders_are_healed_or_refused(ground: folders.Ground) -> None:
+    seen = [ground.check(trial) for trial in folders.folders(seed=7, count=20)]
+    assert set(seen) == set(folders.VERDICTS)
+
+
+def test_every_damage_can_be_done(ground: folders.Ground) -> None:
+    """Whatever is drawn; most of them leave traces."""
+    seen = set()
+    for seed in range(80):
+        name = list(folders.OTHER)[seed % len(folders.OTHER)]
+        ground.lay_out(name)
+        told = damages.damage(random.Random(seed), ground.bad, ground.made / folders.OTHER[name], ground.outside)
+        seen.add(told.split()[0])
+    assert seen == {todo.__name__[1:] for todo in damages.DAMAGES}
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (lambda words: 1 / 0, "ZeroDivisionError"),
+        (lambda words: time.sleep(9), "Hang"),
+        (lambda words: print(f"fine {words[1]}") or 0, "resume|analyse|report"),
+        (lambda words: Path("bad/../../outside/victim").write_text("gone"), "status|outside"),
+    ],
+)
+def test_the_check_of_folders_notices(ground: folders.Ground, monkeypatch: pytest.MonkeyPatch, broken, message) -> None:
+    monkeypatch.setattr(limits, "main", broken)
+    monkeypatch.setattr(limits, "SECONDS", 0.2)
+    trial = folders.Trial("done-0", seed=7)
+    with pytest.raises(AssertionError, match=message):
+        ground.check(trial)
 
 
 def test_the_checks_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,10 +77,10 @@ def test_the_checks_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     folder.mkdir()
     for main, message in [
         (lambda words: 1 / 0, "ZeroDivisionError"),
-        (lambda words: 1, "status 1"),
+        (lambda words: 1, "status=1"),
         (lambda words: 0, "nothing was said"),
         (lambda words: print(Path("../outside").write_text("fine")) or 0, "written beside the folder"),
     ]:
-        monkeypatch.setattr(options, "main", main)
+        monkeypatch.setattr(limits, "main", main)
         with pytest.raises(AssertionError, match=message):
             options.check(["run"], folder)

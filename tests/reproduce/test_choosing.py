@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import fedflat as ff
+from fedflat.cli import main
 from fedflat.cli.parser import build
 from fedflat.errors import SettingError, SpellingError
 from fedflat.presets import every
@@ -58,6 +59,14 @@ def test_a_large_table_is_not_run_by_mistake() -> None:
 def test_unknown(table: str, patterns: tuple[str, ...], message: str) -> None:
     with pytest.raises(SpellingError, match=message.replace("*", r"\*")):
         names(table, *patterns)
+
+
+@pytest.mark.parametrize("word", ["a" * 300, "(" * 5000, "a\0b"])
+def test_words_that_are_no_file_name(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", word]) == 2
+    said = capsys.readouterr().err
+    assert "no table, preset or file is called" in said
+    assert len(said) < 1000
 
 
 def test_patterns() -> None:

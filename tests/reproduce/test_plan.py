@@ -13,6 +13,7 @@ from fedflat.errors import RunError
 from fedflat.reproduce.cells import Cell
 from fedflat.reproduce.plan import FILE, Asked, Plan, alone, new_plan, open_plan
 from fedflat.runs.plan import read_plan
+from runs.made import ODD
 
 SETTINGS: dict[str, Any] = {
     "on": "digits(lda(0), clients=10)", "model": "mlp(hidden=[8])", "rounds": 300, "clients_per_round": 2,
@@ -87,6 +88,14 @@ def test_commands_are_noted_once_with_what_ran_them(tmp_path: Path) -> None:
     plan = planned(tmp_path, PLAIN).said("fedflat reproduce ...").said("fedflat reproduce --resume x")
     assert [made["command"] for made in plan.commands] == ["fedflat reproduce ...", "fedflat reproduce --resume x"]
     assert {"fedflat", "commit", "torch", "python", "cores", "when"} <= set(plan.commands[0])
+
+
+@pytest.mark.parametrize("odd", ["a named pipe", "a link", "a folder", "nested too deeply"])
+def test_what_is_no_plan(tmp_path: Path, odd: str) -> None:
+    """A pipe made it wait for ever."""
+    ODD[odd](tmp_path / FILE)
+    with pytest.raises(RunError, match=f"{FILE} is damaged .*{odd}"):
+        open_plan(tmp_path)
 
 
 def test_damaged_or_of_another_version(tmp_path: Path) -> None:

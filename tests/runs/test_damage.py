@@ -4,55 +4,35 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fedflat.cli import main
 from fedflat.errors import RunError
 from fedflat.report import collect
-from fedflat.runs.api import compare, run
 from fedflat.runs.diary import Diary, encode
 from fedflat.runs.facts import read_rows
 from fedflat.runs.results import Result
-from fedflat.runs.study import Voice, resume
-from runs.small import final, stop_at
-
-SETTINGS: dict[str, Any] = {
-    "on": "digits(iid(), clients=6)", "rounds": 4, "clients_per_round": 2, "model": "logistic", "threads": 1,
-    "watch": "norms", "eval_last": 4, "lr": 0.01,
-}  # fmt: skip
-METHOD = "feddyn(alpha=0.1) + ema(gamma=0.5)"
+from fedflat.runs.study import resume
+from runs.made import ODD, flip, make_runs
+from runs.small import final
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that has ended, one that was stopped, each for two seeds, and a study of two methods."""
     root = tmp_path_factory.mktemp("made")
-    for seed in (0, 1):
-        run(METHOD, out=root / f"done-{seed}", seed=seed, **SETTINGS)
-        stop = Voice(announce=lambda exp, place, total: stop_at(3))
-        with pytest.raises(KeyboardInterrupt):
-            run(METHOD, out=root / f"cut-{seed}", seed=seed, voice=stop, checkpoint_every=0, **SETTINGS)
-    compare(["fedavg", METHOD], out=root / "study", **{**SETTINGS, "rounds": 1})
-    assert main(["analyse", str(root / "done-0"), "--surface", "--points", "3", "--quiet"]) == 0
+    make_runs(root)
     return root
 
 
 @pytest.fixture
 def copy(made: Path, tmp_path: Path) -> Callable[[str], Path]:
     return lambda name: Path(shutil.copytree(made / name, tmp_path / name, symlinks=True))
-
-
-def flip(path: Path, place: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(content)
 
 
 def refused(words: list[str], capsys: pytest.CaptureFixture[str], *said: str) -> None:
@@ -158,27 +138,6 @@ def test_an_end_that_was_made_up(copy, name, capsys) -> None:
     refused(["resume", str(folder), "--quiet"], capsys, "run.json is damaged", "its end says otherwise")
 
 
-def _pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def _huge(path: Path) -> None:
-    path.touch()
-    os.truncate(path, 6 * 10**9)
-
-
-ODD: dict[str, Callable[[Path], Any]] = {
-    "a folder": Path.mkdir,
-    "a named pipe": _pipe,
-    "a link": lambda path: path.symlink_to("/etc/passwd"),
-    "far too many": _huge,
-    "nested too deeply": lambda path: path.write_text("[" * 100_000),
-    "utf-8": lambda path: path.write_bytes(b'{"fedflat": "\xff"}'),
-    "must be an object": lambda path: path.write_text("[]"),
-    "fedflat must be a text": lambda path: path.write_text('{"fedflat": 3}'),
-}
-
-
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("name", ["run.json", "study.json"])
 def test_what_is_no_description(copy, name, odd, capsys) -> None:
@@ -187,6 +146,15 @@ def test_what_is_no_description(copy, name, odd, capsys) -> None:
     ODD[odd](folder / name)
     for words in READERS:
         refused([words[0], str(folder), *words[1:]], capsys, f"{name} is damaged", odd)
+
+
+def test_a_run_in_the_place_of_another(copy, capsys) -> None:
+    """Each is whole, but not what the study set out to run there."""
+    folder = copy("study")
+    first, second = sorted(folder.glob("*/seed-0"))
+    for here, there in ((first, folder / "spare"), (second, first), (folder / "spare", second)):
+        here.rename(there)
+    refused(["resume", str(folder), "--quiet"], capsys, str(first), "holds another run than the one its study names")
 
 
 @pytest.mark.parametrize("odd", [odd for odd in ODD if "must" not in odd])
@@ -208,6 +176,16 @@ def test_what_is_no_analysis(copy, odd) -> None:
     found = collect([folder])
     assert len(found["runs"]) == 1
     assert any(said.startswith(f"{path} is damaged (") for said in found["problems"])
+
+
+@pytest.mark.parametrize("odd", ["a named pipe", "a link", "utf-8"])
+def test_what_is_no_folder_of_analyses(copy, odd) -> None:
+    folder = copy("done-0")
+    shutil.rmtree(folder / "analysis")
+    ODD[odd](folder / "analysis")
+    found = collect([folder])
+    assert len(found["runs"]) == 1
+    assert any(f"{folder / 'analysis'} cannot be read" in said for said in found["problems"])
 
 
 def test_what_others_put_beside_checkpoints_stays_there(copy) -> None:
@@ -289,28 +267,3 @@ def test_a_line_cut_short_is_dropped(copy) -> None:
     with open(folder / "metrics.jsonl", "a") as stream:
         stream.write('{"round": 4, "loss"')
     assert read_rows(folder) == whole
-
-
-def test_random_damage_never_ends_in_a_traceback(copy, capsys) -> None:
-    """A quick sample: bytes flipped, cut off, doubled or exchanged in any file of a run or a study."""
-    rng = random.Random(5)
-    for trial in range(40):
-        name = rng.choice(["done-0", "cut-0", "study"])
-        folder = copy(name)
-        path = rng.choice(sorted(p for p in folder.rglob("*") if p.is_file()))
-        content = bytearray(path.read_bytes())
-        place = rng.randrange(len(content) or 1)
-        kind = rng.randrange(4)
-        if kind == 0 and content:
-            content[place] ^= 1 << rng.randrange(8)
-        elif kind == 1:
-            del content[place:]
-        elif kind == 2:
-            content[place:place] = content[place : place + 40]
-        else:
-            content[place : place + 1] = rng.choice([b"null", b'"', b"[", b"-1", b"1e999", b"\xff", b"{}"])
-        path.write_bytes(content)
-        words = rng.choice([["report"], ["report"], ["analyse", "--quiet"], ["resume", "--quiet"]])
-        assert main([words[0], str(folder), *words[1:]]) in (0, 2), trial
-        assert "Traceback" not in capsys.readouterr().err
-        shutil.rmtree(folder)

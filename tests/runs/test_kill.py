@@ -5,73 +5,20 @@ Real processes, real signals. Moments are drawn anew each time and printed, for 
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 
-import fedflat as ff
 from fedflat.cli import main
-from fedflat.runs.store import Store
-from runs.small import alive, children, final, rows, start, timeless, wait_for
-
-METHOD = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=7)"
-ON = "digits(lda(0), clients=30)"
-ROUNDS = 200
-RUN = (
-    "run", METHOD, "--on", ON, "--rounds", str(ROUNDS), "--clients-per-round", "3", "--eval-every", "25",
-    "--eval-last", "3", "--quiet", "--checkpoint-every", "0",
-)  # fmt: skip
-
-
-@cache
-def never_stopped() -> Path:
-    """The folder of the whole run, made in this process."""
-    root = mkdtemp()
-    atexit.register(shutil.rmtree, root)
-    folder = Path(root) / "whole"
-    ff.run(
-        METHOD, on=ON, rounds=ROUNDS, clients_per_round=3, eval_every=25, eval_last=3, threads=1, out=folder
-    )  # fmt: skip
-    return folder
-
-
-def begin_or_go_on(folder: Path, *how: str) -> subprocess.Popen[str]:
-    """What a person would type: there is nothing to resume before the folder is a run."""
-    if (folder / "run.json").exists():
-        return start("resume", str(folder), "--quiet", "--checkpoint-every", "0", start_new_session=True)
-    return start(*RUN, *how, "--out", str(folder), start_new_session=True)
-
-
-def newest(folder: Path) -> int:
-    return max(Store(folder / "checkpoint").rounds(), default=0)
-
-
-def ended(*pids: int) -> None:
-    wait_for(lambda: not any(map(alive, pids)), f"the end of {pids}", 20)
-
-
-def kill_9(folder: Path, delay: float, *how: str) -> tuple[bool, str]:
-    """Start, wait for a checkpoint newer than any so far and a little more, kill; whether it was still at work."""
-    before = newest(folder)
-    process = begin_or_go_on(folder, *how)
-    wait_for(lambda: newest(folder) > before or process.poll() is not None, "a checkpoint")
-    time.sleep(delay)
-    family = [] if process.poll() is not None else children(process.pid)
-    process.kill()
-    _, errors = process.communicate()
-    ended(*family)
-    return process.returncode == -signal.SIGKILL, errors
+from runs.killing import ON, ROUNDS, RUN, begin_or_go_on, ended, kill_9, newest, same_as_never_stopped
+from runs.small import children, rows, start, wait_for
 
 
 @pytest.mark.parametrize("how", [("--threads", "1"), ("--workers", "2")], ids=["alone", "workers"])
@@ -88,8 +35,7 @@ def test_killed_and_resumed(tmp_path: Path, how: tuple[str, ...]) -> None:
     end = begin_or_go_on(folder, *how)
     _, errors = end.communicate(timeout=100)
     assert (end.returncode, errors) == (0, "")
-    assert final(folder) == final(never_stopped())
-    assert timeless(rows(folder)) == timeless(rows(never_stopped()))
+    assert same_as_never_stopped(folder)
 
 
 def test_killed_while_it_starts(tmp_path: Path) -> None:
@@ -121,8 +67,7 @@ def stopped(process: subprocess.Popen[str], folder: Path, status: int = 130) -> 
     # Workers change no bit, and starting them takes seconds: it goes on without.
     (folder / "run.json").write_text(json.dumps({**facts, "how": {**facts["how"], "workers": 0, "threads": 1}}))
     assert main(["resume", str(folder), "--quiet"]) == 0
-    assert final(folder) == final(never_stopped())
-    assert timeless(rows(folder)) == timeless(rows(never_stopped()))
+    assert same_as_never_stopped(folder)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

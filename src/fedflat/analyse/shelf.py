@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedflat.analyse import kinds
 from fedflat.files import Damaged, digest, discard, own_folder, read_json, write_file
+from fedflat.runs.diary import encode
 from fedflat.runs.facts import sign
 from fedflat.runs.schema import Schema, check
 from fedflat.version import __version__
@@ -24,7 +26,7 @@ FINISHED = {
     "kind": str, "settings": {"*": object}, "fedflat": str, "made": str, "seconds": float, "result": {"*": object},
     "run": str, "digest": str,
 }  # fmt: skip
-BEGUN = {"settings": {"*": object}, "found": object, "run": str, "digest": str}
+PART = {"kind": str, "settings": {"*": object}, "found": object, "run": str, "digest": str}
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Shelf:
 
     def result(self, kind: str, settings: Settings) -> Result | None:
         """What was found before with the same settings; None if nothing was, or it cannot be read."""
-        return self._found(self.path(kind, settings), FINISHED, settings).get("result")
+        return self._found(read_analysis, self.path(kind, settings), kind, settings).get("result")
 
     def save(self, kind: str, settings: Settings, result: Result, seconds: float) -> Path:
         """Write a finished analysis, and forget how far it had come."""
@@ -57,32 +59,42 @@ class Shelf:
 
     def begun(self, kind: str, settings: Settings) -> Any:
         """What an interrupted analysis had found; None if there was none."""
-        return self._found(self._part(self.path(kind, settings)), BEGUN, settings).get("found")
+        return self._found(_read_part, self._part(self.path(kind, settings)), kind, settings).get("found")
 
     def note(self, kind: str, settings: Settings, found: Any) -> None:
         """Write down what was found so far."""
-        self._write(self._part(self.path(kind, settings)), {"settings": settings, "found": found})
+        self._write(self._part(self.path(kind, settings)), {"kind": kind, "settings": settings, "found": found})
 
     def _part(self, path: Path) -> Path:
         return path.with_suffix(".part.json")
 
     def _write(self, path: Path, content: Mapping[str, Any]) -> None:
         own_folder(self.folder)
-        whole = {**content, "run": self.identity}
-        write_file(path, json.dumps({**whole, "digest": sign(whole)}, allow_nan=False).encode())
+        whole = json.loads(encode({**content, "run": self.identity}))
+        write_file(path, encode({**whole, "digest": sign(whole)}))
 
-    def _found(self, path: Path, schema: Schema, settings: Settings) -> dict[str, Any]:
-        """What a file says of an analysis with these settings; nothing if it is of others, or cannot be believed."""
+    def _found(
+        self, read: Callable[[Path, str], dict[str, Any]], path: Path, kind: str, settings: Settings
+    ) -> dict[str, Any]:
+        """What a file says of such an analysis; nothing if it is of another one, or cannot be believed."""
         try:
-            saved = _checked(path, schema, self.identity)
+            saved = read(path, self.identity)
         except Damaged:
             return {}
-        return saved if saved["settings"] == settings else {}
+        return saved if (saved["kind"], saved["settings"]) == (kind, settings) else {}
 
 
 def read_analysis(path: Path, identity: str) -> dict[str, Any]:
     """What the file of a finished analysis of a run says; `Damaged` if it is not as it was written."""
-    return _checked(path, FINISHED, identity)
+    saved = _checked(path, FINISHED, identity)
+    check(saved["result"], kinds.RESULTS.get(saved["kind"], object), "result")
+    return saved
+
+
+def _read_part(path: Path, identity: str) -> dict[str, Any]:
+    saved = _checked(path, PART, identity)
+    check(saved["found"], kinds.BEGUN.get(saved["kind"], object), "found")
+    return saved
 
 
 def _checked(path: Path, schema: Schema, identity: str) -> dict[str, Any]:

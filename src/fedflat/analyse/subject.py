@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -115,11 +116,11 @@ class Subject:
         )
 
 
-def subjects(folders: list[Path]) -> list[Subject]:
-    """The runs in these folders; a study is all its runs that have begun."""
+def subjects(folders: list[Path], say: Callable[[str], object] = lambda text: None) -> list[Subject]:
+    """The runs in these folders; a study is all its runs that have begun, and ``say`` is told if some have not."""
     found: list[Subject] = []
     for folder in folders:
-        begun, _ = runs_in(folder)
+        begun = runs_in(folder, say)
         if not begun:
             raise RunError(f"no run of {folder} has begun. Run it with: fedflat resume {folder}")
         found += [Subject(run) for run in begun]

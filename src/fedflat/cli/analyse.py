@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from argparse import Namespace
@@ -46,7 +47,7 @@ def _beside(folders: list[Path]) -> Path:
 
 def _analyse(asked: Namespace) -> int:
     keep_memory()
-    runs = subjects([Path(folder) for folder in asked.folders])
+    runs = subjects([Path(folder) for folder in asked.folders], partial(print, file=sys.stderr))
     look = Look(model=asked.model, where=asked.set, examples=asked.examples, seed=asked.seed)
     jobs = list(_jobs(asked, runs, look))
     for run in runs:
@@ -96,28 +97,37 @@ def _words(found: Found) -> str:
     """The result in a line."""
     result, known = found.result, "" if found.fresh else " (known already)"
     if found.kind == "curvature":
-        parts = [f"loss {result['loss']:.4f} on {result['examples']:,} of {result['of']:,} examples"]
+        trace, subsample = result.get("trace", {}), result.get("subsample", {})
+        parts = [f"loss {_said(result.get('loss'), '.4f')}"]
+        if "examples" in result and "of" in result:
+            parts[0] += f" on {result['examples']:,} of {result['of']:,} examples"
         if "lambda_1" in result:
-            parts.append(f"lambda_1 {result['lambda_1']:.4g}")
+            parts.append(f"lambda_1 {_said(result['lambda_1'])}")
         if "ratio" in result:
-            parts.append(f"lambda_1/lambda_5 {result['ratio']:.2f}")
-        if "trace" in result:
-            parts.append(f"trace {result['trace']['mean']:.4g} ± {result['trace']['stderr']:.2g}")
-        if "lambda_1_spread" in result.get("subsample", {}):
-            parts.append(f"lambda_1 spreads by {result['subsample']['lambda_1_spread']:.2g} over parts of the examples")
+            parts.append(f"lambda_1/lambda_5 {_said(result['ratio'], '.2f')}")
+        if trace:
+            parts.append(f"trace {_said(trace.get('mean'))} ± {_said(trace.get('stderr'), '.2g')}")
+        if "lambda_1_spread" in subsample:
+            parts.append(f"lambda_1 spreads by {_said(subsample['lambda_1_spread'], '.2g')} over parts of the examples")
         text = ", ".join(parts)
     elif found.kind == "local_global":
-        text = f"lambda_1 {result['local']:.4g} on the clients' own data, {result['global']:.4g} on everybody's"
+        own, abroad = (_said(result.get(name)) for name in ("local", "global"))
+        text = f"lambda_1 {own} on the clients' own data, {abroad} on everybody's"
     elif found.kind == "corruptions":
-        mean = f"{100 * result['mean']:.2f} % over all corruptions ({result['source']})"
-        text = f"accuracy {100 * result['clean']:.2f} % clean, {mean}"
+        clean, mean = (_said(result.get(name), ".2%").replace("%", " %") for name in ("clean", "mean"))
+        text = f"accuracy {clean} clean, {mean} over all corruptions ({result.get('source')})"
     elif found.kind == "interpolate":
-        text = f"barrier {result['barrier']}"
+        text = f"barrier {result.get('barrier')}"
     elif found.kind == "partition":
-        text = f"{result['clients']:,} clients"
+        text = f"{_said(result.get('clients'), ',')} clients"
     else:
         text = f"{len(result['x'])} x {len(result['y'])} points"
     return text + known
+
+
+def _said(number: float | None, how: str = ".4g") -> str:
+    """A number; one that is none is kept as null."""
+    return format(math.nan if number is None else number, how)
 
 
 @contextmanager

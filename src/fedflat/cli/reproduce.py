@@ -21,7 +21,7 @@ FOOT = "`--cells` takes names like these, or patterns: 'cifar10-cnn-alpha0-{feda
 
 def carry_out(asked: Namespace) -> int:
     """List, run, or write the table of what was run."""
-    here = asked.resume or (asked.what if asked.what and (Path(asked.what) / "reproduce.json").exists() else None)
+    here = asked.resume or (asked.what if asked.what and os.path.exists(Path(asked.what) / "reproduce.json") else None)
     if here is None and asked.what is None:
         raise SettingError("reproduce: say which table, such as fedgloss/table3 or toy, or --resume FOLDER.")
     if here is not None and (asked.cells or asked.add_shadow or asked.list or asked.out):
@@ -60,6 +60,8 @@ def _run(asked: Namespace, here: Path | None) -> int:
         plan, failed = open_plan(here, reading=True), False
         said = write_tables(plan)
     else:
+        if here is None:
+            find_table(asked.what)  # before a folder is made for it
         folder = here or Path(asked.out or f"runs/reproduce-{_word(asked.what)}")
         with alone(folder):
             plan = _planned(asked, here, folder)

@@ -1,7 +1,7 @@
 """The analyses of a run, checked and cut down to what the page shows.
 
-Each kind of analysis has a schema here, and a function that takes its result apart. What does not fit is `Damaged`, and
-the caller says which file it was; numbers that are not finite become None and are drawn as gaps.
+Each kind of analysis has a function here that takes its result apart. What does not fit is `Damaged`, and the caller
+says which file it was; numbers that are not finite become None and are drawn as gaps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from fedflat.files import Damaged
 from fedflat.report.series import short, thinned
-from fedflat.runs.schema import NUMBER, Schema, check
+from fedflat.runs.schema import check
 
 SIDE = 61
 """Most points on a side of a surface."""
@@ -40,15 +40,13 @@ class Analysis:
 def checked(saved: dict[str, Any]) -> Analysis:
     """The analysis a file holds."""
     kind, settings = saved["kind"], dict(saved["settings"])
-    if kind not in _KINDS:
+    if kind not in _TAKE_APART:
         raise Unusable(f"this version does not know analyses of the kind {kind!r}.")
-    schema, take_apart = _KINDS[kind]
     check(settings, _SETTINGS, "settings")
-    check(saved["result"], schema, "result")
     model = settings.pop("model", "")
     for name in ("models", "a", "b"):  # the result names them
         settings.pop(name, None)
-    return Analysis(kind, model, _said(settings), take_apart(saved["result"], saved["settings"]))
+    return Analysis(kind, model, _said(settings), _TAKE_APART[kind](saved["result"], saved["settings"]))
 
 
 def _said(settings: dict[str, Any]) -> str:
@@ -180,30 +178,7 @@ def _partition(result: Result, settings: Result) -> Result:
 _SETTINGS = {
     "model?": str, "set?": str, "of?": int, "examples?": (int, None), "a?": str, "b?": str, "probes?": int, "*": object
 }  # fmt: skip
-_SOME = {"*": object}
-_TABLE = ([[NUMBER]], None)
-_GRID = {"x": [NUMBER], "y": [NUMBER], "loss?": _TABLE, "error?": _TABLE}
-_POINT = {"name": str, "x?": NUMBER, "y?": NUMBER, "loss?": NUMBER, "error?": NUMBER, "*": object}
-_CLIENT = {"client": (int, str), "local?": NUMBER, "global?": NUMBER, "*": object}
-_KINDS: dict[str, tuple[Schema, Callable[[Result, Result], Result]]] = {
-    "curvature": (
-        {
-            "loss?": NUMBER, "norm?": NUMBER, "lambda_1?": NUMBER, "ratio?": NUMBER, "eigenvalues?": [NUMBER],
-            "residuals?": [NUMBER], "power?": [NUMBER], "examples?": int, "of?": int, "trace?": _SOME,
-            "sharpness?": _SOME, "subsample?": _SOME, "density?": {"x": [NUMBER], "y": [NUMBER], "*": object},
-            "layers?": {"*": NUMBER}, "*": object,
-        },
-        _curvature,
-    ),
-    "surface": ({**_GRID, "center?": {"*": NUMBER}, "*": object}, _surface),
-    "plane": ({**_GRID, "points?": [_POINT], "*": object}, _plane),
-    "interpolate": (
-        {"gamma": [NUMBER], "loss?": ([NUMBER], None), "error?": ([NUMBER], None), "barrier?": NUMBER, "*": object},
-        _interpolate,
-    ),
-    "local_global": (
-        {"clients": [_CLIENT], "round?": NUMBER, "local?": NUMBER, "global?": NUMBER, "*": object}, _local_global
-    ),
-    "corruptions": ({"kinds": {"*": [NUMBER]}, "clean?": NUMBER, "mean?": NUMBER, "*": object}, _corruptions),
-    "partition": ({"counts": [[NUMBER]], "clients?": int, "*": object}, _partition),
+_TAKE_APART: dict[str, Callable[[Result, Result], Result]] = {
+    "curvature": _curvature, "surface": _surface, "plane": _plane, "interpolate": _interpolate,
+    "local_global": _local_global, "corruptions": _corruptions, "partition": _partition,
 }  # fmt: skip

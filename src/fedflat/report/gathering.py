@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedflat.errors import FedflatError
-from fedflat.report.reading import Read, begun, read
+from fedflat.report.reading import Read, read
+from fedflat.runs.plan import runs_in
 
 WORDS = 200
 """How much is told of an error that nobody foresaw, in characters."""
@@ -22,6 +23,9 @@ T = TypeVar("T")
 def gather(folders: Sequence[Path], show: Callable[[Read], Any]) -> tuple[list[Read], list[str]]:
     """The runs in these folders that ``show`` can show, those of a study among them; a sentence about each problem."""
     problems: list[str] = []
+
+    def begun(folder: Path, said: list[str]) -> list[Path]:
+        return runs_in(folder, said.append)
 
     def shown(folder: Path, said: list[str]) -> Read:
         run = read(folder, said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +14,6 @@ from fedflat.report.analyses import Analysis, Unusable, checked
 from fedflat.report.series import short
 from fedflat.runs.diary import Row
 from fedflat.runs.facts import read_facts, read_rows
-from fedflat.runs.plan import runs_in
 from fedflat.runs.results import Result
 
 
@@ -28,14 +28,6 @@ class Read:
     analyses: list[Analysis]
 
 
-def begun(folder: Path, problems: list[str]) -> list[Path]:
-    """The folder itself, or the runs of its study that have begun."""
-    found, planned = runs_in(folder)
-    if len(found) < planned:
-        problems.append(f"{planned - len(found)} of the {planned} runs in {folder} have not begun.")
-    return found
-
-
 def read(folder: Path, problems: list[str]) -> Read:
     """One run; what it can do without, if damaged, is left out and said."""
     facts = read_facts(folder)
@@ -47,7 +39,7 @@ def read(folder: Path, problems: list[str]) -> Read:
 
 def _analyses(folder: Path, identity: str, problems: list[str]) -> list[Analysis]:
     found = []
-    for path in _files(folder / "analysis"):
+    for path in _files(folder / "analysis", problems):
         if path.name.endswith(".part.json"):
             problems.append(f"{path} is an analysis under way or broken off; it will be shown when it is done.")
             continue
@@ -60,10 +52,15 @@ def _analyses(folder: Path, identity: str, problems: list[str]) -> list[Analysis
     return found
 
 
-def _files(folder: Path) -> list[Path]:
+def _files(folder: Path, problems: list[str]) -> list[Path]:
     try:
+        if folder.is_symlink():
+            raise OSError(errno.ELOOP, "it is a link, and links are not followed")
         return sorted(path for path in folder.iterdir() if path.suffix == ".json")
-    except OSError:
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        problems.append(f"{folder} cannot be read ({error.strerror}): no analysis is shown.")
         return []
 
 

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ def find_table(said: str) -> Table:
     """The table of a name, or in a file."""
     if said == "toy":
         return _from_file(TOY, "toy")
-    if said.endswith((".toml", ".json")) or Path(said).is_file():
+    if said.endswith((".toml", ".json")) or os.path.isfile(said):
         return _from_file(Path(said), Path(said).stem)
     presets = every()
     paper, _, rest = said.partition("/")
@@ -70,7 +71,7 @@ def find_table(said: str) -> Table:
         if said not in names:
             known = [*PAPERS, *tables, *names, "toy"]
             raise SpellingError(
-                f"reproduce: no table, preset or file is called {said!r}.{nearest(said, known)} Tables: "
+                f"reproduce: no table, preset or file is called {said[:100]!r}.{nearest(said, known)} Tables: "
                 f"{', '.join(sorted(tables))}, toy; `fedflat presets` lists the presets."
             )
         found = [find(said)]

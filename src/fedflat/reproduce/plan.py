@@ -11,6 +11,7 @@ The same command again goes on; another one for the same folder adds cells and s
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -172,7 +173,7 @@ SCHEMA = {
 def open_plan(folder: Path, *, reading: bool = False) -> Plan:
     """What a folder says; a plan of another version may be read and not gone on with."""
     path = folder / FILE
-    if not path.exists():
+    if not os.path.lexists(path):
         raise RunError(f"{folder} is no folder of `fedflat reproduce`: it has no {FILE}. Check the path.")
     facts = read_checked(path, SCHEMA, "Start anew with another --out.")
     try:
@@ -199,7 +200,7 @@ def alone(folder: Path) -> Iterator[None]:
     """Hold the folder: nobody else starts its runs meanwhile."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise unwritable(folder, error) from error
     with hold(folder):
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,21 @@ def is_run(folder: Path) -> bool:
     return os.path.lexists(folder / "run.json")
 
 
-def runs_in(folder: Path) -> tuple[list[Path], int]:
-    """The runs in a folder that have begun, and how many there shall be."""
+def runs_in(folder: Path, say: Callable[[str], object] = lambda text: None) -> list[Path]:
+    """The folder itself if it is a run, or the runs of its study that have begun; ``say`` is told if some have not."""
     if is_run(folder):
-        return [folder], 1
+        return [folder]
     planned = [folder / entry["folder"] for entry in read_plan(folder)["runs"]]
-    return [run for run in planned if is_run(run)], len(planned)
+    found = [run for run in planned if is_run(run)]
+    if len(found) < len(planned):
+        say(f"{len(planned) - len(found)} of the {len(planned)} runs in {folder} have not begun.")
+    return found
+
+
+def check_planned(folder: Path, planned: dict[str, Any], found: dict[str, Any]) -> None:
+    """An error if the run in a folder is not the one that its study set out to make there."""
+    if sign(planned) != sign(found):
+        raise RunError(
+            f"{folder} holds another run than the one its study names: their settings differ. Put back the study's "
+            "own, or move the folder away to run it anew."
+        )

@@ -30,7 +30,7 @@ from fedflat.runs.facts import read_facts, read_rows, same_version
 from fedflat.runs.mainmodule import refuse_while_importing
 from fedflat.runs.models import damaged_models, rewrite_models
 from fedflat.runs.origin import origin_of
-from fedflat.runs.plan import Plan, is_run, read_plan, write_plan
+from fedflat.runs.plan import Plan, check_planned, is_run, read_plan, write_plan
 from fedflat.runs.ready import Ready, make_ready
 from fedflat.runs.results import Result
 from fedflat.runs.stacked import Stacked
@@ -219,8 +219,9 @@ def resume(
                 book = _begun(make_ready(exp, how.device), how, at, checkpoint_every, voice)
             else:
                 book = FolderBook.open(at, pause=checkpoint_every, say=voice.say)
-            own = How(**{**book.facts["how"], **now})
             with closing(book):
+                check_planned(at, entry["experiment"], book.facts["experiment"])
+                own = How(**{**book.facts["how"], **now})
                 if book.status != "running":
                     results.append(_looked_after(exp, own, book, voice))
                     continue

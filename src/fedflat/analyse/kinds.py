@@ -1,0 +1,39 @@
+"""What the results of each kind of analysis look like, and what is kept of one that was interrupted."""
+
+from __future__ import annotations
+
+from fedflat.runs.schema import NUMBER, Schema
+
+_SOME = {"*": object}
+_TABLE = ([[NUMBER]], None)
+_GRID = {"x": [NUMBER], "y": [NUMBER], "loss?": _TABLE, "error?": _TABLE, "*": object}
+_POINT = {"name": str, "x?": NUMBER, "y?": NUMBER, "loss?": NUMBER, "error?": NUMBER, "*": object}
+_CLIENT = {"client": (int, str), "local?": NUMBER, "global?": NUMBER, "*": object}
+
+RESULTS: dict[str, Schema] = {
+    "curvature": {
+        "loss?": NUMBER, "norm?": NUMBER, "lambda_1?": NUMBER, "ratio?": NUMBER, "eigenvalues?": [NUMBER],
+        "residuals?": [NUMBER], "power?": [NUMBER], "examples?": int, "of?": int,
+        "trace?": {"mean?": NUMBER, "stderr?": NUMBER, "*": object}, "sharpness?": _SOME,
+        "subsample?": {"lambda_1_spread?": NUMBER, "*": object},
+        "density?": {"x": [NUMBER], "y": [NUMBER], "*": object}, "layers?": {"*": NUMBER}, "*": object,
+    },
+    "surface": {**_GRID, "center?": {"*": NUMBER}},
+    "plane": {**_GRID, "points?": [_POINT]},
+    "interpolate": {
+        "gamma": [NUMBER], "loss?": ([NUMBER], None), "error?": ([NUMBER], None), "barrier?": NUMBER, "*": object
+    },
+    "local_global": {"clients": [_CLIENT], "round?": NUMBER, "local?": NUMBER, "global?": NUMBER, "*": object},
+    "corruptions": {"kinds": {"*": [NUMBER]}, "clean?": NUMBER, "mean?": NUMBER, "source?": str, "*": object},
+    "partition": {"counts": [[NUMBER]], "clients?": int, "*": object},
+}  # fmt: skip
+
+_VALUES = [[NUMBER]]
+BEGUN: dict[str, Schema] = {
+    "curvature": {"*": RESULTS["curvature"]},
+    "surface": _VALUES,
+    "plane": _VALUES,
+    "interpolate": _VALUES,
+    "local_global": [{"client": int, "local": float, "global": float}],
+    "corruptions": {"*": [float]},
+}

@@ -1,0 +1,83 @@
+"""Changes by somebody who knows how a run folder hangs together, and makes the digests fit.
+
+What is read then is no longer what the run wrote, and nobody can know. It still must not do harm.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+from fedflat.files import digest
+from fedflat.runs.diary import Diary
+from fedflat.runs.facts import _MADE, sign
+from report.damage import GONE, WRONG, changed, leaves
+
+
+def forge(rng: random.Random, path: Path) -> str:
+    """Change one value in a JSON file of a run folder or a study, with its digests; what was changed."""
+    if path.suffix == ".jsonl":
+        return _diary(rng, path)
+    value = json.loads(path.read_text())
+    if path.name.startswith("round-"):
+        body, said = _another(rng, json.loads(value["body"]))
+        text = json.dumps(body)
+        path.write_text(json.dumps({"body": text, "digest": digest(text.encode()).hex()}))
+        return said
+    if path.name != "run.json":
+        value.pop("digest", None)
+        value, said = _another(rng, value)
+        path.write_text(json.dumps({**value, "digest": sign(value)} if isinstance(value, dict) else value))
+        return said
+    value, said = _another(rng, value)
+    if rng.random() < 0.5:  # as if nothing had been done yet
+        for name in ("checkpoint", "analysis"):
+            shutil.rmtree(path.parent / name, ignore_errors=True)
+        for diary in path.parent.glob("*.jsonl"):
+            diary.unlink()
+        if isinstance(value, dict) and value.pop("end", None) is not None and rng.random() < 0.9:
+            value["status"] = "running"
+    if isinstance(value, dict):
+        _sign_run(value)
+    path.write_text(json.dumps(value))
+    return said
+
+
+def _sign_run(facts: dict[str, Any]) -> None:
+    facts["identity"] = sign({name: facts[name] for name in _MADE if name in facts})
+    if isinstance(end := facts.get("end"), dict):
+        end.pop("digest", None)
+        end["digest"] = sign([facts["identity"], facts.get("status"), end])
+
+
+def _diary(rng: random.Random, path: Path) -> str:
+    """A value of a line, and all the lines after it tied to it."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    facts = json.loads((path.parent / "run.json").read_text())
+    diary = Diary(path.parent, path.stem, facts["identity"])
+    said, lines = "nothing", []
+    at = rng.randrange(len(rows) or 1)
+    for number, row in enumerate(rows):
+        row.pop("chain")
+        if number == at:
+            row, said = _another(rng, row)
+        line, diary.mark = diary.mark.line(row)
+        lines.append(line)
+    path.write_bytes(b"".join(lines))
+    if isinstance(facts.get("end"), dict):
+        facts["end"][path.stem] = diary.mark._asdict()
+        _sign_run(facts)
+        (path.parent / "run.json").write_text(json.dumps(facts, indent=2))
+    return said
+
+
+def _another(rng: random.Random, value: Any) -> tuple[Any, str]:
+    """The value with another thing in one place."""
+    places = list(leaves(value))
+    if not places:
+        return value, "nothing"
+    leaf, to = rng.choice(places), rng.choice(WRONG)
+    return changed(value, leaf, to), f"{leaf} {'is gone' if to is GONE else repr(to)[:40]}"
