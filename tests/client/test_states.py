@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -221,12 +222,13 @@ def test_damage_is_noticed_and_changes_nothing(tmp_path: Path, damage: str) -> N
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match=r"clients.bin could not be written: .* Check the folder"):
+    with pytest.raises(RunError, match=r"file could not be written: .* Check the folder"):
         states_with({1: 1}, 0, tmp_path / "file")
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
-    (tmp_path / FILE).symlink_to("/dev/full")
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device that is always full, in place of the file: a link to it would not be followed."""
+    monkeypatch.setattr("fedflat.client.spill.open_file", lambda path, flags: os.open("/dev/full", flags))
     states = ClientStates(0, tmp_path)
     with pytest.raises(RunError, match=r"the disk is full: .*clients.bin could not be written"):
         states.stage(1, remembering(1))

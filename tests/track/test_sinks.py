@@ -17,7 +17,7 @@ from fedflat.runs.executors import InProcess
 from fedflat.runs.train import train
 from fedflat.track.tee import Tee
 from fedflat.track.tracker import numbers
-from runs.small import ON, Eager, experiment, rows, stop_at
+from runs.small import ON, Eager, experiment, rows, stop_at, wait_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 METHOD = "fedavg + wima(window=3)"
@@ -98,15 +98,19 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = sorted((tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb"), key=lambda path: path.stat().st_mtime_ns)
     assert len(files) == 2
     assert len({path.name for path in files}) == 1  # one id
-    seen: list[dict[str, float]] = []
-    for path in files:
-        for record in map(Record.FromString, records(path)):
-            if record.WhichOneof("record_type") == "history":
-                items = record.history.item
-                seen.append({item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items})
-            if record.WhichOneof("record_type") == "run":
-                config = {item.key: json.loads(item.value_json) for item in record.run.config.update}
-                assert config["method"] == "fedavg() + wima(window=3)"
+
+    def kept(kind: str) -> Iterator[Any]:
+        every = (record for path in files for record in map(Record.FromString, records(path)))
+        return (record for record in every if record.WhichOneof("record_type") == kind)
+
+    wait_for(lambda: len(list(kept("history"))) == 8, "the library's own process writing all it was told")
+    for record in kept("run"):
+        config = {item.key: json.loads(item.value_json) for item in record.run.config.update}
+        assert config["method"] == "fedavg() + wima(window=3)"
+    seen = [
+        {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+        for record in kept("history")
+    ]
     assert [row["_step"] for row in seen] == [1, 2, 3, 4, 3, 4, 5, 6]  # the two told beyond the checkpoint are there
     for row, expected in zip(seen[:2] + seen[4:], written, strict=True):
         assert row["_step"] == expected["round"]
