@@ -155,6 +155,13 @@ def test_a_run_in_the_place_of_another(copy, capsys) -> None:
     for here, there in ((first, folder / "spare"), (second, first), (folder / "spare", second)):
         here.rename(there)
     refused(["resume", str(folder), "--quiet"], capsys, str(first), "holds another run than the one its study names")
+    shutil.rmtree(second)
+    shutil.copytree(first, second)
+    found = collect([folder])
+    assert [run["folder"] for run in found["runs"]] == [str(second)]
+    assert any(str(first) in said and "holds another run" in said for said in found["problems"])
+    assert main(["analyse", str(folder), "--quiet"]) == 0
+    assert f"{first} holds another run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("odd", [odd for odd in ODD if "must" not in odd])

@@ -11,7 +11,7 @@ from typing import Any
 from fedflat.data.places import data_place
 from fedflat.errors import RunError
 from fedflat.files import Damaged, write_file
-from fedflat.runs.facts import known_format, sign
+from fedflat.runs.facts import known_format, read_facts, sign
 from fedflat.runs.schema import OF_ANY_VERSION, STUDY, check, damaged, read_checked
 from fedflat.version import __version__
 
@@ -59,20 +59,35 @@ def is_run(folder: Path) -> bool:
 
 
 def runs_in(folder: Path, say: Callable[[str], object] = lambda text: None) -> list[Path]:
-    """The folder itself if it is a run, or the runs of its study that have begun; ``say`` is told if some have not."""
+    """The folder itself if it is a run, or the runs of its study that have begun; ``say`` is told of the others."""
     if is_run(folder):
         return [folder]
-    planned = [folder / entry["folder"] for entry in read_plan(folder)["runs"]]
-    found = [run for run in planned if is_run(run)]
-    if len(found) < len(planned):
-        say(f"{len(planned) - len(found)} of the {len(planned)} runs in {folder} have not begun.")
+    entries = read_plan(folder)["runs"]
+    begun = [entry for entry in entries if is_run(folder / entry["folder"])]
+    if len(begun) < len(entries):
+        say(f"{len(entries) - len(begun)} of the {len(entries)} runs in {folder} have not begun.")
+    found = []
+    for entry in begun:
+        run = folder / entry["folder"]
+        if _is_another(run, entry["experiment"]):
+            say(f"{_another(run)} It is left out.")
+        else:
+            found.append(run)
     return found
 
 
-def check_planned(folder: Path, planned: dict[str, Any], found: dict[str, Any]) -> None:
+def check_planned(run: Path, planned: dict[str, Any]) -> None:
     """An error if the run in a folder is not the one that its study set out to make there."""
-    if sign(planned) != sign(found):
-        raise RunError(
-            f"{folder} holds another run than the one its study names: their settings differ. Put back the study's "
-            "own, or move the folder away to run it anew."
-        )
+    if _is_another(run, planned):
+        raise RunError(f"{_another(run)} Put back the study's own, or move the folder away to run it anew.")
+
+
+def _is_another(run: Path, planned: dict[str, Any]) -> bool:
+    try:
+        return sign(read_facts(run)["experiment"]) != sign(planned)
+    except RunError:  # for whoever reads it to tell
+        return False
+
+
+def _another(run: Path) -> str:
+    return f"{run} holds another run than the one its study names: their settings differ."

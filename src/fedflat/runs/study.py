@@ -220,7 +220,7 @@ def resume(
             else:
                 book = FolderBook.open(at, pause=checkpoint_every, say=voice.say)
             with closing(book):
-                check_planned(at, entry["experiment"], book.facts["experiment"])
+                check_planned(at, entry["experiment"])
                 own = How(**{**book.facts["how"], **now})
                 if book.status != "running":
                     results.append(_looked_after(exp, own, book, voice))
