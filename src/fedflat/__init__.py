@@ -41,6 +41,7 @@ _HOMES = {
     ),
     "fedflat.models": ("cnn", "fsa_cnn", "logistic", "mlp", "resnet18", "resnet20", "stochastic", "tiny_convnet"),
     "fedflat.models.spec": ("ModelSpec",),
+    "fedflat.plugins": ("load_plugin",),
     "fedflat.report": ("write_report",),
     "fedflat.robust.corruptions": ("corrupt",),
     "fedflat.runs.api": ("compare", "experiment", "resume", "run"),

@@ -111,6 +111,7 @@ from fedflat.models import resnet20 as resnet20
 from fedflat.models import stochastic as stochastic
 from fedflat.models import tiny_convnet as tiny_convnet
 from fedflat.models.spec import ModelSpec as ModelSpec
+from fedflat.plugins import load_plugin as load_plugin
 from fedflat.report import write_report as write_report
 from fedflat.robust.corruptions import corrupt as corrupt
 from fedflat.runs.api import compare as compare

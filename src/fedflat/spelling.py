@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from fedflat.errors import SpellingError, nearest, shown
 from fedflat.plain import Plain
+from fedflat.plugins import MAINS, load_installed, plugin_of
 
 KINDS = ("method", "data set", "partition", "model", "schedule")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,10 +66,10 @@ def register(kind: str, name: str | None = None) -> Callable[[F], F]:
         if not _ours(make):
             _fill()  # so that names are compared with all of ours
         before = _REGISTRY.get(said)
-        if before and (before.kind != kind or (_ours(before.make) and before.make.__module__ != make.__module__)):
-            raise SpellingError(
-                f"{said!r} is the name of a {before.kind} already, in {before.make.__module__}. Choose another name."
-            )
+        if before and (before.kind != kind or _of_another(before.make, make)):
+            home = plugin_of(before.make.__module__)
+            where = before.make.__module__ if home is None else home.name
+            raise SpellingError(f"{said!r} is the name of a {before.kind} already, in {where}. Choose another name.")
         _REGISTRY[said] = Entry(said, kind, make)
         _NAMES[make] = said
         return make
@@ -84,16 +85,47 @@ def _ours(make: Callable[..., Any]) -> bool:
     return make.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
+def _of_another(before: Callable[..., Any], now: Callable[..., Any]) -> bool:
+    """Whether a name would be taken from somebody else; a notebook may take it from anybody but us."""
+    homes = before.__module__, now.__module__
+    if homes[0] == homes[1] or (not _ours(before) and set(homes) & set(MAINS)):
+        return False
+    old, new = map(plugin_of, homes)
+    return old is None or new is None or not old.same(new)
+
+
+HOMES = ("fedflat.methods", "fedflat.data", "fedflat.models", "fedflat.schedules")
+"""Modules of ours that register names."""
+
+
 def _fill() -> None:
     """Import whatever registers names, so that every text can be read whoever asks first."""
-    for home in ("methods", "data", "models", "schedules"):
-        import_module(f"fedflat.{home}")
+    for home in HOMES:
+        import_module(home)
+    load_installed()
 
 
 def registered(kind: str) -> Iterator[Entry]:
     """All entries of one kind, by name."""
     _fill()
     return iter(sorted((e for e in _REGISTRY.values() if e.kind == kind), key=lambda e: e.name))
+
+
+def names_in(text: str) -> Iterator[Entry]:
+    """The registered names that a text uses; none if it cannot be read."""
+    _fill()
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return iter(())
+    said = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return (_REGISTRY[name] for name in said if name in _REGISTRY)
+
+
+def known(name: str) -> Entry | None:
+    """The entry of that name, if there is one."""
+    _fill()
+    return _REGISTRY.get(name)
 
 
 def spell(value: Any) -> str:

@@ -31,7 +31,7 @@ NUMERIC = [
 ]  # fmt: skip
 SAID = [
     "--on", "--model", "--sampler", "--sampler-seed", "--weighting", "--dtype", "--on-bad", "--executor", "--device",
-    "--watch", "--track", "--preset", "--replay", "--data-dir", "--nothing", "--Rounds",
+    "--watch", "--track", "--preset", "--replay", "--data-dir", "--plugin", "--nothing", "--Rounds",
 ]  # fmt: skip
 CLOSELY = ["-k", "--probes", "--density", "--rho", "--clients", "--points", "--span", "--seed", "--examples"]
 PATHS = ["/", "~nobody/x", "a" * 300, "x/" * 3000, "\0", "", "nothing", "a\nb", "/dev/null", "..", "\ud800"]

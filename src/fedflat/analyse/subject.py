@@ -33,7 +33,7 @@ class Subject:
     @cached_property
     def experiment(self) -> Experiment:
         """What was run."""
-        return from_json(self.facts["experiment"])
+        return from_json(self.facts["experiment"], exact=False)
 
     @property
     def name(self) -> str:

@@ -20,6 +20,7 @@ from fedflat.analyse.analyses import Closely, Found, Look, Tell
 from fedflat.analyse.subject import Subject, subjects
 from fedflat.errors import FedflatError
 from fedflat.report.page import write_report
+from fedflat.runs.needs import changed
 
 PAUSE = 10.0
 """Seconds between two plain lines of progress."""
@@ -51,8 +52,8 @@ def _analyse(asked: Namespace) -> int:
     look = Look(model=asked.model, where=asked.set, examples=asked.examples, seed=asked.seed)
     jobs = list(_jobs(asked, runs, look))
     for run in runs:
-        if run.unfinished:
-            print(run.unfinished, file=sys.stderr)
+        for sentence in filter(None, [run.unfinished, *changed(run.facts["experiment"].get("plugins", ()))]):
+            print(sentence, file=sys.stderr)
     trouble = 0
     for title, job in jobs:
         try:

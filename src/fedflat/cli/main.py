@@ -10,6 +10,7 @@ from importlib import import_module
 
 from fedflat.cli.parser import build
 from fedflat.errors import FedflatError
+from fedflat.plugins import load_plugin
 from fedflat.runs.interrupt import ending_as_by_ctrl_c, ending_at_once, status_of
 
 
@@ -24,6 +25,8 @@ def main(words: Sequence[str] | None = None) -> int:
             asked = build().read(words)
             asked.words = list(words)
             carry_out: Callable[[Namespace], int] = import_module(f"fedflat.cli.{_HOME[asked.command]}").carry_out
+            for said in getattr(asked, "plugin", None) or ():
+                load_plugin(said)
             if getattr(asked, "data_dir", None):
                 from fedflat.data import set_data_dir
 

@@ -37,21 +37,39 @@ def _is_whole(entry: Entry) -> bool:
 
 
 def _line(entry: Entry) -> str:
+    arguments = ", ".join(map(_argument, entry.signature.parameters.values()))
+    call = f"\n    {entry.name}({arguments})" if arguments else ""
+    return f"{entry.name:<18}{_numbers(entry)}\n    {entry.summary}{call}"
+
+
+def _numbers(entry: Entry) -> str:
+    if _asks(entry):
+        return ""
     price = entry.make().cost
     gradients = f"{price.gradients}{' + pass' if price.surveys else ''}{' twice' if price.walks > 1 else ''}"
-    numbers = f"{price.down:>4}{price.up:>4}  {gradients:<9}  {price.server_state:>6}  {price.client_state:>6}"
-    arguments = ", ".join(f"{p.name}={p.default!r}" for p in entry.signature.parameters.values())
-    return f"{entry.name:<18}{numbers}\n    {entry.summary}" + (f"\n    {entry.name}({arguments})" if arguments else "")
+    return f"{price.down:>4}{price.up:>4}  {gradients:<9}  {price.server_state:>6}  {price.client_state:>6}"
+
+
+def _asks(entry: Entry) -> bool:
+    """Whether it has an argument that must be given, so that nothing can be said of it without."""
+    return any(p.default is p.empty for p in entry.signature.parameters.values() if p.kind is not p.VAR_POSITIONAL)
+
+
+def _argument(parameter: inspect.Parameter) -> str:
+    return parameter.name if parameter.default is parameter.empty else f"{parameter.name}={parameter.default!r}"
 
 
 def _explain(text: str) -> str:
-    method = parse(text, "method")
-    lines = [repr(method), "", method.stack()]
-    if text.isidentifier():
-        entry = find(text, "method")
-        signature = entry.signature.replace(return_annotation=inspect.Signature.empty)
-        lines = [f"{entry.name}{signature}", "", inspect.getdoc(entry.make) or "", "", method.stack()]
-    return "\n".join([*lines, *_price(method)])
+    if not text.isidentifier():
+        method = parse(text, "method")
+        return "\n".join([repr(method), "", method.stack(), *_price(method)])
+    entry = find(text, "method")
+    signature = entry.signature.replace(return_annotation=inspect.Signature.empty)
+    lines = [f"{entry.name}{signature}", "", inspect.getdoc(entry.make) or ""]
+    if not _asks(entry):
+        method = parse(text, "method")
+        lines += ["", method.stack(), *_price(method)]
+    return "\n".join(lines)
 
 
 def _price(method: Method) -> list[str]:

@@ -117,8 +117,17 @@ def build() -> Parser:
     for command in (
         run, compare, resume, live, analyse, report, export, methods, *kinds, presets, reproduce, listing, get, show,
     ):  # fmt: skip
-        command.set_defaults(options=list(command._option_string_actions))
+        _finish(command)
     return top
+
+
+def _finish(parser: argparse.ArgumentParser) -> None:
+    """What every command takes, and its options to propose in place of wrong ones."""
+    parser.add_argument(
+        "--plugin", action="append", metavar="FILE",
+        help="code of yours that registers names: my_methods.py, or package.module; may be given again",
+    )  # fmt: skip
+    parser.set_defaults(options=list(parser._option_string_actions))
 
 
 def _reproduce_options(parser: argparse.ArgumentParser) -> None:

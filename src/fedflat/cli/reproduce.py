@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedflat.errors import SettingError, SpellingError, number
+from fedflat.plugins import plugin_words
 from fedflat.reproduce.choosing import Table, cells_of, find_table
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ def _work(plan: Plan, asked: Namespace) -> bool:
         with Screen(several, console) as screen:
             several.work(plan.waiting(), screen.look)
     except KeyboardInterrupt:
-        print(f"\nCheckpoints are written. Go on with: fedflat reproduce --resume {plan.folder}", file=sys.stderr)
+        again = f"fedflat reproduce --resume {plan.folder}{plugin_words()}"
+        print(f"\nCheckpoints are written. Go on with: {again}", file=sys.stderr)
         raise
     for folder, why in several.failed.items():
         print(f"fedflat: error: {plan.folder / folder}: {why}", file=sys.stderr)

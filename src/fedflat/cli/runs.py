@@ -15,6 +15,7 @@ from typing import Any
 from fedflat.cli.presets import beside, chosen, seeds_of, settings_of, too_short
 from fedflat.data.opening import opened_once
 from fedflat.errors import SettingError
+from fedflat.plugins import plugin_words
 from fedflat.profiling.profiled import Wanted
 from fedflat.profiling.report import text
 from fedflat.report import write_report
@@ -114,7 +115,8 @@ def _stoppable(asked: Namespace, folder: Path, work: Any) -> list[Result]:
             return work(voice)  # type: ignore[no-any-return]
     except KeyboardInterrupt:
         if folder.exists():
-            print(f"A checkpoint was written. Go on with: fedflat resume {quote(str(folder))}", file=sys.stderr)
+            again = f"fedflat resume {quote(str(folder))}{plugin_words()}"
+            print(f"A checkpoint was written. Go on with: {again}", file=sys.stderr)
         raise
 
 

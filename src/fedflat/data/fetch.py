@@ -19,6 +19,7 @@ from fedflat.data.partition import Lda
 from fedflat.data.places import LAYOUTS, Layout, find, home
 from fedflat.data.sources import KRIZHEVSKY, SOURCES, Say, UnavailableError
 from fedflat.errors import DataError
+from fedflat.plugins import plugin_of
 from fedflat.spelling import find as find_entry
 from fedflat.spelling import registered
 
@@ -42,7 +43,7 @@ def listing() -> list[SetInfo]:
     """All named data sets, by name."""
     found = []
     for entry in registered("data set"):
-        if not entry.make.stored:  # type: ignore[attr-defined]
+        if not getattr(entry.make, "stored", True):
             continue
         layout = LAYOUTS.get(entry.name)
         if layout is None:
@@ -56,8 +57,10 @@ def listing() -> list[SetInfo]:
 
 
 def origin(name: str) -> str:
-    """Where the data set called ``name`` comes from, if not from files."""
-    return find_entry(name, "data set").make.origin  # type: ignore[attr-defined,no-any-return]
+    """Where the data set called ``name`` comes from, if not from files of ours."""
+    make = find_entry(name, "data set").make
+    plugin = plugin_of(make.__module__)
+    return getattr(make, "origin", "") or ("" if plugin is None else f"comes from {plugin.name}")
 
 
 def get(name: str, directory: Path | None = None, say: Say = print) -> Path | None:

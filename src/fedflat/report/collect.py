@@ -84,7 +84,7 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
         "shared": _shared(runs),
         **found,
         "classes": _classes(runs, places, methods),
-        "problems": problems + _twice(runs, names),
+        "problems": problems + _twice(runs, names) + making.unread(run.facts["experiment"] for run in runs),
     }
     _add_curvature(document)
     document["missing"] = _missing(document)

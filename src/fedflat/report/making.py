@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from shlex import quote
 from typing import Any
 
 from fedflat.errors import FedflatError
+from fedflat.runs.needs import missing
 from fedflat.spelling import parse
 
 _PLACES: dict[str, tuple[str, ...]] = {
@@ -83,6 +84,8 @@ def command(experiment: dict[str, Any], how: dict[str, Any]) -> str:
         words += [option] if value is True else [option, quote(str(value))]
     if replayed(experiment):
         words += ["--replay", "FILE"]
+    for plugin in experiment.get("plugins", ()):
+        words += ["--plugin", quote(plugin["place"] or plugin["name"])] if plugin["digest"] else []
     return " ".join(words)
 
 
@@ -98,6 +101,11 @@ def stack(method: str) -> str:
         return str(parse(method, "method").stack())
     except (FedflatError, AttributeError):
         return ""
+
+
+def unread(experiments: Iterable[dict[str, Any]]) -> list[str]:
+    """What cannot be told of methods, since the plugins that they are in are not loaded."""
+    return list(dict.fromkeys(said for exp in experiments for said in missing(exp.get("plugins", ()))))
 
 
 def labels(experiments: Sequence[dict[str, Any]]) -> list[str]:

@@ -1,4 +1,6 @@
-"""One run of a table, in a process of its own: ``python -m fedflat.reproduce.child FOLDER RUN UNTIL NICE SECONDS``.
+"""One run of a table, in a process of its own.
+
+    python -m fedflat.reproduce.child FOLDER RUN UNTIL NICE SECONDS PLUGIN...
 
 It tells its rounds on standard output, a JSON object a line. SIGINT or SIGTERM, or nobody who listens any more (the
 parent was killed), make it write a checkpoint and end. Started again, it goes on.
@@ -17,6 +19,7 @@ from typing import Any
 
 from fedflat.errors import FedflatError
 from fedflat.files import open_file
+from fedflat.plugins import load_plugin
 from fedflat.reproduce.plan import HOW
 from fedflat.runs.experiment import Experiment, from_json
 from fedflat.runs.plan import read_plan
@@ -38,6 +41,8 @@ def main(words: list[str]) -> int:
         signal.signal(number, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     os.nice(nice)
     try:
+        for said in words[5:]:
+            load_plugin(said)
         wait_until_free(folder / name)
         wishes: dict[str, Any] = {"voice": Voice(announce, tell_of("say"), tell_of("note")), "checkpoint_every": pause}
         if (folder / name / "run.json").exists():

@@ -17,6 +17,7 @@ from typing import IO
 
 from fedflat.allocator import huge_pages
 from fedflat.files import open_file
+from fedflat.plugins import named_plugins
 from fedflat.reproduce.child import STOPPED
 from fedflat.reproduce.plan import Plan
 from fedflat.reproduce.sharing import Job
@@ -84,7 +85,8 @@ class Several:
         place.parent.mkdir(parents=True, exist_ok=True)
         path = place.parent / f"{place.name}-{LOG}"
         log = open(open_file(path, os.O_WRONLY | os.O_APPEND), "a")  # noqa: SIM115 (closed when the process has ended)
-        words = [self.plan.folder, job.folder, self.plan.until(job), self.nice, self.pause]
+        words: list[object] = [self.plan.folder, job.folder, self.plan.until(job), self.nice, self.pause]
+        words += [named.said for named in named_plugins()]
         with huge_pages():
             process = subprocess.Popen(
                 [sys.executable, "-m", "fedflat.reproduce.child", *map(str, words)], stdin=subprocess.DEVNULL,

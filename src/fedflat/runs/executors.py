@@ -20,6 +20,7 @@ from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.mail import Mail, Reply, Sheaf
+from fedflat.plugins import Named, named_plugins
 from fedflat.profiling.taps import END, Taps
 from fedflat.runs.interrupt import ALL
 from fedflat.runs.mainmodule import REMEDY, Way, hidden, way_to_main
@@ -130,7 +131,7 @@ class Workers:
                     crew.desks.append(ours)
                     processes.append(process)
             for desk in crew.desks:
-                send(desk, dumps((order.way, self.threads)))
+                send(desk, dumps((order.way, order.plugins, self.threads)))
                 send(desk, order.content)
             for desk in crew.desks:
                 opened(receive(desk))
@@ -154,6 +155,8 @@ class Order:
     content: bytes
     way: Way | None
     """How a worker gets the main module, if it must have it."""
+    plugins: tuple[Named, ...]
+    """What a worker must load to understand it."""
 
 
 def order_for(job: ClientJob, source: Source) -> Order | str:
@@ -163,7 +166,7 @@ def order_for(job: ClientJob, source: Source) -> Order | str:
     except Exception as error:
         return f"it cannot be pickled ({error})"
     way, why = way_to_main(parcel.mains)
-    return why or Order(parcel.content, way)
+    return why or Order(parcel.content, way, named_plugins())
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from fedflat.data.sampling import Sampler
 from fedflat.errors import LARGEST_SEED, RunError, SettingError, choice, number
 from fedflat.models.spec import ModelSpec
 from fedflat.plain import Plain
+from fedflat.runs.needs import needs_of, refuse_unmet
 from fedflat.schedules import Scalar, Schedule, at, check_end
 from fedflat.server.shadows import Personal
 from fedflat.spelling import parse
@@ -124,7 +125,7 @@ class Experiment(Plain):
                 {str(client): [list(map(int, batch)) for batch in batches] for client, batches in given.items()}
                 for given in self.local.orders
             ]
-        return {
+        said = {
             "method": repr(self.method),
             "on": repr(self.on) if _sayable(self.on, "data set") else None,
             "model": repr(self.model) if isinstance(self.model, ModelSpec) else None,
@@ -139,6 +140,8 @@ class Experiment(Plain):
             "on_bad": self.on_bad,
             "loss": None if self.loss is not cross_entropy else "cross_entropy",
         }
+        plugins = needs_of([said["method"], said["on"], said["model"], *local.values()])
+        return {**said, "plugins": plugins} if plugins else said
 
 
 def refuse_unsayable(exp: Experiment) -> None:
@@ -180,9 +183,14 @@ def open_federation(on: DataSpec, seed: int, pooled: bool, device: str, place: s
 
 
 def from_json(
-    saved: dict[str, Any], *, on: DataSpec | None = None, model: ModelLike | None = None, loss: LossFn | None = None
-) -> Experiment:
-    """The experiment a run folder describes; what only Python can say must be given again."""
+    saved: dict[str, Any], *, on: DataSpec | None = None, model: ModelLike | None = None, loss: LossFn | None = None,
+    exact: bool = True,
+) -> Experiment:  # fmt: skip
+    """The experiment a run folder describes; what only Python can say must be given again.
+
+    Plugins it needs must be here; if ``exact``, as they were when the run began.
+    """
+    refuse_unmet(saved.get("plugins", ()), exact=exact)
     for name, given in (("on", on), ("model", model), ("loss", loss)):
         if saved[name] is None and given is None:
             raise RunError(

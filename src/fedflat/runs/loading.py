@@ -22,6 +22,7 @@ from fedflat.files import pack, write_file
 from fedflat.runs.experiment import from_json
 from fedflat.runs.facts import Facts, read_facts
 from fedflat.runs.models import Named, chosen, module_of, read_model
+from fedflat.runs.needs import refuse_unmet
 from fedflat.runs.origin import module_digest, origin_of, refuse_other, refuse_other_module
 from fedflat.runs.ready import make_ready
 from fedflat.runs.state import last_state
@@ -56,6 +57,7 @@ def _task(folder: Path, facts: Facts, module: ModelLike | None) -> Task:
             f"{folder}: the run's module was given in Python and cannot be read from its folder. Give it again: "
             "fedflat.load(folder, module=...)."
         )
+    refuse_unmet(saved.get("plugins", ()), exact=False)
     given: Any = parse(saved["model"], "model") if module is None else module
     task = Task(given, tuple(origin["shape"]), origin["classes"], seed=saved["seed"], dtype=saved["dtype"])
     refuse_other_module(folder, origin, module_digest(task.module()))
@@ -66,7 +68,7 @@ def _standing(
     folder: Path, facts: Facts, module: ModelLike | None, on: DataSpec | None
 ) -> tuple[Task, dict[str, Named]]:  # fmt: skip
     with remembered(facts["origin"].get("place")):
-        ready = make_ready(from_json(facts["experiment"], on=on, model=module))
+        ready = make_ready(from_json(facts["experiment"], on=on, model=module, exact=False))
         refuse_other(folder, facts["origin"], origin_of(ready))
     return ready.task, named_models(ready, last_state(folder, facts["identity"]))
 

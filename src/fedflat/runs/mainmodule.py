@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from fedflat.errors import SettingError
-from fedflat.runs.parcel import MAINS
+from fedflat.plugins import MAINS
 
 REMEDY = (
     'Put it into a module of its own and import it from there, or put what the script does under `if __name__ == "'
@@ -45,17 +45,14 @@ class Way:
 
     def take(self) -> None:
         """Import it as what it is not: the guarded part does not run."""
-        global _importing
-        _importing = True
         try:
-            if self.name is not None:
-                content = runpy.run_module(self.name, run_name=MAINS[1], alter_sys=True)
-            else:
-                content = runpy.run_path(self.path, run_name=MAINS[1])
+            with importing():
+                if self.name is not None:
+                    content = runpy.run_module(self.name, run_name=MAINS[1], alter_sys=True)
+                else:
+                    content = runpy.run_path(self.path, run_name=MAINS[1])
         except SystemExit:
             raise SettingError(f"a worker process imported the script, and the script ended it. {REMEDY}") from None
-        finally:
-            _importing = False
         module = ModuleType(MAINS[1])
         module.__dict__.update(content)
         for name in MAINS:
@@ -63,6 +60,17 @@ class Way:
 
 
 _importing = False
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """In here a worker imports what people wrote, which must not begin a run."""
+    global _importing
+    _importing = True
+    try:
+        yield
+    finally:
+        _importing = False
 
 
 def refuse_while_importing() -> None:

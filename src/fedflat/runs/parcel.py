@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 
 from fedflat.errors import FedflatError
-
-MAINS = ("__main__", "__mp_main__")
-"""What the module that a person started is called, in its own process and in those that import it."""
+from fedflat.plugins import MAINS
 
 
 @dataclass(frozen=True)

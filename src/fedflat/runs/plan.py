@@ -83,8 +83,9 @@ def check_planned(run: Path, planned: dict[str, Any]) -> None:
 
 
 def _is_another(run: Path, planned: dict[str, Any]) -> bool:
+    """By its settings; a plugin may have been moved in between, so that the two name it differently."""
     try:
-        return sign(read_facts(run)["experiment"]) != sign(planned)
+        return sign({**read_facts(run)["experiment"], "plugins": None}) != sign({**planned, "plugins": None})
     except RunError:  # for whoever reads it to tell
         return False
 

@@ -124,6 +124,7 @@ EXPERIMENT = {
     "evaluate": {"every": int, "last": int},
     "seed": int, "weighting": (str, None), "dtype": str, "on_bad": str, "layout": str,
     "loss": (str, None),
+    "plugins?": [{"name": str, "version": (str, None), "digest": (str, None), "place": (str, None), "names": [str]}],
 }  # fmt: skip
 MARK = {"lines": int, "size": int, "chain": str}
 FILE = {"file": str, "bytes": int, "digest": str}

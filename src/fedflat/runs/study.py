@@ -29,6 +29,7 @@ from fedflat.runs.experiment import Experiment, from_json, refuse_unsayable
 from fedflat.runs.facts import read_facts, read_rows, same_version
 from fedflat.runs.mainmodule import refuse_while_importing
 from fedflat.runs.models import damaged_models, rewrite_models
+from fedflat.runs.needs import refuse_unmet
 from fedflat.runs.origin import origin_of
 from fedflat.runs.plan import Plan, check_planned, is_run, read_plan, write_plan
 from fedflat.runs.ready import Ready, make_ready
@@ -221,6 +222,7 @@ def resume(
                 book = FolderBook.open(at, pause=checkpoint_every, say=voice.say)
             with closing(book):
                 check_planned(at, entry["experiment"])
+                refuse_unmet(book.facts["experiment"].get("plugins", ()), exact=True)
                 own = How(**{**book.facts["how"], **now})
                 if book.status != "running":
                     results.append(_looked_after(exp, own, book, voice))

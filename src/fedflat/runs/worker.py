@@ -14,7 +14,9 @@ from fedflat.allocator import keep_memory
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.federation import Federation
 from fedflat.mail import Mail
+from fedflat.plugins import load_same
 from fedflat.profiling.taps import tapped
+from fedflat.runs.mainmodule import importing
 from fedflat.runs.parcel import dumps, loads
 
 
@@ -24,8 +26,11 @@ def work(desk: Connection, tap: Connection | None) -> None:
     try:
         try:
             keep_memory()
-            way, count = loads(desk.recv_bytes())
+            way, plugins, count = loads(desk.recv_bytes())
             torch.set_num_threads(count)
+            with importing():
+                for named in plugins:
+                    load_same(named)
             if way is not None:
                 way.take()
             job, source = loads(desk.recv_bytes())

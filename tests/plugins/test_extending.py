@@ -1,0 +1,104 @@
+"""docs/extending.md, as it is printed, in real processes; and FedExP's step against its formula."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import fedflat as ff
+from fedflat.cli import main
+from fedflat.runs.store import Store
+from plugins.forgetting import forget
+from plugins.printed import NAMES, commands, write_files
+from runs.small import experiment, final, rows, timeless, wait_for
+
+EVERYTHING = "sign_sam(rho=0.002) + fedexp(eps=0.01) + feddyn(alpha=0.1)"
+ON = "image_folder('pictures', partition=two_camps(), clients=4)"
+PLUGINS = [word for name in NAMES for word in ("--plugin", name)]
+RUN = [
+    "run", EVERYTHING, "--on", ON, "--model", "bottleneck(width=3)", "--rounds", "60", "--clients-per-round", "3",
+    "--eval-every", "20", "--eval-last", "2", "--batch-size", "4", "--quiet", *PLUGINS,
+]  # fmt: skip
+
+
+def process(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """The command line, started in a folder."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "fedflat", *words], cwd=folder, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+def test_every_file_and_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each knows only what it names itself."""
+    write_files(tmp_path)
+    assert {path.name for path in tmp_path.glob("*.py")} == set(NAMES)
+    assert len(commands()) > 8
+    monkeypatch.chdir(tmp_path)
+    for words in commands():
+        forget()
+        assert main([*words, *(["--threads", "1"] if words[0] in ("run", "compare") else [])]) == 0, words
+    out = capsys.readouterr().out
+    for said in ("Local steps that look at the highest corner", "two_camps()", "bottleneck(width=4)", "2 classes"):
+        assert said in out
+
+
+def test_all_of_it_killed_and_resumed_ends_in_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed and gone on with in workers; never stopped in one process."""
+    write_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    killed = process(tmp_path, *RUN, "--workers", "1", "--checkpoint-every", "0", "--out", "killed")
+    checkpoints = Store(tmp_path / "killed" / "checkpoint")
+    wait_for(lambda: max(checkpoints.rounds(), default=0) > 3 or killed.poll() is not None, "a checkpoint")
+    killed.kill()
+    killed.communicate()
+    assert killed.returncode == -9
+    assert main(["resume", "killed", "--quiet"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("fedflat: error: the run needs sign_sam of 'sign_sam.py' with the digest ")
+    resumed = process(tmp_path, "resume", "killed", "--quiet", *PLUGINS)
+    assert main([*RUN, "--threads", "1", "--out", "whole"]) == 0
+    _, errors = resumed.communicate(timeout=100)
+    assert (resumed.returncode, errors) == (0, "")
+    assert final(tmp_path / "killed") == final(tmp_path / "whole")
+    assert timeless(rows(tmp_path / "killed")) == timeless(rows(tmp_path / "whole"))
+    needs = json.loads((tmp_path / "whole" / "run.json").read_text())["experiment"]["plugins"]
+    assert {need["name"]: need["names"] for need in needs} == {
+        "sign_sam.py": ["sign_sam"], "fedexp.py": ["fedexp"], "image_folder.py": ["image_folder"],
+        "camps.py": ["two_camps", "bottleneck"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("executor", [ff.InProcess(threads=1), ff.Stacked(threads=1)], ids=["in-process", "stacked"])
+@pytest.mark.parametrize("weighting", ["sized", "uniform"])
+def test_fedexp_steps_as_far_as_its_formula_says(tmp_path: Path, executor: object, weighting: str) -> None:
+    """The clients' own pseudo-gradients come from rounds of FedAvg with one client each."""
+    write_files(tmp_path)
+    ff.load_plugin(str(tmp_path / "fedexp.py"))
+    cohort, sizes, eps = [0, 2, 3], [6, 12, 7], 1e-9
+
+    def end(method: str, clients: list[int]) -> torch.Tensor:
+        sampler = type(experiment().sampler)(clients=len(clients), cohorts=[clients])
+        exp = experiment(method, rounds=1, sampler=sampler, dtype="float64", weighting=weighting)
+        model = ff.train(exp, executor=executor).model  # type: ignore[arg-type]
+        assert model is not None
+        return model.params
+
+    start = ff.train(experiment("server_sgd(lr=0)", rounds=1, dtype="float64")).model
+    assert start is not None
+    deltas = torch.stack([start.params - end("fedavg", [client]) for client in cohort])
+    shares = torch.tensor(sizes if weighting == "sized" else [1, 1, 1], dtype=torch.float64)
+    shares /= shares.sum()
+    mean = shares @ deltas
+    eta = max(1.0, float(shares @ deltas.square().sum(1) / (2 * (mean.square().sum() + eps))))
+    torch.testing.assert_close(end(f"fedexp(eps={eps})", cohort), start.params - eta * mean, rtol=1e-10, atol=1e-12)
