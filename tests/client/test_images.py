@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.images import CHANNELS_LAST, CONTIGUOUS, channels_last, gains
+from fedflat.client.images import channels_last, gains
 from fedflat.client.task import Task
 from fedflat.data.examples import Batch
 from fedflat.data.given import clients_of
@@ -21,6 +21,7 @@ from fedflat.runs.executors import InProcess, Workers
 from fedflat.runs.ready import make_ready
 from fedflat.runs.results import Result
 from fedflat.runs.train import train
+from fedflat.settings.groups import CHANNELS_LAST, CONTIGUOUS
 from fedflat.spelling import parse
 
 

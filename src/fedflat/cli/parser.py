@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NoReturn
 
 from fedflat.cli import looking
 from fedflat.cli.values import memory, path, real, scalar, share, whole
 from fedflat.errors import nearest
+from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.settings.setting import Setting
 from fedflat.version import __version__
 
 EXAMPLES = """examples:
@@ -170,31 +171,28 @@ def _preset(parser: argparse.ArgumentParser, method: argparse.Action) -> None:
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
     """The options of `run` and `compare`. Settings that are not typed stay unsaid: a preset may say them."""
-    add = partial(parser.add_argument, default=argparse.SUPPRESS)
-    add("--on", metavar="DATA", help='data and who holds them (default "digits(lda(0))")')
-    add("--model", metavar="NAME", help='such as cnn, resnet20, "mlp(hidden=[64, 64])" (default: by the data)')
-    add("--rounds", type=whole, metavar="N", help="(default 500)")
-    add("--clients-per-round", type=whole, metavar="N", help="(default 10)")
-    add("--sampler", metavar="KIND", help="uniform (default), bernoulli, or by_size")
-    add("--sampler-seed", metavar="KIND", help="run (default), or round: alike for all seeds")
-    work = parser.add_mutually_exclusive_group()
-    either = partial(work.add_argument, default=argparse.SUPPRESS)
-    either("--local-epochs", type=whole, metavar="E", help="(default 1)")
-    either("--local-steps", type=whole, metavar="S", help="steps a visit instead of epochs")
-    add("--batch-size", type=whole, metavar="B", help="(default 64)")
-    add("--virtual", type=whole, metavar="N", help="examples a visit, drawn anew, whatever the client holds (FedVC)")
-    add("--drop-last", action="store_true", help="leave out the last short batch of an epoch")
-    add("--lr", type=scalar, metavar="L", help='0.1 (default), or a schedule: "decay(0.1, 0.998)"')
-    add("--weight-decay", type=scalar, metavar="W", help="(default 0)")
-    add("--momentum", type=scalar, metavar="M", help="local momentum (default 0)")
-    add("--clip", type=scalar, metavar="G", help="largest norm of a local direction (default: none)")
-    add("--weighting", metavar="KIND", help="sized or uniform (default: the method's)")
-    add("--dtype", metavar="TYPE", help="float32 (default), float64, or mixed: bfloat16 in training's passes")
-    add("--layout", metavar="KIND", help="images in memory in training: auto (default), contiguous or channels-last")
-    add("--eval-every", type=whole, metavar="N", help="(default: about 100 times in the run)")
-    add("--eval-last", type=whole, metavar="N", help="the result is the mean of the last N rounds (default: a tenth)")
-    add("--on-bad", metavar="POLICY", help="a reply that is not finite: raise (default), skip, stop")
+    places: dict[str, argparse._ActionsContainer] = {"": parser}
+    for one in SETTINGS:
+        if one.typeable and one.name != "seed":
+            if one.about.either not in places:
+                places[one.about.either] = parser.add_mutually_exclusive_group()
+            _add_setting(places[one.about.either], one, argparse.SUPPRESS)
     _machine_options(parser)
+
+
+_GOING = ("watch", "track")
+"""What may be said anew when a run goes on."""
+_READ = {"int": whole, "Scalar": scalar, "bytes": memory}
+
+
+def _add_setting(where: argparse._ActionsContainer, one: Setting, default: Any) -> None:
+    """The option of a setting."""
+    help = one.described.replace("%", "%%")
+    if one.kind == "bool":
+        where.add_argument(one.option, action="store_true", default=default, help=help)
+    else:
+        read = _READ.get(one.about.unit or one.kind, str)
+        where.add_argument(one.option, type=read, default=default, metavar=one.about.metavar, help=help)
 
 
 def _machine_options(parser: argparse.ArgumentParser) -> None:
@@ -204,14 +202,9 @@ def _machine_options(parser: argparse.ArgumentParser) -> None:
     seeds = parser.add_mutually_exclusive_group()
     seeds.add_argument("--seed", type=whole, metavar="S", help="(default 0, or a preset's first)")
     seeds.add_argument("--seeds", type=whole, metavar="N", help="run with seeds 0 to N-1, or with a preset's first N")
-    add("--executor", default="auto", metavar="KIND", help="auto (default), in-process, workers or stacked")
-    add("--workers", type=whole, default=0, metavar="N", help="clients at a time, each in a process of its own")
-    add("--threads", type=whole, metavar="N", help="threads inside an operation (default: by the model, 1 in a worker)")
-    add(
-        "--state-memory", type=memory, metavar="SIZE",
-        help="what clients remember is kept in RAM up to here, such as 1GB, then on disk (default: a quarter of RAM)",
-    )  # fmt: skip
-    add("--device", default="cpu", metavar="D", help="cpu (default), cuda or mps")
+    for one in MACHINE:
+        if one.name not in _GOING:
+            _add_setting(parser, one, one.default)
     add("--out", type=path, metavar="DIR", help="the run folder (default: a new one in runs/)")
     _going_options(parser)
 
@@ -224,13 +217,9 @@ def _going_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", action="store_true", help="say where the time went, and draw it into the run folder"
     )
-    parser.add_argument(
-        "--watch", metavar="WHAT",
-        help="what to look at over the rounds: drift,alignment,norms,features,classes,delta_eps,client_lambda; or all",
-    )
-    parser.add_argument(
-        "--track", metavar="WHOM", help="tell trackers, offline, in the run folder: tensorboard,wandb,mlflow"
-    )
+    for one in MACHINE:
+        if one.name in _GOING:
+            _add_setting(parser, one, None)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     _table_options(parser)
     _data_dir(parser)

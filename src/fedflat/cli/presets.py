@@ -11,6 +11,7 @@ from fedflat.cli.showing_presets import explain, listing, overview, paper
 from fedflat.errors import MOST_RUNS, SettingError, number
 from fedflat.presets import PAPERS, Preset, find, matching
 from fedflat.presets.stretch import stretch, unfinished
+from fedflat.settings.groups import SETTINGS
 
 if TYPE_CHECKING:
     from fedflat.runs.results import Result
@@ -75,7 +76,7 @@ def settings_of(preset: Preset | None, typed: Mapping[str, Any], stretched: bool
     if preset is None:
         if stretched:
             raise SettingError("--stretch fits a preset to other rounds, and none was named. Add --preset NAME.")
-        return {"on": "digits(lda(0))", "rounds": 500, **typed}
+        return {one.name: one.about.typed for one in SETTINGS if one.about.typed is not None} | dict(typed)
     rounds = typed.get("rounds", preset.rounds)
     settings = {**stretch(preset.arguments(), rounds), **typed} if stretched else preset.arguments(**typed)
     return {name: value for name, value in settings.items() if name != "seed"}

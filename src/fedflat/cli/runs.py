@@ -25,7 +25,7 @@ from fedflat.runs.progress import duration, heard
 from fedflat.runs.results import Result, summarise
 from fedflat.runs.study import How, Voice, resume, run_many, run_one
 from fedflat.runs.tables import size, table
-from fedflat.spelling import parse
+from fedflat.settings.groups import MACHINE, SETTINGS
 
 
 def carry_out(asked: Namespace) -> int:
@@ -54,8 +54,7 @@ def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
     settings = settings_of(preset, _settings(asked), getattr(asked, "stretch", False))
     methods = asked.methods if asked.command == "compare" else [settings.pop("method", asked.method)]
     each = experiments(methods, settings.pop("on"), seeds_of(asked, preset), **settings)
-    machine = ("executor", "workers", "threads", "device", "state_memory", "watch", "track")
-    how = How(**{name: getattr(asked, name) for name in machine})
+    how = How(**{one.name: getattr(asked, one.name) for one in MACHINE})
     folder = Path(asked.out) if asked.out else fresh_folder(methods)
     short = [too_short(settings | {"method": method}, preset) for method in methods]
 
@@ -76,14 +75,8 @@ def _profile(asked: Namespace, voice: Voice) -> Wanted:
 
 def _settings(asked: Namespace) -> dict[str, Any]:
     """The settings that were typed; `experiment` knows what the others are."""
-    names = (
-        "on model rounds clients_per_round sampler sampler_seed local_epochs local_steps batch_size virtual drop_last "
-        "lr weight_decay momentum clip eval_every eval_last weighting dtype layout on_bad"
-    ).split()
+    names = (one.name for one in SETTINGS if one.name != "seed")
     settings = {name: getattr(asked, name) for name in names if hasattr(asked, name)}
-    for name in ("weight_decay", "momentum", "clip"):
-        if isinstance(settings.get(name), str):
-            settings[name] = parse(settings[name], "schedule")
     return settings | _replay(asked.replay)
 
 

@@ -9,6 +9,7 @@ from shlex import quote
 from textwrap import fill
 
 from fedflat.presets import Preset, every
+from fedflat.settings.setting import typed
 
 WIDTH = 110
 FOOT = (
@@ -61,7 +62,7 @@ def command(preset: Preset) -> str:
     """
     said = preset.arguments()
     words = [f"fedflat run {quote(said.pop('method'))}"]
-    words += [f"--{name.replace('_', '-')} {quote(str(value))}" for name, value in said.items()]
+    words += [typed(name, value) for name, value in said.items()]
     lines = [words[0]]
     for word in words[1:]:
         if len(lines) == 1 or len(lines[-1]) + len(word) > WIDTH:

@@ -12,9 +12,6 @@ import copy
 import torch
 from torch import Tensor, nn
 
-AUTO, CONTIGUOUS, CHANNELS_LAST = LAYOUTS = ("auto", "contiguous", "channels-last")
-"""How images lie in training; "auto": with channels last, if the layers are quicker so."""
-
 NARROW, WIDE = 8, 64
 """Channels out of a convolution below which nothing is gained; and above which nothing is, unless there is pooling."""
 POOLS = (nn.MaxPool2d, nn.AvgPool2d)

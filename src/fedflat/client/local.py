@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,44 +10,17 @@ from torch import Tensor
 
 from fedflat.client.drift import Clip, Decay, Momentum
 from fedflat.client.piece import Piece
-from fedflat.errors import MOST_AT_ONCE, SettingError, number
-from fedflat.plain import Plain
-from fedflat.schedules import Scalar, scalar
+from fedflat.errors import SettingError
 from fedflat.seeds import torch_generator
-
-Orders = Sequence[Mapping[int, Sequence[Sequence[int]]]]
-"""For each round: client -> its batches, each a list of places in the client's own data."""
+from fedflat.settings.groups import LocalSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Local(Plain):
+class Local(LocalSettings):
     """Local work: ``epochs`` over the client's data, or a number of ``steps`` whatever its size."""
 
-    epochs: int = 1
-    steps: int | None = None
-    """If given, replaces ``epochs``; the data are shuffled anew whenever they run out."""
-    batch_size: int = 64
-    lr: Scalar = 0.1
-    weight_decay: Scalar = 0.0
-    momentum: Scalar = 0.0
-    clip: Scalar | None = None
-    """Largest norm of a direction, before weight decay; None: no limit."""
-    virtual: int | None = None
-    """If given, every visit uses this many of the client's examples, drawn anew, with repeats if it has fewer
-    (FedVC's virtual clients): equal work for all."""
-    drop_last: bool = False
-    """Whether to leave out the last short batch of an epoch."""
-    orders: Orders | None = None
-    """If given: the very batches of each round and client, to replay another implementation."""
-
     def __post_init__(self) -> None:
-        number("local work", "epochs", self.epochs, low=1, whole=True)
-        if self.steps is not None:
-            number("local work", "steps", self.steps, low=1, whole=True)
-        if self.virtual is not None:
-            number("local work", "virtual", self.virtual, low=1, high=MOST_AT_ONCE, whole=True)
-        number("local work", "batch size", self.batch_size, low=1, whole=True)
-        scalar("local work", "lr", self.lr)
+        super().__post_init__()
         self.pieces(keep=False)
 
     def pieces(self, *, keep: bool) -> tuple[Piece, ...]:

@@ -14,13 +14,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
-from fedflat.client.images import AUTO, CHANNELS_LAST, channels_last, gains, refusal
+from fedflat.client.images import channels_last, gains, refusal
 from fedflat.client.piece import LossFn, Term, Visit
 from fedflat.data.examples import Batch
 from fedflat.errors import SettingError
 from fedflat.flat import FlatModule, Model
 from fedflat.models.spec import ModelSpec
 from fedflat.seeds import derive
+from fedflat.settings.groups import AUTO, CHANNELS_LAST
 
 ModelLike = ModelSpec | nn.Module | Callable[[], nn.Module]
 Terms = Sequence[tuple[Term, Visit]]

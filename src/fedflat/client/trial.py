@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.images import CHANNELS_LAST
 from fedflat.client.task import Task
 from fedflat.data.examples import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import FedflatError, SettingError
 from fedflat.flat import FlatModule, Layout
+from fedflat.settings.groups import CHANNELS_LAST
 
 COUNTER = "num_batches_tracked"
 """The counter of a batch normalisation, which nobody reads when there is a momentum."""

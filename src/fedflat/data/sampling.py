@@ -7,33 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedflat.errors import SettingError, choice, number
-from fedflat.plain import Plain
+from fedflat.errors import SettingError
 from fedflat.seeds import numpy_generator
+from fedflat.settings.groups import SamplerSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampler(Plain):
+class Sampler(SamplerSettings):
     """Draws the cohort of each round; costs nothing that grows with the population, except "by_size".
 
     A draw by size goes through the sizes of all clients in each round; who makes clients on demand must make them
     all once to count, and refuses that for many.
     """
-
-    clients: int = 10
-    """Clients a round (their expected number under "bernoulli")."""
-    kind: str = "uniform"
-    """"uniform": without replacement; "bernoulli": each client independently, redrawn if nobody comes;
-    "by_size": without replacement, in proportion to the clients' examples (FedVC)."""
-    seeding: str = "run"
-    """"run": by the run's seed and the round; "round": by the round only, alike for all seeds."""
-    cohorts: Sequence[Sequence[int]] | None = None
-    """If given: the clients of each round, in order, instead of any draw."""
-
-    def __post_init__(self) -> None:
-        number("sampler", "clients a round", self.clients, low=1, whole=True)
-        choice("sampler", "kind", self.kind, ["uniform", "bernoulli", "by_size"])
-        choice("sampler", "seeding", self.seeding, ["run", "round"])
 
     def check(self, population: int, rounds: int) -> None:
         """Refuse what cannot be drawn from ``population`` clients in ``rounds`` rounds."""

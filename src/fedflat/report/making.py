@@ -9,39 +9,12 @@ from typing import Any
 
 from fedflat.errors import FedflatError
 from fedflat.runs.needs import missing
+from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.settings.setting import typed
 from fedflat.spelling import parse
 
-_PLACES: dict[str, tuple[str, ...]] = {
-    "on": ("on",),
-    "model": ("model",),
-    "rounds": ("rounds",),
-    "clients_per_round": ("sampler", "clients"),
-    "sampler": ("sampler", "kind"),
-    "sampler_seed": ("sampler", "seeding"),
-    "local_epochs": ("local", "epochs"),
-    "local_steps": ("local", "steps"),
-    "batch_size": ("local", "batch_size"),
-    "virtual": ("local", "virtual"),
-    "drop_last": ("local", "drop_last"),
-    "lr": ("local", "lr"),
-    "weight_decay": ("local", "weight_decay"),
-    "momentum": ("local", "momentum"),
-    "clip": ("local", "clip"),
-    "weighting": ("weighting",),
-    "dtype": ("dtype",),
-    "layout": ("layout",),
-    "eval_every": ("evaluate", "every"),
-    "eval_last": ("evaluate", "last"),
-    "on_bad": ("on_bad",),
-    "seed": ("seed",),
-}
-"""Where run.json keeps what an option says."""
-
-_UNSAID = {
-    "sampler": "uniform", "sampler_seed": "run", "drop_last": False, "weight_decay": 0, "momentum": 0,
-    "dtype": "float32", "layout": "auto", "on_bad": "raise", "executor": "auto", "workers": 0, "device": "cpu",
-}  # fmt: skip
-"""What need not be typed; nor need what is None."""
+_OF_A_RUN = [one for one in SETTINGS if one.name not in ("cohorts", "orders")]
+_UNSAID = {one.name: one.goes_without_saying for one in (*_OF_A_RUN, *MACHINE) if one.name != "seed"}
 
 
 def settings(experiment: dict[str, Any]) -> dict[str, Any]:
@@ -51,14 +24,14 @@ def settings(experiment: dict[str, Any]) -> dict[str, Any]:
     {'rounds': 5, 'lr': 0.1, 'seed': 1}
     """
     found = {}
-    for name, (first, *rest) in _PLACES.items():
+    for one in _OF_A_RUN:
         value = experiment
         try:
-            for key in (first, *rest):
+            for key in one.path:
                 value = value[key]
         except (KeyError, TypeError):
             continue
-        found[name] = value
+        found[one.name] = value
     return found
 
 
@@ -79,9 +52,7 @@ def command(experiment: dict[str, Any], how: dict[str, Any]) -> str:
     if not all(isinstance(experiment.get(name), str) for name in ("method", "on", "model", "loss")):
         return ""
     words = ["fedflat", "run", quote(experiment["method"])]
-    for name, value in worth_saying({**settings(experiment), **how}).items():
-        option = "--" + name.replace("_", "-")
-        words += [option] if value is True else [option, quote(str(value))]
+    words += [typed(name, value) for name, value in worth_saying({**settings(experiment), **how}).items()]
     if replayed(experiment):
         words += ["--replay", "FILE"]
     for plugin in experiment.get("plugins", ()):
@@ -120,8 +91,8 @@ def labels(experiments: Sequence[dict[str, Any]]) -> list[str]:
     ]
     for exp, own in zip(experiments, spelled, strict=True):
         alike = values.setdefault(str(exp.get("method")), {})
-        for name in _PLACES:
-            alike.setdefault(name, set()).add(own.get(name, "null"))
+        for one in _OF_A_RUN:
+            alike.setdefault(one.name, set()).add(own.get(one.name, "null"))
     names = []
     for exp, own in zip(experiments, spelled, strict=True):
         alike = values[str(exp.get("method"))]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.local import Local, Orders
+from fedflat.client.local import Local
 from fedflat.client.piece import LossFn
-from fedflat.client.task import ModelLike
 from fedflat.composition import Method
 from fedflat.data.federation import DataSpec
 from fedflat.data.opening import opened, opened_once
@@ -25,27 +24,38 @@ from fedflat.runs.headline import last_tenth
 from fedflat.runs.progress import heard
 from fedflat.runs.results import Result, Results
 from fedflat.runs.study import How, Voice, run_many, run_one
-from fedflat.schedules import Scalar
+from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.settings.signature import refuse_unknown, signed
 from fedflat.spelling import parse
 
+if TYPE_CHECKING:
+    from fedflat.settings.said import RunSettings, Settings
 
+
+@signed(*SETTINGS)
 def experiment(
-    method: Method | str, on: DataSpec | str, *, rounds: int, model: ModelLike | str | None = None,
-    clients_per_round: int = 10, sampler: str = "uniform", sampler_seed: str = "run",
-    cohorts: Sequence[Sequence[int]] | None = None, local_epochs: int = 1, local_steps: int | None = None,
-    batch_size: int = 64, lr: Scalar | str = 0.1, weight_decay: Scalar = 0.0, momentum: Scalar = 0.0,
-    clip: Scalar | None = None, virtual: int | None = None, drop_last: bool = False, orders: Orders | None = None,
-    eval_every: int | None = None, eval_last: int | None = None, seed: int = 0, weighting: str | None = None,
-    dtype: str = "float32", layout: str = "auto", on_bad: str = "raise", loss: LossFn = cross_entropy,
+    method: Method | str, on: DataSpec | str, *, rounds: int, seed: int = 0, loss: LossFn = cross_entropy,
+    **settings: Unpack[Settings],
 ) -> Experiment:  # fmt: skip
-    """The experiment these settings say; methods, data, models and rates may be given as text.
+    """The experiment these settings say; methods, data, models and schedules may be given as text.
 
-    ``eval_every=None`` evaluates about a hundred times in the run. The headline is the mean over the evaluations of the
-    last ``eval_last`` rounds, each of which has one; None: the last tenth of the rounds, at most a hundred.
+    Settings that are not said are as follows.
     """
+    refuse_unknown(experiment, settings)
     number("run", "rounds", rounds, low=1, whole=True)
     on = data_set(on)
-    eval_last = last_tenth(rounds) if eval_last is None else eval_last
+    own, local, sampler = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    evaluate = {"every": max(1, rounds // 100), "last": last_tenth(rounds)}
+    groups = {"local": local, "sampler": sampler, "evaluate": evaluate}
+    for one in SETTINGS:
+        given: Any = settings.get(one.name)
+        if given is None and (one.name not in settings or one.unsaid is None):
+            continue
+        if one.kind == "Scalar" and isinstance(given, str):
+            given = parse(given, "schedule")
+        *group, name = one.path
+        groups.get("".join(group), own)[name] = given
+    model = own.pop("model", None)
     if model is None:
         model = default_model(opened(on, seed).shape)
     return Experiment(
@@ -53,68 +63,55 @@ def experiment(
         on=on,
         model=parse(model, "model") if isinstance(model, str) else model,
         rounds=rounds,
-        local=Local(
-            epochs=local_epochs, steps=local_steps, batch_size=batch_size, weight_decay=weight_decay,
-            lr=parse(lr, "schedule") if isinstance(lr, str) else lr, momentum=momentum, clip=clip,
-            virtual=virtual, drop_last=drop_last, orders=orders,
-        ),
-        sampler=Sampler(clients=clients_per_round, kind=sampler, seeding=sampler_seed, cohorts=cohorts),
-        evaluate=Evaluate(every=max(1, rounds // 100) if eval_every is None else eval_every, last=eval_last),
+        local=Local(**local),
+        sampler=Sampler(**sampler),
+        evaluate=Evaluate(**evaluate),
         seed=seed,
-        weighting=weighting,
-        dtype=dtype,
-        layout=layout,
-        on_bad=on_bad,
         loss=loss,
-    )  # fmt: skip
+        **own,
+    )
 
 
+@signed(*SETTINGS, *MACHINE)
 @opened_once()
 def run(
-    method: Method | str, *, on: DataSpec | str, rounds: int, out: str | Path | None = None, executor: str = "auto",
-    workers: int = 0, threads: int | None = None, device: str = "cpu", state_memory: int | None = None,
-    watch: str | None = None, track: str | None = None, quiet: bool = False, voice: Voice | None = None,
-    checkpoint_every: float = PAUSE, profile: Wanted = False, **settings: Any,
+    method: Method | str, *, on: DataSpec | str, rounds: int, seed: int = 0, out: str | Path | None = None,
+    quiet: bool = False, voice: Voice | None = None, checkpoint_every: float = PAUSE, profile: Wanted = False,
+    loss: LossFn = cross_entropy, **settings: Unpack[RunSettings],
 ) -> Result:  # fmt: skip
-    """Run one method once; ``settings`` are those of `experiment`.
+    """Run one method once.
 
-    ``profile=True`` prints where the time went, and writes it into the run folder if there is one; a function in its
-    place is given the `Profile`. ``watch`` names what to look at over the rounds ("drift,alignment,norms"), ``track``
-    whom to tell ("tensorboard,wandb,mlflow"); both go into the run folder. Progress is told on standard error unless
-    ``quiet``; a ``voice`` is told in its place.
+    ``profile=True`` prints where the time went, and writes it into the run folder ``out`` if there is one; a function
+    in its place is given the `Profile`. Progress is told on standard error unless ``quiet``; a ``voice`` is told in its
+    place.
 
     >>> from fedflat import digits, fedsam, lda
     >>> result = run(fedsam(rho=0.05), on=digits(lda(0), clients=20), rounds=2, clients_per_round=2, quiet=True)
     >>> result.status, result.rows[-1]["round"]
     ('done', 2)
     """
-    how = How(
-        executor=executor, workers=workers, threads=threads, device=device, state_memory=state_memory, watch=watch,
-        track=track,
-    )  # fmt: skip
-    exp = experiment(method, on, rounds=rounds, **settings)
+    refuse_unknown(run, settings)
+    how, said = _how(settings)
+    exp = experiment(method, on, rounds=rounds, seed=seed, loss=loss, **said)
     folder = None if out is None else Path(out)
     with heard(voice, quiet=quiet) as told:
         return run_one(exp, how, folder, told, checkpoint_every=checkpoint_every, profile=profile)
 
 
+@signed(*SETTINGS, *MACHINE)
 @opened_once()
 def compare(
     methods: Sequence[Method | str], *, on: DataSpec | str, rounds: int, seeds: int | Sequence[int] = 1,
-    out: str | Path | None = None, executor: str = "auto", workers: int = 0, threads: int | None = None,
-    device: str = "cpu", state_memory: int | None = None, watch: str | None = None, track: str | None = None,
-    quiet: bool = False, voice: Voice | None = None, checkpoint_every: float = PAUSE, profile: Wanted = False,
-    **settings: Any,
+    out: str | Path | None = None, quiet: bool = False, voice: Voice | None = None, checkpoint_every: float = PAUSE,
+    profile: Wanted = False, loss: LossFn = cross_entropy, **settings: Unpack[RunSettings],
 ) -> Results:  # fmt: skip
     """Run several methods with the same seeds, clients and batches; the list of results prints as a table.
 
     ``seeds`` is how many (0, 1, ...), or which.
     """
-    how = How(
-        executor=executor, workers=workers, threads=threads, device=device, state_memory=state_memory, watch=watch,
-        track=track,
-    )  # fmt: skip
-    each = experiments(methods, on, seeds, rounds=rounds, **settings)
+    refuse_unknown(compare, settings)
+    how, said = _how(settings)
+    each = experiments(methods, on, seeds, rounds=rounds, loss=loss, **said)
     folder = None if out is None else Path(out)
     with heard(voice, quiet=quiet) as told:
         return Results(run_many(each, how, folder, told, checkpoint_every=checkpoint_every, profile=profile))
@@ -128,6 +125,12 @@ def resume(folder: str | Path, *, quiet: bool = False, voice: Voice | None = Non
     """
     with heard(voice, quiet=quiet) as told:
         return Results(study.resume(folder, voice=told, **settings))
+
+
+def _how(settings: Mapping[str, Any]) -> tuple[How, dict[str, Any]]:
+    """Where the computing is done, and the other settings."""
+    said: dict[str, Any] = dict(settings)
+    return How(**{one.name: said.pop(one.name) for one in MACHINE if one.name in said}), said
 
 
 def experiments(

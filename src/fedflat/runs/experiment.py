@@ -9,34 +9,27 @@ from typing import Any, cast
 
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.images import AUTO, CONTIGUOUS, LAYOUTS
 from fedflat.client.local import Local
 from fedflat.client.piece import LossFn, Piece
-from fedflat.client.task import DTYPES, ModelLike, Task
+from fedflat.client.task import ModelLike, Task
 from fedflat.composition import Method
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.opening import opened
 from fedflat.data.places import check_data_dir, data_place, remembered
 from fedflat.data.sampling import Sampler
-from fedflat.errors import LARGEST_SEED, RunError, SettingError, choice, number
+from fedflat.errors import RunError, SettingError
 from fedflat.models.spec import ModelSpec
-from fedflat.plain import Plain
 from fedflat.runs.needs import needs_of, refuse_unmet
 from fedflat.schedules import Scalar, Schedule, at, check_end
 from fedflat.server.shadows import Personal
+from fedflat.settings.groups import CONTIGUOUS, EvaluateSettings, RunSettings
+from fedflat.settings.setting import settings_of
 from fedflat.spelling import parse
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(Plain):
+class Evaluate(EvaluateSettings):
     """When to evaluate: every so many rounds, in each of the last ones, and at the end."""
-
-    every: int = 10
-    last: int = 100
-
-    def __post_init__(self) -> None:
-        number("evaluation", "every", self.every, low=1, whole=True)
-        number("evaluation", "last", self.last, low=1, whole=True)
 
     def due(self, done: int, rounds: int) -> bool:
         """Whether to evaluate when ``done`` of ``rounds`` rounds are done."""
@@ -44,37 +37,19 @@ class Evaluate(Plain):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment(Plain):
+class Experiment(RunSettings):
     """One run, up to where it is computed."""
 
     method: Method
-    on: DataSpec
-    model: ModelLike
-    rounds: int
     local: Local = Local()
     sampler: Sampler = Sampler()
     evaluate: Evaluate = Evaluate()
-    seed: int = 0
-    weighting: str | None = None
-    """"sized" or "uniform"; None: what the method wants, else "sized"."""
-    dtype: str = "float32"
-    """"float32", "float64", or "mixed": float32, with the passes of training in bfloat16 where that is safe."""
-    layout: str = AUTO
-    """How images lie in memory in training: "contiguous", "channels-last", or "auto": as the layers are quickest. The
-    sums are the same but for their rounding."""
-    on_bad: str = "raise"
-    """What to do with a reply that is not finite: "raise", "skip" it, or "stop" and call the run diverged."""
     loss: LossFn = cross_entropy
 
     def __post_init__(self) -> None:
         _refuse_strangers(self)
-        number("run", "rounds", self.rounds, low=1, whole=True)
-        number("run", "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
-        choice("run", "dtype", self.dtype, DTYPES)
-        choice("run", "layout", self.layout, LAYOUTS)
-        choice("run", "on_bad", self.on_bad, ["raise", "skip", "stop"])
+        super().__post_init__()
         if self.weighting is not None:
-            choice("run", "weighting", self.weighting, ["sized", "uniform"])
             for piece in self.method.server:
                 if piece.averages and piece.averages != self.weighting:
                     raise SettingError(
@@ -133,11 +108,7 @@ class Experiment(Plain):
             "local": local,
             "sampler": asdict(self.sampler),
             "evaluate": asdict(self.evaluate),
-            "seed": self.seed,
-            "weighting": self.weighting,
-            "dtype": self.dtype,
-            "layout": self.layout,
-            "on_bad": self.on_bad,
+            **{name: getattr(self, name) for name in _OWN},
             "loss": None if self.loss is not cross_entropy else "cross_entropy",
         }
         plugins = needs_of([said["method"], said["on"], said["model"], *local.values()])
@@ -197,10 +168,9 @@ def from_json(
                 f"the run's {name!r} was given in Python and cannot be read from its folder. Resume it in Python: "
                 f"fedflat.resume(folder, {name}=...)."
             )
+    saved = {"layout": CONTIGUOUS, **saved}  # the only one, before it was written down
     local = dict(saved["local"])
-    for name in ("lr", "weight_decay", "momentum", "clip"):
-        if isinstance(local[name], str):
-            local[name] = parse(local[name], "schedule")
+    local |= {name: parse(text, "schedule") for name, text in local.items() if isinstance(text, str)}
     if local["orders"] is not None:
         local["orders"] = [{int(k): batches for k, batches in given.items()} for given in local["orders"]]
     return Experiment(
@@ -211,13 +181,13 @@ def from_json(
         local=Local(**local),
         sampler=Sampler(**saved["sampler"]),
         evaluate=Evaluate(**saved["evaluate"]),
-        seed=saved["seed"],
-        weighting=saved["weighting"],
-        dtype=saved["dtype"],
-        layout=saved.get("layout", CONTIGUOUS),  # the only one, before it was written down
-        on_bad=saved["on_bad"],
+        **{name: saved[name] for name in _OWN},
         loss=loss or cross_entropy,
     )
+
+
+_OWN = tuple(one.name for one in settings_of(RunSettings) if one.name not in ("on", "model", "rounds"))
+"""Settings that run.json keeps as they are, beside its groups."""
 
 
 def _plain(value: Scalar | Any) -> Any:

@@ -13,11 +13,14 @@ A schema is itself written as what it describes:
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fedflat.errors import RunError
 from fedflat.files import Damaged, read_json
+from fedflat.settings.groups import MACHINE, EvaluateSettings, LocalSettings, RunSettings, SamplerSettings
+from fedflat.settings.setting import Setting, settings_of
 
 Schema = Any
 LARGEST = 2**63
@@ -109,20 +112,25 @@ def damaged(path: Path, why: object, advice: str) -> RunError:
 
 SCALAR = (float, str)
 """A number, or the text of a schedule."""
-HOW = {
-    "executor?": str, "workers?": int, "threads?": (int, None), "device?": str, "state_memory?": (int, None),
-    "watch?": (str, None), "track?": (str, None),
+KINDS: dict[str, Schema] = {
+    "int": int, "str": str, "bool": bool, "Scalar": SCALAR, "Cohorts": [[int]], "Orders": [{"*": [[int]]}],
+    "DataSpec": (str, None), "ModelLike": (str, None),
 }  # fmt: skip
+"""How a setting of each kind is written; what only Python can say is null."""
+
+
+def _group(settings: Sequence[Setting], perhaps: str = "") -> dict[str, Schema]:
+    """The object that holds these settings."""
+    return {
+        one.path[-1] + perhaps: (KINDS[one.kind], None) if one.type.endswith("None") else KINDS[one.kind]
+        for one in settings
+    }
+
+
+HOW = _group(MACHINE, "?")
 EXPERIMENT = {
-    "method": str, "on": (str, None), "model": (str, None), "rounds": int,
-    "local": {
-        "epochs": int, "steps": (int, None), "batch_size": int, "lr": SCALAR, "weight_decay": SCALAR,
-        "momentum": SCALAR, "clip": (*SCALAR, None), "virtual": (int, None), "drop_last": bool,
-        "orders": ([{"*": [[int]]}], None),
-    },
-    "sampler": {"clients": int, "kind": str, "seeding": str, "cohorts": ([[int]], None)},
-    "evaluate": {"every": int, "last": int},
-    "seed": int, "weighting": (str, None), "dtype": str, "on_bad": str, "layout": str,
+    "method": str, **_group(settings_of(RunSettings)), "local": _group(settings_of(LocalSettings)),
+    "sampler": _group(settings_of(SamplerSettings)), "evaluate": _group(settings_of(EvaluateSettings)),
     "loss": (str, None),
     "plugins?": [{"name": str, "version": (str, None), "digest": (str, None), "place": (str, None), "names": [str]}],
 }  # fmt: skip

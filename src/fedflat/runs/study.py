@@ -19,8 +19,7 @@ from fedflat.client.task import ModelLike
 from fedflat.data.federation import DataSpec
 from fedflat.data.opening import opened_once
 from fedflat.data.places import remembered
-from fedflat.errors import MOST_BYTES, MOST_PROCESSES, SettingError, choice, number
-from fedflat.plain import Plain
+from fedflat.errors import SettingError, choice, number
 from fedflat.profiling.profiled import Wanted, profiled
 from fedflat.runs.auto import Load, choose, cores
 from fedflat.runs.book import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder
@@ -37,45 +36,24 @@ from fedflat.runs.results import Result
 from fedflat.runs.stacked import Stacked
 from fedflat.runs.state import last_state
 from fedflat.runs.train import Tell, named_models, train
+from fedflat.settings.groups import HowSettings
 from fedflat.track import check_installed, names_of, tracked
 from fedflat.watching import Watching, watchers_of
 
-EXECUTORS = ("auto", "in-process", "workers", "stacked")
-
 
 @dataclass(frozen=True, kw_only=True)
-class How(Plain):
+class How(HowSettings):
     """Where the computing is done; changes no number beyond the order of floating-point sums."""
-
-    executor: str = "auto"
-    """"in-process": one client after the other; "workers": several at a time in processes of their own; "stacked": a
-    cohort as one batched computation, for small networks; "auto": the fastest, by what can be known beforehand."""
-    workers: int = 0
-    """Clients at a time, each in a process of its own; 0: as many as there are cores, where there are workers."""
-    threads: int | None = None
-    """Threads inside an operation; None: one in a worker and for small models, else all cores."""
-    device: str = "cpu"
-    state_memory: int | None = None
-    """Bytes of the clients' memories to keep in RAM, the rest on disk; None: a quarter of the machine's."""
-    watch: str | None = None
-    """What to look at over the rounds, such as "drift,norms", see `fedflat.watching`."""
-    track: str | None = None
-    """Experiment trackers to tell, such as "tensorboard,mlflow", see `fedflat.track`."""
 
     def __post_init__(self) -> None:
         refuse_while_importing()
-        choice("run", "executor", self.executor, EXECUTORS)
+        super().__post_init__()
         watchers_of(self.watch), names_of(self.track)
-        number("run", "workers", self.workers, low=0, high=MOST_PROCESSES, whole=True)
         if self.workers and self.executor not in ("auto", "workers"):
             raise SettingError(
                 f"run: {self.workers} workers were asked for, but the executor {self.executor!r} has none. Leave one "
                 "out."
             )
-        if self.state_memory is not None:
-            number("run", "state memory", self.state_memory, low=0, high=MOST_BYTES, whole=True)
-        if self.threads is not None:
-            number("run", "threads", self.threads, low=1, high=MOST_PROCESSES, whole=True)
         kind = self.device.partition(":")[0]
         choice("run", "device", kind, ["cpu", "cuda", "mps"])
         if (kind == "cuda" and not torch.cuda.is_available()) or (

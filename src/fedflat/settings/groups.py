@@ -1,0 +1,169 @@
+"""Every setting of a run: what decides its numbers, and where the computing is done.
+
+Python's signatures, the options of the command line, what run.json may hold and the commands that are printed follow
+from these fields. `Experiment`, `Sampler`, `Local`, `Evaluate` and `How` are these with what they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, MOST_BYTES, MOST_PROCESSES
+from fedflat.plain import Plain
+from fedflat.schedules import Scalar
+from fedflat.settings.setting import about, check, setting, settings_of
+
+if TYPE_CHECKING:
+    from fedflat.client.task import ModelLike
+    from fedflat.data.federation import DataSpec
+
+Cohorts = Sequence[Sequence[int]]
+"""For each round: the clients that are asked."""
+Orders = Sequence[Mapping[int, Sequence[Sequence[int]]]]
+"""For each round: client -> its batches, each a list of places in the client's own data."""
+AUTO, CONTIGUOUS, CHANNELS_LAST = LAYOUTS = ("auto", "contiguous", "channels-last")
+EXECUTORS = ("auto", "in-process", "workers", "stacked")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(Plain):
+    """What is run, and with which numbers."""
+
+    on: DataSpec = field(metadata=about("data and who holds them", metavar="DATA", text=True, typed="digits(lda(0))"))
+    model: ModelLike = field(
+        metadata=about('such as cnn, resnet20, "mlp(hidden=[64, 64])"', metavar="NAME", text=True, unsaid="by the data")
+    )
+    rounds: int = field(metadata=about("server steps", low=1, typed=500))
+    seed: int = setting(0, "decides every random draw", metavar="S", low=0, high=LARGEST_SEED)
+    weighting: str | None = setting(
+        None, "clients count by their examples or all alike", metavar="KIND", allowed=("sized", "uniform"),
+        unsaid="the method's, else sized",
+    )  # fmt: skip
+    dtype: str = setting(
+        "float32", "mixed is float32 with bfloat16 in training's passes where that is safe", metavar="TYPE",
+        allowed=("float32", "float64", "mixed"),
+    )  # fmt: skip
+    layout: str = setting(
+        AUTO, "images in memory in training; the sums are the same but for their rounding", metavar="KIND",
+        allowed=LAYOUTS,
+    )  # fmt: skip
+    on_bad: str = setting(
+        "raise", "what to do with a reply that is not finite; to stop calls the run diverged", metavar="POLICY",
+        allowed=("raise", "skip", "stop"),
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check("run", self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplerSettings(Plain):
+    """Who is asked in a round."""
+
+    clients: int = setting(
+        10, "clients a round, or their expected number", option="clients_per_round", says="clients a round", low=1
+    )
+    kind: str = setting(
+        "uniform", "without replacement, each on its own, or in proportion to examples (FedVC)", option="sampler",
+        metavar="KIND", allowed=("uniform", "bernoulli", "by_size"),
+    )  # fmt: skip
+    seeding: str = setting(
+        "run", "who is drawn depends on the run's seed and the round, or on the round only, alike for all seeds",
+        option="sampler_seed", metavar="KIND", allowed=("run", "round"),
+    )  # fmt: skip
+    cohorts: Cohorts | None = setting(None, "the clients of each round, in order, instead of any draw")
+
+    def __post_init__(self) -> None:
+        check("sampler", self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSettings(Plain):
+    """The work of one visit."""
+
+    epochs: int = setting(
+        1, "how often a visit goes through the client's data", option="local_epochs", metavar="E", low=1, either="work"
+    )
+    steps: int | None = setting(
+        None, "steps a visit instead of epochs; data are shuffled anew whenever they run out", option="local_steps",
+        metavar="S", low=1, either="work",
+    )  # fmt: skip
+    batch_size: int = setting(64, "examples a step", metavar="B", low=1)
+    lr: Scalar = setting(0.1, 'local learning rate, or a schedule: "decay(0.1, 0.998)"', metavar="L", low=0)
+    weight_decay: Scalar = setting(0.0, "local weight decay", metavar="W")
+    momentum: Scalar = setting(0.0, "local momentum", metavar="M")
+    clip: Scalar | None = setting(
+        None, "largest norm of a local direction, before weight decay", metavar="G", unsaid="no limit"
+    )
+    virtual: int | None = setting(
+        None, "examples a visit, drawn anew, with repeats if need be, whatever the client holds (FedVC)", low=1,
+        high=MOST_AT_ONCE,
+    )  # fmt: skip
+    drop_last: bool = setting(False, "leave out the last short batch of an epoch")
+    orders: Orders | None = setting(
+        None, "the very batches of each round and client, to replay another implementation"
+    )
+
+    def __post_init__(self) -> None:
+        check("local work", self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateSettings(Plain):
+    """When to evaluate."""
+
+    every: int = setting(
+        10, "rounds between evaluations", option="eval_every", low=1, unsaid="for about 100 in the run"
+    )
+    last: int = setting(
+        100, "the result is the mean over the last N rounds, each of which is evaluated", option="eval_last", low=1,
+        unsaid="a tenth, at most 100",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check("evaluation", self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HowSettings(Plain):
+    """Where the computing is done; changes no number beyond the order of floating-point sums."""
+
+    executor: str = setting(
+        "auto", "clients one after the other, several at a time in processes, or as one batched computation",
+        metavar="KIND", allowed=EXECUTORS,
+    )  # fmt: skip
+    workers: int = setting(
+        0, "clients at a time, each in a process of its own; 0: one a core, where there are workers", low=0,
+        high=MOST_PROCESSES,
+    )  # fmt: skip
+    threads: int | None = setting(
+        None, "threads inside an operation", low=1, high=MOST_PROCESSES, unsaid="by the model, 1 in a worker"
+    )
+    device: str = setting("cpu", "cpu, cuda or mps", metavar="D")
+    state_memory: int | None = setting(
+        None, "what clients remember is kept in RAM up to here, such as 1GB, then on disk", metavar="SIZE", low=0,
+        high=MOST_BYTES, unit="bytes", unsaid="a quarter of RAM",
+    )  # fmt: skip
+    watch: str | None = setting(
+        None,
+        "what to look at over the rounds: drift,alignment,norms,features,classes,delta_eps,client_lambda; or all",
+        metavar="WHAT",
+    )
+    track: str | None = setting(
+        None, "tell trackers, offline, in the run folder: tensorboard,wandb,mlflow", metavar="WHOM"
+    )
+
+    def __post_init__(self) -> None:
+        check("run", self)
+
+
+_RUN = settings_of(RunSettings)
+SETTINGS = (
+    *_RUN[:3], *settings_of(SamplerSettings, "sampler"), *settings_of(LocalSettings, "local"),
+    *settings_of(EvaluateSettings, "evaluate"), *_RUN[3:],
+)  # fmt: skip
+"""What decides the numbers of a run, in the order of the command line."""
+MACHINE = settings_of(HowSettings)
+"""Where the computing is done."""

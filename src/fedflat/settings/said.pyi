@@ -1,0 +1,46 @@
+"""Settings as keyword arguments, for type checkers; made by `python -m fedflat.settings.signature`."""
+
+from typing import TypedDict
+
+from fedflat.client.task import ModelLike
+from fedflat.schedules import Scalar
+from fedflat.settings.groups import Cohorts, Orders
+
+class Settings(TypedDict, total=False):
+    """What decides the numbers of a run."""
+
+    model: ModelLike | str | None
+    clients_per_round: int
+    sampler: str
+    sampler_seed: str
+    cohorts: Cohorts | None
+    local_epochs: int
+    local_steps: int | None
+    batch_size: int
+    lr: Scalar | str
+    weight_decay: Scalar | str
+    momentum: Scalar | str
+    clip: Scalar | str | None
+    virtual: int | None
+    drop_last: bool
+    orders: Orders | None
+    eval_every: int | None
+    eval_last: int | None
+    weighting: str | None
+    dtype: str
+    layout: str
+    on_bad: str
+
+class Machine(TypedDict, total=False):
+    """Where the computing is done."""
+
+    executor: str
+    workers: int
+    threads: int | None
+    device: str
+    state_memory: int | None
+    watch: str | None
+    track: str | None
+
+class RunSettings(Settings, Machine, total=False):
+    """Both."""

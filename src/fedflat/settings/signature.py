@@ -1,0 +1,73 @@
+"""Settings as keyword arguments: for readers of a signature, and, as ``said.pyi``, for type checkers.
+
+    python -m fedflat.settings.signature       # writes said.pyi anew, after a setting was added or changed
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fedflat.errors import nearest
+from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.settings.setting import Setting
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+STUB = Path(__file__).with_name("said.pyi")
+EXPLICIT = ("on", "rounds", "seed")
+"""Written in the signatures themselves: some functions must have them, some may not."""
+_HEAD = '''"""Settings as keyword arguments, for type checkers; made by `python -m fedflat.settings.signature`."""
+
+from typing import TypedDict
+
+from fedflat.client.task import ModelLike
+from fedflat.schedules import Scalar
+from fedflat.settings.groups import Cohorts, Orders
+'''
+
+
+def signed(*settings: Setting) -> Callable[[Function], Function]:
+    """A function whose ``**settings`` are these, which its signature and its documentation then name."""
+
+    def sign(function: Function) -> Function:
+        found = inspect.signature(function)
+        own = [one for one in found.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        more = [one for one in settings if one.name not in found.parameters and one.name not in EXPLICIT]
+        named = [
+            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.unsaid, annotation=one.annotation)
+            for one in more
+        ]
+        function.__signature__ = found.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
+        function.__doc__ = "\n".join(
+            [inspect.getdoc(function) or "", "", *(f"{one.name}\n    {one.described}" for one in more)]
+        )
+        return function
+
+    return sign
+
+
+def refuse_unknown(function: Callable[..., Any], settings: Mapping[str, Any]) -> None:
+    """Refuse arguments that a signed function has not, as Python would."""
+    known = inspect.signature(function).parameters
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"{function.__name__}() has no argument {name!r}.{nearest(name, known)}")
+
+
+def stub() -> str:
+    """The text of ``said.pyi``."""
+    what = _typed_dict("Settings", "What decides the numbers of a run.", SETTINGS)
+    machine = _typed_dict("Machine", "Where the computing is done.", MACHINE)
+    both = ["class RunSettings(Settings, Machine, total=False):", '    """Both."""']
+    return "\n".join([_HEAD, *what, "", *machine, "", *both, ""])
+
+
+def _typed_dict(name: str, doc: str, settings: Iterable[Setting]) -> list[str]:
+    lines = [f"class {name}(TypedDict, total=False):", f'    """{doc}"""', ""]
+    return [*lines, *(f"    {one.name}: {one.annotation}" for one in settings if one.name not in EXPLICIT)]
+
+
+if __name__ == "__main__":
+    STUB.write_text(stub())
