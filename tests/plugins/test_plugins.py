@@ -15,6 +15,7 @@ import fedflat as ff
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError, SpellingError
 from fedflat.plugins import Plugin, load_same, named_plugins, plugin_of
+from fedflat.report.making import command
 from fedflat.runs.experiment import from_json
 from fedflat.runs.needs import changed, missing, needs_of
 from plugins.forgetting import forget
@@ -64,8 +65,8 @@ def test_a_run_is_taken_up_without_its_plugin_or_with_another(
 
     assert main(["run", "pull", *QUICK, "--plugin", str(path), "--out", run]) == 0
     digest = needs_of(["pull"])[0]["digest"]
-    for command in ("resume", "analyse"):
-        code, errors = said(command, run, "--quiet")
+    for word in ("resume", "analyse"):
+        code, errors = said(word, run, "--quiet")
         assert code == 2
         assert f"needs pull of 'pull_file.py' with the digest {digest[:12]}, found in" in errors
         assert "which is not loaded here. Name it again (--plugin" in errors
@@ -79,6 +80,25 @@ def test_a_run_is_taken_up_without_its_plugin_or_with_another(
     code, errors = said("analyse", run, "--quiet", "--plugin", str(path))
     assert code == 0
     assert errors.startswith("the run was begun with pull of 'pull_file.py'")
+
+
+def test_a_table_is_run_in_processes_that_load_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, table, out = written(tmp_path), tmp_path / "mine.toml", str(tmp_path / "out")
+    settings = "[settings]\non = 'digits(clients=20)'\nmodel = 'logistic'\nrounds = 1\n"
+    table.write_text(f"title = 'Mine'\nsource = 'nobody'\n{settings}[[rows]]\nname = 'a'\nmethod = 'pull(mu=0.1)'\n")
+    made = ["reproduce", str(table), "--cells", "*", "--nice", "0", "--quiet", "--out", out, "--plugin", str(path)]
+    assert main(made) == 0, capsys.readouterr().err
+    assert list((tmp_path / "out").rglob("final.safetensors"))
+    forget()
+    assert main(["reproduce", "--resume", out, "--quiet"]) == 2
+    assert "the run needs pull of 'pull_file.py'" in capsys.readouterr().err
+
+
+def test_the_printed_command_names_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    ff.load_plugin(str(path))
+    said = experiment("pull(mu=0.1)", on=ff.digits(clients=20)).as_json()
+    assert command(said, {}).endswith(f" --plugin {path}")
 
 
 def test_no_code_is_run_because_a_folder_names_its_place(tmp_path: Path) -> None:
