@@ -26,7 +26,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve()
 CLOCK = {
-    "training", "seconds", "took", "made", "machine", "fedflat", "digest", "chain", "identity", "end"
+    "training", "seconds", "took", "made", "machine", "fedflat", "digest", "chain", "identity", "run", "end"
 }  # fmt: skip
 """Keys of JSON files that may differ between two runs of the same thing."""
 PASSED_OVER = {"lock", "report.html", "profile.html"}
