@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # An oracle of the curvature tests; its backpack, which nothing here calls, would bring torchvision.
 WITHOUT_NEEDS := curvlinops-for-pytorch einconv einops linear_operator opt_einsum
 
-.PHONY: run test test-slow test-hostile bench lint clean
+.PHONY: run test coverage test-slow test-hostile bench lint clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -24,10 +24,13 @@ run: $(INSTALLED)  ## compare four methods on the embedded digits
 	  --on "digits(lda(0))" --rounds 400 --clients-per-round 5 --local-epochs 5 --batch-size 16 --lr 0.05 \
 	  --eval-last 100 --target 90%
 
-test: $(READY)  ## the whole suite, with coverage of src
+test: $(READY)  ## the whole suite
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+
+coverage: $(READY)  ## the same, half as long again, and which lines of src it went through
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term
 
-test-slow: $(READY)  ## every method in real worker processes
+test-slow: $(READY)  ## every method in real worker processes, every benchmark in small, tables stopped in three ways
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m pytest -m slow
 
 test-hostile: $(READY)  ## wrong texts and options, damaged run folders, kills: a quarter of an hour; HOSTILE_SEED=7 again

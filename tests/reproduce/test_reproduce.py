@@ -142,6 +142,7 @@ def test_a_shadow_more(tmp_path: Path) -> None:
     assert "ema" in rows(out / "plain/seed-0")[-1]["models"]
 
 
+@pytest.mark.slow
 def test_stopped_three_ways_and_gone_on_with_is_the_same_to_the_byte(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
