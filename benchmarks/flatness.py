@@ -8,14 +8,14 @@ from collections.abc import Callable
 import torch
 from workloads import SIZES
 
-from fedflat.allocator import keep_memory
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Dealt
+from fedflat.executors.allocator import keep_memory
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.points import measure
 from fedflat.flatness.spectrum import eigenvalues
 from fedflat.flatness.surface import Surface
-from fedflat.runs.ready import make_ready
+from fedflat.running.prepare import make_ready
 
 
 class Flatness:

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 from workloads import Workload
 
-from fedflat.runs.ready import make_ready
+from fedflat.running.prepare import make_ready
 
 SIDE = 1024
 

@@ -19,15 +19,15 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.states import ClientStates
-from fedflat.mail import Mail
-from fedflat.runs.api import experiment
-from fedflat.runs.exchange import Exchange
-from fedflat.runs.executors import InProcess
-from fedflat.runs.ready import Ready, make_ready
-from fedflat.runs.train import beginning
-from fedflat.seeds import torch_generator
+from fedflat.engine.mail import Mail
+from fedflat.engine.seeds import torch_generator
+from fedflat.executors.executor import InProcess
+from fedflat.executors.memories import ClientStates
+from fedflat.running.exchange import Exchange
+from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.train import beginning
 from fedflat.server.piece import step
+from fedflat.studies.api import experiment
 
 
 class Stepper:

@@ -19,15 +19,15 @@ from turns import WARM_UP, Turns
 from workloads import SIZES, Workload
 
 from fedflat.client.images import channels_last
-from fedflat.client.states import ClientStates
 from fedflat.data.examples import Batch
-from fedflat.runs.book import RunBook
-from fedflat.runs.executors import Executor, InProcess, Workers
-from fedflat.runs.ready import Ready, make_ready
-from fedflat.runs.stacked import Stacked
-from fedflat.runs.state import Run
-from fedflat.runs.train import Tick, beginning, train
-from fedflat.seeds import torch_generator
+from fedflat.engine.seeds import torch_generator
+from fedflat.executors.executor import Executor, InProcess, Workers
+from fedflat.executors.memories import ClientStates
+from fedflat.executors.stacked import Stacked
+from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.run_folder import RunBook
+from fedflat.running.state import Run
+from fedflat.running.train import Tick, beginning, train
 
 EXECUTORS: dict[str, Executor] = {
     "in-process": InProcess(), "one-thread": InProcess(1), "workers": Workers(2), "stacked": Stacked(),

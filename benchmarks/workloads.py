@@ -23,9 +23,9 @@ from fedflat.data.augment import CropFlip
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.given import tensors
 from fedflat.data.ownership import ByUser
-from fedflat.runs.api import experiment
-from fedflat.runs.experiment import Experiment
-from fedflat.spelling import parse
+from fedflat.language.spelling import parse
+from fedflat.running.experiment import Experiment
+from fedflat.studies.api import experiment
 
 FOREVER = 10**9
 

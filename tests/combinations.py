@@ -15,21 +15,21 @@ from torch import nn
 import fedflat.methods  # noqa: F401 (registers the names)
 from fedflat.client.local import Local
 from fedflat.client.private import Private
-from fedflat.composition import Method
+from fedflat.composition.method import Method
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
+from fedflat.executors.executor import InProcess
+from fedflat.language.spelling import parse
 from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import stochastic
-from fedflat.runs.book import RunBook
-from fedflat.runs.executors import InProcess
-from fedflat.runs.experiment import Evaluate, Experiment
-from fedflat.runs.ready import Ready, make_ready
-from fedflat.runs.state import Run
-from fedflat.runs.train import train
-from fedflat.spelling import parse
+from fedflat.running.experiment import Evaluate, Experiment
+from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.run_folder import RunBook
+from fedflat.running.state import Run
+from fedflat.running.train import train
 
 BASES = {
     "FedAvg": "fedavg()",

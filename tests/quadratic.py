@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.client.local import Local
-from fedflat.composition import Method
+from fedflat.composition.method import Method
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
-from fedflat.runs.book import RunBook
-from fedflat.runs.executors import Executor, InProcess
-from fedflat.runs.experiment import Evaluate, Experiment
-from fedflat.runs.state import Run
-from fedflat.runs.train import train
-from fedflat.schedules import Steps
+from fedflat.executors.executor import Executor, InProcess
+from fedflat.language.schedules import Steps
+from fedflat.running.experiment import Evaluate, Experiment
+from fedflat.running.run_folder import RunBook
+from fedflat.running.state import Run
+from fedflat.running.train import train
 from literal.problem import Plan, Problem
 
 

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from fedflat.allocator import HUGE, TUNABLES, huge_pages, keep_memory
+from fedflat.executors.allocator import HUGE, TUNABLES, huge_pages, keep_memory
 
 FAULTS = """
 import resource, sys
 if sys.argv[1] == "keep":
-    from fedflat.allocator import keep_memory
+    from fedflat.executors.allocator import keep_memory
     assert keep_memory()
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -10,11 +10,11 @@ import torch
 import combinations
 from combinations import ADDED, BASES, matrix, ready, said, short, trains
 from fedflat.client.piece import Site
-from fedflat.composition import Method
+from fedflat.composition.method import Method
+from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError
+from fedflat.language.spelling import registered
 from fedflat.methods.pieces import man
-from fedflat.spelling import registered
-from fedflat.stage import Stage
 
 PROBES = ["", "sam", "asam", "fsa"]
 AVERAGES = ["", "swa", "wima"]

@@ -8,14 +8,14 @@ import pytest
 
 from combinations import declared, ready, said, trains
 from fedflat.client.piece import Piece
-from fedflat.composition import Method
-from fedflat.cost import Cost, cost
-from fedflat.mail import Mail, Replies
-from fedflat.runs.book import RunBook
-from fedflat.runs.state import Run
-from fedflat.runs.train import train
+from fedflat.composition.cost import Cost, cost
+from fedflat.composition.method import Method
+from fedflat.engine.mail import Mail, Replies
+from fedflat.engine.stage import Stage
+from fedflat.running.run_folder import RunBook
+from fedflat.running.state import Run
+from fedflat.running.train import train
 from fedflat.server.piece import Desk, Send, ServerPiece
-from fedflat.stage import Stage
 
 TABLE = {
     # method: server state besides w, client state, down, up, gradients a step, surveys, walks

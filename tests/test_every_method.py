@@ -19,27 +19,27 @@ from fedflat.client.local import Local
 from fedflat.client.piece import Memory
 from fedflat.client.private import Private
 from fedflat.client.visit import ClientJob, Letter, visit
-from fedflat.composition import Method
+from fedflat.composition.method import Method
 from fedflat.data.federation import Federation
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
-from fedflat.mail import Reply
+from fedflat.engine.mail import Reply
+from fedflat.executors.executor import Crew, Executor, InProcess, Source, Visited, Workers
+from fedflat.folder.checkpoints import Store
+from fedflat.folder.facts import read_rows
+from fedflat.language.spelling import Entry, parse, registered
 from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.methods.scaffold import Scaffold
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import stochastic
-from fedflat.runs.book import FolderBook, RunBook
-from fedflat.runs.executors import Crew, Executor, InProcess, Source, Visited, Workers
-from fedflat.runs.experiment import Evaluate, Experiment
-from fedflat.runs.facts import read_rows
-from fedflat.runs.ready import Ready, make_ready
-from fedflat.runs.results import Result
-from fedflat.runs.state import Run
-from fedflat.runs.store import Store
-from fedflat.runs.train import Tick, train
+from fedflat.running.experiment import Evaluate, Experiment
+from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.results import Result
+from fedflat.running.run_folder import FolderBook, RunBook
+from fedflat.running.state import Run
+from fedflat.running.train import Tick, train
 from fedflat.server.rules import Krum, TrimmedMean
 from fedflat.server.shadows import Personal
-from fedflat.spelling import Entry, parse, registered
 
 ROWS = {
     "active_clients": "active_clients()",

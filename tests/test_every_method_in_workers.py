@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedflat.runs.executors import InProcess, Workers
-from fedflat.runs.train import train
+from fedflat.executors.executor import InProcess, Workers
+from fedflat.running.train import train
 from test_every_method import EVERY, experiment, said
 
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedflat.engine.flat import FlatModule, Layout, Model, unit
 from fedflat.errors import SettingError
-from fedflat.flat import FlatModule, Layout, Model, unit
 
 
 class Tied(nn.Module):

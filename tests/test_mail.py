@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedflat.engine.mail import Mail, Reply, fold
 from fedflat.errors import FedflatError
-from fedflat.mail import Mail, Reply, fold
 
 MAIL = Mail(3, torch.zeros(2, dtype=torch.float64), torch.zeros(0), 0.1)
 

@@ -11,9 +11,11 @@ from fedflat.client.drift import Decay, Momentum, Prox
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece
 from fedflat.client.sharpness import Sam
-from fedflat.composition import Method, chain, method
+from fedflat.composition.method import Method, chain, method
 from fedflat.data import digits
+from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError
+from fedflat.language.spelling import _REGISTRY, parse
 from fedflat.methods import (
     adabest,
     asam,
@@ -40,10 +42,8 @@ from fedflat.methods import (
     wima,
 )  # fmt: skip
 from fedflat.models.simple import mlp
-from fedflat.runs.experiment import Experiment
+from fedflat.running.experiment import Experiment
 from fedflat.server.pace import ServerMomentum
-from fedflat.spelling import _REGISTRY, parse
-from fedflat.stage import Stage
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,12 +10,12 @@ import pytest
 
 import fedflat as ff
 from fedflat.cli import main
-from fedflat.composition import method
+from fedflat.composition.method import method
 from fedflat.errors import LARGEST, MOST, FedflatError, SettingError, number, shown
-from fedflat.runs.experiment import Evaluate
-from fedflat.schedules import decay
-from fedflat.spelling import parse
-from runs.small import experiment
+from fedflat.language.schedules import decay
+from fedflat.language.spelling import parse
+from fedflat.running.experiment import Evaluate
+from running.small import experiment
 
 
 def test_where_no_limit_is_said_there_is_one() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedflat.errors import SettingError
-from fedflat.schedules import Schedule, at, cosine, cyclic, decay, scalar, steps, warmup
-from fedflat.spelling import parse
+from fedflat.language.schedules import Schedule, at, cosine, cyclic, decay, scalar, steps, warmup
+from fedflat.language.spelling import parse
 
 numbers = st.floats(0, 10)
 lengths = st.integers(1, 50)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import fedflat.data
 import fedflat.methods
 import fedflat.models  # noqa: F401 (all three register names)
-from fedflat.composition import Method
+from fedflat.composition.method import Method
 from fedflat.errors import FedflatError, SpellingError
-from fedflat.spelling import Spelled, find, parse, register, registered, spell, spell_call
+from fedflat.language.spelling import Spelled, find, parse, register, registered, spell, spell_call
 
 positive = st.floats(1e-6, 0.99)
 schedules = st.one_of(
@@ -83,7 +83,7 @@ class Thing(Spelled):
 @given(values, values)
 def test_values_keep_their_value_and_kind(a: Any, b: Any) -> None:
     """What ``spell`` writes, the language reads: here by way of any argument."""
-    from fedflat import spelling
+    from fedflat.language import spelling
 
     entry = spelling.Entry("thing", "model", Thing)
     spelling._REGISTRY["thing"] = entry

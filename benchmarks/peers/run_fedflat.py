@@ -13,13 +13,13 @@ from turns import WARM_UP, Turns
 
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import DataSpec, Dealt, Federation
-from fedflat.runs.api import experiment
-from fedflat.runs.book import RunBook
-from fedflat.runs.executors import InProcess, Workers
-from fedflat.runs.ready import make_ready
-from fedflat.runs.stacked import Stacked
-from fedflat.runs.state import Run
-from fedflat.runs.train import Tick, train
+from fedflat.executors.executor import InProcess, Workers
+from fedflat.executors.stacked import Stacked
+from fedflat.running.prepare import make_ready
+from fedflat.running.run_folder import RunBook
+from fedflat.running.state import Run
+from fedflat.running.train import Tick, train
+from fedflat.studies.api import experiment
 
 EXECUTORS = {"w1": Workers(2), "w3": Stacked(), "tiny": InProcess()}
 TRACED = 40

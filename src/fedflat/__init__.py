@@ -14,7 +14,7 @@ from fedflat.version import __version__
 
 _HOMES = {
     "fedflat.client.piece": ("Piece", "Site", "Term", "Visit"),
-    "fedflat.composition": ("Method", "chain", "method"),
+    "fedflat.composition.method": ("Method", "chain", "method"),
     "fedflat.data": (
         "by_user", "cifar10", "cifar100", "clients_from", "clients_of", "digits", "fashion_mnist", "from_file", "iid",
         "label_flip", "lda", "mnist", "pam", "pathological", "quantity_skew", "synthetic", "tensors",
@@ -30,7 +30,7 @@ _HOMES = {
     "fedflat.flatness.plane": ("Plane",),
     "fedflat.flatness.points": ("losses",),
     "fedflat.flatness.surface": ("Surface",),
-    "fedflat.mail": ("Mail", "Replies"),
+    "fedflat.engine.mail": ("Mail", "Replies"),
     "fedflat.methods": (
         "active_clients", "adabest", "adagrad", "adam", "all_clients", "asam", "centralised", "clip", "cutout",
         "ema", "fedacg", "fedadagrad", "fedadam", "fedala", "fedasam", "fedavg", "fedavg_ft", "fedavgm", "fedbn",
@@ -41,22 +41,22 @@ _HOMES = {
     ),
     "fedflat.models": ("cnn", "fsa_cnn", "logistic", "mlp", "resnet18", "resnet20", "stochastic", "tiny_convnet"),
     "fedflat.models.spec": ("ModelSpec",),
-    "fedflat.plugins": ("load_plugin",),
+    "fedflat.language.plugins": ("load_plugin",),
     "fedflat.report": ("write_report",),
-    "fedflat.robust.corruptions": ("corrupt",),
-    "fedflat.runs.api": ("compare", "experiment", "resume", "run"),
-    "fedflat.runs.executors": ("InProcess", "Workers"),
-    "fedflat.runs.experiment": ("Experiment",),
-    "fedflat.runs.loading": ("load",),
-    "fedflat.runs.results": ("Result", "Results", "summarise"),
-    "fedflat.runs.stacked": ("Stacked",),
-    "fedflat.runs.train": ("train",),
-    "fedflat.schedules": ("Schedule", "at", "cosine", "cyclic", "decay", "steps", "warmup"),
+    "fedflat.corruptions.corruptions": ("corrupt",),
+    "fedflat.studies.api": ("compare", "experiment", "resume", "run"),
+    "fedflat.executors.executor": ("InProcess", "Workers"),
+    "fedflat.running.experiment": ("Experiment",),
+    "fedflat.studies.loading": ("load",),
+    "fedflat.running.results": ("Result", "Results", "summarise"),
+    "fedflat.executors.stacked": ("Stacked",),
+    "fedflat.running.train": ("train",),
+    "fedflat.language.schedules": ("Schedule", "at", "cosine", "cyclic", "decay", "steps", "warmup"),
     "fedflat.server.piece": ("Desk", "ServerPiece"),
     "fedflat.server.rules": ("Rule",),
     "fedflat.server.shadows": ("Shadow",),
-    "fedflat.spelling": ("parse", "register"),
-    "fedflat.stage": ("Stage",),
+    "fedflat.language.spelling": ("parse", "register"),
+    "fedflat.engine.stage": ("Stage",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

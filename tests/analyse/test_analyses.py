@@ -17,9 +17,9 @@ from fedflat.analyse.subject import Subject, one_model, subjects
 from fedflat.cli.analyse import _words
 from fedflat.cli.main import main
 from fedflat.errors import RunError, SettingError
-from fedflat.runs.api import compare, run
-from fedflat.runs.study import How, Voice, resume, run_one
-from fedflat.runs.train import Tick
+from fedflat.running.train import Tick
+from fedflat.studies.api import compare, run
+from fedflat.studies.study import How, Voice, resume, run_one
 
 ON = "digits(lda(0), clients=20)"
 QUICK: dict[str, Any] = {"on": ON, "rounds": 3, "clients_per_round": 3, "lr": 0.1, "model": "mlp(hidden=[4])"}

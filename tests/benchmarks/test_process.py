@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from runs.small import alive, wait_for
+from running.small import alive, wait_for
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TAKES_PART = """

@@ -12,7 +12,7 @@ import pytest
 
 from fedflat.cli import main
 from fedflat.cli.runs import fresh_folder
-from runs.small import ON, final, rows, timeless
+from running.small import ON, final, rows, timeless
 
 QUICK = (
     "--on", ON, "--clients-per-round", "2", "--rounds", "4", "--model", "logistic", "--threads", "1",
@@ -86,7 +86,7 @@ def test_replayed_batches(tmp_path: Path) -> None:
     """A run replayed from what it drew is the same run."""
     from fedflat.client.local import Local
     from fedflat.data.sampling import Sampler
-    from fedflat.spelling import parse
+    from fedflat.language.spelling import parse
 
     assert main(["run", "feddyn", *QUICK, "--out", "drawn", "--quiet"]) == 0
     fed = parse(ON, "data set").open(0)
@@ -183,7 +183,7 @@ def test_folders_that_are_chosen_for_you(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_ctrl_c_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with a space is quoted, so that the line can be copied."""
-    from fedflat.runs import train
+    from fedflat.running import train
 
     def press(*_: object) -> None:
         raise KeyboardInterrupt

@@ -9,7 +9,7 @@ import pytest
 from data.miniature import write_idx_set
 from fedflat.cli import main
 from fedflat.data import places
-from fedflat.spelling import registered
+from fedflat.language.spelling import registered
 from fedflat.version import __version__
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Visit
-from fedflat.flat import GradFn, Layout
+from fedflat.engine.flat import GradFn, Layout
 
 PLANE = Layout(("layer.weight", "layer.bias"), ((2,), (1,)), (), ())
 

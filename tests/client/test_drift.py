@@ -10,7 +10,7 @@ from torch import Tensor
 
 from client.stages import compose, vector, visiting
 from fedflat.client.drift import Clip, Decay, Momentum, Prox
-from fedflat.schedules import decay
+from fedflat.language.schedules import decay
 
 vectors = st.lists(st.floats(-50, 50), min_size=3, max_size=3).map(lambda v: vector(*v))
 W, SENT, G = vector(3.0, -1.0, 2.0), vector(1.0, 1.0, 1.0), vector(3.0, 4.0, 0.0)

@@ -15,14 +15,14 @@ from fedflat.client.task import Task
 from fedflat.data.examples import Batch
 from fedflat.data.given import clients_of
 from fedflat.errors import SettingError
+from fedflat.executors.executor import InProcess, Workers
+from fedflat.language.spelling import parse
 from fedflat.models.spec import ModelSpec
-from fedflat.runs.api import experiment
-from fedflat.runs.executors import InProcess, Workers
-from fedflat.runs.ready import make_ready
-from fedflat.runs.results import Result
-from fedflat.runs.train import train
+from fedflat.running.prepare import make_ready
+from fedflat.running.results import Result
+from fedflat.running.train import train
 from fedflat.settings.groups import CHANNELS_LAST, CONTIGUOUS
-from fedflat.spelling import parse
+from fedflat.studies.api import experiment
 
 
 class Viewing(nn.Module):

@@ -17,9 +17,9 @@ from fedflat.client.piece import Memory
 from fedflat.client.task import Task
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.examples import ClientData, Examples
+from fedflat.engine.mail import Mail
 from fedflat.errors import SettingError
-from fedflat.mail import Mail
-from fedflat.schedules import decay
+from fedflat.language.schedules import decay
 
 sizes = st.integers(1, 40)
 

@@ -12,10 +12,10 @@ from torch.nn.functional import cross_entropy
 
 from fedflat.client.task import Task
 from fedflat.data.examples import Batch
-from fedflat.runs.api import experiment
-from fedflat.runs.executors import Executor, InProcess
-from fedflat.runs.stacked import Stacked
-from fedflat.runs.train import train
+from fedflat.executors.executor import Executor, InProcess
+from fedflat.executors.stacked import Stacked
+from fedflat.running.train import train
+from fedflat.studies.api import experiment
 
 
 def module() -> nn.Module:

@@ -8,7 +8,7 @@ import torch
 from client.stages import vector, visiting
 from fedflat.client.mixing import Cutout, Mixup
 from fedflat.data.examples import Batch
-from fedflat.schedules import steps
+from fedflat.language.schedules import steps
 
 BATCH = Batch(torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(6))
 

@@ -18,8 +18,8 @@ from torch import Tensor
 from fedflat.client.task import Task
 from fedflat.client.visit import ClientJob, Letter, open_visit, visit, walk
 from fedflat.data.federation import Federation
-from fedflat.runs.executors import Crew, Source, Visited
-from fedflat.runs.train import train
+from fedflat.executors.executor import Crew, Source, Visited
+from fedflat.running.train import train
 from test_every_method import EVERY, experiment, said
 
 WAITS = {"fedala(": "it blends until its loss settles, once before the walk"}

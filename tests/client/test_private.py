@@ -13,21 +13,21 @@ from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
 from fedflat.client.private import Private
 from fedflat.client.visit import Letter, visit
-from fedflat.composition import Method
+from fedflat.composition.method import Method
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.engine.flat import Layout
+from fedflat.engine.mail import Mail
+from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError
-from fedflat.flat import Layout
-from fedflat.mail import Mail
+from fedflat.language.spelling import parse
 from fedflat.methods import fedavg, fedavgm, fedbn, personal, sam, silobn
 from fedflat.models.simple import mlp
-from fedflat.runs.book import RunBook
-from fedflat.runs.experiment import Experiment
-from fedflat.runs.ready import make_ready
-from fedflat.runs.state import Run
-from fedflat.runs.train import train
-from fedflat.spelling import parse
-from fedflat.stage import Stage
+from fedflat.running.experiment import Experiment
+from fedflat.running.prepare import make_ready
+from fedflat.running.run_folder import RunBook
+from fedflat.running.state import Run
+from fedflat.running.train import train
 
 SIZES = (6, 10, 8)
 RNG = torch.Generator().manual_seed(0)

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from client.stages import PLANE, Asked, vector, visiting
 from fedflat.client.sharpness import Asam, LastSam, LayerwiseSam, Sam, weights
+from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
-from fedflat.flat import Layout
-from fedflat.schedules import warmup
+from fedflat.language.schedules import warmup
 
 W = vector(3.0, -0.5, 2.0)
 vectors = st.lists(st.floats(-10, 10), min_size=3, max_size=3).map(lambda v: vector(*v))

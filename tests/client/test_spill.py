@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflat.client.spill import Spill
 from fedflat.errors import RunError
+from fedflat.executors.spill import Spill
 from fedflat.files import Damaged
 
 

@@ -22,7 +22,7 @@ from fedflat.client.terms import Man
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.augment import CropFlip
 from fedflat.data.examples import Batch, ClientData, Examples
-from fedflat.mail import Mail, Reply, Sheaf, fold, rows
+from fedflat.engine.mail import Mail, Reply, Sheaf, fold, rows
 
 CLIENTS, EXAMPLES = 3, 5
 

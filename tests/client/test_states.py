@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedflat.client.piece import Memory
-from fedflat.client.states import FILE, ClientStates, usual_budget
 from fedflat.errors import RunError
+from fedflat.executors.memories import FILE, ClientStates, usual_budget
 from fedflat.files import Damaged
 
 ONE = 12
@@ -228,7 +228,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device that is always full, in place of the file: a link to it would not be followed."""
-    monkeypatch.setattr("fedflat.client.spill.open_file", lambda path, flags: os.open("/dev/full", flags))
+    monkeypatch.setattr("fedflat.executors.spill.open_file", lambda path, flags: os.open("/dev/full", flags))
     states = ClientStates(0, tmp_path)
     with pytest.raises(RunError, match=r"the disk is full: .*clients.bin could not be written"):
         states.stage(1, remembering(1))

@@ -19,12 +19,12 @@ from fedflat.client.terms import ACTIVATIONS, Man, activations
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.examples import Batch
 from fedflat.data.given import clients_of
+from fedflat.engine.flat import Layout
+from fedflat.engine.mail import Mail
 from fedflat.errors import SettingError
-from fedflat.flat import Layout
-from fedflat.mail import Mail
+from fedflat.language.schedules import warmup
 from fedflat.models import cnn, mlp, resnet20, tiny_convnet
-from fedflat.runs.ready import make_ready
-from fedflat.schedules import warmup
+from fedflat.running.prepare import make_ready
 
 IMAGES = torch.tensor([[[[1.0, 0.0], [2.0, 1.0]]], [[[0.0, 0.0], [0.0, 2.0]]]], dtype=torch.float64)
 ROWS = torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 1.0]], dtype=torch.float64)

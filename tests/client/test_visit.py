@@ -18,18 +18,18 @@ from fedflat.client.piece import Piece, Term, Visit
 from fedflat.client.sharpness import Sam
 from fedflat.client.task import Task
 from fedflat.client.visit import ClientJob, Letter, diagnose, full_gradient, visit
-from fedflat.composition import Method
+from fedflat.composition.method import Method
 from fedflat.data.examples import Batch
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.engine.flat import GradFn
+from fedflat.engine.mail import Mail
+from fedflat.engine.stage import Stage
 from fedflat.errors import FedflatError, NotFinite
-from fedflat.flat import GradFn
-from fedflat.mail import Mail
 from fedflat.methods import clip, feddyn, sam
-from fedflat.runs.book import RunBook
-from fedflat.runs.experiment import Evaluate, Experiment
-from fedflat.runs.train import train
-from fedflat.stage import Stage
+from fedflat.running.experiment import Evaluate, Experiment
+from fedflat.running.run_folder import RunBook
+from fedflat.running.train import train
 
 RNG = torch.Generator().manual_seed(0)
 DATA = [(torch.randn(9, 4, generator=RNG, dtype=torch.float64), torch.arange(9) % 3) for _ in range(3)]

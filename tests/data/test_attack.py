@@ -15,9 +15,9 @@ from fedflat.data import cifar100, digits, label_flip, lda
 from fedflat.data.attack import LabelFlip
 from fedflat.data.given import clients_of
 from fedflat.data.sets import FINE_TO_COARSE
+from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError
-from fedflat.seeds import numpy_generator
-from fedflat.spelling import parse
+from fedflat.language.spelling import parse
 
 RNG = torch.Generator().manual_seed(0)
 DATA = [(torch.randn(20, 2, generator=RNG), torch.arange(20) % 10) for _ in range(10)]

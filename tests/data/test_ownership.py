@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedflat.data.ownership import apportion, by_user, from_file, quantity_skew
 from fedflat.errors import DataError, SettingError
-from fedflat.spelling import parse
+from fedflat.language.spelling import parse
 
 LABELS = np.arange(12) % 3
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fedflat.data.partition import iid, lda, pam, pathological
 from fedflat.data.sets import FINE_TO_COARSE
 from fedflat.errors import SettingError, SpellingError
-from fedflat.spelling import parse
+from fedflat.language.spelling import parse
 
 CIFAR10 = np.repeat(np.arange(10), 5000)
 CIFAR100 = np.repeat(np.arange(100), 500)

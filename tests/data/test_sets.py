@@ -13,7 +13,7 @@ from fedflat.data import cifar10, cifar100, digits, fashion_mnist, iid, lda, mni
 from fedflat.data.augment import CropFlip
 from fedflat.data.federation import Federation
 from fedflat.errors import DataError, SettingError, SpellingError
-from fedflat.spelling import parse
+from fedflat.language.spelling import parse
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import fedflat as ff
 from fedflat.data import synthetic
 from fedflat.data.federation import EVERYBODY, LOOKED_AT, Dealt
 from fedflat.errors import SettingError
-from fedflat.runs.ready import make_ready
-from fedflat.runs.results import Result
-from fedflat.spelling import parse
+from fedflat.language.spelling import parse
+from fedflat.running.prepare import make_ready
+from fedflat.running.results import Result
 
 MANY = 10**6
 

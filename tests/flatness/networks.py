@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from fedflat.client.task import Task
 from fedflat.data.examples import ClientData, Examples
-from fedflat.flat import Model
+from fedflat.engine.flat import Model
 from quadratic import Quadratic, mean_value
 
 SYMMETRIC = torch.tensor([[4.0, 1, 0], [1, 3, 1], [0, 1, -5]], dtype=torch.float64)

@@ -11,8 +11,8 @@ from torch.func import functional_call, hessian
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.task import Task
+from fedflat.engine.flat import Model
 from fedflat.errors import SettingError
-from fedflat.flat import Model
 from fedflat.flatness.hessian import Hessian
 from flatness.networks import NETWORKS, dense, network, plain, plain_gradient, toy
 

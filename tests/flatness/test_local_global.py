@@ -13,13 +13,13 @@ import fedflat as ff
 from fedflat.client.local import Local
 from fedflat.client.private import Private
 from fedflat.client.visit import Letter, visit
+from fedflat.engine.mail import Mail
 from fedflat.flatness.local_global import LocalGlobal, client_models
-from fedflat.mail import Mail
-from fedflat.runs.ready import make_ready
-from fedflat.runs.train import train
+from fedflat.running.prepare import make_ready
+from fedflat.running.train import train
 from literal.problem import Plan, Problem
 from quadratic import experiment
-from runs.small import experiment as small
+from running.small import experiment as small
 
 Q = Problem(
     H=(np.array([[[2.0, 0], [0, 1]]]), np.array([[[1.0, 0], [0, 4]]])),

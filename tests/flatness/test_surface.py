@@ -9,8 +9,8 @@ from torch import nn
 
 import fedflat as ff
 from fedflat.client.task import Task
+from fedflat.engine.flat import FlatModule
 from fedflat.errors import SettingError
-from fedflat.flat import FlatModule
 from fedflat.flatness.points import losses, measure
 from fedflat.flatness.surface import Surface, direction
 from flatness.test_points import examples, toy

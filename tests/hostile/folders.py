@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedflat.live.server import News
+from fedflat.folder.facts import read_rows
+from fedflat.folder.study_file import runs_in
 from fedflat.report import collect
-from fedflat.runs.facts import read_rows
-from fedflat.runs.plan import runs_in
+from fedflat.report.live.server import News
 from hostile.damages import damage
 from hostile.limits import Said, carried_out, limited
-from runs.made import make_runs
-from runs.small import final, timeless
+from running.made import make_runs
+from running.small import final, timeless
 
 OTHER = {"done-0": "done-1", "cut-0": "cut-1", "done-1": "done-0", "study": "exchanged"}
 """The folders that are damaged, and those from which things come that do not belong there."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.files import digest
-from fedflat.runs.diary import Diary
-from fedflat.runs.facts import _MADE, sign
+from fedflat.folder.diary import Diary
+from fedflat.folder.facts import _MADE, sign
 from report.damage import GONE, WRONG, changed, leaves
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedflat.spelling import parse
+from fedflat.language.spelling import parse
 from hostile import damages, folders, limits, options, texts
 
 

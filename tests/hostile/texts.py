@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fedflat.errors import FedflatError
-from fedflat.spelling import KINDS, parse, registered
+from fedflat.language.spelling import KINDS, parse, registered
 
 SECONDS = 2.0
 """The longest a text may keep a processor busy."""

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-import fedflat.live.server as live
+import fedflat.report.live.server as live
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError
-from fedflat.live import LiveServer
 from fedflat.report import collect
-from runs.small import begin, experiment, start
+from fedflat.report.live import LiveServer
+from running.small import begin, experiment, start
 
 
 @contextmanager

@@ -10,12 +10,12 @@ from torch import Tensor
 
 import fedflat.methods  # noqa: F401 (registers the names)
 from fedflat.client.piece import Piece, Term, Visit
-from fedflat.composition import Method
+from fedflat.composition.method import Method
 from fedflat.data.examples import Batch
-from fedflat.flat import GradFn, Layout
+from fedflat.engine.flat import GradFn, Layout
+from fedflat.engine.stage import Stage
+from fedflat.language.spelling import parse
 from fedflat.server.shadows import Scene
-from fedflat.spelling import parse
-from fedflat.stage import Stage
 from literal.problem import Problem
 from quadratic import Quadratic, Recorder
 

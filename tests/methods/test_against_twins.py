@@ -17,9 +17,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflat.runs.executors import Executor, InProcess
-from fedflat.runs.stacked import Stacked
-from fedflat.runs.train import train
+from fedflat.executors.executor import Executor, InProcess
+from fedflat.executors.stacked import Stacked
+from fedflat.running.train import train
 from literal import ema, fedasam, fedavg, feddyn, fedgloss, fedopt, fedprox, fedsam, naive_fedgloss, swa, wima
 from literal.problem import Plan, Problem, Trace, random_plan, random_problem
 from methods.spies import SEEN, client_models, said, shadows, spied

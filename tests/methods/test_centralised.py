@@ -13,9 +13,9 @@ from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
 from fedflat.methods import centralised, fedavgm, median, scaffold
 from fedflat.models import mlp
-from fedflat.runs.experiment import Experiment
-from fedflat.runs.ready import make_ready
-from fedflat.runs.train import train
+from fedflat.running.experiment import Experiment
+from fedflat.running.prepare import make_ready
+from fedflat.running.train import train
 from methods.spies import said
 
 RNG = torch.Generator().manual_seed(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import fedflat.methods  # noqa: F401 (registers the names)
-from fedflat.spelling import registered
+from fedflat.language.spelling import registered
 
 TESTS = Path(__file__).parents[1]
 TWINS = {

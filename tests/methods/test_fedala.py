@@ -16,11 +16,11 @@ from fedflat.client.piece import Piece, Site, Visit
 from fedflat.client.task import Task
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.given import clients_of
+from fedflat.engine.flat import GradFn, Layout
+from fedflat.engine.mail import Mail
+from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError
-from fedflat.flat import GradFn, Layout
-from fedflat.mail import Mail
 from fedflat.methods.fedala import MOST_EPOCHS, Ala
-from fedflat.stage import Stage
 
 PLANE = Layout(("low", "high"), ((1,), (2,)), (), ())
 OWN, NEW = vector(2.0, 1.0), vector(7.0, 1.0, 3.0)

@@ -18,17 +18,17 @@ from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.examples import Batch
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.engine.mail import Mail, Replies
 from fedflat.errors import SettingError
-from fedflat.mail import Mail, Replies
 from fedflat.methods import fedcr, sam
 from fedflat.methods.fedcr import CommonRepresentation, ServerRepresentation
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import StochasticNet, gaussian, stochastic
-from fedflat.runs.book import RunBook
-from fedflat.runs.experiment import Experiment
-from fedflat.runs.ready import make_ready
-from fedflat.runs.state import Run
-from fedflat.runs.train import train
+from fedflat.running.experiment import Experiment
+from fedflat.running.prepare import make_ready
+from fedflat.running.run_folder import RunBook
+from fedflat.running.state import Run
+from fedflat.running.train import train
 from fedflat.server.piece import Desks, step
 
 CLASSES, DIM = 3, 2

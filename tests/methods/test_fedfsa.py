@@ -7,11 +7,11 @@ import torch
 
 from client.stages import vector, visiting
 from fedflat.client.piece import Site
+from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
-from fedflat.flat import Layout
 from fedflat.methods.fedfsa import Fsa, eligible
 from fedflat.models import resnet20
-from fedflat.runs.ready import make_ready
+from fedflat.running.prepare import make_ready
 from methods.test_centralised import experiment
 
 THREE = Layout(("a.weight", "b.weight", "c.weight"), ((2, 1), (2, 1), (2, 1)), (), ())

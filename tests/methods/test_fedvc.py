@@ -14,8 +14,8 @@ from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.methods import fedavg
 from fedflat.models.simple import logistic
-from fedflat.runs.experiment import Experiment
-from fedflat.runs.train import train
+from fedflat.running.experiment import Experiment
+from fedflat.running.train import train
 
 SIZES = [50, 150, 800]
 DRAWS = 4000

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from fedflat.client.local import Local
-from fedflat.composition import Method
+from fedflat.composition.method import Method
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.models.simple import mlp
-from fedflat.runs.experiment import Experiment
-from fedflat.runs.train import train
+from fedflat.running.experiment import Experiment
+from fedflat.running.train import train
 from literal import fedlesam
 from literal.problem import Plan, Problem, random_plan, random_problem
 from methods.spies import BATCHES, BatchSpy, client_models, said, shadows

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedflat.runs.train import train
+from fedflat.running.train import train
 from literal.problem import Plan, Problem, random_plan, random_problem
 from methods.spies import client_models, said
 from methods.test_identities import HARD, ROUNDS, bits, differ, images

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedflat.client.local import Local
-from fedflat.flat import Model
+from fedflat.engine.flat import Model
+from fedflat.executors.executor import Executor, InProcess
+from fedflat.executors.stacked import Stacked
 from fedflat.flatness.local_global import client_models as client_models_of
-from fedflat.runs.executors import Executor, InProcess
-from fedflat.runs.ready import make_ready
-from fedflat.runs.stacked import Stacked
-from fedflat.runs.train import train
+from fedflat.running.prepare import make_ready
+from fedflat.running.train import train
 from literal import (
     adabest,
     fedacg,

@@ -11,9 +11,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.task import Task
-from fedflat.composition import Method
+from fedflat.composition.method import Method
 from fedflat.data.examples import Batch
-from fedflat.flat import Layout
+from fedflat.engine.flat import Layout
 from fedflat.server.shadows import Notes, Scene
 from literal import numbers
 from literal.problem import Problem, toy_q

@@ -13,19 +13,19 @@ from torch.nn.functional import cross_entropy
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
 from fedflat.client.visit import Letter, visit
-from fedflat.composition import Method
+from fedflat.composition.method import Method
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.engine.mail import Mail
+from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError
-from fedflat.mail import Mail
+from fedflat.language.schedules import decay
 from fedflat.methods import fedavg, fedavg_ft, fedsam, personal
 from fedflat.models.simple import mlp
-from fedflat.runs.experiment import Evaluate, Experiment
-from fedflat.runs.ready import Ready, make_ready
-from fedflat.runs.results import Result
-from fedflat.runs.train import train
-from fedflat.schedules import decay
-from fedflat.stage import Stage
+from fedflat.running.experiment import Evaluate, Experiment
+from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.results import Result
+from fedflat.running.train import train
 from methods.spies import said
 
 SIZES = (10, 20, 16, 30)

@@ -19,13 +19,13 @@ from torch import nn
 from fedflat.client.local import Local
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.engine.seeds import derive, seed_modules
+from fedflat.executors.executor import Executor, InProcess
+from fedflat.executors.stacked import Stacked
+from fedflat.language.schedules import Steps
 from fedflat.models.stochastic import StochasticNet
-from fedflat.runs.executors import Executor, InProcess
-from fedflat.runs.experiment import Evaluate, Experiment
-from fedflat.runs.stacked import Stacked
-from fedflat.runs.train import train
-from fedflat.schedules import Steps
-from fedflat.seeds import derive, seed_modules
+from fedflat.running.experiment import Evaluate, Experiment
+from fedflat.running.train import train
 from literal import fedbn, fedcr, man
 from literal.network import Examples, random_examples
 from literal.problem import Plan, random_plan

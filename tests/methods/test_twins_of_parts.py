@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedflat.runs.executors import Executor, InProcess
-from fedflat.runs.stacked import Stacked
-from fedflat.seeds import torch_generator
+from fedflat.engine.seeds import torch_generator
+from fedflat.executors.executor import Executor, InProcess
+from fedflat.executors.stacked import Stacked
 from literal import fedala, last_sam, layerwise_sam
 from literal.problem import Plan, Problem, random_plan, random_problem
 from methods.test_against_twins import HARD, ROUNDS, agree, same

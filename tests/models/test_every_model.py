@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 import fedflat.models as models
+from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
-from fedflat.flat import Layout
+from fedflat.language.spelling import Entry, parse, registered
 from fedflat.models import ModelSpec, cnn, fsa_cnn, logistic, mlp, resnet18, resnet20, stochastic, tiny_convnet
-from fedflat.spelling import Entry, parse, registered
 
 # Each model, an input it reads (small where the model allows), and its hidden non-linearities.
 ROWS: list[tuple[ModelSpec, tuple[int, ...], int]] = [

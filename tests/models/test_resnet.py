@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn.functional import batch_norm, conv2d, group_norm
 
+from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
-from fedflat.flat import Layout
 from fedflat.models import ModelSpec, resnet18, resnet20
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fedflat.errors import SettingError, SpellingError
+from fedflat.language.spelling import parse
 from fedflat.models import logistic, mlp
-from fedflat.spelling import parse
 
 
 def test_logistic_is_one_affine_map() -> None:

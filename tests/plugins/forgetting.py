@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from fedflat import plugins, spelling
+from fedflat.language import plugins, spelling
 
 
 def forget() -> None:

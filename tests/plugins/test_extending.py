@@ -13,10 +13,10 @@ import torch
 
 import fedflat as ff
 from fedflat.cli import main
-from fedflat.runs.store import Store
+from fedflat.folder.checkpoints import Store
 from plugins.forgetting import forget
 from plugins.printed import NAMES, commands, write_files
-from runs.small import experiment, final, rows, timeless, wait_for
+from running.small import experiment, final, rows, timeless, wait_for
 
 EVERYTHING = "sign_sam(rho=0.002) + fedexp(eps=0.01) + feddyn(alpha=0.1)"
 ON = "image_folder('pictures', partition=two_camps(), clients=4)"

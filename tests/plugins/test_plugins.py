@@ -14,12 +14,12 @@ import pytest
 import fedflat as ff
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError, SpellingError
-from fedflat.plugins import Plugin, load_same, named_plugins, plugin_of
+from fedflat.folder.plugins_needed import changed, missing, needs_of
+from fedflat.language.plugins import Plugin, load_same, named_plugins, plugin_of
 from fedflat.report.making import command
-from fedflat.runs.experiment import from_json
-from fedflat.runs.needs import changed, missing, needs_of
+from fedflat.running.experiment import from_json
 from plugins.forgetting import forget
-from runs.small import experiment
+from running.small import experiment
 
 MINE = """
 import fedflat as ff
@@ -188,10 +188,10 @@ def test_an_installed_package_is_there_by_itself_and_is_told_by_its_version(tmp_
     info = tmp_path / "extra_haul-1.2.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: extra-haul\nVersion: 1.2\n")
-    (info / "entry_points.txt").write_text("[fedflat.plugins]\nmine = extra_haul\nbroken = extra_nothing\n")
+    (info / "entry_points.txt").write_text("[fedflat.language.plugins]\nmine = extra_haul\nbroken = extra_nothing\n")
     code = (
         "import warnings; warnings.simplefilter('ignore')\n"
-        "from fedflat.runs.needs import needs_of, changed, missing\n"
+        "from fedflat.folder.plugins_needed import needs_of, changed, missing\n"
         "[need] = needs_of(['haul(mu=1)'])\n"
         "assert need == dict(name='extra-haul', version='1.2', digest=None, place=None, names=['haul']), need\n"
         "[said] = changed([{**need, 'version': '1.1'}])\n"

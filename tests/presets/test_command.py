@@ -14,8 +14,8 @@ from data.miniature import write_cifar_files, write_idx_set
 from fedflat.cli import main
 from fedflat.data import places
 from fedflat.presets import PAPERS, every, find
-from fedflat.runs.experiment import from_json
-from runs.small import final, rows
+from fedflat.running.experiment import from_json
+from running.small import final, rows
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from fedflat.errors import SpellingError
+from fedflat.language.spelling import parse
 from fedflat.presets import PAPERS, Preset, every, find, matching
 from fedflat.presets.numbers import Cell, read, rows
-from fedflat.runs.api import experiment
-from fedflat.spelling import parse
+from fedflat.studies.api import experiment
 
 BY_PAPER = {paper: [p for p in every() if p.name.startswith(f"{paper}/")] for paper in PAPERS}
 

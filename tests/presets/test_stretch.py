@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fedflat.errors import SettingError
+from fedflat.language.schedules import at
+from fedflat.language.spelling import parse, registered
 from fedflat.presets import every, find
 from fedflat.presets.stretch import COUNTED, stretch, stretch_text, unfinished
-from fedflat.runs.api import experiment
-from fedflat.schedules import at
-from fedflat.spelling import parse, registered
+from fedflat.studies.api import experiment
 
 TEXTS = [
     ("fedavg()", "fedavg()"),

@@ -10,9 +10,9 @@ from fedflat.profiling.profile import Profile
 from fedflat.profiling.rooms import ROOMS
 from fedflat.profiling.sampler import Frame, Samples, Seen
 
-MAIN, TRAIN = Frame("__main__", "<module>"), Frame("fedflat.runs.train", "train")
-FOLD, ADD = Frame("fedflat.mail", "fold"), Frame("torch", "</script><b>&add")
-SERVE = Frame("fedflat.runs.worker", "_serve")
+MAIN, TRAIN = Frame("__main__", "<module>"), Frame("fedflat.running.train", "train")
+FOLD, ADD = Frame("fedflat.engine.mail", "fold"), Frame("torch", "</script><b>&add")
+SERVE = Frame("fedflat.executors.worker", "_serve")
 HERE = Samples(
     {(MAIN, TRAIN): Seen(1, 1.0), (MAIN, TRAIN, FOLD): Seen(2, 2.0), (MAIN, TRAIN, FOLD, ADD): Seen(3, 4.0)}, 0.01
 )

@@ -21,17 +21,17 @@ from fedflat.client.sharpness import Sam
 from fedflat.client.visit import Letter
 from fedflat.data.examples import ClientData
 from fedflat.data.sampling import Sampler as Cohorts
-from fedflat.mail import Mail, _Mean
+from fedflat.engine.mail import Mail, _Mean
+from fedflat.executors.executor import Workers
 from fedflat.profiling import taps
 from fedflat.profiling.profile import Profile
 from fedflat.profiling.report import shares
 from fedflat.profiling.rooms import START
 from fedflat.profiling.taps import tapping
-from fedflat.runs.api import compare
-from fedflat.runs.executors import Workers
-from fedflat.runs.ready import make_ready
-from fedflat.runs.study import How, Voice, run_one
-from runs.small import data, experiment, final, rows, stop_at, timeless
+from fedflat.running.prepare import make_ready
+from fedflat.studies.api import compare
+from fedflat.studies.study import How, Voice, run_one
+from running.small import data, experiment, final, rows, stop_at, timeless
 
 FILES = {"profile.html", "profile.json", "profile.speedscope.json"}
 

@@ -25,16 +25,16 @@ def test_every_name_has_one_room() -> None:
     assert set(WHOLE) <= set(TABLE)
 
 
-TRAIN = ("fedflat.runs.train:train", "fedflat.server.piece:step", "fedflat.runs.exchange:Exchange.send")
-FOLD = (*TRAIN, "fedflat.mail:fold", "fedflat.runs.exchange:Exchange._dispatch")
-VISIT = (*FOLD, "fedflat.runs.executors:_Alone.visit", "fedflat.client.visit:visit", "fedflat.client.visit:walk")
+TRAIN = ("fedflat.running.train:train", "fedflat.server.piece:step", "fedflat.running.exchange:Exchange.send")
+FOLD = (*TRAIN, "fedflat.engine.mail:fold", "fedflat.running.exchange:Exchange._dispatch")
+VISIT = (*FOLD, "fedflat.executors.executor:_Alone.visit", "fedflat.client.visit:visit", "fedflat.client.visit:walk")
 CASES = [
     ((), OTHER),
     (("__main__:<module>", "torch:add"), OTHER),
-    (("fedflat.runs.train:train",), OTHER),
+    (("fedflat.running.train:train",), OTHER),
     (TRAIN, "aggregation"),
     (FOLD, "aggregation"),
-    ((*FOLD, "fedflat.mail:Reply.finite", "torch:isfinite"), "aggregation"),
+    ((*FOLD, "fedflat.engine.mail:Reply.finite", "torch:isfinite"), "aggregation"),
     (VISIT, "piece arithmetic"),
     ((*VISIT, "fedflat.client.sharpness:Sam.gradient"), "piece arithmetic"),
     ((*VISIT, "mine:Piece.gradient"), "piece arithmetic"),
@@ -46,15 +46,15 @@ CASES = [
     ((*VISIT, "fedflat.client.visit:_batches", "fedflat.client.local:Local.batches"), "data"),
     ((*VISIT, "fedflat.client.visit:_batches", "fedflat.data.examples:ClientData.batch"), "data"),
     ((*VISIT[:7], "fedflat.client.judge:judge", "fedflat.data.examples:ClientData.batch"), "evaluation"),
-    (("fedflat.runs.train:train", "fedflat.runs.evaluate:score", "fedflat.flat:FlatModule.forward"), "evaluation"),
-    (("fedflat.runs.book:FolderBook.checkpoint", "fedflat.runs.state:Run.groups"), "checkpoint"),
-    (("fedflat.runs.train:train", "fedflat.runs.book:FolderBook.resume", "fedflat.runs.store:Store.read"), START),
-    ((*FOLD, "fedflat.runs.executors:_Crew.visit", "multiprocessing.connection:wait"), "waiting"),
-    ((*FOLD, "fedflat.runs.executors:_Crew.visit", "fedflat.runs.parcel:receive"), "messages"),
-    (("fedflat.runs.train:train", "fedflat.runs.executors:Workers.open", "os:fork"), START),
-    (("fedflat.runs.worker:work", "fedflat.runs.worker:_serve", "multiprocessing.connection:recv"), "waiting"),
-    (("fedflat.runs.worker:_serve", "fedflat.runs.worker:answer", "pickle:dump"), "messages"),
-    (("fedflat.runs.trainer:train", "fedflat.database:read"), OTHER),
+    ((TRAIN[0], "fedflat.running.evaluate:score", "fedflat.engine.flat:FlatModule.forward"), "evaluation"),
+    (("fedflat.running.run_folder:FolderBook.checkpoint", "fedflat.running.state:Run.groups"), "checkpoint"),
+    ((TRAIN[0], "fedflat.running.run_folder:FolderBook.resume", "fedflat.folder.checkpoints:Store.read"), START),
+    ((*FOLD, "fedflat.executors.executor:_Crew.visit", "multiprocessing.connection:wait"), "waiting"),
+    ((*FOLD, "fedflat.executors.executor:_Crew.visit", "fedflat.executors.parcel:receive"), "messages"),
+    (("fedflat.running.train:train", "fedflat.executors.executor:Workers.open", "os:fork"), START),
+    (("fedflat.executors.worker:_serve", "multiprocessing.connection:recv"), "waiting"),
+    (("fedflat.executors.worker:_serve", "fedflat.executors.worker:answer", "pickle:dump"), "messages"),
+    (("fedflat.running.trainer:train", "fedflat.database:read"), OTHER),
 ]  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def test_rooms_of_stacks(names: tuple[str, ...], room: str) -> None:
 
 
 def test_seconds_add_up() -> None:
-    data, wait = (Frame("fedflat.data.examples", "x"),), (Frame("fedflat.runs.worker", "_serve"),)
+    data, wait = (Frame("fedflat.data.examples", "x"),), (Frame("fedflat.executors.worker", "_serve"),)
     one = Samples({data: Seen(3, 0.5), wait: Seen(1, 0.25)}, 0.0)
     two = Samples({data: Seen(1, 2.0), (Frame("os", "read"),): Seen(1, 4.0)}, 0.0)
     spent = seconds_in_rooms(one, two)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.analyse.shelf import Shelf
-from fedflat.runs.facts import diaries, ended, new_facts, read_facts
+from fedflat.folder.facts import diaries, ended, new_facts, read_facts
 
 EXPERIMENT: dict[str, Any] = {
     "method": "fedavg()", "on": "digits(lda(0))", "model": "logistic()", "rounds": 10,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from fedflat.folder.study_file import write_plan
 from fedflat.report import collect
-from fedflat.runs.plan import write_plan
 from report.made import (
     CURVATURES,
     EXPERIMENT,

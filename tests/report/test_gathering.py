@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedflat.live.places import look
 from fedflat.report import collect, document
+from fedflat.report.live.places import look
 from report.damage import damaged_runs
 from report.made import write_analyses, write_run, write_watch
 

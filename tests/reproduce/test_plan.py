@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from fedflat.errors import RunError
+from fedflat.folder.study_file import read_plan
 from fedflat.reproduce.cells import Cell
 from fedflat.reproduce.plan import FILE, Asked, Plan, alone, new_plan, open_plan
-from fedflat.runs.plan import read_plan
-from runs.made import ODD
+from running.made import ODD
 
 SETTINGS: dict[str, Any] = {
     "on": "digits(lda(0), clients=10)", "model": "mlp(hidden=[8])", "rounds": 300, "clients_per_round": 2,

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fedflat.cli import main
+from fedflat.folder.checkpoints import Store
 from fedflat.reproduce.plan import open_plan
-from fedflat.runs.store import Store
-from runs.small import FEDFLAT, alive, children, final, rows, timeless, wait_for
+from running.small import FEDFLAT, alive, children, final, rows, timeless, wait_for
 
 ROUNDS = 300
 SETTINGS: dict[str, Any] = {

@@ -6,7 +6,7 @@ import pytest
 
 from fedflat.reproduce.cells import Cell
 from fedflat.reproduce.sharing import Job, share
-from fedflat.runs.experiment import Experiment
+from fedflat.running.experiment import Experiment
 
 SETTINGS = {"on": "digits(lda(0), clients=10)", "model": "mlp()", "rounds": 4, "clients_per_round": 2}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedflat.mail import Mail, Replies, Reply, fold
+from fedflat.engine.mail import Mail, Replies, Reply, fold
 
 NONE = torch.zeros(0)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from fedflat.mail import Mail, Replies
+from fedflat.engine.mail import Mail, Replies
+from fedflat.engine.stage import Stage
 from fedflat.server.piece import Desk, Desks, Send, ServerPiece, step
-from fedflat.stage import Stage
 from server.cohort import answered
 
 MAIL = Mail(2, torch.tensor([1.0, 2.0]), torch.tensor([5.0]), 0.1)

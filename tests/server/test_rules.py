@@ -14,17 +14,17 @@ from hypothesis.extra import numpy as hnp
 
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
-from fedflat.composition import Method
+from fedflat.composition.method import Method
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.engine.mail import Mail, Reply, fold
+from fedflat.engine.stage import Stage
 from fedflat.errors import FedflatError, SettingError
-from fedflat.mail import Mail, Reply, fold
 from fedflat.methods import fedavg, krum, median, norm_clip, trimmed_mean
 from fedflat.models.simple import logistic
-from fedflat.runs.experiment import Experiment
-from fedflat.runs.train import train
+from fedflat.running.experiment import Experiment
+from fedflat.running.train import train
 from fedflat.server.rules import Krum, Median, NormClip, Rule, TrimmedMean
-from fedflat.stage import Stage
 
 
 def some(least: int = 1) -> st.SearchStrategy[np.ndarray]:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from fedflat.engine.flat import Layout, Model
+from fedflat.engine.mail import Reply
 from fedflat.errors import SettingError
-from fedflat.flat import Layout, Model
-from fedflat.mail import Reply
-from fedflat.schedules import steps
+from fedflat.language.schedules import steps
 from fedflat.server.shadows import ActiveClients, AllClients, Ema, Notes, Scene, Shadow, Swa, Wima
 
 LAYOUT = Layout.of(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)))

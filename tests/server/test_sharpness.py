@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fedflat.engine.mail import Mail, Replies
 from fedflat.errors import SettingError
-from fedflat.mail import Mail, Replies
-from fedflat.schedules import steps
+from fedflat.language.schedules import steps
 from fedflat.server.piece import Desks, ServerPiece, step
 from fedflat.server.sharpness import ServerSam, StaleSam, climb
 from server.cohort import NONE, answered

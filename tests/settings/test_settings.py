@@ -15,13 +15,13 @@ from fedflat.cli.parser import build
 from fedflat.cli.runs import _settings
 from fedflat.client.task import DTYPES
 from fedflat.errors import SettingError
+from fedflat.folder.schema import EXPERIMENT, HOW, check
 from fedflat.report.making import command
-from fedflat.runs.schema import EXPERIMENT, HOW, check
-from fedflat.runs.study import How
 from fedflat.settings.groups import MACHINE, SETTINGS, LocalSettings, RunSettings
 from fedflat.settings.setting import Setting, about, setting, settings_of
 from fedflat.settings.setting import check as check_ranges
 from fedflat.settings.signature import STUB, signed, stub
+from fedflat.studies.study import How
 
 SAID: dict[str, Any] = {
     "on": "digits(clients=7)", "model": "logistic()", "rounds": 30, "clients_per_round": 3, "sampler": "bernoulli",

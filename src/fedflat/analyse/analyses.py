@@ -9,9 +9,12 @@ from typing import Any
 
 from fedflat.analyse.shelf import Result, Settings, Shelf
 from fedflat.analyse.subject import Subject, one_model
+from fedflat.corruptions.evaluate import accuracies, source
+from fedflat.corruptions.evaluate import result as robustness
+from fedflat.corruptions.official import official
 from fedflat.data.examples import ClientData
+from fedflat.engine.flat import Model
 from fedflat.errors import LARGEST_SEED, SettingError, number
-from fedflat.flat import Model
 from fedflat.flatness.curvature import curvature
 from fedflat.flatness.line import Line
 from fedflat.flatness.local_global import LocalGlobal, client_models
@@ -19,9 +22,6 @@ from fedflat.flatness.plane import Plane
 from fedflat.flatness.points import Landscape, losses
 from fedflat.flatness.subsample import subset
 from fedflat.flatness.surface import Surface
-from fedflat.robust.evaluate import accuracies, source
-from fedflat.robust.evaluate import result as robustness
-from fedflat.robust.official import official
 
 Tell = Callable[[float, float, str], None]
 """Told how much of how much is done, and of what."""

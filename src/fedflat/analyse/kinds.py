@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedflat.runs.schema import NUMBER, Schema
+from fedflat.folder.schema import NUMBER, Schema
 
 _SOME = {"*": object}
 _TABLE = ([[NUMBER]], None)

@@ -15,9 +15,9 @@ from typing import Any
 
 from fedflat.analyse import kinds
 from fedflat.files import Damaged, digest, discard, own_folder, read_json, write_file
-from fedflat.runs.diary import encode
-from fedflat.runs.facts import sign
-from fedflat.runs.schema import Schema, check
+from fedflat.folder.diary import encode
+from fedflat.folder.facts import sign
+from fedflat.folder.schema import Schema, check
 from fedflat.version import __version__
 
 Settings = Mapping[str, Any]

@@ -12,16 +12,16 @@ from pathlib import Path
 from fedflat.analyse.shelf import Shelf
 from fedflat.data.examples import ClientData
 from fedflat.data.places import remembered
+from fedflat.engine.flat import Model
 from fedflat.errors import RunError, SettingError
-from fedflat.flat import Model
-from fedflat.runs.experiment import Experiment, from_json
-from fedflat.runs.facts import Facts, read_facts
-from fedflat.runs.models import read_model, unnamed
-from fedflat.runs.origin import origin_of, refuse_other
-from fedflat.runs.plan import is_run, runs_in
-from fedflat.runs.ready import Ready, make_ready
-from fedflat.runs.state import Run, last_state
-from fedflat.runs.train import models_of
+from fedflat.folder.facts import Facts, read_facts
+from fedflat.folder.study_file import is_run, runs_in
+from fedflat.running.experiment import Experiment, from_json
+from fedflat.running.fingerprint import origin_of, refuse_other
+from fedflat.running.model_files import read_model, unnamed
+from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.state import Run, last_state
+from fedflat.running.train import models_of
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedflat.allocator import keep_memory
 from fedflat.analyse import analyses as see
 from fedflat.analyse.analyses import Closely, Found, Look, Tell
 from fedflat.analyse.subject import Subject, subjects
 from fedflat.errors import FedflatError
+from fedflat.executors.allocator import keep_memory
+from fedflat.folder.plugins_needed import changed
 from fedflat.report.page import write_report
-from fedflat.runs.needs import changed
 
 PAUSE = 10.0
 """Seconds between two plain lines of progress."""

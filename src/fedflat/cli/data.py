@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from fedflat.data import fetch
-from fedflat.spelling import parse
+from fedflat.language.spelling import parse
 
 
 def carry_out(asked: Namespace) -> int:

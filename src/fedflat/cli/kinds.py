@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from inspect import Parameter
 
-from fedflat.spelling import Entry, registered, spell
+from fedflat.language.spelling import Entry, registered, spell
 
 WIDE = 60
 """A longer call stands out of its column."""

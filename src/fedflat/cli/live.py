@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from fedflat.live import LiveServer
+from fedflat.report.live import LiveServer
 
 
 def carry_out(asked: Namespace) -> int:

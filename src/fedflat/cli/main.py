@@ -10,8 +10,8 @@ from importlib import import_module
 
 from fedflat.cli.parser import build
 from fedflat.errors import FedflatError
-from fedflat.plugins import load_plugin
-from fedflat.runs.interrupt import ending_as_by_ctrl_c, ending_at_once, status_of
+from fedflat.executors.interrupt import ending_as_by_ctrl_c, ending_at_once, status_of
+from fedflat.language.plugins import load_plugin
 
 
 def main(words: Sequence[str] | None = None) -> int:

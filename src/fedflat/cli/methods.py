@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from argparse import Namespace
 
-from fedflat.composition import Method
-from fedflat.spelling import Entry, find, parse, registered
+from fedflat.composition.method import Method
+from fedflat.language.spelling import Entry, find, parse, registered
 
 LEGEND = """
 down, up    vectors of the model's size sent to and from each client in a round; FedAvg's 1 and 1

@@ -14,7 +14,7 @@ from fedflat.presets.stretch import stretch, unfinished
 from fedflat.settings.groups import SETTINGS
 
 if TYPE_CHECKING:
-    from fedflat.runs.results import Result
+    from fedflat.running.results import Result
 
 
 def carry_out(asked: Namespace) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedflat.errors import SettingError, SpellingError, number
-from fedflat.plugins import plugin_words
+from fedflat.language.plugins import plugin_words
 from fedflat.reproduce.choosing import Table, cells_of, find_table
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _run(asked: Namespace, here: Path | None) -> int:
 def _planned(asked: Namespace, here: Path | None, folder: Path) -> Plan:
     """The plan of the command, checked and written down."""
     from fedflat.reproduce.plan import FILE, Asked, new_plan, open_plan
-    from fedflat.runs.ready import make_ready
+    from fedflat.running.prepare import make_ready
 
     typed = shlex.join(["fedflat", *asked.words])
     how_far = Asked(_seeds(asked.seeds), asked.rounds, asked.share, asked.stretch)
@@ -110,7 +110,7 @@ def _work(plan: Plan, asked: Namespace) -> bool:
 
     from fedflat.reproduce.screen import Screen
     from fedflat.reproduce.several import Several
-    from fedflat.runs.auto import cores
+    from fedflat.running.auto import cores
 
     if asked.data_dir:
         os.environ["FEDFLAT_DATA"] = str(Path(asked.data_dir).resolve())

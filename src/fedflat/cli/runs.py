@@ -15,17 +15,17 @@ from typing import Any
 from fedflat.cli.presets import beside, chosen, seeds_of, settings_of, too_short
 from fedflat.data.opening import opened_once
 from fedflat.errors import SettingError
-from fedflat.plugins import plugin_words
+from fedflat.language.plugins import plugin_words
 from fedflat.profiling.profiled import Wanted
 from fedflat.profiling.report import text
 from fedflat.report import write_report
-from fedflat.runs.api import experiments
-from fedflat.runs.experiment import Experiment
-from fedflat.runs.progress import duration, heard
-from fedflat.runs.results import Result, summarise
-from fedflat.runs.study import How, Voice, resume, run_many, run_one
-from fedflat.runs.tables import size, table
+from fedflat.running.experiment import Experiment
+from fedflat.running.results import Result, summarise
+from fedflat.running.tables import size, table
 from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.studies.api import experiments
+from fedflat.studies.progress import duration, heard
+from fedflat.studies.study import How, Voice, resume, run_many, run_one
 
 
 def carry_out(asked: Namespace) -> int:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fedflat.client.drift import Clip, Decay, Momentum
 from fedflat.client.piece import Piece
+from fedflat.engine.seeds import torch_generator
 from fedflat.errors import SettingError
-from fedflat.seeds import torch_generator
 from fedflat.settings.groups import LocalSettings
 
 

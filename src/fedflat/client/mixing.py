@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from fedflat.client.piece import Piece, Visit
 from fedflat.data import augment
 from fedflat.data.examples import Batch
+from fedflat.engine.stage import Stage
 from fedflat.errors import number
-from fedflat.schedules import Scalar, at, scalar
-from fedflat.stage import Stage
+from fedflat.language.schedules import Scalar, at, scalar
 
 
 @dataclass(frozen=True, repr=False)

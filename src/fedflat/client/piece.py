@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.data.examples import Batch
-from fedflat.flat import GradFn, Layout
-from fedflat.seeds import torch_generator
-from fedflat.spelling import Spelled
-from fedflat.stage import Stage
+from fedflat.engine.flat import GradFn, Layout
+from fedflat.engine.seeds import torch_generator
+from fedflat.engine.stage import Stage
+from fedflat.language.spelling import Spelled
 
 Memory = dict[str, dict[str, Tensor]]
 """What one client remembers between its visits: piece key -> name -> tensor."""

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Site, Visit
+from fedflat.engine.flat import Layout
+from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError, choice
-from fedflat.flat import Layout
-from fedflat.stage import Stage
 
 
 @dataclass(frozen=True, repr=False)

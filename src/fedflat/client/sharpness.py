@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Visit
+from fedflat.engine.flat import GradFn, Layout, unit
+from fedflat.engine.stage import Stage
 from fedflat.errors import choice
-from fedflat.flat import GradFn, Layout, unit
-from fedflat.schedules import Scalar, at, scalar
-from fedflat.stage import Stage
+from fedflat.language.schedules import Scalar, at, scalar
 
 
 @dataclass(frozen=True, repr=False)

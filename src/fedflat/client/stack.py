@@ -21,9 +21,9 @@ from fedflat.client.piece import Memory, Piece, Term, Visit
 from fedflat.client.task import Terms
 from fedflat.client.visit import ClientJob, Letter, before, guilty, job_of, measured, open_visit, survey, walk
 from fedflat.data.examples import Batch, ClientData
-from fedflat.flat import Model
-from fedflat.mail import Sheaf
-from fedflat.seeds import torch_generator
+from fedflat.engine.flat import Model
+from fedflat.engine.mail import Sheaf
+from fedflat.engine.seeds import torch_generator
 
 
 @dataclass

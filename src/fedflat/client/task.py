@@ -17,10 +17,10 @@ from torch.nn.parameter import UninitializedBuffer, is_lazy
 from fedflat.client.images import channels_last, gains, refusal
 from fedflat.client.piece import LossFn, Term, Visit
 from fedflat.data.examples import Batch
+from fedflat.engine.flat import FlatModule, Model
+from fedflat.engine.seeds import derive
 from fedflat.errors import SettingError
-from fedflat.flat import FlatModule, Model
 from fedflat.models.spec import ModelSpec
-from fedflat.seeds import derive
 from fedflat.settings.groups import AUTO, CHANNELS_LAST
 
 ModelLike = ModelSpec | nn.Module | Callable[[], nn.Module]

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from fedflat.client.piece import Site, Term, Visit
 from fedflat.data.examples import Batch
 from fedflat.errors import SettingError, choice
-from fedflat.schedules import Scalar, at, scalar
+from fedflat.language.schedules import Scalar, at, scalar
 
 ACTIVATIONS = tuple(
     getattr(nn, name)

@@ -9,8 +9,8 @@ from torch.nn.functional import cross_entropy
 from fedflat.client.task import Task
 from fedflat.data.examples import Batch
 from fedflat.data.federation import Federation
+from fedflat.engine.flat import FlatModule, Layout
 from fedflat.errors import FedflatError, SettingError
-from fedflat.flat import FlatModule, Layout
 from fedflat.settings.groups import CHANNELS_LAST
 
 COUNTER = "num_batches_tracked"

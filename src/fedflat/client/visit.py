@@ -21,9 +21,9 @@ from fedflat.client.local import Local
 from fedflat.client.piece import BatchOracle, Memory, Piece, Term, Visit
 from fedflat.client.task import Oracle, Task, Terms
 from fedflat.data.examples import Batch, ClientData
-from fedflat.flat import GradFn, Model
-from fedflat.mail import Mail, Reply
-from fedflat.seeds import derive, seed_modules, torch_generator
+from fedflat.engine.flat import GradFn, Model
+from fedflat.engine.mail import Mail, Reply
+from fedflat.engine.seeds import derive, seed_modules, torch_generator
 
 Watch = Callable[[str, Tensor], None]
 """Told each vector as it is made, with the name of its maker."""

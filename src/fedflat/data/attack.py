@@ -17,9 +17,9 @@ from torch import Tensor
 
 from fedflat.data.federation import DataSpec, Dealt, Federation
 from fedflat.data.sets import FINE_TO_COARSE, Cifar100
+from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError, choice, number
-from fedflat.seeds import numpy_generator
-from fedflat.spelling import register
+from fedflat.language.spelling import register
 
 Pairs = tuple[tuple[int, int], ...]
 

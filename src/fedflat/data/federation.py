@@ -19,7 +19,7 @@ from torch import Tensor
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.skew import Skew
 from fedflat.errors import SettingError
-from fedflat.spelling import Spelled
+from fedflat.language.spelling import Spelled
 
 EVERYBODY = 10_000
 """The most clients made on demand that are made all at once, for what needs all of them."""

@@ -19,9 +19,9 @@ from fedflat.data.partition import Lda
 from fedflat.data.places import LAYOUTS, Layout, find, home
 from fedflat.data.sources import KRIZHEVSKY, SOURCES, Say, UnavailableError
 from fedflat.errors import DataError
-from fedflat.plugins import plugin_of
-from fedflat.spelling import find as find_entry
-from fedflat.spelling import registered
+from fedflat.language.plugins import plugin_of
+from fedflat.language.spelling import find as find_entry
+from fedflat.language.spelling import registered
 
 EXPECTED = {"mnist": (60_000, 10_000), "fashion_mnist": (60_000, 10_000),
             "cifar10": (50_000, 10_000), "cifar100": (50_000, 10_000)}  # fmt: skip

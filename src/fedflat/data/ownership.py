@@ -20,7 +20,7 @@ import numpy as np
 from fedflat.data.dealing import Index, Weights, dirichlet, enough
 from fedflat.data.partition import Partition
 from fedflat.errors import DataError, SettingError, choice, number, shown
-from fedflat.spelling import register
+from fedflat.language.spelling import register
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,7 +19,7 @@ import numpy as np
 
 from fedflat.data.dealing import Index, dirichlet, draw, enough, even, pools_of, take
 from fedflat.errors import SettingError, choice, number
-from fedflat.spelling import Spelled, register
+from fedflat.language.spelling import Spelled, register
 
 
 class Partition(Spelled, ABC):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError
-from fedflat.seeds import numpy_generator
 from fedflat.settings.groups import SamplerSettings
 
 

@@ -28,7 +28,7 @@ from fedflat.data.partition import Iid, Partition
 from fedflat.data.places import LAYOUTS, locate
 from fedflat.data.splitting import check_cut, federate
 from fedflat.errors import SettingError, choice
-from fedflat.spelling import register
+from fedflat.language.spelling import register
 
 NORMALISE = {
     ("cifar10", "fedsam"): ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),

@@ -12,9 +12,9 @@ from fedflat.data.dealing import Index
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import Dealt
 from fedflat.data.partition import Partition
+from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import LARGEST_SEED, SettingError, number
-from fedflat.seeds import numpy_generator
-from fedflat.spelling import registered
+from fedflat.language.spelling import registered
 
 
 def check_cut(owner: str, partition: object, clients: object, split: object, seed: object) -> None:

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import DataSpec, OnDemand
+from fedflat.engine.seeds import torch_generator
 from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, MOST_WEIGHTS, number
-from fedflat.seeds import torch_generator
-from fedflat.spelling import register
+from fedflat.language.spelling import register
 
 TESTED = 500
 """The most clients whose examples are in the test set."""

@@ -11,8 +11,8 @@ import torch
 
 from fedflat.client.task import Task
 from fedflat.data.examples import ClientData
+from fedflat.engine.flat import Model
 from fedflat.errors import RunError, choice, flag, number
-from fedflat.flat import Model
 from fedflat.flatness.density import STEPS as DENSITY_STEPS
 from fedflat.flatness.density import spectral_density
 from fedflat.flatness.hessian import Hessian

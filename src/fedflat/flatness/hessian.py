@@ -22,8 +22,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedflat.client.task import Task
 from fedflat.data.examples import Batch, ClientData
+from fedflat.engine.flat import Layout, Model
 from fedflat.errors import SettingError, nearest, number
-from fedflat.flat import Layout, Model
 from fedflat.flatness.convolution import lean
 from fedflat.flatness.objective import BATCH, Objective, Tick, flattened, silent
 

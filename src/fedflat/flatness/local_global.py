@@ -16,14 +16,14 @@ from typing import Any
 from fedflat.client.piece import Memory
 from fedflat.client.visit import Letter, visit
 from fedflat.data.examples import ClientData
-from fedflat.flat import Model
+from fedflat.engine.flat import Model
+from fedflat.engine.mail import Mail, Replies, Reply, fold
 from fedflat.flatness.curvature import Progress, Tell, unheard
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.objective import BATCH
 from fedflat.flatness.spectrum import eigenvalues, steps_of
 from fedflat.flatness.subsample import subset
-from fedflat.mail import Mail, Replies, Reply, fold
-from fedflat.runs.ready import Ready
+from fedflat.running.prepare import Ready
 from fedflat.server.piece import Desks, step
 
 Remember = Callable[[int], Memory]

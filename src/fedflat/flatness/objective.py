@@ -14,8 +14,8 @@ from torch.func import functional_call
 
 from fedflat.client.task import Task
 from fedflat.data.examples import Batch, ClientData
+from fedflat.engine.flat import FlatModule
 from fedflat.errors import SettingError, number
-from fedflat.flat import FlatModule
 
 BATCH = 128
 

@@ -27,8 +27,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedflat.client.task import Task
 from fedflat.data.examples import Batch, ClientData
+from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
-from fedflat.flat import Layout
 
 BATCH = 128
 

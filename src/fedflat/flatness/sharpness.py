@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedflat.engine.flat import unit
 from fedflat.errors import number
-from fedflat.flat import unit
 
 STEPS = 20
 

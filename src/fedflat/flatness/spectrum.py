@@ -17,10 +17,10 @@ import torch
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh  # type: ignore[import-untyped]
 from torch import Tensor
 
+from fedflat.engine.flat import TINY, unit
+from fedflat.engine.seeds import torch_generator
 from fedflat.errors import RunError, SettingError, choice, number
-from fedflat.flat import TINY, unit
 from fedflat.flatness.hessian import Operator
-from fedflat.seeds import torch_generator
 
 RESTARTS = 20
 

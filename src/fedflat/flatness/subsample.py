@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from fedflat.data.examples import ClientData
+from fedflat.engine.seeds import torch_generator
 from fedflat.errors import SettingError, number
 from fedflat.flatness.hessian import Operator
 from fedflat.flatness.spectrum import eigenvalues
 from fedflat.flatness.trace import hutchinson
-from fedflat.seeds import torch_generator
 
 PARTS = 4
 PROBES = 10

@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedflat.engine.flat import Layout, unit
+from fedflat.engine.seeds import torch_generator
 from fedflat.errors import MOST_POINTS, SettingError, number
-from fedflat.flat import Layout, unit
 from fedflat.flatness.points import comparable, fits, named, rows
-from fedflat.seeds import torch_generator
 
 
 class Surface:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedflat.engine.seeds import torch_generator
 from fedflat.errors import choice, number
 from fedflat.flatness.hessian import Operator
-from fedflat.seeds import torch_generator
 
 BLOCK = 10
 METHODS = ("hutchinson", "hutch++")

@@ -1,6 +1,6 @@
 """Every method: one file per paper, and `recipes` and `pieces` for what is mere combination."""
 
-from fedflat.composition import Method, chain
+from fedflat.composition.method import Method, chain
 from fedflat.methods.adabest import adabest
 from fedflat.methods.fedacg import fedacg
 from fedflat.methods.fedala import fedala

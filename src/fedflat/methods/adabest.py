@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Visit
-from fedflat.composition import Method, method
+from fedflat.composition.method import Method, method
+from fedflat.engine.flat import GradFn
+from fedflat.engine.mail import Mail, Replies
+from fedflat.engine.stage import Stage
 from fedflat.errors import choice
-from fedflat.flat import GradFn
-from fedflat.mail import Mail, Replies
-from fedflat.schedules import Scalar, at, scalar
+from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.server.piece import Desk, Send, ServerPiece
-from fedflat.stage import Stage
 
 
 @dataclass(frozen=True, repr=False)

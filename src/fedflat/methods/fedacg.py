@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 import torch
 
 from fedflat.client.drift import Prox
-from fedflat.composition import Method, method
-from fedflat.mail import Mail, Replies
-from fedflat.schedules import Scalar, at, scalar
+from fedflat.composition.method import Method, method
+from fedflat.engine.mail import Mail, Replies
+from fedflat.engine.stage import Stage
+from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.server.piece import Desk, Send, ServerPiece
-from fedflat.stage import Stage
 
 
 @dataclass(frozen=True, repr=False)

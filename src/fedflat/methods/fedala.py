@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Site, Visit
-from fedflat.composition import Method, method
+from fedflat.composition.method import Method, method
+from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError, number
-from fedflat.stage import Stage
 
 MOST_EPOCHS = 50
 """Where the first learning of the blend ends even if the losses do not settle."""

@@ -26,14 +26,14 @@ from torch import Tensor, nn
 
 from fedflat.client.piece import Site, Term, Visit
 from fedflat.client.private import Private
-from fedflat.composition import Method, method
+from fedflat.composition.method import Method, method
 from fedflat.data.examples import Batch
+from fedflat.engine.mail import Mail, Replies
+from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError, number
-from fedflat.mail import Mail, Replies
+from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.models.stochastic import StochasticNet, gaussian
-from fedflat.schedules import Scalar, at, scalar
 from fedflat.server.piece import Desk, Send, ServerPiece
-from fedflat.stage import Stage
 
 
 @dataclass(frozen=True, repr=False)

@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Site, Visit
-from fedflat.composition import Method, method
+from fedflat.composition.method import Method, method
+from fedflat.engine.flat import GradFn, Layout, unit
+from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError, choice, number
-from fedflat.flat import GradFn, Layout, unit
+from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.methods.fedcm import fedcm
-from fedflat.schedules import Scalar, at, scalar
-from fedflat.stage import Stage
 
 LEFT_OUT = ("bn", "norm", "bias", "downsample", "shortcut")
 

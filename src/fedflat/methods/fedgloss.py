@@ -22,10 +22,10 @@ time, as the code does by reading the wrong list.
 from __future__ import annotations
 
 from fedflat.client.sharpness import Sam
-from fedflat.composition import Method, method
+from fedflat.composition.method import Method, method
 from fedflat.errors import SettingError, choice, flag, number
+from fedflat.language.schedules import Scalar, Steps, Warmup
 from fedflat.methods.feddyn import Dual, ServerDual
-from fedflat.schedules import Scalar, Steps, Warmup
 from fedflat.server.piece import ServerPiece
 from fedflat.server.sharpness import ServerSam, StaleSam
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Visit
-from fedflat.composition import Method, method
-from fedflat.flat import GradFn, unit
-from fedflat.schedules import Scalar, at, scalar
-from fedflat.stage import Stage
+from fedflat.composition.method import Method, method
+from fedflat.engine.flat import GradFn, unit
+from fedflat.engine.stage import Stage
+from fedflat.language.schedules import Scalar, at, scalar
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Visit
-from fedflat.composition import Method, method
+from fedflat.composition.method import Method, method
+from fedflat.engine.flat import GradFn, unit
+from fedflat.engine.mail import Mail, Replies
+from fedflat.engine.stage import Stage
 from fedflat.errors import choice, number
-from fedflat.flat import GradFn, unit
-from fedflat.mail import Mail, Replies
+from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.methods.feddyn import Dual, ServerDual
-from fedflat.schedules import Scalar, at, scalar
 from fedflat.server.piece import Desk, Send, ServerPiece
-from fedflat.stage import Stage
 
 
 @dataclass(frozen=True, repr=False)

@@ -21,12 +21,12 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Visit
-from fedflat.composition import Method, method
+from fedflat.composition.method import Method, method
+from fedflat.engine.flat import GradFn, unit
+from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError, choice, number
-from fedflat.flat import GradFn, unit
+from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.methods.feddyn import Dual, ServerDual
-from fedflat.schedules import Scalar, at, scalar
-from fedflat.stage import Stage
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,9 +7,9 @@ from fedflat.client.mixing import Cutout, Mixup
 from fedflat.client.private import Private
 from fedflat.client.sharpness import Asam, LastSam, LayerwiseSam, Sam
 from fedflat.client.terms import Man
-from fedflat.composition import Method, method
+from fedflat.composition.method import Method, method
 from fedflat.errors import SettingError
-from fedflat.schedules import Scalar
+from fedflat.language.schedules import Scalar
 from fedflat.server import pace, rules, shadows
 
 

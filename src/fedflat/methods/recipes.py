@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fedflat.composition import Method, method
+from fedflat.composition.method import Method, method
+from fedflat.language.schedules import Scalar
 from fedflat.methods import pieces
 from fedflat.methods.fedcm import fedcm
 from fedflat.methods.feddyn import feddyn
 from fedflat.methods.scaffold import scaffold
-from fedflat.schedules import Scalar
 
 
 @method

@@ -19,12 +19,12 @@ from torch import Tensor
 
 from fedflat.client.drift import Momentum
 from fedflat.client.piece import Piece, Site, Visit
-from fedflat.composition import Method, method
+from fedflat.composition.method import Method, method
+from fedflat.engine.flat import GradFn
+from fedflat.engine.mail import Mail, Replies
+from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError
-from fedflat.flat import GradFn
-from fedflat.mail import Mail, Replies
 from fedflat.server.piece import Desk, Send, ServerPiece
-from fedflat.stage import Stage
 
 
 @dataclass(frozen=True, repr=False)

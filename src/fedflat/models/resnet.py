@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from fedflat.errors import choice
+from fedflat.language.spelling import register
 from fedflat.models.inputs import divides, image
 from fedflat.models.spec import ModelSpec
-from fedflat.spelling import register
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import nn
 
-from fedflat.spelling import Spelled
+from fedflat.language.spelling import Spelled
 
 
 class ModelSpec(Spelled, ABC):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedflat.runs.headline import last_tenth
+from fedflat.running.headline import last_tenth
 
 if TYPE_CHECKING:
-    from fedflat.runs.experiment import Experiment
+    from fedflat.running.experiment import Experiment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Preset:
         >>> exp.rounds, exp.seed, exp.local.weight_decay
         (50, 42, 0.0004)
         """
-        from fedflat.runs.api import experiment
+        from fedflat.studies.api import experiment
 
         return experiment(**self.arguments(**overrides))
 

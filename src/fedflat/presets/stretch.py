@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedflat.errors import number
-from fedflat.runs.headline import last_tenth
-from fedflat.spelling import find
+from fedflat.language.spelling import find
+from fedflat.running.headline import last_tenth
 
 COUNTED = {
     "warmup": ("rounds",), "cosine": ("rounds",), "cyclic": ("cycle",), "steps": ("rounds", "values"),

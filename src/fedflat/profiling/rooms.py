@@ -15,26 +15,27 @@ START = "start and end"
 OTHER = "other"
 
 TABLE: dict[str, tuple[str, ...]] = {
-    "local gradient": ("fedflat.client.task", "fedflat.client.batched", "fedflat.flat:FlatModule.gradient"),
+    "local gradient": ("fedflat.client.task", "fedflat.client.batched", "fedflat.engine.flat:FlatModule.gradient"),
     "piece arithmetic": ("fedflat.client",),
     "data": (
         "fedflat.data", "fedflat.client.local", "fedflat.client.visit:_batches", "fedflat.client.stack:_Stack._batches",
         "fedflat.client.stack:_Stack._batch", "fedflat.client.stack:_joined",
     ),
     "messages": (
-        "fedflat.runs.executors:_Crew._hand", "fedflat.runs.parcel", "fedflat.runs.worker:answer",
+        "fedflat.executors.executor:_Crew._hand", "fedflat.executors.parcel", "fedflat.executors.worker:answer",
     ),
-    "aggregation": ("fedflat.mail", "fedflat.server", "fedflat.runs.exchange"),
-    "evaluation": ("fedflat.runs.evaluate", "fedflat.client.judge"),
+    "aggregation": ("fedflat.engine.mail", "fedflat.server", "fedflat.running.exchange"),
+    "evaluation": ("fedflat.running.evaluate", "fedflat.client.judge"),
     "checkpoint": (
-        "fedflat.runs.book", "fedflat.runs.store", "fedflat.runs.state:Run", "fedflat.client.states",
-        "fedflat.client.spill",
+        "fedflat.running.run_folder", "fedflat.folder.checkpoints", "fedflat.running.state:Run",
+        "fedflat.executors.memories", "fedflat.executors.spill",
     ),
-    "waiting": ("fedflat.runs.executors:_Crew.visit", "fedflat.runs.worker:_serve"),
+    "waiting": ("fedflat.executors.executor:_Crew.visit", "fedflat.executors.worker:_serve"),
     START: (
-        "fedflat.runs.executors:InProcess.open", "fedflat.runs.executors:Workers.open",
-        "fedflat.runs.stacked:Stacked.open", "fedflat.runs.book:FolderBook.resume",
-        "fedflat.runs.book:FolderBook.finish", "fedflat.runs.train:beginning", "fedflat.client.task:Task.initial",
+        "fedflat.executors.executor:InProcess.open", "fedflat.executors.executor:Workers.open",
+        "fedflat.executors.stacked:Stacked.open", "fedflat.running.run_folder:FolderBook.resume",
+        "fedflat.running.run_folder:FolderBook.finish", "fedflat.running.train:beginning",
+        "fedflat.client.task:Task.initial",
     ),
 }  # fmt: skip
 """Rooms and the functions in them; what is left over is `OTHER`."""

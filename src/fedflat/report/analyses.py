@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedflat.files import Damaged
+from fedflat.folder.schema import check
 from fedflat.report.series import short, thinned
-from fedflat.runs.schema import check
 
 SIDE = 61
 """Most points on a side of a surface."""

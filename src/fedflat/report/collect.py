@@ -24,8 +24,8 @@ from fedflat.report.naming import Names
 from fedflat.report.ranking import Standing, lead, leader
 from fedflat.report.reading import Read, accuracy_now
 from fedflat.report.series import curves, over_classes, short, watched
-from fedflat.runs.results import Result, Summary, summarise
-from fedflat.runs.tables import table
+from fedflat.running.results import Result, Summary, summarise
+from fedflat.running.tables import table
 from fedflat.version import __version__
 
 Document = dict[str, Any]

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedflat.errors import FedflatError
+from fedflat.folder.study_file import runs_in
 from fedflat.report.reading import Read, read
-from fedflat.runs.plan import runs_in
 
 WORDS = 200
 """How much is told of an error that nobody foresaw, in characters."""

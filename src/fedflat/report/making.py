@@ -8,10 +8,10 @@ from shlex import quote
 from typing import Any
 
 from fedflat.errors import FedflatError
-from fedflat.runs.needs import missing
+from fedflat.folder.plugins_needed import missing
+from fedflat.language.spelling import parse
 from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.settings.setting import typed
-from fedflat.spelling import parse
 
 _OF_A_RUN = [one for one in SETTINGS if one.name not in ("cohorts", "orders")]
 _UNSAID = {one.name: one.goes_without_saying for one in (*_OF_A_RUN, *MACHINE) if one.name != "seed"}

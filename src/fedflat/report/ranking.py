@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 
-from fedflat.runs.results import Result
+from fedflat.running.results import Result
 
 LEVEL = 0.975
 NAMED = 3

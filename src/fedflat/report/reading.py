@@ -10,11 +10,11 @@ from typing import Any
 
 from fedflat.analyse.shelf import read_analysis
 from fedflat.files import Damaged
+from fedflat.folder.diary import Row
+from fedflat.folder.facts import read_facts, read_rows
 from fedflat.report.analyses import Analysis, Unusable, checked
 from fedflat.report.series import short
-from fedflat.runs.diary import Row
-from fedflat.runs.facts import read_facts, read_rows
-from fedflat.runs.results import Result
+from fedflat.running.results import Result
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fedflat.errors import SettingError, number
 from fedflat.presets.preset import Preset
 
 if TYPE_CHECKING:
-    from fedflat.runs.experiment import Experiment
+    from fedflat.running.experiment import Experiment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Cell:
     def experiment(self, seed: int, rounds: int | None = None) -> Experiment:
         """Its run; in ``rounds`` rounds, with every schedule stretched."""
         from fedflat.presets.stretch import stretch
-        from fedflat.runs.api import experiment
+        from fedflat.studies.api import experiment
 
         arguments = self.arguments if rounds is None else stretch(self.arguments, rounds)
         return experiment(**{**arguments, "seed": seed})

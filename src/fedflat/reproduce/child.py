@@ -19,12 +19,12 @@ from typing import Any
 
 from fedflat.errors import FedflatError
 from fedflat.files import open_file
-from fedflat.plugins import load_plugin
+from fedflat.folder.study_file import read_plan
+from fedflat.language.plugins import load_plugin
 from fedflat.reproduce.plan import HOW
-from fedflat.runs.experiment import Experiment, from_json
-from fedflat.runs.plan import read_plan
-from fedflat.runs.study import Voice, resume, run_one
-from fedflat.runs.train import Tell, Tick
+from fedflat.running.experiment import Experiment, from_json
+from fedflat.running.train import Tell, Tick
+from fedflat.studies.study import Voice, resume, run_one
 
 PAUSE = 0.5
 """Least seconds between two lines."""

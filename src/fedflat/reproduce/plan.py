@@ -21,15 +21,15 @@ from typing import Any
 
 from fedflat.errors import RunError, number
 from fedflat.files import hold, unwritable, write_file
+from fedflat.folder.checkpoints import Store
+from fedflat.folder.facts import read_facts, same_version
+from fedflat.folder.schema import damaged, read_checked
+from fedflat.folder.study_file import read_plan, write_plan
 from fedflat.reproduce.cells import Cell
 from fedflat.reproduce.provenance import provenance
 from fedflat.reproduce.sharing import Job, models_of, share
-from fedflat.runs.experiment import Experiment, from_json
-from fedflat.runs.facts import read_facts, same_version
-from fedflat.runs.plan import read_plan, write_plan
-from fedflat.runs.schema import damaged, read_checked
-from fedflat.runs.store import Store
-from fedflat.runs.study import How
+from fedflat.running.experiment import Experiment, from_json
+from fedflat.studies.study import How
 from fedflat.version import __version__
 
 FILE = "reproduce.json"

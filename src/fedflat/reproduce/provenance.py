@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import fedflat
-from fedflat.runs.facts import machine
+from fedflat.folder.facts import machine
 from fedflat.version import __version__
 
 

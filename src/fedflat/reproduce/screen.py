@@ -14,7 +14,7 @@ from rich.text import Text
 from fedflat.reproduce.several import Going, Several
 from fedflat.reproduce.summary import Line, common, lines
 from fedflat.reproduce.verdict import DIFFERS, NONE, ORDER, WITHIN
-from fedflat.runs.progress import duration
+from fedflat.studies.progress import duration
 
 PLAIN = 60.0
 """Seconds between two plain lines of a run."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from fedflat.allocator import huge_pages
+from fedflat.executors.allocator import huge_pages
 from fedflat.files import open_file
-from fedflat.plugins import named_plugins
+from fedflat.language.plugins import named_plugins
 from fedflat.reproduce.child import STOPPED
 from fedflat.reproduce.plan import Plan
 from fedflat.reproduce.sharing import Job

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from fedflat.language.spelling import parse
 from fedflat.reproduce.cells import Cell
-from fedflat.runs.experiment import Experiment
+from fedflat.running.experiment import Experiment
 from fedflat.server.shadows import Personal, Shadow
-from fedflat.spelling import parse
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from statistics import mean, stdev
 from typing import Any
 
 from fedflat.errors import RunError
+from fedflat.folder.checkpoints import Store
+from fedflat.folder.diary import Row
+from fedflat.folder.facts import read_facts, read_rows
 from fedflat.reproduce.plan import Entry
-from fedflat.runs.diary import Row
-from fedflat.runs.facts import read_facts, read_rows
-from fedflat.runs.store import Store
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def _cell(path: Path, paper: str, place: int, row: dict[str, Any], shared: dict[
 
 
 def _settings(path: Path, where: str, row: dict[str, Any]) -> dict[str, Any]:
-    from fedflat.runs.api import experiment
+    from fedflat.studies.api import experiment
 
     settings = row.get("settings", {})
     if not isinstance(settings, dict):

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedflat.engine.mail import Mail, Replies
+from fedflat.engine.stage import Stage
 from fedflat.errors import choice, number
-from fedflat.mail import Mail, Replies
-from fedflat.schedules import Scalar, at, scalar
+from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.server.piece import Desk, Send, ServerPiece
-from fedflat.stage import Stage
 
 
 @dataclass(frozen=True, repr=False)

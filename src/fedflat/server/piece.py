@@ -13,10 +13,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedflat.flat import Model
-from fedflat.mail import Mail, Replies
-from fedflat.spelling import Spelled
-from fedflat.stage import Stage
+from fedflat.engine.flat import Model
+from fedflat.engine.mail import Mail, Replies
+from fedflat.engine.stage import Stage
+from fedflat.language.spelling import Spelled
 
 Send = Callable[[Mail], Replies]
 """One call is one exchange."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fedflat.errors import FedflatError, SettingError, number
-from fedflat.spelling import Spelled
+from fedflat.language.spelling import Spelled
 
 
 class Rule(Spelled, ABC):

@@ -17,11 +17,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedflat.engine.flat import Layout
+from fedflat.engine.mail import Reply
 from fedflat.errors import SettingError, choice, flag, number
-from fedflat.flat import Layout
-from fedflat.mail import Reply
-from fedflat.schedules import Cyclic, Scalar, at, scalar
-from fedflat.spelling import Spelled
+from fedflat.language.schedules import Cyclic, Scalar, at, scalar
+from fedflat.language.spelling import Spelled
 
 
 @dataclass(frozen=True)

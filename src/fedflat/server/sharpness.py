@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fedflat.flat import unit
-from fedflat.mail import Mail, Replies
-from fedflat.schedules import Scalar, at, scalar
+from fedflat.engine.flat import unit
+from fedflat.engine.mail import Mail, Replies
+from fedflat.engine.stage import Stage
+from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.server.piece import Desk, Send, ServerPiece
-from fedflat.stage import Stage
 
 
 def climb(mail: Mail, direction: torch.Tensor, rho: float) -> Mail:

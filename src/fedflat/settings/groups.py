@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, MOST_BYTES, MOST_PROCESSES
-from fedflat.plain import Plain
-from fedflat.schedules import Scalar
+from fedflat.language.plain import Plain
+from fedflat.language.schedules import Scalar
 from fedflat.settings.setting import about, check, setting, settings_of
 
 if TYPE_CHECKING:

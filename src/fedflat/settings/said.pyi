@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from fedflat.client.task import ModelLike
-from fedflat.schedules import Scalar
+from fedflat.language.schedules import Scalar
 from fedflat.settings.groups import Cohorts, Orders
 
 class Settings(TypedDict, total=False):

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Any
 
 from fedflat.errors import choice, flag, number
-from fedflat.schedules import scalar
+from fedflat.language.schedules import scalar
 
 _ABOUT = "setting"
 _PLAIN = ("int", "float", "Scalar", "str", "bool")

@@ -1,0 +1,1 @@
+"""Methods put together, and what they cost."""

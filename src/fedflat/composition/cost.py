@@ -1,0 +1,89 @@
+"""What a method costs: the server's stack is run dry, on vectors of a few numbers, and its mail is counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+
+from fedflat.composition.method import Method
+from fedflat.engine.mail import Mail, Replies
+from fedflat.server.piece import Desks, step
+
+DIM = 16
+"""Long enough that a few numbers more in a mail are no vector."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The price of one round for one client, and what is kept; vectors are of the model's size, smaller things
+    do not count."""
+
+    down: int
+    """Vectors sent to the client."""
+    up: int
+    """Vectors it sends back."""
+    gradients: int
+    """Batch gradients for each local step."""
+    walks: int
+    """How often the local work is done."""
+    surveys: int
+    """Gradients over all the client's data."""
+    server_state: int
+    """Vectors the server keeps besides the model; shadows not counted."""
+    client_state: int
+    """Vectors each client keeps."""
+    known: bool = True
+    """Whether this is all; if not, the server's pieces could not be run dry, and it may be more."""
+
+
+class _Means(dict[tuple[str, str, str], torch.Tensor]):
+    """Extras of the pieces ``whole`` are vectors; those of others are smaller, here a single number."""
+
+    def __init__(self, whole: set[str], vector: torch.Tensor) -> None:
+        super().__init__()
+        self.whole, self.vector = whole, vector
+
+    def __missing__(self, place: tuple[str, str, str]) -> torch.Tensor:
+        return self.vector if place[0] in self.whole else self.vector[0]
+
+
+def cost(method: Method) -> Cost:
+    """The cost of a round after the first.
+
+    >>> from fedflat.methods import fedavg, fedgloss, naive_fedgloss, scaffold
+    >>> [(c.down, c.up) for c in map(cost, (fedavg(), scaffold(), fedgloss(), naive_fedgloss()))]
+    [(1, 1), (2, 2), (1, 1), (2, 2)]
+    """
+    zeros = torch.zeros(DIM, dtype=torch.float64)
+    whole = {piece.key for piece in method.client if piece.up}
+    sent: list[Mail] = []
+
+    def send(mail: Mail) -> Replies:
+        sent.append(mail)
+        return Replies(mail, zeros, mail.buffers, zeros, 1, 1, 0.0, 1.0, _Means(whole, zeros))
+
+    desks: Desks = {}
+    known = True
+    try:
+        for t in range(2):
+            sent.clear()
+            desks = step(method.server, desks, send, Mail(t, zeros, zeros[:0], 1.0)).desks
+    except Exception:  # a piece that wants replies of a shape which only its clients know
+        sent, desks, known = [Mail(0, zeros, zeros[:0], 1.0)], {}, False
+    walks = [mail for mail in sent if mail.task == "train"]
+    surveys = len(sent) - len(walks)
+    up = sum(piece.up for piece in method.client)
+    kept = [tensor for memory in desks.values() for tensor in memory.values() if tensor.numel() == DIM]
+    remote = 0 if method.pooled else 1
+    return Cost(
+        down=remote * sum(mail.nbytes for mail in sent) // zeros.nbytes,
+        up=remote * (len(walks) * (1 + up) + surveys),
+        gradients=prod(piece.asks for piece in method.client),
+        walks=len(walks),
+        surveys=surveys + len(walks) * sum(piece.surveys for piece in method.client),
+        server_state=len(kept),
+        client_state=sum(piece.keeps for piece in method.client),
+        known=known,
+    )

@@ -1,0 +1,144 @@
+"""The accuracy of a model under each kind of corruption and each severity, on images drawn here or as published.
+
+    found = {}                                       # or what was found before an interruption
+    for kind, shares in accuracies(task, model, data, known=found):
+        found[kind] = shares                         # and perhaps write it down
+    result(found)
+
+What is random in drawn images depends on the seed, the kind and the example's place in the set. It is the same at all
+severities, and whichever other kinds are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedflat.client.task import Task
+from fedflat.corruptions.corruptions import COLOURED, KINDS, by_name
+from fedflat.corruptions.digital import pillow
+from fedflat.corruptions.kind import SEVERITIES, Bytes
+from fedflat.corruptions.official import Official
+from fedflat.data.examples import ClientData, Examples
+from fedflat.engine.flat import Model
+from fedflat.engine.seeds import numpy_generator
+from fedflat.errors import SettingError, number
+from fedflat.flatness.points import Tell, cut, move, quiet, score
+
+CHUNK = 1000
+CLEAN = "clean"
+DRAWN = "drawn by fedflat"
+
+
+def accuracies(
+    task: Task, model: Model, data: ClientData, *, kinds: Sequence[str] | None = None,
+    severities: Sequence[int] = SEVERITIES, seed: int = 0, known: Collection[str] = (), tell: Tell = quiet,
+    published: Official | None = None,
+) -> Iterator[tuple[str, list[float]]]:  # fmt: skip
+    """Of each kind its name and the accuracy at each severity, one kind at a time; first ``("clean", [accuracy])``.
+
+    kinds
+        Which ones; None: all that the images can have.
+    known
+        Names that are not asked for again.
+    published
+        The files that hold the images of the whole test set, of which ``data`` is a part; None: they are drawn.
+    """
+    images = pixels(data)
+    able = [name for name in KINDS if images.shape[1] == 3 or name not in COLOURED]
+    asked = able if kinds is None else list(kinds)
+    _check(asked, severities, able)
+    if published is not None:
+        published.check(asked, data)
+    elif "jpeg_compression" in asked:
+        pillow()
+
+    def change(name: str, severity: int) -> Bytes:
+        if published is not None:
+            return published.images(name, severity, data)
+        return corrupted(images, name, severity, seed)
+
+    names = [name for name in (CLEAN, *asked) if name not in known]
+    return _walk(task, model, data, names, severities, change, tell)
+
+
+def _check(kinds: Sequence[str], severities: Sequence[int], able: Sequence[str]) -> None:
+    for name in kinds:
+        by_name(name)
+        if name not in able:
+            raise SettingError(f"{name} changes colours, and these images are grey. Leave it out.")
+    for severity in severities:
+        number("corruptions", "severity", severity, low=SEVERITIES[0], high=SEVERITIES[-1], whole=True)
+    if not kinds or not severities:
+        raise SettingError("corruptions: no kind or no severity was asked for. Name at least one of each.")
+
+
+def _walk(
+    task: Task, model: Model, data: ClientData, kinds: Sequence[str], severities: Sequence[int],
+    change: Callable[[str, int], Bytes], tell: Tell,
+) -> Iterator[tuple[str, list[float]]]:  # fmt: skip
+    labels = data.labels
+    total, done = sum(1 if name == CLEAN else len(severities) for name in kinds), 0
+    for name in kinds:
+        shares = []
+        for x in [pixels(data)] if name == CLEAN else (change(name, severity) for severity in severities):
+            shares.append(_accuracy(task, model, data.examples, x, labels))
+            done += 1
+            tell(done, total, name)
+        yield name, shares
+
+
+def pixels(data: ClientData) -> Bytes:
+    """The images of a set as they are stored; refused unless they are uint8 with 1 or 3 channels."""
+    x = data.examples.x
+    if x.dtype != torch.uint8 or x.dim() != 4 or x.shape[1] not in (1, 3):
+        raise SettingError(
+            f"corruptions: the data must be images stored as uint8 with 1 or 3 channels, found {tuple(x.shape)} of "
+            f"{str(x.dtype).removeprefix('torch.')}. Choose cifar10, cifar100, mnist or fashion_mnist, or give uint8 "
+            "tensors."
+        )
+    found: Bytes = x.index_select(0, data.index).cpu().numpy()
+    return found
+
+
+def corrupted(x: Bytes, kind: str, severity: int, seed: int) -> Bytes:
+    """The images under a kind, a thousand at a time, each thousand with its own generator."""
+    chunks = range(0, len(x), CHUNK)
+    return np.concatenate(
+        [
+            by_name(kind)(x[start : start + CHUNK], severity, numpy_generator(seed, f"corruption {kind}", start))
+            for start in chunks
+        ]
+    )
+
+
+def _accuracy(task: Task, model: Model, like: Examples, x: Bytes, y: torch.Tensor) -> float:
+    examples = Examples(torch.from_numpy(x).to(y.device), y, like.classes, like.mean, like.std)
+    batches = cut(task, ClientData(examples, torch.arange(len(y), device=y.device)))
+    move(task, model.params, model.buffers)
+    share = score(task, batches)[1]
+    if share is None:
+        raise SettingError("corruptions: the model gives no class scores, so it has no accuracy. Use a classifier.")
+    return share
+
+
+def result(found: Mapping[str, Sequence[float]], published: Official | None = None) -> dict[str, Any]:
+    """The accuracies ready for JSON: on clean images, of each kind by severity, the mean of these; whose images."""
+    kinds = {name: list(shares) for name, shares in found.items() if name != CLEAN}
+    every = [share for shares in kinds.values() for share in shares]
+    return {CLEAN: found[CLEAN][0], "kinds": kinds, "mean": sum(every) / len(every), "source": source(published)}
+
+
+def source(published: Official | None) -> str:
+    """Whose images they are, for tables."""
+    return DRAWN if published is None else published.source
+
+
+def measure(
+    task: Task, model: Model, data: ClientData, *, published: Official | None = None, **how: Any
+) -> dict[str, Any]:
+    """All at once; ``how`` as for `accuracies`."""
+    return result(dict(accuracies(task, model, data, published=published, **how)), published)

@@ -1,0 +1,1 @@
+"""What the engine is made of: flat vectors, mail, stages, seeds."""

@@ -1,0 +1,243 @@
+"""What travels between server and clients, and how replies become one.
+
+One **exchange** is a `Mail` to each client of the cohort and a `Reply` from each. Replies are folded into
+`Replies` as they come, in the order of the letters: memory does not grow with the cohort. Clients that were
+visited in a stack reply in a `Sheaf`, which is folded at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from fedflat.engine.flat import Model
+from fedflat.errors import FedflatError
+
+Extras = Mapping[str, Mapping[str, Tensor]]
+"""What pieces add to a message: piece key -> name -> tensor."""
+
+
+def _tensors(extras: Extras) -> list[Tensor]:
+    return [t for named in extras.values() for t in named.values()]
+
+
+def _nbytes(*tensors: Tensor, extras: Extras) -> int:
+    return sum(t.numel() * t.element_size() for t in (*tensors, *_tensors(extras)))
+
+
+@dataclass(frozen=True)
+class Mail:
+    """From the server to a client."""
+
+    round: int
+    params: Tensor
+    buffers: Tensor
+    lr: float
+    extras: Extras = field(default_factory=dict)
+    task: str = "train"
+    """"train": walk; "tune": walk with the last layer only; "gradient": the gradient over all data, no walk."""
+    commit: bool = True
+    """False: a probe; the client forgets that it was visited."""
+    repeat: bool = False
+    """The client still has this model from the exchange before: it is not sent again."""
+    before: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+    """For each client, how many are asked before it in this exchange, and the sum of their mean batches; only if
+    a piece of the method wants to know (`Piece.ordered`)."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors sent."""
+        model = () if self.repeat else (self.params, self.buffers)
+        return _nbytes(*model, extras=self.extras)
+
+    def enclose(self, key: str, **tensors: Tensor) -> Mail:
+        """The same mail with ``tensors`` for the piece ``key``."""
+        return replace(self, extras={**self.extras, key: tensors})
+
+
+class _Sent:
+    """What one client or many have sent."""
+
+    delta: Tensor
+    buffers: Tensor
+    extras: Extras
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors sent."""
+        return _nbytes(self.delta, self.buffers, extras=self.extras)
+
+    @property
+    def finite(self) -> bool:
+        """Whether everything in it is a number."""
+        return all(_finite(t) for t in (self.delta, self.buffers, *_tensors(self.extras)))
+
+
+@dataclass(frozen=True)
+class Reply(_Sent):
+    """From a client to the server."""
+
+    client: int
+    delta: Tensor
+    """Sent minus returned, so it points uphill as a gradient does."""
+    buffers: Tensor
+    examples: int
+    """How many examples the client holds: its weight under "sized" weighting."""
+    samples: int
+    """How many it went through in this visit, epochs counted."""
+    extras: Extras
+    metrics: Mapping[str, float]
+    steps: int = 1
+    """Local steps taken."""
+    own: Model | None = None
+    """The client's own model where its walk ended, if somebody wants to look at it (`ClientJob.shows`): a matter of the
+    simulation, no part of what is sent."""
+
+
+@dataclass(frozen=True)
+class Sheaf(_Sent):
+    """Replies of one shape, from clients that hold equally many examples: a row for each in every tensor."""
+
+    clients: Sequence[int]
+    delta: Tensor
+    buffers: Tensor
+    examples: int
+    """How many examples each of them holds."""
+    samples: int
+    """How many each went through in this visit, epochs counted."""
+    extras: Extras
+    metrics: Mapping[str, Tensor]
+    steps: int = 1
+    """Local steps each has taken."""
+    own: Model | None = None
+    """Their own models, as in `Reply`."""
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    @property
+    def mean(self) -> Reply:
+        """Their mean, by size as well as each alike, as if one client had sent it."""
+        return Reply(
+            -1, self.delta.mean(0), self.buffers.mean(0), self.examples, self.samples,
+            {key: {name: t.mean(0) for name, t in named.items()} for key, named in self.extras.items()},
+            {name: float(values.mean()) for name, values in self.metrics.items()}, self.steps,
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[Reply]:
+        """The replies one by one."""
+        metrics = {name: values.tolist() for name, values in self.metrics.items()}
+        for i, (client, extras) in enumerate(zip(self.clients, rows(self.extras, len(self)), strict=True)):
+            mine = {name: values[i] for name, values in metrics.items()}
+            own = None if self.own is None else Model(self.own.params[i], self.own.buffers[i])
+            yield Reply(
+                client, self.delta[i], self.buffers[i], self.examples, self.samples, extras, mine, self.steps, own
+            )  # fmt: skip
+
+
+def rows(stacked: Extras, count: int) -> Iterator[dict[str, dict[str, Tensor]]]:
+    """The ``count`` rows of stacked tensors under the same names, copied: one that is kept does not keep the others."""
+    for i in range(count):
+        yield {key: {name: t[i].clone() for name, t in named.items()} for key, named in stacked.items()}
+
+
+def _finite(t: Tensor) -> bool:
+    # The sum is finite only if every entry is; it may overflow without one, so look again before saying no.
+    return bool(torch.isfinite(t.sum())) or bool(torch.isfinite(t).all())
+
+
+@dataclass(frozen=True)
+class Replies:
+    """All replies of one exchange, folded."""
+
+    mail: Mail
+    """What was really sent: a probe may have moved the parameters."""
+    delta: Tensor
+    """The mean by the method's weighting, "sized" or "uniform"."""
+    buffers: Tensor
+    uniform: Tensor
+    """The mean delta in which each client counts alike."""
+    count: int
+    population: int
+    loss: float
+    """The mean training loss, weighted like ``delta``."""
+    steps: float
+    """The mean number of local steps, each client alike."""
+    means: Mapping[tuple[str, str, str], Tensor]
+    batch: float = 0.0
+    """The mean number of examples a local step, each client alike."""
+    weighting: str = "sized"
+    """How ``delta`` is weighted."""
+
+    def mean(self, key: str, name: str, weighting: str = "uniform") -> Tensor:
+        """The mean of an extra: each client alike, or "sized"."""
+        return self.means[key, name, weighting]
+
+    def with_delta(self, delta: Tensor) -> Replies:
+        """The same replies with another pseudo-gradient."""
+        return replace(self, delta=delta)
+
+
+class _Mean:
+    """A running weighted mean; for equal weights it has the bits of the plain mean of the same order."""
+
+    def __init__(self) -> None:
+        self.weight = 0
+        self.value: Tensor | None = None
+
+    def add(self, value: Tensor, weight: int) -> None:
+        self.weight += weight
+        if self.value is None:
+            self.value = value.clone()
+        else:
+            self.value.lerp_(value, weight / self.weight)
+
+
+Combine = Callable[[Tensor, Tensor], Tensor]
+"""From replies' deltas in rows and their weights, which sum to 1, to one vector."""
+
+
+def fold(
+    mail: Mail, replies: Iterable[Reply | Sheaf], *, population: int, weighting: str, rule: Combine | None = None
+) -> Replies:
+    """Fold replies as they come. ``weighting`` is "sized" (by examples) or "uniform"; a ``rule`` replaces the mean."""
+    if rule is not None:
+        singles = [single for reply in replies for single in (reply if isinstance(reply, Sheaf) else (reply,))]
+        return _combine(mail, singles, population, weighting, rule)
+    delta, buffers, uniform, loss = _Mean(), _Mean(), _Mean(), _Mean()
+    means: dict[tuple[str, str, str], _Mean] = defaultdict(_Mean)
+    count, steps, batch = 0, 0, 0.0
+    for some in replies:
+        reply, n = (some.mean, len(some)) if isinstance(some, Sheaf) else (some, 1)
+        count += n
+        weight = n * (reply.examples if weighting == "sized" else 1)
+        delta.add(reply.delta, weight)
+        uniform.add(reply.delta, n)
+        buffers.add(reply.buffers, weight)
+        loss.add(torch.tensor(reply.metrics["loss"], dtype=torch.float64), weight)
+        steps += n * reply.steps
+        batch += n * reply.samples / reply.steps
+        for key, named in reply.extras.items():
+            for name, tensor in named.items():
+                means[key, name, "uniform"].add(tensor, n)
+                means[key, name, "sized"].add(tensor, n * reply.examples)
+    if delta.value is None or buffers.value is None or uniform.value is None or loss.value is None:
+        raise FedflatError(
+            f"round {mail.round}: no client's reply could be used, so there is nothing to average. "
+            "Lower the learning rate, or stop at the first bad reply to see it (on_bad='raise')."
+        )
+    return Replies(
+        mail, delta.value, buffers.value, uniform.value, count, population, float(loss.value), steps / count,
+        {name: mean.value for name, mean in means.items() if mean.value is not None}, batch / count, weighting,
+    )  # fmt: skip
+
+
+def _combine(mail: Mail, replies: list[Reply], population: int, weighting: str, rule: Combine) -> Replies:
+    folded = fold(mail, replies, population=population, weighting=weighting)
+    weights = torch.tensor([r.examples if weighting == "sized" else 1.0 for r in replies], dtype=torch.float64)
+    delta = rule(torch.stack([reply.delta for reply in replies]), weights / weights.sum())
+    return replace(folded, delta=delta, uniform=delta)

@@ -1,0 +1,1 @@
+"""Where visits happen, and where clients' memories are kept meanwhile."""

@@ -1,0 +1,84 @@
+"""Many clients at once in one process: for small networks, where a step costs more in Python than in arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fedflat.client.batched import Batched, footprint, unstackable
+from fedflat.client.stack import signature, stacked_visit
+from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.data.examples import ClientData
+from fedflat.data.federation import Federation
+from fedflat.errors import MOST_PROCESSES, SettingError, number
+from fedflat.executors.allocator import keep_memory
+from fedflat.executors.executor import Source, Visited, threads
+
+ROOM = 32 * 2**20
+"""Bytes that the clients of one stack may take together; more clients make more stacks."""
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """Clients that do the same in every step are visited together, as rows of one tensor.
+
+    The numbers are those of single visits up to the rounding of another order of summation. Clients of unequal sizes
+    are visited in stacks of their own, and one that is like no other is visited alone: where no two are alike, nothing
+    is gained. ``threads`` work inside each operation, one if None.
+    """
+
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.threads is not None:
+            number("stacked", "threads", self.threads, low=1, high=MOST_PROCESSES, whole=True)
+
+    def refusal(self, job: ClientJob, fed: Federation | None = None) -> str | None:
+        """Why this job cannot be done in stacks, if so; with the data, its loss is tried too."""
+        for piece in job.pieces:
+            if not piece.stacks:
+                return f"{piece} works on one client at a time"
+        return unstackable(job.task, None if fed is None else fed.data(0))
+
+    @contextmanager
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[_Crew]:
+        """A crew that visits in stacks."""
+        why = self.refusal(job, fed)
+        if why is not None:
+            raise SettingError(
+                f"clients cannot be visited in stacks: {why}. Visit them one by one, in this process or in workers."
+            )
+        keep_memory()
+        with threads(self.threads or 1):
+            yield _Crew(job, fed, Batched(job.task), max(1, ROOM // footprint(job.task, job.local.batch_size)))
+
+
+@dataclass(frozen=True)
+class _Crew:
+    job: ClientJob
+    fed: Federation
+    batched: Batched
+    most: int
+    """Clients in one stack."""
+
+    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
+        """Replies and new memories in stacks: each as soon as it is full, after those begun before it; the rest at the
+        end."""
+        waiting: dict[Any, list[tuple[Letter, ClientData]]] = {}  # in the order of their first letters
+        for letter in letters:
+            data = self.fed.data(letter.client)
+            mine = signature(self.job, letter, len(data))
+            waiting.setdefault(mine, []).append((letter, data))
+            if len(waiting[mine]) == self.most:
+                for place in list(waiting)[: list(waiting).index(mine) + 1]:
+                    yield self._visit(waiting.pop(place))
+        for alike in waiting.values():
+            yield self._visit(alike)
+
+    def _visit(self, alike: list[tuple[Letter, ClientData]]) -> Visited:
+        if len(alike) == 1:
+            return visit(self.job, *alike[0])
+        letters, data = zip(*alike, strict=True)
+        return stacked_visit(self.job, self.batched, letters, data)

@@ -1,0 +1,86 @@
+"""The life of a worker process: read the order, then answer letters until the line goes dead."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import traceback
+from multiprocessing.connection import Connection, wait
+
+import torch
+
+from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.data.federation import Federation
+from fedflat.engine.mail import Mail
+from fedflat.executors.allocator import keep_memory
+from fedflat.executors.main_module import importing
+from fedflat.executors.parcel import dumps, loads
+from fedflat.language.plugins import load_same
+from fedflat.profiling.taps import tapped
+
+
+def work(desk: Connection, tap: Connection | None) -> None:
+    """Everything a worker does; ``tap`` is where it tells what it spent its time on."""
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    try:
+        try:
+            keep_memory()
+            way, plugins, count = loads(desk.recv_bytes())
+            torch.set_num_threads(count)
+            with importing():
+                for named in plugins:
+                    load_same(named)
+            if way is not None:
+                way.take()
+            job, source = loads(desk.recv_bytes())
+            fed = source()
+        except Exception as error:
+            answer(desk, error)
+            return
+        answer(desk, None)
+        with tapped(tap):
+            _serve(desk, job, fed)
+    except (EOFError, ConnectionResetError, BrokenPipeError):
+        return
+
+
+def _die_with_parent() -> None:
+    """Nobody waits for what an orphan computes: it ends at once, even in the middle of a visit."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
+
+
+def _serve(desk: Connection, job: ClientJob, fed: Federation) -> None:
+    while True:
+        message = loads(desk.recv_bytes())
+        if isinstance(message, Mail):
+            mail = message
+            continue
+        client, memory = message
+        try:
+            answer(desk, visit(job, Letter(client, mail, memory), fed.data(client)))
+        except Exception as error:
+            answer(desk, error)
+
+
+def answer(desk: Connection, outcome: object) -> None:
+    """Send what came of it; an exception with the traceback it has here."""
+    if isinstance(outcome, Exception):
+        outcome.add_note("".join(traceback.format_exception(outcome)))
+        outcome = _portable(outcome)
+    desk.send_bytes(dumps(outcome))
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself, or one that says the same if it cannot be sent."""
+    try:
+        loads(dumps(error))
+        return error
+    except Exception:
+        same = RuntimeError(f"{type(error).__name__}: {error}")
+        for note in getattr(error, "__notes__", []):
+            same.add_note(note)
+        return same

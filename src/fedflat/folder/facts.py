@@ -1,0 +1,119 @@
+"""``run.json``: the texts that made a run, and what it came to, under a digest that all else in the folder builds on.
+
+    identity   the digest of what made the run: version, experiment, data, module, machine
+    status     "running", "done" or "diverged"
+    how        where the computing is done; it may change as the run goes on
+    end        how long the diaries are and which models there are, with digests, once the run has ended
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedflat.errors import RunError
+from fedflat.files import Damaged, digest
+from fedflat.folder.diary import DIARIES, Diary, Row
+from fedflat.folder.schema import OF_ANY_VERSION, RUN, check, damaged, read_checked
+from fedflat.version import __version__
+
+Facts = dict[str, Any]
+_MADE = ("fedflat", "made", "machine", "experiment", "origin")
+"""What made the run, and never changes."""
+_ADVICE = "The run cannot be continued; start it anew."
+
+
+def new_facts(experiment: dict[str, Any], how: dict[str, Any], origin: dict[str, Any]) -> Facts:
+    """The facts of a run that begins."""
+    facts = {
+        "fedflat": __version__,
+        "status": "running",
+        "experiment": experiment,
+        "origin": origin,
+        "how": how,
+        "made": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "machine": machine(),
+    }
+    return {**facts, "identity": sign({name: facts[name] for name in _MADE})}
+
+
+def ended(facts: Facts, status: str, end: dict[str, Any]) -> Facts:
+    """The facts of the same run when it has come to its end."""
+    return {**facts, "status": status, "end": {**end, "digest": sign([facts["identity"], status, end])}}
+
+
+def sign(value: Any) -> str:
+    """A digest of plain values, the same for what is read of them later."""
+    plain = json.loads(json.dumps(value))  # in which all names are texts
+    return digest(json.dumps(plain, sort_keys=True).encode()).hex()
+
+
+def read_facts(folder: Path) -> Facts:
+    """What run.json says, if it is as it was written."""
+    path = folder / "run.json"
+    if not os.path.lexists(path):
+        raise RunError(f"{folder} is not a run folder: it has no run.json.")
+    facts: Facts = read_checked(path, OF_ANY_VERSION, _ADVICE)
+    known_format(folder, facts["fedflat"])
+    try:
+        check(facts, RUN)
+    except Damaged as error:
+        raise damaged(path, error, _ADVICE) from None
+    if sign({name: facts[name] for name in _MADE}) != facts["identity"]:
+        raise damaged(
+            path, "its settings are not those that the run was begun with",
+            "Put them back, or start a new run with the new ones.",
+        )  # fmt: skip
+    end = dict(facts.get("end") or {"digest": None})
+    if (facts["status"] == "running") != (end["digest"] is None):
+        raise damaged(path, f"its status is {facts['status']!r}, but its end says otherwise", _ADVICE)
+    if end.pop("digest") not in (None, sign([facts["identity"], facts["status"], end])):
+        raise damaged(path, "its end is not the one that was written", _ADVICE)
+    return facts
+
+
+def read_rows(folder: Path, name: str = "metrics", facts: Facts | None = None) -> list[Row]:
+    """The evaluations of a run, or what was seen in it; a last line that was cut short is left out."""
+    facts = facts or read_facts(folder)
+    end = facts["end"][name] if "end" in facts else None
+    return Diary(folder, name, facts["identity"]).read(end and (end["lines"], end["chain"]))
+
+
+def diaries(folder: Path, facts: Facts) -> dict[str, Diary]:
+    """The diaries of a run, to be written."""
+    return {name: Diary(folder, name, facts["identity"]) for name in DIARIES}
+
+
+def known_format(folder: Path, version: str) -> None:
+    """Refuse to read what a version with other folders has written; the first two numbers tell."""
+    if version.split(".")[:2] != __version__.split(".")[:2]:
+        raise RunError(
+            f"{folder} was made by fedflat {version}, this is {__version__}, which keeps runs otherwise and may "
+            f"compute other numbers. Install fedflat=={version[:20]} to go on with it, or start anew."
+        )
+
+
+def same_version(folder: Path, version: str) -> None:
+    """Refuse to go on with what another version began."""
+    if version != __version__:
+        raise RunError(
+            f"{folder} was made by fedflat {version}, this is {__version__}, and may compute other numbers. "
+            f"Install fedflat=={version[:20]} to go on with it, or start anew."
+        )
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were computed on."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+    }

@@ -1,0 +1,94 @@
+"""Which runs a folder stands for: itself, or those that its ``study.json`` names."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedflat.data.places import data_place
+from fedflat.errors import RunError
+from fedflat.files import Damaged, write_file
+from fedflat.folder.facts import known_format, read_facts, sign
+from fedflat.folder.schema import OF_ANY_VERSION, STUDY, check, damaged, read_checked
+from fedflat.version import __version__
+
+Plan = dict[str, Any]
+_ADVICE = "Name its runs one by one, or start the study anew."
+
+
+def write_plan(folder: Path, runs: list[dict[str, Any]], how: dict[str, Any]) -> None:
+    """Write down what a study sets out to run."""
+    plan = {"fedflat": __version__, "runs": runs, "how": how, "place": data_place()}
+    write_file(folder / "study.json", json.dumps({**plan, "digest": sign(plan)}, indent=2).encode())
+
+
+def read_plan(folder: Path) -> Plan:
+    """What a study set out to run: its "runs", each with "folder" and "experiment", "how", and fedflat's version."""
+    path = folder / "study.json"
+    if not os.path.lexists(path):
+        raise RunError(f"{folder} holds neither a run (run.json) nor a study (study.json). Check the path.")
+    plan: Plan = read_checked(path, OF_ANY_VERSION, _ADVICE)
+    known_format(folder, plan["fedflat"])
+    try:
+        check(plan, STUDY)
+        for entry in plan["runs"]:
+            _check_inside(folder, entry["folder"])
+    except Damaged as error:
+        raise damaged(path, error, _ADVICE) from None
+    if plan.pop("digest") != sign(plan):
+        raise damaged(path, "it does not have the digest it had when it was written", _ADVICE)
+    return plan
+
+
+def _check_inside(folder: Path, name: str) -> None:
+    """`Damaged` if a run would not be inside its study, be it by a link."""
+    try:
+        inside = not Path(name).is_absolute() and (folder / name).resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):
+        inside = False
+    if not inside or ".." in Path(name).parts:
+        raise Damaged(f"its run {name[:100]!r} is not inside {folder}")
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run was begun there."""
+    return os.path.lexists(folder / "run.json")
+
+
+def runs_in(folder: Path, say: Callable[[str], object] = lambda text: None) -> list[Path]:
+    """The folder itself if it is a run, or the runs of its study that have begun; ``say`` is told of the others."""
+    if is_run(folder):
+        return [folder]
+    entries = read_plan(folder)["runs"]
+    begun = [entry for entry in entries if is_run(folder / entry["folder"])]
+    if len(begun) < len(entries):
+        say(f"{len(entries) - len(begun)} of the {len(entries)} runs in {folder} have not begun.")
+    found = []
+    for entry in begun:
+        run = folder / entry["folder"]
+        if _is_another(run, entry["experiment"]):
+            say(f"{_another(run)} It is left out.")
+        else:
+            found.append(run)
+    return found
+
+
+def check_planned(run: Path, planned: dict[str, Any]) -> None:
+    """An error if the run in a folder is not the one that its study set out to make there."""
+    if _is_another(run, planned):
+        raise RunError(f"{_another(run)} Put back the study's own, or move the folder away to run it anew.")
+
+
+def _is_another(run: Path, planned: dict[str, Any]) -> bool:
+    """By its settings; a plugin may have been moved in between, so that the two name it differently."""
+    try:
+        return sign({**read_facts(run)["experiment"], "plugins": None}) != sign({**planned, "plugins": None})
+    except RunError:  # for whoever reads it to tell
+        return False
+
+
+def _another(run: Path) -> str:
+    return f"{run} holds another run than the one its study names: their settings differ."

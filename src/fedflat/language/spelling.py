@@ -1,0 +1,282 @@
+"""The small language in which methods, data sets, models and schedules are said.
+
+    feddyn(alpha=0.01) + sam(rho=warmup(0.001, 0.15, 2000))
+    cifar10(lda(0), clients=100)
+
+Calls of registered names, numbers, strings, lists, and ``+`` between methods: nothing else. The text is
+read with ``ast`` and never evaluated. What is read prints as the same text again (`Spelled`).
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, fields
+from importlib import import_module
+from typing import Any, TypeVar
+
+from fedflat.errors import SpellingError, nearest, shown
+from fedflat.language.plain import Plain
+from fedflat.language.plugins import MAINS, load_installed, plugin_of
+
+KINDS = ("method", "data set", "partition", "model", "schedule")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered name: its kind and what makes it."""
+
+    name: str
+    kind: str
+    make: Callable[..., Any]
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """The arguments it takes."""
+        return inspect.signature(self.make)
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.make) or "").split("\n")[0]
+
+
+_REGISTRY: dict[str, Entry] = {}
+_NAMES: dict[Any, str] = {}
+
+
+def register(kind: str, name: str | None = None) -> Callable[[F], F]:
+    """Make a class, or a function, sayable in text under ``name``, or under its own name.
+
+        @register("partition", "by_half")
+        @dataclass(frozen=True, repr=False)
+        class ByHalf(Partition): ...
+
+    ``kind`` is "data set", "partition", "model" or "schedule"; methods have `fedflat.method`. The same name again takes
+    the place of the earlier one, as when a notebook's cell is run again, unless it is one of fedflat's.
+    """
+    if kind not in KINDS:
+        raise SpellingError(f"register: there is no kind {shown(kind)}.{nearest(str(kind), KINDS)} {_kinds()}")
+
+    def keep(make: F) -> F:
+        said = name or make.__name__
+        if not _ours(make):
+            _fill()  # so that names are compared with all of ours
+        before = _REGISTRY.get(said)
+        if before and (before.kind != kind or _of_another(before.make, make)):
+            home = plugin_of(before.make.__module__)
+            where = before.make.__module__ if home is None else home.name
+            raise SpellingError(f"{said!r} is the name of a {before.kind} already, in {where}. Choose another name.")
+        _REGISTRY[said] = Entry(said, kind, make)
+        _NAMES[make] = said
+        return make
+
+    return keep
+
+
+def _kinds() -> str:
+    return f"Known: {', '.join(KINDS)}."
+
+
+def _ours(make: Callable[..., Any]) -> bool:
+    return make.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _of_another(before: Callable[..., Any], now: Callable[..., Any]) -> bool:
+    """Whether a name would be taken from somebody else; a notebook may take it from anybody but us."""
+    homes = before.__module__, now.__module__
+    if homes[0] == homes[1] or (not _ours(before) and set(homes) & set(MAINS)):
+        return False
+    old, new = map(plugin_of, homes)
+    return old is None or new is None or not old.same(new)
+
+
+HOMES = ("fedflat.methods", "fedflat.data", "fedflat.models", "fedflat.language.schedules")
+"""Modules of ours that register names."""
+
+
+def _fill() -> None:
+    """Import whatever registers names, so that every text can be read whoever asks first."""
+    for home in HOMES:
+        import_module(home)
+    load_installed()
+
+
+def registered(kind: str) -> Iterator[Entry]:
+    """All entries of one kind, by name."""
+    _fill()
+    return iter(sorted((e for e in _REGISTRY.values() if e.kind == kind), key=lambda e: e.name))
+
+
+def names_in(text: str) -> Iterator[Entry]:
+    """The registered names that a text uses; none if it cannot be read."""
+    _fill()
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return iter(())
+    said = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return (_REGISTRY[name] for name in said if name in _REGISTRY)
+
+
+def known(name: str) -> Entry | None:
+    """The entry of that name, if there is one."""
+    _fill()
+    return _REGISTRY.get(name)
+
+
+def spell(value: Any) -> str:
+    """The text of one value.
+
+    >>> spell(0.01), spell((1, 2)), spell("fine")
+    ('0.01', '[1, 2]', "'fine'")
+    """
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(spell, value)) + "]"
+    return repr(value)
+
+
+def spell_call(name: str, signature: inspect.Signature, arguments: dict[str, Any]) -> str:
+    """``name(...)`` with required arguments by place, the others by name."""
+    parts: list[str] = []
+    for key, value in arguments.items():
+        parameter = signature.parameters[key]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            parts += map(spell, value)
+        elif parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
+            parts.append(spell(value))
+        else:
+            parts.append(f"{key}={spell(value)}")
+    return f"{name}({', '.join(parts)})"
+
+
+class Spelled(Plain):
+    """A frozen dataclass whose ``repr`` is the text that makes it again; defaults are left out."""
+
+    def __repr__(self) -> str:
+        return self._spell(terse=True)
+
+    def full(self) -> str:
+        """The text with every argument, defaults too, by name."""
+        return self._spell(terse=False)
+
+    def _spell(self, terse: bool) -> str:
+        given = {}
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            default = field.default_factory() if field.default_factory is not MISSING else field.default
+            if field.init and (not terse or default is MISSING or value != default):
+                given[field.name] = value
+        name = _NAMES.get(type(self), str(getattr(self, "key", type(self).__name__)))
+        if not terse:
+            return f"{name}({', '.join(f'{key}={spell(value)}' for key, value in given.items())})"
+        return spell_call(name, inspect.signature(type(self)), given)
+
+
+def parse(text: str, kind: str) -> Any:
+    """The ``kind`` ("method", "data set", "partition", "model", "schedule") that ``text`` says."""
+    if not isinstance(text, str) or len(text) > LONGEST_TEXT:
+        raise SpellingError(f"cannot read {shown(text)}: a text of at most {LONGEST_TEXT} letters is needed. {_SHAPE}")
+    text = text.strip()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Python's own grammar, which is wider
+            tree = ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        where = f" near column {error.offset}" if error.offset else ""
+        raise SpellingError(f"cannot read {shown(text)}{where}: {error.msg}. {_SHAPE}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise SpellingError(f"cannot read {shown(text)}: {str(error) or 'it is nested too deeply'}. {_SHAPE}") from None
+    try:
+        return _read(tree, kind, text)
+    except RecursionError:
+        raise SpellingError(f"cannot read {shown(text)}: it is nested too deeply. {_SHAPE}") from None
+
+
+LONGEST_TEXT = 10_000
+_SHAPE = "Write calls of known names, numbers, strings, lists and '+', as in \"feddyn(alpha=0.01) + sam(rho=0.05)\"."
+
+
+def _read(node: ast.expr, kind: str | None, text: str) -> Any:
+    match node:
+        case ast.BinOp(op=ast.Add(), left=left, right=right) if kind in (None, "method"):
+            return _read(left, "method", text) + _read(right, "method", text)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            return _call(name, args, keywords, kind, text)
+        case ast.Name(id=name):
+            return _call(name, [], [], kind, text)
+    if kind is None:
+        match node:
+            case ast.Constant(value=bool() | str() | None):
+                return node.value
+            case ast.Constant(value=int() | float()):
+                return _number(node, text)
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float()) as positive):
+                return -_number(positive, text)
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                return tuple(_read(element, None, text) for element in elements)
+    raise SpellingError(f"cannot read {_source(node, text)} in {shown(text)}. {_SHAPE}")
+
+
+def _number(node: ast.Constant, text: str) -> int | float:
+    """A number; one like 1e3 is whole, as people mean it."""
+    value = node.value
+    assert isinstance(value, int | float)
+    written = ast.get_source_segment(text, node) or ""
+    if isinstance(value, float) and value.is_integer() and "." not in written and value <= 2**53:
+        return int(value)
+    if isinstance(value, int) and value.bit_length() > 256:
+        raise SpellingError(f"cannot read {shown(text)}: {shown(written)} is too large for a number.")
+    return value
+
+
+def _source(node: ast.AST, text: str) -> str:
+    return shown(ast.get_source_segment(text, node) or text)
+
+
+def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], kind: str | None, text: str) -> Any:
+    entry = find(name, kind)
+    for argument in args:
+        if isinstance(argument, ast.Starred):
+            raise SpellingError(f"cannot read {_source(argument, text)} in {shown(text)}. {_SHAPE}")
+    positional = [_read(argument, None, text) for argument in args]
+    named: dict[str, Any] = {}
+    for keyword in keywords:
+        if keyword.arg is None:
+            raise SpellingError(f"cannot read '**' in {shown(text)}. {_SHAPE}")
+        if keyword.arg in named:
+            raise SpellingError(f"{name}() is given {shown(keyword.arg)} twice in {shown(text)}. Leave one out.")
+        if keyword.arg not in entry.signature.parameters:
+            known = list(entry.signature.parameters)
+            raise SpellingError(
+                f"{name}() has no argument {shown(keyword.arg)}.{nearest(keyword.arg, known)} "
+                f"It takes: {', '.join(known) or 'nothing'}."
+            )
+        named[keyword.arg] = _read(keyword.value, None, text)
+    try:
+        entry.signature.bind(*positional, **named)
+    except TypeError as error:
+        takes = entry.signature.replace(return_annotation=inspect.Signature.empty)
+        raise SpellingError(f"{name}{takes}: {error}.") from None
+    return entry.make(*positional, **named)
+
+
+def find(name: str, kind: str | None = None) -> Entry:
+    """The entry called ``name``; an error with the nearest right name if there is none of that kind."""
+    _fill()
+    entry = _REGISTRY.get(name)
+    if entry and (kind is None or entry.kind == kind):
+        return entry
+    if entry and kind:
+        raise SpellingError(f"{shown(name)} is a {entry.kind}, not a {kind}. {_where(kind)}")
+    names = [e.name for e in _REGISTRY.values() if kind is None or e.kind == kind]
+    raise SpellingError(f"unknown {kind or 'name'} {shown(name)}.{nearest(name, names)} {_where(kind)}")
+
+
+def _where(kind: str | None) -> str:
+    command = {"method": "`fedflat methods` lists them all.", "data set": "`fedflat data list` lists them all."}
+    names = sorted(e.name for e in _REGISTRY.values() if kind is None or e.kind == kind)
+    return command.get(kind or "", f"Known: {', '.join(names)}.")

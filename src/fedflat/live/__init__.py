@@ -1,5 +1,0 @@
-"""Runs as they go on, in a browser on this machine."""
-
-from fedflat.live.server import LiveServer
-
-__all__ = ["LiveServer"]

@@ -1,0 +1,43 @@
+"""Whether rounds pull in one direction: the cosine between the pseudo-gradients of this round and the last.
+
+The pseudo-gradient is what the cohort answers, sent minus returned in the mean (or by the method's rule), before the
+server makes a step of it. Of several exchanges in a round the last that counts is taken.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from fedflat.engine.flat import unit
+from fedflat.engine.mail import Replies
+from fedflat.observe.watcher import Seen, Sight, Watcher
+from fedflat.running.prepare import Ready
+from fedflat.running.tables import size
+from fedflat.server.piece import Stepped
+
+NAME = "alignment"
+
+
+class Alignment(Watcher):
+    """The cosine; the first round has none."""
+
+    name = NAME
+
+    def cost(self, ready: Ready) -> str:
+        """One vector to remember."""
+        one = size(ready.scene.layout.dim * ready.task.dtype.itemsize)
+        return f"one product of two vectors a round, and the last one ({one}) in memory and in checkpoints"
+
+    def folded(self, s: Sight, replies: Replies) -> None:
+        """Of several exchanges in a round the last counts."""
+        s.memo[NAME] = replies.delta
+
+    def see(self, s: Sight, new: Stepped) -> Seen:
+        """The cosine, if the round before was watched too."""
+        last, this = s.notes, s.memo.get(NAME)
+        if this is None:
+            return {}
+        known = NAME in last and int(last["round"]) == s.round - 1
+        seen = {NAME: float(unit(last[NAME].double()) @ unit(this.double()))} if known else {}
+        s.notes |= {NAME: this.clone(), "round": torch.tensor(s.round)}
+        return seen

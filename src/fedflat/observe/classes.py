@@ -1,0 +1,51 @@
+"""What the global model knows of each class, and forgets: its accuracies on the test set, class by class."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedflat.client.judge import outputs
+from fedflat.errors import SettingError
+from fedflat.observe.watcher import Seen, Sight, Watcher
+from fedflat.running.evaluate import load
+from fedflat.running.prepare import Ready
+from fedflat.server.piece import Stepped
+
+
+class Classes(Watcher):
+    """A list with the accuracy on each class; NaN for one that is not in the test set."""
+
+    name = "classes"
+
+    def cost(self, ready: Ready) -> str:
+        """A pass over the test set."""
+        return "one more pass over the test set every evaluation"
+
+    def check(self, ready: Ready) -> None:
+        """Outputs must be scores of classes."""
+        batch = ready.fed.test.batch(torch.arange(min(2, len(ready.fed.test))), ready.task.dtype)
+        output = ready.task.flat.forward(batch.x)
+        if output.dim() != 2 or output.shape[1] < 2 or batch.y.is_floating_point():
+            raise SettingError(
+                f"watch: there are no classes to watch, since the model's output has the shape {tuple(output.shape)} "
+                f"and labels are {batch.y.dtype}. Leave 'classes' out."
+            )
+
+    def see(self, s: Sight, new: Stepped) -> Seen:
+        """The accuracies, if the round is evaluated."""
+        if not s.due:
+            return {}
+        load(s.ready.task, new.model)
+        return {"classes": accuracies(s.ready).tolist()}
+
+
+def accuracies(ready: Ready) -> Tensor:
+    """The accuracies of the module, where it stands."""
+    task, data, classes = ready.task, ready.fed.test, ready.fed.classes
+    right, all_ = torch.zeros(classes, dtype=torch.long), torch.zeros(classes, dtype=torch.long)
+    for batch, output in outputs(task, data):
+        hit = output.argmax(1) == batch.y
+        right += torch.bincount(batch.y[hit].cpu(), minlength=classes)
+        all_ += torch.bincount(batch.y.cpu(), minlength=classes)
+    return right.double() / all_

@@ -1,0 +1,41 @@
+"""How large the global model's outputs are on each client's data: the mean of ``||f(x)||``, f the logits.
+
+Watched on the clients of the round, whenever the model is evaluated.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from fedflat.client.judge import outputs
+from fedflat.client.task import Task
+from fedflat.data.examples import ClientData
+from fedflat.observe.watcher import Seen, Sight, Watcher
+from fedflat.running.evaluate import load
+from fedflat.running.prepare import Ready
+from fedflat.server.piece import Stepped
+
+
+class Features(Watcher):
+    """The mean norm for each client."""
+
+    name = "features"
+
+    def cost(self, ready: Ready) -> str:
+        """A forward pass."""
+        return "one forward pass over the data of the round's clients every evaluation"
+
+    def see(self, s: Sight, new: Stepped) -> Seen:
+        """The means, if the round is evaluated."""
+        if not s.due:
+            return {}
+        load(s.ready.task, new.model)
+        return {"feature_norms": {str(k): mean_norm(s.ready.task, s.ready.fed.data(k)) for k in sorted(set(s.cohort))}}
+
+
+def mean_norm(task: Task, data: ClientData) -> float:
+    """The mean norm of the outputs of the module, where it stands."""
+    total = 0.0
+    for batch, output in outputs(task, data):
+        total += float(torch.linalg.vector_norm(output.reshape(len(batch), -1).double(), dim=1).sum())
+    return total / len(data)

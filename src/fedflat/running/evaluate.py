@@ -1,0 +1,46 @@
+"""Loss and accuracy of a model on the test set, and over the clients' own test sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fedflat.client.judge import accuracy, judge
+from fedflat.client.task import Task
+from fedflat.data.federation import Federation
+from fedflat.engine.flat import Model
+
+Scores = dict[str, float]
+
+
+def evaluate(task: Task, fed: Federation, models: Mapping[str, Model]) -> dict[str, Scores]:
+    """The scores of each model, by name."""
+    return {name: score(task, fed, model) for name, model in models.items()}
+
+
+def score(task: Task, fed: Federation, model: Model) -> Scores:
+    """Mean loss and accuracy on the test set; with held-out parts also ``clients``, the mean of the clients'
+    accuracies, each on its own part."""
+    load(task, model)
+    losses, right = judge(task, fed.test)
+    scores = {"loss": float(losses.mean())}
+    if right is not None:
+        scores["accuracy"] = float(right.double().mean())
+    if fed.held_out is not None and right is not None:
+        scores["clients"] = float(own_accuracies(task, fed, model).mean())
+    return scores
+
+
+def own_accuracies(task: Task, fed: Federation, model: Model) -> Tensor:
+    """The accuracy of one model on each client's held-out part."""
+    load(task, model)
+    own = [fed.own_test(client) for client in range(fed.population)]
+    return torch.tensor([accuracy(task, data) for data in own if data is not None], dtype=torch.float64)
+
+
+def load(task: Task, model: Model) -> None:
+    """Put a model into the task's module."""
+    task.flat.load(model.params)
+    task.flat.buffers = model.buffers

@@ -1,0 +1,209 @@
+"""Everything that decides the numbers of a run, as frozen values that print and read as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from typing import Any, cast
+
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.local import Local
+from fedflat.client.piece import LossFn, Piece
+from fedflat.client.task import ModelLike, Task
+from fedflat.composition.method import Method
+from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.opening import opened
+from fedflat.data.places import check_data_dir, data_place, remembered
+from fedflat.data.sampling import Sampler
+from fedflat.errors import RunError, SettingError
+from fedflat.folder.plugins_needed import needs_of, refuse_unmet
+from fedflat.language.schedules import Scalar, Schedule, at, check_end
+from fedflat.language.spelling import parse
+from fedflat.models.spec import ModelSpec
+from fedflat.server.shadows import Personal
+from fedflat.settings.groups import CONTIGUOUS, EvaluateSettings, RunSettings
+from fedflat.settings.setting import settings_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(EvaluateSettings):
+    """When to evaluate: every so many rounds, in each of the last ones, and at the end."""
+
+    def due(self, done: int, rounds: int) -> bool:
+        """Whether to evaluate when ``done`` of ``rounds`` rounds are done."""
+        return done % self.every == 0 or done > rounds - self.last
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(RunSettings):
+    """One run, up to where it is computed."""
+
+    method: Method
+    local: Local = Local()
+    sampler: Sampler = Sampler()
+    evaluate: Evaluate = Evaluate()
+    loss: LossFn = cross_entropy
+
+    def __post_init__(self) -> None:
+        _refuse_strangers(self)
+        super().__post_init__()
+        if self.weighting is not None:
+            for piece in self.method.server:
+                if piece.averages and piece.averages != self.weighting:
+                    raise SettingError(
+                        f"run: weighting={self.weighting!r} would change nothing, since {piece} takes the "
+                        f"{piece.averages} mean of the replies itself. Leave it out."
+                    )
+        check_end("run", (self.local, *self.pieces(), *self.method.server, *self.method.shadows), self.rounds)
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """The client's whole stack: the method's pieces, then the local clip, decay and momentum."""
+        local = Method(client=self.local.pieces(keep=self.method.pooled), said="the local settings")
+        if self.method.chained:
+            return replace(self.method, client=self.method.client + local.client).client
+        return (self.method + local).client
+
+    @property
+    def personal(self) -> bool:
+        """Whether the clients' own models are tested."""
+        return any(isinstance(shadow, Personal) for shadow in self.method.shadows)
+
+    def source(self, device: str) -> Callable[[], Federation]:
+        """A picklable way to the data, for worker processes too."""
+        return partial(open_federation, self.on, self.seed, self.method.pooled, device, data_place())
+
+    def open_task(self, fed: Federation, device: str) -> Task:
+        """The module and its loss, made for the data."""
+        return Task(
+            self.model, fed.shape, fed.classes, seed=self.seed, loss=self.loss, dtype=self.dtype, device=device,
+            layout=self.layout,
+        )  # fmt: skip
+
+    def cohort_sampler(self) -> Sampler:
+        """Who draws the cohorts; in a centralised run there is one client."""
+        return Sampler(clients=1) if self.method.pooled else self.sampler
+
+    def rate(self, t: int) -> float:
+        """The local learning rate of round ``t``."""
+        lr = at(self.local.lr, t)
+        for shadow in self.method.shadows:
+            lr = shadow.rate(lr, t, self.rounds)
+        return lr
+
+    def as_json(self) -> dict[str, Any]:
+        """Texts and numbers from which `from_json` makes it again; None where only Python can say it."""
+        local = {field.name: _plain(getattr(self.local, field.name)) for field in fields(self.local)}
+        if self.local.orders is not None:
+            local["orders"] = [
+                {str(client): [list(map(int, batch)) for batch in batches] for client, batches in given.items()}
+                for given in self.local.orders
+            ]
+        said = {
+            "method": repr(self.method),
+            "on": repr(self.on) if _sayable(self.on, "data set") else None,
+            "model": repr(self.model) if isinstance(self.model, ModelSpec) else None,
+            "rounds": self.rounds,
+            "local": local,
+            "sampler": asdict(self.sampler),
+            "evaluate": asdict(self.evaluate),
+            **{name: getattr(self, name) for name in _OWN},
+            "loss": None if self.loss is not cross_entropy else "cross_entropy",
+        }
+        plugins = needs_of([said["method"], said["on"], said["model"], *local.values()])
+        return {**said, "plugins": plugins} if plugins else said
+
+
+def refuse_unsayable(exp: Experiment) -> None:
+    """Refuse to write down a run whose method its text does not make again."""
+    if not _sayable(exp.method, "method"):
+        raise SettingError(
+            f"the method {str(exp.method)[:100]!r} was made by hand, and its text does not make it again: the run "
+            "could be neither resumed nor analysed. Register it with @fedflat.method, or run it without a folder."
+        )
+
+
+def data_set(given: object) -> DataSpec:
+    """The data set that was given, or what its text says."""
+    on = parse(given, "data set") if isinstance(given, str) else given
+    _must_be("the data", "a data set or its text, such as 'digits(lda(0))'", on, isinstance(on, DataSpec))
+    return cast(DataSpec, on)
+
+
+def _refuse_strangers(exp: Experiment) -> None:
+    model = "a text such as 'mlp(hidden=[64])', a torch.nn.Module, or a function that makes one"
+    _must_be("the method", "a method or its text, such as 'fedavg'", exp.method, isinstance(exp.method, Method))
+    _must_be("the model", model, exp.model, isinstance(exp.model, ModelSpec) or callable(exp.model))
+    _must_be("the loss", "a function of the model's output and the labels", exp.loss, callable(exp.loss))
+    data_set(exp.on)
+
+
+def _must_be(what: str, needed: str, value: object, fits: bool) -> None:
+    if not fits:
+        raise SettingError(f"run: {what} must be {needed}, found {value!r}.")
+
+
+def open_federation(on: DataSpec, seed: int, pooled: bool, device: str, place: str | None = None) -> Federation:
+    """The federation on its device; one client with everything if ``pooled``. ``place`` is where to look for files."""
+    check_data_dir()
+    with remembered(place):
+        fed = opened(on, seed)
+    fed = fed.pooled() if pooled else fed
+    return fed if device == "cpu" else fed.to(device)
+
+
+def from_json(
+    saved: dict[str, Any], *, on: DataSpec | None = None, model: ModelLike | None = None, loss: LossFn | None = None,
+    exact: bool = True,
+) -> Experiment:  # fmt: skip
+    """The experiment a run folder describes; what only Python can say must be given again.
+
+    Plugins it needs must be here; if ``exact``, as they were when the run began.
+    """
+    refuse_unmet(saved.get("plugins", ()), exact=exact)
+    for name, given in (("on", on), ("model", model), ("loss", loss)):
+        if saved[name] is None and given is None:
+            raise RunError(
+                f"the run's {name!r} was given in Python and cannot be read from its folder. Resume it in Python: "
+                f"fedflat.resume(folder, {name}=...)."
+            )
+    saved = {"layout": CONTIGUOUS, **saved}  # the only one, before it was written down
+    local = dict(saved["local"])
+    local |= {name: parse(text, "schedule") for name, text in local.items() if isinstance(text, str)}
+    if local["orders"] is not None:
+        local["orders"] = [{int(k): batches for k, batches in given.items()} for given in local["orders"]]
+    return Experiment(
+        method=parse(saved["method"], "method"),
+        on=on or parse(saved["on"], "data set"),
+        model=model or parse(saved["model"], "model"),
+        rounds=saved["rounds"],
+        local=Local(**local),
+        sampler=Sampler(**saved["sampler"]),
+        evaluate=Evaluate(**saved["evaluate"]),
+        **{name: saved[name] for name in _OWN},
+        loss=loss or cross_entropy,
+    )
+
+
+_OWN = tuple(one.name for one in settings_of(RunSettings) if one.name not in ("on", "model", "rounds"))
+"""Settings that run.json keeps as they are, beside its groups."""
+
+
+def _plain(value: Scalar | Any) -> Any:
+    return repr(value) if isinstance(value, Schedule) else value
+
+
+def _sayable(value: Any, kind: str) -> bool:
+    try:
+        return bool(parse(repr(value), kind) == value)
+    except Exception:
+        return False
+
+
+def default_model(fed_shape: tuple[int, ...]) -> ModelSpec:
+    """The papers' CNN for images of 28 pixels or more, a small MLP for anything else."""
+    image = len(fed_shape) == 3 and min(fed_shape[1:]) >= 28
+    spec = parse("cnn" if image else "mlp", "model")
+    assert isinstance(spec, ModelSpec)
+    return spec

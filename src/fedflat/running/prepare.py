@@ -1,0 +1,159 @@
+"""An experiment made ready: data opened, model built, everything checked that can be checked before round 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from fedflat.client.piece import Site
+from fedflat.client.task import Task
+from fedflat.client.trial import try_out
+from fedflat.client.visit import ClientJob
+from fedflat.data.federation import Dealt, Federation
+from fedflat.data.sampling import Sampler
+from fedflat.engine.flat import Model
+from fedflat.engine.mail import Mail
+from fedflat.errors import SettingError
+from fedflat.executors.memories import usual_budget
+from fedflat.running.evaluate import own_accuracies
+from fedflat.running.experiment import Experiment
+from fedflat.running.tables import size
+from fedflat.server.shadows import Scene
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What `train` works with."""
+
+    exp: Experiment
+    fed: Federation
+    source: Callable[[], Federation]
+    """The same data for a worker process to open."""
+    task: Task
+    sampler: Sampler
+    job: ClientJob
+    scene: Scene
+    withheld: int
+    """Numbers of the model that stay with the clients."""
+
+    def remarks(self, state_memory: int | None = None) -> list[str]:
+        """What is good to know before the first round; ``state_memory`` as in `train`."""
+        site = Site(self.job.pieces, self.task.flat.module, self.scene.layout)
+        said = [piece.remark(site) for piece in self.job.pieces]
+        if self.client_memory:
+            budget = usual_budget() if state_memory is None else state_memory
+            fits = self.client_memory <= budget
+            where = "kept in memory" if fits else f"{size(budget)} kept in memory, the rest on disk"
+            said.append(f"clients will remember up to {size(self.client_memory)} in all, {where}")
+        return [text for text in said if text]
+
+    def addressed(self, mail: Mail, cohort: Sequence[int]) -> Mail:
+        """The mail as it goes to this cohort: pieces that must know it are told what those before each client do."""
+        if not any(piece.ordered for piece in self.job.pieces):
+            return mail
+        told, count, batches = dict[int, tuple[int, float]](), 0, 0.0
+        for client in cohort:
+            told[client] = count, batches
+            examples, local = len(self.fed.data(client)), self.job.local
+            steps = local.planned(mail.round, client, examples)
+            count, batches = count + 1, batches + local.samples(mail.round, client, examples) / steps
+        return replace(mail, before=told)
+
+    @property
+    def client_memory(self) -> int:
+        """Bytes that all clients together will remember, once each has been seen or the run has ended."""
+        vectors = self.exp.method.cost.client_state + sum(shadow.keeps for shadow in self.exp.method.shadows)
+        seen = min(self.fed.population, self.sampler.visits(self.exp.rounds))
+        return seen * vectors * self.scene.layout.dim * self.task.dtype.itemsize
+
+
+def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
+    """Open and check; a mistake is refused here, before anything is written."""
+    source = exp.source(device)
+    fed = source()
+    sampler = exp.cohort_sampler()
+    sampler.check(fed.population, exp.rounds)
+    if sampler.kind == "by_size":
+        fed.sizes()
+    check_orders(exp, fed, sampler)
+    if exp.method.rule:
+        exp.method.rule.check(sampler.smallest(exp.rounds))
+    task = exp.open_task(fed, device)
+    try_out(task, fed)
+    check_batches(exp, fed, task)
+    shows = any(shadow.looks for shadow in exp.method.shadows)
+    job = ClientJob(task, exp.pieces(), exp.local, exp.seed, exp.personal, mean_examples(exp, fed), shows)
+    if exp.personal and fed.held_out is None:
+        raise SettingError(
+            f"personal() tests each client on a part of its own data, but {exp.on} keeps none. "
+            + (
+                "Say so in the data: split=0.7 trains on 70 % of each client's examples."
+                if isinstance(fed, Dealt)
+                else "Its clients are made when asked for: use data that are dealt out, such as digits(split=0.7)."
+            )
+        )
+    for piece in job.pieces:
+        piece.check(Site(job.pieces, task.flat.module, task.flat.layout))
+    scene = Scene(exp.rounds, fed.population, task.flat.layout, partial(_own_accuracies, task, fed))
+    withheld = sum(piece.withheld(task.flat.layout) for piece in job.pieces)
+    return Ready(exp, fed, source, task, sampler, job, scene, withheld)
+
+
+def mean_examples(exp: Experiment, fed: Federation) -> float:
+    """How many examples a client holds on average, if a piece must know; counting may be refused."""
+    for piece in exp.pieces():
+        if piece.compares:
+            try:
+                return fmean(fed.sizes())
+            except SettingError as error:
+                raise SettingError(f"{piece}: {error}") from None
+    return 0.0
+
+
+def check_orders(exp: Experiment, fed: Federation, sampler: Sampler) -> None:
+    """Refuse given batches that are missing, empty, or not places in the client's own data."""
+    orders = exp.local.orders
+    for t in range(exp.rounds if orders is not None else 0):
+        for client in sampler.draw(t, fed.population, exp.seed, fed.sizes):
+            size = len(fed.data(client))
+            try:
+                steps = exp.local.planned(t, client, size)
+                fits = steps > 0 and all(_places(batch, size) for batch in orders[t][client])  # type: ignore[index]
+            except SettingError:
+                raise
+            except (TypeError, KeyError, ValueError):
+                fits = False
+            if not fits:
+                raise SettingError(
+                    f"the batch orders of round {t}, client {client} must be lists of places from 0 to {size - 1}, at "
+                    "least one list and none of them empty, found something else."
+                )
+
+
+def check_batches(exp: Experiment, fed: Federation, task: Task) -> None:
+    """Refuse batches of one example for a model that cannot be trained on them, where sizes are known beforehand."""
+    for t, given in enumerate(exp.local.orders or ()):
+        for client in given:
+            if exp.local.smallest_batch(t, client, 0) == 1:
+                task.refuse_one(f"the orders of round {t}, client {client} have")
+    if isinstance(fed, Dealt) and exp.local.orders is None:
+        for client, size in enumerate(fed.sizes()):
+            if exp.local.smallest_batch(0, client, size) == 1:
+                cut = f"in batches of {exp.local.batch_size} these leave"
+                task.refuse_one(f"client {client} has {size} examples, {cut}")
+
+
+def _places(batch: Any, size: int) -> bool:
+    places = np.asarray(batch)
+    whole = places.ndim == 1 and places.dtype.kind in "iu"
+    return whole and len(places) > 0 and bool(places.min() >= 0) and bool(places.max() < size)
+
+
+def _own_accuracies(task: Task, fed: Federation, params: Tensor) -> Tensor:
+    return own_accuracies(task, fed, Model(params, task.initial().buffers))

@@ -1,0 +1,214 @@
+"""The book of a run: what it is, what was measured, and where to go on from.
+
+    run.json             what made it, its state, and its end: see `facts`
+    metrics.jsonl        one object for each evaluation, appended and flushed: see `diary`
+    watch.jsonl          the same for each round that was watched
+    checkpoint/          see `store`
+    final.safetensors    the model it reports, by the module's own names; final-NAME.safetensors: the others
+
+All of it hangs together by digests, and whoever reads it checks them. `RunBook` keeps everything in memory;
+`FolderBook` on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from fedflat.errors import LONGEST_WAIT, RunError, number
+from fedflat.executors.memories import ClientStates
+from fedflat.files import NEW, Damaged, hold, refuse_link, unwritable, write_file
+from fedflat.folder.checkpoints import Store
+from fedflat.folder.diary import DIARIES, Mark, Row
+from fedflat.folder.facts import Facts, diaries, ended, new_facts, read_facts, same_version
+from fedflat.running.fingerprint import refuse_other
+from fedflat.running.model_files import Named, write_models
+from fedflat.running.state import Run, read_checkpoint
+
+Say = Callable[[str], None]
+PAUSE = 20.0
+"""Least seconds between two checkpoints, unless told otherwise."""
+
+
+class RunBook:
+    """A book in memory: nothing survives the process."""
+
+    place: Path | None = None
+    """The folder of its checkpoints."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.watched: list[Row] = []
+        self.say: Say = lambda text: None
+        self.status = "running"
+
+    def resume(self, clients: ClientStates) -> Run | None:
+        """Where to go on from, with the memories in ``clients``; None for the beginning."""
+        return None
+
+    def write(self, row: Row) -> None:
+        """Add an evaluation."""
+        self.rows.append(row)
+
+    def watch(self, row: Row) -> None:
+        """Add what was seen in a round."""
+        self.watched.append(row)
+
+    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        """Make it possible to go on from here."""
+
+    def remember(self, **facts: Any) -> None:
+        """Note more about how the run is made."""
+
+    def finish(self, status: str, models: Mapping[str, Named]) -> None:
+        """The run has ended: "done" or "diverged"; of its models the last one is reported."""
+        self.status = status
+
+    def close(self) -> None:
+        """Let go of files."""
+
+
+class FolderBook(RunBook):
+    """A book in a folder. ``pause`` is the least time in seconds between two checkpoints."""
+
+    def __init__(self, folder: Path, facts: Facts, lock: IO[bytes], pause: float, say: Say) -> None:
+        super().__init__()
+        self.folder, self.facts, self.pause, self.say = folder, facts, pause, say
+        self.status = facts["status"]
+        self._lock = lock
+        self.place = folder / "checkpoint"
+        self._store = Store(self.place)
+        self._diaries = diaries(folder, facts)
+        self._written = time.monotonic()
+        self._cost = 0.0
+        self._other_start = False
+
+    def compare(self, origin: dict[str, Any]) -> None:
+        """Refuse to go on with other data or another module; other weights to begin with do only if none are needed."""
+        recorded = self.facts["origin"]
+        refuse_other(self.folder, recorded, origin)
+        self._other_start = recorded.get("start", origin["start"]) != origin["start"]
+
+    @classmethod
+    def create(
+        cls, folder: Path, experiment: dict[str, Any], how: dict[str, Any], *, origin: dict[str, Any] | None = None,
+        pause: float = PAUSE, say: Say = lambda text: None,
+    ) -> FolderBook:  # fmt: skip
+        """Make a folder for a new run; ``origin`` tells its data and its module from others."""
+        check_pause(pause)
+        make_folder(folder)
+        lock = hold(folder)
+        book = cls(folder, new_facts(experiment, how, origin or {}), lock, pause, say)
+        book._save()
+        return book
+
+    @classmethod
+    def open(cls, folder: Path, *, pause: float = PAUSE, say: Say = lambda text: None) -> FolderBook:
+        """Open the folder of a run that was begun before."""
+        same_version(folder, read_facts(folder)["fedflat"])
+        refuse_link(folder / "checkpoint")
+        lock = hold(folder)
+        try:
+            return cls(folder, read_facts(folder), lock, pause, say)
+        except BaseException:
+            lock.close()
+            raise
+
+    def _save(self) -> None:
+        write_file(self.folder / "run.json", json.dumps(self.facts, indent=2).encode())
+
+    def resume(self, clients: ClientStates) -> Run | None:
+        """The newest checkpoint that is whole; says so if a newer one was damaged."""
+        damaged = False
+        for round in self._store.rounds():
+            try:
+                run, marks = read_checkpoint(self._store, round, self.facts["identity"], clients)
+            except Damaged as error:
+                damaged = True
+                self.say(f"the checkpoint of round {round} is damaged ({error}); trying the one before it.")
+                self._store.forget(round)
+                continue
+            self._rewind(marks)
+            return run
+        if damaged:
+            self.say("no checkpoint is whole: the run starts from its beginning.")
+        if self._other_start:
+            raise RunError(
+                f"{self.folder} has no checkpoint and must begin again, but this module has other weights to begin "
+                "with. Give it those it had, or start a new run."
+            )
+        self._rewind({})
+        return None
+
+    def _rewind(self, marks: Mapping[str, Mark]) -> None:
+        """Forget what was written after the checkpoint: it will be written again."""
+        self.rows, self.watched = (self._diaries[name].rewind(marks.get(name)) for name in DIARIES)
+
+    def write(self, row: Row) -> None:
+        """Append a line and flush it."""
+        super().write(row)
+        self._diaries["metrics"].append(row)
+
+    def watch(self, row: Row) -> None:
+        """Append a line and flush it."""
+        super().watch(row)
+        self._diaries["watch"].append(row)
+
+    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        """Write a checkpoint if ``pause`` has passed, or 20 times what the last one cost."""
+        now = time.monotonic()
+        if not force and now - self._written < max(self.pause, 20 * self._cost):
+            return
+        self._store.write(run.round, run.groups(), {"run": self.facts["identity"], **run.facts(), **self._marks()})
+        run.clients.release(min(self._store.rounds()))
+        self._written = time.monotonic()
+        self._cost = self._written - now
+
+    def _marks(self) -> dict[str, Any]:
+        return {name: diary.mark._asdict() for name, diary in self._diaries.items()}
+
+    def remember(self, **facts: Any) -> None:
+        """Write the facts into run.json."""
+        self.facts |= facts
+        self._save()
+
+    def finish(self, status: str, models: Mapping[str, Named]) -> None:
+        """Write the last models and the state."""
+        files = write_models(self.folder, models)
+        end = {**self._marks(), "models": files, "reported": list(models)[-1]}
+        self.facts = ended(self.facts, status, end)
+        super().finish(status, models)
+        self._save()
+
+    def close(self) -> None:
+        """Release the folder."""
+        self._lock.close()
+
+
+def check_pause(seconds: float) -> None:
+    """Refuse a time between checkpoints that is none; infinity is fine."""
+    if seconds != math.inf:
+        number("run", "checkpoint_every", seconds, low=0, high=LONGEST_WAIT)
+
+
+def make_folder(folder: Path) -> None:
+    """Make an empty folder; one in which a run was broken off before its first word counts as empty."""
+    try:
+        taken = os.path.lexists(folder) and not (folder.is_dir() and all(map(_CRADLE.fullmatch, os.listdir(folder))))
+        begun = taken and any(os.path.lexists(folder / name) for name in ("run.json", "study.json"))
+        if not taken:
+            folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise unwritable(folder, error) from error
+    if taken:
+        hint = f"`fedflat resume {folder}` goes on with it; " if begun else ""
+        raise RunError(f"{folder} is already there and not empty. {hint}--out names another folder.")
+
+
+_CRADLE = re.compile(rf"lock|(run|study)\.json\.\d+{re.escape(NEW)}")

@@ -1,0 +1,122 @@
+"""Where a run stands between two rounds, and how that is laid out in groups of tensors."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedflat.engine.flat import Model
+from fedflat.errors import FedflatError, RunError
+from fedflat.executors.memories import ClientStates
+from fedflat.files import Damaged
+from fedflat.folder.checkpoints import Group, Store
+from fedflat.folder.diary import DIARIES, Mark
+from fedflat.folder.schema import CHECKPOINT, check
+from fedflat.server.piece import Desks
+
+CLIENTS = "clients"
+"""The group that says where the clients' memories are."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What a run has cost so far."""
+
+    down: int = 0
+    """Bytes from the server to clients."""
+    up: int = 0
+    """Bytes from clients to the server."""
+    samples: int = 0
+    """Examples trained on, epochs counted."""
+    training: float = 0.0
+    """Seconds in exchanges."""
+    seconds: float = 0.0
+    """Seconds in all."""
+
+    def with_time(self, training: float, seconds: float) -> Ledger:
+        """The same with more time spent."""
+        return replace(self, training=self.training + training, seconds=self.seconds + seconds)
+
+
+@dataclass
+class Run:
+    """All that changes from round to round."""
+
+    round: int
+    model: Model
+    desks: Desks
+    shadows: dict[str, dict[str, Tensor]]
+    clients: ClientStates = field(default_factory=ClientStates)
+    ledger: Ledger = Ledger()
+
+    def groups(self) -> dict[str, Group]:
+        """The tensors in groups; what changes together sits together. Clients' memories are in a file of their own."""
+        groups: dict[str, Group] = {"model": {"params": self.model.params, "buffers": self.model.buffers}}
+        groups |= {f"server/{key}": memory for key, memory in self.desks.items()}
+        for key, notes in self.shadows.items():
+            groups[f"shadow/{key}"] = {}  # there, even with nothing to note yet
+            for name, tensor in notes.items():
+                groups[f"shadow/{key}/{name}"] = {"value": tensor}
+        return groups | {CLIENTS: self.clients.table(self.round)}
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers that are not tensors."""
+        return {"ledger": asdict(self.ledger)}
+
+
+def read_checkpoint(
+    store: Store, round: int, identity: str, clients: ClientStates
+) -> tuple[Run, dict[str, Mark]]:  # fmt: skip
+    """Where the run ``identity`` stood at a checkpoint, and how long its diaries were; ``clients`` are restored.
+
+    `Damaged` if the checkpoint is not what was written; an error if it is that of another run.
+    """
+    groups, facts = store.read(round)
+    check(facts, CHECKPOINT)
+    if facts["run"] != identity:
+        raise RunError(
+            f"{store.folder}: the checkpoint of round {round} is not of this run, but of another one. Put back the "
+            "run's own, or remove the folder to start from the beginning."
+        )
+    try:
+        clients.restore({known: store.group(known, CLIENTS) for known in store.rounds() if known <= round})
+        run = run_of(round, groups, facts, clients)
+    except FedflatError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise Damaged(f"its tensors are not those of a run: {error}") from None
+    return run, {name: Mark(**facts[name]) for name in DIARIES}
+
+
+def last_state(folder: Path, identity: str) -> Run:
+    """Where a run stands, by its newest checkpoint that is whole. Nothing in the folder is changed."""
+    store = Store(folder / "checkpoint")
+    for round in store.rounds():
+        try:
+            return read_checkpoint(store, round, identity, ClientStates(folder=store.folder))[0]
+        except Damaged:
+            continue
+    raise RunError(
+        f"{folder} has no checkpoint that can be read: there is no model to look at. Run it again, or "
+        f"`fedflat resume {folder}`."
+    )
+
+
+def run_of(round: int, groups: dict[str, Group], facts: dict[str, Any], clients: ClientStates) -> Run:
+    """What `Run.groups` and `Run.facts` describe, with the memories that ``clients`` has restored."""
+    desks: Desks = {}
+    shadows: dict[str, dict[str, Tensor]] = {}
+    for name, group in groups.items():
+        kind, _, rest = name.partition("/")
+        if kind == "server":
+            desks[rest] = group
+        elif kind == "shadow":
+            key, _, note = rest.partition("/")
+            notes = shadows.setdefault(key, {})
+            if note:
+                notes[note] = group["value"]
+    model = Model(groups["model"]["params"], groups["model"]["buffers"])
+    return Run(round, model, desks, shadows, clients, Ledger(**facts["ledger"]))

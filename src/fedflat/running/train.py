@@ -1,0 +1,178 @@
+"""One federated run, from the first round to the last. Read `train` and you know the library."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from torch import nn
+
+from fedflat.engine.flat import Model
+from fedflat.engine.mail import Mail
+from fedflat.executors.executor import Crew, Executor, InProcess
+from fedflat.executors.interrupt import ending_as_by_ctrl_c, uninterrupted
+from fedflat.executors.memories import ClientStates
+from fedflat.folder.diary import Row
+from fedflat.observe import Watching
+from fedflat.running.evaluate import Scores, evaluate
+from fedflat.running.exchange import Diverged, Exchange
+from fedflat.running.experiment import Experiment
+from fedflat.running.model_files import Named, in_memory
+from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.results import Result
+from fedflat.running.run_folder import RunBook
+from fedflat.running.state import Run
+from fedflat.server.piece import Stepped, step
+from fedflat.server.shadows import Notes, Personal, Scene
+
+
+@ending_as_by_ctrl_c()
+def train(
+    what: Experiment | Ready, *, until: int | None = None, executor: Executor = InProcess(), watch: str | None = None,
+    book: RunBook | None = None, tell: Tell = lambda tick: None, state_memory: int | None = None,
+) -> Result:  # fmt: skip
+    """Run an experiment to its end, or from where ``book`` says it was stopped, and give its result.
+
+    ``until`` stops after so many rounds, to go on later: schedules are the whole run's. Of what clients remember,
+    ``state_memory`` bytes are in memory (None: a quarter of the machine's), the rest on disk. For ``watch`` see there.
+    """
+    ready = what if isinstance(what, Ready) else make_ready(what)
+    exp, fed, task, scene = ready.exp, ready.fed, ready.task, ready.scene
+    book = book or RunBook()
+    clients = ClientStates(state_memory, book.place, task.device)
+    run = book.resume(clients) or beginning(exp, scene, task.initial(), clients)
+    watching, clock, end = Watching.of(ready, watch, book.say), Stopwatch(run), min(until or exp.rounds, exp.rounds)
+
+    with executor.open(watching.job(), fed, ready.source) as crew:
+        try:
+            for t in range(run.round, end):
+                begun = time.monotonic()
+                cohort = ready.sampler.draw(t, fed.population, exp.seed, fed.sizes)  # 1 who is asked
+                shadows = {key: dict(notes) for key, notes in run.shadows.items()}
+                sight = watching.look(t, cohort, shadows, end)
+                exchange = Exchange(ready, crew, cohort, run.clients, shadows, run.ledger, sight)
+
+                mail = Mail(t, run.model.params, run.model.buffers, exp.rate(t))
+                new = step(exp.method.server, run.desks, exchange.send, mail)        # 2 ask, average, step
+                trained = time.monotonic() - begun - sight.seconds
+
+                for shadow in exp.method.shadows:                                    # 3 averages of models
+                    shadow.see(shadows[shadow.key], scene, t, run.model.params, new.model.params)
+
+                row = evaluated(ready, t, new, shadows) if sight.due else {}         # 4 evaluate, look around
+                seen = sight.see(new)
+
+                with uninterrupted():                                                # 5 take over, write down
+                    run.clients.keep()
+                    run.round, run.model, run.desks, run.shadows = t + 1, new.model, new.desks, shadows
+                    run.ledger = exchange.ledger.with_time(trained, time.monotonic() - begun)
+                    if seen:
+                        book.watch(seen)
+                    if row:
+                        book.write(row | vars(run.ledger))
+                    book.checkpoint(run)
+                tell(clock.tick(run, end, new.replies.loss, book.rows))
+            status = "done" if run.round == exp.rounds else "running"
+            if status == "done" and exp.personal and not any(row.get("tuned") for row in book.rows):
+                fine_tune(ready, crew, run, book)                                    # and once, at the end
+        except Diverged:
+            status = "diverged"
+        except KeyboardInterrupt:
+            run.clients.drop()
+            with uninterrupted():  # by a second Ctrl-C
+                book.checkpoint(run, force=True)
+            raise
+    with uninterrupted():
+        book.checkpoint(run, force=True)
+        if status != "running":
+            book.finish(status, named_models(ready, run))
+    return Result.of(exp, status, run, book.rows, modules(ready, run))
+
+
+def evaluated(ready: Ready, t: int, new: Stepped, shadows: dict[str, Notes]) -> Row:
+    """What is written of round ``t``: the scores of all models, and what the method has measured."""
+    scores = evaluate(ready.task, ready.fed, models_of(ready.exp, ready.scene, new.model, shadows))
+    row = {"round": t + 1, **reported(scores), **new.notes, "train_loss": new.replies.loss}
+    for shadow in ready.exp.method.shadows:
+        row |= shadow.scores(shadows[shadow.key])
+    return row
+
+
+def fine_tune(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
+    """The last word of the personalised protocol: every client tunes the last layer of the global model."""
+    exp = ready.exp
+    shadows = {Personal.key: dict(run.shadows[Personal.key])}
+    exchange = Exchange(ready, crew, list(range(ready.fed.population)), ClientStates(), shadows, run.ledger)
+    exchange.send(Mail(exp.rounds, run.model.params, run.model.buffers, exp.rate(exp.rounds - 1), task="tune"))
+    row = {"round": exp.rounds, "tuned": True, **Personal().scores(shadows[Personal.key]), **vars(exchange.ledger)}
+    with uninterrupted():
+        run.ledger = exchange.ledger
+        book.write(row)
+
+
+def beginning(exp: Experiment, scene: Scene, model: Model, clients: ClientStates) -> Run:
+    """The state before round 0."""
+    return Run(0, model, {}, {s.key: s.open(scene, model.params) for s in exp.method.shadows}, clients)
+
+
+def models_of(exp: Experiment, scene: Scene, model: Model, shadows: dict[str, Notes]) -> dict[str, Model]:
+    """The server's model and those of the shadows that have begun."""
+    models = {"server": model}
+    for shadow in exp.method.shadows:
+        params = shadow.params(shadows[shadow.key], scene, model.params)
+        if params is not None:
+            models[shadow.key] = replace(model, params=params)
+    return models
+
+
+def named_models(ready: Ready, run: Run) -> dict[str, Named]:
+    """All models by their module's own names, the reported one last."""
+    models = models_of(ready.exp, ready.scene, run.model, run.shadows)
+    fresh = ready.task.another()
+    return {name: fresh.named(model) for name, model in models.items()}
+
+
+def modules(ready: Ready, run: Run) -> Callable[[str | None], nn.Module]:
+    """What makes any of the models, by name, a module."""
+    return partial(in_memory, ready.task, models_of(ready.exp, ready.scene, run.model, run.shadows))
+
+
+def reported(scores: dict[str, Scores]) -> Row:
+    """The scores that count, those of the last shadow if there is one, and beside them all of them."""
+    name = list(scores)[-1]
+    return {**scores[name], "model": name, "models": scores}
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What there is to tell when a round is done."""
+
+    round: int
+    rounds: int
+    loss: float
+    """The mean training loss of the round."""
+    row: Row | None
+    """The last evaluation."""
+    speed: float
+    """Examples trained on in a second of exchanges, since this process took the run up."""
+    left: float
+    """Seconds to go, judging by the rounds since then."""
+
+
+Tell = Callable[[Tick], None]
+
+
+class Stopwatch:
+    """Speed and time left, from where this process took the run up."""
+
+    def __init__(self, run: Run) -> None:
+        self.round, self.ledger = run.round, run.ledger
+
+    def tick(self, run: Run, rounds: int, loss: float, rows: list[Row]) -> Tick:
+        """What to tell now."""
+        now, before = run.ledger, self.ledger
+        speed = (now.samples - before.samples) / max(now.training - before.training, 1e-9)
+        left = (now.seconds - before.seconds) / (run.round - self.round) * (rounds - run.round)
+        return Tick(run.round, rounds, loss, rows[-1] if rows else None, speed, left)

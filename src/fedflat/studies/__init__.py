@@ -1,0 +1,1 @@
+"""Runs as people ask for them: begun, stopped, taken up again, loaded."""

@@ -1,0 +1,211 @@
+"""Telling people how a run goes: one live line on a terminal, plain lines now and then in files and notebooks."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from textwrap import wrap
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from fedflat.running.experiment import Experiment
+from fedflat.running.train import Tell, Tick
+from fedflat.studies.study import Voice
+
+PAUSE = 2.0
+"""Least seconds between two plain lines; in a long run a tenth of the time since its beginning."""
+FREE = 3
+"""Columns left free at the end of a live line, so that the ^C a terminal writes there does not begin a new one."""
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> duration(42), duration(125), duration(7380)
+    ('42s', '2m05s', '2h03m')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+@dataclass(frozen=True)
+class Which:
+    """Which run it is."""
+
+    method: str
+    seed: int
+    place: int = 1
+    total: int = 1
+
+    @property
+    def title(self) -> str:
+        """All of it."""
+        return f"{f'[{self.place}/{self.total}] ' if self.total > 1 else ''}{self.method}, seed {self.seed}"
+
+    def names(self) -> Iterator[str]:
+        """The method, shorter and shorter: without arguments, then its first piece only.
+
+        >>> list(Which("fedasam(rho=warmup(0.1, 0.5, 9)) + swa()", 0).names())[1:]
+        ['fedasam + swa, seed 0', 'fedasam + swa', 'fedasam + ...']
+        """
+        bare = re.sub(r"\s+", " ", _without_arguments(self.method))
+        first, plus, _ = bare.partition(" + ")
+        yield f"{self.method}, seed {self.seed}"
+        yield f"{bare}, seed {self.seed}"
+        yield bare
+        yield f"{first} + ..." if plus else bare
+
+
+def _without_arguments(text: str) -> str:
+    shorter = re.sub(r"\([^()]*\)", "", text)
+    return text if shorter == text else _without_arguments(shorter)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a tick has to tell, in the order of its weight; empty where there is nothing."""
+
+    round: str
+    score: str
+    left: str
+    more: tuple[str, str]
+
+    @classmethod
+    def of(cls, tick: Tick) -> Parts:
+        """A run that has not begun has a number of rounds only."""
+        score = f"{100 * tick.row['accuracy']:.2f} %" if tick.row and "accuracy" in tick.row else ""
+        if not tick.round:
+            return cls(f"round 0/{tick.rounds}", score, "", ("", ""))
+        left = f"{duration(tick.left)} left" if tick.round < tick.rounds else "done"
+        return cls(
+            f"round {tick.round}/{tick.rounds}", score, left, (f"loss {tick.loss:.4f}", f"{tick.speed:,.0f} samples/s")
+        )
+
+    @property
+    def accuracy(self) -> str:
+        """The score with its word."""
+        return self.score and f"accuracy {self.score}"
+
+
+def sentence(tick: Tick) -> str:
+    """Round, accuracy, time left, loss and speed."""
+    told = Parts.of(tick)
+    return _line(told.round, told.accuracy, told.left, *told.more)
+
+
+def fitted(tick: Tick, which: Which, width: int) -> str:
+    """The same and which run it is in one line: what there is room for, round and time left first, no broken word."""
+    lines = list(_lines(Parts.of(tick), which))
+    return next((line for line in lines if len(line) <= width), lines[-1])
+
+
+def _lines(told: Parts, which: Which) -> Iterator[str]:
+    """From the longest to the shortest."""
+    count = f"[{which.place}/{which.total}]" if which.total > 1 else ""
+    long, short = (count, told.round, told.accuracy, told.left), (count, told.round, told.score, told.left)
+    *names, last = which.names()
+    for name in names:
+        for more in (told.more, told.more[:1], ()):
+            yield _line(*long, *more, name)
+    yield _line(*short, names[-1])
+    yield _line(*long, last)
+    yield _line(*short, last)
+    yield from (_line(*long), _line(*short), _line(*short[1:]), _line(told.round, told.left), told.round)
+
+
+def _line(*parts: str) -> str:
+    return "  ".join(part for part in parts if part)
+
+
+@contextmanager
+def heard(voice: Voice | None = None, *, quiet: bool = False) -> Iterator[Voice]:
+    """The voice of a run: the one given; else a `Talker`'s, or one that says only what must be known if ``quiet``."""
+    if voice is not None:
+        yield voice
+    elif quiet:
+        yield Voice(say=lambda text: print(f"fedflat: {text}", file=sys.stderr))
+    else:
+        with Talker() as talker:
+            yield talker.voice
+
+
+class Talker:
+    """Tells everything on standard error; use as a context manager and hand ``voice`` to a run."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False, force_jupyter=False)
+        self.last: tuple[Tick, Which] | None = None
+        self.live = self.console.is_terminal and not self.console.is_dumb_terminal
+        self.line = Live(console=self.console, get_renderable=self._now, transient=True, refresh_per_second=8)
+        self.voice = Voice(self.announce, self.say, self.say)
+
+    def __enter__(self) -> Talker:
+        if self.live:
+            self.line.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Whatever happened, what was told last stays, as one line."""
+        if self.live:
+            self._keep()
+            self.line.stop()
+
+    def say(self, text: str) -> None:
+        """Lines by themselves; on a terminal they are broken between words, and what follows is indented."""
+        width = max(self.console.width, 20) if self.live else sys.maxsize
+        for line in text.split("\n"):
+            inner = " " * (len(line) - len(line.lstrip()) + 4)
+            broken = wrap(line, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False)
+            self.console.print("\n".join(broken), markup=False, soft_wrap=True)
+
+    def announce(self, exp: Experiment, place: int, total: int) -> Tell:
+        """A run begins."""
+        which = Which(repr(exp.method), exp.seed, place, total)
+        return self._lively(which, exp.rounds) if self.live else self._plainly(which)
+
+    def _now(self) -> Text:
+        """The live line, as wide as the terminal is at the moment."""
+        said = fitted(*self.last, self.console.width - FREE) if self.last else ""
+        return Text(said, no_wrap=True, overflow="crop")
+
+    def _keep(self) -> None:
+        """Make the live line one that stays, and begin a new one."""
+        last, self.last = self._now(), None
+        self.line.refresh()
+        if last:
+            self.console.print(last)
+
+    def _lively(self, which: Which, rounds: int) -> Tell:
+        self._keep()  # of a run that ended before its last round
+        self.last = Tick(0, rounds, math.nan, None, 0.0, 0.0), which
+
+        def tell(tick: Tick) -> None:
+            self.last = tick, which
+            if tick.round == tick.rounds:
+                self._keep()
+
+        return tell
+
+    def _plainly(self, which: Which) -> Tell:
+        self.say(which.title)
+        begun = due = time.monotonic()
+
+        def tell(tick: Tick) -> None:
+            nonlocal due
+            now = time.monotonic()
+            if now >= due or tick.round == tick.rounds:
+                due = now + max(PAUSE, (now - begun) / 10)
+                self.say(f"  {sentence(tick)}")
+
+        return tell

@@ -1,0 +1,276 @@
+"""Runs as people ask for them: one, several seeds, several methods; begun, stopped and taken up again.
+
+A single run has its own folder. A study (several methods or seeds) has a folder with a ``study.json`` that
+names its runs, and one folder for each of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+
+from fedflat.client.piece import LossFn
+from fedflat.client.task import ModelLike
+from fedflat.data.federation import DataSpec
+from fedflat.data.opening import opened_once
+from fedflat.data.places import remembered
+from fedflat.errors import SettingError, choice, number
+from fedflat.executors.executor import Executor, InProcess, Workers
+from fedflat.executors.main_module import refuse_while_importing
+from fedflat.executors.stacked import Stacked
+from fedflat.folder.facts import read_facts, read_rows, same_version
+from fedflat.folder.plugins_needed import refuse_unmet
+from fedflat.folder.study_file import Plan, check_planned, is_run, read_plan, write_plan
+from fedflat.observe import Watching, watchers_of
+from fedflat.observe.trackers import check_installed, names_of, tracked
+from fedflat.profiling.profiled import Wanted, profiled
+from fedflat.running.auto import Load, choose, cores
+from fedflat.running.experiment import Experiment, from_json, refuse_unsayable
+from fedflat.running.fingerprint import origin_of
+from fedflat.running.model_files import damaged_models, rewrite_models
+from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.results import Result
+from fedflat.running.run_folder import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder
+from fedflat.running.state import last_state
+from fedflat.running.train import Tell, named_models, train
+from fedflat.settings.groups import HowSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class How(HowSettings):
+    """Where the computing is done; changes no number beyond the order of floating-point sums."""
+
+    def __post_init__(self) -> None:
+        refuse_while_importing()
+        super().__post_init__()
+        watchers_of(self.watch), names_of(self.track)
+        if self.workers and self.executor not in ("auto", "workers"):
+            raise SettingError(
+                f"run: {self.workers} workers were asked for, but the executor {self.executor!r} has none. Leave one "
+                "out."
+            )
+        kind = self.device.partition(":")[0]
+        choice("run", "device", kind, ["cpu", "cuda", "mps"])
+        if (kind == "cuda" and not torch.cuda.is_available()) or (
+            kind == "mps" and not torch.backends.mps.is_available()
+        ):
+            raise SettingError(f"run: device {self.device!r} was asked for, but this machine has none. Use 'cpu'.")
+        try:
+            torch.device(self.device)
+        except RuntimeError:
+            raise SettingError(f"run: device {self.device!r} cannot be read. Write 'cpu', or 'cuda:0'.") from None
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the choice is left to us."""
+        return self.executor == "auto" and not self.workers and not self.threads
+
+    def loads(self, ready: Ready) -> list[Load]:
+        """What a run asks for, if we are to choose."""
+        return [Load.of(ready)] if self.undecided else []
+
+    def settled(self, loads: Sequence[Load], note: Say) -> How:
+        """The same with what was left to us chosen, alike for all runs; ``note`` is told what and why."""
+        if not self.undecided:
+            return self
+        executor, why = choose(loads)
+        note(f"  {why}")
+        if isinstance(executor, Workers):
+            return replace(self, executor="workers", workers=executor.n, threads=executor.threads)
+        assert isinstance(executor, InProcess | Stacked)
+        name = "stacked" if isinstance(executor, Stacked) else "in-process"
+        return replace(self, executor=name, threads=executor.threads)
+
+    def make(self) -> Executor:
+        """The executor, once it is settled."""
+        assert not self.undecided
+        if self.executor == "workers" or self.workers:
+            return Workers(self.workers or cores(), self.threads or 1)
+        return Stacked(self.threads) if self.executor == "stacked" else InProcess(self.threads)
+
+    def check(self, ready: Ready, out: Path | None) -> None:
+        """Refuse to watch or track what cannot be."""
+        check_installed(self.track)
+        wanted = Watching.of(ready, self.watch).watchers or names_of(self.track)
+        if wanted and out is None:
+            raise SettingError(
+                "run: what is watched and tracked is written into the run folder, and there is none. Name one: "
+                "out='runs/mine'."
+            )
+
+
+Announce = Callable[[Experiment, int, int], Tell]
+"""Told which run of how many begins; gives whom to tell about its rounds."""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """Whom to tell what happens; silent by default."""
+
+    announce: Announce = lambda exp, place, total: lambda tick: None
+    say: Say = lambda text: None
+    """What must be known."""
+    note: Say = lambda text: None
+    """What is good to know."""
+
+
+def run_one(
+    exp: Experiment, how: How, out: Path | None, voice: Voice = Voice(), *, checkpoint_every: float = PAUSE,
+    profile: Wanted = False, until: int | None = None,
+) -> Result:  # fmt: skip
+    """Run an experiment from its beginning, in a new folder if ``out`` names one.
+
+    ``checkpoint_every`` is the least time in seconds between two checkpoints. ``profile`` says whether to find out
+    where the time goes, and who is given the profile. ``until`` is the round to stop after for now, see `train`.
+    """
+    check_until(until)
+    ready = make_ready(exp, how.device)
+    how.check(ready, out)
+    how = how.settled(how.loads(ready), voice.note)
+    book: RunBook = RunBook()
+    if out is not None:
+        book = _begun(ready, how, out, checkpoint_every, voice)
+    return _carry_out(ready, how, book, voice, 1, 1, profile, until)
+
+
+def _begun(ready: Ready, how: How, out: Path, pause: float, voice: Voice) -> FolderBook:
+    refuse_unsayable(ready.exp)
+    return FolderBook.create(
+        out, ready.exp.as_json(), asdict(how), origin=origin_of(ready), pause=pause, say=voice.say
+    )  # fmt: skip
+
+
+@opened_once()
+def run_many(
+    experiments: Sequence[Experiment], how: How, out: Path | None, voice: Voice = Voice(), *,
+    checkpoint_every: float = PAUSE, profile: Wanted = False,
+) -> list[Result]:  # fmt: skip
+    """Run several experiments, one after the other, each in its own folder under ``out``."""
+    check_pause(checkpoint_every)
+    loads: list[Load] = []
+    for exp in experiments:
+        ready = make_ready(exp, how.device)
+        how.check(ready, out)
+        loads += how.loads(ready)
+    how = how.settled(loads, voice.note)
+    names = folder_names(experiments)
+    if out is not None:
+        for exp in experiments:
+            refuse_unsayable(exp)
+        make_folder(out)
+        runs = [{"folder": n, "experiment": e.as_json()} for n, e in zip(names, experiments, strict=True)]
+        write_plan(out, runs, asdict(how))
+    results = []
+    for place, (name, exp) in enumerate(zip(names, experiments, strict=True), 1):
+        ready = make_ready(exp, how.device)
+        book = RunBook() if out is None else _begun(ready, how, out / name, checkpoint_every, voice)
+        results.append(_carry_out(ready, how, book, voice, place, len(names), profile))
+    return results
+
+
+def resume(
+    folder: str | Path, *, on: DataSpec | None = None, model: ModelLike | None = None, loss: LossFn | None = None,
+    voice: Voice = Voice(), checkpoint_every: float = PAUSE, profile: Wanted = False, watch: str | None = None,
+    track: str | None = None, until: int | None = None,
+) -> list[Result]:  # fmt: skip
+    """Go on with the run or the study in ``folder``; what is done is read, what was never begun is begun.
+
+    ``watch`` and ``track`` are as before if they are None; "none" ends them. ``until`` is the round to stop after for
+    now, see `train`.
+    """
+    check_pause(checkpoint_every)
+    check_until(until)
+    folder = Path(folder)
+    plan = _plan(folder)
+    now = {name: text for name, text in (("watch", watch), ("track", track)) if text is not None}
+    how = How(**{**plan["how"], **now})
+    results = []
+    with remembered(plan["place"]):
+        for place, entry in enumerate(plan["runs"], 1):
+            exp = from_json(entry["experiment"], on=on, model=model, loss=loss)
+            at = folder / entry["folder"]
+            if not is_run(at):
+                book = _begun(make_ready(exp, how.device), how, at, checkpoint_every, voice)
+            else:
+                book = FolderBook.open(at, pause=checkpoint_every, say=voice.say)
+            with closing(book):
+                check_planned(at, entry["experiment"])
+                refuse_unmet(book.facts["experiment"].get("plugins", ()), exact=True)
+                own = How(**{**book.facts["how"], **now})
+                if book.status != "running":
+                    results.append(_looked_after(exp, own, book, voice))
+                    continue
+                ready = make_ready(exp, own.device)
+                book.compare(origin_of(ready))
+                own = own.settled(own.loads(ready), voice.note)
+                if asdict(own) != book.facts["how"]:
+                    book.remember(how=asdict(own))
+                results.append(_carry_out(ready, own, book, voice, place, len(plan["runs"]), profile, until))
+    return results
+
+
+def _plan(folder: Path) -> Plan:
+    """What there is to go on with."""
+    if not is_run(folder):
+        plan = read_plan(folder)
+        same_version(folder, plan["fedflat"])
+        return plan
+    facts = read_facts(folder)
+    same_version(folder, facts["fedflat"])
+    runs = [{"folder": ".", "experiment": facts["experiment"]}]
+    return {"runs": runs, "how": facts["how"], "place": facts["origin"].get("place")}
+
+
+def _looked_after(exp: Experiment, how: How, book: FolderBook, voice: Voice) -> Result:
+    """The result of a run that has ended; models whose files were damaged or lost are written again."""
+    result = Result.read(book.folder)
+    read_rows(book.folder, "watch", book.facts)
+    if lost := damaged_models(book.folder, book.facts):
+        run = last_state(book.folder, book.facts["identity"])
+        ready = make_ready(exp, how.device)
+        book.compare(origin_of(ready))
+        rewrite_models(book.folder, book.facts, named_models(ready, run), lost)
+        voice.say(f"{book.folder}: written again from the checkpoint: the model {' and '.join(map(repr, lost))}.")
+    return result
+
+
+def _carry_out(
+    ready: Ready, how: How, book: RunBook, voice: Voice, place: int, total: int, profile: Wanted,
+    until: int | None = None,
+) -> Result:  # fmt: skip
+    try:
+        how.check(ready, book.place)
+        book = tracked(book, how.track)
+        tell = voice.announce(ready.exp, place, total)
+        for remark in ready.remarks(how.state_memory) + Watching.of(ready, how.watch).costs():
+            voice.note(f"  {remark}")
+        with profiled(profile, book.place and book.place.parent) as counted:
+            return train(
+                ready, executor=how.make(), book=book, tell=counted(tell), state_memory=how.state_memory,
+                watch=how.watch, until=until,
+            )  # fmt: skip
+    finally:
+        book.close()
+
+
+def check_until(until: int | None) -> None:
+    """Refuse to stop after no round at all."""
+    if until is not None:
+        number("run", "until", until, low=1, whole=True)
+
+
+def folder_names(experiments: Sequence[Experiment]) -> list[str]:
+    """A short, different name for each run: its place, its method, its seed."""
+    methods = list(dict.fromkeys(repr(exp.method) for exp in experiments))
+    return [
+        f"{methods.index(repr(exp.method)) + 1:02d}-{_slug(repr(exp.method))}/seed-{exp.seed}" for exp in experiments
+    ]
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.=]+", "-", text.lower()).strip("-")[:60]

@@ -1,0 +1,144 @@
+"""Accuracy under corruptions: right, resumable, and refused where it makes no sense."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fedflat as ff
+from corruptions.images import natural
+from fedflat.client.task import Task
+from fedflat.corruptions import evaluate
+from fedflat.corruptions.corruptions import KINDS, corrupt
+from fedflat.corruptions.evaluate import accuracies, corrupted, measure, result
+from fedflat.data.examples import ClientData, Examples
+from fedflat.engine.seeds import numpy_generator
+from fedflat.errors import SettingError
+
+MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
+
+
+def images(count: int = 30, channels: int = 3) -> ClientData:
+    x = torch.from_numpy(natural(count + 5, channels, side=16))
+    y = torch.arange(count + 5) % 4
+    norm = (MEAN, STD) if channels == 3 else ((), ())
+    return ClientData(Examples(x, y, 4, *norm), torch.arange(count + 4, 4, -1))
+
+
+def task(channels: int = 3) -> Task:
+    return Task(ff.cnn(), (channels, 16, 16), 4, seed=0)
+
+
+def test_each_accuracy_is_that_of_the_corrupted_images() -> None:
+    learner, data = task(), images()
+    found = measure(learner, learner.initial(), data, kinds=["fog", "shot_noise"], severities=[2, 5], seed=7)
+    x = natural(35, side=16)[data.index.numpy()]
+    module = learner.module().eval()
+
+    def share(pixels: np.ndarray) -> float:
+        mean, std = (torch.tensor(part).view(1, 3, 1, 1) for part in (MEAN, STD))
+        with torch.no_grad():
+            output = module((torch.from_numpy(pixels) / 255 - mean) / std)
+        return float((output.argmax(1) == data.labels).double().mean())
+
+    expected = {
+        kind: [share(corrupt(x, kind, severity, numpy_generator(7, f"corruption {kind}", 0))) for severity in (2, 5)]
+        for kind in ("fog", "shot_noise")
+    }
+    assert found["kinds"] == expected
+    assert found["clean"] == pytest.approx(share(x), abs=1e-12)
+    assert found["mean"] == pytest.approx(sum(map(sum, expected.values())) / 4, abs=1e-12)
+    assert json.loads(json.dumps(found)) == found
+
+
+class Light(nn.Module):
+    """Says 1 if an image is lighter than a number, else 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threshold = nn.Parameter(torch.tensor([0.55]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([self.threshold.expand(len(x)), x.mean((1, 2, 3))], dim=1)
+
+
+def test_a_model_whose_accuracy_is_known() -> None:
+    """Grey of 0.5, called dark: brightness adds 0.05, 0.1, ...; from the second on it is called light."""
+    x = torch.full((8, 1, 6, 6), 127, dtype=torch.uint8)
+    data = ClientData(Examples(x, torch.zeros(8, dtype=torch.long), 2), torch.arange(8))
+    learner = Task(Light, (1, 6, 6), 2, seed=0)
+    found = measure(learner, learner.initial(), data, kinds=["brightness"])
+    kinds = {"brightness": [1.0, 0.0, 0.0, 0.0, 0.0]}
+    assert found == {"clean": 1.0, "kinds": kinds, "mean": 0.2, "source": "drawn by fedflat"}
+
+
+def test_stopped_and_taken_up_again() -> None:
+    learner, data = task(), images(12)
+    model = learner.initial()
+    kinds = ["snow", "gaussian_noise", "motion_blur"]
+    told: list[tuple[int, int, str]] = []
+    whole = dict(accuracies(learner, model, data, kinds=kinds, tell=lambda *said: told.append(said)))
+    assert list(whole) == ["clean", *kinds]
+    assert told[0] == (1, 16, "clean")
+    assert told[1:] == [(2 + 5 * i + j, 16, kind) for i, kind in enumerate(kinds) for j in range(5)]
+    walk = accuracies(learner, model, data, kinds=kinds)
+    found = dict([next(walk), next(walk)])
+    assert list(found) == ["clean", "snow"]
+    learner.flat.load(torch.zeros(learner.flat.layout.dim))
+    found |= accuracies(learner, model, data, kinds=kinds, known=found)
+    assert found == whole
+    assert result(found) == result(whole)
+
+
+def test_chunks_do_not_share_their_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate, "CHUNK", 4)
+    x = np.repeat(natural(1), 10, axis=0)
+    found = corrupted(x, "gaussian_noise", 3, 0)
+    assert found.shape == x.shape
+    assert len({image.tobytes() for image in found}) == 10
+    assert np.array_equal(found[:4], corrupted(x[:4], "gaussian_noise", 3, 0))
+    assert not np.array_equal(found, corrupted(x, "gaussian_noise", 3, 1))
+
+
+def test_all_that_the_images_can_have() -> None:
+    learner = task(1)
+    assert set(dict(accuracies(learner, learner.initial(), images(4, 1), severities=[1]))) == {"clean", *KINDS} - {
+        "saturate"
+    }
+
+
+def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All before the first image is touched."""
+    learner, data = task(), images(4)
+    model = learner.initial()
+    with pytest.raises(SettingError, match=r"unknown corruption 'foggy'\. Did you mean 'fog'"):
+        accuracies(learner, model, data, kinds=["foggy"])
+    with pytest.raises(SettingError, match="severity must be a whole number of at least 1 and at most 5, found 6"):
+        accuracies(learner, model, data, severities=[1, 6])
+    with pytest.raises(SettingError, match="no kind or no severity"):
+        accuracies(learner, model, data, kinds=[])
+    with pytest.raises(SettingError, match="saturate changes colours, and these images are grey"):
+        accuracies(learner, model, images(4, 1), kinds=["saturate"])
+    for x in (torch.rand(4, 3, 8, 8), torch.zeros(4, 9, dtype=torch.uint8), torch.zeros(4, 2, 8, 8, dtype=torch.uint8)):
+        wrong = ClientData(Examples(x, torch.arange(4), 4), torch.arange(4))
+        with pytest.raises(SettingError, match="the data must be images stored as uint8 with 1 or 3 channels, found"):
+            accuracies(learner, model, wrong)
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(SettingError, match="jpeg_compression needs Pillow"):
+        accuracies(learner, model, data)
+    assert dict(accuracies(learner, model, data, kinds=["fog"], severities=[1]))
+
+
+def test_a_model_without_classes() -> None:
+    learner = Task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 1)), (3, 16, 16), 1, seed=0, loss=_square)
+    with pytest.raises(SettingError, match="no class scores"):
+        measure(learner, learner.initial(), images(4), kinds=["fog"])
+
+
+def _square(output: Tensor, y: Tensor) -> Tensor:
+    return (output[:, 0] - y).pow(2).mean()

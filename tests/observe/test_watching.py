@@ -1,0 +1,221 @@
+"""Watching changes nothing, survives what runs survive, and costs nothing where it was not asked for."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import fedflat as ff
+from fedflat.cli import main
+from fedflat.client.local import Local
+from fedflat.engine.mail import Mail, Replies, Reply, Sheaf
+from fedflat.errors import SettingError
+from fedflat.executors.executor import Executor, InProcess, Workers
+from fedflat.executors.stacked import Stacked
+from fedflat.folder.facts import read_rows
+from fedflat.observe import WATCHERS, Watching, watchers_of
+from fedflat.observe.watcher import Sight, Watcher
+from fedflat.running.experiment import Experiment
+from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.run_folder import FolderBook
+from fedflat.running.train import train
+from fedflat.server.piece import Stepped
+from fedflat.studies.study import Voice, resume
+from observe.alone import ALL, experiment, rows_of, watch
+from running.small import ON, Eager, final, rows, stop_at, timeless
+from test_every_method import EVERY, said
+from test_every_method import experiment as every
+
+EVERYTHING = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10, delta_eps=True) + wima(window=3)"
+
+WHOLE = Local(epochs=2, batch_size=4, lr=0.05, drop_last=True)
+
+
+class Moody(nn.Module):
+    """Running statistics to spoil, and random numbers to draw at a wrong time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.3), nn.Linear(6, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x)
+
+
+@pytest.mark.parametrize(
+    ("exp", "executor"),
+    [
+        (experiment(EVERYTHING, model=Moody(), local=WHOLE), InProcess(threads=1)),
+        (experiment(EVERYTHING), Workers(1)),
+        (experiment(EVERYTHING), Stacked()),
+    ],
+    ids=["one by one", "workers", "stacked"],
+)
+def test_no_number_of_the_run_changes(exp: Experiment, executor: Executor) -> None:
+    bare, watched = watch(exp, None, executor), watch(exp, ALL, executor)
+    assert bare.watched == []
+    assert all(torch.equal(a, b) for a, b in zip(bare.models, watched.models, strict=True))
+    assert rows_of(bare) == rows_of(watched)  # scores, bytes and samples
+    names = {name for row in watched.watched for name in row}
+    assert names == {
+        "round", "drift", "alignment", "param_norm", "feature_norms", "classes", "delta_eps", "client_lambda"
+    }  # fmt: skip
+    if isinstance(executor, Workers):
+        assert watched.watched == watch(exp, ALL).watched
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", EVERY)
+def test_no_number_of_any_method_changes(text: str) -> None:
+    exp = every(said(text))
+    for executor in (InProcess(threads=1), Stacked()):
+        if isinstance(executor, Stacked) and executor.refusal(make_ready(exp).job):
+            continue
+        bare, watched = watch(exp, None, executor), watch(exp, "drift,alignment,norms,features,classes", executor)
+        assert all(torch.equal(a, b) for a, b in zip(bare.models, watched.models, strict=True))
+        assert rows_of(bare) == rows_of(watched)
+        assert [row["round"] for row in watched.watched if "drift" in row] == list(range(1, exp.rounds + 1))
+
+
+def test_nothing_watched_is_nothing_done() -> None:
+    ready = make_ready(experiment())
+    nobody = Watching.of(ready, None)
+    notes: dict[str, dict[str, torch.Tensor]] = {}
+    assert nobody.job() is ready.job
+    assert nobody.look(0, [0], notes, 1).watchers == ()
+    assert notes == {}
+    assert Watching.of(ready, "norms,classes,features,alignment").job() is ready.job
+    assert Watching.of(ready, "client_lambda").job() == replace(ready.job, shows=True)
+
+
+def test_going_on_is_going_on(tmp_path: Path) -> None:
+    """Stopped after two rounds; lines beyond the checkpoint, one of them cut short, are what a kill leaves."""
+    exp = experiment(EVERYTHING)
+
+    def begin(folder: Path, stop: int | None) -> None:
+        with closing(Eager.create(folder, exp.as_json(), {}, pause=0)) as book:
+            train(exp, book=book, executor=InProcess(threads=1), tell=stop_at(stop), watch=ALL)
+
+    begin(tmp_path / "whole", None)
+    with pytest.raises(KeyboardInterrupt):
+        begin(tmp_path / "cut", 2)
+    with open(tmp_path / "cut" / "watch.jsonl", "a") as stream:
+        stream.write('{"round": 3, "drift": 0.5}\n{"round": 4, "dri')
+    with closing(FolderBook.open(tmp_path / "cut")) as book:
+        train(exp, book=book, executor=InProcess(threads=1), watch=ALL)
+        assert book.watched == read_rows(tmp_path / "cut", "watch")
+    whole, cut = (read_rows(tmp_path / name, "watch") for name in ("whole", "cut"))
+    assert whole == cut
+    assert [row["round"] for row in whole] == [1, 2, 3, 4]
+    assert final(tmp_path / "whole") == final(tmp_path / "cut")
+    assert timeless(rows(tmp_path / "whole")) == timeless(rows(tmp_path / "cut"))
+
+
+def test_alignment_does_not_reach_over_rounds_nobody_watched(tmp_path: Path) -> None:
+    exp = experiment()
+    for stop, what in ((1, "alignment"), (2, None), (None, "alignment")):
+        folder = tmp_path / "run"
+        made = FolderBook.create(folder, exp.as_json(), {}) if stop == 1 else FolderBook.open(folder)
+        with closing(made) as book:
+            try:
+                train(exp, book=book, executor=InProcess(threads=1), tell=stop_at(stop), watch=what)
+            except KeyboardInterrupt:
+                assert stop is not None
+    assert [row["round"] for row in read_rows(tmp_path / "run", "watch")] == [4]
+
+
+def test_runs_and_studies_are_watched_as_they_are_asked_to(tmp_path: Path) -> None:
+    settings = {"on": ON, "rounds": 3, "clients_per_round": 2, "model": "logistic", "threads": 1}
+    noted: list[str] = []
+    stop = Voice(announce=lambda exp, place, total: stop_at(2), note=noted.append)
+    with pytest.raises(KeyboardInterrupt):
+        ff.run("fedavg", out=tmp_path / "run", watch="norms", voice=stop, **settings)
+    assert noted[0] == "  watching norms: one norm a round"
+    resume(tmp_path / "run")
+    assert [row["round"] for row in read_rows(tmp_path / "run", "watch")] == [1, 2, 3]
+    ff.compare(["fedavg", "fedsam(rho=0.1)"], out=tmp_path / "study", watch="drift,norms", **settings)
+    for path in tmp_path.glob("study/*/seed-0"):
+        assert [set(row) for row in read_rows(path, "watch")] == [{"round", "drift", "param_norm"}] * 3
+
+
+def test_another_wish_when_going_on(tmp_path: Path) -> None:
+    settings = {"on": ON, "rounds": 3, "clients_per_round": 2, "model": "logistic", "threads": 1}
+    stop = Voice(announce=lambda exp, place, total: stop_at(1))
+    with pytest.raises(KeyboardInterrupt):
+        ff.run("fedavg", out=tmp_path / "run", watch="norms", voice=stop, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        resume(tmp_path / "run", watch="drift", voice=Voice(announce=lambda exp, place, total: stop_at(2)))
+    resume(tmp_path / "run", watch="none")
+    assert [set(row) - {"round"} for row in read_rows(tmp_path / "run", "watch")] == [{"param_norm"}, {"drift"}]
+
+
+def test_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SettingError, match=r"nobody can watch 'drfit'. Did you mean 'drift'\? There are drift, align"):
+        watchers_of("norms,drfit")
+    assert main(["run", "fedavg", "--on", ON, "--watch", "noise", "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert all(name in said for name in WATCHERS)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(SettingError, match=r"written into the run folder, and there is none. Name one: out="):
+        ff.run("fedavg", on=ON, rounds=1, watch="norms")
+
+
+class Clumsy(Watcher):
+    """Fails in ``where`` in the second and the third round."""
+
+    name = "clumsy"
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def cost(self, ready: Ready) -> str:
+        return "nothing"
+
+    def _look(self, s: Sight, where: str) -> None:
+        if where == self.where and s.round in (1, 2):
+            raise ZeroDivisionError("it stumbled")
+
+    def hear(self, s: Sight, mail: Mail, reply: Reply | Sheaf) -> None:
+        self._look(s, "hear")
+
+    def folded(self, s: Sight, replies: Replies) -> None:
+        self._look(s, "folded")
+
+    def see(self, s: Sight, new: Stepped) -> dict[str, Any]:
+        self._look(s, "see")
+        return {"clumsy": 1.0}
+
+
+@pytest.mark.parametrize("where", ["hear", "folded", "see"])
+def test_what_watches_never_ends_what_it_watches(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(WATCHERS, "clumsy", Clumsy(where))
+    exp, said = experiment(), []
+    with closing(FolderBook.create(tmp_path / "run", exp.as_json(), {}, say=said.append)) as book:
+        result = train(exp, book=book, executor=InProcess(threads=1), watch="clumsy,norms")
+    assert result.status == "done"
+    assert torch.equal(result.model.params, watch(exp, None).models[-1])
+    seen = read_rows(tmp_path / "run", "watch")
+    assert [row["round"] for row in seen if "param_norm" in row] == [1, 2, 3, 4]
+    assert [row["round"] for row in seen if "clumsy" in row] == [1, 4]
+    assert said == [
+        "watching clumsy failed in round 1 (ZeroDivisionError: it stumbled). It is left out there, and wherever it "
+        "fails again; the run goes on."
+    ]
+
+
+def flat_loss(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (output * 0).sum()
+
+
+def test_clients_without_curvature() -> None:
+    """Lanczos could not begin, and ended the run."""
+    exp = experiment(model=nn.Sequential(nn.Linear(4, 12), nn.Linear(12, 3)), loss=flat_loss)
+    values = [row["client_lambda"] for row in watch(exp, "client_lambda").watched if "client_lambda" in row]
+    assert values
+    assert {value for row in values for value in row.values()} == {0.0}

@@ -1,0 +1,136 @@
+"""Small runs for the tests of this folder and of the command line."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedflat.client.local import Local
+from fedflat.data.federation import DataSpec
+from fedflat.data.given import clients_of
+from fedflat.data.sampling import Sampler
+from fedflat.executors.executor import Executor, InProcess
+from fedflat.language.spelling import parse
+from fedflat.models.simple import mlp
+from fedflat.running.experiment import Evaluate, Experiment
+from fedflat.running.results import Result
+from fedflat.running.run_folder import FolderBook
+from fedflat.running.state import Run
+from fedflat.running.train import Tick, train
+
+SIZES = (6, 9, 12, 7, 8)
+EVERYTHING = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=3)"
+"""Memories at clients and server, a shadow, SAM."""
+ON = "digits(lda(0), clients=20)"
+FEDFLAT = Path(sys.executable).with_name("fedflat")
+
+
+def data() -> DataSpec:
+    """Five clients of different sizes with four numbers an input and three classes."""
+    rng = torch.Generator().manual_seed(0)
+    given = []
+    for size in SIZES:
+        y = torch.arange(size) % 3
+        given.append((torch.randn(size, 4, generator=rng) + y.view(-1, 1), y))
+    return clients_of(given, test=given[2], classes=3)
+
+
+def experiment(method: str = "fedavg", **more: Any) -> Experiment:
+    """A run of six rounds with two clients each."""
+    settings: dict[str, Any] = {
+        "on": data(), "model": mlp([5]), "rounds": 6, "seed": 3, "local": Local(batch_size=4, lr=0.05),
+        "sampler": Sampler(clients=2), "evaluate": Evaluate(every=1),
+    }  # fmt: skip
+    return Experiment(method=parse(method, "method"), **{**settings, **more})
+
+
+def stop_at(round: int | None) -> Callable[[Tick], None]:
+    """A listener that presses Ctrl-C when a round is done."""
+
+    def tell(tick: Tick) -> None:
+        if tick.round == round:
+            raise KeyboardInterrupt
+
+    return tell
+
+
+class Eager(FolderBook):
+    """A book that does not wait longer for the next checkpoint because the last one was slow."""
+
+    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        """Write if the pause is over."""
+        self._cost = 0.0
+        super().checkpoint(run, force=force)
+
+
+def begin(
+    exp: Experiment, folder: Path, *, stop: int | None = None, pause: float = 0.0,
+    executor: Executor = InProcess(threads=1),
+) -> Result:  # fmt: skip
+    """Run in a new folder, and write a checkpoint after every round unless there is a pause."""
+    with closing(Eager.create(folder, exp.as_json(), {}, pause=pause)) as book:
+        return train(exp, book=book, executor=executor, tell=stop_at(stop))
+
+
+def go_on(
+    exp: Experiment, folder: Path, *, said: list[str] | None = None, pause: float = math.inf,
+    executor: Executor = InProcess(threads=1),
+) -> Result:  # fmt: skip
+    """Resume, to the end; what is said is appended to ``said``."""
+    with closing(Eager.open(folder, pause=pause, say=(said if said is not None else []).append)) as book:
+        return train(exp, book=book, executor=executor)
+
+
+def timeless(rows: Any) -> list[dict[str, Any]]:
+    """Evaluations without what a clock says."""
+    return [{key: value for key, value in row.items() if key not in ("training", "seconds")} for row in rows]
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The evaluations in a run folder, read here, without what ties them together."""
+    read = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key != "chain"} for row in read]
+
+
+def final(folder: Path) -> dict[str, bytes]:
+    """The last models of a run folder, by the names of their files."""
+    return {path.name: path.read_bytes() for path in folder.glob("final*.safetensors")}
+
+
+def start(*words: str, **more: Any) -> subprocess.Popen[str]:
+    """The command line in a process of its own."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+    return subprocess.Popen([FEDFLAT, *words], env=environment, text=True, **pipes)
+
+
+def wait_for(test: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not test():
+        assert time.monotonic() < end, f"{what} did not happen in {seconds} s"
+        time.sleep(0.005)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and not only waiting to be buried."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def children(pid: int) -> list[int]:
+    """The processes a process has started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -1,0 +1,124 @@
+"""Killed at any moment, or stopped by Ctrl-C, and taken up again: the same bytes as never stopped.
+
+Real processes, real signals. Moments are drawn anew each time and printed, for pytest to show on failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedflat.cli import main
+from running.killing import ON, ROUNDS, RUN, begin_or_go_on, ended, kill_9, newest, same_as_never_stopped
+from running.small import children, rows, start, wait_for
+
+
+@pytest.mark.parametrize("how", [("--threads", "1"), ("--workers", "2")], ids=["alone", "workers"])
+def test_killed_and_resumed(tmp_path: Path, how: tuple[str, ...]) -> None:
+    seed = random.SystemRandom().randrange(10**6)
+    print("moments drawn with seed", seed)
+    rng, folder, hit = random.Random(seed), tmp_path / "run", 0
+    for _ in range(2):
+        caught, errors = kill_9(folder, rng.uniform(0, 0.3), *how)
+        print("killed with the checkpoint of round", newest(folder))
+        assert "Traceback" not in errors
+        hit += caught
+    assert hit > 0, "every process was done before it could be killed"
+    end = begin_or_go_on(folder, *how)
+    _, errors = end.communicate(timeout=100)
+    assert (end.returncode, errors) == (0, "")
+    assert same_as_never_stopped(folder)
+
+
+def test_killed_while_it_starts(tmp_path: Path) -> None:
+    """Perhaps before the folder is there, perhaps just when it is made."""
+    delay = random.SystemRandom().uniform(0.5, 3.0)
+    print("killed after", delay)
+    folder = tmp_path / "run"
+    words = ("--on", ON, "--rounds", "5", "--quiet", "--model", "logistic", "--threads", "1")
+    process = start("run", "fedavg", *words, "--out", str(folder))
+    time.sleep(delay)
+    process.kill()
+    process.communicate()
+    again = ["resume", str(folder), "--quiet"] if (folder / "run.json").exists() else ["run", "fedavg", *words]
+    assert main([*again, *([] if again[0] == "resume" else ["--out", str(folder)])]) == 0
+    assert [row["round"] for row in rows(folder)] == [1, 2, 3, 4, 5]
+
+
+def stopped(process: subprocess.Popen[str], folder: Path, status: int = 130) -> None:
+    """Exit status, message, checkpoint; and the same bytes in the end."""
+    said, errors = process.communicate(timeout=30)
+    assert process.returncode == status
+    assert said == ""
+    assert "Traceback" not in errors
+    assert f"A checkpoint was written. Go on with: fedflat resume {folder}\n" in errors
+    assert errors.endswith("fedflat: stopped.\n")
+    assert 0 < newest(folder) < ROUNDS
+    facts = json.loads((folder / "run.json").read_text())
+    assert facts["status"] == "running"
+    # Workers change no bit, and starting them takes seconds: it goes on without.
+    (folder / "run.json").write_text(json.dumps({**facts, "how": {**facts["how"], "workers": 0, "threads": 1}}))
+    assert main(["resume", str(folder), "--quiet"]) == 0
+    assert same_as_never_stopped(folder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_what_schedulers_send(tmp_path: Path, number: int) -> None:
+    """No checkpoint was due in the first 20 seconds: the one there is comes from the signal."""
+    folder = tmp_path / "run"
+    process = start(*RUN, "--threads", "1", "--checkpoint-every", "20", "--out", str(folder))
+    wait_for(lambda: (folder / "metrics.jsonl").exists(), "an evaluation")
+    time.sleep(random.SystemRandom().uniform(0, 0.3))
+    assert newest(folder) == 0
+    process.send_signal(number)
+    stopped(process, folder, 128 + number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_reaches_the_workers_too(tmp_path: Path, number: int) -> None:
+    """A terminal sends it to all; nobody is left behind, nobody complains."""
+    folder = tmp_path / "run"
+    process = start(*RUN, "--workers", "2", "--out", str(folder), start_new_session=True)
+    wait_for(lambda: newest(folder) > 0, "a checkpoint")
+    family = children(process.pid)
+    assert len(family) >= 2
+    os.killpg(process.pid, number)
+    stopped(process, folder, 128 + number)
+    ended(*family)
+
+
+def test_ctrl_c_while_workers_start(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    process = start(*RUN, "--workers", "2", "--out", str(folder), start_new_session=True)
+    wait_for(lambda: process.poll() is not None or len(children(process.pid)) >= 3, "workers and who watches them")
+    time.sleep(random.SystemRandom().uniform(0, 0.5))
+    family = children(process.pid)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert f"fedflat resume {folder}" in errors
+    ended(*family)
+
+
+@pytest.mark.parametrize("module", ["argparse", "numpy.version", "torch.types"])
+def test_ctrl_c_while_it_imports(tmp_path: Path, module: str) -> None:
+    """One line and nothing else, when so much has been imported."""
+    words = [sys.executable, "-X", "importtime", "-m", "fedflat", *RUN, "--out", str(tmp_path / "run")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while not process.stderr.readline().rstrip().endswith(f" {module}"):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        errors = process.stderr.read()
+    assert process.returncode == 130
+    assert [line for line in errors.splitlines() if not line.startswith("import time:")] == ["fedflat: stopped."]
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,150 @@
+"""What people are told: a live line on a terminal (see the tests of the command line), plain lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fedflat.running.state import Ledger
+from fedflat.running.train import Stopwatch, Tick, train
+from fedflat.studies import progress
+from fedflat.studies.progress import Talker, Which, duration, fitted, sentence
+from running.small import experiment
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (0.4, "0s"), (59.4, "59s"), (59.6, "1m00s"), (60, "1m00s"), (3599.4, "59m59s"), (3599.7, "1h00m"),
+     (7380, "2h03m"), (100 * 3600, "100h00m")],
+)  # fmt: skip
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_sentence() -> None:
+    row = {"accuracy": 0.98765}
+    assert sentence(Tick(3, 10, 1.23456, row, 12345.6, 125.0)) == (
+        "round 3/10  accuracy 98.77 %  2m05s left  loss 1.2346  12,346 samples/s"
+    )
+    assert sentence(Tick(10, 10, 0.5, None, 9.0, 0.0)) == "round 10/10  done  loss 0.5000  9 samples/s"
+    assert "accuracy" not in sentence(Tick(1, 2, 0.5, {"loss": 1.0}, 9.0, 0.0))
+
+
+def test_title() -> None:
+    assert Which("sam(rho=steps([0, 1], [0.1, 0.2]))", 3).title == "sam(rho=steps([0, 1], [0.1, 0.2])), seed 3"
+    assert Which("fedavg()", 3, 2, 6).title == "[2/6] fedavg(), seed 3"
+
+
+TICK = Tick(120, 1000, 0.12345, {"accuracy": 0.9123}, 20904.0, 65.0)
+WHICH = Which("fedasam(rho=warmup(0.001, 0.7, 150), eta=0.2) + swa()", 1, 2, 6)
+HEAD = "[2/6]  round 120/1000  accuracy 91.23 %  1m05s left"
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (200, f"{HEAD}  loss 0.1235  20,904 samples/s  {WHICH.method}, seed 1"),
+        (120, f"{HEAD}  {WHICH.method}, seed 1"),
+        (110, f"{HEAD}  loss 0.1235  20,904 samples/s  fedasam + swa, seed 1"),
+        (80, f"{HEAD}  fedasam + swa, seed 1"),
+        (70, f"{HEAD}  fedasam + swa"),
+        (60, "[2/6]  round 120/1000  91.23 %  1m05s left  fedasam + swa"),
+        (51, HEAD),
+        (42, "[2/6]  round 120/1000  91.23 %  1m05s left"),
+        (36, "round 120/1000  91.23 %  1m05s left"),
+        (30, "round 120/1000  1m05s left"),
+        (20, "round 120/1000"),
+        (5, "round 120/1000"),
+    ],
+)
+def test_one_line_for_every_width(width: int, line: str) -> None:
+    """The round and the time left to the last, the method shortened before they go, no word broken."""
+    assert fitted(TICK, WHICH, width) == line
+
+
+def test_no_width_breaks_a_word() -> None:
+    whole = set(fitted(TICK, WHICH, 999).split()) | {"fedasam", "fedasam,", "swa", "swa,", "..."}
+    for width in range(14, 200):
+        line = fitted(TICK, WHICH, width)
+        assert len(line) <= width
+        assert set(line.split()) <= whole
+
+
+def test_before_the_first_round() -> None:
+    assert fitted(Tick(0, 400, math.nan, None, 0.0, 0.0), Which("fedavg()", 0), 60) == "round 0/400  fedavg(), seed 0"
+
+
+def talk(exp: Any, **console: Any) -> str:
+    stream = io.StringIO()
+    with Talker(Console(file=stream, width=200, highlight=False, **console)) as talker:
+        train(exp, tell=talker.voice.announce(exp, 1, 2))
+        talker.voice.say("and a word [in] brackets")
+    return stream.getvalue()
+
+
+def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The title, the first round, the last one; between them only what is due; nothing a file should not hold."""
+    exp = experiment("fedavg", rounds=20)
+    monkeypatch.setattr(progress, "PAUSE", 1e9)
+    lines = talk(exp).splitlines()
+    assert lines[0] == "[1/2] fedavg(), seed 3"
+    assert lines[1].startswith("  round 1/20  accuracy ")
+    assert re.match(r"  round 20/20  accuracy \S+ %  done  loss ", lines[-2])
+    assert lines[-1] == "and a word [in] brackets"
+    assert len(lines) == 4
+    assert "\x1b" not in "".join(lines)
+
+
+def test_a_live_line() -> None:
+    """It is gone over; the last round stays."""
+    said = talk(experiment("sam(rho=steps([0, 1], [0.1, 0.2]))"), force_terminal=True)
+    assert "\x1b[" in said
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
+    assert re.search(r"\[1/2\]  round 6/6  .*  sam\(rho=steps\(\[0, 1\], \[0.1, 0.2\]\)\), seed 3\n", plain)
+    assert "and a word [in] brackets" in plain
+
+
+def test_long_runs_are_told_of_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line every two seconds at first, then whenever a tenth of the time has passed again."""
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    stream = io.StringIO()
+    tell = Talker(Console(file=stream, width=200)).voice.announce(experiment("fedavg"), 1, 1)
+    for second in range(3600):
+        now = float(second)
+        tell(Tick(second + 1, 4000, 0.5, None, 9.0, 0.0))
+    lines = stream.getvalue().splitlines()[1:]
+    seconds = [int(re.search(r"round (\d+)/", line)[1]) - 1 for line in lines]
+    assert seconds[:4] == [0, 2, 4, 6]
+    assert len(seconds) < 70
+    assert all(b - a <= max(2, a / 10 + 1) for a, b in pairwise(seconds))
+
+
+def test_speed_and_time_left_from_where_the_run_was_taken_up() -> None:
+    class At:
+        def __init__(self, round: int, ledger: Ledger) -> None:
+            self.round, self.ledger = round, ledger
+
+    watch = Stopwatch(At(10, Ledger(samples=1000, training=50.0, seconds=100.0)))  # type: ignore[arg-type]
+    later = At(12, Ledger(samples=1600, training=53.0, seconds=104.0))
+    tick = watch.tick(later, 20, 0.5, [{"round": 11}, {"round": 12}])  # type: ignore[arg-type]
+    assert tick.speed == 200.0  # 600 samples in 3 seconds
+    assert tick.left == 16.0  # 2 seconds a round, 8 rounds to go
+    assert tick.row == {"round": 12}
+    assert (tick.round, tick.rounds, tick.loss) == (12, 20, 0.5)
+
+
+def test_every_round_is_told() -> None:
+    ticks: list[Tick] = []
+    exp = experiment(rounds=4)
+    result = train(exp, tell=ticks.append)
+    assert [(tick.round, tick.rounds) for tick in ticks] == [(t, 4) for t in (1, 2, 3, 4)]
+    assert [tick.loss for tick in ticks] == [row["train_loss"] for row in result.rows]
+    assert [tick.row for tick in ticks] == result.rows
+    assert ticks[-1].left == 0.0

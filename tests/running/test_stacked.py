@@ -1,0 +1,342 @@
+"""Visits in stacks: the numbers of single visits for every method, and whatever else a run has to keep to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from fedflat.client import batched
+from fedflat.client.drift import Prox
+from fedflat.client.local import Local
+from fedflat.client.piece import Visit
+from fedflat.client.visit import Letter
+from fedflat.composition.method import Method
+from fedflat.data.given import clients_of
+from fedflat.data.sampling import Sampler
+from fedflat.engine.flat import GradFn
+from fedflat.engine.mail import Mail, Sheaf
+from fedflat.errors import FedflatError, NotFinite, SettingError
+from fedflat.executors import stacked
+from fedflat.executors.executor import InProcess
+from fedflat.executors.memories import ClientStates
+from fedflat.executors.stacked import Stacked
+from fedflat.models.simple import mlp
+from fedflat.running.exchange import Letters
+from fedflat.running.experiment import Evaluate, Experiment
+from fedflat.running.prepare import make_ready
+from fedflat.running.run_folder import FolderBook
+from fedflat.running.state import Run
+from fedflat.running.train import Tick, train
+from test_every_method import EVERY, Costs, experiment, said
+
+STACKED = [text for text in EVERY if "fedcr" not in text]
+CLOSE = {"float32": {"rtol": 1e-5, "atol": 1e-5}, "float64": {"rtol": 1e-9, "atol": 1e-11}}
+SIZES = (9, 9, 6, 9, 6)
+
+
+def federation(sizes: tuple[int, ...] = SIZES, split: float | None = None) -> Any:
+    """Clients with small images of three classes."""
+    rng = torch.Generator().manual_seed(1)
+    data = []
+    for size in sizes:
+        y = torch.randperm(size, generator=rng) % 3
+        data.append((torch.randn(size, 1, 8, 8, generator=rng) + y.view(-1, 1, 1, 1), y))
+    return clients_of(data, test=data[0], classes=3, split=split)
+
+
+def four_of_five(text: str, **more: Any) -> Experiment:
+    """A method with four of five clients a round, some of one size and some of another."""
+    exp = experiment(said(text))
+    on = federation(split=0.6 if exp.personal else None)
+    return replace(exp, **{"on": on, "sampler": Sampler(clients=4), "rounds": 3, **more})
+
+
+class Snapshots(Costs):
+    """Keeps what there is after each round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.models: list[Any] = []
+        self.memories: list[dict[int, Any]] = []
+
+    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        super().checkpoint(run, force=force)
+        if not force:
+            self.models.append(run.model)
+            self.memories.append({client: run.clients.memory(client) for client in range(len(SIZES))})
+
+
+def ran(exp: Experiment, executor: Any) -> Snapshots:
+    book = Snapshots()
+    train(exp, executor=executor, book=book)
+    return book
+
+
+def alike(one: Any, other: Any, how: dict[str, float]) -> None:
+    """The same names, and the same numbers up to rounding; times left out."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one.keys() - {"training", "seconds"}:
+            alike(one[key], other[key], how)
+    elif isinstance(one, float):
+        assert other == pytest.approx(one, rel=how["rtol"], abs=how["atol"], nan_ok=True)
+    elif isinstance(one, Tensor):
+        torch.testing.assert_close(other, one, **how)
+    else:
+        assert one == other
+
+
+def same_run(exp: Experiment, how: dict[str, float], executor: Stacked = Stacked()) -> None:
+    """Models, memories, bytes and metrics of a run in stacks are those of single visits."""
+    singly, together = ran(exp, InProcess(threads=1)), ran(exp, executor)
+    assert len(together.models) == exp.rounds
+    for one, other in zip(singly.models, together.models, strict=True):
+        alike(vars(one), vars(other), how)
+    for mine, theirs in zip(singly.memories, together.memories, strict=True):
+        alike(mine, theirs, how)
+    assert together.spent == singly.spent
+    assert len(together.rows) == len(singly.rows)
+    for row, its in zip(singly.rows, together.rows, strict=True):
+        alike(row, its, how)
+
+
+@pytest.mark.parametrize("text", STACKED)
+def test_every_method_has_the_numbers_of_single_visits(text: str) -> None:
+    same_run(four_of_five(text, dtype="float64"), CLOSE["float64"])
+
+
+@pytest.mark.parametrize("text", STACKED)
+def test_every_method_in_single_precision(text: str) -> None:
+    same_run(four_of_five(text, rounds=1), CLOSE["float32"])
+
+
+@pytest.mark.parametrize("text", ["fedsam(rho=0.05) + mixup()", "fedbn()"])
+def test_tracing_changes_no_bit(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    exp = four_of_five(text)
+    untraced = train(exp, executor=Stacked()).model
+    monkeypatch.setattr(batched, "PATIENCE", 0)
+    traced = train(exp, executor=Stacked()).model
+    assert traced is not None
+    assert untraced is not None
+    assert torch.equal(traced.params, untraced.params)
+    assert torch.equal(traced.buffers, untraced.buffers)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    sizes=st.lists(st.integers(2, 6), min_size=2, max_size=5),
+    local=st.builds(
+        Local, epochs=st.integers(1, 2), batch_size=st.integers(2, 6), lr=st.just(0.1), drop_last=st.booleans(),
+        steps=st.none() | st.integers(1, 3), virtual=st.none() | st.integers(1, 5),
+    ),
+    most=st.integers(1, 4),
+)  # fmt: skip
+def test_any_sizes_any_local_work_any_room(sizes: list[int], local: Local, most: int) -> None:
+    exp = four_of_five(
+        "feddyn(alpha=0.1)", dtype="float64", on=federation(tuple(sizes)), local=local, rounds=2,
+        sampler=Sampler(clients=len(sizes)),
+    )  # fmt: skip
+    room = most * batched.footprint(make_ready(exp).task, local.batch_size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stacked, "ROOM", room)
+        same_run(exp, CLOSE["float64"])
+
+
+def test_given_batches() -> None:
+    """Clients with other batches are in other stacks."""
+    orders = [{0: [[0, 1], [2]], 1: [[3, 4], [5]], 3: [[0, 1, 2]], 2: [[1]]}] * 2
+    exp = four_of_five("fedavg()", dtype="float64", rounds=2, local=Local(orders=orders, lr=0.1))
+    same_run(replace(exp, sampler=Sampler(clients=4, cohorts=[[3, 1, 0, 2]] * 2)), CLOSE["float64"])
+
+
+def crew_visits(exp: Experiment, cohort: Sequence[int] = range(len(SIZES))) -> list[tuple[list[int], int]]:
+    """The clients who were visited together in one exchange, and how many steps they took."""
+    ready, start = make_ready(exp), make_ready(exp).task.initial()
+    letters = Letters(Mail(0, start.params, start.buffers, 0.1), list(cohort), ClientStates())
+    with Stacked().open(ready.job, ready.fed, ready.source) as crew:
+        replies = [reply for reply, _ in crew.visit(letters)]
+    return [(list(r.clients) if isinstance(r, Sheaf) else [r.client], r.steps) for r in replies]
+
+
+def test_equal_clients_share_a_stack_as_long_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    exp = four_of_five("fedavg()", local=Local(batch_size=4))
+    assert crew_visits(exp) == [([0, 1, 3], 3), ([2, 4], 2)]
+    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(make_ready(exp).task, 4))
+    assert crew_visits(exp) == [([0, 1], 3), ([2, 4], 2), ([3], 3)]
+    monkeypatch.setattr(stacked, "ROOM", 1)
+    assert [clients for clients, _ in crew_visits(exp)] == [[0], [1], [2], [3], [4]]
+
+
+def test_stacks_come_in_the_order_of_their_first_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is full waits for no other to fill, but whoever was asked before it is visited before it."""
+    exp = four_of_five("fedavg()", local=Local(batch_size=4))
+    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(make_ready(exp).task, 4))
+    assert [clients for clients, _ in crew_visits(exp, [0, 2, 4, 1, 3])] == [[0], [2, 4], [1, 3]]
+    assert [clients for clients, _ in crew_visits(exp, [2, 3, 1, 4, 0])] == [[2], [3, 1], [4], [0]]
+
+
+def test_two_mails_are_two_stacks() -> None:
+    """Every other client is sent another model: none gets its neighbour's."""
+    ready = make_ready(four_of_five("feddyn(alpha=0.1)", dtype="float64"))
+    start = ready.task.initial()
+    mails = [Mail(t, start.params + t, start.buffers, 0.1 + t) for t in range(2)]
+    letters = [Letter(client, mails[client % 2], {}) for client in range(5)]
+    with InProcess(1).open(ready.job, ready.fed, ready.source) as crew:
+        singly = {reply.client: reply.delta for reply, _ in crew.visit(letters)}
+    with Stacked().open(ready.job, ready.fed, ready.source) as crew:
+        found = [one for reply, _ in crew.visit(letters) for one in (reply if isinstance(reply, Sheaf) else (reply,))]
+    assert sorted(one.client for one in found) == [0, 1, 2, 3, 4]
+    for one in found:
+        torch.testing.assert_close(one.delta, singly[one.client], **CLOSE["float64"])
+
+
+def test_threads_are_put_back() -> None:
+    before = torch.get_num_threads()
+    ready = make_ready(four_of_five("fedavg()"))
+    for wanted, threads in ((None, 1), (2, 2)):
+        with Stacked(threads=wanted).open(ready.job, ready.fed, ready.source):
+            assert torch.get_num_threads() == threads
+        assert torch.get_num_threads() == before
+    with pytest.raises(SettingError, match="threads"):
+        Stacked(threads=0)
+
+
+class Dropped(nn.Module):
+    """Dropout as a function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(nn.functional.dropout(x.flatten(1), 0.5, self.training))
+
+
+class Branching(nn.Module):
+    """Does one thing or another, by its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.fc(x.flatten(1))
+        return out if out.sum() > 0 else -out
+
+
+def peeking(output: Tensor, y: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(output, y) * (1.0 + float(output.detach().sum()))
+
+
+@dataclass(frozen=True, repr=False)
+class Mine(Prox):
+    """A piece that has not said that it stacks."""
+
+    stacks = False
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "why"),
+    [
+        ("fedcr(beta=0.01)", {}, "works on one client at a time"),
+        ("fedfsa(top=1, selection='reverse')", {}, r"fsa\(.*selection='reverse'\) works on one client at a time"),
+        ("fedavg()", {"model": Dropped}, "draws random numbers in training"),
+        ("fedavg()", {"model": lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 3), nn.Dropout())}, "draws random"),
+        ("fedavg()", {"model": Branching}, "network or its loss cannot be run for many clients at once"),
+        ("fedavg()", {"loss": peeking}, "network or its loss cannot be run for many clients at once"),
+    ],
+)
+def test_what_is_refused(text: str, more: dict[str, Any], why: str) -> None:
+    exp = experiment(said(text))
+    with pytest.raises(SettingError, match=f"cannot be visited in stacks: .*{why}.*one by one, in this process"):
+        train(replace(exp, **more), executor=Stacked())
+
+
+def test_a_reason_can_be_asked_for() -> None:
+    assert Stacked().refusal(make_ready(four_of_five("feddyn() + mixup()")).job) is None
+    job = make_ready(replace(experiment(Method(client=(Mine(),))))).job
+    assert Stacked().refusal(job) == f"{Mine()} works on one client at a time"
+
+
+def wild(text: str, on_bad: str) -> Experiment:
+    """Client 1 holds an infinite input; its reply cannot be finite."""
+    rng = torch.Generator().manual_seed(1)
+    data = [(torch.randn(6, 4, generator=rng), torch.arange(6) % 3) for _ in range(4)]
+    data[1][0][2, 2] = math.inf
+    return Experiment(
+        method=said(text), on=clients_of(data, test=data[0], classes=3), rounds=2, seed=0, model=mlp([3]),
+        evaluate=Evaluate(every=1), local=Local(batch_size=4, lr=0.1), sampler=Sampler(clients=4), on_bad=on_bad,
+        dtype="float64",
+    )  # fmt: skip
+
+
+def test_a_reply_that_is_not_finite_is_named() -> None:
+    with pytest.raises(NotFinite, match=r"round 0, client 1: .* first bad number came out of the batch gradient"):
+        train(wild("fedavg()", "raise"), executor=Stacked())
+
+
+def test_a_reply_that_is_not_finite_ends_the_run_if_wanted() -> None:
+    assert train(wild("fedavg()", "stop"), executor=Stacked()).status == "diverged"
+
+
+@pytest.mark.parametrize("text", ["scaffold()", "fedavg() + all_clients()", "median()"])
+def test_a_reply_that_is_not_finite_is_left_out_if_wanted(text: str) -> None:
+    book, other = Costs(), Costs()
+    one = train(wild(text, "skip"), executor=InProcess(threads=1), book=book).model
+    two = train(wild(text, "skip"), executor=Stacked(), book=other).model
+    assert one is not None
+    assert two is not None
+    alike(vars(one), vars(two), CLOSE["float64"])
+    assert other.spent == book.spent
+
+
+def test_nothing_is_averaged_if_no_reply_is_finite() -> None:
+    exp = replace(wild("fedavg()", "skip"), sampler=Sampler(clients=1, cohorts=[[1], [1]]))
+    with pytest.raises(FedflatError, match="no client's reply could be used"):
+        train(exp, executor=Stacked())
+
+
+@dataclass(frozen=True, repr=False)
+class Clumsy(Prox):
+    """Cannot do its work."""
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        raise ArithmeticError("too hard")
+
+
+def test_an_error_says_where_it_was() -> None:
+    exp = replace(four_of_five("fedavg()"), method=Method(client=(Clumsy(),)), on=federation((9,) * 7))
+    with pytest.raises(ArithmeticError) as caught:
+        train(replace(exp, sampler=Sampler(clients=7)), executor=Stacked())
+    note = f"(in round 0, in a stack of clients 0, 1, 2, 3, 4, ..., step 0, piece {Clumsy()!r})"
+    assert caught.value.__notes__ == [note]
+
+
+@pytest.mark.parametrize("text", ["feddyn(alpha=0.1) + all_clients()", "fedbn() + sam(rho=0.05)"])
+def test_stop_and_resume_equals_going_on(text: str, tmp_path: Path) -> None:
+    exp = four_of_five(text, rounds=4)
+
+    def go(book: FolderBook, stop: int | None = None) -> None:
+        def tell(tick: Tick) -> None:
+            if tick.round == stop:
+                raise KeyboardInterrupt
+
+        with closing(book):
+            train(exp, book=book, executor=Stacked(), tell=tell)
+
+    go(FolderBook.create(tmp_path / "through", exp.as_json(), {}, pause=math.inf))
+    with pytest.raises(KeyboardInterrupt):
+        go(FolderBook.create(tmp_path / "broken", exp.as_json(), {}, pause=math.inf), stop=2)
+    go(FolderBook.open(tmp_path / "broken", pause=math.inf))
+    through, broken = (tmp_path / name / "final.safetensors" for name in ("through", "broken"))
+    assert through.read_bytes() == broken.read_bytes()

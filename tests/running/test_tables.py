@@ -1,0 +1,98 @@
+"""Tables for people, programs and papers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import replace
+
+import pytest
+
+from fedflat.running.results import Summary
+from fedflat.running.tables import size, table
+
+ONE = Summary("fedavg()", 3, 0.8123, 0.0123, 0.5, 120.0, 2.5e6, 3.5e9, 1234.5, 0, latest=0.82, best=0.855)
+OTHER = Summary("sam(rho=0.1), or so", 3, 0.5, math.nan, 1.25, None, None, 999, 10.0, 0)
+BAD = Summary("fedyogi()", 3, math.nan, math.nan, math.nan, None, None, 12345, 10.0, 3)
+HALF = Summary("feddyn()", 3, 0.4, math.nan, 2.0, None, None, 12345, 10.0, 1)
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_text() -> None:
+    lines = table([ONE, OTHER, BAD, HALF], 0.75, 100).splitlines()
+    heads, rule, one, other, bad, half, empty, note = lines
+    assert heads.split("  ")[0] == "method"
+    for word in ("accuracy %", "loss", "rounds to 75.0 %", "sent to 75.0 %", "sent in all", "samples/s"):
+        assert word in heads
+    assert set(rule) == {"-", " "}
+    assert len({len(line) for line in (heads, rule, one, other, bad, half)}) == 1
+    for cell in ("fedavg()", "81.23 ± 1.23", "0.5000", "120", "2.5 MB", "3.50 GB", "1,234"):
+        assert f" {cell} " in f" {one} "
+    assert " 50.00 " in other
+    assert "±" not in other
+    assert other.count(" - ") == 4
+    assert " X (diverged) " in bad
+    assert "nan ±" not in bad
+    assert "40.00 (1 diverged)" in half
+    assert empty == ""
+    assert note == (
+        "Accuracy and loss on the test set: mean of the evaluations in the last 100 rounds, mean ± standard deviation "
+        "over 3 seeds. Last, best: of all evaluations."
+    )
+
+
+def test_without_target_and_seeds() -> None:
+    alone = Summary("fedavg()", 1, 0.5, math.nan, 1.0, None, None, 10, 1.0, 0)
+    text = table([alone], None, 7)
+    assert "rounds to" not in text
+    assert "in the last 7 rounds. Last, best" in text
+    assert "Accuracy and loss on the test set: the last evaluation. " in table([alone], None, 1)
+
+
+def test_markdown() -> None:
+    heads, rule, one, other, *_ = table([ONE, OTHER], 0.9, 100, "markdown").splitlines()
+    assert cells(heads) == [
+        "method", "accuracy %", "last %", "best %", "loss", "rounds to 90.0 %", "sent to 90.0 %", "sent in all",
+        "samples/s",
+    ]  # fmt: skip
+    assert cells(rule) == ["---"] + ["---:"] * 8
+    assert cells(one) == ["`fedavg()`", "81.23 ± 1.23", "82.00", "85.50", "0.5000", "120", "2.5 MB", "3.50 GB", "1,234"]
+    assert cells(other)[:7] == ["`sam(rho=0.1), or so`", "50.00", "-", "-", "1.2500", "-", "-"]
+
+
+def test_csv_is_read_back() -> None:
+    summaries = [ONE, OTHER, BAD]
+    rows = list(csv.DictReader(io.StringIO(table(summaries, 0.9, 100, "csv"))))
+    assert len(rows) == 3
+    for row, summary in zip(rows, summaries, strict=True):
+        assert list(row) == list(vars(summary))
+        for name, value in vars(summary).items():
+            if value is None:
+                assert row[name] == ""
+            elif isinstance(value, float):
+                assert float(row[name]) == value or (math.isnan(float(row[name])) and math.isnan(value))
+            else:
+                assert row[name] == str(value)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_540_000, "1.5 MB"), (999e6, "999.0 MB"), (1e9, "1.00 GB"),
+     (12_345e9, "12345.00 GB")],
+)  # fmt: skip
+def test_size(count: float, text: str) -> None:
+    assert size(count) == text
+
+
+def test_personal_accuracies_have_a_column_where_they_were_measured() -> None:
+    own = replace(ONE, personal=0.9512, personal_spread=0.0107)
+    lines = table([own, OTHER], None, 100, "markdown").splitlines()
+    column = cells(lines[0]).index("personal %")
+    assert cells(lines[2])[column] == "95.12 ± 1.07"
+    assert cells(lines[3])[column] == "-"
+    assert "best round" in lines[-1]
+    assert "personal" not in table([ONE, OTHER], None, 100)
