@@ -47,7 +47,7 @@ _HOMES = {
     "fedflat.studies.api": ("compare", "experiment", "resume", "run"),
     "fedflat.executors.executor": ("InProcess", "Workers"),
     "fedflat.running.experiment": ("Experiment",),
-    "fedflat.studies.loading": ("load",),
+    "fedflat.running.loading": ("load",),
     "fedflat.running.results": ("Result", "Results", "summarise"),
     "fedflat.executors.stacked": ("Stacked",),
     "fedflat.running.train": ("train",),

@@ -128,6 +128,7 @@ from fedflat.models import tiny_convnet as tiny_convnet
 from fedflat.models.spec import ModelSpec as ModelSpec
 from fedflat.report import write_report as write_report
 from fedflat.running.experiment import Experiment as Experiment
+from fedflat.running.loading import load as load
 from fedflat.running.results import Result as Result
 from fedflat.running.results import Results as Results
 from fedflat.running.results import summarise as summarise
@@ -140,7 +141,6 @@ from fedflat.studies.api import compare as compare
 from fedflat.studies.api import experiment as experiment
 from fedflat.studies.api import resume as resume
 from fedflat.studies.api import run as run
-from fedflat.studies.loading import load as load
 from fedflat.version import __version__ as __version__
 
 __all__: list[str]

@@ -16,11 +16,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedflat.analyse.local_global import client_models as client_models_of
 from fedflat.client.local import Local
 from fedflat.engine.flat import Model
 from fedflat.executors.executor import Executor, InProcess
 from fedflat.executors.stacked import Stacked
-from fedflat.flatness.local_global import client_models as client_models_of
 from fedflat.running.prepare import make_ready
 from fedflat.running.train import train
 from literal import (

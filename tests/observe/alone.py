@@ -15,6 +15,7 @@ from fedflat.data.sampling import Sampler
 from fedflat.executors.executor import Executor, InProcess
 from fedflat.folder.diary import Row
 from fedflat.models.simple import mlp
+from fedflat.observe import as_listener
 from fedflat.running.experiment import Evaluate, Experiment
 from fedflat.running.prepare import make_ready
 from fedflat.running.run_folder import RunBook
@@ -49,7 +50,7 @@ class Diary(RunBook):
 
 def watch(exp: Experiment, what: str | None, executor: Executor = InProcess(threads=1)) -> Diary:
     book = Diary(exp)
-    train(exp, book=book, executor=executor, watch=what)
+    train(exp, book=book, executor=executor, listening=as_listener(what))
     return book
 
 

@@ -10,7 +10,7 @@ from fedflat.client.local import Local
 from fedflat.executors.executor import Executor, InProcess
 from fedflat.executors.stacked import Stacked
 from fedflat.language.spelling import parse
-from fedflat.observe import Watching
+from fedflat.observe import Watching, as_listener
 from fedflat.running.prepare import make_ready
 from fedflat.running.run_folder import RunBook
 from fedflat.running.train import train
@@ -23,7 +23,7 @@ from quadratic import experiment as quadratic
 def test_the_toy_problem(executor: Executor) -> None:
     """Q, one step an epoch, two epochs: the mean of ||(0.4, 0.3)||, ||(0.72, 0.57)|| and their like of client 2."""
     book = RunBook()
-    train(quadratic(parse("fedavg", "method"), *toy_q()), book=book, executor=executor, watch="drift")
+    train(quadratic(parse("fedavg", "method"), *toy_q()), book=book, executor=executor, listening=as_listener("drift"))
     assert book.watched[0]["drift"] == pytest.approx(0.69383586, abs=1e-7)
 
 

@@ -19,7 +19,7 @@ from fedflat.errors import SettingError
 from fedflat.executors.executor import Executor, InProcess, Workers
 from fedflat.executors.stacked import Stacked
 from fedflat.folder.facts import read_rows
-from fedflat.observe import WATCHERS, Watching, watchers_of
+from fedflat.observe import WATCHERS, Watching, as_listener, watchers_of
 from fedflat.observe.watcher import Sight, Watcher
 from fedflat.running.experiment import Experiment
 from fedflat.running.prepare import Ready, make_ready
@@ -87,11 +87,11 @@ def test_nothing_watched_is_nothing_done() -> None:
     ready = make_ready(experiment())
     nobody = Watching.of(ready, None)
     notes: dict[str, dict[str, torch.Tensor]] = {}
-    assert nobody.job() is ready.job
-    assert nobody.look(0, [0], notes, 1).watchers == ()
+    assert nobody.job(ready.job) is ready.job
+    assert nobody.listen(0, [0], notes, True).watchers == ()
     assert notes == {}
-    assert Watching.of(ready, "norms,classes,features,alignment").job() is ready.job
-    assert Watching.of(ready, "client_lambda").job() == replace(ready.job, shows=True)
+    assert Watching.of(ready, "norms,classes,features,alignment").job(ready.job) is ready.job
+    assert Watching.of(ready, "client_lambda").job(ready.job) == replace(ready.job, shows=True)
 
 
 def test_going_on_is_going_on(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_going_on_is_going_on(tmp_path: Path) -> None:
 
     def begin(folder: Path, stop: int | None) -> None:
         with closing(Eager.create(folder, exp.as_json(), {}, pause=0)) as book:
-            train(exp, book=book, executor=InProcess(threads=1), tell=stop_at(stop), watch=ALL)
+            train(exp, book=book, executor=InProcess(threads=1), tell=stop_at(stop), listening=as_listener(ALL))
 
     begin(tmp_path / "whole", None)
     with pytest.raises(KeyboardInterrupt):
@@ -108,7 +108,7 @@ def test_going_on_is_going_on(tmp_path: Path) -> None:
     with open(tmp_path / "cut" / "watch.jsonl", "a") as stream:
         stream.write('{"round": 3, "drift": 0.5}\n{"round": 4, "dri')
     with closing(FolderBook.open(tmp_path / "cut")) as book:
-        train(exp, book=book, executor=InProcess(threads=1), watch=ALL)
+        train(exp, book=book, executor=InProcess(threads=1), listening=as_listener(ALL))
         assert book.watched == read_rows(tmp_path / "cut", "watch")
     whole, cut = (read_rows(tmp_path / name, "watch") for name in ("whole", "cut"))
     assert whole == cut
@@ -124,7 +124,7 @@ def test_alignment_does_not_reach_over_rounds_nobody_watched(tmp_path: Path) -> 
         made = FolderBook.create(folder, exp.as_json(), {}) if stop == 1 else FolderBook.open(folder)
         with closing(made) as book:
             try:
-                train(exp, book=book, executor=InProcess(threads=1), tell=stop_at(stop), watch=what)
+                train(exp, book=book, executor=InProcess(threads=1), tell=stop_at(stop), listening=as_listener(what))
             except KeyboardInterrupt:
                 assert stop is not None
     assert [row["round"] for row in read_rows(tmp_path / "run", "watch")] == [4]
@@ -197,7 +197,7 @@ def test_what_watches_never_ends_what_it_watches(tmp_path: Path, where: str, mon
     monkeypatch.setitem(WATCHERS, "clumsy", Clumsy(where))
     exp, said = experiment(), []
     with closing(FolderBook.create(tmp_path / "run", exp.as_json(), {}, say=said.append)) as book:
-        result = train(exp, book=book, executor=InProcess(threads=1), watch="clumsy,norms")
+        result = train(exp, book=book, executor=InProcess(threads=1), listening=as_listener("clumsy,norms"))
     assert result.status == "done"
     assert torch.equal(result.model.params, watch(exp, None).models[-1])
     seen = read_rows(tmp_path / "run", "watch")

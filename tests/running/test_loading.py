@@ -121,7 +121,7 @@ def test_onnx_does_the_same(run, tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_what_cannot_be_exported(run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     folder, _ = run
     wrong = {"model.txt": "must end in .safetensors, .pt2, .onnx", "no/where.pt2": "could not be written"}
-    monkeypatch.setattr("fedflat.studies.loading.find_spec", lambda name: None)
+    monkeypatch.setattr("fedflat.running.loading.find_spec", lambda name: None)
     wrong["model.onnx"] = "ONNX needs onnx and onnxscript, not installed here. Install with: pip install"
     for name, said in wrong.items():
         assert main(["export", str(folder), "--to", str(tmp_path / name)]) == 2

@@ -15,6 +15,7 @@ import fedflat.observe.trackers.tracker as tracker
 from fedflat.cli import main
 from fedflat.errors import SettingError
 from fedflat.executors.executor import InProcess
+from fedflat.observe import as_listener
 from fedflat.observe.trackers.tee import Tee, tracked
 from fedflat.observe.trackers.tracker import check_installed, names_of, numbers
 from fedflat.running.run_folder import FolderBook, RunBook
@@ -75,7 +76,7 @@ def test_what_is_heard(tmp_path: Path, listener: Listener) -> None:
 def test_what_is_watched_is_heard_too(tmp_path: Path, listener: Listener) -> None:
     exp = experiment()
     with closing(Tee(FolderBook.create(tmp_path / "run", exp.as_json(), {}), ["wandb"])) as book:
-        train(exp, book=book, executor=InProcess(threads=1), watch="norms,classes")
+        train(exp, book=book, executor=InProcess(threads=1), listening=as_listener("norms,classes"))
     heard = [told for _, round, told in listener.heard[1:-1] if round == 6]
     assert set(heard[0]) == {"param_norm", "classes/0", "classes/1", "classes/2"}
     assert "accuracy" in heard[1]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fedflat.analyse.local_global import LocalGlobal, client_models
 from fedflat.analyse.shelf import Result, Settings, Shelf
 from fedflat.analyse.subject import Subject, one_model
 from fedflat.corruptions.evaluate import accuracies, source
@@ -17,7 +18,6 @@ from fedflat.engine.flat import Model
 from fedflat.errors import LARGEST_SEED, SettingError, number
 from fedflat.flatness.curvature import curvature
 from fedflat.flatness.line import Line
-from fedflat.flatness.local_global import LocalGlobal, client_models
 from fedflat.flatness.plane import Plane
 from fedflat.flatness.points import Landscape, losses
 from fedflat.flatness.subsample import subset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from fedflat.studies.loading import export
+from fedflat.running.loading import export
 
 
 def carry_out(asked: Namespace) -> int:

@@ -10,7 +10,8 @@ import torch
 
 from fedflat.engine.flat import unit
 from fedflat.engine.mail import Replies
-from fedflat.observe.watcher import Seen, Sight, Watcher
+from fedflat.observe.watcher import Sight, Watcher
+from fedflat.running.listening import Seen
 from fedflat.running.prepare import Ready
 from fedflat.running.tables import size
 from fedflat.server.piece import Stepped

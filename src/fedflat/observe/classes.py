@@ -7,8 +7,9 @@ from torch import Tensor
 
 from fedflat.client.judge import outputs
 from fedflat.errors import SettingError
-from fedflat.observe.watcher import Seen, Sight, Watcher
+from fedflat.observe.watcher import Sight, Watcher
 from fedflat.running.evaluate import load
+from fedflat.running.listening import Seen
 from fedflat.running.prepare import Ready
 from fedflat.server.piece import Stepped
 

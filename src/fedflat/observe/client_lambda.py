@@ -12,7 +12,8 @@ import math
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail, Reply, Sheaf
 from fedflat.errors import RunError
-from fedflat.observe.watcher import Seen, Sight, Watcher
+from fedflat.observe.watcher import Sight, Watcher
+from fedflat.running.listening import Seen
 from fedflat.running.prepare import Ready
 from fedflat.server.piece import Stepped
 

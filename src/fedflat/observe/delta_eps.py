@@ -8,7 +8,8 @@ from the unperturbed model, in an exchange that is made for it and forgotten. It
 
 from __future__ import annotations
 
-from fedflat.observe.watcher import Seen, Sight, Watcher
+from fedflat.observe.watcher import Sight, Watcher
+from fedflat.running.listening import Seen
 from fedflat.running.prepare import Ready
 from fedflat.server.piece import Stepped
 

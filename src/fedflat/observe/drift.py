@@ -19,7 +19,8 @@ from fedflat.client.visit import METRICS
 from fedflat.engine.flat import GradFn
 from fedflat.engine.mail import Mail, Reply, Sheaf
 from fedflat.engine.stage import Stage
-from fedflat.observe.watcher import Seen, Sight, Watcher
+from fedflat.observe.watcher import Sight, Watcher
+from fedflat.running.listening import Seen
 from fedflat.running.prepare import Ready
 from fedflat.server.piece import Stepped
 

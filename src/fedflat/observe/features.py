@@ -10,8 +10,9 @@ import torch
 from fedflat.client.judge import outputs
 from fedflat.client.task import Task
 from fedflat.data.examples import ClientData
-from fedflat.observe.watcher import Seen, Sight, Watcher
+from fedflat.observe.watcher import Sight, Watcher
 from fedflat.running.evaluate import load
+from fedflat.running.listening import Seen
 from fedflat.running.prepare import Ready
 from fedflat.server.piece import Stepped
 

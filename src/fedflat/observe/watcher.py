@@ -14,17 +14,16 @@ import torch
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf
+from fedflat.running.listening import Ear, Seen
 from fedflat.running.prepare import Ready
 from fedflat.server.piece import Stepped
 from fedflat.server.shadows import Notes
 
-Seen = dict[str, Any]
-"""Measurements by name, as they are written."""
 Trouble = Callable[["Watcher", Exception], None]
 
 
 @dataclass
-class Sight:
+class Sight(Ear):
     """One round; ``see`` gives what its watchers have seen. Without watchers nothing is done."""
 
     watchers: tuple[Watcher, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -16,6 +15,7 @@ from fedflat.observe.drift import Drift
 from fedflat.observe.features import Features
 from fedflat.observe.norms import Norms
 from fedflat.observe.watcher import Sight, Watcher
+from fedflat.running.listening import Listener, Listening, Say
 from fedflat.running.prepare import Ready
 from fedflat.server.shadows import Notes
 
@@ -23,7 +23,6 @@ WATCHERS: dict[str, Watcher] = {
     watcher.name: watcher
     for watcher in (Drift(), Alignment(), Norms(), Features(), Classes(), DeltaEps(), ClientLambda())
 }
-Say = Callable[[str], None]
 KEY = "watch"
 """Where watchers' notes are, among those of the shadows."""
 ALL = "all"
@@ -55,7 +54,7 @@ def _has_something_to_see(watcher: Watcher, ready: Ready) -> bool:
 
 
 @dataclass(frozen=True)
-class Watching:
+class Watching(Listener):
     """The watchers of one run; without any, nothing is done and nothing is changed."""
 
     ready: Ready
@@ -78,22 +77,16 @@ class Watching:
         """What each of them costs."""
         return [f"watching {watcher.name}: {watcher.cost(self.ready)}" for watcher in self.watchers]
 
-    def job(self) -> ClientJob:
+    def job(self, job: ClientJob) -> ClientJob:
         """The clients' job, with what watchers measure there."""
-        job = self.ready.job
         more = tuple(piece for watcher in self.watchers for piece in watcher.pieces(job.local))
         if any(watcher.looks for watcher in self.watchers):
             job = replace(job, shows=True)
         return replace(job, pieces=(*job.pieces, *more)) if more else job
 
-    def look(self, t: int, cohort: list[int], notes: dict[str, Notes], end: int) -> Sight:
-        """Round ``t`` as they see it; they write into ``notes``, which a round hands on to the next.
-
-        ``end`` is the round after which the run stops, to be ended or to be gone on with.
-        """
-        exp = self.ready.exp
+    def listen(self, t: int, cohort: list[int], notes: dict[str, Notes], due: bool) -> Sight:
+        """Round ``t`` as they see it; they write into ``notes``, which a round hands on to the next."""
         mine = notes.setdefault(KEY, {}) if self.watchers else {}
-        due = any(exp.evaluate.due(t + 1, last) for last in (end, exp.rounds))
         return Sight(self.watchers, self.ready, t, cohort, mine, due, trouble=partial(self._trouble, t))
 
     def _trouble(self, t: int, watcher: Watcher, error: Exception) -> None:
@@ -104,3 +97,8 @@ class Watching:
                 f"watching {watcher.name} failed in round {t} ({type(error).__name__}: {error}). It is left out there, "
                 "and wherever it fails again; the run goes on."
             )
+
+
+def as_listener(text: str | None) -> Listening:
+    """Those that a text names, as listeners of a run."""
+    return lambda ready, say: Watching.of(ready, text, say)

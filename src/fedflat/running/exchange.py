@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import overload
 
@@ -13,7 +13,7 @@ from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold, rows
 from fedflat.errors import NotFinite
 from fedflat.executors.executor import Crew, Visited
 from fedflat.executors.memories import ClientStates
-from fedflat.observe.watcher import Sight
+from fedflat.running.listening import Ear
 from fedflat.running.prepare import Ready
 from fedflat.running.state import Ledger
 from fedflat.server.shadows import Notes, Shadow
@@ -64,8 +64,8 @@ class Exchange:
     clients: ClientStates
     shadows: dict[str, Notes]
     ledger: Ledger
-    sight: Sight | None = None
-    """Who watches the round."""
+    ear: Ear = field(default_factory=Ear)
+    """Who listens to the round."""
 
     def send(self, mail: Mail) -> Replies:
         """One call, one exchange."""
@@ -74,8 +74,7 @@ class Exchange:
         rule = partial(exp.method.rule.of_round, mail.round) if exp.method.rule else None
         population = self.ready.fed.population
         replies = fold(mail, self._dispatch(mail), population=population, weighting=weighting, rule=rule)
-        if self.sight:
-            self.sight.folded(replies)
+        self.ear.folded(replies)
         return replies
 
     def _dispatch(self, mail: Mail) -> Iterator[Reply | Sheaf]:
@@ -88,8 +87,7 @@ class Exchange:
                 self._object(letters.to(reply.client))
                 continue
             if mail.commit:
-                if self.sight:
-                    self.sight.hear(mail, reply)
+                self.ear.hear(mail, reply)
                 for shadow in shadows:
                     assert isinstance(reply, Reply)
                     memory = memory | self._show(shadow, reply)

@@ -31,9 +31,9 @@ from fedflat.settings.setting import settings_of
 class Evaluate(EvaluateSettings):
     """When to evaluate: every so many rounds, in each of the last ones, and at the end."""
 
-    def due(self, done: int, rounds: int) -> bool:
-        """Whether to evaluate when ``done`` of ``rounds`` rounds are done."""
-        return done % self.every == 0 or done > rounds - self.last
+    def due(self, done: int, *ends: int) -> bool:
+        """Whether to evaluate when ``done`` rounds are done and the run stops, for now or for good, after ``ends``."""
+        return done % self.every == 0 or any(done > end - self.last for end in ends)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -150,7 +150,7 @@ def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def _loaded(folder: Path, model: str | None) -> nn.Module:
-    from fedflat.studies.loading import load  # which trains, and so knows results
+    from fedflat.running.loading import load  # which trains, and so knows results
 
     return load(folder, model=model)
 

@@ -15,10 +15,10 @@ from fedflat.executors.executor import Crew, Executor, InProcess
 from fedflat.executors.interrupt import ending_as_by_ctrl_c, uninterrupted
 from fedflat.executors.memories import ClientStates
 from fedflat.folder.diary import Row
-from fedflat.observe import Watching
 from fedflat.running.evaluate import Scores, evaluate
 from fedflat.running.exchange import Diverged, Exchange
 from fedflat.running.experiment import Experiment
+from fedflat.running.listening import Listening, nobody
 from fedflat.running.model_files import Named, in_memory
 from fedflat.running.prepare import Ready, make_ready
 from fedflat.running.results import Result
@@ -30,39 +30,39 @@ from fedflat.server.shadows import Notes, Personal, Scene
 
 @ending_as_by_ctrl_c()
 def train(
-    what: Experiment | Ready, *, until: int | None = None, executor: Executor = InProcess(), watch: str | None = None,
-    book: RunBook | None = None, tell: Tell = lambda tick: None, state_memory: int | None = None,
+    what: Experiment | Ready, *, until: int | None = None, executor: Executor = InProcess(),
+    listening: Listening = nobody, book: RunBook | None = None, tell: Tell = lambda tick: None,
+    state_memory: int | None = None,
 ) -> Result:  # fmt: skip
     """Run an experiment to its end, or from where ``book`` says it was stopped, and give its result.
 
-    ``until`` stops after so many rounds, to go on later: schedules are the whole run's. Of what clients remember,
-    ``state_memory`` bytes are in memory (None: a quarter of the machine's), the rest on disk. For ``watch`` see there.
+    ``until`` stops after so many rounds, to go on later: schedules are the whole run's. For ``state_memory`` see `How`.
     """
     ready = what if isinstance(what, Ready) else make_ready(what)
     exp, fed, task, scene = ready.exp, ready.fed, ready.task, ready.scene
     book = book or RunBook()
     clients = ClientStates(state_memory, book.place, task.device)
     run = book.resume(clients) or beginning(exp, scene, task.initial(), clients)
-    watching, clock, end = Watching.of(ready, watch, book.say), Stopwatch(run), min(until or exp.rounds, exp.rounds)
+    listener, clock, end = listening(ready, book.say), Stopwatch(run), min(until or exp.rounds, exp.rounds)
 
-    with executor.open(watching.job(), fed, ready.source) as crew:
+    with executor.open(listener.job(ready.job), fed, ready.source) as crew:
         try:
             for t in range(run.round, end):
-                begun = time.monotonic()
+                begun, due = time.monotonic(), exp.evaluate.due(t + 1, end, exp.rounds)
                 cohort = ready.sampler.draw(t, fed.population, exp.seed, fed.sizes)  # 1 who is asked
                 shadows = {key: dict(notes) for key, notes in run.shadows.items()}
-                sight = watching.look(t, cohort, shadows, end)
-                exchange = Exchange(ready, crew, cohort, run.clients, shadows, run.ledger, sight)
+                ear = listener.listen(t, cohort, shadows, due)
+                exchange = Exchange(ready, crew, cohort, run.clients, shadows, run.ledger, ear)
 
                 mail = Mail(t, run.model.params, run.model.buffers, exp.rate(t))
                 new = step(exp.method.server, run.desks, exchange.send, mail)        # 2 ask, average, step
-                trained = time.monotonic() - begun - sight.seconds
+                trained = time.monotonic() - begun - ear.seconds
 
                 for shadow in exp.method.shadows:                                    # 3 averages of models
                     shadow.see(shadows[shadow.key], scene, t, run.model.params, new.model.params)
 
-                row = evaluated(ready, t, new, shadows) if sight.due else {}         # 4 evaluate, look around
-                seen = sight.see(new)
+                row = evaluated(ready, t, new, shadows) if due else {}               # 4 evaluate, look around
+                seen = ear.see(new)
 
                 with uninterrupted():                                                # 5 take over, write down
                     run.clients.keep()

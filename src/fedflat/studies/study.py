@@ -26,7 +26,7 @@ from fedflat.executors.stacked import Stacked
 from fedflat.folder.facts import read_facts, read_rows, same_version
 from fedflat.folder.plugins_needed import refuse_unmet
 from fedflat.folder.study_file import Plan, check_planned, is_run, read_plan, write_plan
-from fedflat.observe import Watching, watchers_of
+from fedflat.observe import Watching, as_listener, watchers_of
 from fedflat.observe.trackers import check_installed, names_of, tracked
 from fedflat.profiling.profiled import Wanted, profiled
 from fedflat.running.auto import Load, choose, cores
@@ -252,7 +252,7 @@ def _carry_out(
         with profiled(profile, book.place and book.place.parent) as counted:
             return train(
                 ready, executor=how.make(), book=book, tell=counted(tell), state_memory=how.state_memory,
-                watch=how.watch, until=until,
+                listening=as_listener(how.watch), until=until,
             )  # fmt: skip
     finally:
         book.close()

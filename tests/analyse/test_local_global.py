@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 import fedflat as ff
+from fedflat.analyse.local_global import LocalGlobal, client_models
 from fedflat.client.local import Local
 from fedflat.client.private import Private
 from fedflat.client.visit import Letter, visit
 from fedflat.engine.mail import Mail
-from fedflat.flatness.local_global import LocalGlobal, client_models
 from fedflat.running.prepare import make_ready
 from fedflat.running.train import train
 from literal.problem import Plan, Problem
