@@ -26,10 +26,10 @@ class Flatness:
         ready = make_ready(SIZES[size]["w1"].experiment())
         assert isinstance(ready.fed, Dealt)
         count, self.points = (1000, 25) if size == "full" else (16, 3)
-        self.task, self.model = ready.task, ready.task.initial()
+        self.learner, self.model = ready.learner, ready.learner.initial()
         self.data = ClientData(ready.fed.train, torch.arange(count))
-        self.hessian = Hessian(self.task, self.model, self.data, hold=0)
-        self.held = Hessian(self.task, self.model, self.data)
+        self.hessian = Hessian(self.learner, self.model, self.data, hold=0)
+        self.held = Hessian(self.learner, self.model, self.data)
         self.vector = torch.randn(len(self.model.params), generator=torch.Generator().manual_seed(0))
         self.product(self.held)  # builds the graph that is held
 
@@ -52,13 +52,13 @@ class Flatness:
 
     def top(self) -> float:
         """Seconds for the five largest eigenvalues."""
-        fresh = Hessian(self.task, self.model, self.data)
+        fresh = Hessian(self.learner, self.model, self.data)
         return _seconds(lambda: eigenvalues(fresh, 5, seed=0))
 
     def surface(self) -> float:
         """Seconds for a surface."""
-        land = Surface(self.model.params, self.task.flat.layout, points=self.points, span=1.0, seed=0)
-        return _seconds(lambda: measure(self.task, self.model.buffers, land, self.data))
+        land = Surface(self.model.params, self.learner.flat.layout, points=self.points, span=1.0, seed=0)
+        return _seconds(lambda: measure(self.learner, self.model.buffers, land, self.data))
 
 
 def _seconds(work: Callable[[], object]) -> float:

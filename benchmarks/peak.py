@@ -39,7 +39,7 @@ class Product:
 def operations(workload: Workload) -> int:
     """Multiplications and additions of one example's forward and backward pass."""
     ready = make_ready(workload.experiment())
-    module, batch = ready.task.module(), ready.fed.data(0).batch(torch.arange(1), torch.float32)
+    module, batch = ready.learner.module(), ready.fed.data(0).batch(torch.arange(1), torch.float32)
     with FlopCounterMode(display=False) as counter:
         cross_entropy(module(batch.x), batch.y).backward()
     return int(counter.get_total_flops())

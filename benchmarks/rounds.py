@@ -35,7 +35,7 @@ class Stepper:
 
     def __init__(self, ready: Ready) -> None:
         self.ready = ready
-        self.run = beginning(ready.exp, ready.scene, ready.task.initial(), ClientStates())
+        self.run = beginning(ready.exp, ready.scene, ready.learner.initial(), ClientStates())
 
     def cohort(self, t: int) -> list[int]:
         """The clients of round ``t``."""
@@ -60,7 +60,7 @@ class Bare:
 
     def __init__(self, like: Stepper) -> None:
         self.like, self.t = like, 0
-        self.module = like.ready.task.module()
+        self.module = like.ready.learner.module()
         local = like.ready.exp.local
         self.optimiser = torch.optim.SGD(self.module.parameters(), lr=local.lr, weight_decay=local.weight_decay)
 

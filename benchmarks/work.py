@@ -41,7 +41,7 @@ def bare(ready: Ready, threads: int, *, last: bool = False) -> None:
     """The mini-batches of a run in plain PyTorch: one model, no clients to come back to; images with channels last?"""
     torch.set_num_threads(threads)
     exp, fed = ready.exp, ready.fed
-    module = ready.task.module()
+    module = ready.learner.module()
     optimiser = torch.optim.SGD(module.parameters(), lr=0.01, weight_decay=4e-4)
     step = _sam if "sam" in repr(exp.method) else _sgd
     turns, t, go_on, loss = Turns(f"{threads} threads", "torch"), 0, True, torch.tensor(0.0)
@@ -95,7 +95,7 @@ class Window(RunBook):
 
     def resume(self, clients: ClientStates) -> Run | None:
         """The beginning."""
-        model = self.ready.task.initial()
+        model = self.ready.learner.initial()
         for client in range(self.ready.fed.population if self.full else 0):
             clients.stage(client, {"dual": {"sigma": torch.zeros_like(model.params)}})
             clients.keep()

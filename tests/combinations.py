@@ -149,7 +149,7 @@ class Spent(RunBook):
 def declared(run: Ready, new: int = 0) -> tuple[int, int]:
     """The bytes of a round after the first, by the method's own account, with ``new`` clients, who are sent what they
     keep to themselves from then on."""
-    method, model = run.exp.method, run.task.initial()
+    method, model = run.exp.method, run.learner.initial()
     cost, dim = method.cost, len(model.params)
     exchanges = cost.walks * (1 - sum(piece.surveys for piece in method.client)) + cost.surveys
     small = cost.walks * 2 * 2 * FEATURES if any(piece.key == "fedcr" for piece in method.client) else 0
@@ -170,7 +170,7 @@ def trains(method: Method) -> bool:
     return (
         result.status == "done"
         and bool(torch.isfinite(result.model.params).all())
-        and not torch.equal(result.model.params, run.task.initial().params)
+        and not torch.equal(result.model.params, run.learner.initial().params)
         and all(map(math.isfinite, numbers))
         and list(row["models"]) == ["server", *(shadow.key for shadow in method.shadows)]
         and rounds == [declared(run, new=1), declared(run)]

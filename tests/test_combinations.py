@@ -141,6 +141,6 @@ def test_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_network_without_activation_modules_is_refused() -> None:
     run = ready(said("fedavg()"))
-    site = Site(man().client, torch.nn.Linear(2, 2), run.task.flat.layout)
+    site = Site(man().client, torch.nn.Linear(2, 2), run.learner.flat.layout)
     with pytest.raises(SettingError, match="man looks for activation modules"):
         man().client[0].check(site)

@@ -108,7 +108,7 @@ def test_a_run_spends_what_the_table_says(text: str) -> None:
     assert trains(said(text))
     if text in TABLE and text not in ("fedbn()", "silobn()", "fedcr()"):
         run = ready(said(text))
-        dim = len(run.task.initial().params)
+        dim = len(run.learner.initial().params)
         assert declared(run) == tuple(4 * 2 * vectors * dim for vectors in TABLE[text][2:4])
 
 

@@ -189,13 +189,13 @@ class Listening:
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
-        gradient = job.task.flat.gradient
+        gradient = job.learner.flat.gradient
 
         def counting(*args: Any, **kwargs: Any) -> Any:
             self.gradients += 1
             return gradient(*args, **kwargs)
 
-        job.task.flat.gradient = counting  # type: ignore[method-assign]
+        job.learner.flat.gradient = counting  # type: ignore[method-assign]
         with InProcess(threads=1).open(job, fed, source) as crew:
             self.crew = crew
             yield self
@@ -278,7 +278,7 @@ def _finite_and_moved(exp: Experiment, result: Result) -> None:
     assert result.status == "done"
     assert result.model is not None
     assert bool(torch.isfinite(result.model.params).all())
-    assert not torch.equal(result.model.params, make_ready(exp).task.initial().params)
+    assert not torch.equal(result.model.params, make_ready(exp).learner.initial().params)
     rows = [row for row in result.rows if not row.get("tuned")]
     assert len(rows) == ROUNDS == len(result.rows) - exp.personal
     for row in rows:
@@ -322,7 +322,7 @@ def _exchanges(method: Method) -> int:
 
 def _declared_cost(ready: Ready, book: Costs, ears: Listening) -> None:
     exp, cost = ready.exp, ready.exp.method.cost
-    model = ready.task.initial()
+    model = ready.learner.initial()
     clients, exchanges = ready.sampler.clients, _exchanges(exp.method)
     numbers = [vectors * len(model.params) for vectors in (cost.down, cost.up)]
     small = 2 * 3 * FEATURES if any(piece.key == "fedcr" for piece in exp.method.client) else 0

@@ -63,7 +63,7 @@ def main(name: str) -> None:
     )  # fmt: skip
     warm_up = TRACED if isinstance(executor, Stacked) else WARM_UP
     ready, window, turns = make_ready(exp), Window(), Turns(repr(executor), "fedflat", "torch", warm_up=warm_up)
-    flat, before = ready.task.flat, 0
+    flat, before = ready.learner.flat, 0
 
     def loss() -> float:
         flat.load(window.run.model.params)

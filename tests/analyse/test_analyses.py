@@ -39,7 +39,7 @@ def silent(done: float, total: float, what: str) -> None:
 
 def loss_by_hand(subject: Subject, params: torch.Tensor) -> float:
     """The mean loss on the test set with plain PyTorch."""
-    module, test = subject.ready.task.module(), subject.ready.fed.test
+    module, test = subject.ready.learner.module(), subject.ready.fed.test
     torch.nn.utils.vector_to_parameters(params, module.parameters())
     batch = test.batch(torch.arange(len(test)), torch.float32)
     with torch.no_grad():

@@ -32,7 +32,7 @@ PLAN = Plan(cohorts=[[0, 1]], orders=[{0: [[0], [0]], 1: [[0], [0]]}], lr=[0.1])
 def test_the_toy_problem() -> None:
     """Clients' Hessians are diag(2, 1) and diag(1, 4) wherever they go; that of their mean is diag(1.5, 2.5)."""
     ready = make_ready(experiment(ff.fedavg(), Q, PLAN))
-    both = LocalGlobal(ready=ready, round=0, models=client_models(ready, ready.task.initial(), 0, [0, 1]))
+    both = LocalGlobal(ready=ready, round=0, models=client_models(ready, ready.learner.initial(), 0, [0, 1]))
     found = both.result(list(both.rows()))
     assert [row["client"] for row in both.rows(known=[0])] == [1]
     assert [row["client"] for row in found["clients"]] == [0, 1]
@@ -45,7 +45,7 @@ def test_the_toy_problem() -> None:
 def test_models_at_the_end_of_the_visit() -> None:
     """Two steps of 0.1: the distance to a_k shrinks by (1 - 0.1 h) twice in each coordinate."""
     ready = make_ready(experiment(ff.fedavg(), Q, PLAN))
-    models = client_models(ready, ready.task.initial(), 0, [0, 1])
+    models = client_models(ready, ready.learner.initial(), 0, [0, 1])
     assert models[0].params.tolist() == pytest.approx([1 + 2 * 0.8**2, -1 + 3 * 0.9**2])
     assert models[1].params.tolist() == pytest.approx([3 * 0.9**2, 1 + 0.6**2])
 
@@ -59,7 +59,7 @@ def test_what_a_client_keeps_to_itself_is_in_its_model(text: str, where: str) ->
     """Its own scales and statistics, not those the server sent and gets back."""
     exp = replace(small(text), model=normalised, local=Local(batch_size=3, lr=0.1, drop_last=True))
     ready = make_ready(exp)
-    model, layout, private = ready.task.initial(), ready.task.flat.layout, Private(where)
+    model, layout, private = ready.learner.initial(), ready.learner.flat.layout, Private(where)
     for client, own in client_models(ready, model, 0, [0, 3]).items():
         letter = Letter(client, Mail(0, model.params, model.buffers, 0.1), {})
         reply, memory = visit(ready.job, letter, ready.fed.data(client))
@@ -81,7 +81,7 @@ def test_their_mean_is_what_the_run_makes_of_them(text: str) -> None:
         text, on="digits(iid(), clients=4)", model="logistic", rounds=1, clients_per_round=4, local_epochs=1, lr=0.05
     )
     ready = make_ready(exp)
-    models = client_models(ready, ready.task.initial(), 0, [0, 1, 2, 3])
+    models = client_models(ready, ready.learner.initial(), 0, [0, 1, 2, 3])
     assert sorted(models) == [0, 1, 2, 3]
     if text in ("fedavg", "scaffold", "mime"):
         sizes = torch.tensor(ready.fed.sizes(), dtype=torch.float32)
@@ -94,7 +94,7 @@ def test_a_part_of_everybodys_data() -> None:
     exp = ff.experiment("fedavg", on="digits(lda(0), clients=10)", model="logistic", rounds=1, clients_per_round=2)
     ready = make_ready(exp)
     told: list[str] = []
-    models = client_models(ready, ready.task.initial(), 0, [3])
+    models = client_models(ready, ready.learner.initial(), 0, [3])
     both = LocalGlobal(ready=ready, round=0, models=models, examples=50)
     found = both.result(list(both.rows(tell=lambda done, total, what: told.append(what))))
     assert found["examples"] == 50 < found["of"]

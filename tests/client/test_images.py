@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.images import channels_last, gains
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.data.examples import Batch
 from fedflat.data.given import clients_of
 from fedflat.errors import SettingError
@@ -68,10 +68,10 @@ def batch_of(shape: tuple[int, ...], dtype: torch.dtype = torch.float32, classes
 def test_the_gradient_is_that_of_plain_torch(text: str, shape: tuple[int, ...], layout: str) -> None:
     spec = parse(text, "model")
     assert isinstance(spec, ModelSpec)
-    task, batch = Task(spec, shape, 5, seed=0, dtype="float64", layout=layout), batch_of(shape, torch.float64)
-    oracle = task.oracle(batch, [])
-    gradient = oracle(task.initial().params)
-    module = task.module().double().train()
+    learner, batch = Learner(spec, shape, 5, seed=0, dtype="float64", layout=layout), batch_of(shape, torch.float64)
+    oracle = learner.oracle(batch, [])
+    gradient = oracle(learner.initial().params)
+    module = learner.module().double().train()
     loss = cross_entropy(module(batch.x), batch.y)
     loss.backward()  # type: ignore[no-untyped-call]
     plain = torch.cat([p.grad.reshape(-1) for p in module.parameters() if p.grad is not None])
@@ -88,11 +88,11 @@ def test_the_gradient_is_that_of_plain_torch(text: str, shape: tuple[int, ...], 
     ],
 )  # fmt: skip
 def test_how_they_lie_in_training(layout: str, channels: int, width: int, strides: tuple[int, ...]) -> None:
-    task = Task(lambda: Watching(channels, width), (channels, 6, 6), 5, seed=0, layout=layout)
-    oracle = task.oracle(batch_of((channels, 6, 6)), [])
-    oracle(task.initial().params)
-    oracle(task.initial().params)
-    assert task.flat.module.seen == [strides] * 2
+    learner = Learner(lambda: Watching(channels, width), (channels, 6, 6), 5, seed=0, layout=layout)
+    oracle = learner.oracle(batch_of((channels, 6, 6)), [])
+    oracle(learner.initial().params)
+    oracle(learner.initial().params)
+    assert learner.flat.module.seen == [strides] * 2
 
 
 def test_one_channel_goes_on_with_channels_last() -> None:
@@ -101,12 +101,12 @@ def test_one_channel_goes_on_with_channels_last() -> None:
 
 
 def test_trying_leaves_no_trace() -> None:
-    task, before = Task(Watching, (3, 6, 6), 5, seed=0), torch.random.get_rng_state()
-    start = task.flat.model()
-    assert task.trains_channels_last
+    learner, before = Learner(Watching, (3, 6, 6), 5, seed=0), torch.random.get_rng_state()
+    start = learner.flat.model()
+    assert learner.trains_channels_last
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert torch.equal(task.flat.buffers, start.buffers)
-    assert task.flat.module.seen == []
+    assert torch.equal(learner.flat.buffers, start.buffers)
+    assert learner.flat.module.seen == []
 
 
 def layers(*more: nn.Module, width: int = 16, groups: int = 1) -> nn.Module:
@@ -143,9 +143,9 @@ def data_of(shape: tuple[int, ...]) -> Any:
 
 
 def test_a_module_with_view() -> None:
-    task = Task(Viewing, (3, 6, 6), 5, seed=0)
-    assert not task.trains_channels_last
-    assert bool(task.oracle(batch_of((3, 6, 6)), [])(task.initial().params).isfinite().all())
+    learner = Learner(Viewing, (3, 6, 6), 5, seed=0)
+    assert not learner.trains_channels_last
+    assert bool(learner.oracle(batch_of((3, 6, 6)), [])(learner.initial().params).isfinite().all())
     exp = experiment("fedavg", data_of((3, 6, 6)), model=Viewing, rounds=1, clients_per_round=2, layout="channels-last")
     with pytest.raises(SettingError, match=r"the model cannot be trained so: .*view.* Use 'auto' or 'contiguous'"):
         make_ready(exp)
@@ -161,7 +161,7 @@ def test_no_images() -> None:
 
 def test_the_same_bits_in_a_worker() -> None:
     exp = experiment("fedsam(rho=0.05)", data_of((3, 16, 16)), model="cnn", rounds=1, clients_per_round=2, batch_size=3)
-    assert make_ready(exp).task.trains_channels_last
+    assert make_ready(exp).learner.trains_channels_last
     here, there = (train(exp, executor=executor) for executor in (InProcess(1), Workers(1)))
     assert numbers(here) == numbers(there)
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.judge import BATCH, accuracy, judge
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData, Examples
 
 
@@ -32,19 +32,19 @@ def flattening() -> nn.Module:
 def test_images_lie_as_the_module_takes_them(model: type[nn.Module], last: bool) -> None:
     rng = torch.Generator().manual_seed(0)
     x, y = torch.randn(BATCH + 9, 3, 6, 6, generator=rng), torch.randint(5, (BATCH + 9,), generator=rng)
-    task = Task(model, (3, 6, 6), 5, seed=0)
+    learner = Learner(model, (3, 6, 6), 5, seed=0)
     data = ClientData(Examples(x, y, 5), torch.arange(len(x)))
-    assert task.channels_last is last
-    assert task.laid_out(x).is_contiguous(memory_format=torch.channels_last) is last
-    losses, right = judge(task, data)
+    assert learner.channels_last is last
+    assert learner.laid_out(x).is_contiguous(memory_format=torch.channels_last) is last
+    losses, right = judge(learner, data)
     with torch.no_grad():
-        scores = task.module()(x)
+        scores = learner.module()(x)
     assert float(losses.mean()) == pytest.approx(float(cross_entropy(scores, y)), rel=1e-5)
     assert right is not None
     assert torch.equal(right, scores.argmax(1) == y)
-    assert accuracy(task, data) == float((scores.argmax(1) == y).double().mean())
+    assert accuracy(learner, data) == float((scores.argmax(1) == y).double().mean())
 
 
 def test_other_inputs_stay_as_they_are() -> None:
-    task, x = Task(lambda: nn.Linear(4, 2), (4,), 2, seed=0), torch.ones(3, 4)
-    assert task.laid_out(x) is x
+    learner, x = Learner(lambda: nn.Linear(4, 2), (4,), 2, seed=0), torch.ones(3, 4)
+    assert learner.laid_out(x) is x

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from fedflat.client.learner import Learner
 from fedflat.client.local import Local
 from fedflat.client.piece import Memory
-from fedflat.client.task import Task
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.examples import ClientData, Examples
 from fedflat.engine.mail import Mail
@@ -138,9 +138,9 @@ def network() -> nn.Module:
 def test_the_walk_is_torchs_sgd(momentum: float, weight_decay: float, clip: float | None) -> None:
     """Clip the gradient, then let torch.optim add weight decay and gather momentum."""
     local = Local(epochs=3, batch_size=4, momentum=momentum, weight_decay=weight_decay, clip=clip)
-    task = Task(network(), (4,), 3, seed=0, dtype="float64")
-    start = task.initial()
-    job = ClientJob(task, local.pieces(keep=False), local, seed=5)
+    learner = Learner(network(), (4,), 3, seed=0, dtype="float64")
+    start = learner.initial()
+    job = ClientJob(learner, local.pieces(keep=False), local, seed=5)
     reply, memory = visit(job, Letter(7, Mail(2, start.params, start.buffers, 0.3), {}), DATA)
 
     module = network()
@@ -168,18 +168,18 @@ def test_a_kept_momentum_goes_on_where_it_stopped() -> None:
     order = [[0, 1, 2], [3, 4], [5, 6, 7], [8]]
     one = Local(momentum=0.9, orders=[{0: order}])
     two = Local(momentum=0.9, orders=[{0: order[:2]}, {0: order[2:]}])
-    task = Task(network(), (4,), 3, seed=0, dtype="float64")
-    w, memory = task.initial().params, dict[str, dict[str, torch.Tensor]]()
+    learner = Learner(network(), (4,), 3, seed=0, dtype="float64")
+    w, memory = learner.initial().params, dict[str, dict[str, torch.Tensor]]()
 
     def letter(t: int, w: torch.Tensor, memory: Memory) -> Letter:
         return Letter(0, Mail(t, w, torch.zeros(0), 0.1), memory)
 
-    whole, _ = visit(ClientJob(task, one.pieces(keep=False), one, 0), letter(0, w, {}), DATA)
-    job = ClientJob(task, two.pieces(keep=True), two, 0)
+    whole, _ = visit(ClientJob(learner, one.pieces(keep=False), one, 0), letter(0, w, {}), DATA)
+    job = ClientJob(learner, two.pieces(keep=True), two, 0)
     for t in range(2):
         reply, memory = visit(job, letter(t, w, memory), DATA)
         w = w - reply.delta
-    torch.testing.assert_close(w, task.initial().params - whole.delta, rtol=0, atol=1e-14)
+    torch.testing.assert_close(w, learner.initial().params - whole.delta, rtol=0, atol=1e-14)
     forgetful, none = visit(replace(job, pieces=two.pieces(keep=False)), letter(1, w, {}), DATA)
     assert none == {}
     assert not torch.equal(forgetful.delta, reply.delta)

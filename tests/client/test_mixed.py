@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.data.examples import Batch
 from fedflat.executors.executor import Executor, InProcess
 from fedflat.executors.stacked import Stacked
@@ -25,9 +25,9 @@ def module() -> nn.Module:
 
 def test_the_gradient_is_that_of_autocast() -> None:
     x, y = torch.randn(8, 64), torch.arange(8)
-    task = Task(module(), (64,), 10, seed=0, dtype="mixed")
-    w = task.initial().params
-    found = task.oracle(Batch(x, y), [])(w)
+    learner = Learner(module(), (64,), 10, seed=0, dtype="mixed")
+    w = learner.initial().params
+    found = learner.oracle(Batch(x, y), [])(w)
     own = module()
     with torch.autocast("cpu", torch.bfloat16):
         output = own(x)
@@ -35,7 +35,7 @@ def test_the_gradient_is_that_of_autocast() -> None:
     cross_entropy(output.float(), y).backward()
     assert found.dtype == torch.float32
     assert torch.equal(found, torch.cat([p.grad.flatten() for p in own.parameters() if p.grad is not None]))
-    exact = Task(module(), (64,), 10, seed=0).oracle(Batch(x, y), [])(w)
+    exact = Learner(module(), (64,), 10, seed=0).oracle(Batch(x, y), [])(w)
     assert not torch.equal(found, exact)
     torch.testing.assert_close(found, exact, atol=0.02 * float(exact.abs().max()), rtol=0.05)
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.client.visit import ClientJob, Letter, open_visit, visit, walk
 from fedflat.data.federation import Federation
 from fedflat.executors.executor import Crew, Source, Visited
@@ -41,9 +41,9 @@ class Shadowing:
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
-        task = job.task
-        there = Task(task.model, task.shape, task.classes, seed=task.seed, loss=task.loss, device="meta")
-        self.job, self.fed, self.there = job, fed, replace(job, task=there)
+        here = job.learner
+        there = Learner(here.model, here.shape, here.classes, seed=here.seed, loss=here.loss, device="meta")
+        self.job, self.fed, self.there = job, fed, replace(job, learner=there)
         yield self
 
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
@@ -59,9 +59,9 @@ class Shadowing:
         local, job = self.there.local, self.there
         stack = [(piece, open_visit(job, letter, data, piece)) for piece in job.pieces]
         places = local.batches(job.seed, mail.round, letter.client, len(data))
-        batches = (data.batch(some, job.task.dtype) for some in places)
-        job.task.flat.module.train()
-        walked = walk(stack, job.task, sent.params, sent.buffers, mail.lr, batches)
+        batches = (data.batch(some, job.learner.dtype) for some in places)
+        job.learner.flat.module.train()
+        walked = walk(stack, job.learner, sent.params, sent.buffers, mail.lr, batches)
         assert walked.returned.is_meta
         assert walked.loss.is_meta
         assert all(t.is_meta for _, v in stack for t in (*v.memory.values(), *v.outbox.values()))

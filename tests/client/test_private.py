@@ -72,9 +72,9 @@ def run(method: Method, **more: Any) -> Book:
 
 
 def start() -> tuple[Tensor, Tensor, Layout]:
-    task = make_ready(experiment(fedavg())).task
-    model = task.initial()
-    return model.params, model.buffers, task.flat.layout
+    learner = make_ready(experiment(fedavg())).learner
+    model = learner.initial()
+    return model.params, model.buffers, learner.flat.layout
 
 
 def test_what_is_private() -> None:
@@ -125,7 +125,7 @@ def test_a_client_goes_on_with_its_own() -> None:
     """Two visits of one client against torch, its normalisation kept in between and the rest reset."""
     book = run(fedbn(), rounds=2, sampler=Sampler(cohorts=[[1], [1]]))
     params, _, layout = start()
-    module = make_ready(experiment(fedavg())).task.module().double()
+    module = make_ready(experiment(fedavg())).learner.module().double()
     shared, mask = params, Private("bn").mask(layout)
     for t in range(2):
         stepper = torch.optim.SGD(module.parameters(), lr=0.1)

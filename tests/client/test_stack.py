@@ -14,10 +14,10 @@ from torch.nn.functional import cross_entropy
 from client.stages import vector, visiting
 from fedflat.client import batched
 from fedflat.client.batched import Batched, footprint, unstackable
+from fedflat.client.learner import Learner
 from fedflat.client.local import Local
 from fedflat.client.mixing import Cutout, Mixup
 from fedflat.client.stack import StackVisit, signature, stacked_visit
-from fedflat.client.task import Task
 from fedflat.client.terms import Man
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.augment import CropFlip
@@ -31,8 +31,8 @@ def normalised() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Tanh(), nn.Linear(3, 2))
 
 
-def task(model: object = normalised) -> Task:
-    return Task(model, (4,), 2, seed=0, dtype="float64")  # type: ignore[arg-type]
+def learner(model: object = normalised) -> Learner:
+    return Learner(model, (4,), 2, seed=0, dtype="float64")  # type: ignore[arg-type]
 
 
 def batch_of(seed: int = 0) -> Batch:
@@ -41,7 +41,7 @@ def batch_of(seed: int = 0) -> Batch:
     return Batch(x, torch.randint(2, (CLIENTS, EXAMPLES), generator=rng))
 
 
-def by_autograd(what: Task, w: Tensor, batch: Batch, k: int) -> tuple[Tensor, Tensor, Tensor]:
+def by_autograd(what: Learner, w: Tensor, batch: Batch, k: int) -> tuple[Tensor, Tensor, Tensor]:
     """Loss, gradient and statistics of one client, with a module of its own."""
     module = what.module().double().train()
     with torch.no_grad():
@@ -63,7 +63,7 @@ def by_autograd(what: Task, w: Tensor, batch: Batch, k: int) -> tuple[Tensor, Te
 @pytest.mark.parametrize("mixed", [False, True])
 def test_gradients_are_autograds(shared: bool, mixed: bool, traced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batched, "PATIENCE", 0 if traced else 10**9)
-    what, batch = task(), batch_of()
+    what, batch = learner(), batch_of()
     if mixed:
         lam = torch.tensor([0.3, 1.0, 0.75], dtype=torch.float64)
         batch = replace(batch, y2=batch.y.flip(1), lam=lam)  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ def test_gradients_are_autograds(shared: bool, mixed: bool, traced: bool, monkey
 
 
 def test_only_the_first_call_moves_statistics_and_none_if_they_are_to_be_still() -> None:
-    what, many = task(), Batched(task())
+    what, many = learner(), Batched(learner())
     start = what.initial()
     sent = many.buffers = start.buffers.expand(CLIENTS, -1)
     w = start.params.expand(CLIENTS, -1)
@@ -105,7 +105,7 @@ def test_frozen_parameters_stay_and_tied_ones_stay_tied() -> None:
     first, second = nn.Linear(4, 4), nn.Linear(4, 4)
     second.weight, second.bias.requires_grad = first.weight, False
     module = nn.Sequential(first, nn.Tanh(), second)
-    what, batch = task(module), batch_of()
+    what, batch = learner(module), batch_of()
     many, w = Batched(what), what.initial().params
     many.buffers = torch.zeros(CLIENTS, 0)
     loss, gradient, _ = many.gradients(w.expand(CLIENTS, -1), batch, ())
@@ -119,7 +119,7 @@ def test_frozen_parameters_stay_and_tied_ones_stay_tied() -> None:
 def test_terms_are_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A term may be worth more in the next round."""
     monkeypatch.setattr(batched, "PATIENCE", 0)
-    what, man = task(), Man(0.5)
+    what, man = learner(), Man(0.5)
     many, w = Batched(what), what.initial().params.expand(CLIENTS, -1)
     many.buffers = what.initial().buffers.expand(CLIENTS, -1)
     plain, _, _ = many.gradients(w, batch_of(), ())
@@ -131,16 +131,16 @@ def test_terms_are_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_why_a_network_does_not_stack() -> None:
-    assert unstackable(task()) is None
-    assert "draws random numbers" in str(unstackable(task(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout()))))
+    assert unstackable(learner()) is None
+    assert "draws random numbers" in str(unstackable(learner(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout()))))
     state = torch.random.get_rng_state()
-    unstackable(task(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout())))
+    unstackable(learner(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout())))
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
 def test_what_a_client_takes() -> None:
     """Parameters, and for each example its inputs, the outputs of both layers and of the whole."""
-    what = task(lambda: nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)))
+    what = learner(lambda: nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)))
     assert footprint(what, 10) == 8 * (4 * 3 + 3 + 3 * 2 + 2 + 10 * (4 + 3 + 2 + 2))
 
 
@@ -187,7 +187,7 @@ def images(augment: CropFlip | None, sets: int) -> list[ClientData]:
 @pytest.mark.parametrize("augment", [None, CropFlip(padding=1)])
 @pytest.mark.parametrize("batch_size", [2, 5])
 def test_a_visit_to_many_is_the_visits_to_each(batch_size: int, augment: CropFlip | None, sets: int) -> None:
-    what = Task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), (1, 2, 2), 2, seed=0, dtype="float64")
+    what = Learner(lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), (1, 2, 2), 2, seed=0, dtype="float64")
     job = ClientJob(what, (), Local(batch_size=batch_size, epochs=2, lr=0.1, momentum=0.5), seed=7)
     data, start = images(augment, sets), what.initial()
     letters = [Letter(client, Mail(3, start.params, start.buffers, 0.1), {}) for client in (4, 0, 9)]
@@ -201,7 +201,7 @@ def test_a_visit_to_many_is_the_visits_to_each(batch_size: int, augment: CropFli
 
 
 def test_who_can_share_a_stack() -> None:
-    job = ClientJob(task(), (), Local(), seed=0)
+    job = ClientJob(learner(), (), Local(), seed=0)
     mail = Mail(0, vector(0.0), vector(), 0.1)
 
     def signed(examples: int = 5, **memory: Tensor) -> object:

@@ -11,10 +11,10 @@ from torch.nn.functional import cross_entropy
 
 import fedflat
 from client.stages import vector, visiting
+from fedflat.client.learner import Learner
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Site, Visit
 from fedflat.client.sharpness import Sam
-from fedflat.client.task import Task
 from fedflat.client.terms import ACTIVATIONS, Man, activations
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.examples import Batch
@@ -129,8 +129,8 @@ def gradient(module: nn.Module, zeta: float) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("scale", ["paper", "repo"])
 def test_the_term_is_in_ascent_and_descent(rho: float, scale: str) -> None:
     pieces: tuple[Piece, ...] = (Man(2.0, scale), Sam(rho))
-    job = ClientJob(Task(network(), (4,), 3, seed=0, dtype="float64"), pieces, Local(batch_size=6), seed=0)
-    start = job.task.initial().params
+    job = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64"), pieces, Local(batch_size=6), seed=0)
+    start = job.learner.initial().params
     reply, _ = visit(job, Letter(0, Mail(0, start, torch.zeros(0), 0.1), {}), DATA)
     module, zeta = network(), 2.0 if scale == "paper" else 1.0
     g = gradient(module, zeta)
@@ -140,13 +140,13 @@ def test_the_term_is_in_ascent_and_descent(rho: float, scale: str) -> None:
             p += rho * part / norm
     expected = torch.cat([part.reshape(-1) for part in gradient(module, zeta)])
     torch.testing.assert_close(reply.delta, 0.1 * expected, rtol=1e-10, atol=1e-12)
-    assert not any(part._forward_hooks for part in job.task.flat.module.modules())
+    assert not any(part._forward_hooks for part in job.learner.flat.module.modules())
 
 
 def test_the_term_is_in_the_gradient_over_all_data() -> None:
     """Mime's first exchange asks for the gradient of the very loss the clients walk on."""
-    job = ClientJob(Task(network(), (4,), 3, seed=0, dtype="float64"), (Man(2.0),), Local(), seed=0)
-    start = job.task.initial().params
+    job = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64"), (Man(2.0),), Local(), seed=0)
+    start = job.learner.initial().params
     reply, _ = visit(job, Letter(0, Mail(0, start, torch.zeros(0), 0.1, task="gradient"), {}), DATA)
     expected = torch.cat([part.reshape(-1) for part in gradient(network(), 2.0)])
     torch.testing.assert_close(reply.delta, expected, rtol=1e-10, atol=1e-12)
@@ -163,8 +163,8 @@ class Lite(Piece):
 
 
 def test_so_is_it_in_the_one_a_piece_asks_for() -> None:
-    job = ClientJob(Task(network(), (4,), 3, seed=0, dtype="float64"), (Man(2.0), Lite()), Local(), seed=0)
-    start = job.task.initial().params
+    job = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64"), (Man(2.0), Lite()), Local(), seed=0)
+    start = job.learner.initial().params
     reply, _ = visit(job, Letter(0, Mail(0, start, torch.zeros(0), 0.1), {}), DATA)
     expected = torch.cat([part.reshape(-1) for part in gradient(network(), 2.0)])
     torch.testing.assert_close(reply.extras["lite"]["c"], expected, rtol=1e-10, atol=1e-12)
@@ -173,6 +173,6 @@ def test_so_is_it_in_the_one_a_piece_asks_for() -> None:
 def test_a_run_says_which_activations_it_found() -> None:
     exp = fedflat.experiment("fedavg + man", "digits(clients=10)", model="mlp(hidden=[8, 8])", rounds=1)
     (remark,) = make_ready(exp).remarks()
-    names = [name for name, part in make_ready(exp).task.flat.module.named_modules() if isinstance(part, nn.ReLU)]
+    names = [name for name, part in make_ready(exp).learner.flat.module.named_modules() if isinstance(part, nn.ReLU)]
     assert remark == f"man penalises 2 activations: {names[0]} (ReLU), {names[1]} (ReLU)"
     assert make_ready(fedflat.experiment("fedavg", "digits(clients=10)", rounds=1)).remarks() == []

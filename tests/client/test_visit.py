@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedflat.client.learner import Learner
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Term, Visit
 from fedflat.client.sharpness import Sam
-from fedflat.client.task import Task
 from fedflat.client.visit import ClientJob, Letter, diagnose, full_gradient, visit
 from fedflat.composition.method import Method
 from fedflat.data.examples import Batch
@@ -42,11 +42,11 @@ def network() -> nn.Module:
 
 
 def job(*pieces: Piece, local: Local = Local(batch_size=4, lr=0.1), model: nn.Module | None = None) -> ClientJob:
-    return ClientJob(Task(model or network(), (4,), 3, seed=0, dtype="float64"), pieces, local, seed=1)
+    return ClientJob(Learner(model or network(), (4,), 3, seed=0, dtype="float64"), pieces, local, seed=1)
 
 
 def letter(what: ClientJob, client: int = 2, t: int = 5, **more: Any) -> Letter:
-    model = what.task.initial()
+    model = what.learner.initial()
     return Letter(client, Mail(t, model.params, model.buffers, 0.1, **more), {})
 
 
@@ -190,18 +190,18 @@ def test_a_term_is_part_of_the_loss(rho: float) -> None:
         g = torch.autograd.grad(value(), params)
     torch.testing.assert_close(reply.delta, 0.1 * torch.cat([part.view(-1) for part in g]), rtol=1e-10, atol=1e-12)
     assert reply.metrics["loss"] == pytest.approx(first.item())
-    assert not any(layer._forward_hooks for layer in what.task.flat.module.modules())
+    assert not any(layer._forward_hooks for layer in what.learner.flat.module.modules())
 
 
 def test_the_gradient_over_all_examples() -> None:
     what = job(model=nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double())
-    before = what.task.flat.buffers
-    w = what.task.initial().params
+    before = what.learner.flat.buffers
+    w = what.learner.initial().params
     found = full_gradient(what, FED.data(1), w)
-    module, (x, y) = what.task.module(), DATA[1]
+    module, (x, y) = what.learner.module(), DATA[1]
     expected = torch.autograd.grad(cross_entropy(module(x), y), list(module.parameters()))
     torch.testing.assert_close(found, torch.cat([g.view(-1) for g in expected]), rtol=1e-10, atol=1e-12)
-    assert torch.equal(what.task.flat.buffers, before)
+    assert torch.equal(what.learner.flat.buffers, before)
 
 
 def test_a_mail_may_ask_for_the_gradient_instead_of_a_walk() -> None:
@@ -260,7 +260,7 @@ def test_a_visit_starts_from_the_buffers_it_was_sent(task: str) -> None:
     what = job(Early(), model=Scaled().double())
     found = []
     for before in (2.0, 50.0):
-        what.task.flat.buffers = torch.tensor([before])
+        what.learner.flat.buffers = torch.tensor([before])
         found.append(visit(what, letter(what, task=task), FED.data(2))[0])
     assert torch.equal(found[0].delta, found[1].delta)
     if task == "train":
@@ -275,7 +275,7 @@ def test_a_mail_may_ask_for_the_last_layer_only() -> None:
     pieces = (*(feddyn(0.5) + sam(0.3)).client, *Local(momentum=0.9, weight_decay=0.1).pieces(keep=False))
     local = Local(batch_size=4, epochs=2)
     tuned, memory = visit(what := job(*pieces, local=local), letter(what, task="tune"), FED.data(2))
-    head = what.task.flat.layout.classifier()
+    head = what.learner.flat.layout.classifier()
     assert not tuned.delta[~head].any()
     assert bool((tuned.delta[head] != 0).any())
     assert memory == {}
@@ -346,7 +346,7 @@ def test_where_the_first_bad_number_came_from() -> None:
     steep = replace(start, mail=replace(start.mail, lr=1e308))
     exploding = job(Spoil("spoil", client=2, round=0, value=1e10), local=Local(batch_size=9))
     assert diagnose(exploding, steep, FED.data(2)) == "its steps were finite, but their sum is not"
-    raw = ClientJob(Task(network(), (4,), 3, seed=0, dtype="float64", loss=_bad_loss), (), Local(), 0)
+    raw = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64", loss=_bad_loss), (), Local(), 0)
     assert "came out of the batch gradient" in diagnose(raw, letter(raw), FED.data(2))
 
 

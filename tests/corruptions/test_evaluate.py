@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import fedflat as ff
 from corruptions.images import natural
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.corruptions import evaluate
 from fedflat.corruptions.corruptions import KINDS, corrupt
 from fedflat.corruptions.evaluate import accuracies, corrupted, measure, result
@@ -30,12 +30,12 @@ def images(count: int = 30, channels: int = 3) -> ClientData:
     return ClientData(Examples(x, y, 4, *norm), torch.arange(count + 4, 4, -1))
 
 
-def task(channels: int = 3) -> Task:
-    return Task(ff.cnn(), (channels, 16, 16), 4, seed=0)
+def network(channels: int = 3) -> Learner:
+    return Learner(ff.cnn(), (channels, 16, 16), 4, seed=0)
 
 
 def test_each_accuracy_is_that_of_the_corrupted_images() -> None:
-    learner, data = task(), images()
+    learner, data = network(), images()
     found = measure(learner, learner.initial(), data, kinds=["fog", "shot_noise"], severities=[2, 5], seed=7)
     x = natural(35, side=16)[data.index.numpy()]
     module = learner.module().eval()
@@ -71,14 +71,14 @@ def test_a_model_whose_accuracy_is_known() -> None:
     """Grey of 0.5, called dark: brightness adds 0.05, 0.1, ...; from the second on it is called light."""
     x = torch.full((8, 1, 6, 6), 127, dtype=torch.uint8)
     data = ClientData(Examples(x, torch.zeros(8, dtype=torch.long), 2), torch.arange(8))
-    learner = Task(Light, (1, 6, 6), 2, seed=0)
+    learner = Learner(Light, (1, 6, 6), 2, seed=0)
     found = measure(learner, learner.initial(), data, kinds=["brightness"])
     kinds = {"brightness": [1.0, 0.0, 0.0, 0.0, 0.0]}
     assert found == {"clean": 1.0, "kinds": kinds, "mean": 0.2, "source": "drawn by fedflat"}
 
 
 def test_stopped_and_taken_up_again() -> None:
-    learner, data = task(), images(12)
+    learner, data = network(), images(12)
     model = learner.initial()
     kinds = ["snow", "gaussian_noise", "motion_blur"]
     told: list[tuple[int, int, str]] = []
@@ -106,7 +106,7 @@ def test_chunks_do_not_share_their_noise(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_all_that_the_images_can_have() -> None:
-    learner = task(1)
+    learner = network(1)
     assert set(dict(accuracies(learner, learner.initial(), images(4, 1), severities=[1]))) == {"clean", *KINDS} - {
         "saturate"
     }
@@ -114,7 +114,7 @@ def test_all_that_the_images_can_have() -> None:
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     """All before the first image is touched."""
-    learner, data = task(), images(4)
+    learner, data = network(), images(4)
     model = learner.initial()
     with pytest.raises(SettingError, match=r"unknown corruption 'foggy'\. Did you mean 'fog'"):
         accuracies(learner, model, data, kinds=["foggy"])
@@ -135,7 +135,7 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_without_classes() -> None:
-    learner = Task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 1)), (3, 16, 16), 1, seed=0, loss=_square)
+    learner = Learner(lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 1)), (3, 16, 16), 1, seed=0, loss=_square)
     with pytest.raises(SettingError, match="no class scores"):
         measure(learner, learner.initial(), images(4), kinds=["fog"])
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import fedflat as ff
 from fedflat.cli import main
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.corruptions.corruptions import KINDS
 from fedflat.corruptions.evaluate import measure
 from fedflat.corruptions.official import official
@@ -90,8 +90,8 @@ def test_severities_and_examples_are_where_they_were_published(data: Path) -> No
             found = published.images(kind, severity, part)
             assert found[:, 0, 5, 9].tolist() == [shade(kind, severity, place) for place in (7, 3, 0)]
             assert not found[:, 1:].any()
-    task = Task(lambda: Red(shade("snow", 4, 3)), (3, 32, 32), 10, seed=0)
-    found = measure(task, task.initial(), test, kinds=["fog", "snow"], published=published)
+    learner = Learner(lambda: Red(shade("snow", 4, 3)), (3, 32, 32), 10, seed=0)
+    found = measure(learner, learner.initial(), test, kinds=["fog", "snow"], published=published)
     # Of ten images the model has image 0 right, and at severity 4 of snow image 3 too (8 has its red, and is no 3).
     assert found["kinds"] == {"fog": [0.1] * 5, "snow": [0.1, 0.1, 0.1, 0.2, 0.1]}
     assert found["source"] == "official CIFAR-10-C"

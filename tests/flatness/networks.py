@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData, Examples
 from fedflat.engine.flat import Model
 from quadratic import Quadratic, mean_value
@@ -61,22 +61,22 @@ NETWORKS = {
 SHAPES = {"mlp": (3,), "log probabilities": (3,), "dropout": (3,), "lstm": (3,), "attention": (3,)}
 
 
-def network(kind: str, count: int = 11, dtype: str = "float64") -> tuple[Task, Model, ClientData]:
+def network(kind: str, count: int = 11, dtype: str = "float64") -> tuple[Learner, Model, ClientData]:
     """A network away from its start, with running statistics that are not those of the start either."""
     rng = torch.Generator().manual_seed(count)
     shape = SHAPES.get(kind, (2, 6, 6))
     words = kind in ("lstm", "attention")
     x = torch.randint(5, (count, *shape), generator=rng) if words else torch.randn(count, *shape, generator=rng)
     data = ClientData(Examples(x, torch.randint(3, (count,), generator=rng), 3), torch.arange(count))
-    task = Task(NETWORKS[kind], shape, 3, seed=1, dtype=dtype)
-    start = task.initial()
+    learner = Learner(NETWORKS[kind], shape, 3, seed=1, dtype=dtype)
+    start = learner.initial()
     params = start.params + 0.3 * torch.randn(len(start.params), generator=rng, dtype=torch.float64).to(start.params)
-    return task, Model(params, start.buffers + torch.rand(len(start.buffers), generator=rng)), data
+    return learner, Model(params, start.buffers + torch.rand(len(start.buffers), generator=rng)), data
 
 
-def plain(task: Task, model: Model, data: ClientData) -> tuple[nn.Module, Tensor, Tensor]:
+def plain(learner: Learner, model: Model, data: ClientData) -> tuple[nn.Module, Tensor, Tensor]:
     """The same as an ordinary module in float64, with its inputs and labels."""
-    module = task.module().double().eval()
+    module = learner.module().double().eval()
     buffers = [b for b in module.buffers() if b.is_floating_point()]
     with torch.no_grad():
         nn.utils.vector_to_parameters(model.params.double(), module.parameters())
@@ -107,9 +107,9 @@ def dense(kind: str, count: int = 11, step: float = 1e-5) -> Tensor:
     return torch.stack(rows)
 
 
-def toy() -> tuple[Task, Model, ClientData]:
+def toy() -> tuple[Learner, Model, ClientData]:
     """F, the mean of f_1 and f_2 of the toy problem Q, at (3, 2): its Hessian is diag(1.5, 2.5)."""
     rows = torch.tensor([[2.0, 0, 0, 1, 1, -1], [1, 0, 0, 4, 0, 1]], dtype=torch.float64)
     data = ClientData(Examples(rows, torch.zeros(2, dtype=torch.long), 1), torch.arange(2))
-    task = Task(Quadratic(np.array([3.0, 2.0])), (6,), 1, seed=0, loss=mean_value, dtype="float64")
-    return task, task.initial(), data
+    learner = Learner(Quadratic(np.array([3.0, 2.0])), (6,), 1, seed=0, loss=mean_value, dtype="float64")
+    return learner, learner.initial(), data

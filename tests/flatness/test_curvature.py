@@ -16,10 +16,10 @@ from flatness.networks import dense, network, toy
 
 
 def test_everything_at_once() -> None:
-    task, model, data = network("group norm", count=24)
+    learner, model, data = network("group norm", count=24)
     told: list[tuple[float, float, str]] = []
     found = curvature(
-        task, model, data, probes=50, density=2, layers=True, power=True, rho=0.1, tell=lambda *t: told.append(t)
+        learner, model, data, probes=50, density=2, layers=True, power=True, rho=0.1, tell=lambda *t: told.append(t)
     )
     exact = torch.linalg.eigvalsh(dense("group norm", 24)).flip(0)
     assert json.loads(json.dumps(found)) == found
@@ -39,9 +39,9 @@ def test_everything_at_once() -> None:
 
 
 def test_progress_ends_where_it_said() -> None:
-    task, model, data = network("group norm", count=24)
+    learner, model, data = network("group norm", count=24)
     told: list[tuple[float, float, str]] = []
-    curvature(task, model, data, probes=20, rho=0.1, examples=16, batch_size=5, tell=lambda *t: told.append(t))
+    curvature(learner, model, data, probes=20, rho=0.1, examples=16, batch_size=5, tell=lambda *t: told.append(t))
     done = [d for d, _, _ in told]
     assert done == sorted(done)
     assert all(d <= total + 1e-9 for d, total, _ in told)
@@ -49,53 +49,53 @@ def test_progress_ends_where_it_said() -> None:
 
 
 def test_what_was_not_asked_is_absent() -> None:
-    task, model, data = toy()
-    found = curvature(task, model, data, k=2)
+    learner, model, data = toy()
+    found = curvature(learner, model, data, k=2)
     assert found["norm"] == pytest.approx(math.sqrt(sum(value * value for value in model.params.tolist())))
     assert set(found) == {"loss", "norm", "examples", "of", "eigenvalues", "residuals", "lambda_1"}
-    assert set(curvature(task, model, data, k=0)) == {"loss", "norm", "examples", "of"}
+    assert set(curvature(learner, model, data, k=0)) == {"loss", "norm", "examples", "of"}
 
 
 def test_a_subset_says_how_sure_it_is() -> None:
-    task, model, data = network("group norm", count=40)
-    found = curvature(task, model, data, k=1, examples=20, seed=2)
+    learner, model, data = network("group norm", count=40)
+    found = curvature(learner, model, data, k=1, examples=20, seed=2)
     assert (found["examples"], found["of"]) == (20, 40)
     assert found["subsample"]["lambda_1_spread"] > 0
-    assert found == curvature(task, model, data, k=1, examples=20, seed=2)
-    assert "subsample" not in curvature(task, model, data, k=1, examples=40)
+    assert found == curvature(learner, model, data, k=1, examples=20, seed=2)
+    assert "subsample" not in curvature(learner, model, data, k=1, examples=40)
 
 
 def test_it_can_be_stopped_between_batches() -> None:
-    task, model, data = network("mlp")
-    before = task.flat.model().params
+    learner, model, data = network("mlp")
+    before = learner.flat.model().params
 
     def stop(done: float, total: float, what: str) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        curvature(task, model, data, tell=stop)
-    assert torch.equal(task.flat.model().params, before)
-    whole = Hessian(task, model, data) @ torch.eye(len(model.params), dtype=torch.float64)
-    assert curvature(task, model, data)["lambda_1"] == pytest.approx(float(torch.linalg.eigvalsh(whole)[-1]))
+        curvature(learner, model, data, tell=stop)
+    assert torch.equal(learner.flat.model().params, before)
+    whole = Hessian(learner, model, data) @ torch.eye(len(model.params), dtype=torch.float64)
+    assert curvature(learner, model, data)["lambda_1"] == pytest.approx(float(torch.linalg.eigvalsh(whole)[-1]))
 
 
 def test_refusals() -> None:
-    task, model, data = toy()
+    learner, model, data = toy()
     with pytest.raises(SettingError, match="k must be a whole number of at least 1, found 0"):
-        curvature(task, model, data, k=0, power=True)
+        curvature(learner, model, data, k=0, power=True)
     with pytest.raises(SettingError, match="layers must be True or False, found 'no'"):
-        curvature(task, model, data, layers="no")  # type: ignore[arg-type]
+        curvature(learner, model, data, layers="no")  # type: ignore[arg-type]
 
 
 def test_a_model_that_is_not_finite() -> None:
-    task, model, data = network("group norm", count=24)
+    learner, model, data = network("group norm", count=24)
     with pytest.raises(RunError, match="holds numbers that are not finite, so its curvature is NaN"):
-        curvature(task, replace(model, params=model.params * torch.inf), data)
+        curvature(learner, replace(model, params=model.params * torch.inf), data)
 
 
 def test_a_model_without_curvature() -> None:
     """All weights zero: nothing moves but the last bias, so the Hessians of the other layers are zero."""
-    task, model, data = network("group norm", count=24)
-    found = curvature(task, replace(model, params=torch.zeros_like(model.params)), data, layers=True, probes=2)
+    learner, model, data = network("group norm", count=24)
+    found = curvature(learner, replace(model, params=torch.zeros_like(model.params)), data, layers=True, probes=2)
     assert list(found["layers"].values())[:-1] == [0.0, 0.0]
     assert found["lambda_1"] == pytest.approx(found["layers"]["5"])

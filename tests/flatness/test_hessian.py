@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, hessian
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.engine.flat import Model
 from fedflat.errors import SettingError
 from fedflat.flatness.hessian import Hessian
@@ -23,8 +23,8 @@ class Canary:
 
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_columns_are_those_of_finite_differences(kind: str) -> None:
-    task, model, data = network(kind)
-    ours = Hessian(task, model, data, batch_size=8)
+    learner, model, data = network(kind)
+    ours = Hessian(learner, model, data, batch_size=8)
     whole = ours @ torch.eye(len(model.params), dtype=torch.float64)
     torch.testing.assert_close(whole, whole.T, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(whole, dense(kind), rtol=1e-5, atol=1e-7)
@@ -32,23 +32,23 @@ def test_columns_are_those_of_finite_differences(kind: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 def test_the_dense_hessian_of_forward_mode() -> None:
-    task, model, data = network("mlp")
-    module, x, y = plain(task, model, data)
+    learner, model, data = network("mlp")
+    module, x, y = plain(learner, model, data)
     sizes = [p.numel() for p in module.parameters()]
 
     def loss(w: Tensor) -> Tensor:
         named = {n: v.view_as(p) for (n, p), v in zip(module.named_parameters(), w.split(sizes), strict=True)}
         return cross_entropy(functional_call(module, named, (x,)), y)
 
-    ours = Hessian(task, model, data, batch_size=3) @ torch.eye(len(model.params), dtype=torch.float64)
+    ours = Hessian(learner, model, data, batch_size=3) @ torch.eye(len(model.params), dtype=torch.float64)
     torch.testing.assert_close(ours, hessian(loss)(model.params), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("kind", ["batch norm", "group norm", "dropout", "lstm"])
 def test_loss_and_gradient_are_those_of_the_whole_set_in_evaluation_mode(kind: str) -> None:
-    task, model, data = network(kind)
-    ours = Hessian(task, model, data, batch_size=4)
-    module, x, y = plain(task, model, data)
+    learner, model, data = network(kind)
+    ours = Hessian(learner, model, data, batch_size=4)
+    module, x, y = plain(learner, model, data)
     assert ours.loss == pytest.approx(float(cross_entropy(module(x), y).detach()), rel=1e-12)
     torch.testing.assert_close(ours.gradient, plain_gradient(module, x, y), rtol=1e-10, atol=1e-13)
 
@@ -62,25 +62,25 @@ def test_the_quadratic() -> None:
 
 @pytest.mark.parametrize("kind", ["group norm", "lstm"])
 def test_float32_is_close_to_float64(kind: str) -> None:
-    task, model, data = network(kind)
+    learner, model, data = network(kind)
     single = network(kind, dtype="float32")[0]
     v = torch.randn(len(model.params), generator=torch.Generator().manual_seed(0))
     ours = Hessian(single, model, data) @ v
     assert ours.dtype == torch.float32
-    torch.testing.assert_close(ours.double(), Hessian(task, model, data) @ v, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(ours.double(), Hessian(learner, model, data) @ v, rtol=1e-3, atol=1e-5)
 
 
 def test_a_block_is_its_columns_and_batches_do_not_matter() -> None:
-    task, model, data = network("group norm")
+    learner, model, data = network("group norm")
     block = torch.randn(len(model.params), 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    ours, other = Hessian(task, model, data), Hessian(task, model, data, batch_size=2)
+    ours, other = Hessian(learner, model, data), Hessian(learner, model, data, batch_size=2)
     assert torch.equal(ours @ block, torch.stack([ours @ v for v in block.T], dim=1))
     torch.testing.assert_close(ours @ block, other @ block, rtol=1e-10, atol=1e-12)
 
 
 def test_layers_are_blocks_of_the_diagonal() -> None:
-    task, model, data = network("lstm")
-    ours = Hessian(task, model, data)
+    learner, model, data = network("lstm")
+    ours = Hessian(learner, model, data)
     whole = ours @ torch.eye(len(model.params), dtype=torch.float64)
     begin = 0
     for name, block in ours.layers().items():
@@ -93,13 +93,13 @@ def test_layers_are_blocks_of_the_diagonal() -> None:
 
 
 def test_the_task_notices_nothing() -> None:
-    task, model, data = network("batch norm")
-    task.flat.module.train()
-    before, params = task.flat.model(), model.params.clone()
-    Hessian(task, model, data) @ model.params
-    assert task.flat.module.training
-    assert torch.equal(task.flat.model().params, before.params)
-    assert torch.equal(task.flat.model().buffers, before.buffers)
+    learner, model, data = network("batch norm")
+    learner.flat.module.train()
+    before, params = learner.flat.model(), model.params.clone()
+    Hessian(learner, model, data) @ model.params
+    assert learner.flat.module.training
+    assert torch.equal(learner.flat.model().params, before.params)
+    assert torch.equal(learner.flat.model().buffers, before.buffers)
     assert torch.equal(model.params, params)
     assert not model.params.requires_grad
 
@@ -107,8 +107,8 @@ def test_the_task_notices_nothing() -> None:
 @pytest.mark.parametrize("hold", [0, 2**30])
 def test_nothing_is_left_behind_from_product_to_product(hold: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A canary sits in every graph, and dies with it."""
-    task, model, data = network("group norm")
-    ours = Hessian(task, model, data, batch_size=4, hold=hold)
+    learner, model, data = network("group norm")
+    ours = Hessian(learner, model, data, batch_size=4, hold=hold)
     canaries: list[weakref.ref[Canary]] = []
 
     def loss(output: Tensor, y: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ def test_nothing_is_left_behind_from_product_to_product(hold: int, monkeypatch: 
         canaries.append(weakref.ref(canary))
         return cross_entropy(output, y)
 
-    monkeypatch.setattr(task, "loss", loss)
+    monkeypatch.setattr(learner, "loss", loss)
     for products in range(1, 4):
         ours @ model.params
         assert len(canaries) == (3 if hold else 3 * products)
@@ -125,11 +125,11 @@ def test_nothing_is_left_behind_from_product_to_product(hold: int, monkeypatch: 
 
 
 def test_only_so_much_is_held() -> None:
-    task, model, data = network("group norm", count=12)
-    whole = Hessian(task, model, data, batch_size=4)
+    learner, model, data = network("group norm", count=12)
+    whole = Hessian(learner, model, data, batch_size=4)
     whole @ model.params
     assert len(whole._held) == 3
-    two_thirds = Hessian(task, model, data, batch_size=4, hold=whole._bytes * 3 // 4)
+    two_thirds = Hessian(learner, model, data, batch_size=4, hold=whole._bytes * 3 // 4)
     assert torch.equal(two_thirds @ model.params, whole @ model.params)
     assert len(two_thirds._held) == 2
 
@@ -146,18 +146,18 @@ def test_parameters_without_curvature() -> None:
             return x @ self.used
 
     _, _, data = network("mlp")
-    task = Task(Linear, (3,), 1, seed=0, loss=lambda output, y: output.mean(), dtype="float64")
-    ours = Hessian(task, task.initial(), data)
+    learner = Learner(Linear, (3,), 1, seed=0, loss=lambda output, y: output.mean(), dtype="float64")
+    ours = Hessian(learner, learner.initial(), data)
     assert (ours @ torch.ones(5, dtype=torch.float64)).tolist() == [0.0] * 5
     torch.testing.assert_close(ours.gradient[:3], data.examples.x.double().mean(dim=0))
     assert ours.gradient[3:].tolist() == [0.0, 0.0]
 
 
 def test_refusals() -> None:
-    task, model, data = network("mlp")
+    learner, model, data = network("mlp")
     with pytest.raises(SettingError, match="no layer '1' with parameters"):
-        Hessian(task, model, data).layer("1")
+        Hessian(learner, model, data).layer("1")
     with pytest.raises(SettingError, match=r"takes a vector of as many numbers.*found shape \(3,\)"):
-        Hessian(task, model, data) @ torch.ones(3)
+        Hessian(learner, model, data) @ torch.ones(3)
     with pytest.raises(SettingError, match="found an empty set"):
-        Hessian(task, Model(model.params, model.buffers), type(data)(data.examples, data.index[:0]))
+        Hessian(learner, Model(model.params, model.buffers), type(data)(data.examples, data.index[:0]))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedflat as ff
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData, Examples
 from fedflat.errors import SettingError
 from fedflat.flatness.line import Line, barrier
@@ -20,8 +20,8 @@ A, B = (torch.tensor(w, dtype=torch.float64) for w in ((1.0, -1.0), (0.0, 1.0)))
 
 def test_the_toy_problem() -> None:
     """F from w_1 = (1, -1) to w_2 = (0, 1): 1.5 at 0, 1.4375 at 0.5, 4.25 at 1; below the chord, no barrier."""
-    task, data = toy()
-    result = measure(task, torch.empty(0), Line(A, B), data)
+    learner, data = toy()
+    result = measure(learner, torch.empty(0), Line(A, B), data)
     at = dict(zip(result["gamma"], result["loss"], strict=True))
     assert (at[0.0], at[0.5], at[1.0]) == pytest.approx((1.5, 1.4375, 4.25), abs=1e-12)
     assert at[0.5] - (at[0.0] + at[1.0]) / 2 == pytest.approx(-1.4375, abs=1e-12)
@@ -44,12 +44,12 @@ def test_a_barrier_between_two_equal_minima() -> None:
     """Two hidden units swapped: both models are the same function, their mean is not."""
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     data = ClientData(Examples(x, torch.tensor([0, 1]), 2), torch.arange(2))
-    task = Task(ff.mlp([2]), (2,), 2, seed=0, dtype="float64")
+    learner = Learner(ff.mlp([2]), (2,), 2, seed=0, dtype="float64")
     eye, swap = torch.eye(2) * 4, torch.eye(2).flip(0) * 4
     zero = torch.zeros(2)
     one = torch.cat([part.reshape(-1) for part in (eye, zero, eye, zero)])
     other = torch.cat([part.reshape(-1) for part in (swap, zero, swap, zero)])
-    result = measure(task, torch.empty(0), Line(one, other, steps=2), data)
+    result = measure(learner, torch.empty(0), Line(one, other, steps=2), data)
     assert result["a"] == result["b"]
     # In the middle every weight is 2: all scores are equal, and the loss is log 2.
     assert result["barrier"] == pytest.approx(torch.log(torch.tensor(2.0)).item() - result["a"]["loss"], abs=1e-7)
@@ -77,12 +77,12 @@ def test_a_loss_that_is_not_finite_leaves_no_barrier() -> None:
 
 
 def test_taken_up_again() -> None:
-    task, data = toy()
+    learner, data = toy()
     line = Line(A, B, steps=3)
-    whole = list(losses(task, torch.empty(0), line, data))
-    walk = losses(task, torch.empty(0), line, data)
+    whole = list(losses(learner, torch.empty(0), line, data))
+    walk = losses(learner, torch.empty(0), line, data)
     begun = [list(next(walk)) for _ in range(4)]  # as JSON gives them back
-    rest = list(losses(task, torch.empty(0), line, data, start=4))
+    rest = list(losses(learner, torch.empty(0), line, data, start=4))
     assert line.result([*begun, *rest]) == line.result(whole)
 
 

@@ -22,26 +22,26 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 def test_curvlinops(kind: str) -> None:
     """Its Hessian goes forward over backward: not for GroupNorm."""
     curvlinops = pytest.importorskip("curvlinops", exc_type=ImportError)
-    task, model, data = network(kind)
-    module, x, y = plain(task, model, data)
+    learner, model, data = network(kind)
+    module, x, y = plain(learner, model, data)
     theirs = curvlinops.HessianLinearOperator(
         module, nn.CrossEntropyLoss(), list(module.parameters()), [(x[:6], y[:6]), (x[6:], y[6:])]
     )
     eye = torch.eye(len(model.params), dtype=torch.float64)
-    torch.testing.assert_close(Hessian(task, model, data, batch_size=4) @ eye, theirs @ eye, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(Hessian(learner, model, data, batch_size=4) @ eye, theirs @ eye, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["mlp", "group norm", "lstm"])
 def test_hessian_eigenthings(kind: str) -> None:
     eigenthings: Any = pytest.importorskip("hessian_eigenthings")
-    task, model, data = network(kind)
-    module, x, y = plain(task, model, data)
+    learner, model, data = network(kind)
+    module, x, y = plain(learner, model, data)
 
     def loss(module: nn.Module, batch: Any) -> torch.Tensor:
         return cross_entropy(module(batch[0]), batch[1])
 
     theirs = eigenthings.HessianOperator(module, [(x, y)], loss)
-    ours = Hessian(task, model, data, batch_size=4)
+    ours = Hessian(learner, model, data, batch_size=4)
     v = torch.randn(len(model.params), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(ours @ v, theirs.matvec(v), rtol=1e-9, atol=1e-12)
 

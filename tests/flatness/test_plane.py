@@ -63,10 +63,10 @@ def test_every_model_is_hit_by_its_coordinates(w: np.ndarray) -> None:
 
 def test_the_toy_problem() -> None:
     """In two dimensions the plane is all there is: every value is F at a point we can compute."""
-    task, data = toy()
+    learner, data = toy()
     w = [(1.0, -1.0), (0.0, 1.0), (3.0, 2.0)]
     found = plane(*w, points=5)
-    result = measure(task, torch.empty(0), found, data)
+    result = measure(learner, torch.empty(0), found, data)
 
     def f(p: torch.Tensor) -> float:
         x, y = p.tolist()
@@ -81,10 +81,10 @@ def test_the_toy_problem() -> None:
 
 
 def test_taken_up_again() -> None:
-    task, data = toy()
+    learner, data = toy()
     found = plane((1, -1), (0, 1), (3, 2), points=3)
-    whole = list(losses(task, torch.empty(0), found, data))
-    rest = list(losses(task, torch.empty(0), found, data, start=5))
+    whole = list(losses(learner, torch.empty(0), found, data))
+    rest = list(losses(learner, torch.empty(0), found, data, start=5))
     assert found.result([*map(list, whole[:5]), *rest]) == found.result(whole)
 
 

@@ -15,16 +15,16 @@ from flatness.networks import network, toy
 
 
 def test_the_toy_problem() -> None:
-    task, model, data = toy()
-    found = sharpness(Hessian(task, model, data).objective.gradient, model.params, 0.5)
+    learner, model, data = toy()
+    found = sharpness(Hessian(learner, model, data).objective.gradient, model.params, 0.5)
     assert found.first_order == pytest.approx(2.72487373, abs=1e-8)
     assert found.ascent == pytest.approx(2.72802047, abs=1e-8)
 
 
 def test_adaptive_by_brute_force() -> None:
     """Along the edge of the ellipse ||e / w|| = rho, at half a million angles."""
-    task, model, data = toy()
-    objective = Hessian(task, model, data).objective
+    learner, model, data = toy()
+    objective = Hessian(learner, model, data).objective
     found = sharpness(objective.gradient, model.params, 0.2, adaptive=True)
     angles = torch.linspace(0, 2 * math.pi, 500_000, dtype=torch.float64)
     x, y = 3 + 0.6 * angles.cos(), 2 + 0.4 * angles.sin()
@@ -48,8 +48,8 @@ def test_at_a_saddle_and_with_zeros() -> None:
 
 
 def test_ascent_is_never_below_first_order() -> None:
-    task, model, data = network("group norm")
-    objective = Hessian(task, model, data).objective
+    learner, model, data = network("group norm")
+    objective = Hessian(learner, model, data).objective
     for rho in (0.01, 0.3, 3.0):
         found = sharpness(objective.gradient, model.params, rho)
         assert found.ascent >= found.first_order

@@ -112,9 +112,9 @@ def test_the_same_seed_gives_the_same_bits() -> None:
 
 @pytest.mark.parametrize("kind", ["group norm", "lstm"])
 def test_networks(kind: str) -> None:
-    task, model, data = network(kind)
+    learner, model, data = network(kind)
     exact = torch.linalg.eigvalsh(dense(kind)).flip(0)
-    hessian = Hessian(task, model, data, batch_size=8)
+    hessian = Hessian(learner, model, data, batch_size=8)
     assert len(exact) > steps_of(5)
     found = eigenvalues(hessian, 5, tol=1e-8)
     torch.testing.assert_close(found.values, exact[:5], rtol=1e-6, atol=1e-8)

@@ -33,9 +33,9 @@ def test_parts_are_disjoint_and_equal() -> None:
 
 
 def test_the_mean_over_parts_bounds_the_top_and_gives_the_trace() -> None:
-    task, model, data = network("group norm", count=40)
-    found = spread(data, lambda part: Hessian(task, model, part), trace=True)
-    whole = Hessian(task, model, data)
+    learner, model, data = network("group norm", count=40)
+    found = spread(data, lambda part: Hessian(learner, model, part), trace=True)
+    whole = Hessian(learner, model, data)
     assert float(eigenvalues(whole, 1, tol=1e-8).values[0]) <= sum(found["lambda_1"]) / 4 + 1e-9
     assert sum(found["trace"]) / 4 == pytest.approx(hutchinson(whole, PROBES).mean, rel=1e-9)
     mean = sum(found["lambda_1"]) / 4

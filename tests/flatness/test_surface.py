@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import fedflat as ff
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.engine.flat import FlatModule
 from fedflat.errors import SettingError
 from fedflat.flatness.points import losses, measure
@@ -96,11 +96,12 @@ def test_the_grid() -> None:
 def test_a_quadratic_whose_surface_is_known() -> None:
     """Rows of one number: the direction is plus or minus w_i, and F at (w_1 (1 + x s + y t), ...) is by hand."""
     _, data = toy()
-    task = Task(Quadratic(np.array([3.0, 2.0]), layers={"w": 2}), (6,), 1, seed=0, loss=mean_value, dtype="float64")
-    surface = Surface(task.initial().params, task.flat.layout, points=3, span=0.5)
+    module = Quadratic(np.array([3.0, 2.0]), layers={"w": 2})
+    learner = Learner(module, (6,), 1, seed=0, loss=mean_value, dtype="float64")
+    surface = Surface(learner.initial().params, learner.flat.layout, points=3, span=0.5)
     assert surface.first.abs().tolist() == pytest.approx([3, 2], abs=1e-9)
     assert surface.second.abs().tolist() == pytest.approx([3, 2], abs=1e-9)
-    result = measure(task, torch.empty(0), surface, data)
+    result = measure(learner, torch.empty(0), surface, data)
     for y, row in zip(result["y"], result["loss"], strict=True):
         for x, loss in zip(result["x"], row, strict=True):
             a, b = (surface.params + x * surface.first + y * surface.second).tolist()
@@ -111,10 +112,10 @@ def test_a_quadratic_whose_surface_is_known() -> None:
 
 
 def test_loss_and_error_taken_up_again() -> None:
-    task, data = Task(ff.mlp([5]), (4,), 3, seed=0), examples(30)
-    surface = Surface(task.initial().params, task.flat.layout, points=3)
-    whole = list(losses(task, torch.empty(0), surface, data))
-    rest = list(losses(task, torch.empty(0), surface, data, start=4))
+    learner, data = Learner(ff.mlp([5]), (4,), 3, seed=0), examples(30)
+    surface = Surface(learner.initial().params, learner.flat.layout, points=3)
+    whole = list(losses(learner, torch.empty(0), surface, data))
+    rest = list(losses(learner, torch.empty(0), surface, data, start=4))
     result = surface.result([*map(list, whole[:4]), *rest])
     assert result == surface.result(whole)
     assert np.shape(result["loss"]) == np.shape(result["error"]) == (3, 3)

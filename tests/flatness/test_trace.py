@@ -77,8 +77,8 @@ def test_hutch_plus_plus_is_exact_if_the_subspace_is_the_whole() -> None:
 
 @pytest.mark.parametrize("method", ["hutchinson", "hutch++"])
 def test_a_network(method: str) -> None:
-    task, model, data = network("group norm")
-    found = trace(Hessian(task, model, data), 60, method=method)
+    learner, model, data = network("group norm")
+    found = trace(Hessian(learner, model, data), 60, method=method)
     assert abs(found.mean - float(dense("group norm").trace())) < 4 * found.stderr
 
 

@@ -38,7 +38,7 @@ def test_against_a_loop_by_hand(kind: str) -> None:
     exp = experiment("centralised()" + ("" if kind == "plain" else f" + {kind}(rho={rho})"))
     ready = make_ready(exp)
     result = train(ready)
-    module = ready.task.module().double()
+    module = ready.learner.module().double()
     x, y = (torch.cat([pair[i] for pair in DATA]) for i in (0, 1))
     x = x.double()
     params = list(module.parameters())

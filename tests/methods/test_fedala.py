@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from client.stages import vector, visiting
+from fedflat.client.learner import Learner
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Site, Visit
-from fedflat.client.task import Task
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.given import clients_of
 from fedflat.engine.flat import GradFn, Layout
@@ -136,11 +136,10 @@ STARTS: list[Tensor] = []
 def test_three_visits_by_hand() -> None:
     """The blend of the last two tensors learnt by torch's autograd, on all data in one batch."""
     local = Local(batch_size=8, lr=0.1)
-    job = ClientJob(
-        Task(network(), (4,), 3, seed=0, dtype="float64"), (Ala(share=1.0, eta=3.0, threshold=100.0), Where()), local, 0
-    )
+    learner = Learner(network(), (4,), 3, seed=0, dtype="float64")
+    job = ClientJob(learner, (Ala(share=1.0, eta=3.0, threshold=100.0), Where()), local, 0)
     size = 5 * 3 + 3
-    sent = job.task.initial().params
+    sent = job.learner.initial().params
     memory: Any = {}
     own = m = None
     shift = torch.linspace(-1, 1, len(sent), dtype=torch.float64)

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from client.stages import vector, visiting
+from fedflat.client.learner import Learner
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece
 from fedflat.client.sharpness import Sam
-from fedflat.client.task import Task
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.examples import Batch
 from fedflat.data.given import clients_of
@@ -38,8 +38,8 @@ ON = clients_of([(X, Y), (X + 1, Y.flip(0))], test=(X, Y), classes=CLASSES)
 MODEL = stochastic(mlp([5]), dim=DIM, train_samples=2, test_samples=3)
 
 
-def task() -> Task:
-    return Task(MODEL, (4,), CLASSES, seed=0, dtype="float64")
+def learner() -> Learner:
+    return Learner(MODEL, (4,), CLASSES, seed=0, dtype="float64")
 
 
 def priors() -> dict[str, Tensor]:
@@ -77,11 +77,11 @@ def product(net: StochasticNet) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("local", [Local(batch_size=3), Local(epochs=3, batch_size=3)], ids=["one epoch", "three"])
 def test_the_product_of_the_last_epoch(local: Local, more: tuple[Piece, ...]) -> None:
     """A rate of 0, so the encoder stands still: each example counts once, however many epochs and gradients."""
-    job = ClientJob(task(), (CommonRepresentation(0.1), *more), local, 0)
-    start = job.task.initial()
+    job = ClientJob(learner(), (CommonRepresentation(0.1), *more), local, 0)
+    start = job.learner.initial()
     data = ON.open(0).data(0)
     reply, _ = visit(job, Letter(0, Mail(0, start.params, start.buffers, 0.0), {}), data)
-    net = job.task.module().double()
+    net = job.learner.module().double()
     assert isinstance(net, StochasticNet)
     precision, weighted = product(net)
     torch.testing.assert_close(reply.extras["fedcr"]["precision"], precision, rtol=1e-10, atol=1e-12)
@@ -137,7 +137,7 @@ def experiment(**more: Any) -> Experiment:
 def test_the_head_stays_at_home() -> None:
     ready, book = make_ready(experiment()), Book()
     train(ready, book=book)
-    first, head = ready.task.initial().params, ready.task.flat.layout.classifier()
+    first, head = ready.learner.initial().params, ready.learner.flat.layout.classifier()
     assert int(head.sum()) == DIM * CLASSES + CLASSES == ready.withheld
     heads = []
     for model, kept, desks in book.runs:
@@ -157,8 +157,8 @@ def test_the_prior_pulls() -> None:
     ready = make_ready(experiment(method=fedcr(beta=50.0), rounds=1, local=Local(epochs=300, lr=0.01)))
     model = train(ready).model
     assert model is not None
-    ready.task.flat.load(model.params)
-    net = ready.task.flat.module
+    ready.learner.flat.load(model.params)
+    net = ready.learner.flat.module
     assert isinstance(net, StochasticNet)
     mean, spread = (part.detach() for part in gaussian(net.encoder(X)))
     assert float(mean.abs().mean()) < 0.3

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.composition.method import Method
 from fedflat.data.examples import Batch
 from fedflat.engine.flat import Layout
@@ -266,8 +266,8 @@ def test_window_and_exponential_means(text: str, expected: tuple[float, ...]) ->
 
 def test_the_loss_of_a_mixed_batch() -> None:
     """p(y) = 0.2, p(y') = 0.5 and lam = 0.3 cost -(0.3 log 0.2 + 0.7 log 0.5) = 0.96803440."""
-    task = Task(torch.nn.Linear(1, 1), (1,), 3, seed=0, loss=cross_entropy, dtype="float64")
+    learner = Learner(torch.nn.Linear(1, 1), (1,), 3, seed=0, loss=cross_entropy, dtype="float64")
     output = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64).log()
     batch = Batch(torch.zeros(1, 1), torch.tensor([0]), torch.tensor([1]), lam=0.3)
-    close(task.loss_of(output, batch), 0.96803440)
-    close(task.loss_of(output, Batch(batch.x, batch.y)), -np.log(0.2))
+    close(learner.loss_of(output, batch), 0.96803440)
+    close(learner.loss_of(output, Batch(batch.x, batch.y)), -np.log(0.2))

@@ -59,7 +59,7 @@ class ByHand:
 
     def __init__(self, ready: Ready) -> None:
         self.ready = ready
-        self.module = ready.task.module().double()
+        self.module = ready.learner.module().double()
 
     def load(self, w: Tensor) -> None:
         nn.utils.vector_to_parameters(w.clone(), self.module.parameters())
@@ -87,7 +87,7 @@ class ByHand:
 
     def run(self) -> tuple[list[float], list[float], list[float]]:
         """The clients' mean accuracy after each round and after tuning; the global model's; the accuracies tuned."""
-        w = self.ready.task.initial().params
+        w = self.ready.learner.initial().params
         models = [w] * len(SIZES)
         personal, common = [], []
         for t, cohort in enumerate(COHORTS):
@@ -140,7 +140,7 @@ def test_before_the_first_visit_a_client_holds_the_first_model() -> None:
     """One round with one client: the others' accuracies are those of the initial model."""
     ready = make_ready(experiment(sampler=Sampler(cohorts=[[1], [1], [1]])))
     hand = ByHand(ready)
-    w = ready.task.initial().params
+    w = ready.learner.initial().params
     moved = hand.walk(w, 0, 1, 0.2, list(hand.module.parameters()))
     expected = [hand.accuracy(moved if k == 1 else w, k) for k in range(len(SIZES))]
     assert train(ready).rows[0]["personal"] == pytest.approx(sum(expected) / len(SIZES), abs=1e-12)
@@ -150,7 +150,7 @@ def test_before_the_first_visit_a_client_holds_the_first_model() -> None:
 def test_a_clients_own_model_is_where_its_walk_ended(text: str) -> None:
     """Not what it sends, which FedSpeed corrects."""
     ready = make_ready(experiment(f"{text} + personal()"))
-    start = ready.task.initial()
+    start = ready.learner.initial()
     reply, memory = visit(ready.job, Letter(1, Mail(0, start.params, start.buffers, 0.2), {}), ready.fed.data(1))
     end = start.params - reply.delta
     if "fedspeed" in text:
@@ -170,7 +170,7 @@ class Elsewhere(Piece):
 
 def test_it_is_not_the_model_sent_back() -> None:
     ready = make_ready(replace(experiment(), method=fedavg_ft() + Method(client=(Elsewhere(),), said="elsewhere()")))
-    hand, start = ByHand(ready), ready.task.initial()
+    hand, start = ByHand(ready), ready.learner.initial()
     moved = hand.walk(start.params, 0, 1, 0.2, list(hand.module.parameters()))
     reply, _ = visit(ready.job, Letter(1, Mail(0, start.params, start.buffers, 0.2), {}), ready.fed.data(1))
     assert reply.metrics["own_accuracy"] == hand.accuracy(moved, 1) != hand.accuracy(torch.zeros_like(moved), 1)
@@ -178,10 +178,10 @@ def test_it_is_not_the_model_sent_back() -> None:
 
 def test_only_the_classifier_is_tuned() -> None:
     ready = make_ready(experiment("fedsam(0.1) + personal()"))
-    start = ready.task.initial()
+    start = ready.learner.initial()
     mail = Mail(ROUNDS, start.params, start.buffers, 0.2, task="tune")
     reply, _ = visit(ready.job, Letter(3, mail, {}), ready.fed.data(3))
-    head = ready.task.flat.layout.classifier()
+    head = ready.learner.flat.layout.classifier()
     assert not reply.delta[~head].any()
     assert bool((reply.delta[head] != 0).any())
     assert "own_accuracy" in reply.metrics

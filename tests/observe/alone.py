@@ -41,7 +41,7 @@ class Diary(RunBook):
 
     def __init__(self, exp: Experiment) -> None:
         super().__init__()
-        self.models: list[Tensor] = [make_ready(exp).task.initial().params]
+        self.models: list[Tensor] = [make_ready(exp).learner.initial().params]
 
     def checkpoint(self, run: Run, *, force: bool = False) -> None:
         if not force:
@@ -67,7 +67,7 @@ def examples(client: int) -> tuple[Tensor, Tensor]:
 
 
 def module_at(exp: Experiment, w: Tensor) -> nn.Module:
-    module = copy.deepcopy(make_ready(exp).task.flat.module).double()
+    module = copy.deepcopy(make_ready(exp).learner.flat.module).double()
     vector_to_parameters(w.clone(), module.parameters())
     return module
 

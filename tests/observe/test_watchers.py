@@ -111,12 +111,12 @@ def test_the_sharpness_is_that_of_the_end_of_the_walk(executor: Executor) -> Non
     """FedSpeed sends ``w_k - lam sigma_k`` back, and the model is ``w_k``."""
     exp = replace(experiment("fedspeed(rho=0.1, lam=0.5)"), evaluate=Evaluate(every=1))
     ready, found = make_ready(exp), seen(watch(exp, "client_lambda", executor), "client_lambda")[1]
-    sent = ready.task.initial()
+    sent = ready.learner.initial()
     for client in cohort(exp, 0):
         letter = Letter(client, Mail(0, sent.params, sent.buffers, exp.rate(0)), {})
         reply, memory = visit(ready.job, letter, ready.fed.data(client))
         model = Model(sent.params - reply.delta + 0.5 * memory["dual"]["sigma"], sent.buffers)
-        top = eigenvalues(Hessian(ready.task, model, ready.fed.data(client)), 1, seed=exp.seed).values[0]
+        top = eigenvalues(Hessian(ready.learner, model, ready.fed.data(client)), 1, seed=exp.seed).values[0]
         assert found[str(client)] == pytest.approx(float(top), rel=1e-4)
 
 

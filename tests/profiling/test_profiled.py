@@ -147,7 +147,7 @@ def test_workers_are_asked_in_the_middle_of_a_visit(monkeypatch: pytest.MonkeyPa
     """One that was killed gives nothing; one at work tells what it has seen so far."""
     monkeypatch.setattr(taps, "PATIENCE", 60.0)
     ready = make_ready(experiment(model=Slow(), sampler=Cohorts(clients=5)))
-    start = ready.task.initial()
+    start = ready.learner.initial()
     letters = [Letter(client, Mail(0, start.params, start.buffers, 0.1), {}) for client in range(5)]
     with tapping() as found:
         with Workers(2).open(ready.job, ready.fed, ready.source) as crew:

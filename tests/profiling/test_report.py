@@ -15,7 +15,7 @@ from fedflat.profiling.report import error, facts, shares, text
 from fedflat.profiling.rooms import ROOMS, START
 from fedflat.profiling.sampler import Frame, Samples, Seen
 
-GRADIENT = (Frame("run", "go"), Frame("fedflat.client.task", "Oracle.__call__"))
+GRADIENT = (Frame("run", "go"), Frame("fedflat.client.learner", "Oracle.__call__"))
 DATA = (Frame("run", "go"), Frame("fedflat.data.examples", "Examples.batch"))
 OPEN = (Frame("run", "go"), Frame("fedflat.executors.executor", "Workers.open"))
 WAIT = (Frame("run", "go"), Frame("fedflat.executors.executor", "_Crew.visit"))

@@ -12,7 +12,7 @@ import torch
 import fedflat as ff
 from fedflat import SettingError
 from fedflat.client.effort import effort
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.executors.executor import Executor, InProcess, Workers
 from fedflat.executors.stacked import Stacked
 from fedflat.language.spelling import parse
@@ -78,7 +78,7 @@ def test_the_estimate_counts_what_is_computed() -> None:
 def test_the_products_of_a_network() -> None:
     """Derived: 28 - 4 pixels a side for 5x5 filters."""
     net = torch.nn.Sequential(torch.nn.Conv2d(1, 6, 5), torch.nn.Flatten(), torch.nn.Linear(6 * 24 * 24, 10))
-    found = effort(Task(net, (1, 28, 28), 10, seed=0))
+    found = effort(Learner(net, (1, 28, 28), 10, seed=0))
     assert found.products == 24 * 24 * 6 * 25 + 6 * 24 * 24 * 10
     assert found.numbers == 28 * 28 + 2 * 6 * 24 * 24 + 10 + 10
     assert found.parts == 4
@@ -87,7 +87,7 @@ def test_the_products_of_a_network() -> None:
 @pytest.mark.parametrize(("model", "shape", "least"), [("mlp", (1, 8, 8), 1e-5), ("cnn", (3, 32, 32), 1e-2)])
 def test_the_estimate_is_of_the_right_size(model: str, shape: tuple[int, ...], least: float) -> None:
     """A step of the papers' CNN on 32 images is tens of milliseconds on any machine, of an MLP a part of one."""
-    estimate = effort(Task(parse(model, "model"), shape, 10, seed=0)).seconds(1, 32)
+    estimate = effort(Learner(parse(model, "model"), shape, 10, seed=0)).seconds(1, 32)
     assert least < estimate < 100 * least
 
 

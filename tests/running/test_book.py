@@ -58,7 +58,7 @@ def test_what_a_run_folder_holds(tmp_path: Path) -> None:
 
 def names_of(exp: Experiment) -> list[str]:
     """The names of the parameters of its module."""
-    return [name for name, _ in exp.open_task(exp.on.open(0), "cpu").module().named_parameters()]
+    return [name for name, _ in exp.open_learner(exp.on.open(0), "cpu").module().named_parameters()]
 
 
 def test_the_folder_changes_nothing(tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ def large(count: int = 3 * BATCH // 2) -> ff.data.DataSpec:  # type: ignore[name
 def test_the_mean_over_all_examples() -> None:
     """The last batch is short; every example counts alike."""
     ready = make_ready(experiment(on=large(), dtype="float64"))
-    model = ready.task.initial()
-    scores = evaluate(ready.task, ready.fed, {"a": model, "b": model})
+    model = ready.learner.initial()
+    scores = evaluate(ready.learner, ready.fed, {"a": model, "b": model})
     assert scores["a"] == scores["b"]
-    ready.task.flat.load(model.params)
+    ready.learner.flat.load(model.params)
     examples = ready.fed.test.examples
-    output = ready.task.flat.forward(examples.x.double())
+    output = ready.learner.flat.forward(examples.x.double())
     assert scores["a"]["loss"] == pytest.approx(float(cross_entropy(output, examples.y)), abs=1e-12)
     assert scores["a"]["accuracy"] == pytest.approx(float((output.argmax(1) == examples.y).double().mean()))
     assert "clients" not in scores["a"]
@@ -36,11 +36,11 @@ def test_the_mean_over_all_examples() -> None:
 
 def test_each_model_is_judged_as_itself() -> None:
     ready = make_ready(experiment())
-    one = ready.task.initial()
+    one = ready.learner.initial()
     other = type(one)(one.params + 1, one.buffers)
-    scores = evaluate(ready.task, ready.fed, {"one": one, "other": other})
+    scores = evaluate(ready.learner, ready.fed, {"one": one, "other": other})
     assert scores["one"] != scores["other"]
-    assert scores["other"] == evaluate(ready.task, ready.fed, {"other": other})["other"]
+    assert scores["other"] == evaluate(ready.learner, ready.fed, {"other": other})["other"]
 
 
 class Moody(nn.Module):
@@ -57,15 +57,15 @@ class Moody(nn.Module):
 
 def test_without_dropout() -> None:
     ready = make_ready(experiment(model=Moody))
-    ready.task.flat.module.train()
-    model = ready.task.initial()
-    assert evaluate(ready.task, ready.fed, {"a": model}) == evaluate(ready.task, ready.fed, {"a": model})
+    ready.learner.flat.module.train()
+    model = ready.learner.initial()
+    assert evaluate(ready.learner, ready.fed, {"a": model}) == evaluate(ready.learner, ready.fed, {"a": model})
 
 
 def test_outputs_that_are_no_classes_have_a_loss_only() -> None:
     exp = experiment(model=lambda: nn.Linear(4, 1), loss=lambda output, y: (output[:, 0] - y).pow(2).mean())
     ready = make_ready(exp)
-    losses, right = judge(ready.task, ready.fed.test)
+    losses, right = judge(ready.learner, ready.fed.test)
     assert right is None
     assert len(losses) == len(ready.fed.test)
     row = ff.train(exp).rows[-1]
@@ -80,14 +80,14 @@ def test_the_clients_own_tests() -> None:
     )
     result = ff.train(exp)
     ready = make_ready(exp)
-    ready.task.flat.load(result.model.params)
+    ready.learner.flat.load(result.model.params)
     shares, sizes = [], []
     for client in range(8):
         held = ready.fed.own_test(client)
         trained = ready.fed.data(client)
         assert not set(held.index.tolist()) & set(trained.index.tolist())
         x, y = held.examples.x[held.index], held.examples.y[held.index]
-        shares.append(float((ready.task.flat.forward(x).argmax(1) == y).double().mean()))
+        shares.append(float((ready.learner.flat.forward(x).argmax(1) == y).double().mean()))
         sizes.append(len(y))
     assert len(set(sizes)) > 1
     assert result.rows[-1]["clients"] == pytest.approx(sum(shares) / 8)

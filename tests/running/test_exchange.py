@@ -135,13 +135,13 @@ def test_weighting(weighting: str, equal: bool) -> None:
     local = Local(batch_size=100, lr=1.0)
     exp = experiment(weighting=weighting, rounds=1, local=local, sampler=Sampler(cohorts=[[0, 2]]), dtype="float64")
     fed = exp.source("cpu")()
-    task = exp.open_task(fed, "cpu")
-    start = task.initial().params
+    learner = exp.open_learner(fed, "cpu")
+    start = learner.initial().params
     moves = []
     for k in (0, 2):
         data = fed.data(k)
         batch = data.batch(torch.arange(len(data)), torch.float64)
-        moves.append(task.oracle(batch, [])(start))
+        moves.append(learner.oracle(batch, [])(start))
     a, b = (0.5, 0.5) if equal else (6 / 18, 12 / 18)
     expected = start - a * moves[0] - b * moves[1]
     assert torch.allclose(train(exp).model.params, expected, atol=1e-12, rtol=0)

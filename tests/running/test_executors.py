@@ -80,7 +80,7 @@ class Kept:
 
 
 def letters(ready: Ready) -> list[Letter]:
-    start = ready.task.initial()
+    start = ready.learner.initial()
     mail = Mail(0, start.params, start.buffers, 0.1)
     return [Letter(client, mail, {}) for client in (3, 0, 4, 2, 1)]
 

@@ -121,8 +121,8 @@ def test_a_module_starts_from_its_own_weights_and_keeps_them() -> None:
     module = Mine()
     before = module.fc.weight.clone()
     exp = experiment(model=module, rounds=2)
-    task = exp.open_task(exp.source("cpu")(), "cpu")
-    assert torch.equal(task.initial().params[:12].view(3, 4), before)
+    learner = exp.open_learner(exp.source("cpu")(), "cpu")
+    assert torch.equal(learner.initial().params[:12].view(3, 4), before)
     ff.train(exp)
     assert torch.equal(module.fc.weight, before)
 

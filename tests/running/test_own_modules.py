@@ -90,14 +90,14 @@ def test_layers_left_open_are_made_for_the_data() -> None:
 
     local = Local(batch_size=64)
     ready = make_ready(experiment(model=make, local=local))
-    assert ready.task.flat.layout.shapes == ((6, 4), (6,), (6,), (6,), (3, 6), (3,))
+    assert ready.learner.flat.layout.shapes == ((6, 4), (6,), (6,), (6,), (3, 6), (3,))
     again, other = (make_ready(experiment(model=make, local=local, seed=seed)) for seed in (3, 4))
-    start = ready.task.initial().params
-    assert torch.equal(again.task.initial().params, start)
-    assert not torch.equal(other.task.initial().params, start)
+    start = ready.learner.initial().params
+    assert torch.equal(again.learner.initial().params, start)
+    assert not torch.equal(other.learner.initial().params, start)
     mine = make()
     given = make_ready(experiment(model=mine, local=local))
-    assert torch.equal(given.task.flat.model().params, given.task.initial().params)
+    assert torch.equal(given.learner.flat.model().params, given.learner.initial().params)
     assert isinstance(mine[0], nn.LazyLinear)  # the user's own is left as it was
     assert train(ready).status == "done"
 

@@ -66,7 +66,7 @@ def test_where_memories_are_changes_no_bit(method: str) -> None:
 def test_the_models_of_all_clients_are_within_the_budget(tmp_path: Path) -> None:
     """A model for each client, of which memory has room for one; a checkpoint writes those that are new."""
     exp = experiment("fedavg + all_clients", rounds=8, sampler=Sampler(clients=1))
-    model = make_ready(exp).task.initial().params.nbytes
+    model = make_ready(exp).learner.initial().params.nbytes
     held: list[int] = []
 
     class Looking(Eager):

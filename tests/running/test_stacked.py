@@ -146,7 +146,7 @@ def test_any_sizes_any_local_work_any_room(sizes: list[int], local: Local, most:
         "feddyn(alpha=0.1)", dtype="float64", on=federation(tuple(sizes)), local=local, rounds=2,
         sampler=Sampler(clients=len(sizes)),
     )  # fmt: skip
-    room = most * batched.footprint(make_ready(exp).task, local.batch_size)
+    room = most * batched.footprint(make_ready(exp).learner, local.batch_size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stacked, "ROOM", room)
         same_run(exp, CLOSE["float64"])
@@ -161,7 +161,7 @@ def test_given_batches() -> None:
 
 def crew_visits(exp: Experiment, cohort: Sequence[int] = range(len(SIZES))) -> list[tuple[list[int], int]]:
     """The clients who were visited together in one exchange, and how many steps they took."""
-    ready, start = make_ready(exp), make_ready(exp).task.initial()
+    ready, start = make_ready(exp), make_ready(exp).learner.initial()
     letters = Letters(Mail(0, start.params, start.buffers, 0.1), list(cohort), ClientStates())
     with Stacked().open(ready.job, ready.fed, ready.source) as crew:
         replies = [reply for reply, _ in crew.visit(letters)]
@@ -171,7 +171,7 @@ def crew_visits(exp: Experiment, cohort: Sequence[int] = range(len(SIZES))) -> l
 def test_equal_clients_share_a_stack_as_long_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     exp = four_of_five("fedavg()", local=Local(batch_size=4))
     assert crew_visits(exp) == [([0, 1, 3], 3), ([2, 4], 2)]
-    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(make_ready(exp).task, 4))
+    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(make_ready(exp).learner, 4))
     assert crew_visits(exp) == [([0, 1], 3), ([2, 4], 2), ([3], 3)]
     monkeypatch.setattr(stacked, "ROOM", 1)
     assert [clients for clients, _ in crew_visits(exp)] == [[0], [1], [2], [3], [4]]
@@ -180,7 +180,7 @@ def test_equal_clients_share_a_stack_as_long_as_there_is_room(monkeypatch: pytes
 def test_stacks_come_in_the_order_of_their_first_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is full waits for no other to fill, but whoever was asked before it is visited before it."""
     exp = four_of_five("fedavg()", local=Local(batch_size=4))
-    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(make_ready(exp).task, 4))
+    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(make_ready(exp).learner, 4))
     assert [clients for clients, _ in crew_visits(exp, [0, 2, 4, 1, 3])] == [[0], [2, 4], [1, 3]]
     assert [clients for clients, _ in crew_visits(exp, [2, 3, 1, 4, 0])] == [[2], [3, 1], [4], [0]]
 
@@ -188,7 +188,7 @@ def test_stacks_come_in_the_order_of_their_first_letters(monkeypatch: pytest.Mon
 def test_two_mails_are_two_stacks() -> None:
     """Every other client is sent another model: none gets its neighbour's."""
     ready = make_ready(four_of_five("feddyn(alpha=0.1)", dtype="float64"))
-    start = ready.task.initial()
+    start = ready.learner.initial()
     mails = [Mail(t, start.params + t, start.buffers, 0.1 + t) for t in range(2)]
     letters = [Letter(client, mails[client % 2], {}) for client in range(5)]
     with InProcess(1).open(ready.job, ready.fed, ready.source) as crew:

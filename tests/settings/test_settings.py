@@ -13,7 +13,7 @@ import pytest
 import fedflat as ff
 from fedflat.cli.parser import build
 from fedflat.cli.runs import _settings
-from fedflat.client.task import DTYPES
+from fedflat.client.learner import DTYPES
 from fedflat.errors import SettingError
 from fedflat.folder.schema import EXPERIMENT, HOW, check
 from fedflat.report.making import command

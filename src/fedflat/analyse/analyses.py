@@ -116,10 +116,10 @@ def see_curvature(subject: Subject, look: Look, tell: Tell, closely: Closely) ->
 
     def work() -> Result:
         found: dict[str, Result] = subject.shelf.begun("curvature", settings) or {}
-        task, data, examples = subject.ready.task, subject.examples(look.where), settings["examples"]
+        learner, data, examples = subject.ready.learner, subject.examples(look.where), settings["examples"]
         for part, how in closely.parts().items():
             if part not in found:
-                found[part] = curvature(task, model, data, examples=examples, seed=look.seed, tell=tell, **how)
+                found[part] = curvature(learner, model, data, examples=examples, seed=look.seed, tell=tell, **how)
                 subject.shelf.note("curvature", settings, found)
         return {key: value for part in reversed(found.values()) for key, value in part.items()}
 
@@ -130,7 +130,7 @@ def see_surface(subject: Subject, look: Look, tell: Tell, *, points: int, span: 
     """The filter-normalised surface around one model."""
     name, model = subject.model(look.model)
     settings = {**look.said(subject, name), "points": points, "span": span}
-    land = Surface(model.params, subject.ready.task.flat.layout, points=points, span=span, seed=look.seed)
+    land = Surface(model.params, subject.ready.learner.flat.layout, points=points, span=span, seed=look.seed)
     return _landscape(subject, "surface", settings, land, model, look, tell)
 
 
@@ -207,7 +207,7 @@ def see_corruptions(subject: Subject, look: Look, tell: Tell, *, kinds: Sequence
         found: dict[str, list[float]] = subject.shelf.begun("corruptions", settings) or {}
         data = look.data(subject)
         for kind, shares in accuracies(
-            subject.ready.task, model, data, kinds=kinds, seed=look.seed, known=list(found), tell=tell,
+            subject.ready.learner, model, data, kinds=kinds, seed=look.seed, known=list(found), tell=tell,
             published=published,
         ):  # fmt: skip
             found[kind] = shares
@@ -237,7 +237,7 @@ def _landscape(
         noted = time.monotonic()
         try:
             for value in losses(
-                subject.ready.task, model.buffers, land, look.data(subject), start=len(values), tell=tell
+                subject.ready.learner, model.buffers, land, look.data(subject), start=len(values), tell=tell
             ):
                 values.append(list(value))
                 if time.monotonic() - noted > NOTED:
@@ -269,9 +269,9 @@ def _client_models(subject: Subject) -> dict[int, Model]:
 
 def _alike(runs: Sequence[Subject]) -> None:
     """Refuse models that are not points of the same space."""
-    shapes = {run.ready.task.flat.layout.shapes for run in runs}
+    shapes = {run.ready.learner.flat.layout.shapes for run in runs}
     if len(shapes) > 1:
-        said = [f"{run.folder} ({run.experiment.model}, {run.ready.task.flat.layout.dim:,} numbers)" for run in runs]
+        said = [f"{run.folder} ({run.experiment.model}, {run.ready.learner.flat.layout.dim:,} numbers)" for run in runs]
         raise SettingError(
             f"the models have different shapes: {', '.join(said)}. Choose runs with the same model and data."
         )

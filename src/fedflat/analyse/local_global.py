@@ -103,7 +103,7 @@ class LocalGlobal:
 
     def _top(self, what: str, model: Model, data: ClientData, progress: Progress) -> float:
         with progress.part(what, weight=len(data) / len(self.used)):
-            hessian = Hessian(self.ready.task, model, data, batch_size=self.batch_size, tick=progress.tick)
+            hessian = Hessian(self.ready.learner, model, data, batch_size=self.batch_size, tick=progress.tick)
             return float(eigenvalues(hessian, 1, seed=self.seed).values[0])
 
     def result(self, rows: Sequence[Row]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A run folder opened to be looked at: its data, its task, its models. Nothing in it is changed."""
+"""A run folder opened to be looked at: its data, its learner, its models. Nothing in it is changed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Subject:
 
     @cached_property
     def ready(self) -> Ready:
-        """Its data and task."""
+        """Its data and learner."""
         with remembered(self.facts["origin"].get("place")):
             ready = make_ready(self.experiment)
             refuse_other(self.folder, self.facts["origin"], origin_of(ready))
@@ -64,7 +64,7 @@ class Subject:
         if self.standing is not None:
             return models_of(self.experiment, self.ready.scene, self.state.model, self.state.shadows)
         return {
-            name: unnamed(self.ready.task, read_model(self.folder, self.facts, name), self.folder)
+            name: unnamed(self.ready.learner, read_model(self.folder, self.facts, name), self.folder)
             for name in self.facts["end"]["models"]
         }
 

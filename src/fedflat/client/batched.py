@@ -18,7 +18,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from fedflat.client.effort import effort
-from fedflat.client.task import Task, Terms
+from fedflat.client.learner import Learner, Terms
 from fedflat.data.examples import Batch, ClientData
 
 PATIENCE = 16
@@ -29,12 +29,12 @@ Gradients = Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]
 
 
 class Batched:
-    """A task's network for a stack of clients; the like of `Task` where vectors have a row for each client."""
+    """A learner's network for a stack of clients; the like of `Learner` where vectors have a row for each client."""
 
-    def __init__(self, task: Task) -> None:
-        self.task, self.layout = task, task.flat.layout
-        self.module = _uncounted(copy.deepcopy(task.flat.module)).train()
-        self.buffers = task.flat.buffers
+    def __init__(self, learner: Learner) -> None:
+        self.learner, self.layout = learner, learner.flat.layout
+        self.module = _uncounted(copy.deepcopy(learner.flat.module)).train()
+        self.buffers = learner.flat.buffers
         self._met: Counter[Any] = Counter()
         self._traced: dict[Any, Gradients] = {}
 
@@ -70,7 +70,7 @@ class Batched:
         def loss(w: Tensor, buffers: Tensor, x: Tensor, y: Tensor, *mixed: Tensor) -> tuple[Tensor, Tensor]:
             state = self._named(w, buffers)
             batch = Batch(x, y, *mixed)  # type: ignore[arg-type]
-            value = self.task.objective(
+            value = self.learner.objective(
                 self.module, lambda x: functional_call(self.module, state, (x,)), batch, terms
             )  # fmt: skip
             moved = [state[name].reshape(-1) for name in self.layout.buffer_names]
@@ -94,7 +94,7 @@ class StackOracle:
         self.batched, self.batch, self.terms, self.still = batched, batch, terms, still
         self.loss: Tensor | None = None
         if batch.y.shape[1] == 1:
-            batched.task.refuse_one("these visits have")
+            batched.learner.refuse_one("these visits have")
 
     def __call__(self, w: Tensor) -> Tensor:
         """The gradients at ``w``."""
@@ -114,16 +114,16 @@ def _uncounted(module: nn.Module) -> nn.Module:
     return module
 
 
-def footprint(task: Task, batch_size: int) -> int:
+def footprint(learner: Learner, batch_size: int) -> int:
     """About how many bytes one client takes in a stack: its parameters, its inputs and all outputs of layers."""
-    return (task.flat.layout.dim + effort(task).numbers * batch_size) * task.dtype.itemsize
+    return (learner.flat.layout.dim + effort(learner).numbers * batch_size) * learner.dtype.itemsize
 
 
-def unstackable(task: Task, data: ClientData | None = None) -> str | None:
+def unstackable(learner: Learner, data: ClientData | None = None) -> str | None:
     """Why the network cannot be mapped over clients, if so; with data, the loss is tried too."""
-    batched, start = Batched(task), task.initial()
+    batched, start = Batched(learner), learner.initial()
     rng = torch.Generator().manual_seed(0)
-    x = torch.randn(2, *task.shape, generator=rng, dtype=torch.float64).to(task.device, task.dtype)
+    x = torch.randn(2, *learner.shape, generator=rng, dtype=torch.float64).to(learner.device, learner.dtype)
 
     def forward(w: Tensor, buffers: Tensor, x: Tensor) -> Any:
         return functional_call(batched.module, batched._named(w, buffers), (x,))
@@ -137,7 +137,7 @@ def unstackable(task: Task, data: ClientData | None = None) -> str | None:
         try:
             vmap(forward)(w, batched.buffers, torch.stack([x, x]))
             if data is not None:
-                batch = data.batch(torch.arange(2) % len(data), task.dtype)
+                batch = data.batch(torch.arange(2) % len(data), learner.dtype)
                 batched.gradients(w, Batch(torch.stack([batch.x] * 2), torch.stack([batch.y] * 2)), ())
         except Exception as error:
             return f"the network or its loss cannot be run for many clients at once ({error})"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 
 PART = 5e-5
 """Seconds that one module costs in a gradient, however little there is to compute."""
@@ -36,7 +36,7 @@ class Effort:
         return steps * self.parts * PART + samples * each * self.itemsize / 4
 
 
-def effort(task: Task) -> Effort:
+def effort(learner: Learner) -> Effort:
     """Count the forward pass of two examples."""
     parts = numbers = products = 0
 
@@ -48,10 +48,10 @@ def effort(task: Task) -> Effort:
         numbers += made
         products += sum(made // len(p) * p.numel() for p in weights if len(p))
 
-    module = copy.deepcopy(task.flat.module)
+    module = copy.deepcopy(learner.flat.module)
     for part in module.modules():
         part.register_forward_hook(note)
-    x = torch.zeros(2, *task.shape, dtype=task.dtype, device=task.device)
+    x = torch.zeros(2, *learner.shape, dtype=learner.dtype, device=learner.device)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         module.train()(x)
-    return Effort(parts, (numbers + x.numel()) // 2, products // 2, task.dtype.itemsize)
+    return Effort(parts, (numbers + x.numel()) // 2, products // 2, learner.dtype.itemsize)

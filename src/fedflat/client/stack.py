@@ -17,8 +17,8 @@ from torch import Tensor
 
 from fedflat.client.batched import Batched, StackOracle
 from fedflat.client.judge import accuracy
+from fedflat.client.learner import Terms
 from fedflat.client.piece import Memory, Piece, Term, Visit
-from fedflat.client.task import Terms
 from fedflat.client.visit import ClientJob, Letter, before, guilty, job_of, measured, open_visit, survey, walk
 from fedflat.data.examples import Batch, ClientData
 from fedflat.engine.flat import Model
@@ -129,12 +129,12 @@ class _Stack:
 
     def _accuracies(self, own: Model) -> Tensor:
         """How well each client's own model does on what it keeps for testing."""
-        task, found = self.job.task, []
+        learner, found = self.job.learner, []
         for w, buffers, data in zip(own.params, own.buffers, self.data, strict=True):
             assert data.own_test is not None
-            task.flat.load(w)
-            task.flat.buffers = buffers
-            found.append(accuracy(task, data.own_test))
+            learner.flat.load(w)
+            learner.flat.buffers = buffers
+            found.append(accuracy(learner, data.own_test))
         return torch.tensor(found, dtype=torch.float64)
 
     def _batches(self) -> Iterator[Batch]:
@@ -167,7 +167,7 @@ class _Stack:
 
     def _batch(self, places: Tensor, rngs: list[torch.Generator] | None = None) -> Batch:
         """The batch of each client's examples at its row of ``places``; augmented with generators to do it with."""
-        dtype = self.job.task.dtype
+        dtype = self.job.learner.dtype
         if self._index is None or rngs is not None:
             each = zip(self.data, places, rngs or repeat(None, self.count), strict=True)
             return _joined([data.batch(mine, dtype, rng) for data, mine, rng in each])

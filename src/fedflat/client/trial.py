@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.data.examples import Batch
 from fedflat.data.federation import Federation
 from fedflat.engine.flat import FlatModule, Layout
@@ -17,7 +17,7 @@ COUNTER = "num_batches_tracked"
 """The counter of a batch normalisation, which nobody reads when there is a momentum."""
 
 
-def try_out(task: Task, fed: Federation) -> None:
+def try_out(learner: Learner, fed: Federation) -> None:
     """Refuse a model or a loss that does not fit the data or cannot be trained on them."""
     if len(fed.test) == 0:
         raise SettingError(
@@ -25,13 +25,13 @@ def try_out(task: Task, fed: Federation) -> None:
             "their own with split=0.7."
         )
     data = fed.data(0)
-    batch = data.batch(torch.arange(2) % len(data), task.dtype)
-    flat = task.another()
+    batch = data.batch(torch.arange(2) % len(data), learner.dtype)
+    flat = learner.another()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        _classifies(task, fed, batch, _output(flat, batch))
-        _learns(task, flat, batch)
-    _lies(task)
+        _classifies(learner, fed, batch, _output(flat, batch))
+        _learns(learner, flat, batch)
+    _lies(learner)
 
 
 def _output(flat: FlatModule, batch: Batch) -> Tensor:
@@ -59,8 +59,8 @@ def _output(flat: FlatModule, batch: Batch) -> Tensor:
     return output
 
 
-def _classifies(task: Task, fed: Federation, batch: Batch, output: Tensor) -> None:
-    if task.loss is not cross_entropy:
+def _classifies(learner: Learner, fed: Federation, batch: Batch, output: Tensor) -> None:
+    if learner.loss is not cross_entropy:
         return
     if output.dim() < 2 or output.shape[0] != len(batch):
         raise SettingError(
@@ -74,13 +74,13 @@ def _classifies(task: Task, fed: Federation, batch: Batch, output: Tensor) -> No
         )
 
 
-def _learns(task: Task, flat: FlatModule, batch: Batch) -> None:
+def _learns(learner: Learner, flat: FlatModule, batch: Batch) -> None:
     """Two gradients, for the second finds what the first has left in the module."""
     flat.module.train()
     before = _buffers(flat.module)
     for _ in range(2):
         try:
-            flat.gradient(flat.model().params, lambda module: _loss(task, module, batch), move_buffers=True)
+            flat.gradient(flat.model().params, lambda module: _loss(learner, module, batch), move_buffers=True)
         except FedflatError:
             raise
         except Exception as error:
@@ -98,15 +98,15 @@ def _learns(task: Task, flat: FlatModule, batch: Batch) -> None:
             )
 
 
-def _lies(task: Task) -> None:
+def _lies(learner: Learner) -> None:
     """Refuse channels last where there are none, or where the model cannot be trained so."""
-    if task.layout != CHANNELS_LAST:
+    if learner.layout != CHANNELS_LAST:
         return
-    if len(task.shape) != 3:
+    if len(learner.shape) != 3:
         raise SettingError(
-            f"layout 'channels-last' is for images, found inputs of shape {task.shape}. Leave the layout out."
+            f"layout 'channels-last' is for images, found inputs of shape {learner.shape}. Leave the layout out."
         )
-    why = task.dislikes_channels_last()
+    why = learner.dislikes_channels_last()
     if why is not None:
         raise SettingError(
             f"layout 'channels-last' was asked for, but the model cannot be trained so: {why} Use 'auto' or "
@@ -114,8 +114,8 @@ def _lies(task: Task) -> None:
         )
 
 
-def _loss(task: Task, module: nn.Module, batch: Batch) -> Tensor:
-    value = task.objective(module, module, batch, ())
+def _loss(learner: Learner, module: nn.Module, batch: Batch) -> Tensor:
+    value = learner.objective(module, module, batch, ())
     if not isinstance(value, Tensor) or value.dim() or not value.is_floating_point():
         found = f"a tensor of {value.dtype}, shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
         raise SettingError(

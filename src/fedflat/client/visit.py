@@ -17,9 +17,9 @@ from torch import Tensor
 
 from fedflat.client.drift import Only
 from fedflat.client.judge import accuracy
+from fedflat.client.learner import Learner, Oracle, Terms
 from fedflat.client.local import Local
 from fedflat.client.piece import BatchOracle, Memory, Piece, Term, Visit
-from fedflat.client.task import Oracle, Task, Terms
 from fedflat.data.examples import Batch, ClientData
 from fedflat.engine.flat import GradFn, Model
 from fedflat.engine.mail import Mail, Reply
@@ -35,7 +35,7 @@ METRICS = "metrics"
 class ClientJob:
     """All a client needs besides its mail, its memory and its data."""
 
-    task: Task
+    learner: Learner
     pieces: tuple[Piece, ...]
     local: Local
     seed: int
@@ -71,30 +71,30 @@ def job_of(job: ClientJob, mail: Mail) -> ClientJob:
 def _survey(job: ClientJob, letter: Letter, data: ClientData) -> Reply:
     """The gradient over all the client's data, in place of a walk."""
     mail = letter.mail
-    job.task.flat.buffers = mail.buffers
+    job.learner.flat.buffers = mail.buffers
     with torch.random.fork_rng(devices=[]):
-        seed_modules(derive(job.seed, "module", mail.round, letter.client), job.task.device)
+        seed_modules(derive(job.seed, "module", mail.round, letter.client), job.learner.device)
         gradient = _whole(job, letter, data, mail.params)
     return Reply(letter.client, gradient, mail.buffers, len(data), len(data), {}, {"loss": float("nan")})
 
 
 def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None) -> tuple[Reply, Memory]:
     """Walk from what was sent."""
-    mail, client, flat = letter.mail, letter.client, job.task.flat
+    mail, client, flat = letter.mail, letter.client, job.learner.flat
     flat.module.train()
     visits = [open_visit(job, letter, data, piece) for piece in job.pieces]
     stack = list(zip(job.pieces, visits, strict=True))
     with torch.random.fork_rng(devices=[]):
-        seed_modules(derive(job.seed, "module", mail.round, client), job.task.device)  # dropout, whatever draws
+        seed_modules(derive(job.seed, "module", mail.round, client), job.learner.device)  # dropout, whatever draws
         try:
-            walked = walk(stack, job.task, mail.params, mail.buffers, mail.lr, _batches(job, letter, data), watch)
+            walked = walk(stack, job.learner, mail.params, mail.buffers, mail.lr, _batches(job, letter, data), watch)
         except Exception as error:
             error.add_note(f"(in round {mail.round}, client {client}{guilty(error.__traceback__, visits)})")
             raise
     metrics = {"loss": float(walked.loss)} | {name: float(value) for name, value in measured(stack).items()}
     if job.personal and data.own_test is not None:
         flat.load(walked.own.params)
-        metrics["own_accuracy"] = accuracy(job.task, data.own_test)
+        metrics["own_accuracy"] = accuracy(job.learner, data.own_test)
     reply = Reply(
         client=client,
         delta=mail.params - walked.returned,
@@ -115,7 +115,7 @@ def measured(stack: list[tuple[Piece, Visit]]) -> dict[str, Tensor]:
 
 
 class Bench(Protocol):
-    """Where gradients are made: the task's module for one client, or its like for a stack of them."""
+    """Where gradients are made: the learner's module for one client, or its like for a stack of them."""
 
     buffers: Tensor
 
@@ -189,7 +189,7 @@ def open_visit(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -
         lr=mail.lr,
         planned=planned,
         epochs=job.local.passes(mail.round, letter.client, len(data)),
-        layout=job.task.flat.layout,
+        layout=job.learner.flat.layout,
         inbox=mail.extras.get(piece.key, {}),
         memory=dict(letter.memory.get(piece.key, {})),
         examples=len(data),
@@ -217,14 +217,14 @@ def _whole(job: ClientJob, letter: Letter, data: ClientData, w: Tensor) -> Tenso
 
 def _bare(job: ClientJob, data: ClientData, places: Tensor) -> Oracle:
     """The oracle of a batch as it is, without any piece; statistics do not move."""
-    return Oracle(job.task, data.batch(places, job.task.dtype), [], still=True)
+    return Oracle(job.learner, data.batch(places, job.learner.dtype), [], still=True)
 
 
 def _batches(job: ClientJob, letter: Letter, data: ClientData) -> Iterator[Batch]:
     t, client = letter.mail.round, letter.client
     rng = torch_generator(job.seed, "augment", t, client)
     for places in job.local.batches(job.seed, t, client, len(data)):
-        yield data.batch(places, job.task.dtype, rng)
+        yield data.batch(places, job.learner.dtype, rng)
 
 
 def _compose(oracle: GradFn, stack: list[tuple[Piece, Visit]], watch: Watch | None) -> GradFn:
@@ -244,8 +244,9 @@ def _watched(name: str, grad: GradFn, watch: Watch, w: Tensor) -> Tensor:
 
 def full_gradient(job: ClientJob, data: ClientData, w: Tensor, terms: Terms = ()) -> Tensor:
     """The gradient over all the client's examples, as they are, of the loss and ``terms`` of it."""
-    job.task.flat.module.train()
-    return survey(lambda places: Oracle(job.task, data.batch(places, job.task.dtype), terms, still=True), len(data), w)
+    learner = job.learner
+    learner.flat.module.train()
+    return survey(lambda places: Oracle(learner, data.batch(places, learner.dtype), terms, still=True), len(data), w)
 
 
 def survey(oracle: Callable[[Tensor], BatchOracle], examples: int, w: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The accuracy of a model under each kind of corruption and each severity, on images drawn here or as published.
 
     found = {}                                       # or what was found before an interruption
-    for kind, shares in accuracies(task, model, data, known=found):
+    for kind, shares in accuracies(learner, model, data, known=found):
         found[kind] = shares                         # and perhaps write it down
     result(found)
 
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.corruptions.corruptions import COLOURED, KINDS, by_name
 from fedflat.corruptions.digital import pillow
 from fedflat.corruptions.kind import SEVERITIES, Bytes
@@ -34,7 +34,7 @@ DRAWN = "drawn by fedflat"
 
 
 def accuracies(
-    task: Task, model: Model, data: ClientData, *, kinds: Sequence[str] | None = None,
+    learner: Learner, model: Model, data: ClientData, *, kinds: Sequence[str] | None = None,
     severities: Sequence[int] = SEVERITIES, seed: int = 0, known: Collection[str] = (), tell: Tell = quiet,
     published: Official | None = None,
 ) -> Iterator[tuple[str, list[float]]]:  # fmt: skip
@@ -62,7 +62,7 @@ def accuracies(
         return corrupted(images, name, severity, seed)
 
     names = [name for name in (CLEAN, *asked) if name not in known]
-    return _walk(task, model, data, names, severities, change, tell)
+    return _walk(learner, model, data, names, severities, change, tell)
 
 
 def _check(kinds: Sequence[str], severities: Sequence[int], able: Sequence[str]) -> None:
@@ -77,7 +77,7 @@ def _check(kinds: Sequence[str], severities: Sequence[int], able: Sequence[str])
 
 
 def _walk(
-    task: Task, model: Model, data: ClientData, kinds: Sequence[str], severities: Sequence[int],
+    learner: Learner, model: Model, data: ClientData, kinds: Sequence[str], severities: Sequence[int],
     change: Callable[[str, int], Bytes], tell: Tell,
 ) -> Iterator[tuple[str, list[float]]]:  # fmt: skip
     labels = data.labels
@@ -85,7 +85,7 @@ def _walk(
     for name in kinds:
         shares = []
         for x in [pixels(data)] if name == CLEAN else (change(name, severity) for severity in severities):
-            shares.append(_accuracy(task, model, data.examples, x, labels))
+            shares.append(_accuracy(learner, model, data.examples, x, labels))
             done += 1
             tell(done, total, name)
         yield name, shares
@@ -115,11 +115,11 @@ def corrupted(x: Bytes, kind: str, severity: int, seed: int) -> Bytes:
     )
 
 
-def _accuracy(task: Task, model: Model, like: Examples, x: Bytes, y: torch.Tensor) -> float:
+def _accuracy(learner: Learner, model: Model, like: Examples, x: Bytes, y: torch.Tensor) -> float:
     examples = Examples(torch.from_numpy(x).to(y.device), y, like.classes, like.mean, like.std)
-    batches = cut(task, ClientData(examples, torch.arange(len(y), device=y.device)))
-    move(task, model.params, model.buffers)
-    share = score(task, batches)[1]
+    batches = cut(learner, ClientData(examples, torch.arange(len(y), device=y.device)))
+    move(learner, model.params, model.buffers)
+    share = score(learner, batches)[1]
     if share is None:
         raise SettingError("corruptions: the model gives no class scores, so it has no accuracy. Use a classifier.")
     return share
@@ -138,7 +138,7 @@ def source(published: Official | None) -> str:
 
 
 def measure(
-    task: Task, model: Model, data: ClientData, *, published: Official | None = None, **how: Any
+    learner: Learner, model: Model, data: ClientData, *, published: Official | None = None, **how: Any
 ) -> dict[str, Any]:
     """All at once; ``how`` as for `accuracies`."""
-    return result(dict(accuracies(task, model, data, published=published, **how)), published)
+    return result(dict(accuracies(learner, model, data, published=published, **how)), published)

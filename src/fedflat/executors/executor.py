@@ -80,7 +80,7 @@ class InProcess:
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
         """A crew of one."""
         keep_memory()
-        small = job.task.flat.layout.dim < SMALL
+        small = job.learner.flat.layout.dim < SMALL
         with threads(self.threads or (1 if small else torch.get_num_threads())):
             yield _Alone(job, fed)
 

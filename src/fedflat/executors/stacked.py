@@ -40,7 +40,7 @@ class Stacked:
         for piece in job.pieces:
             if not piece.stacks:
                 return f"{piece} works on one client at a time"
-        return unstackable(job.task, None if fed is None else fed.data(0))
+        return unstackable(job.learner, None if fed is None else fed.data(0))
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[_Crew]:
@@ -52,7 +52,7 @@ class Stacked:
             )
         keep_memory()
         with threads(self.threads or 1):
-            yield _Crew(job, fed, Batched(job.task), max(1, ROOM // footprint(job.task, job.local.batch_size)))
+            yield _Crew(job, fed, Batched(job.learner), max(1, ROOM // footprint(job.learner, job.local.batch_size)))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Model
 from fedflat.errors import RunError, choice, flag, number
@@ -54,7 +54,7 @@ class Progress:
 
 
 def curvature(
-    task: Task, model: Model, data: ClientData, *, k: int = 5, probes: int = 0, method: str = "hutchinson",
+    learner: Learner, model: Model, data: ClientData, *, k: int = 5, probes: int = 0, method: str = "hutchinson",
     density: int = 0, layers: bool = False, power: bool = False, rho: float | None = None,
     examples: int | None = None, seed: int = 0, batch_size: int = BATCH, tell: Tell = unheard,
 ) -> dict[str, Any]:  # fmt: skip
@@ -69,7 +69,7 @@ def curvature(
     _check(k, probes, method, density, layers, power)
     _refuse_nan(model)
     used = data if examples is None else subset(data, examples, seed)
-    hessian = Hessian(task, model, used, batch_size=batch_size)
+    hessian = Hessian(learner, model, used, batch_size=batch_size)
     some = len(used) < len(data) and k + probes > 0
     plan: dict[str, float] = {
         "eigenvalues": steps_of(k) + k if k else 0,
@@ -108,7 +108,7 @@ def curvature(
     if some:
         with progress.part("subsample", weight=1 / PARTS):
             result["subsample"] = spread(
-                used, lambda part: Hessian(task, model, part, batch_size=batch_size, tick=progress.tick),
+                used, lambda part: Hessian(learner, model, part, batch_size=batch_size, tick=progress.tick),
                 trace=probes > 0, seed=seed,
             )  # fmt: skip
     return result

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.data.examples import Batch, ClientData
 from fedflat.engine.flat import Layout, Model
 from fedflat.errors import SettingError, nearest, number
@@ -57,11 +57,11 @@ class Hessian:
     """The Hessian of the mean loss of ``model`` over ``data``: ``hessian @ v`` for a vector or a block of columns."""
 
     def __init__(
-        self, task: Task, model: Model, data: ClientData, *, batch_size: int = BATCH, hold: int = HOLD,
+        self, learner: Learner, model: Model, data: ClientData, *, batch_size: int = BATCH, hold: int = HOLD,
         tick: Tick = silent,
     ) -> None:  # fmt: skip
         number("hessian", "hold", hold, low=0, whole=True)
-        self.objective = Objective(task, model.buffers, data, batch_size=batch_size)
+        self.objective = Objective(learner, model.buffers, data, batch_size=batch_size)
         self.hold, self.tick = hold, tick
         self._leaves = self.objective.leaves(model.params)
         self._held: dict[int, Sequence[Tensor]] = {}
@@ -80,12 +80,12 @@ class Hessian:
     @property
     def dtype(self) -> torch.dtype:
         """The model's type."""
-        return self.objective.task.dtype
+        return self.objective.learner.dtype
 
     @property
     def device(self) -> torch.device:
         """The model's device."""
-        return torch.device(self.objective.task.device)
+        return torch.device(self.objective.learner.device)
 
     @property
     def params(self) -> Tensor:

@@ -1,6 +1,6 @@
 """The mean loss over a set of examples, as a function of the parameters.
 
-Evaluation mode, no weight decay, no augmentation. The module is a private copy, so that a task that is
+Evaluation mode, no weight decay, no augmentation. The module is a private copy, so that a learner that is
 training meanwhile notices nothing.
 """
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.data.examples import Batch, ClientData
 from fedflat.engine.flat import FlatModule
 from fedflat.errors import SettingError, number
@@ -31,31 +31,31 @@ class Objective:
     """The mean loss over ``data``, each batch weighted by its size; its running statistics are ``buffers``."""
 
     def __init__(
-        self, task: Task, buffers: Tensor, data: ClientData, *, batch_size: int = BATCH, tick: Tick = silent
+        self, learner: Learner, buffers: Tensor, data: ClientData, *, batch_size: int = BATCH, tick: Tick = silent
     ) -> None:
         number("flatness", "batch_size", batch_size, low=1, whole=True)
         if len(data) == 0:
             raise SettingError("the loss of no example has no curvature: found an empty set. Give it some examples.")
-        flat = FlatModule(task.module(), dtype=task.dtype, device=task.device)
+        flat = FlatModule(learner.module(), dtype=learner.dtype, device=learner.device)
         flat.buffers = buffers
-        self.task, self.data, self.batch_size, self.tick = task, data, batch_size, tick
+        self.learner, self.data, self.batch_size, self.tick = learner, data, batch_size, tick
         self.layout, self.module = flat.layout, flat.module.eval()
 
     def batches(self) -> Iterator[tuple[Batch, float]]:
         """The set in batches, each with its share of the whole."""
         for places in torch.arange(len(self.data)).split(self.batch_size):
-            yield self.data.batch(places, self.task.dtype), len(places) / len(self.data)
+            yield self.data.batch(places, self.learner.dtype), len(places) / len(self.data)
 
     def leaves(self, w: Tensor) -> list[Tensor]:
         """The parameters at ``w`` as leaves that a graph can be built on."""
-        w = w.detach().to(dtype=self.task.dtype, device=self.task.device)
+        w = w.detach().to(dtype=self.learner.dtype, device=self.learner.device)
         parts = w.split(list(self.layout.sizes))
         return [part.view(shape).requires_grad_() for part, shape in zip(parts, self.layout.shapes, strict=True)]
 
     def batch_loss(self, leaves: Sequence[Tensor], batch: Batch) -> Tensor:
         """The mean loss of one batch."""
         named = dict(zip(self.layout.names, leaves, strict=True))
-        return self.task.loss(functional_call(self.module, named, (batch.x,)), batch.y)
+        return self.learner.loss(functional_call(self.module, named, (batch.x,)), batch.y)
 
     def loss(self, w: Tensor) -> float:
         """The mean loss at ``w``."""
@@ -69,7 +69,7 @@ class Objective:
     def gradient(self, w: Tensor) -> tuple[float, Tensor]:
         """The mean loss at ``w`` and its gradient there."""
         total, leaves = 0.0, self.leaves(w)
-        gradient = torch.zeros(self.layout.dim, dtype=self.task.dtype, device=self.task.device)
+        gradient = torch.zeros(self.layout.dim, dtype=self.learner.dtype, device=self.learner.device)
         for batch, share in self.batches():
             loss = self.batch_loss(leaves, batch)
             parts = torch.autograd.grad(loss, leaves, materialize_grads=True)

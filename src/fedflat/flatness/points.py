@@ -7,7 +7,7 @@ is the fastest for the papers' CNN. The normalised set is held in memory: 12 kB 
 A landscape (`Line`, `Plane`, `Surface`) is a lazy sequence of points that knows what its values mean:
 
     values = []                                      # or those found before an interruption
-    for value in losses(task, model.buffers, landscape, data, start=len(values)):
+    for value in losses(learner, model.buffers, landscape, data, start=len(values)):
         values.append(value)                         # and perhaps write them down
     landscape.result(values)
 
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.data.examples import Batch, ClientData
 from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
@@ -42,7 +42,7 @@ class Value(NamedTuple):
     loss: float | None
     """The mean loss, or None if it is not finite."""
     error: float | None = None
-    """1 - accuracy, or None if the task is no classification."""
+    """1 - accuracy, or None if the learner is no classification."""
 
 
 class Points(Protocol):
@@ -70,7 +70,7 @@ def quiet(done: int, total: int, what: str) -> None:
 
 
 def losses(
-    task: Task, buffers: Tensor, points: Points, data: ClientData, *, start: int = 0,
+    learner: Learner, buffers: Tensor, points: Points, data: ClientData, *, start: int = 0,
     statistics: ClientData | None = None, tell: Tell = quiet,
 ) -> Iterator[Value]:  # fmt: skip
     """The value of each point, one at a time, from the ``start``-th on.
@@ -81,36 +81,36 @@ def losses(
         Examples on which batch normalisations estimate their statistics anew at each point, in place of
         ``buffers``: the mean over batches of the batches' statistics.
     """
-    batches = cut(task, data)
-    refresh = None if statistics is None else cut(task, statistics)
+    batches = cut(learner, data)
+    refresh = None if statistics is None else cut(learner, statistics)
     for place in range(start, len(points)):
-        move(task, points[place], buffers)
+        move(learner, points[place], buffers)
         if refresh is not None:
-            _estimate(task.flat.module, refresh)
-        loss, accuracy = score(task, batches)
+            _estimate(learner.flat.module, refresh)
+        loss, accuracy = score(learner, batches)
         tell(place + 1, len(points), "points")
         yield Value(loss if isfinite(loss) else None, None if accuracy is None else 1 - accuracy)
 
 
-def measure(task: Task, buffers: Tensor, landscape: Landscape, data: ClientData, **how: Any) -> dict[str, Any]:
+def measure(learner: Learner, buffers: Tensor, landscape: Landscape, data: ClientData, **how: Any) -> dict[str, Any]:
     """The whole picture at once; ``how`` as for `losses`."""
-    return landscape.result(list(losses(task, buffers, landscape, data, **how)))
+    return landscape.result(list(losses(learner, buffers, landscape, data, **how)))
 
 
-def cut(task: Task, data: ClientData) -> list[Batch]:
+def cut(learner: Learner, data: ClientData) -> list[Batch]:
     """All examples as batches ready for the model, none much smaller than the others."""
     if not len(data):
         raise SettingError("there is no example to take the loss of. Choose a set that is not empty.")
     places = torch.arange(len(data)).tensor_split(-(-len(data) // BATCH))
-    batches = (data.batch(part, task.dtype) for part in places)
-    return [Batch(task.laid_out(batch.x), batch.y) for batch in batches]
+    batches = (data.batch(part, learner.dtype) for part in places)
+    return [Batch(learner.laid_out(batch.x), batch.y) for batch in batches]
 
 
-def move(task: Task, params: Tensor, buffers: Tensor) -> None:
-    """Put the task's module at a point."""
-    fits(task.flat.layout, params)
-    task.flat.load(params)
-    task.flat.buffers = buffers
+def move(learner: Learner, params: Tensor, buffers: Tensor) -> None:
+    """Put the learner's module at a point."""
+    fits(learner.flat.layout, params)
+    learner.flat.load(params)
+    learner.flat.buffers = buffers
 
 
 def fits(layout: Layout, params: Tensor) -> None:
@@ -121,12 +121,12 @@ def fits(layout: Layout, params: Tensor) -> None:
         )
 
 
-def score(task: Task, batches: list[Batch]) -> tuple[float, float | None]:
-    """The mean loss where the module stands, and the accuracy if the task is a classification."""
+def score(learner: Learner, batches: list[Batch]) -> tuple[float, float | None]:
+    """The mean loss where the module stands, and the accuracy if the learner is a classification."""
     loss, right, count, judged = 0.0, 0, 0, True
     for batch in batches:
-        output = task.flat.forward(batch.x)
-        loss += float(task.loss(output, batch.y)) * len(batch)
+        output = learner.flat.forward(batch.x)
+        loss += float(learner.loss(output, batch.y)) * len(batch)
         count += len(batch)
         judged = judged and output.dim() == 2 and output.shape[1] > 1 and not batch.y.is_floating_point()
         right += int((output.argmax(1) == batch.y).sum()) if judged else 0

@@ -26,7 +26,7 @@ class Alignment(Watcher):
 
     def cost(self, ready: Ready) -> str:
         """One vector to remember."""
-        one = size(ready.scene.layout.dim * ready.task.dtype.itemsize)
+        one = size(ready.scene.layout.dim * ready.learner.dtype.itemsize)
         return f"one product of two vectors a round, and the last one ({one}) in memory and in checkpoints"
 
     def folded(self, s: Sight, replies: Replies) -> None:

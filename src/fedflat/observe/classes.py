@@ -25,8 +25,8 @@ class Classes(Watcher):
 
     def check(self, ready: Ready) -> None:
         """Outputs must be scores of classes."""
-        batch = ready.fed.test.batch(torch.arange(min(2, len(ready.fed.test))), ready.task.dtype)
-        output = ready.task.flat.forward(batch.x)
+        batch = ready.fed.test.batch(torch.arange(min(2, len(ready.fed.test))), ready.learner.dtype)
+        output = ready.learner.flat.forward(batch.x)
         if output.dim() != 2 or output.shape[1] < 2 or batch.y.is_floating_point():
             raise SettingError(
                 f"watch: there are no classes to watch, since the model's output has the shape {tuple(output.shape)} "
@@ -37,15 +37,15 @@ class Classes(Watcher):
         """The accuracies, if the round is evaluated."""
         if not s.due:
             return {}
-        load(s.ready.task, new.model)
+        load(s.ready.learner, new.model)
         return {"classes": accuracies(s.ready).tolist()}
 
 
 def accuracies(ready: Ready) -> Tensor:
     """The accuracies of the module, where it stands."""
-    task, data, classes = ready.task, ready.fed.test, ready.fed.classes
+    learner, data, classes = ready.learner, ready.fed.test, ready.fed.classes
     right, all_ = torch.zeros(classes, dtype=torch.long), torch.zeros(classes, dtype=torch.long)
-    for batch, output in outputs(task, data):
+    for batch, output in outputs(learner, data):
         hit = output.argmax(1) == batch.y
         right += torch.bincount(batch.y[hit].cpu(), minlength=classes)
         all_ += torch.bincount(batch.y.cpu(), minlength=classes)

@@ -54,6 +54,7 @@ def sharpest(ready: Ready, client: int, model: Model) -> float:
     from fedflat.flatness.spectrum import eigenvalues
 
     try:
-        return float(eigenvalues(Hessian(ready.task, model, ready.fed.data(client)), 1, seed=ready.exp.seed).values[0])
+        hessian = Hessian(ready.learner, model, ready.fed.data(client))
+        return float(eigenvalues(hessian, 1, seed=ready.exp.seed).values[0])
     except RunError:
         return math.nan

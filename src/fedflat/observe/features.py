@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from fedflat.client.judge import outputs
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData
 from fedflat.observe.watcher import Sight, Watcher
 from fedflat.running.evaluate import load
@@ -30,13 +30,14 @@ class Features(Watcher):
         """The means, if the round is evaluated."""
         if not s.due:
             return {}
-        load(s.ready.task, new.model)
-        return {"feature_norms": {str(k): mean_norm(s.ready.task, s.ready.fed.data(k)) for k in sorted(set(s.cohort))}}
+        learner, fed = s.ready.learner, s.ready.fed
+        load(learner, new.model)
+        return {"feature_norms": {str(k): mean_norm(learner, fed.data(k)) for k in sorted(set(s.cohort))}}
 
 
-def mean_norm(task: Task, data: ClientData) -> float:
+def mean_norm(learner: Learner, data: ClientData) -> float:
     """The mean norm of the outputs of the module, where it stands."""
     total = 0.0
-    for batch, output in outputs(task, data):
+    for batch, output in outputs(learner, data):
         total += float(torch.linalg.vector_norm(output.reshape(len(batch), -1).double(), dim=1).sum())
     return total / len(data)

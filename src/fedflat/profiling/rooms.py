@@ -15,7 +15,7 @@ START = "start and end"
 OTHER = "other"
 
 TABLE: dict[str, tuple[str, ...]] = {
-    "local gradient": ("fedflat.client.task", "fedflat.client.batched", "fedflat.engine.flat:FlatModule.gradient"),
+    "local gradient": ("fedflat.client.learner", "fedflat.client.batched", "fedflat.engine.flat:FlatModule.gradient"),
     "piece arithmetic": ("fedflat.client",),
     "data": (
         "fedflat.data", "fedflat.client.local", "fedflat.client.visit:_batches", "fedflat.client.stack:_Stack._batches",
@@ -35,7 +35,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "fedflat.executors.executor:InProcess.open", "fedflat.executors.executor:Workers.open",
         "fedflat.executors.stacked:Stacked.open", "fedflat.running.run_folder:FolderBook.resume",
         "fedflat.running.run_folder:FolderBook.finish", "fedflat.running.train:beginning",
-        "fedflat.client.task:Task.initial",
+        "fedflat.client.learner:Learner.initial",
     ),
 }  # fmt: skip
 """Rooms and the functions in them; what is left over is `OTHER`."""

@@ -50,7 +50,7 @@ class Load:
         job, rounds = ready.job, ready.exp.rounds
         bare = cls(
             ready.sampler.visits(rounds), ready.sampler.smallest(rounds), seconds(ready),
-            job.task.flat.layout.dim < SMALL, False, None, job.task.device,
+            job.learner.flat.layout.dim < SMALL, False, None, job.learner.device,
         )  # fmt: skip
         fits = bare.small and bare.run >= WORTH and (bare.cohort >= MANY or bare.cohort == 1)
         return replace(
@@ -72,7 +72,7 @@ def seconds(ready: Ready) -> float:
     sizes = [len(fed.data(client)) for client in cohort]
     steps = fmean(local.planned(0, client, size) for client, size in zip(cohort, sizes, strict=True))
     times, used = cost.gradients * cost.walks, min(local.batch_size, local.virtual or fmean(sizes))
-    return effort(ready.task).seconds(steps * times, steps * times * used + cost.surveys * fmean(sizes))
+    return effort(ready.learner).seconds(steps * times, steps * times * used + cost.surveys * fmean(sizes))
 
 
 def choose(loads: Sequence[Load]) -> tuple[Executor, str]:

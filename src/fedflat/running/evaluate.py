@@ -8,39 +8,39 @@ import torch
 from torch import Tensor
 
 from fedflat.client.judge import accuracy, judge
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.data.federation import Federation
 from fedflat.engine.flat import Model
 
 Scores = dict[str, float]
 
 
-def evaluate(task: Task, fed: Federation, models: Mapping[str, Model]) -> dict[str, Scores]:
+def evaluate(learner: Learner, fed: Federation, models: Mapping[str, Model]) -> dict[str, Scores]:
     """The scores of each model, by name."""
-    return {name: score(task, fed, model) for name, model in models.items()}
+    return {name: score(learner, fed, model) for name, model in models.items()}
 
 
-def score(task: Task, fed: Federation, model: Model) -> Scores:
+def score(learner: Learner, fed: Federation, model: Model) -> Scores:
     """Mean loss and accuracy on the test set; with held-out parts also ``clients``, the mean of the clients'
     accuracies, each on its own part."""
-    load(task, model)
-    losses, right = judge(task, fed.test)
+    load(learner, model)
+    losses, right = judge(learner, fed.test)
     scores = {"loss": float(losses.mean())}
     if right is not None:
         scores["accuracy"] = float(right.double().mean())
     if fed.held_out is not None and right is not None:
-        scores["clients"] = float(own_accuracies(task, fed, model).mean())
+        scores["clients"] = float(own_accuracies(learner, fed, model).mean())
     return scores
 
 
-def own_accuracies(task: Task, fed: Federation, model: Model) -> Tensor:
+def own_accuracies(learner: Learner, fed: Federation, model: Model) -> Tensor:
     """The accuracy of one model on each client's held-out part."""
-    load(task, model)
+    load(learner, model)
     own = [fed.own_test(client) for client in range(fed.population)]
-    return torch.tensor([accuracy(task, data) for data in own if data is not None], dtype=torch.float64)
+    return torch.tensor([accuracy(learner, data) for data in own if data is not None], dtype=torch.float64)
 
 
-def load(task: Task, model: Model) -> None:
-    """Put a model into the task's module."""
-    task.flat.load(model.params)
-    task.flat.buffers = model.buffers
+def load(learner: Learner, model: Model) -> None:
+    """Put a model into the learner's module."""
+    learner.flat.load(model.params)
+    learner.flat.buffers = model.buffers

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from torch.nn.functional import cross_entropy
 
+from fedflat.client.learner import Learner, ModelLike
 from fedflat.client.local import Local
 from fedflat.client.piece import LossFn, Piece
-from fedflat.client.task import ModelLike, Task
 from fedflat.composition.method import Method
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.opening import opened
@@ -74,9 +74,9 @@ class Experiment(RunSettings):
         """A picklable way to the data, for worker processes too."""
         return partial(open_federation, self.on, self.seed, self.method.pooled, device, data_place())
 
-    def open_task(self, fed: Federation, device: str) -> Task:
+    def open_learner(self, fed: Federation, device: str) -> Learner:
         """The module and its loss, made for the data."""
-        return Task(
+        return Learner(
             self.model, fed.shape, fed.classes, seed=self.seed, loss=self.loss, dtype=self.dtype, device=device,
             layout=self.layout,
         )  # fmt: skip

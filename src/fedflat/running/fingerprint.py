@@ -28,7 +28,7 @@ LOOKED_AT = 3
 
 def origin_of(ready: Ready) -> Origin:
     """What tells the data and the module of this run from others."""
-    module = ready.task.module()
+    module = ready.learner.module()
     trained = [tensor for tensor in module.parameters() if tensor.requires_grad]
     return {
         "data": data_digest(ready.fed),

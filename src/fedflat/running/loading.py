@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedflat.client.task import ModelLike, Task
+from fedflat.client.learner import Learner, ModelLike
 from fedflat.data.federation import DataSpec
 from fedflat.data.places import remembered
 from fedflat.errors import RunError, SettingError
@@ -41,16 +41,16 @@ def load(
     folder = Path(folder)
     facts = read_facts(folder)
     if facts["status"] == "running":
-        task, models = _standing(folder, facts, module, on)
-        return module_of(task, models[chosen(models, model, str(folder))], str(folder))
-    task = _task(folder, facts, module)
+        learner, models = _standing(folder, facts, module, on)
+        return module_of(learner, models[chosen(models, model, str(folder))], str(folder))
+    learner = _learner(folder, facts, module)
     kept = facts["end"]["models"]
     name = chosen(kept, facts["end"]["reported"] if model is None else model, str(folder))
-    return module_of(task, read_model(folder, facts, name), str(folder))
+    return module_of(learner, read_model(folder, facts, name), str(folder))
 
 
-def _task(folder: Path, facts: Facts, module: ModelLike | None) -> Task:
-    """The task of a run as far as its module goes: no data are needed."""
+def _learner(folder: Path, facts: Facts, module: ModelLike | None) -> Learner:
+    """The learner of a run as far as its module goes: no data are needed."""
     saved, origin = facts["experiment"], facts["origin"]
     if saved["model"] is None and module is None:
         raise RunError(
@@ -59,18 +59,18 @@ def _task(folder: Path, facts: Facts, module: ModelLike | None) -> Task:
         )
     refuse_unmet(saved.get("plugins", ()), exact=False)
     given: Any = parse(saved["model"], "model") if module is None else module
-    task = Task(given, tuple(origin["shape"]), origin["classes"], seed=saved["seed"], dtype=saved["dtype"])
-    refuse_other_module(folder, origin, module_digest(task.module()))
-    return task
+    learner = Learner(given, tuple(origin["shape"]), origin["classes"], seed=saved["seed"], dtype=saved["dtype"])
+    refuse_other_module(folder, origin, module_digest(learner.module()))
+    return learner
 
 
 def _standing(
     folder: Path, facts: Facts, module: ModelLike | None, on: DataSpec | None
-) -> tuple[Task, dict[str, Named]]:  # fmt: skip
+) -> tuple[Learner, dict[str, Named]]:  # fmt: skip
     with remembered(facts["origin"].get("place")):
         ready = make_ready(from_json(facts["experiment"], on=on, model=module, exact=False))
         refuse_other(folder, facts["origin"], origin_of(ready))
-    return ready.task, named_models(ready, last_state(folder, facts["identity"]))
+    return ready.learner, named_models(ready, last_state(folder, facts["identity"]))
 
 
 def export(folder: Path, to: Path, *, model: str | None = None) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from torch import Tensor, nn
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.engine.flat import Model
 from fedflat.errors import RunError, SettingError
 from fedflat.files import Damaged, digest, pack, write_file
@@ -62,9 +62,9 @@ def rewrite_models(folder: Path, facts: Facts, models: Mapping[str, Named], lost
         write_file(folder / said["file"], content)
 
 
-def module_of(task: Task, named: Named, where: str) -> nn.Module:
-    """A named model as the task's module, ready to be used."""
-    module = copy.deepcopy(task.module()).to(device=task.device, dtype=task.dtype)
+def module_of(learner: Learner, named: Named, where: str) -> nn.Module:
+    """A named model as the learner's module, ready to be used."""
+    module = copy.deepcopy(learner.module()).to(device=learner.device, dtype=learner.dtype)
     state = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
     if {name: t.shape for name, t in named.items()} != {name: t.shape for name, t in state.items()}:
         raise RunError(f"{where}: its model is not of this module: names or shapes differ. Give the module of the run.")
@@ -80,15 +80,15 @@ def chosen(models: Mapping[str, Any], name: str | None, where: str) -> str:
     return said
 
 
-def in_memory(task: Task, models: Mapping[str, Model], name: str | None = None) -> nn.Module:
+def in_memory(learner: Learner, models: Mapping[str, Model], name: str | None = None) -> nn.Module:
     """One of a run's models as a module."""
     which = chosen(models, name, "the run")
-    return module_of(task, task.another().named(models[which]), "the run")
+    return module_of(learner, learner.another().named(models[which]), "the run")
 
 
-def unnamed(task: Task, named: Named, folder: Path) -> Model:
-    """A named model as flat vectors; an error if it is not one of the task's module."""
-    fresh = task.another()
+def unnamed(learner: Learner, named: Named, folder: Path) -> Model:
+    """A named model as flat vectors; an error if it is not one of the learner's module."""
+    fresh = learner.another()
     shapes = {name: (t.shape, t.dtype) for name, t in fresh.named(fresh.model()).items()}
     if {name: (t.shape, t.dtype) for name, t in named.items()} != shapes:
         raise RunError(f"{folder}: its last model is not of the run's module: names, shapes or types differ.")

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from fedflat.client.learner import Learner
 from fedflat.client.piece import Site
-from fedflat.client.task import Task
 from fedflat.client.trial import try_out
 from fedflat.client.visit import ClientJob
 from fedflat.data.federation import Dealt, Federation
@@ -35,7 +35,7 @@ class Ready:
     fed: Federation
     source: Callable[[], Federation]
     """The same data for a worker process to open."""
-    task: Task
+    learner: Learner
     sampler: Sampler
     job: ClientJob
     scene: Scene
@@ -44,7 +44,7 @@ class Ready:
 
     def remarks(self, state_memory: int | None = None) -> list[str]:
         """What is good to know before the first round; ``state_memory`` as in `train`."""
-        site = Site(self.job.pieces, self.task.flat.module, self.scene.layout)
+        site = Site(self.job.pieces, self.learner.flat.module, self.scene.layout)
         said = [piece.remark(site) for piece in self.job.pieces]
         if self.client_memory:
             budget = usual_budget() if state_memory is None else state_memory
@@ -70,7 +70,7 @@ class Ready:
         """Bytes that all clients together will remember, once each has been seen or the run has ended."""
         vectors = self.exp.method.cost.client_state + sum(shadow.keeps for shadow in self.exp.method.shadows)
         seen = min(self.fed.population, self.sampler.visits(self.exp.rounds))
-        return seen * vectors * self.scene.layout.dim * self.task.dtype.itemsize
+        return seen * vectors * self.scene.layout.dim * self.learner.dtype.itemsize
 
 
 def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
@@ -84,11 +84,11 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     check_orders(exp, fed, sampler)
     if exp.method.rule:
         exp.method.rule.check(sampler.smallest(exp.rounds))
-    task = exp.open_task(fed, device)
-    try_out(task, fed)
-    check_batches(exp, fed, task)
+    learner = exp.open_learner(fed, device)
+    try_out(learner, fed)
+    check_batches(exp, fed, learner)
     shows = any(shadow.looks for shadow in exp.method.shadows)
-    job = ClientJob(task, exp.pieces(), exp.local, exp.seed, exp.personal, mean_examples(exp, fed), shows)
+    job = ClientJob(learner, exp.pieces(), exp.local, exp.seed, exp.personal, mean_examples(exp, fed), shows)
     if exp.personal and fed.held_out is None:
         raise SettingError(
             f"personal() tests each client on a part of its own data, but {exp.on} keeps none. "
@@ -99,10 +99,10 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
             )
         )
     for piece in job.pieces:
-        piece.check(Site(job.pieces, task.flat.module, task.flat.layout))
-    scene = Scene(exp.rounds, fed.population, task.flat.layout, partial(_own_accuracies, task, fed))
-    withheld = sum(piece.withheld(task.flat.layout) for piece in job.pieces)
-    return Ready(exp, fed, source, task, sampler, job, scene, withheld)
+        piece.check(Site(job.pieces, learner.flat.module, learner.flat.layout))
+    scene = Scene(exp.rounds, fed.population, learner.flat.layout, partial(_own_accuracies, learner, fed))
+    withheld = sum(piece.withheld(learner.flat.layout) for piece in job.pieces)
+    return Ready(exp, fed, source, learner, sampler, job, scene, withheld)
 
 
 def mean_examples(exp: Experiment, fed: Federation) -> float:
@@ -136,17 +136,17 @@ def check_orders(exp: Experiment, fed: Federation, sampler: Sampler) -> None:
                 )
 
 
-def check_batches(exp: Experiment, fed: Federation, task: Task) -> None:
+def check_batches(exp: Experiment, fed: Federation, learner: Learner) -> None:
     """Refuse batches of one example for a model that cannot be trained on them, where sizes are known beforehand."""
     for t, given in enumerate(exp.local.orders or ()):
         for client in given:
             if exp.local.smallest_batch(t, client, 0) == 1:
-                task.refuse_one(f"the orders of round {t}, client {client} have")
+                learner.refuse_one(f"the orders of round {t}, client {client} have")
     if isinstance(fed, Dealt) and exp.local.orders is None:
         for client, size in enumerate(fed.sizes()):
             if exp.local.smallest_batch(0, client, size) == 1:
                 cut = f"in batches of {exp.local.batch_size} these leave"
-                task.refuse_one(f"client {client} has {size} examples, {cut}")
+                learner.refuse_one(f"client {client} has {size} examples, {cut}")
 
 
 def _places(batch: Any, size: int) -> bool:
@@ -155,5 +155,5 @@ def _places(batch: Any, size: int) -> bool:
     return whole and len(places) > 0 and bool(places.min() >= 0) and bool(places.max() < size)
 
 
-def _own_accuracies(task: Task, fed: Federation, params: Tensor) -> Tensor:
-    return own_accuracies(task, fed, Model(params, task.initial().buffers))
+def _own_accuracies(learner: Learner, fed: Federation, params: Tensor) -> Tensor:
+    return own_accuracies(learner, fed, Model(params, learner.initial().buffers))

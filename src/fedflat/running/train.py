@@ -39,10 +39,10 @@ def train(
     ``until`` stops after so many rounds, to go on later: schedules are the whole run's. For ``state_memory`` see `How`.
     """
     ready = what if isinstance(what, Ready) else make_ready(what)
-    exp, fed, task, scene = ready.exp, ready.fed, ready.task, ready.scene
+    exp, fed, learner, scene = ready.exp, ready.fed, ready.learner, ready.scene
     book = book or RunBook()
-    clients = ClientStates(state_memory, book.place, task.device)
-    run = book.resume(clients) or beginning(exp, scene, task.initial(), clients)
+    clients = ClientStates(state_memory, book.place, learner.device)
+    run = book.resume(clients) or beginning(exp, scene, learner.initial(), clients)
     listener, clock, end = listening(ready, book.say), Stopwatch(run), min(until or exp.rounds, exp.rounds)
 
     with executor.open(listener.job(ready.job), fed, ready.source) as crew:
@@ -93,7 +93,7 @@ def train(
 
 def evaluated(ready: Ready, t: int, new: Stepped, shadows: dict[str, Notes]) -> Row:
     """What is written of round ``t``: the scores of all models, and what the method has measured."""
-    scores = evaluate(ready.task, ready.fed, models_of(ready.exp, ready.scene, new.model, shadows))
+    scores = evaluate(ready.learner, ready.fed, models_of(ready.exp, ready.scene, new.model, shadows))
     row = {"round": t + 1, **reported(scores), **new.notes, "train_loss": new.replies.loss}
     for shadow in ready.exp.method.shadows:
         row |= shadow.scores(shadows[shadow.key])
@@ -130,13 +130,13 @@ def models_of(exp: Experiment, scene: Scene, model: Model, shadows: dict[str, No
 def named_models(ready: Ready, run: Run) -> dict[str, Named]:
     """All models by their module's own names, the reported one last."""
     models = models_of(ready.exp, ready.scene, run.model, run.shadows)
-    fresh = ready.task.another()
+    fresh = ready.learner.another()
     return {name: fresh.named(model) for name, model in models.items()}
 
 
 def modules(ready: Ready, run: Run) -> Callable[[str | None], nn.Module]:
     """What makes any of the models, by name, a module."""
-    return partial(in_memory, ready.task, models_of(ready.exp, ready.scene, run.model, run.shadows))
+    return partial(in_memory, ready.learner, models_of(ready.exp, ready.scene, run.model, run.shadows))
 
 
 def reported(scores: dict[str, Scores]) -> Row:

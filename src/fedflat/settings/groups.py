@@ -16,7 +16,7 @@ from fedflat.language.schedules import Scalar
 from fedflat.settings.setting import about, check, setting, settings_of
 
 if TYPE_CHECKING:
-    from fedflat.client.task import ModelLike
+    from fedflat.client.learner import ModelLike
     from fedflat.data.federation import DataSpec
 
 Cohorts = Sequence[Sequence[int]]

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from fedflat.client.task import ModelLike
+from fedflat.client.learner import ModelLike
 from fedflat.language.schedules import Scalar
 from fedflat.settings.groups import Cohorts, Orders
 

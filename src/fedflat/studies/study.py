@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
+from fedflat.client.learner import ModelLike
 from fedflat.client.piece import LossFn
-from fedflat.client.task import ModelLike
 from fedflat.data.federation import DataSpec
 from fedflat.data.opening import opened_once
 from fedflat.data.places import remembered

@@ -1,4 +1,4 @@
-"""What is learnt: a module, its loss, and how its output is judged."""
+"""Who learns: a module and its loss, opened in this process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, MIXED: torch.float
 """Types of parameters by name; "mixed" makes the passes of training in bfloat16 where that is safe."""
 
 
-class Task:
+class Learner:
     """A picklable description that opens its module once in each process."""
 
     def __init__(
@@ -174,20 +174,20 @@ class Task:
 class Oracle:
     """The gradient of one batch's loss as a function of the point; only the first call moves statistics, if any."""
 
-    def __init__(self, task: Task, batch: Batch, terms: Terms, *, still: bool = False) -> None:
-        self.batch = replace(batch, x=channels_last(batch.x)) if task.trains_channels_last else batch
-        self.task, self.terms, self.still = task, terms, still
+    def __init__(self, learner: Learner, batch: Batch, terms: Terms, *, still: bool = False) -> None:
+        self.batch = replace(batch, x=channels_last(batch.x)) if learner.trains_channels_last else batch
+        self.learner, self.terms, self.still = learner, terms, still
         self.loss: Tensor | None = None
         if len(batch) == 1:
-            task.refuse_one("this visit has")
+            learner.refuse_one("this visit has")
 
     def __call__(self, w: Tensor) -> Tensor:
         """The gradient at ``w``."""
         first = self.loss is None
-        loss, gradient = self.task.flat.gradient(w, self._loss, move_buffers=first and not self.still)
+        loss, gradient = self.learner.flat.gradient(w, self._loss, move_buffers=first and not self.still)
         if first:
             self.loss = loss
         return gradient
 
     def _loss(self, module: nn.Module) -> Tensor:
-        return self.task.objective(module, module, self.batch, self.terms)
+        return self.learner.objective(module, module, self.batch, self.terms)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.task import Task
+from fedflat.client.learner import Learner
 from fedflat.client.trial import try_out
 from fedflat.data.examples import Batch
 from fedflat.data.given import clients_of
@@ -21,32 +21,32 @@ DATA = [(torch.randn(5, 4, generator=torch.Generator().manual_seed(0)), torch.ar
 FED = clients_of(DATA, test=DATA[0], classes=3).open(0)
 
 
-def task(model: object, **more: object) -> Task:
-    return Task(model, (4,), 3, **{"seed": 0, **more})  # type: ignore[arg-type]
+def learner(model: object, **more: object) -> Learner:
+    return Learner(model, (4,), 3, **{"seed": 0, **more})  # type: ignore[arg-type]
 
 
 def test_a_module_is_drawn_by_the_seed_and_nothing_else() -> None:
     torch.manual_seed(1)
     expected = torch.rand(2)
     torch.manual_seed(1)
-    one = task(mlp([3])).initial().params
+    one = learner(mlp([3])).initial().params
     assert torch.equal(torch.rand(2), expected)
-    assert torch.equal(one, task(mlp([3])).initial().params)
-    assert not torch.equal(one, task(mlp([3]), seed=1).initial().params)
+    assert torch.equal(one, learner(mlp([3])).initial().params)
+    assert not torch.equal(one, learner(mlp([3]), seed=1).initial().params)
     factory = partial(nn.Linear, 4, 3)
-    assert torch.equal(task(factory).initial().params, task(factory).initial().params)
-    assert not torch.equal(task(factory).initial().params, task(factory, seed=1).initial().params)
+    assert torch.equal(learner(factory).initial().params, learner(factory).initial().params)
+    assert not torch.equal(learner(factory).initial().params, learner(factory, seed=1).initial().params)
 
 
 def test_a_module_given_keeps_its_weights() -> None:
     mine = nn.Linear(4, 3)
     expected = nn.utils.parameters_to_vector(mine.parameters()).detach()
-    assert torch.equal(task(mine, seed=9).initial().params, expected)
-    assert task(mine, dtype="float64").initial().params.dtype == torch.float64
+    assert torch.equal(learner(mine, seed=9).initial().params, expected)
+    assert learner(mine, dtype="float64").initial().params.dtype == torch.float64
 
 
 def test_a_task_travels_without_its_module() -> None:
-    here = task(mlp([3]))
+    here = learner(mlp([3]))
     here.flat.load(torch.zeros(here.flat.layout.dim))
     there = pickle.loads(pickle.dumps(here))
     assert "flat" not in vars(there)
@@ -54,16 +54,16 @@ def test_a_task_travels_without_its_module() -> None:
 
 
 def test_the_first_gradient_of_a_step_moves_statistics_the_second_does_not() -> None:
-    flat_task = task(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)))
+    flat = learner(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)))
     batch = Batch(*DATA[0])
-    w = flat_task.initial().params
-    oracle = flat_task.oracle(batch, [])
+    w = flat.initial().params
+    oracle = flat.oracle(batch, [])
     oracle(w)
-    once = flat_task.flat.buffers
-    assert not torch.equal(once, flat_task.initial().buffers)
+    once = flat.flat.buffers
+    assert not torch.equal(once, flat.initial().buffers)
     loss = oracle.loss
     oracle(w + 1)
-    assert torch.equal(flat_task.flat.buffers, once)
+    assert torch.equal(flat.flat.buffers, once)
     assert oracle.loss is loss  # the loss of a step is that at the point it starts from
 
 
@@ -71,10 +71,10 @@ def test_the_loss_is_the_users() -> None:
     def largest(output: Tensor, y: Tensor) -> Tensor:
         return output.max()
 
-    mine = task(nn.Linear(4, 3), loss=largest)
+    mine = learner(nn.Linear(4, 3), loss=largest)
     batch = Batch(*DATA[0])
     assert mine.loss_of(torch.tensor([[1.0, 7.0]]), batch) == 7
-    plain = task(nn.Linear(4, 3))
+    plain = learner(nn.Linear(4, 3))
     output = torch.randn(5, 3)
     assert torch.equal(plain.loss_of(output, batch), cross_entropy(output, batch.y))
 
@@ -90,7 +90,7 @@ def test_the_loss_is_the_users() -> None:
 )
 def test_a_model_that_does_not_fit_is_refused(model: nn.Module, message: str) -> None:
     with pytest.raises(SettingError) as caught:
-        try_out(task(model), FED)
+        try_out(learner(model), FED)
     assert message in str(caught.value)
-    try_out(task(nn.Linear(4, 3)), FED)
-    try_out(task(nn.Linear(4, 7)), FED)
+    try_out(learner(nn.Linear(4, 3)), FED)
+    try_out(learner(nn.Linear(4, 7)), FED)
