@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from fedflat.engine.mail import Mail
 from fedflat.engine.seeds import torch_generator
-from fedflat.executors.executor import InProcess
+from fedflat.executors.in_process import InProcess
 from fedflat.executors.memories import ClientStates
 from fedflat.running.exchange import Exchange
 from fedflat.running.prepare import Ready, make_ready

@@ -21,9 +21,11 @@ from workloads import SIZES, Workload
 from fedflat.client.images import channels_last
 from fedflat.data.examples import Batch
 from fedflat.engine.seeds import torch_generator
-from fedflat.executors.executor import Executor, InProcess, Workers
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
 from fedflat.executors.memories import ClientStates
-from fedflat.executors.stacked import Stacked
+from fedflat.executors.rows import Stacked
+from fedflat.executors.workers import Workers
 from fedflat.running.prepare import Ready, make_ready
 from fedflat.running.run_folder import RunBook
 from fedflat.running.state import Run

@@ -20,7 +20,7 @@ from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
-from fedflat.executors.executor import InProcess
+from fedflat.executors.in_process import InProcess
 from fedflat.language.spelling import parse
 from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.models.simple import mlp

@@ -14,7 +14,8 @@ from fedflat.client.local import Local
 from fedflat.composition.method import Method
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
-from fedflat.executors.executor import Executor, InProcess
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
 from fedflat.language.schedules import Steps
 from fedflat.running.experiment import Evaluate, Experiment
 from fedflat.running.run_folder import RunBook

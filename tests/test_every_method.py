@@ -24,7 +24,9 @@ from fedflat.data.federation import Federation
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.engine.mail import Reply
-from fedflat.executors.executor import Crew, Executor, InProcess, Source, Visited, Workers
+from fedflat.executors.crew import Crew, Executor, Source, Visited
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.workers import Workers
 from fedflat.folder.checkpoints import Store
 from fedflat.folder.facts import read_rows
 from fedflat.language.spelling import Entry, parse, registered

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedflat.executors.executor import InProcess, Workers
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.workers import Workers
 from fedflat.running.train import train
 from test_every_method import EVERY, experiment, said
 

@@ -13,8 +13,9 @@ from turns import WARM_UP, Turns
 
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import DataSpec, Dealt, Federation
-from fedflat.executors.executor import InProcess, Workers
-from fedflat.executors.stacked import Stacked
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.rows import Stacked
+from fedflat.executors.workers import Workers
 from fedflat.running.prepare import make_ready
 from fedflat.running.run_folder import RunBook
 from fedflat.running.state import Run

@@ -43,9 +43,11 @@ from fedflat.errors import NotFinite as NotFinite
 from fedflat.errors import RunError as RunError
 from fedflat.errors import SettingError as SettingError
 from fedflat.errors import SpellingError as SpellingError
-from fedflat.executors.executor import InProcess as InProcess
-from fedflat.executors.executor import Workers as Workers
-from fedflat.executors.stacked import Stacked as Stacked
+from fedflat.executors.crew import Crew as Crew
+from fedflat.executors.crew import Executor as Executor
+from fedflat.executors.in_process import InProcess as InProcess
+from fedflat.executors.rows import Stacked as Stacked
+from fedflat.executors.workers import Workers as Workers
 from fedflat.flatness.curvature import curvature as curvature
 from fedflat.flatness.hessian import Hessian as Hessian
 from fedflat.flatness.line import Line as Line

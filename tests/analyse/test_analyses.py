@@ -19,7 +19,8 @@ from fedflat.cli.main import main
 from fedflat.errors import RunError, SettingError
 from fedflat.running.train import Tick
 from fedflat.studies.api import compare, run
-from fedflat.studies.study import How, Voice, resume, run_one
+from fedflat.studies.how import How
+from fedflat.studies.study import Voice, resume, run_one
 
 ON = "digits(lda(0), clients=20)"
 QUICK: dict[str, Any] = {"on": ON, "rounds": 3, "clients_per_round": 3, "lr": 0.1, "model": "mlp(hidden=[4])"}

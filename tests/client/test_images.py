@@ -15,7 +15,8 @@ from fedflat.client.learner import Learner
 from fedflat.data.examples import Batch
 from fedflat.data.given import clients_of
 from fedflat.errors import SettingError
-from fedflat.executors.executor import InProcess, Workers
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.workers import Workers
 from fedflat.language.spelling import parse
 from fedflat.models.spec import ModelSpec
 from fedflat.running.prepare import make_ready

@@ -12,8 +12,9 @@ from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
 from fedflat.data.examples import Batch
-from fedflat.executors.executor import Executor, InProcess
-from fedflat.executors.stacked import Stacked
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.rows import Stacked
 from fedflat.running.train import train
 from fedflat.studies.api import experiment
 

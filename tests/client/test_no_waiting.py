@@ -18,7 +18,7 @@ from torch import Tensor
 from fedflat.client.learner import Learner
 from fedflat.client.visit import ClientJob, Letter, open_visit, visit, walk
 from fedflat.data.federation import Federation
-from fedflat.executors.executor import Crew, Source, Visited
+from fedflat.executors.crew import Crew, Source, Visited
 from fedflat.running.train import train
 from test_every_method import EVERY, experiment, said
 

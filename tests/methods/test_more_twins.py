@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from fedflat.analyse.local_global import client_models as client_models_of
 from fedflat.client.local import Local
 from fedflat.engine.flat import Model
-from fedflat.executors.executor import Executor, InProcess
-from fedflat.executors.stacked import Stacked
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.rows import Stacked
 from fedflat.running.prepare import make_ready
 from fedflat.running.train import train
 from literal import (

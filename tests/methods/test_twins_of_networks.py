@@ -20,8 +20,9 @@ from fedflat.client.local import Local
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.engine.seeds import derive, seed_modules
-from fedflat.executors.executor import Executor, InProcess
-from fedflat.executors.stacked import Stacked
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.rows import Stacked
 from fedflat.language.schedules import Steps
 from fedflat.models.stochastic import StochasticNet
 from fedflat.running.experiment import Evaluate, Experiment

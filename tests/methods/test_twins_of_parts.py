@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from fedflat.engine.seeds import torch_generator
-from fedflat.executors.executor import Executor, InProcess
-from fedflat.executors.stacked import Stacked
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.rows import Stacked
 from literal import fedala, last_sam, layerwise_sam
 from literal.problem import Plan, Problem, random_plan, random_problem
 from methods.test_against_twins import HARD, ROUNDS, agree, same

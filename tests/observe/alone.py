@@ -12,7 +12,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from fedflat.client.local import Local
 from fedflat.data.sampling import Sampler
-from fedflat.executors.executor import Executor, InProcess
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
 from fedflat.folder.diary import Row
 from fedflat.models.simple import mlp
 from fedflat.observe import as_listener

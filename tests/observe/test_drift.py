@@ -7,8 +7,9 @@ from statistics import fmean
 import pytest
 
 from fedflat.client.local import Local
-from fedflat.executors.executor import Executor, InProcess
-from fedflat.executors.stacked import Stacked
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.rows import Stacked
 from fedflat.language.spelling import parse
 from fedflat.observe import Watching, as_listener
 from fedflat.running.prepare import make_ready

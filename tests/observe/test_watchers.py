@@ -17,8 +17,9 @@ from fedflat.data.given import clients_of
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
 from fedflat.errors import SettingError
-from fedflat.executors.executor import Executor, InProcess
-from fedflat.executors.stacked import Stacked
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.rows import Stacked
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.spectrum import eigenvalues
 from fedflat.language.spelling import parse

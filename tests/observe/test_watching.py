@@ -16,8 +16,10 @@ from fedflat.cli import main
 from fedflat.client.local import Local
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf
 from fedflat.errors import SettingError
-from fedflat.executors.executor import Executor, InProcess, Workers
-from fedflat.executors.stacked import Stacked
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.rows import Stacked
+from fedflat.executors.workers import Workers
 from fedflat.folder.facts import read_rows
 from fedflat.observe import WATCHERS, Watching, as_listener, watchers_of
 from fedflat.observe.watcher import Sight, Watcher

@@ -22,7 +22,7 @@ from fedflat.client.visit import Letter
 from fedflat.data.examples import ClientData
 from fedflat.data.sampling import Sampler as Cohorts
 from fedflat.engine.mail import Mail, _Mean
-from fedflat.executors.executor import Workers
+from fedflat.executors.workers import Workers
 from fedflat.profiling import taps
 from fedflat.profiling.profile import Profile
 from fedflat.profiling.report import shares
@@ -30,7 +30,8 @@ from fedflat.profiling.rooms import START
 from fedflat.profiling.taps import tapping
 from fedflat.running.prepare import make_ready
 from fedflat.studies.api import compare
-from fedflat.studies.study import How, Voice, run_one
+from fedflat.studies.how import How
+from fedflat.studies.study import Voice, run_one
 from running.small import data, experiment, final, rows, stop_at, timeless
 
 FILES = {"profile.html", "profile.json", "profile.speedscope.json"}

@@ -17,8 +17,8 @@ from fedflat.profiling.sampler import Frame, Samples, Seen
 
 GRADIENT = (Frame("run", "go"), Frame("fedflat.client.learner", "Oracle.__call__"))
 DATA = (Frame("run", "go"), Frame("fedflat.data.examples", "Examples.batch"))
-OPEN = (Frame("run", "go"), Frame("fedflat.executors.executor", "Workers.open"))
-WAIT = (Frame("run", "go"), Frame("fedflat.executors.executor", "_Crew.visit"))
+OPEN = (Frame("run", "go"), Frame("fedflat.executors.workers", "Workers.open"))
+WAIT = (Frame("run", "go"), Frame("fedflat.executors.workers", "_Crew.visit"))
 HERE = Samples({GRADIENT: Seen(300, 3.0), DATA: Seen(60, 1.0), OPEN: Seen(40, 2.0)}, 0.03)
 WORKERS = (Samples({GRADIENT: Seen(50, 1.5)}, 0.001), Samples({GRADIENT: Seen(30, 0.5), WAIT: Seen(20, 2.0)}, 0.001))
 

@@ -27,7 +27,7 @@ def test_every_name_has_one_room() -> None:
 
 TRAIN = ("fedflat.running.train:train", "fedflat.server.piece:step", "fedflat.running.exchange:Exchange.send")
 FOLD = (*TRAIN, "fedflat.engine.mail:fold", "fedflat.running.exchange:Exchange._dispatch")
-VISIT = (*FOLD, "fedflat.executors.executor:_Alone.visit", "fedflat.client.visit:visit", "fedflat.client.visit:walk")
+VISIT = (*FOLD, "fedflat.executors.in_process:_Alone.visit", "fedflat.client.visit:visit", "fedflat.client.visit:walk")
 CASES = [
     ((), OTHER),
     (("__main__:<module>", "torch:add"), OTHER),
@@ -49,9 +49,9 @@ CASES = [
     ((TRAIN[0], "fedflat.running.evaluate:score", "fedflat.engine.flat:FlatModule.forward"), "evaluation"),
     (("fedflat.running.run_folder:FolderBook.checkpoint", "fedflat.running.state:Run.groups"), "checkpoint"),
     ((TRAIN[0], "fedflat.running.run_folder:FolderBook.resume", "fedflat.folder.checkpoints:Store.read"), START),
-    ((*FOLD, "fedflat.executors.executor:_Crew.visit", "multiprocessing.connection:wait"), "waiting"),
-    ((*FOLD, "fedflat.executors.executor:_Crew.visit", "fedflat.executors.parcel:receive"), "messages"),
-    (("fedflat.running.train:train", "fedflat.executors.executor:Workers.open", "os:fork"), START),
+    ((*FOLD, "fedflat.executors.workers:_Crew.visit", "multiprocessing.connection:wait"), "waiting"),
+    ((*FOLD, "fedflat.executors.workers:_Crew.visit", "fedflat.executors.parcel:receive"), "messages"),
+    (("fedflat.running.train:train", "fedflat.executors.workers:Workers.open", "os:fork"), START),
     (("fedflat.executors.worker:_serve", "multiprocessing.connection:recv"), "waiting"),
     (("fedflat.executors.worker:_serve", "fedflat.executors.worker:answer", "pickle:dump"), "messages"),
     (("fedflat.running.trainer:train", "fedflat.database:read"), OTHER),

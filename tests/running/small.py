@@ -19,7 +19,8 @@ from fedflat.client.local import Local
 from fedflat.data.federation import DataSpec
 from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
-from fedflat.executors.executor import Executor, InProcess
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
 from fedflat.language.spelling import parse
 from fedflat.models.simple import mlp
 from fedflat.running.experiment import Evaluate, Experiment

@@ -13,14 +13,17 @@ import fedflat as ff
 from fedflat import SettingError
 from fedflat.client.effort import effort
 from fedflat.client.learner import Learner
-from fedflat.executors.executor import Executor, InProcess, Workers
-from fedflat.executors.stacked import Stacked
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.rows import Stacked
+from fedflat.executors.workers import Workers
 from fedflat.language.spelling import parse
 from fedflat.running import auto
 from fedflat.running.auto import Load, choose, cores
 from fedflat.running.prepare import make_ready
 from fedflat.studies.api import experiment
-from fedflat.studies.study import How, Voice, resume
+from fedflat.studies.how import How
+from fedflat.studies.study import Voice, resume
 from running.small import final, rows, timeless
 
 ON = "digits(lda(0), clients=20)"

@@ -22,7 +22,7 @@ from torch import nn
 
 from fedflat.client.local import Local
 from fedflat.errors import RunError, SettingError
-from fedflat.executors.executor import InProcess
+from fedflat.executors.in_process import InProcess
 from fedflat.executors.memories import ClientStates
 from fedflat.folder.checkpoints import Store
 from fedflat.folder.facts import read_facts

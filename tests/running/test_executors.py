@@ -25,9 +25,11 @@ from fedflat.data.federation import Federation
 from fedflat.data.sampling import Sampler
 from fedflat.engine.mail import Mail
 from fedflat.errors import FedflatError, SettingError
-from fedflat.executors.executor import Crew, InProcess, Source, Workers
+from fedflat.executors.crew import Crew, Source
+from fedflat.executors.in_process import InProcess
 from fedflat.executors.parcel import dumps, loads, opened, receive
 from fedflat.executors.worker import answer
+from fedflat.executors.workers import Workers
 from fedflat.running.prepare import Ready, make_ready
 from fedflat.running.train import Tick, train
 from running.small import EVERYTHING, SIZES, alive, experiment, timeless, wait_for
@@ -233,8 +235,8 @@ class Stuck(Troubled):
 def test_workers_end_with_who_started_them(tmp_path: Path) -> None:
     """kill -9 of the parent while each worker is in the middle of a visit."""
     code = (
-        "from fedflat.executors.executor import Workers\nfrom fedflat.running.train import train\n"
-        "from runs.small import experiment\nfrom runs.test_executors import Stuck\n"
+        "from fedflat.executors.workers import Workers\nfrom fedflat.running.train import train\n"
+        "from running.small import experiment\nfrom running.test_executors import Stuck\n"
         "train(experiment(model=Stuck()), executor=Workers(2))"
     )
     environment = {**os.environ, "STUCK": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedflat.data.given import clients_of
-from fedflat.executors.executor import InProcess
+from fedflat.executors.in_process import InProcess
 from fedflat.executors.interrupt import Ended, ending_as_by_ctrl_c, status_of, uninterrupted
 from fedflat.folder.checkpoints import Store
 from fedflat.running.run_folder import FolderBook

@@ -17,7 +17,7 @@ from fedflat.errors import SettingError
 from fedflat.executors import main_module as mainmodule
 from fedflat.executors.main_module import guarded, hidden, refuse_while_importing, way_to_main
 from fedflat.executors.parcel import packed
-from fedflat.studies.study import How
+from fedflat.studies.how import How
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = 'on="digits(lda(0), clients=20)", rounds=1, clients_per_round=2'

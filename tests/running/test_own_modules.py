@@ -14,8 +14,9 @@ import fedflat as ff
 from fedflat.client.local import Local
 from fedflat.engine.flat import FlatModule
 from fedflat.errors import SettingError
-from fedflat.executors.executor import InProcess, Workers
-from fedflat.executors.stacked import Stacked
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.rows import Stacked
+from fedflat.executors.workers import Workers
 from fedflat.running.prepare import make_ready
 from fedflat.running.train import train
 from running.small import begin, experiment, final, go_on

@@ -10,7 +10,7 @@ import pytest
 
 from fedflat.files import Damaged
 from fedflat.folder.schema import EXPERIMENT, HOW, check
-from fedflat.studies.study import How
+from fedflat.studies.how import How
 from running.small import EVERYTHING, experiment
 
 

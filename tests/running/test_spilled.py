@@ -16,7 +16,7 @@ import torch
 import fedflat as ff
 from fedflat.data.sampling import Sampler
 from fedflat.engine.mail import Mail
-from fedflat.executors.executor import InProcess
+from fedflat.executors.in_process import InProcess
 from fedflat.executors.memories import FILE, ClientStates
 from fedflat.folder.checkpoints import Store
 from fedflat.running.exchange import Letters
@@ -151,7 +151,7 @@ def test_without_any_memory_the_run_starts_anew(tmp_path: Path, whole: Path, los
 def test_killed_at_any_moment(tmp_path: Path, whole: Path) -> None:
     """With kill -9, in the midst of checkpoints after every round."""
     folder = tmp_path / "cut"
-    code = f"from pathlib import Path; from runs.test_spilled import linger; linger(Path({str(folder)!r}))"
+    code = f"from pathlib import Path; from running.test_spilled import linger; linger(Path({str(folder)!r}))"
     process = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[1])
     wait_for(lambda: len(Store(folder / "checkpoint").rounds()) == 2, "two checkpoints")
     delay = random.SystemRandom().uniform(0, 0.1)

@@ -27,9 +27,9 @@ from fedflat.engine.flat import GradFn
 from fedflat.engine.mail import Mail, Sheaf
 from fedflat.errors import FedflatError, NotFinite, SettingError
 from fedflat.executors import stacked
-from fedflat.executors.executor import InProcess
+from fedflat.executors.in_process import InProcess
 from fedflat.executors.memories import ClientStates
-from fedflat.executors.stacked import Stacked
+from fedflat.executors.rows import Stacked
 from fedflat.models.simple import mlp
 from fedflat.running.exchange import Letters
 from fedflat.running.experiment import Evaluate, Experiment

@@ -15,7 +15,8 @@ from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, RunError, SettingError
 from fedflat.folder.checkpoints import Store
 from fedflat.running.run_folder import FolderBook
-from fedflat.studies.study import How, Voice, folder_names, resume, run_many
+from fedflat.studies.how import How
+from fedflat.studies.study import Voice, folder_names, resume, run_many
 from fedflat.version import __version__
 from running.small import experiment, final, rows, stop_at, timeless
 

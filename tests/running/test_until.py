@@ -11,7 +11,8 @@ from fedflat.errors import SettingError
 from fedflat.running.experiment import Evaluate
 from fedflat.running.train import Tick, train
 from fedflat.server.shadows import Ema, Swa, Wima
-from fedflat.studies.study import How, resume, run_one
+from fedflat.studies.how import How
+from fedflat.studies.study import resume, run_one
 from running.small import EVERYTHING, experiment, final, rows, timeless
 
 ON = {"on": "digits(lda(0), clients=10)", "rounds": 8, "clients_per_round": 2, "eval_every": 1}

@@ -21,7 +21,7 @@ from fedflat.settings.groups import MACHINE, SETTINGS, LocalSettings, RunSetting
 from fedflat.settings.setting import Setting, about, setting, settings_of
 from fedflat.settings.setting import check as check_ranges
 from fedflat.settings.signature import STUB, signed, stub
-from fedflat.studies.study import How
+from fedflat.studies.how import How
 
 SAID: dict[str, Any] = {
     "on": "digits(clients=7)", "model": "logistic()", "rounds": 30, "clients_per_round": 3, "sampler": "bernoulli",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fedflat.cli import main
-from fedflat.executors.executor import InProcess
+from fedflat.executors.in_process import InProcess
 from fedflat.observe.trackers.tee import Tee
 from fedflat.observe.trackers.tracker import numbers
 from fedflat.running.run_folder import FolderBook

@@ -14,7 +14,7 @@ import fedflat.observe.trackers.tee as tee
 import fedflat.observe.trackers.tracker as tracker
 from fedflat.cli import main
 from fedflat.errors import SettingError
-from fedflat.executors.executor import InProcess
+from fedflat.executors.in_process import InProcess
 from fedflat.observe import as_listener
 from fedflat.observe.trackers.tee import Tee, tracked
 from fedflat.observe.trackers.tracker import check_installed, names_of, numbers

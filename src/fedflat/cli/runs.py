@@ -24,8 +24,9 @@ from fedflat.running.results import Result, summarise
 from fedflat.running.tables import size, table
 from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.studies.api import experiments
+from fedflat.studies.how import How
 from fedflat.studies.progress import duration, heard
-from fedflat.studies.study import How, Voice, resume, run_many, run_one
+from fedflat.studies.study import Voice, resume, run_many, run_one
 
 
 def carry_out(asked: Namespace) -> int:

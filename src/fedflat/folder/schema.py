@@ -114,7 +114,7 @@ SCALAR = (float, str)
 """A number, or the text of a schedule."""
 KINDS: dict[str, Schema] = {
     "int": int, "str": str, "bool": bool, "Scalar": SCALAR, "Cohorts": [[int]], "Orders": [{"*": [[int]]}],
-    "DataSpec": (str, None), "ModelLike": (str, None),
+    "DataSpec": (str, None), "ModelLike": (str, None), "ExecutorLike": (str, None),
 }  # fmt: skip
 """How a setting of each kind is written; what only Python can say is null."""
 

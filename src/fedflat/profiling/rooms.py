@@ -22,7 +22,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "fedflat.client.stack:_Stack._batch", "fedflat.client.stack:_joined",
     ),
     "messages": (
-        "fedflat.executors.executor:_Crew._hand", "fedflat.executors.parcel", "fedflat.executors.worker:answer",
+        "fedflat.executors.workers:_Crew._hand", "fedflat.executors.parcel", "fedflat.executors.worker:answer",
     ),
     "aggregation": ("fedflat.engine.mail", "fedflat.server", "fedflat.running.exchange"),
     "evaluation": ("fedflat.running.evaluate", "fedflat.client.judge"),
@@ -30,10 +30,10 @@ TABLE: dict[str, tuple[str, ...]] = {
         "fedflat.running.run_folder", "fedflat.folder.checkpoints", "fedflat.running.state:Run",
         "fedflat.executors.memories", "fedflat.executors.spill",
     ),
-    "waiting": ("fedflat.executors.executor:_Crew.visit", "fedflat.executors.worker:_serve"),
+    "waiting": ("fedflat.executors.workers:_Crew.visit", "fedflat.executors.worker:_serve"),
     START: (
-        "fedflat.executors.executor:InProcess.open", "fedflat.executors.executor:Workers.open",
-        "fedflat.executors.stacked:Stacked.open", "fedflat.running.run_folder:FolderBook.resume",
+        "fedflat.executors.in_process:InProcess.open", "fedflat.executors.workers:Workers.open",
+        "fedflat.executors.rows:Stacked.open", "fedflat.running.run_folder:FolderBook.resume",
         "fedflat.running.run_folder:FolderBook.finish", "fedflat.running.train:beginning",
         "fedflat.client.learner:Learner.initial",
     ),

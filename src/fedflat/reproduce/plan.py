@@ -29,7 +29,7 @@ from fedflat.reproduce.cells import Cell
 from fedflat.reproduce.provenance import provenance
 from fedflat.reproduce.sharing import Job, models_of, share
 from fedflat.running.experiment import Experiment, from_json
-from fedflat.studies.study import How
+from fedflat.studies.how import How
 from fedflat.version import __version__
 
 FILE = "reproduce.json"

@@ -14,8 +14,10 @@ from statistics import fmean
 import torch
 
 from fedflat.client.effort import effort
-from fedflat.executors.executor import SMALL, Executor, InProcess, Workers, order_for
-from fedflat.executors.stacked import Stacked
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import SMALL, InProcess
+from fedflat.executors.rows import Stacked
+from fedflat.executors.workers import Workers, order_for
 from fedflat.running.prepare import Ready
 
 WORTH = 6.0

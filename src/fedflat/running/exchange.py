@@ -11,7 +11,7 @@ from fedflat.client.piece import Memory
 from fedflat.client.visit import Letter, diagnose
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold, rows
 from fedflat.errors import NotFinite
-from fedflat.executors.executor import Crew, Visited
+from fedflat.executors.crew import Crew, Visited
 from fedflat.executors.memories import ClientStates
 from fedflat.running.listening import Ear
 from fedflat.running.prepare import Ready

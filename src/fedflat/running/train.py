@@ -11,7 +11,8 @@ from torch import nn
 
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
-from fedflat.executors.executor import Crew, Executor, InProcess
+from fedflat.executors.crew import Crew, Executor
+from fedflat.executors.in_process import InProcess
 from fedflat.executors.interrupt import ending_as_by_ctrl_c, uninterrupted
 from fedflat.executors.memories import ClientStates
 from fedflat.folder.diary import Row

@@ -18,6 +18,7 @@ from fedflat.settings.setting import about, check, setting, settings_of
 if TYPE_CHECKING:
     from fedflat.client.learner import ModelLike
     from fedflat.data.federation import DataSpec
+    from fedflat.executors.crew import ExecutorLike
 
 Cohorts = Sequence[Sequence[int]]
 """For each round: the clients that are asked."""
@@ -130,9 +131,9 @@ class EvaluateSettings(Plain):
 class HowSettings(Plain):
     """Where the computing is done; changes no number beyond the order of floating-point sums."""
 
-    executor: str = setting(
+    executor: ExecutorLike = setting(
         "auto", "clients one after the other, several at a time in processes, or as one batched computation",
-        metavar="KIND", allowed=EXECUTORS,
+        metavar="KIND", allowed=EXECUTORS, text=True,
     )  # fmt: skip
     workers: int = setting(
         0, "clients at a time, each in a process of its own; 0: one a core, where there are workers", low=0,

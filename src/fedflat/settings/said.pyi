@@ -3,6 +3,7 @@
 from typing import TypedDict
 
 from fedflat.client.learner import ModelLike
+from fedflat.executors.crew import ExecutorLike
 from fedflat.language.schedules import Scalar
 from fedflat.settings.groups import Cohorts, Orders
 
@@ -34,7 +35,7 @@ class Settings(TypedDict, total=False):
 class Machine(TypedDict, total=False):
     """Where the computing is done."""
 
-    executor: str
+    executor: ExecutorLike | str
     workers: int
     threads: int | None
     device: str

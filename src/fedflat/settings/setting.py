@@ -137,5 +137,5 @@ def check(owner: str, group: Any) -> None:
             scalar(owner, words, value, low=low, high=said.high)
         elif one.kind == "bool":
             flag(owner, words, value)
-        elif said.allowed:
+        elif said.allowed and (isinstance(value, str) or not said.text):
             choice(owner, name, value, said.allowed)

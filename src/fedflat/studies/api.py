@@ -25,8 +25,9 @@ from fedflat.running.run_folder import PAUSE
 from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.settings.signature import refuse_unknown, signed
 from fedflat.studies import study
+from fedflat.studies.how import How
 from fedflat.studies.progress import heard
-from fedflat.studies.study import How, Voice, run_many, run_one
+from fedflat.studies.study import Voice, run_many, run_one
 
 if TYPE_CHECKING:
     from fedflat.settings.said import RunSettings, Settings

@@ -9,27 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-
-import torch
 
 from fedflat.client.learner import ModelLike
 from fedflat.client.piece import LossFn
 from fedflat.data.federation import DataSpec
 from fedflat.data.opening import opened_once
 from fedflat.data.places import remembered
-from fedflat.errors import SettingError, choice, number
-from fedflat.executors.executor import Executor, InProcess, Workers
-from fedflat.executors.main_module import refuse_while_importing
-from fedflat.executors.stacked import Stacked
+from fedflat.errors import number
+from fedflat.executors.crew import ExecutorLike
 from fedflat.folder.facts import read_facts, read_rows, same_version
 from fedflat.folder.plugins_needed import refuse_unmet
 from fedflat.folder.study_file import Plan, check_planned, is_run, read_plan, write_plan
-from fedflat.observe import Watching, as_listener, watchers_of
-from fedflat.observe.trackers import check_installed, names_of, tracked
+from fedflat.observe import Watching, as_listener
+from fedflat.observe.trackers import tracked
 from fedflat.profiling.profiled import Wanted, profiled
-from fedflat.running.auto import Load, choose, cores
+from fedflat.running.auto import Load
 from fedflat.running.experiment import Experiment, from_json, refuse_unsayable
 from fedflat.running.fingerprint import origin_of
 from fedflat.running.model_files import damaged_models, rewrite_models
@@ -38,71 +34,7 @@ from fedflat.running.results import Result
 from fedflat.running.run_folder import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder
 from fedflat.running.state import last_state
 from fedflat.running.train import Tell, named_models, train
-from fedflat.settings.groups import HowSettings
-
-
-@dataclass(frozen=True, kw_only=True)
-class How(HowSettings):
-    """Where the computing is done; changes no number beyond the order of floating-point sums."""
-
-    def __post_init__(self) -> None:
-        refuse_while_importing()
-        super().__post_init__()
-        watchers_of(self.watch), names_of(self.track)
-        if self.workers and self.executor not in ("auto", "workers"):
-            raise SettingError(
-                f"run: {self.workers} workers were asked for, but the executor {self.executor!r} has none. Leave one "
-                "out."
-            )
-        kind = self.device.partition(":")[0]
-        choice("run", "device", kind, ["cpu", "cuda", "mps"])
-        if (kind == "cuda" and not torch.cuda.is_available()) or (
-            kind == "mps" and not torch.backends.mps.is_available()
-        ):
-            raise SettingError(f"run: device {self.device!r} was asked for, but this machine has none. Use 'cpu'.")
-        try:
-            torch.device(self.device)
-        except RuntimeError:
-            raise SettingError(f"run: device {self.device!r} cannot be read. Write 'cpu', or 'cuda:0'.") from None
-
-    @property
-    def undecided(self) -> bool:
-        """Whether the choice is left to us."""
-        return self.executor == "auto" and not self.workers and not self.threads
-
-    def loads(self, ready: Ready) -> list[Load]:
-        """What a run asks for, if we are to choose."""
-        return [Load.of(ready)] if self.undecided else []
-
-    def settled(self, loads: Sequence[Load], note: Say) -> How:
-        """The same with what was left to us chosen, alike for all runs; ``note`` is told what and why."""
-        if not self.undecided:
-            return self
-        executor, why = choose(loads)
-        note(f"  {why}")
-        if isinstance(executor, Workers):
-            return replace(self, executor="workers", workers=executor.n, threads=executor.threads)
-        assert isinstance(executor, InProcess | Stacked)
-        name = "stacked" if isinstance(executor, Stacked) else "in-process"
-        return replace(self, executor=name, threads=executor.threads)
-
-    def make(self) -> Executor:
-        """The executor, once it is settled."""
-        assert not self.undecided
-        if self.executor == "workers" or self.workers:
-            return Workers(self.workers or cores(), self.threads or 1)
-        return Stacked(self.threads) if self.executor == "stacked" else InProcess(self.threads)
-
-    def check(self, ready: Ready, out: Path | None) -> None:
-        """Refuse to watch or track what cannot be."""
-        check_installed(self.track)
-        wanted = Watching.of(ready, self.watch).watchers or names_of(self.track)
-        if wanted and out is None:
-            raise SettingError(
-                "run: what is watched and tracked is written into the run folder, and there is none. Name one: "
-                "out='runs/mine'."
-            )
-
+from fedflat.studies.how import How, how_of
 
 Announce = Callable[[Experiment, int, int], Tell]
 """Told which run of how many begins; gives whom to tell about its rounds."""
@@ -141,7 +73,7 @@ def run_one(
 def _begun(ready: Ready, how: How, out: Path, pause: float, voice: Voice) -> FolderBook:
     refuse_unsayable(ready.exp)
     return FolderBook.create(
-        out, ready.exp.as_json(), asdict(how), origin=origin_of(ready), pause=pause, say=voice.say
+        out, ready.exp.as_json(), how.as_json(), origin=origin_of(ready), pause=pause, say=voice.say
     )  # fmt: skip
 
 
@@ -164,7 +96,7 @@ def run_many(
             refuse_unsayable(exp)
         make_folder(out)
         runs = [{"folder": n, "experiment": e.as_json()} for n, e in zip(names, experiments, strict=True)]
-        write_plan(out, runs, asdict(how))
+        write_plan(out, runs, how.as_json())
     results = []
     for place, (name, exp) in enumerate(zip(names, experiments, strict=True), 1):
         ready = make_ready(exp, how.device)
@@ -176,19 +108,19 @@ def run_many(
 def resume(
     folder: str | Path, *, on: DataSpec | None = None, model: ModelLike | None = None, loss: LossFn | None = None,
     voice: Voice = Voice(), checkpoint_every: float = PAUSE, profile: Wanted = False, watch: str | None = None,
-    track: str | None = None, until: int | None = None,
+    track: str | None = None, until: int | None = None, executor: ExecutorLike | None = None,
 ) -> list[Result]:  # fmt: skip
     """Go on with the run or the study in ``folder``; what is done is read, what was never begun is begun.
 
-    ``watch`` and ``track`` are as before if they are None; "none" ends them. ``until`` is the round to stop after for
-    now, see `train`.
+    ``watch``, ``track`` and ``executor`` are as before if they are None; "none" ends the first two. ``until`` is the
+    round to stop after for now, see `train`.
     """
     check_pause(checkpoint_every)
     check_until(until)
     folder = Path(folder)
     plan = _plan(folder)
-    now = {name: text for name, text in (("watch", watch), ("track", track)) if text is not None}
-    how = How(**{**plan["how"], **now})
+    now = {"watch": watch, "track": track, "executor": executor}
+    how = how_of(plan["how"], now)
     results = []
     with remembered(plan["place"]):
         for place, entry in enumerate(plan["runs"], 1):
@@ -201,15 +133,15 @@ def resume(
             with closing(book):
                 check_planned(at, entry["experiment"])
                 refuse_unmet(book.facts["experiment"].get("plugins", ()), exact=True)
-                own = How(**{**book.facts["how"], **now})
+                own = how_of(book.facts["how"], now)
                 if book.status != "running":
                     results.append(_looked_after(exp, own, book, voice))
                     continue
                 ready = make_ready(exp, own.device)
                 book.compare(origin_of(ready))
                 own = own.settled(own.loads(ready), voice.note)
-                if asdict(own) != book.facts["how"]:
-                    book.remember(how=asdict(own))
+                if own.as_json() != book.facts["how"]:
+                    book.remember(how=own.as_json())
                 results.append(_carry_out(ready, own, book, voice, place, len(plan["runs"]), profile, until))
     return results
 

@@ -1,98 +1,28 @@
-"""Where visits happen: in this process, or in worker processes. Both give the same bits for equal threads."""
+"""Several clients at a time, each in a worker process: the same bits as in this one, for equal threads."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
 
-import torch
-
-from fedflat.client.piece import Memory
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.visit import ClientJob, Letter
 from fedflat.data.federation import Federation
-from fedflat.engine.mail import Mail, Reply, Sheaf
+from fedflat.engine.mail import Mail
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.executors.allocator import huge_pages, keep_memory
+from fedflat.executors.crew import Crew, Source, Visited, threads
 from fedflat.executors.interrupt import ALL
 from fedflat.executors.main_module import REMEDY, Way, hidden, way_to_main
 from fedflat.executors.parcel import dumps, opened, packed, receive, send
 from fedflat.executors.worker import work
 from fedflat.language.plugins import Named, named_plugins
 from fedflat.profiling.taps import END, Taps
-
-SMALL = 50_000
-"""Parameters below which one thread is faster than two."""
-
-Visited = tuple[Reply | Sheaf, Memory]
-"""A reply and what the client remembers; or those of several clients, in rows."""
-Source = Callable[[], Federation]
-"""A picklable way to the data."""
-
-
-class Crew(Protocol):
-    """Those who make the visits of one run."""
-
-    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        """Replies and new memories, in the order of the letters.
-
-        A sheaf comes at the place of the first of its letters, with its rows in their order.
-        """
-        ...
-
-
-class Executor(Protocol):
-    """A way to make visits."""
-
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Any:
-        """A context manager around a crew."""
-        ...
-
-
-@contextmanager
-def threads(n: int) -> Iterator[None]:
-    """Operations in here are shared by ``n`` threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@dataclass(frozen=True)
-class InProcess:
-    """One visit after the other, here.
-
-    ``threads`` work inside each operation; None leaves the number to torch, but takes one for a small model, whose
-    operations are too short to share.
-    """
-
-    threads: int | None = None
-
-    @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
-        """A crew of one."""
-        keep_memory()
-        small = job.learner.flat.layout.dim < SMALL
-        with threads(self.threads or (1 if small else torch.get_num_threads())):
-            yield _Alone(job, fed)
-
-
-@dataclass(frozen=True)
-class _Alone:
-    job: ClientJob
-    fed: Federation
-
-    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        for letter in letters:
-            yield visit(self.job, letter, self.fed.data(letter.client))
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.executors.allocator import keep_memory
-from fedflat.executors.executor import Source, Visited, threads
+from fedflat.executors.crew import Source, Visited, threads
 
 ROOM = 32 * 2**20
-"""Bytes that the clients of one stack may take together; more clients make more stacks."""
+"""Bytes that clients visited together may take; of more clients, some are visited after the others."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Stacked:
     """Clients that do the same in every step are visited together, as rows of one tensor.
 
     The numbers are those of single visits up to the rounding of another order of summation. Clients of unequal sizes
-    are visited in stacks of their own, and one that is like no other is visited alone: where no two are alike, nothing
-    is gained. ``threads`` work inside each operation, one if None.
+    are visited apart, and one that is like no other is visited alone: where no two are alike, nothing is gained.
+    ``threads`` work inside each operation, one if None.
     """
 
     threads: int | None = None
@@ -36,7 +36,7 @@ class Stacked:
             number("stacked", "threads", self.threads, low=1, high=MOST_PROCESSES, whole=True)
 
     def refusal(self, job: ClientJob, fed: Federation | None = None) -> str | None:
-        """Why this job cannot be done in stacks, if so; with the data, its loss is tried too."""
+        """Why this job cannot be done in rows, if so; with the data, its loss is tried too."""
         for piece in job.pieces:
             if not piece.stacks:
                 return f"{piece} works on one client at a time"
@@ -44,7 +44,7 @@ class Stacked:
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[_Crew]:
-        """A crew that visits in stacks."""
+        """A crew that visits many at once."""
         why = self.refusal(job, fed)
         if why is not None:
             raise SettingError(
@@ -61,11 +61,11 @@ class _Crew:
     fed: Federation
     batched: Batched
     most: int
-    """Clients in one stack."""
+    """Clients visited together."""
 
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        """Replies and new memories in stacks: each as soon as it is full, after those begun before it; the rest at the
-        end."""
+        """Replies and new memories of those who are alike: as soon as they are as many as go together, after those
+        begun before them; the rest at the end."""
         waiting: dict[Any, list[tuple[Letter, ClientData]]] = {}  # in the order of their first letters
         for letter in letters:
             data = self.fed.data(letter.client)

@@ -1,0 +1,53 @@
+"""What a way to make visits is: an executor opens a crew for a run, and the crew turns letters into replies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+import torch
+
+from fedflat.client.piece import Memory
+from fedflat.client.visit import ClientJob, Letter
+from fedflat.data.federation import Federation
+from fedflat.engine.mail import Reply, Sheaf
+
+Visited = tuple[Reply | Sheaf, Memory]
+"""A reply and what the client remembers; or those of several clients, in rows."""
+Source = Callable[[], Federation]
+"""A picklable way to the data."""
+
+
+class Crew(Protocol):
+    """Those who make the visits of one run."""
+
+    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
+        """Replies and new memories, in the order of the letters.
+
+        A sheaf comes at the place of the first of its letters, with its rows in their order.
+        """
+        ...
+
+
+class Executor(Protocol):
+    """A way to make visits: whatever has this is one."""
+
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> AbstractContextManager[Crew]:
+        """A crew for one run, until the block is left."""
+        ...
+
+
+ExecutorLike = str | Executor
+"""An executor, or the name of one of ours."""
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """Operations in here are shared by ``n`` threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
