@@ -134,6 +134,11 @@ from fedflat.running.loading import load as load
 from fedflat.running.results import Result as Result
 from fedflat.running.results import Results as Results
 from fedflat.running.results import summarise as summarise
+from fedflat.running.starts import Start as Start
+from fedflat.running.starts import fresh as fresh
+from fedflat.running.starts import from_run as from_run
+from fedflat.running.starts import from_weights as from_weights
+from fedflat.running.starts import pretrained as pretrained
 from fedflat.running.train import train as train
 from fedflat.server.piece import Desk as Desk
 from fedflat.server.piece import ServerPiece as ServerPiece

@@ -144,9 +144,17 @@ def read_tensors(folder: Path, said: dict[str, Any]) -> Group:
             raise Damaged("it is not there")
         if digest(content).hex() != said["digest"]:
             raise Damaged("it does not have the digest it had when it was written")
-        return load(content)
-    except (Damaged, SafetensorError) as error:
+        return tensors_in(content)
+    except Damaged as error:
         raise Damaged(f"{name}: {error}") from None
+
+
+def tensors_in(content: bytes) -> Group:
+    """The tensors of a safetensors file; `Damaged` if it is none."""
+    try:
+        return load(content)
+    except SafetensorError as error:
+        raise Damaged(str(error)) from None
 
 
 def _same(a: Group, b: Group) -> bool:

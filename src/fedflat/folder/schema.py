@@ -122,7 +122,9 @@ KINDS: dict[str, Schema] = {
 def _group(settings: Sequence[Setting], perhaps: str = "") -> dict[str, Schema]:
     """The object that holds these settings."""
     return {
-        one.path[-1] + perhaps: (KINDS[one.kind], None) if one.type.endswith("None") else KINDS[one.kind]
+        one.path[-1] + ("?" if one.about.registered else perhaps): (
+            str if one.about.registered else (KINDS[one.kind], None) if one.type.endswith("None") else KINDS[one.kind]
+        )
         for one in settings
     }
 

@@ -21,7 +21,7 @@ from fedflat.errors import SpellingError, nearest, shown
 from fedflat.language.plain import Plain
 from fedflat.language.plugins import MAINS, load_installed, plugin_of
 
-KINDS = ("method", "data set", "partition", "model", "schedule")
+KINDS = ("method", "data set", "partition", "model", "schedule", "start")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -55,8 +55,8 @@ def register(kind: str, name: str | None = None) -> Callable[[F], F]:
         @dataclass(frozen=True, repr=False)
         class ByHalf(Partition): ...
 
-    ``kind`` is "data set", "partition", "model" or "schedule"; methods have `fedflat.method`. The same name again takes
-    the place of the earlier one, as when a notebook's cell is run again, unless it is one of fedflat's.
+    ``kind`` is one of `KINDS`; methods have `fedflat.method`. The same name again takes the place of the earlier one,
+    as when a notebook's cell is run again, unless it is one of fedflat's.
     """
     if kind not in KINDS:
         raise SpellingError(f"register: there is no kind {shown(kind)}.{nearest(str(kind), KINDS)} {_kinds()}")
@@ -94,7 +94,9 @@ def _of_another(before: Callable[..., Any], now: Callable[..., Any]) -> bool:
     return old is None or new is None or not old.same(new)
 
 
-HOMES = ("fedflat.methods", "fedflat.data", "fedflat.models", "fedflat.language.schedules")
+HOMES = (
+    "fedflat.methods", "fedflat.data", "fedflat.models", "fedflat.language.schedules", "fedflat.running.starts",
+)  # fmt: skip
 """Modules of ours that register names."""
 
 

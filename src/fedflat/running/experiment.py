@@ -24,7 +24,7 @@ from fedflat.language.spelling import parse
 from fedflat.models.spec import ModelSpec
 from fedflat.server.shadows import Personal
 from fedflat.settings.groups import CONTIGUOUS, EvaluateSettings, RunSettings
-from fedflat.settings.setting import settings_of
+from fedflat.settings.setting import Setting, settings_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +47,8 @@ class Experiment(RunSettings):
     loss: LossFn = cross_entropy
 
     def __post_init__(self) -> None:
+        for one in _REGISTERED:
+            object.__setattr__(self, one.name, _read(getattr(self, one.name), one))
         _refuse_strangers(self)
         super().__post_init__()
         if self.weighting is not None:
@@ -109,9 +111,11 @@ class Experiment(RunSettings):
             "sampler": asdict(self.sampler),
             "evaluate": asdict(self.evaluate),
             **{name: getattr(self, name) for name in _OWN},
+            **{one.name: repr(getattr(self, one.name)) for one in _REGISTERED},
             "loss": None if self.loss is not cross_entropy else "cross_entropy",
         }
-        plugins = needs_of([said["method"], said["on"], said["model"], *local.values()])
+        texts = [said[one.name] for one in _REGISTERED]
+        plugins = needs_of([said["method"], said["on"], said["model"], *local.values(), *texts])
         return {**said, "plugins": plugins} if plugins else said
 
 
@@ -137,6 +141,17 @@ def _refuse_strangers(exp: Experiment) -> None:
     _must_be("the model", model, exp.model, isinstance(exp.model, ModelSpec) or callable(exp.model))
     _must_be("the loss", "a function of the model's output and the labels", exp.loss, callable(exp.loss))
     data_set(exp.on)
+
+
+def _read(given: object, one: Setting) -> Any:
+    """The value of a setting that registered names say, or what its text says."""
+    value = parse(given, one.about.registered) if isinstance(given, str) else given
+    if not _sayable(value, one.about.registered):
+        raise SettingError(
+            f"run: {one.name} must be a {one.about.registered} or its text, such as {one.default!r}, found "
+            f"{given!r:.200}."
+        )
+    return value
 
 
 def _must_be(what: str, needed: str, value: object, fits: bool) -> None:
@@ -182,11 +197,18 @@ def from_json(
         sampler=Sampler(**saved["sampler"]),
         evaluate=Evaluate(**saved["evaluate"]),
         **{name: saved[name] for name in _OWN},
+        **{one.name: saved.get(one.name, one.default) for one in _REGISTERED},
         loss=loss or cross_entropy,
     )
 
 
-_OWN = tuple(one.name for one in settings_of(RunSettings) if one.name not in ("on", "model", "rounds"))
+_REGISTERED = tuple(one for one in settings_of(RunSettings) if one.about.registered)
+"""Settings that are said by registered names; a folder from before there was one has its default."""
+_OWN = tuple(
+    one.name
+    for one in settings_of(RunSettings)
+    if one.name not in ("on", "model", "rounds") and one not in _REGISTERED
+)
 """Settings that run.json keeps as they are, beside its groups."""
 
 

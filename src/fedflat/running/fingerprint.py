@@ -36,7 +36,7 @@ def origin_of(ready: Ready) -> Origin:
         "shape": list(ready.fed.shape),
         "classes": ready.fed.classes,
         "module": module_digest(module),
-        "start": sign([_tensor(tensor) for tensor in trained]),
+        "start": sign([_tensor(tensor) for tensor in trained] + [text for text in [ready.exp.init.digest()] if text]),
     }
 
 

@@ -102,7 +102,9 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
         piece.check(Site(job.pieces, learner.flat.module, learner.flat.layout))
     scene = Scene(exp.rounds, fed.population, learner.flat.layout, partial(_own_accuracies, learner, fed))
     withheld = sum(piece.withheld(learner.flat.layout) for piece in job.pieces)
-    return Ready(exp, fed, source, learner, sampler, job, scene, withheld)
+    ready = Ready(exp, fed, source, learner, sampler, job, scene, withheld)
+    exp.init.check(ready)
+    return ready
 
 
 def mean_examples(exp: Experiment, fed: Federation) -> float:

@@ -27,11 +27,14 @@ from fedflat.files import NEW, Damaged, hold, refuse_link, unwritable, write_fil
 from fedflat.folder.checkpoints import Store
 from fedflat.folder.diary import DIARIES, Mark, Row
 from fedflat.folder.facts import Facts, diaries, ended, new_facts, read_facts, same_version
-from fedflat.running.fingerprint import refuse_other
+from fedflat.running.fingerprint import origin_of, refuse_other
 from fedflat.running.model_files import Named, write_models
+from fedflat.running.prepare import Ready
 from fedflat.running.state import Run, read_checkpoint
 
 Say = Callable[[str], None]
+FIRST = "start"
+"""The folder of a run that had to be made first, within that of a run."""
 PAUSE = 20.0
 """Least seconds between two checkpoints, unless told otherwise."""
 
@@ -51,6 +54,10 @@ class RunBook:
     def resume(self, clients: ClientStates) -> Run | None:
         """Where to go on from, with the memories in ``clients``; None for the beginning."""
         return None
+
+    def before(self, ready: Ready) -> RunBook:
+        """The book of a run that must be made first."""
+        return RunBook()
 
     def write(self, row: Row) -> None:
         """Add an evaluation."""
@@ -145,6 +152,18 @@ class FolderBook(RunBook):
             )
         self._rewind({})
         return None
+
+    def before(self, ready: Ready) -> RunBook:
+        """A folder within this one, which may be there already."""
+        folder = self.folder / FIRST
+        if (folder / "run.json").exists():
+            book = FolderBook.open(folder, pause=self.pause, say=self.say)
+            book.compare(origin_of(ready))
+            return book
+        made = ready.exp.as_json()
+        return FolderBook.create(
+            folder, made, self.facts["how"], origin=origin_of(ready), pause=self.pause, say=self.say
+        )
 
     def _rewind(self, marks: Mapping[str, Mark]) -> None:
         """Forget what was written after the checkpoint: it will be written again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,6 +12,7 @@ from torch import nn
 
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
+from fedflat.errors import RunError
 from fedflat.executors.crew import Crew, Executor
 from fedflat.executors.in_process import InProcess
 from fedflat.executors.interrupt import ending_as_by_ctrl_c, uninterrupted
@@ -43,7 +45,7 @@ def train(
     exp, fed, learner, scene = ready.exp, ready.fed, ready.learner, ready.scene
     book = book or RunBook()
     clients = ClientStates(state_memory, book.place, learner.device)
-    run = book.resume(clients) or beginning(exp, scene, learner.initial(), clients)
+    run = book.resume(clients) or beginning(exp, scene, start(ready, book, executor, tell), clients)
     listener, clock, end = listening(ready, book.say), Stopwatch(run), min(until or exp.rounds, exp.rounds)
 
     with executor.open(listener.job(ready.job), fed, ready.source) as crew:
@@ -90,6 +92,25 @@ def train(
         if status != "running":
             book.finish(status, named_models(ready, run))
     return Result.of(exp, status, run, book.rows, modules(ready, run))
+
+
+def start(ready: Ready, book: RunBook, executor: Executor, tell: Tell) -> Model:
+    """The model before round 0; a run that must be made for it first is kept with this one, and gone on with."""
+
+    def first(exp: Experiment) -> Named:
+        before = make_ready(exp, ready.learner.device)
+        with closing(book.before(before)) as own:
+            return named_of(before, train(before, executor=executor, book=own, tell=tell))
+
+    return ready.exp.init.model(ready, first)
+
+
+def named_of(ready: Ready, result: Result) -> Named:
+    """The model that a run has ended with, by its module's own names."""
+    assert result.model is not None
+    if result.diverged:
+        raise RunError(f"the run that came first, on {ready.exp.on}, diverged. Lower its learning rate.")
+    return ready.learner.another().named(result.model)
 
 
 def evaluated(ready: Ready, t: int, new: Stepped, shadows: dict[str, Notes]) -> Row:

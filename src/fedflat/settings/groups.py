@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fedflat.client.learner import ModelLike
     from fedflat.data.federation import DataSpec
     from fedflat.executors.crew import ExecutorLike
+    from fedflat.running.starts import Start
 
 Cohorts = Sequence[Sequence[int]]
 """For each round: the clients that are asked."""
@@ -37,6 +38,10 @@ class RunSettings(Plain):
         metadata=about('such as cnn, resnet20, "mlp(hidden=[64, 64])"', metavar="NAME", text=True, unsaid="by the data")
     )
     rounds: int = field(metadata=about("server steps", low=1, typed=500))
+    init: Start = setting(
+        "fresh()", 'weights to begin with: fresh, \'from_run("runs/mine")\', "pretrained(mnist(), rounds=5)"',
+        metavar="START", registered="start",
+    )  # fmt: skip
     seed: int = setting(0, "decides every random draw", metavar="S", low=0, high=LARGEST_SEED)
     weighting: str | None = setting(
         None, "clients count by their examples or all alike", metavar="KIND", allowed=("sized", "uniform"),

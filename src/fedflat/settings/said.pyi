@@ -5,6 +5,7 @@ from typing import TypedDict
 from fedflat.client.learner import ModelLike
 from fedflat.executors.crew import ExecutorLike
 from fedflat.language.schedules import Scalar
+from fedflat.running.starts import Start
 from fedflat.settings.groups import Cohorts, Orders
 
 class Settings(TypedDict, total=False):
@@ -27,6 +28,7 @@ class Settings(TypedDict, total=False):
     orders: Orders | None
     eval_every: int | None
     eval_last: int | None
+    init: Start | str
     weighting: str | None
     dtype: str
     layout: str

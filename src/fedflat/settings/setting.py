@@ -34,6 +34,8 @@ class About:
     """What the command line takes if it is not typed; Python must say it."""
     text: bool = False
     """Whether Python may give a text that stands for the value; numbers that may be schedules always may."""
+    registered: str = ""
+    """The kind of registered names that say it, such as "start"; the default is then a text too."""
     unit: str = ""
     either: str = ""
     """Of those with the same word here, one may be said."""
@@ -68,7 +70,7 @@ class Setting:
     @property
     def typeable(self) -> bool:
         """Whether one word can say it."""
-        return self.about.text or self.kind in _PLAIN
+        return self.about.text or bool(self.about.registered) or self.kind in _PLAIN
 
     @property
     def unsaid(self) -> Any:
@@ -78,7 +80,7 @@ class Setting:
     @property
     def annotation(self) -> str:
         """Its type in Python, where it may be a text or left to us."""
-        texts = " | str" if self.about.text or self.kind == "Scalar" else ""
+        texts = " | str" if self.about.text or self.about.registered or self.kind == "Scalar" else ""
         return self.kind + texts + (" | None" if self.unsaid is None else "")
 
     @property

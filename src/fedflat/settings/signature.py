@@ -25,6 +25,7 @@ from typing import TypedDict
 from fedflat.client.learner import ModelLike
 from fedflat.executors.crew import ExecutorLike
 from fedflat.language.schedules import Scalar
+from fedflat.running.starts import Start
 from fedflat.settings.groups import Cohorts, Orders
 '''
 
