@@ -21,8 +21,8 @@ import torch
 
 from fedflat.data.augment import CropFlip
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.data.given import tensors
-from fedflat.data.ownership import ByUser
+from fedflat.data.partitions.by_user import ByUser
+from fedflat.data.sets.given import tensors
 from fedflat.language.spelling import parse
 from fedflat.running.experiment import Experiment
 from fedflat.studies.api import experiment

@@ -12,13 +12,12 @@ from typing import Any
 import torch
 from torch import nn
 
-import fedflat.methods  # noqa: F401 (registers the names)
 from fedflat.client.local import Local
 from fedflat.client.private import Private
 from fedflat.composition.method import Method
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.errors import SettingError
 from fedflat.executors.in_process import InProcess
 from fedflat.language.spelling import parse

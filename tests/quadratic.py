@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from fedflat.client.local import Local
 from fedflat.composition.method import Method
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess

@@ -14,15 +14,14 @@ import pytest
 import torch
 from torch import nn
 
-import fedflat.methods  # noqa: F401 (registers the names)
 from fedflat.client.local import Local
 from fedflat.client.piece import Memory
 from fedflat.client.private import Private
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.composition.method import Method
 from fedflat.data.federation import Federation
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.engine.mail import Reply
 from fedflat.executors.crew import Crew, Executor, Source, Visited
 from fedflat.executors.in_process import InProcess

@@ -7,20 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from fedflat.client.drift import Decay, Momentum, Prox
-from fedflat.client.local import Local
-from fedflat.client.piece import Piece
-from fedflat.client.sharpness import Sam
-from fedflat.composition.method import Method, chain, method
-from fedflat.data import digits
-from fedflat.engine.stage import Stage
-from fedflat.errors import SettingError
-from fedflat.language.spelling import _REGISTRY, parse
-from fedflat.methods import (
+from fedflat import (  # fmt: skip
     adabest,
     asam,
     clip,
     cutout,
+    digits,
     ema,
     fedacg,
     fedavg,
@@ -40,7 +32,15 @@ from fedflat.methods import (
     server_sgd,
     swa,
     wima,
-)  # fmt: skip
+)
+from fedflat.client.drift import Decay, Momentum, Prox
+from fedflat.client.local import Local
+from fedflat.client.piece import Piece
+from fedflat.client.sharpness import Sam
+from fedflat.composition.method import Method, chain, method
+from fedflat.engine.stage import Stage
+from fedflat.errors import SettingError
+from fedflat.language.spelling import _REGISTRY, parse
 from fedflat.models.simple import mlp
 from fedflat.running.experiment import Experiment
 from fedflat.server.pace import ServerMomentum

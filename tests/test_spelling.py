@@ -10,9 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fedflat.data
-import fedflat.methods
-import fedflat.models  # noqa: F401 (all three register names)
 from fedflat.composition.method import Method
 from fedflat.errors import FedflatError, SpellingError
 from fedflat.language.spelling import Spelled, find, parse, register, registered, spell, spell_call

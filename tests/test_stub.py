@@ -1,21 +1,23 @@
-"""The stub that tells type checkers and editors what the lazy package holds."""
+"""The lists of public names that are made from the registered ones."""
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import fedflat
+from fedflat import public
+
+STALE = "run `python -m fedflat.public`"
 
 
-def test_the_stub_names_every_public_name_at_its_home() -> None:
-    source = Path(fedflat.__file__).with_suffix(".pyi").read_text()
-    found = {
-        (node.module, alias.name)
-        for node in ast.parse(source).body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if alias.asname == alias.name  # only "import x as x" is a public name in a stub
-    }
-    homes = {(home, name) for home, names in fedflat._HOMES.items() for name in names}
-    assert found == homes | {("fedflat.version", "__version__")}
+def test_every_sayable_name_is_listed() -> None:
+    assert public.SAYABLE.read_text() == public.sayable(), STALE
+
+
+def test_type_checkers_are_told_every_public_name() -> None:
+    assert public.STUB.read_text() == public.stub(), STALE
+    names = [line.split()[-1] for line in public.stub().splitlines() if line.startswith("from ")]
+    assert sorted(names) == sorted(fedflat.__all__)
+
+
+def test_no_name_is_listed_by_hand_that_can_be_said() -> None:
+    by_hand = [name for names in fedflat._HOMES.values() for name in names]
+    assert not set(by_hand) & set(public.SAYABLE.read_text().split('"'))

@@ -8,7 +8,7 @@ import pytest
 
 from data.miniature import write_idx_set
 from fedflat.cli import main
-from fedflat.data import places
+from fedflat.data.files import places
 from fedflat.language.spelling import registered
 from fedflat.version import __version__
 

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from fedflat.client.learner import Learner
 from fedflat.client.trial import try_out
 from fedflat.data.examples import Batch
-from fedflat.data.given import clients_of
+from fedflat.data.sets.given import clients_of
 from fedflat.errors import SettingError
 from fedflat.models.simple import mlp
 

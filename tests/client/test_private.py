@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedflat import fedavg, fedavgm, fedbn, personal, sam, silobn
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
 from fedflat.client.private import Private
 from fedflat.client.visit import Letter, visit
 from fedflat.composition.method import Method
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.engine.flat import Layout
 from fedflat.engine.mail import Mail
 from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError
 from fedflat.language.spelling import parse
-from fedflat.methods import fedavg, fedavgm, fedbn, personal, sam, silobn
 from fedflat.models.simple import mlp
 from fedflat.running.experiment import Experiment
 from fedflat.running.prepare import make_ready

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 import fedflat
 from client.stages import vector, visiting
+from fedflat import cnn, mlp, resnet20, tiny_convnet
 from fedflat.client.learner import Learner
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Site, Visit
@@ -18,12 +19,11 @@ from fedflat.client.sharpness import Sam
 from fedflat.client.terms import ACTIVATIONS, Man, activations
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.examples import Batch
-from fedflat.data.given import clients_of
+from fedflat.data.sets.given import clients_of
 from fedflat.engine.flat import Layout
 from fedflat.engine.mail import Mail
 from fedflat.errors import SettingError
 from fedflat.language.schedules import warmup
-from fedflat.models import cnn, mlp, resnet20, tiny_convnet
 from fedflat.running.prepare import make_ready
 
 IMAGES = torch.tensor([[[[1.0, 0.0], [2.0, 1.0]]], [[[0.0, 0.0], [0.0, 2.0]]]], dtype=torch.float64)

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from fedflat.client.learner import Learner
 from fedflat.client.trial import try_out
 from fedflat.data.examples import ClientData
-from fedflat.data.given import clients_of
+from fedflat.data.sets.given import clients_of
 from fedflat.errors import SettingError
 
 DATA = [(torch.randn(5, 4, generator=torch.Generator().manual_seed(0)), torch.arange(5) % 3)]

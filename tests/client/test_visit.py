@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedflat import clip, feddyn, sam
 from fedflat.client.learner import Learner
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Term, Visit
@@ -20,13 +21,12 @@ from fedflat.client.sharpness import Sam
 from fedflat.client.visit import ClientJob, Letter, diagnose, full_gradient, visit
 from fedflat.composition.method import Method
 from fedflat.data.examples import Batch
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.engine.flat import GradFn
 from fedflat.engine.mail import Mail
 from fedflat.engine.stage import Stage
 from fedflat.errors import FedflatError, NotFinite
-from fedflat.methods import clip, feddyn, sam
 from fedflat.running.experiment import Evaluate, Experiment
 from fedflat.running.run_folder import RunBook
 from fedflat.running.train import train

@@ -17,11 +17,11 @@ from fedflat.client.learner import Learner
 from fedflat.corruptions.corruptions import KINDS
 from fedflat.corruptions.evaluate import measure
 from fedflat.corruptions.official import official
-from fedflat.data import set_data_dir
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import DataSpec
-from fedflat.data.formats import write_cifar10
-from fedflat.data.sets import FINE_TO_COARSE
+from fedflat.data.files.places import set_data_dir
+from fedflat.data.sets.cifar10 import write_cifar10
+from fedflat.data.sets.cifar100 import FINE_TO_COARSE
 from fedflat.errors import DataError
 from fedflat.report import collect
 

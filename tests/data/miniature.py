@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedflat.data.places import LAYOUTS
-
-IDX = LAYOUTS["mnist"].files
+from fedflat.data.files.idx import IDX
+from fedflat.data.sets.cifar10 import Cifar10
+from fedflat.data.sets.cifar100 import Cifar100
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -37,7 +37,7 @@ def write_cifar_files(folder: Path, name: str, per_file: int) -> tuple[np.ndarra
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
     images, heads = [], []
-    for k, file in enumerate(LAYOUTS[name].files):
+    for k, file in enumerate((Cifar10 if name == "cifar10" else Cifar100).layout.files):
         data = b""
         for i in range(per_file):
             image = rng.integers(256, size=(3, 32, 32), dtype=np.uint8)

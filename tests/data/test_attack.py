@@ -11,10 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.data import cifar100, digits, label_flip, lda
-from fedflat.data.attack import LabelFlip
-from fedflat.data.given import clients_of
-from fedflat.data.sets import FINE_TO_COARSE
+from fedflat import cifar100, digits, label_flip, lda
+from fedflat.data.sets.cifar100 import FINE_TO_COARSE
+from fedflat.data.sets.given import clients_of
+from fedflat.data.sets.label_flip import LabelFlip
 from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError
 from fedflat.language.spelling import parse

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.data.dealing import dirichlet, draw, enough, even, pools_of, take
+from fedflat.data.partitions.dealing import dirichlet, draw, enough, even, pools_of, take
 from fedflat.errors import SettingError
 
 

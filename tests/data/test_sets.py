@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from data.miniature import write_cifar_files, write_idx_set
-from fedflat.data import cifar10, cifar100, digits, fashion_mnist, iid, lda, mnist, pam, pathological, set_data_dir
+from fedflat import cifar10, cifar100, digits, fashion_mnist, iid, lda, mnist, pam, pathological
 from fedflat.data.augment import CropFlip
 from fedflat.data.federation import Federation
+from fedflat.data.files.places import set_data_dir
 from fedflat.errors import DataError, SettingError, SpellingError
 from fedflat.language.spelling import parse
 
@@ -234,8 +235,11 @@ def test_ways_to_say_the_same():
 
 
 def test_importing_is_light():
-    """Neither scikit-learn nor Pillow nor what fetches data is imported with the package."""
-    heavy = ["sklearn", "PIL", "fedflat.data.sources"]
-    code = f"import sys, fedflat.data; print([name for name in {heavy} if name in sys.modules])"
+    """Neither scikit-learn nor Pillow is imported with the data sets."""
+    heavy = ["sklearn", "PIL"]
+    code = (
+        "import sys; from fedflat.language.spelling import registered; assert list(registered('data set'));"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

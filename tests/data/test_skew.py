@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedflat.data import clients_of, digits, lda
+from fedflat import clients_of, digits, lda
 from fedflat.data.skew import Skew
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedflat as ff
-from fedflat.data import synthetic
+from fedflat import synthetic
 from fedflat.data.federation import EVERYBODY, LOOKED_AT, Dealt
 from fedflat.errors import SettingError
 from fedflat.language.spelling import parse

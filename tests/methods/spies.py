@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-import fedflat.methods  # noqa: F401 (registers the names)
 from fedflat.client.piece import Piece, Term, Visit
 from fedflat.composition.method import Method
 from fedflat.data.examples import Batch

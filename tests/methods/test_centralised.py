@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from fedflat import centralised, fedavgm, median, mlp, scaffold
 from fedflat.client.local import Local
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.errors import SettingError
-from fedflat.methods import centralised, fedavgm, median, scaffold
-from fedflat.models import mlp
 from fedflat.running.experiment import Experiment
 from fedflat.running.prepare import make_ready
 from fedflat.running.train import train

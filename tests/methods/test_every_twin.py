@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import fedflat.methods  # noqa: F401 (registers the names)
 from fedflat.language.spelling import registered
 
 TESTS = Path(__file__).parents[1]

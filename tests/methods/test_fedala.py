@@ -15,7 +15,7 @@ from fedflat.client.learner import Learner
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Site, Visit
 from fedflat.client.visit import ClientJob, Letter, visit
-from fedflat.data.given import clients_of
+from fedflat.data.sets.given import clients_of
 from fedflat.engine.flat import GradFn, Layout
 from fedflat.engine.mail import Mail
 from fedflat.engine.stage import Stage

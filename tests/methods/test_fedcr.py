@@ -10,17 +10,17 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from client.stages import vector, visiting
+from fedflat import fedcr, sam
 from fedflat.client.learner import Learner
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece
 from fedflat.client.sharpness import Sam
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.examples import Batch
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.engine.mail import Mail, Replies
 from fedflat.errors import SettingError
-from fedflat.methods import fedcr, sam
 from fedflat.methods.fedcr import CommonRepresentation, ServerRepresentation
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import StochasticNet, gaussian, stochastic

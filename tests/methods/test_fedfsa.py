@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from client.stages import vector, visiting
+from fedflat import resnet20
 from fedflat.client.piece import Site
 from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
 from fedflat.methods.fedfsa import Fsa, eligible
-from fedflat.models import resnet20
 from fedflat.running.prepare import make_ready
 from methods.test_centralised import experiment
 

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedflat import fedavg
 from fedflat.client.local import Local
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
-from fedflat.methods import fedavg
+from fedflat.data.sets.given import clients_of
 from fedflat.models.simple import logistic
 from fedflat.running.experiment import Experiment
 from fedflat.running.train import train

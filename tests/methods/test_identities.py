@@ -12,8 +12,8 @@ import torch
 
 from fedflat.client.local import Local
 from fedflat.composition.method import Method
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.models.simple import mlp
 from fedflat.running.experiment import Experiment
 from fedflat.running.train import train

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedflat import fedavg, fedavg_ft, fedsam, personal
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
 from fedflat.client.visit import Letter, visit
 from fedflat.composition.method import Method
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.engine.mail import Mail
 from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError
 from fedflat.language.schedules import decay
-from fedflat.methods import fedavg, fedavg_ft, fedsam, personal
 from fedflat.models.simple import mlp
 from fedflat.running.experiment import Evaluate, Experiment
 from fedflat.running.prepare import Ready, make_ready

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from fedflat.client.local import Local
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.engine.seeds import derive, seed_modules
 from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from fedflat import cnn, fsa_cnn, tiny_convnet
 from fedflat.errors import SettingError
-from fedflat.models import ModelSpec, cnn, fsa_cnn, tiny_convnet
+from fedflat.models.spec import ModelSpec
 
 
 def conv(before: int, after: int, size: int) -> int:

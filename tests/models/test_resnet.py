@@ -9,9 +9,10 @@ import torch
 from torch import nn
 from torch.nn.functional import batch_norm, conv2d, group_norm
 
+from fedflat import resnet18, resnet20
 from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
-from fedflat.models import ModelSpec, resnet18, resnet20
+from fedflat.models.spec import ModelSpec
 
 
 def parameters(channels: int, stages: tuple[int, ...], blocks: int, classes: int) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fedflat import logistic, mlp
 from fedflat.errors import SettingError, SpellingError
 from fedflat.language.spelling import parse
-from fedflat.models import logistic, mlp
 
 
 def test_logistic_is_one_affine_map() -> None:

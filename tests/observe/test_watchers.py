@@ -13,7 +13,7 @@ from torch.func import functional_call
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from fedflat.client.visit import Letter, visit
-from fedflat.data.given import clients_of
+from fedflat.data.sets.given import clients_of
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
 from fedflat.errors import SettingError

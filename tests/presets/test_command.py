@@ -12,7 +12,7 @@ import pytest
 
 from data.miniature import write_cifar_files, write_idx_set
 from fedflat.cli import main
-from fedflat.data import places
+from fedflat.data.files import places
 from fedflat.presets import PAPERS, every, find
 from fedflat.running.experiment import from_json
 from running.small import final, rows

@@ -17,7 +17,6 @@ import torch
 
 from fedflat.client.local import Local
 from fedflat.data.federation import DataSpec
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
 from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess

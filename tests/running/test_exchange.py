@@ -15,8 +15,8 @@ from torch.nn.functional import cross_entropy
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
 from fedflat.composition.method import Method
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.engine.flat import GradFn
 from fedflat.engine.stage import Stage
 from fedflat.errors import FedflatError, NotFinite

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedflat.data.given import clients_of
+from fedflat.data.sets.given import clients_of
 from fedflat.executors.in_process import InProcess
 from fedflat.executors.interrupt import Ended, ending_as_by_ctrl_c, status_of, uninterrupted
 from fedflat.folder.checkpoints import Store

@@ -15,8 +15,8 @@ from data.miniature import write_cifar_files
 from fedflat.cli import main
 from fedflat.client.sharpness import Sam
 from fedflat.composition.method import Method
-from fedflat.data import places
-from fedflat.data.given import clients_from, clients_of
+from fedflat.data.files import places
+from fedflat.data.sets.given import clients_from, clients_of
 from fedflat.errors import DataError, RunError, SettingError
 from fedflat.running.fingerprint import data_digest, module_digest
 from fedflat.studies.study import Voice

@@ -21,8 +21,8 @@ from fedflat.client.local import Local
 from fedflat.client.piece import Visit
 from fedflat.client.visit import Letter
 from fedflat.composition.method import Method
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.engine.flat import GradFn
 from fedflat.engine.mail import Mail, Sheaf
 from fedflat.errors import FedflatError, NotFinite, SettingError

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedflat import adagrad, adam, yogi
 from fedflat.engine.mail import Mail, Replies
 from fedflat.errors import SettingError
 from fedflat.language.schedules import decay
-from fedflat.methods import adagrad, adam, yogi
 from fedflat.server.pace import Adagrad, Adam, ServerMomentum, ServerSgd, TorchAdagrad, TorchAdam, Yogi
 from fedflat.server.piece import Desks, ServerPiece, step
 from server.cohort import NONE, answered

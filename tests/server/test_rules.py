@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fedflat import fedavg, krum, median, norm_clip, trimmed_mean
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
 from fedflat.composition.method import Method
-from fedflat.data.given import clients_of
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.engine.mail import Mail, Reply, fold
 from fedflat.engine.stage import Stage
 from fedflat.errors import FedflatError, SettingError
-from fedflat.methods import fedavg, krum, median, norm_clip, trimmed_mean
 from fedflat.models.simple import logistic
 from fedflat.running.experiment import Experiment
 from fedflat.running.train import train

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fedflat.analyse.shelf import Shelf
 from fedflat.data.examples import ClientData
-from fedflat.data.places import remembered
+from fedflat.data.files.places import remembered
 from fedflat.engine.flat import Model
 from fedflat.errors import RunError, SettingError
 from fedflat.folder.facts import Facts, read_facts

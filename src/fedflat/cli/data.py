@@ -6,7 +6,8 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from fedflat.data import fetch
+from fedflat.data.files import fetch
+from fedflat.data.show import show
 from fedflat.language.spelling import parse
 
 
@@ -19,7 +20,7 @@ def carry_out(asked: Namespace) -> int:
         folder = fetch.get(asked.name, Path(asked.data_dir) if asked.data_dir else None, _say)
         print(folder or f"{asked.name} {fetch.origin(asked.name)} and needs no files.")
     else:
-        print(fetch.show(parse(asked.on, "data set"), asked.seed))
+        print(show(parse(asked.on, "data set"), asked.seed))
     return 0
 
 

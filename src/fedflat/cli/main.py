@@ -28,7 +28,7 @@ def main(words: Sequence[str] | None = None) -> int:
             for said in getattr(asked, "plugin", None) or ():
                 load_plugin(said)
             if getattr(asked, "data_dir", None):
-                from fedflat.data import set_data_dir
+                from fedflat.data.files.places import set_data_dir
 
                 set_data_dir(asked.data_dir)
         with ending_as_by_ctrl_c():

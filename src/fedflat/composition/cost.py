@@ -52,7 +52,7 @@ class _Means(dict[tuple[str, str, str], torch.Tensor]):
 def cost(method: Method) -> Cost:
     """The cost of a round after the first.
 
-    >>> from fedflat.methods import fedavg, fedgloss, naive_fedgloss, scaffold
+    >>> from fedflat import fedavg, fedgloss, naive_fedgloss, scaffold
     >>> [(c.down, c.up) for c in map(cost, (fedavg(), scaffold(), fedgloss(), naive_fedgloss()))]
     [(1, 1), (2, 2), (1, 1), (2, 2)]
     """

@@ -98,7 +98,7 @@ class Method:
     def stack(self) -> str:
         """The sorted stacks, left near the data, for people to read.
 
-        >>> from fedflat.methods import feddyn, sam
+        >>> from fedflat import feddyn, sam
         >>> print((feddyn(alpha=0.1) + sam(rho=0.5)).stack())
         client: sam(rho=0.5) -> dual(alpha=0.1, by_size=False); server: dual(alpha=0.1, scale='paper')
         """

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from fedflat.corruptions.corruptions import KINDS
 from fedflat.corruptions.kind import SEVERITIES, Bytes
-from fedflat.data.attack import LabelFlip
 from fedflat.data.examples import ClientData
-from fedflat.data.places import roots
-from fedflat.data.sets import FINE_TO_COARSE, Cifar10, Cifar100
+from fedflat.data.files.places import roots
+from fedflat.data.sets.cifar10 import Cifar10
+from fedflat.data.sets.cifar100 import FINE_TO_COARSE, Cifar100
+from fedflat.data.sets.label_flip import LabelFlip
 from fedflat.errors import DataError
 
 FOLDERS = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C"}

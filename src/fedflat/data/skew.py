@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedflat.data.dealing import Index
+from fedflat.data.partitions.dealing import Index
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedflat.data.dealing import Index
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import Dealt
-from fedflat.data.partition import Partition
+from fedflat.data.partitions.dealing import Index
+from fedflat.data.partitions.partition import Partition
 from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import LARGEST_SEED, SettingError, number
 from fedflat.language.spelling import registered

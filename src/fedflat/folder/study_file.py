@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedflat.data.places import data_place
+from fedflat.data.files.places import data_place
 from fedflat.errors import RunError
 from fedflat.files import Damaged, write_file
 from fedflat.folder.facts import known_format, read_facts, sign

@@ -14,7 +14,9 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from fedflat.errors import SpellingError, nearest, shown
@@ -94,17 +96,22 @@ def _of_another(before: Callable[..., Any], now: Callable[..., Any]) -> bool:
     return old is None or new is None or not old.same(new)
 
 
-HOMES = (
-    "fedflat.methods", "fedflat.data", "fedflat.models", "fedflat.language.schedules", "fedflat.running.starts",
-)  # fmt: skip
-"""Modules of ours that register names."""
+HOMES = ("data.partitions", "data.sets", "language.schedules", "methods", "models", "running.starts")
+"""Where names of ours are registered: in a module, or in all modules of a package, which are found by being there."""
 
 
 def _fill() -> None:
     """Import whatever registers names, so that every text can be read whoever asks first."""
-    for home in HOMES:
-        import_module(home)
+    _import_ours()
     load_installed()
+
+
+@cache
+def _import_ours() -> None:
+    for home in HOMES:
+        place = import_module(f"fedflat.{home}")
+        for module in iter_modules(getattr(place, "__path__", ()), f"{place.__name__}."):
+            import_module(module.name)
 
 
 def registered(kind: str) -> Iterator[Entry]:
@@ -128,6 +135,11 @@ def known(name: str) -> Entry | None:
     """The entry of that name, if there is one."""
     _fill()
     return _REGISTRY.get(name)
+
+
+def name_of(make: type) -> str:
+    """The name that things of this class are said by."""
+    return _NAMES.get(make, str(getattr(make, "key", make.__name__)))
 
 
 def spell(value: Any) -> str:
@@ -172,7 +184,7 @@ class Spelled(Plain):
             default = field.default_factory() if field.default_factory is not MISSING else field.default
             if field.init and (not terse or default is MISSING or value != default):
                 given[field.name] = value
-        name = _NAMES.get(type(self), str(getattr(self, "key", type(self).__name__)))
+        name = name_of(type(self))
         if not terse:
             return f"{name}({', '.join(f'{key}={spell(value)}' for key, value in given.items())})"
         return spell_call(name, inspect.signature(type(self)), given)

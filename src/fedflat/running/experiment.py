@@ -14,8 +14,8 @@ from fedflat.client.local import Local
 from fedflat.client.piece import LossFn, Piece
 from fedflat.composition.method import Method
 from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.files.places import check_data_dir, data_place, remembered
 from fedflat.data.opening import opened
-from fedflat.data.places import check_data_dir, data_place, remembered
 from fedflat.data.sampling import Sampler
 from fedflat.errors import RunError, SettingError
 from fedflat.folder.plugins_needed import needs_of, refuse_unmet

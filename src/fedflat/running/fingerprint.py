@@ -16,7 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Dealt, Federation
-from fedflat.data.places import data_place
+from fedflat.data.files.places import data_place
 from fedflat.errors import RunError
 from fedflat.folder.facts import sign
 from fedflat.running.prepare import Ready

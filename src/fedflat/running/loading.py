@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fedflat.client.learner import Learner, ModelLike
 from fedflat.data.federation import DataSpec
-from fedflat.data.places import remembered
+from fedflat.data.files.places import remembered
 from fedflat.errors import RunError, SettingError
 from fedflat.files import pack, write_file
 from fedflat.folder.facts import Facts, read_facts

@@ -15,8 +15,8 @@ from pathlib import Path
 from fedflat.client.learner import ModelLike
 from fedflat.client.piece import LossFn
 from fedflat.data.federation import DataSpec
+from fedflat.data.files.places import remembered
 from fedflat.data.opening import opened_once
-from fedflat.data.places import remembered
 from fedflat.errors import number
 from fedflat.executors.crew import ExecutorLike
 from fedflat.folder.facts import read_facts, read_rows, same_version

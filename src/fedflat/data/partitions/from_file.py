@@ -1,0 +1,102 @@
+"""The clients that a JSON file lists, for instance a split released with a paper."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedflat.data.partitions.dealing import Index
+from fedflat.data.partitions.partition import Partition
+from fedflat.errors import DataError, SettingError, shown
+from fedflat.language.spelling import register
+
+
+@dataclass(frozen=True, repr=False)
+class FromFile(Partition):
+    """The clients listed in a JSON file.
+
+    The file holds a list of lists of positions, or an object from client to such a list. An object with
+    ``"user_data"`` is taken too: ``{"user_data": {client: {"x": ["img_17_label_6.png", ...]}}}``, the layout
+    of the CIFAR splits released with FedSAM; position and label are read from the names, and the label is
+    compared. Numbered clients keep the order of their numbers. Examples may be left out or repeated.
+    """
+
+    path: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str) or not self.path or "\0" in self.path:
+            raise SettingError(f"from_file: the path of a JSON file is needed, in quotes, found {shown(self.path)}.")
+
+    def assign(
+        self, labels: Index, clients: int, rng: np.random.Generator, *,
+        coarse: Index | None = None, users: Index | None = None,
+    ) -> list[Index]:
+        """See `Partition.assign`."""
+        lists = _lists(self.path)
+        if len(lists) != clients:
+            raise SettingError(
+                f"from_file: {self.path} has {len(lists)} clients, not {clients}. Say clients={len(lists)}."
+            )
+        return [_positions(f"{self.path}: client {name!r}", part, labels) for name, part in lists]
+
+
+def _lists(path: str) -> list[tuple[str, Any]]:
+    try:
+        said = json.loads(Path(os.path.expanduser(path)).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"from_file: cannot read {shown(path)}: {error.strerror}. Give a JSON file.") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"from_file: {shown(path)} is not JSON: {error}.") from None
+    if isinstance(said, dict):
+        said = said.get("user_data", said)
+    if isinstance(said, dict):
+        names: Iterable[str] = said
+        if all(re.fullmatch(r"\d+", name) for name in said):
+            names = sorted(said, key=int)
+        return [(name, said[name]) for name in names]
+    if isinstance(said, list):
+        return [(str(k), part) for k, part in enumerate(said)]
+    raise DataError(f"from_file: {path} must hold a list of lists of positions, found {type(said).__name__}.")
+
+
+def _positions(where: str, part: Any, labels: Index) -> Index:
+    if isinstance(part, dict):
+        part = part.get("x")
+    if not isinstance(part, list) or not part:
+        raise DataError(f"{where} must have a list of at least one position, found {str(part)[:40]}.")
+    if isinstance(part[0], str):
+        part = _from_names(where, part, labels)
+    for k in part:
+        if type(k) is not int:
+            raise DataError(f"{where}: positions must be whole numbers, found {k!r}.")
+        if not 0 <= k < len(labels):
+            raise DataError(
+                f"{where}: positions must be from 0 to {len(labels) - 1}, found {k}. Is it for another set?"
+            )
+    return np.array(part, np.int64)
+
+
+def _from_names(where: str, names: Sequence[Any], labels: Index) -> list[int]:
+    positions = []
+    for name in names:
+        match = re.fullmatch(r"img_(\d+)_label_(\d+)\.png", str(name))
+        if not match:
+            raise DataError(f"{where}: names must look like 'img_17_label_6.png', found {name!r}.")
+        k, label = map(int, match.groups())
+        if k < len(labels) and labels[k] != label:
+            raise DataError(
+                f"{where}: {name} must have the label it has in this data set, {labels[k]}. The file belongs "
+                "to another set, or to another order of its images."
+            )
+        positions.append(k)
+    return positions
+
+
+from_file = register("partition", "from_file")(FromFile)

@@ -1,0 +1,94 @@
+"""A Dirichlet mixture of classes for each client (Hsu et al., arXiv:1909.06335)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from fedflat.data.partitions.dealing import Index, dirichlet, draw, enough, even, pools_of, take
+from fedflat.data.partitions.partition import Partition
+from fedflat.errors import SettingError, choice, number
+from fedflat.language.spelling import register
+
+
+@dataclass(frozen=True, repr=False)
+class Lda(Partition):
+    """Equal sizes; the classes of each client from a Dirichlet distribution.
+
+    Clients in order draw their labels from ``q ~ Dirichlet`` without replacement; see `draw`.
+
+    alpha
+        Concentration: 0 is one class per client, large values approach the classes' own frequencies.
+    concentration
+        ``"total"``: ``Dirichlet(alpha * prior)`` with the class frequencies as prior, so alpha is the sum of
+        the components (Hsu et al.; the CIFAR splits of FedSAM and FedGloSS). ``"component"``:
+        ``Dirichlet([alpha] * C)`` (FedDyn, FedDC, FedACG, FedFSA and most simulators).
+
+    With alpha 0 client ``k`` (in a random order) has class ``floor(k C / K)``, and a class is dealt evenly to
+    its clients: sizes are as equal as the classes are. Fewer clients than classes have whole classes each.
+
+    >>> parts = lda(0).assign(np.repeat([0, 1], 6), 4, np.random.default_rng(0))
+    >>> sorted(part.tolist() for part in parts)[0][-1] < 6, {len(part) for part in parts}
+    (True, {3})
+    """
+
+    alpha: float
+    concentration: str = "total"
+
+    def reading(self, classes: int) -> str:
+        """Which of the two meanings alpha has here, and what it would be in the other, as a sentence.
+
+        >>> lda(0.5).reading(10)
+        'alpha 0.5 is the sum over the 10 classes; read per class, as most simulators do, it would be 0.05'
+        """
+        total = self.concentration == "total"
+        other = self.alpha / classes if total else self.alpha * classes
+        here, there = f"the sum over the {classes} classes", "per class, as most simulators do"
+        if not total:
+            here, there = f"that of each of the {classes} classes", "as their sum, as lda(alpha) does by default"
+        return f"alpha {self.alpha:g} is {here}; read {there}, it would be {other:g}"
+
+    def __post_init__(self) -> None:
+        number("lda", "alpha", self.alpha, low=0, high=1e300)
+        choice("lda", "concentration", self.concentration, ["total", "component"])
+
+    def assign(
+        self, labels: Index, clients: int, rng: np.random.Generator, *,
+        coarse: Index | None = None, users: Index | None = None,
+    ) -> list[Index]:
+        """See `Partition.assign`."""
+        enough("lda", len(labels), clients)
+        pools = pools_of(labels, rng)
+        if self.alpha == 0:
+            return _one_class(pools, clients, rng)
+        stock = np.array([len(pool) for pool in pools])
+        weights = stock / len(labels) if self.concentration == "total" else np.ones(len(pools))
+        used = np.zeros_like(stock)
+        parts = []
+        for size in even(len(labels), clients):
+            q = dirichlet(self.alpha, weights, rng)
+            parts.append(take(pools, used, draw(q, stock - used, int(size), rng)))
+        return parts
+
+
+def _one_class(pools: list[Index], clients: int, rng: np.random.Generator) -> list[Index]:
+    classes = len(pools)
+    if clients < classes:
+        bounds = np.arange(clients + 1) * classes // clients
+        parts = [np.concatenate(pools[low:high]) for low, high in pairwise(bounds)]
+    else:
+        owners = np.bincount(np.arange(clients) * classes // clients, minlength=classes)
+        parts = []
+        for pool, count in zip(pools, owners, strict=True):
+            if len(pool) < count:
+                raise SettingError(
+                    f"lda: with alpha 0, {count} clients share a class of {len(pool)} examples and one would "
+                    "hold nothing. Use fewer clients or alpha above 0."
+                )
+            parts += np.array_split(pool, count)
+    return [np.sort(parts[k]) for k in rng.permutation(clients)]
+
+
+lda = register("partition", "lda")(Lda)

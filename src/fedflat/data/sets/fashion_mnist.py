@@ -1,0 +1,55 @@
+"""Fashion-MNIST."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedflat.data.examples import Examples
+from fedflat.data.files.idx import IDX, read_idx_set
+from fedflat.data.files.places import Layout
+from fedflat.data.files.sources import Say, UnavailableError, command, files
+from fedflat.data.named_set import FileSet
+from fedflat.data.raw import Raw
+from fedflat.language.spelling import register
+
+URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+MD5 = (
+    "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "25c81989df183df01b3e8a0aad5dffbe",
+    "bef4ecab320f06d8554ea6380940ec79",
+    "bb300cfdad3c16e7a12a480ee83cd310",
+)
+
+
+def from_debian(folder: Path, scratch: Path, say: Say) -> None:
+    """The idx files in Debian's package."""
+    say("asking apt-get for dataset-fashion-mnist")
+    command(["apt-get", "download", "dataset-fashion-mnist"], scratch)
+    found = sorted(scratch.glob("*.deb"))
+    if not found:
+        raise UnavailableError("`apt-get download dataset-fashion-mnist` left no file")
+    command(["dpkg", "-x", str(found[0]), str(scratch / "unpacked")], scratch)
+    (scratch / "unpacked/usr/share/datasets/fashion-mnist").rename(folder)
+
+
+@dataclass(frozen=True, repr=False)
+class FashionMnist(FileSet):
+    """70,000 pieces of clothing in 28x28 pixels (Xiao et al., 2017)."""
+
+    layout = Layout(("fashion-mnist", "FashionMNIST/raw"), IDX, compressed=True)
+    sources = (files(URL, {f"{name}.gz": md5 for name, md5 in zip(IDX, MD5, strict=True)}), from_debian)
+    counts = (60_000, 10_000)
+
+    @classmethod
+    def read(cls, files: Sequence[Path]) -> Raw:
+        """See `FileSet.read`."""
+        return read_idx_set(files)
+
+    def ready(self, raw: Raw) -> Examples:
+        """See `NamedSet.ready`."""
+        return Examples(raw.x, raw.y, raw.classes, (0.2860,), (0.3530,))
+
+
+fashion_mnist = register("data set", "fashion_mnist")(FashionMnist)
