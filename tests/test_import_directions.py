@@ -11,9 +11,9 @@ import pytest
 import fedflat
 
 LAYERS = (
-    "version", "errors", "files", "onepage", "language", "settings", "engine", "models", "data", "tasks", "client",
-    "server", "composition", "methods", "topology", "profiling", "folder", "executors", "flatness", "corruptions",
-    "running", "observe", "studies", "analyse", "presets", "report", "reproduce", "cli", "__main__",
+    "version", "sayable", "errors", "files", "onepage", "language", "settings", "engine", "models", "data", "tasks",
+    "client", "server", "composition", "methods", "topology", "profiling", "folder", "executors", "flatness",
+    "corruptions", "running", "observe", "studies", "analyse", "presets", "report", "reproduce", "cli", "public", "__main__",
 )  # fmt: skip
 HOME = Path(fedflat.__file__).parent
 

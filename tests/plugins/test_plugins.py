@@ -188,7 +188,7 @@ def test_an_installed_package_is_there_by_itself_and_is_told_by_its_version(tmp_
     info = tmp_path / "extra_haul-1.2.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: extra-haul\nVersion: 1.2\n")
-    (info / "entry_points.txt").write_text("[fedflat.language.plugins]\nmine = extra_haul\nbroken = extra_nothing\n")
+    (info / "entry_points.txt").write_text("[fedflat.plugins]\nmine = extra_haul\nbroken = extra_nothing\n")
     code = (
         "import warnings; warnings.simplefilter('ignore')\n"
         "from fedflat.folder.plugins_needed import needs_of, changed, missing\n"
