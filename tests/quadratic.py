@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fedflat.client.local import Local
 from fedflat.composition.method import Method
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess
 from fedflat.language.schedules import Steps

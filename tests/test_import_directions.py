@@ -13,7 +13,8 @@ import fedflat
 LAYERS = (
     "version", "sayable", "errors", "files", "onepage", "language", "settings", "engine", "models", "data", "tasks",
     "client", "server", "composition", "methods", "topology", "profiling", "folder", "executors", "flatness",
-    "corruptions", "running", "observe", "studies", "analyse", "presets", "report", "reproduce", "cli", "public", "__main__",
+    "corruptions", "running", "observe", "studies", "analyse", "presets", "report", "reproduce", "cli", "public",
+    "__main__",
 )  # fmt: skip
 HOME = Path(fedflat.__file__).parent
 

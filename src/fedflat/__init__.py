@@ -42,7 +42,7 @@ _HOMES = {
     "fedflat.running.experiment": ("Experiment",),
     "fedflat.running.loading": ("load",),
     "fedflat.running.results": ("Result", "Results", "summarise"),
-    "fedflat.running.starts": ("Start", "fresh", "from_run", "from_weights", "pretrained"),
+    "fedflat.running.starts": ("Start",),
     "fedflat.running.train": ("train",),
     "fedflat.language.schedules": ("Schedule", "at"),
     "fedflat.server.piece": ("Desk", "ServerPiece"),

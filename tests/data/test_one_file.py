@@ -13,7 +13,7 @@ from data.miniature import idx
 from fedflat import public
 from fedflat.data.files.fetch import get, listing
 from fedflat.data.files.places import set_data_dir
-from fedflat.language import spelling
+from fedflat.language import homes, spelling
 
 FILE = '''
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     (tmp_path / "more" / "shapes.py").write_text(text)
     monkeypatch.setattr(fedflat.data.sets, "__path__", [*fedflat.data.sets.__path__, str(tmp_path / "more")])
     monkeypatch.setattr(spelling, "_REGISTRY", dict(spelling._REGISTRY))
-    spelling._import_ours.cache_clear()
+    homes.import_homes.cache_clear()
     return images
 
 

@@ -18,6 +18,7 @@ import torch
 from fedflat.client.local import Local
 from fedflat.data.federation import DataSpec
 from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
 from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess
 from fedflat.language.spelling import parse

@@ -14,12 +14,10 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields
-from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from fedflat.errors import SpellingError, nearest, shown
+from fedflat.language.homes import import_homes
 from fedflat.language.plain import Plain
 from fedflat.language.plugins import MAINS, load_installed, plugin_of
 
@@ -96,22 +94,10 @@ def _of_another(before: Callable[..., Any], now: Callable[..., Any]) -> bool:
     return old is None or new is None or not old.same(new)
 
 
-HOMES = ("data.partitions", "data.sets", "language.schedules", "methods", "models", "running.starts")
-"""Where names of ours are registered: in a module, or in all modules of a package, which are found by being there."""
-
-
 def _fill() -> None:
     """Import whatever registers names, so that every text can be read whoever asks first."""
-    _import_ours()
+    import_homes()
     load_installed()
-
-
-@cache
-def _import_ours() -> None:
-    for home in HOMES:
-        place = import_module(f"fedflat.{home}")
-        for module in iter_modules(getattr(place, "__path__", ()), f"{place.__name__}."):
-            import_module(module.name)
 
 
 def registered(kind: str) -> Iterator[Entry]:

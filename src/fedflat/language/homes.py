@@ -1,0 +1,18 @@
+"""Where fedflat registers its own names: in a module, or in all modules of a package, which are found by being there."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+HOMES = ("data.partitions", "data.sets", "language.schedules", "methods", "models", "running.starts")
+
+
+@cache
+def import_homes() -> None:
+    """Import all of them, once."""
+    for home in HOMES:
+        place = import_module(f"fedflat.{home}")
+        for module in iter_modules(getattr(place, "__path__", ()), f"{place.__name__}."):
+            import_module(module.name)
