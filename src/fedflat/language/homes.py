@@ -1,4 +1,4 @@
-"""Where fedflat registers its own names: in a module, or in all modules of a package, which are found by being there."""
+"""Where fedflat registers its own names: in a module, or in all modules of a package, found by being there."""
 
 from __future__ import annotations
 
