@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def main(words: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if the parent was started in the background
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-    os.nice(nice)
+    stand_back(nice)
     try:
         for said in words[5:]:
             load_plugin(said)
@@ -55,6 +56,17 @@ def main(words: list[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     return 0
+
+
+def stand_back(nice: int) -> None:
+    """Leave the cores to whoever else wants them.
+
+    A Linux that groups processes by session weighs whole groups, and a process alone in its session is one: there its
+    own nice value says nothing about others, and the group's does.
+    """
+    os.nice(nice)
+    with suppress(OSError):  # there are no such groups, or they must not be changed
+        Path("/proc/self/autogroup").write_text(str(nice))
 
 
 def planned(folder: Path, name: str) -> Experiment:

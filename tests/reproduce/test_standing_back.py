@@ -1,0 +1,22 @@
+"""Runs beside other work leave it the cores."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CODE = """
+import os
+from pathlib import Path
+from fedflat.reproduce.child import stand_back
+stand_back(7)
+group = Path("/proc/self/autogroup")
+print(os.nice(0), group.read_text().split()[-1] if group.exists() else 7)
+"""
+
+
+def test_the_process_and_its_group_stand_back() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], capture_output=True, text=True, check=True, start_new_session=True
+    )  # fmt: skip
+    assert done.stdout.split() == ["7", "7"]
