@@ -295,7 +295,7 @@ def _finite_and_moved(exp: Experiment, result: Result) -> None:
 
 def _nothing_private(exp: Experiment, letter: Letter, reply: Reply, memory: Memory) -> None:
     dim, method = len(letter.mail.params), exp.method
-    walking = letter.mail.task == "train"
+    walking = letter.mail.ask.trains
     sent = {piece.key: piece.up for piece in method.client if piece.up and walking}
     small = {"fedcr": 2} if "fedcr" in reply.extras else {}
     assert {key: len(named) for key, named in reply.extras.items()} == sent | small
@@ -304,7 +304,7 @@ def _nothing_private(exp: Experiment, letter: Letter, reply: Reply, memory: Memo
             shape = {"fedcr": (3, FEATURES), "adabest": ()}.get(key, (dim,))
             assert all(t.shape == shape for t in named.values())
     assert (reply.own is not None) == (walking and any(shadow.looks for shadow in method.shadows))
-    tested = exp.personal and letter.mail.task != "gradient"
+    tested = exp.personal and not letter.mail.ask.surveys
     assert set(reply.metrics) == ({"loss", "own_accuracy"} if tested else {"loss"})
     assert reply.delta.shape == letter.mail.params.shape
     for key, named in memory.items():
@@ -330,7 +330,7 @@ def _declared_cost(ready: Ready, book: Costs, ears: Listening) -> None:
     whole = exchanges * (len(model.buffers) - ready.withheld) + small
     numbers[0] += 4 if any(piece.ordered for piece in exp.method.client) else 0  # two numbers in double precision
     declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
-    visits = [letter for letter, *_ in ears.heard if letter.mail.task == "train" and "private" not in letter.memory]
+    visits = [letter for letter, *_ in ears.heard if letter.mail.ask.trains and "private" not in letter.memory]
     new = [4 * ready.withheld * sum(letter.mail.round == t for letter in visits) for t in range(ROUNDS)]
     first, *later = [(down - initial, up) for (down, up), initial in zip(book.rounds, new, strict=True)]
     assert later == [declared] * (ROUNDS - 1)
@@ -350,7 +350,7 @@ def _declared_gradients(ready: Ready, ears: Listening) -> None:
     for (letter, reply, _), asked in zip(ears.heard, ears.asked, strict=True):
         if letter.mail.round == 0:
             steps = local.planned(0, letter.client, reply.examples)
-            assert asked == (1 if letter.mail.task == "gradient" else steps * cost.gradients + at_client)
+            assert asked == (1 if letter.mail.ask.surveys else steps * cost.gradients + at_client)
 
 
 @pytest.mark.parametrize("text", EVERY)

@@ -15,6 +15,7 @@ from fedflat.sayable import SAYABLE
 from fedflat.version import __version__
 
 _HOMES = {
+    "fedflat.client.asks": ("Describe", "Describer", "Gradient", "Train"),
     "fedflat.client.piece": ("Piece", "Site", "Term", "Visit"),
     "fedflat.composition.method": ("Method", "method"),
     "fedflat.data.examples": ("Batch", "ClientData", "Examples"),
@@ -29,6 +30,7 @@ _HOMES = {
     "fedflat.flatness.plane": ("Plane",),
     "fedflat.flatness.points": ("losses",),
     "fedflat.flatness.surface": ("Surface",),
+    "fedflat.engine.ask": ("Ask",),
     "fedflat.engine.mail": ("Mail", "Replies"),
     "fedflat.models.spec": ("ModelSpec",),
     "fedflat.language.plugins": ("load_plugin",),

@@ -1,5 +1,9 @@
 """What the package holds, for type checkers; made by `python -m fedflat.public`."""
 
+from fedflat.client.asks import Describe as Describe
+from fedflat.client.asks import Describer as Describer
+from fedflat.client.asks import Gradient as Gradient
+from fedflat.client.asks import Train as Train
 from fedflat.client.piece import Piece as Piece
 from fedflat.client.piece import Site as Site
 from fedflat.client.piece import Term as Term
@@ -34,6 +38,7 @@ from fedflat.data.sets.label_flip import label_flip as label_flip
 from fedflat.data.sets.mnist import mnist as mnist
 from fedflat.data.sets.synthetic import synthetic as synthetic
 from fedflat.data.splitting import federate as federate
+from fedflat.engine.ask import Ask as Ask
 from fedflat.engine.mail import Mail as Mail
 from fedflat.engine.mail import Replies as Replies
 from fedflat.engine.stage import Stage as Stage

@@ -14,6 +14,8 @@ from pathlib import Path
 import fedflat
 from fedflat.language.spelling import KINDS, registered
 
+INSIDE = ("ask", "describer")
+"""Kinds that travel as text between server and clients and that nobody types: in Python their classes are public."""
 SAYABLE = Path(__file__).with_name("sayable.py")
 STUB = Path(__file__).with_name("__init__.pyi")
 
@@ -38,7 +40,7 @@ def stub() -> str:
 def _sayable() -> dict[str, str]:
     """The homes of the sayable names that are ours, by name."""
     found = {}
-    for entry in (entry for kind in KINDS for entry in registered(kind)):
+    for entry in (entry for kind in KINDS if kind not in INSIDE for entry in registered(kind)):
         home = entry.make.__module__
         if home.partition(".")[0] == "fedflat":
             assert getattr(import_module(home), entry.name) is entry.make, f"{home} must have {entry.name}"

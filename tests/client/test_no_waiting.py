@@ -48,7 +48,7 @@ class Shadowing:
 
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
         for letter in letters:
-            if letter.mail.task == "train":
+            if letter.mail.ask.trains:
                 self.shadow(letter)
             yield visit(self.job, letter, self.fed.data(letter.client))
 

@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 import fedflat
 from client.stages import vector, visiting
 from fedflat import cnn, mlp, resnet20, tiny_convnet
+from fedflat.client.asks import Gradient
 from fedflat.client.learner import Learner
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Site, Visit
@@ -147,7 +148,7 @@ def test_the_term_is_in_the_gradient_over_all_data() -> None:
     """Mime's first exchange asks for the gradient of the very loss the clients walk on."""
     job = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64"), (Man(2.0),), Local(), seed=0)
     start = job.learner.initial().params
-    reply, _ = visit(job, Letter(0, Mail(0, start, torch.zeros(0), 0.1, task="gradient"), {}), DATA)
+    reply, _ = visit(job, Letter(0, Mail(0, start, torch.zeros(0), 0.1, ask=Gradient()), {}), DATA)
     expected = torch.cat([part.reshape(-1) for part in gradient(network(), 2.0)])
     torch.testing.assert_close(reply.delta, expected, rtol=1e-10, atol=1e-12)
 

@@ -14,15 +14,18 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat import clip, feddyn, sam
+from fedflat.client.asks import Gradient, Train, Tune
+from fedflat.client.diagnosis import diagnose
 from fedflat.client.learner import Learner
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Term, Visit
 from fedflat.client.sharpness import Sam
-from fedflat.client.visit import ClientJob, Letter, diagnose, full_gradient, visit
+from fedflat.client.visit import ClientJob, Letter, full_gradient, visit
 from fedflat.composition.method import Method
 from fedflat.data.examples import Batch
 from fedflat.data.sampling import Sampler
 from fedflat.data.sets.given import clients_of
+from fedflat.engine.ask import Ask
 from fedflat.engine.flat import GradFn
 from fedflat.engine.mail import Mail
 from fedflat.engine.stage import Stage
@@ -207,7 +210,7 @@ def test_the_gradient_over_all_examples() -> None:
 def test_a_mail_may_ask_for_the_gradient_instead_of_a_walk() -> None:
     what = job(*feddyn(0.1).client)
     memory = {"dual": {"sigma": torch.ones(3)}}
-    asking = replace(letter(what, task="gradient"), memory=memory)
+    asking = replace(letter(what, ask=Gradient()), memory=memory)
     reply, after = visit(what, asking, FED.data(2))
     assert torch.equal(reply.delta, full_gradient(what, FED.data(2), asking.mail.params))
     assert after is memory
@@ -221,12 +224,12 @@ def test_asking_for_the_gradient_is_a_pure_function() -> None:
     what = job(model=nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double())
     torch.manual_seed(1)
     state = torch.random.get_rng_state()
-    one, _ = visit(what, letter(what, task="gradient"), FED.data(2))
+    one, _ = visit(what, letter(what, ask=Gradient()), FED.data(2))
     assert torch.equal(torch.random.get_rng_state(), state)
     torch.manual_seed(2)
-    again, _ = visit(what, letter(what, task="gradient"), FED.data(2))
+    again, _ = visit(what, letter(what, ask=Gradient()), FED.data(2))
     assert torch.equal(one.delta, again.delta)
-    other, _ = visit(what, letter(what, t=6, task="gradient"), FED.data(2))
+    other, _ = visit(what, letter(what, t=6, ask=Gradient()), FED.data(2))
     assert not torch.equal(one.delta, other.delta)
 
 
@@ -253,17 +256,17 @@ class Early(Piece):
         return w
 
 
-@pytest.mark.parametrize("task", ["train", "gradient"])
-def test_a_visit_starts_from_the_buffers_it_was_sent(task: str) -> None:
+@pytest.mark.parametrize("ask", [Train(), Gradient()], ids=repr)
+def test_a_visit_starts_from_the_buffers_it_was_sent(ask: Ask) -> None:
     """Whoever was visited, or evaluated, before."""
     torch.manual_seed(0)
     what = job(Early(), model=Scaled().double())
     found = []
     for before in (2.0, 50.0):
         what.learner.flat.buffers = torch.tensor([before])
-        found.append(visit(what, letter(what, task=task), FED.data(2))[0])
+        found.append(visit(what, letter(what, ask=ask), FED.data(2))[0])
     assert torch.equal(found[0].delta, found[1].delta)
-    if task == "train":
+    if ask.trains:
         early = [reply.extras["early"] for reply in found]
         assert torch.equal(early[0]["batch"], early[1]["batch"])
         assert torch.equal(early[0]["whole"], early[1]["whole"])
@@ -274,7 +277,7 @@ def test_a_mail_may_ask_for_the_last_layer_only() -> None:
     """Plain steps of the classifier: whatever pieces there are, and momentum and decay, have no part in it."""
     pieces = (*(feddyn(0.5) + sam(0.3)).client, *Local(momentum=0.9, weight_decay=0.1).pieces(keep=False))
     local = Local(batch_size=4, epochs=2)
-    tuned, memory = visit(what := job(*pieces, local=local), letter(what, task="tune"), FED.data(2))
+    tuned, memory = visit(what := job(*pieces, local=local), letter(what, ask=Tune()), FED.data(2))
     head = what.learner.flat.layout.classifier()
     assert not tuned.delta[~head].any()
     assert bool((tuned.delta[head] != 0).any())

@@ -38,6 +38,9 @@ RIGHT = {
         "decay(0.1, 0.998)", "warmup(0.001, 0.15, 2000)", "cosine(1, 0, 10)", "cyclic(1e-2, 1e-4, 4)",
         "steps([0, 2], [0.1, 0.01])",
     ],
+    "start": ["fresh", "from_run('runs/x')", "pretrained(digits(), rounds=2)"],
+    "ask": ["train", "tune()", "gradient()", "evaluate", "describe(label_counts())"],
+    "describer": ["label_counts", "label_counts()"],
 }  # fmt: skip
 
 ATOMS = [

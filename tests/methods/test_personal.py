@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat import fedavg, fedavg_ft, fedsam, personal
+from fedflat.client.asks import Tune
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
 from fedflat.client.visit import Letter, visit
@@ -179,7 +180,7 @@ def test_it_is_not_the_model_sent_back() -> None:
 def test_only_the_classifier_is_tuned() -> None:
     ready = make_ready(experiment("fedsam(0.1) + personal()"))
     start = ready.learner.initial()
-    mail = Mail(ROUNDS, start.params, start.buffers, 0.2, task="tune")
+    mail = Mail(ROUNDS, start.params, start.buffers, 0.2, ask=Tune())
     reply, _ = visit(ready.job, Letter(3, mail, {}), ready.fed.data(3))
     head = ready.learner.flat.layout.classifier()
     assert not reply.delta[~head].any()

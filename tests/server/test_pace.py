@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedflat import adagrad, adam, yogi
+from fedflat.client.asks import Gradient, Train
 from fedflat.engine.mail import Mail, Replies
 from fedflat.errors import SettingError
 from fedflat.language.schedules import decay
@@ -61,10 +62,10 @@ def test_a_rate_scales_steps_but_no_gradients() -> None:
     def send(mail: Mail) -> Replies:
         return answered(mail, DELTAS[0])
 
-    asked = {task: Mail(0, START, NONE, 0.1, task=task) for task in ("train", "gradient")}
-    found = {task: START - step([ServerSgd(0.5)], {}, send, mail).model.params for task, mail in asked.items()}
-    torch.testing.assert_close(found["train"], 0.5 * DELTAS[0])
-    torch.testing.assert_close(found["gradient"], DELTAS[0])
+    asked = {ask: Mail(0, START, NONE, 0.1, ask=ask) for ask in (Train(), Gradient())}
+    found = {ask: START - step([ServerSgd(0.5)], {}, send, mail).model.params for ask, mail in asked.items()}
+    torch.testing.assert_close(found[Train()], 0.5 * DELTAS[0])
+    torch.testing.assert_close(found[Gradient()], DELTAS[0])
 
 
 @pytest.mark.parametrize("kind", [Adam, Adagrad, Yogi])

@@ -23,6 +23,13 @@ def judge(learner: Learner, data: ClientData) -> tuple[Tensor, Tensor | None]:
     return torch.cat(losses), torch.cat(right) if right else None
 
 
+def scores(learner: Learner, data: ClientData) -> dict[str, float]:
+    """The mean loss and, of a classification, the share of examples classified rightly."""
+    losses, right = judge(learner, data)
+    found = {"loss": float(losses.mean())}
+    return found if right is None else {**found, "accuracy": float(right.double().mean())}
+
+
 def outputs(learner: Learner, data: ClientData) -> Iterator[tuple[Batch, Tensor]]:
     """Batch by batch, with what the module makes of it."""
     for places in torch.arange(len(data)).split(BATCH):

@@ -19,7 +19,7 @@ from fedflat.client.batched import Batched, StackOracle
 from fedflat.client.judge import accuracy
 from fedflat.client.learner import Terms
 from fedflat.client.piece import Memory, Piece, Term, Visit
-from fedflat.client.visit import ClientJob, Letter, before, guilty, job_of, measured, open_visit, survey, walk
+from fedflat.client.visit import ClientJob, Letter, before, guilty, measured, open_visit, survey, walk
 from fedflat.data.examples import Batch, ClientData
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Sheaf
@@ -48,6 +48,8 @@ class StackVisit(Visit):
 
 def signature(job: ClientJob, letter: Letter, examples: int) -> Any:
     """Clients with equal signatures can share a stack: the very same mail, equal sizes, shapes and batches."""
+    if not letter.mail.ask.stacks:
+        return id(letter.mail), letter.client
     shapes = frozenset((k, n, t.shape, t.dtype) for k, named in letter.memory.items() for n, t in named.items())
     given = job.local.orders is not None
     lengths = [len(b) for b in job.local.batches(job.seed, letter.mail.round, letter.client, examples)] if given else []
@@ -58,10 +60,12 @@ def stacked_visit(
     job: ClientJob, batched: Batched, letters: Sequence[Letter], data: Sequence[ClientData]
 ) -> tuple[Sheaf, Memory]:
     """Do what the mail asks of every client; their replies, and what they remember from now on, in rows."""
-    return _Stack(job_of(job, letters[0].mail), batched, letters, data).visit()
+    return Stack(letters[0].mail.ask.job(job), batched, letters, data).visit()
 
 
-class _Stack:
+class Stack:
+    """Clients as an ask sees them together: what they can do at once."""
+
     def __init__(
         self, job: ClientJob, batched: Batched, letters: Sequence[Letter], data: Sequence[ClientData]
     ) -> None:  # fmt: skip
@@ -72,23 +76,31 @@ class _Stack:
         self.buffers = self.mail.buffers.expand(self.count, -1)
 
     def visit(self) -> tuple[Sheaf, Memory]:
-        visits: list[Visit] = [self._open(piece) for piece in self.job.pieces]
+        """Do what the mail asks."""
+        visits = self.visits
         try:
-            if self.mail.task == "gradient":
-                return self._survey()
-            return self._walk(list(zip(self.job.pieces, visits, strict=True)))
+            done: tuple[Sheaf, Memory] = self.mail.ask.do(self)
+            return done
         except Exception as error:
             who = ", ".join(map(str, self.clients[:5])) + (", ..." if self.count > 5 else "")
             place = guilty(error.__traceback__, visits)
             error.add_note(f"(in round {self.mail.round}, in a stack of clients {who}{place})")
             raise
 
-    def _survey(self) -> tuple[Sheaf, Memory]:
+    @cached_property
+    def visits(self) -> list[Visit]:
+        """What each piece sees."""
+        return [self._open(piece) for piece in self.job.pieces]
+
+    def survey(self) -> tuple[Sheaf, Memory]:
+        """The gradient over all of each client's data where the model stands."""
         self.batched.buffers = self.buffers
         gradient, unknown = self._whole(self.sent), torch.full((self.count,), torch.nan, dtype=torch.float64)
         return self._sheaf(gradient, self.buffers, self.examples, {}, {"loss": unknown}), self._memory
 
-    def _walk(self, stack: list[tuple[Piece, Visit]]) -> tuple[Sheaf, Memory]:
+    def walk(self) -> tuple[Sheaf, Memory]:
+        """Walk from what was sent."""
+        stack = list(zip(self.job.pieces, self.visits, strict=True))
         walked = walk(stack, self.batched, self.sent, self.buffers, self.mail.lr, self._batches())
         metrics = {"loss": walked.loss.double(), **measured(stack)}
         if self.job.personal and self.data[0].own_test is not None:

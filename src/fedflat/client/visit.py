@@ -7,7 +7,7 @@ or on another machine of the same kind; and it can be repeated, to find what wen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Protocol
@@ -15,8 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fedflat.client.drift import Only
-from fedflat.client.judge import accuracy
+from fedflat.client.judge import accuracy, scores
 from fedflat.client.learner import Learner, Oracle, Terms
 from fedflat.client.local import Local
 from fedflat.client.piece import BatchOracle, Memory, Piece, Term, Visit
@@ -56,29 +55,54 @@ class Letter:
     memory: Memory
 
 
-def visit(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None = None) -> tuple[Reply, Memory]:
-    """Do what the mail asks; the reply, and what the client remembers from now on."""
-    if letter.mail.task == "gradient":
-        return _survey(job, letter, data), letter.memory
-    return _walk(job_of(job, letter.mail), letter, data, watch)
+Done = tuple[Reply, Memory]
+"""A reply, and what the client remembers from now on."""
 
 
-def job_of(job: ClientJob, mail: Mail) -> ClientJob:
-    """The job as the mail wants it: to tune is plain steps of the last layer, nothing else."""
-    return replace(job, pieces=(Only("classifier"),), shows=False) if mail.task == "tune" else job
+def visit(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None = None) -> Done:
+    """Do what the mail asks."""
+    ask = letter.mail.ask
+    done: Done = ask.do(OneClient(ask.job(job), letter, data, watch))
+    return done
 
 
-def _survey(job: ClientJob, letter: Letter, data: ClientData) -> Reply:
-    """The gradient over all the client's data, in place of a walk."""
-    mail = letter.mail
-    job.learner.flat.buffers = mail.buffers
-    with torch.random.fork_rng(devices=[]):
-        seed_modules(derive(job.seed, "module", mail.round, letter.client), job.learner.device)
-        gradient = _whole(job, letter, data, mail.params)
-    return Reply(letter.client, gradient, mail.buffers, len(data), len(data), {}, {"loss": float("nan")})
+@dataclass(frozen=True)
+class OneClient:
+    """A client as an ask sees it: what it has, and what it can do."""
+
+    job: ClientJob
+    letter: Letter
+    data: ClientData
+    watch: Watch | None = None
+
+    def walk(self) -> Done:
+        """Walk from what was sent."""
+        return _walk(self.job, self.letter, self.data, self.watch)
+
+    def survey(self) -> Done:
+        """The gradient over all the client's data where the model stands."""
+        mail, job, client, examples = self.letter.mail, self.job, self.letter.client, len(self.data)
+        job.learner.flat.buffers = mail.buffers
+        with torch.random.fork_rng(devices=[]):
+            seed_modules(derive(job.seed, "module", mail.round, client), job.learner.device)
+            gradient = _whole(job, self.letter, self.data, mail.params)
+        reply = Reply(client, gradient, mail.buffers, examples, examples, {}, {"loss": float("nan")})
+        return reply, self.letter.memory
+
+    def scores(self, data: ClientData) -> dict[str, float]:
+        """How good the model that was sent is on some examples."""
+        self.job.learner.flat.load(self.letter.mail.params)
+        self.job.learner.flat.buffers = self.letter.mail.buffers
+        return scores(self.job.learner, data)
+
+    def answer(self, key: str, found: dict[str, Tensor], *, examples: int, loss: float = float("nan")) -> Done:
+        """A reply with a few tensors and no model; nothing is remembered of it."""
+        none = self.letter.mail.params.new_empty(0)
+        reply = Reply(self.letter.client, none, none, examples, 0, {key: found}, {"loss": loss})
+        return reply, self.letter.memory
 
 
-def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None) -> tuple[Reply, Memory]:
+def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None) -> Done:
     """Walk from what was sent."""
     mail, client, flat = letter.mail, letter.client, job.learner.flat
     flat.module.train()
@@ -269,17 +293,3 @@ def guilty(trace: TracebackType | None, visits: list[Visit]) -> str:
         piece = owner if isinstance(owner, Piece) else piece
         trace = trace.tb_next
     return found + (f", piece {piece!r}" if piece is not None else "")
-
-
-def diagnose(job: ClientJob, letter: Letter, data: ClientData) -> str:
-    """Repeat a visit whose reply was not finite, and say where the first bad number came from."""
-    seen: list[str] = []
-
-    def watch(name: str, g: Tensor) -> None:
-        if not seen and not bool(torch.isfinite(g).all()):
-            seen.append(name)
-
-    if not bool(torch.isfinite(letter.mail.params).all()):
-        return "the model it was sent was already not finite"
-    visit(job, letter, data, watch)
-    return f"the first bad number came out of {seen[0]}" if seen else "its steps were finite, but their sum is not"

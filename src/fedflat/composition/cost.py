@@ -72,17 +72,16 @@ def cost(method: Method) -> Cost:
             desks = step(method.server, desks, send, Mail(t, zeros, zeros[:0], 1.0)).desks
     except Exception:  # a piece that wants replies of a shape which only its clients know
         sent, desks, known = [Mail(0, zeros, zeros[:0], 1.0)], {}, False
-    walks = [mail for mail in sent if mail.task == "train"]
-    surveys = len(sent) - len(walks)
-    up = sum(piece.up for piece in method.client)
+    asks = [mail.ask for mail in sent]
+    walks = sum(ask.trains for ask in asks)
     kept = [tensor for memory in desks.values() for tensor in memory.values() if tensor.numel() == DIM]
     remote = 0 if method.pooled else 1
     return Cost(
         down=remote * sum(mail.nbytes for mail in sent) // zeros.nbytes,
-        up=remote * (len(walks) * (1 + up) + surveys),
+        up=remote * (sum(ask.up for ask in asks) + walks * sum(piece.up for piece in method.client)),
         gradients=prod(piece.asks for piece in method.client),
-        walks=len(walks),
-        surveys=surveys + len(walks) * sum(piece.surveys for piece in method.client),
+        walks=walks,
+        surveys=sum(ask.surveys for ask in asks) + walks * sum(piece.surveys for piece in method.client),
         server_state=len(kept),
         client_state=sum(piece.keeps for piece in method.client),
         known=known,

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from fedflat.engine.ask import Ask
 from fedflat.engine.flat import Model
 from fedflat.errors import FedflatError
+from fedflat.language.spelling import parse
 
 Extras = Mapping[str, Mapping[str, Tensor]]
 """What pieces add to a message: piece key -> name -> tensor."""
@@ -38,8 +40,8 @@ class Mail:
     buffers: Tensor
     lr: float
     extras: Extras = field(default_factory=dict)
-    task: str = "train"
-    """"train": walk; "tune": walk with the last layer only; "gradient": the gradient over all data, no walk."""
+    ask: Ask = field(default_factory=lambda: parse("train", "ask"))
+    """What the client is to do."""
     commit: bool = True
     """False: a probe; the client forgets that it was visited."""
     repeat: bool = False
@@ -51,7 +53,7 @@ class Mail:
     @property
     def nbytes(self) -> int:
         """Bytes of the tensors sent."""
-        model = () if self.repeat else (self.params, self.buffers)
+        model = () if self.repeat or not self.ask.needs_model else (self.params, self.buffers)
         return _nbytes(*model, extras=self.extras)
 
     def enclose(self, key: str, **tensors: Tensor) -> Mail:

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
-HOMES = ("data.partitions", "data.sets", "language.schedules", "methods", "models", "running.starts")
+HOMES = ("client.asks", "data.partitions", "data.sets", "language.schedules", "methods", "models", "running.starts")
 
 
 @cache

@@ -21,7 +21,7 @@ from fedflat.language.homes import import_homes
 from fedflat.language.plain import Plain
 from fedflat.language.plugins import MAINS, load_installed, plugin_of
 
-KINDS = ("method", "data set", "partition", "model", "schedule", "start")
+KINDS = ("method", "data set", "partition", "model", "schedule", "start", "ask", "describer")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -177,7 +177,7 @@ class Spelled(Plain):
 
 
 def parse(text: str, kind: str) -> Any:
-    """The ``kind`` ("method", "data set", "partition", "model", "schedule") that ``text`` says."""
+    """The ``kind``, one of `KINDS`, that ``text`` says."""
     if not isinstance(text, str) or len(text) > LONGEST_TEXT:
         raise SpellingError(f"cannot read {shown(text)}: a text of at most {LONGEST_TEXT} letters is needed. {_SHAPE}")
     text = text.strip()

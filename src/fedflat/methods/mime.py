@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fedflat.client.asks import Gradient
 from fedflat.client.piece import Piece, Visit
 from fedflat.composition.method import Method, method
 from fedflat.engine.flat import GradFn
@@ -109,7 +110,7 @@ class ServerMime(ServerPiece):
             replies = send(mail.enclose(self.key, **enclosed))
             c = replies.mean(self.key, "c", replies.weighting)
         else:
-            c = send(replace(mail, task="gradient", commit=False)).delta
+            c = send(replace(mail, ask=Gradient(), commit=False)).delta
             replies = send(replace(mail, repeat=True).enclose(self.key, c=c, **enclosed))
         if enclosed:
             desk.memory["m"] = keep * c + b * m

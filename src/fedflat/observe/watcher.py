@@ -43,14 +43,14 @@ class Sight(Ear):
 
     def hear(self, mail: Mail, reply: Reply | Sheaf) -> None:
         """A reply that counts has come."""
-        if mail.task == "train":
+        if mail.ask.trains:
             for watcher in self.watchers:
                 with self._aside(watcher):
                     watcher.hear(self, mail, reply)
 
     def folded(self, replies: Replies) -> None:
         """An exchange is over."""
-        if replies.mail.commit and replies.mail.task == "train":
+        if replies.mail.commit and replies.mail.ask.trains:
             for watcher in self.watchers:
                 with self._aside(watcher):
                     watcher.folded(self, replies)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fedflat.client.judge import accuracy, judge
+from fedflat.client.judge import accuracy, scores
 from fedflat.client.learner import Learner
 from fedflat.data.federation import Federation
 from fedflat.engine.flat import Model
@@ -24,13 +24,10 @@ def score(learner: Learner, fed: Federation, model: Model) -> Scores:
     """Mean loss and accuracy on the test set; with held-out parts also ``clients``, the mean of the clients'
     accuracies, each on its own part."""
     load(learner, model)
-    losses, right = judge(learner, fed.test)
-    scores = {"loss": float(losses.mean())}
-    if right is not None:
-        scores["accuracy"] = float(right.double().mean())
-    if fed.held_out is not None and right is not None:
-        scores["clients"] = float(own_accuracies(learner, fed, model).mean())
-    return scores
+    found = scores(learner, fed.test)
+    if fed.held_out is not None and "accuracy" in found:
+        found["clients"] = float(own_accuracies(learner, fed, model).mean())
+    return found
 
 
 def own_accuracies(learner: Learner, fed: Federation, model: Model) -> Tensor:

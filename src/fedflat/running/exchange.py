@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import overload
 
+from fedflat.client.diagnosis import diagnose
 from fedflat.client.piece import Memory
-from fedflat.client.visit import Letter, diagnose
+from fedflat.client.visit import Letter
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold, rows
 from fedflat.errors import NotFinite
 from fedflat.executors.crew import Crew, Visited
@@ -80,13 +81,14 @@ class Exchange:
     def _dispatch(self, mail: Mail) -> Iterator[Reply | Sheaf]:
         shadows = [s for s in self.ready.exp.method.shadows if s.hears and s.key in self.shadows]
         letters = Letters(self.ready.addressed(mail, self.cohort), self.cohort, self.clients)
-        for reply, memory in _apart(self.crew.visit(letters), each=mail.commit and bool(shadows)):
+        counts = mail.commit and mail.ask.commits
+        for reply, memory in _apart(self.crew.visit(letters), each=counts and bool(shadows)):
             self._count(mail, reply)
             if not reply.finite:
                 assert isinstance(reply, Reply)
                 self._object(letters.to(reply.client))
                 continue
-            if mail.commit:
+            if counts:
                 self.ear.hear(mail, reply)
                 for shadow in shadows:
                     assert isinstance(reply, Reply)
@@ -113,7 +115,7 @@ class Exchange:
         clients = reply.clients if isinstance(reply, Sheaf) else (reply.client,)
         n, known = len(clients), sum(client in self.clients for client in clients)
         remote = 0 if self.ready.exp.method.pooled else 1  # in centralised training nothing is sent
-        own = self.ready.withheld * reply.delta.element_size() if mail.task == "train" else 0
+        own = self.ready.withheld * reply.delta.element_size() if mail.ask.trains else 0
         self.ledger = replace(
             self.ledger,
             down=self.ledger.down + remote * (n * mail.nbytes - known * own),

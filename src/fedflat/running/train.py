@@ -10,6 +10,7 @@ from functools import partial
 
 from torch import nn
 
+from fedflat.client.asks import Tune
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
 from fedflat.errors import RunError
@@ -127,7 +128,7 @@ def fine_tune(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
     exp = ready.exp
     shadows = {Personal.key: dict(run.shadows[Personal.key])}
     exchange = Exchange(ready, crew, list(range(ready.fed.population)), ClientStates(), shadows, run.ledger)
-    exchange.send(Mail(exp.rounds, run.model.params, run.model.buffers, exp.rate(exp.rounds - 1), task="tune"))
+    exchange.send(Mail(exp.rounds, run.model.params, run.model.buffers, exp.rate(exp.rounds - 1), ask=Tune()))
     row = {"round": exp.rounds, "tuned": True, **Personal().scores(shadows[Personal.key]), **vars(exchange.ledger)}
     with uninterrupted():
         run.ledger = exchange.ledger

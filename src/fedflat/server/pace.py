@@ -41,7 +41,7 @@ class ServerSgd(ServerPiece):
     def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
         """The scaled pseudo-gradient; a true gradient, as Mime asks for, is no step and stays as it is."""
         replies = send(mail)
-        return replies.with_delta(at(self.lr, mail.round) * replies.delta) if mail.task == "train" else replies
+        return replies.with_delta(at(self.lr, mail.round) * replies.delta) if mail.ask.trains else replies
 
 
 @dataclass(frozen=True, repr=False)

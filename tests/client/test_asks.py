@@ -1,0 +1,134 @@
+"""What a server asks of a client is an object that runs itself, alone, in a stack or in a worker."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+import fedflat
+from fedflat.client.asks import Describe, Evaluate, Gradient, LabelCounts, Train, Tune
+from fedflat.client.visit import Letter, OneClient, visit
+from fedflat.engine.ask import Ask
+from fedflat.engine.mail import Mail, Replies, Reply
+from fedflat.errors import SettingError
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.memories import ClientStates
+from fedflat.executors.rows import Stacked
+from fedflat.executors.workers import Workers
+from fedflat.language.spelling import parse, register
+from fedflat.running.exchange import Exchange
+from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.state import Ledger
+from running.small import experiment
+
+ASKS = (Train(), Tune(), Gradient(), Evaluate(), Describe(LabelCounts()))
+
+
+def ready(**more: object) -> Ready:
+    on = fedflat.digits(fedflat.lda(0.5), clients=6, **{"split": 0.7, **more})
+    return make_ready(experiment("fedavg", on=on))
+
+
+def exchanged(what: Ready, executor: object, ask: Ask) -> tuple[Replies, Ledger]:
+    start = what.learner.initial()
+    with executor.open(what.job, what.fed, what.source) as crew:  # type: ignore[attr-defined]
+        exchange = Exchange(what, crew, [0, 2, 3, 5], ClientStates(), {}, Ledger())
+        return exchange.send(Mail(0, start.params, start.buffers, 0.1, ask=ask)), exchange.ledger
+
+
+@pytest.mark.parametrize("ask", ASKS, ids=repr)
+def test_its_text_makes_it_again(ask: Ask) -> None:
+    assert parse(repr(ask), "ask") == ask
+    assert parse(ask.full(), "ask") == ask
+
+
+def test_a_mail_asks_to_train_if_nothing_is_said() -> None:
+    assert Mail(0, torch.zeros(1), torch.zeros(0), 0.1).ask == Train()
+
+
+@pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked(), Workers(1)], ids=["here", "stacked", "worker"])
+def test_clients_tell_how_well_a_model_does_on_their_own_test_parts(executor: object) -> None:
+    """The same as by hand, by a plain loop over the held-out images; and a score is all that is sent up."""
+    what = ready()
+    replies, ledger = exchanged(what, executor, Evaluate())
+    module = what.learner.module().eval()
+    shares, sizes = [], []
+    for client in (0, 2, 3, 5):
+        data = what.fed.data(client).own_test
+        assert data is not None
+        batch = data.batch(torch.arange(len(data)), torch.float32)
+        with torch.no_grad():
+            shares.append(float((module(batch.x).argmax(1) == batch.y).double().mean()))
+        sizes.append(len(data))
+    mean = sum(n * share for n, share in zip(sizes, shares, strict=True)) / sum(sizes)
+    assert float(replies.mean("evaluate", "accuracy")) == pytest.approx(sum(shares) / 4, abs=1e-12)
+    assert float(replies.mean("evaluate", "accuracy", "sized")) == pytest.approx(mean, abs=1e-12)
+    dim = what.scene.layout.dim
+    assert (ledger.down, ledger.up, ledger.samples) == (4 * 4 * dim, 4 * 2 * 8, 0)
+
+
+@pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["here", "stacked"])
+def test_clients_describe_their_labels_without_a_model(executor: object) -> None:
+    what = ready()
+    replies, ledger = exchanged(what, executor, Describe(LabelCounts()))
+    counts = torch.stack([torch.bincount(what.fed.data(k).labels, minlength=10) for k in (0, 2, 3, 5)]).double()
+    torch.testing.assert_close(replies.mean("describe", "vector"), counts.mean(0))
+    assert (ledger.down, ledger.up) == (0, 4 * 10 * 8)
+
+
+def test_a_client_without_a_test_part_says_so() -> None:
+    what = ready(split=None)
+    start = what.learner.initial()
+    letter = Letter(1, Mail(0, start.params, start.buffers, 0.1, ask=Evaluate()), {})
+    with pytest.raises(SettingError, match=r"client 1 was asked .* but it keeps none"):
+        visit(what.job, letter, what.fed.data(1))
+
+
+def test_only_what_counts_is_remembered() -> None:
+    """A visit that walks nowhere leaves the client's memory as it was, whatever the mail says."""
+    what = make_ready(experiment("feddyn", on=fedflat.digits(clients=6, split=0.7)))
+    start, clients = what.learner.initial(), ClientStates()
+    with InProcess(threads=1).open(what.job, what.fed, what.source) as crew:
+        exchange = Exchange(what, crew, [0, 1], clients, {}, Ledger())
+        for ask in ASKS:
+            exchange.send(Mail(0, start.params, start.buffers, 0.1, ask=ask))
+            assert (0 in clients) is True, ask
+            clients.keep() if ask == Train() else clients.drop()
+        assert set(clients.memory(0)) == {"dual"}
+
+
+def test_no_module_asks_which_ask_it_is() -> None:
+    """The declarations are enough: there is no test of a string or a type of asks in the package."""
+    home = Path(fedflat.__file__).parent
+    kinds = r"isinstance\([^)]*\b(ask|Train|Tune|Gradient|Evaluate|Describe)\b"
+    pattern = re.compile(rf"mail\.task|{kinds}|\bask (==|!=|is) ")
+    found = [path for path in home.rglob("*.py") if pattern.search(path.read_text())]
+    assert found == []
+
+
+def test_anybodys_ask_and_describer() -> None:
+    """Registered outside the package, said as text, done in this process and beside a stack."""
+
+    @register("ask", "count_of_mine")
+    @dataclass(frozen=True, repr=False)
+    class Count(Ask):
+        times: int
+
+        def do(self, client: OneClient) -> tuple[Reply, object]:
+            number = torch.tensor(float(self.times * len(client.data)))
+            return client.answer("count", {"n": number}, examples=1)
+
+    what = ready()
+    replies, _ = exchanged(what, Stacked(), parse("count_of_mine(3)", "ask"))
+    assert float(replies.mean("count", "n")) == pytest.approx(
+        3 * sum(len(what.fed.data(k)) for k in (0, 2, 3, 5)) / 4
+    )
+
+
+def test_describe_wants_a_describer() -> None:
+    with pytest.raises(SettingError, match="must be a describer such as label_counts"):
+        parse("describe(3)", "ask")
