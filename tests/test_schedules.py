@@ -6,11 +6,11 @@ import math
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedflat.errors import SettingError
-from fedflat.language.schedules import Schedule, at, cosine, cyclic, decay, scalar, steps, warmup
+from fedflat.language.schedules import Schedule, at, cosine, cyclic, decay, poly, scalar, steps, warmup
 from fedflat.language.spelling import parse
 
 numbers = st.floats(0, 10)
@@ -20,6 +20,7 @@ schedules = st.one_of(
     st.builds(warmup, numbers, numbers, lengths),
     st.builds(cosine, numbers, numbers, lengths),
     st.builds(cyclic, numbers, numbers, lengths),
+    st.builds(poly, numbers, lengths, st.floats(0, 3)),
     st.lists(numbers, min_size=1, max_size=5).map(lambda v: steps(range_list(len(v)), v)),
 )
 
@@ -33,6 +34,7 @@ def test_formulas(a: float, b: float, n: int, t: int) -> None:
     assert decay(a, 0.9)(t) == pytest.approx(a * 0.9**t)
     assert warmup(a, b, n)(t) == pytest.approx(a + (b - a) * min(t / n, 1))
     assert cosine(a, b, n)(t) == pytest.approx(b + (a - b) * (1 + math.cos(math.pi * min(t / n, 1))) / 2)
+    assert poly(a, n, 0.9)(t) == pytest.approx(a * max(1 - t / n, 0) ** 0.9)
     share = (t % n + 1) / n
     assert cyclic(a, b, n)(t) == pytest.approx(a if n == 1 else a + (b - a) * share)
 
@@ -45,6 +47,15 @@ def test_ends() -> None:
     assert [steps([0, 2, 5], [3, 2, 1])(t) for t in range(7)] == [3, 3, 2, 2, 2, 1, 1]
 
 
+def test_both_readings_of_the_poly_rate() -> None:
+    """Ten steps of a visit at 0.05: as the papers print it, and as FedDrive's code has it."""
+    assert poly(0.05, 10)(9) == pytest.approx(0.00629463, abs=6e-9)
+    assert poly(0.05, 10 * 10_000)(9) == pytest.approx(0.04999595, abs=6e-9)
+    assert poly(0.05, 10)(0) == 0.05
+    assert poly(0.05, 10, power=0)(10) == 0
+
+
+@settings(deadline=None)  # the first text that is read imports everything that can be said
 @given(schedules, st.integers(0, 60))
 def test_a_schedule_prints_compares_pickles_and_stays_between_its_values(schedule: Schedule, t: int) -> None:
     again = parse(repr(schedule), "schedule")
@@ -61,7 +72,8 @@ def test_a_schedule_prints_compares_pickles_and_stays_between_its_values(schedul
     "text",
     [
         "decay('a', 0.9)", "decay(1, 0)", "decay(1)", "warmup(0, 1, 2.5)", "warmup(0, 1, -1)", "warmup([0], 1, 2)",
-        "cosine(1, 0, 0)", "cosine(1, None, 3)", "cyclic(1, 0, 0)", "cyclic(1, 'b', 2)", "steps([], [])",
+        "cosine(1, 0, 0)", "poly(1, 0)", "poly(1, 9, -1)", "cosine(1, None, 3)",
+        "cyclic(1, 0, 0)", "cyclic(1, 'b', 2)", "steps([], [])",
         "steps([1], [1])", "steps([0, 2, 2], [1, 2, 3])", "steps([0, 2], [1])", "steps(0, 1)", "steps([0.0], [1])",
         "steps([0, 'a'], [1, 2])", "steps([0], ['a'])", "decay(warmup(0, 1, 2), 0.9)", "decay(1e999, 0.5)",
     ],

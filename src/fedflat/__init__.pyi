@@ -65,6 +65,7 @@ from fedflat.language.schedules import at as at
 from fedflat.language.schedules import cosine as cosine
 from fedflat.language.schedules import cyclic as cyclic
 from fedflat.language.schedules import decay as decay
+from fedflat.language.schedules import poly as poly
 from fedflat.language.schedules import steps as steps
 from fedflat.language.schedules import warmup as warmup
 from fedflat.language.spelling import parse as parse

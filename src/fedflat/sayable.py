@@ -69,6 +69,7 @@ SAYABLE = {
     "pam": "fedflat.data.partitions.pam",
     "pathological": "fedflat.data.partitions.pathological",
     "personal": "fedflat.methods.pieces",
+    "poly": "fedflat.language.schedules",
     "pretrained": "fedflat.running.starts",
     "prox": "fedflat.methods.pieces",
     "quantity_skew": "fedflat.data.partitions.quantity_skew",

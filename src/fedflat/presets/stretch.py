@@ -3,8 +3,8 @@
     stretch(find("fedgloss/cifar10-cnn-alpha0").arguments(), rounds=500)     T_s=2000 of 10,000 rounds: 100 of 500
     unfinished(arguments)                                                    what a run is too short for as it is
 
-That concerns warm-ups, cosines, steps and cycles, FedGloSS's ``T_s``, SWA's cycle and WiMA's window; a decay falls to
-the same value at the end. What is no count of rounds (rates, radii, momenta, clients) stays.
+That concerns warm-ups, cosines, polynomials, steps and cycles, FedGloSS's ``T_s``, SWA's cycle and WiMA's window; a
+decay falls to the same value at the end. What is no count of rounds (rates, radii, momenta, clients) stays.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from fedflat.language.spelling import find
 from fedflat.running.headline import last_tenth
 
 COUNTED = {
-    "warmup": ("rounds",), "cosine": ("rounds",), "cyclic": ("cycle",), "steps": ("rounds", "values"),
-    "decay": ("rate",), "fedgloss": ("T_s",), "swa": ("start", "cycle"), "wima": ("window",),
+    "warmup": ("rounds",), "cosine": ("rounds",), "poly": ("rounds",), "cyclic": ("cycle",),
+    "steps": ("rounds", "values"), "decay": ("rate",), "fedgloss": ("T_s",),
+    "swa": ("start", "cycle"), "wima": ("window",),
 }  # fmt: skip
 """The arguments that count rounds, or go with those that do."""
 SCHEDULED = ("lr", "weight_decay", "momentum", "clip")
@@ -84,7 +85,7 @@ def _texts(arguments: Mapping[str, Any]) -> list[str]:
 def _late(name: str, given: Given, rounds: int) -> str:
     """What does not end in time, or nothing."""
     match name, given:
-        case ("warmup" | "cosine"), {"rounds": over} if over > rounds:
+        case ("warmup" | "cosine" | "poly"), {"rounds": over} if over > rounds:
             return f"the {'warm-up' if name == 'warmup' else name} over {over:,} rounds"
         case "steps", {"rounds": [*_, last]} if last >= rounds:
             return f"the step in round {last:,}"

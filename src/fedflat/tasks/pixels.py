@@ -1,0 +1,98 @@
+"""The loss of an image whose every pixel has a class.
+
+    mean       over all pixels that are not ignored, weighted by class if weights are given
+    hardest    of each image the mean of the floor(share P) largest of its P pixel losses, ignored ones counting 0;
+               then the mean over images (online hard example mining, Shrivastava et al., CVPR 2016, arXiv:1604.03540)
+
+Every loss is a pair, a sum and what it is to be divided by, so that batches without a pixel to learn from count
+nothing. A network with several outputs has the sum of their losses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fedflat.errors import SettingError, choice, number
+
+IGNORE = 255
+"""The label of pixels that count nowhere."""
+
+
+def pixel_losses(logits: Tensor, labels: Tensor, *, ignore: int = IGNORE, weights: Tensor | None = None) -> Tensor:
+    """The cross entropy of each pixel ``(N, h, w)``, times its class's weight; 0 where the label is ``ignore``."""
+    if logits.dim() != 4 or labels.shape != (len(logits), *logits.shape[2:]):
+        raise SettingError(
+            f"segmentation: the model gives {tuple(logits.shape)} for labels of {tuple(labels.shape)}; a score for "
+            "each class at each pixel is needed. Use a model for segmentation, such as bisenetv2() or deeplabv3()."
+        )
+    return cross_entropy(logits, labels.long(), weight=weights, ignore_index=ignore, reduction="none")
+
+
+def mean_loss(
+    outputs: Tensor | Sequence[Tensor], labels: Tensor, *, ignore: int = IGNORE, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Summed pixel losses, and how many pixels count (the sum of their weights if there are weights)."""
+    total = _sum(pixel_losses(one, labels, ignore=ignore, weights=weights).sum() for one in _several(outputs))
+    counted = labels != ignore
+    if weights is None:
+        return total, counted.sum()
+    return total, weights[torch.where(counted, labels, 0).long()].masked_fill(~counted, 0).sum()
+
+
+def hard_loss(
+    outputs: Tensor | Sequence[Tensor], labels: Tensor, *, share: float = 0.25, ignore: int = IGNORE,
+    weights: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Summed means of each image's hardest pixels, and how many images there are."""
+    total = _sum(
+        hardest(pixel_losses(one, labels, ignore=ignore, weights=weights), share).sum() for one in _several(outputs)
+    )
+    return total, torch.tensor(len(labels), device=labels.device)
+
+
+def hardest(losses: Tensor, share: float = 0.25) -> Tensor:
+    """The mean of the largest ``floor(share P)`` losses of each image, at least of one.
+
+    >>> hardest(torch.tensor([[0.1, 0.9, 0.5, 0.3, 0.7, 0.2, 0.4, 0.8]])).tolist()
+    [0.8500000238418579]
+    """
+    number("hard pixels", "share", share, low=0, high=1, open_low=True)
+    flat = losses.flatten(1)
+    count = max(math.floor(share * flat.shape[1]), 1)
+    return flat.mean(1) if count == flat.shape[1] else flat.topk(count, dim=1, sorted=False).values.mean(1)
+
+
+def class_weights(pixels: Sequence[float] | Tensor, rule: str = "median") -> Tensor:
+    """Weights by how many pixels each class has, so that rare classes count more; 0 for a class without any.
+
+    ``"median"``: the median of the classes' shares divided by the share (Eigen and Fergus, ICCV 2015). ``"log"``:
+    ``1 / ln(1.02 + share)`` (ENet, arXiv:1606.02147).
+
+    >>> class_weights([10, 20, 40]).tolist()
+    [2.0, 1.0, 0.5]
+    """
+    choice("class weights", "rule", rule, ["median", "log"])
+    counts = torch.as_tensor(pixels, dtype=torch.float64)
+    if counts.dim() != 1 or not counts.isfinite().all() or (counts < 0).any() or counts.sum() == 0:
+        raise SettingError(
+            f"class weights: a number of pixels is needed for each class, and some above 0, found {pixels}."
+        )
+    there = counts > 0
+    share = counts / counts.sum()
+    if rule == "log":
+        return torch.where(there, 1 / torch.log(1.02 + share), 0)
+    middle = torch.quantile(share[there], 0.5)
+    return torch.where(there, middle / share.clamp(min=torch.finfo(share.dtype).tiny), 0)
+
+
+def _several(outputs: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
+    return [outputs] if isinstance(outputs, Tensor) else outputs
+
+
+def _sum(parts: Iterable[Tensor]) -> Tensor:
+    return torch.stack(list(parts)).sum()
