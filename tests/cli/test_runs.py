@@ -12,6 +12,7 @@ import pytest
 
 from fedflat.cli import main
 from fedflat.cli.runs import fresh_folder
+from fedflat.tasks.headline import ACCURACY
 from running.small import ON, final, rows, timeless
 
 QUICK = (
@@ -74,6 +75,7 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
         "sampler": {"clients": 7, "kind": "bernoulli", "seeding": "round", "cohorts": [[3, 1], [0, 2]]},
         "evaluate": {"every": 2, "last": 1}, "seed": 5, "weighting": "uniform", "dtype": "float64",
         "layout": "contiguous", "on_bad": "stop", "loss": "cross_entropy",
+        "init": "fresh()", "headline": ACCURACY.as_json(),
     }  # fmt: skip
     assert saved["how"] == {
         "executor": "in-process", "workers": 0, "threads": 1, "device": "cpu", "state_memory": 2_000_000,

@@ -35,11 +35,11 @@ def test_a_comparison_over_seeds(tmp_path: Path) -> None:
     first = found["methods"][0]
     last = [[accuracy(seed, t) for t in (7, 8, 9, 10)] for seed in (0, 1)]
     means = [sum(values) / 4 for values in last]
-    assert first["accuracy"] == pytest.approx(sum(means) / 2, rel=1e-4)
+    assert first["score"] == pytest.approx(sum(means) / 2, rel=1e-4)
     assert first["spread"] == pytest.approx(abs(means[1] - means[0]) / 2**0.5, rel=1e-4)
     assert (first["seeds"], first["begun"], first["bytes"], first["seconds"]) == (2, 2, 4000, 10)
-    assert found["target"] == pytest.approx(first["accuracy"], rel=1e-4)
-    assert found["target_of_first"]
+    assert found["boards"][0]["target"] == pytest.approx(first["score"], rel=1e-4)
+    assert found["boards"][0]["target_of_first"]
     assert first["rounds_to_target"] == pytest.approx((10 + 8) / 2)
     assert found["title"] == "2 methods on digits(lda(0))"
     assert found["problems"] == []
@@ -70,7 +70,7 @@ def test_unfinished_seeds_do_not_blur_the_summary(tmp_path: Path) -> None:
     found = collect(runs)
     method = found["methods"][0]
     assert (method["seeds"], method["begun"]) == (1, 2)
-    assert method["accuracy"] == pytest.approx(sum(accuracy(0, t) for t in (7, 8, 9, 10)) / 4)
+    assert method["score"] == pytest.approx(sum(accuracy(0, t) for t in (7, 8, 9, 10)) / 4)
     assert "1 of 2 runs is not finished." in found["lead"]
     assert [run["status"] for run in found["runs"]] == ["done", "running"]
 
@@ -243,7 +243,7 @@ def test_damaged_measurements(tmp_path: Path) -> None:
         "It is left out.",
     ]
     assert found["problems"][2] == f"{empty} holds no evaluation yet."
-    assert found["methods"][1]["accuracy"] is None
+    assert found["methods"][1]["score"] is None
     text(found)
 
 

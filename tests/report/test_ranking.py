@@ -80,6 +80,6 @@ def test_the_page_marks_nobody_without_reason(
     """The second method is better by 0.1, and its last accuracies rise by 0.05 a round."""
     runs = [write_run(tmp_path / m, method=m, seed=s, **changes) for m, s in (("fedavg()", 0), ("fedprox()", 1))]
     found = collect(runs)
-    assert found["ahead"] == ahead
+    assert found["boards"][0]["ahead"] == ahead
     assert said in found["lead"]
     assert "most accurate" not in found["lead"]

@@ -82,7 +82,7 @@ def test_a_method_over_its_seeds() -> None:
     finals = [0.55, 0.75, 0.9]
     assert ours.method == "fedavg()"
     assert ours.seeds == 3
-    assert ours.accuracy == pytest.approx(np.mean(finals))
+    assert ours.score == pytest.approx(np.mean(finals))
     assert ours.spread == pytest.approx(np.std(finals, ddof=1))  # of a sample, as papers give it
     assert ours.loss == pytest.approx(np.mean([0.45, 0.25, 0.1]))
     assert ours.rounds_to_target == pytest.approx((8 + 6 + 4) / 3)
@@ -110,7 +110,7 @@ def test_divergence() -> None:
     stopped = result({2: 0.2}, status="diverged")
     (summary,) = summarise([stopped, result(CURVE, seed=1), result(CURVE, seed=2)], target=0.7)
     assert summary.diverged == 1
-    assert math.isnan(summary.accuracy)
+    assert math.isnan(summary.score)
     assert math.isnan(summary.spread)
     assert summary.rounds_to_target is None
 

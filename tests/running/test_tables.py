@@ -69,8 +69,10 @@ def test_csv_is_read_back() -> None:
     rows = list(csv.DictReader(io.StringIO(table(summaries, 0.9, 100, "csv"))))
     assert len(rows) == 3
     for row, summary in zip(rows, summaries, strict=True):
-        assert list(row) == list(vars(summary))
-        for name, value in vars(summary).items():
+        said = {"accuracy" if name == "score" else name: value for name, value in vars(summary).items()}
+        said = {name: value for name, value in said.items() if name not in ("headline", "tests")}
+        assert list(row) == list(said)
+        for name, value in said.items():
             if value is None:
                 assert row[name] == ""
             elif isinstance(value, float):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fedflat.cli.values import examples, path, real, share, whole
+from fedflat.cli.values import examples, path, real, target, whole
 
 
 def analyse_options(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def _closely(parser: argparse.ArgumentParser) -> None:
 def report_options(parser: argparse.ArgumentParser) -> None:
     """What to show, and where to write it."""
     add = parser.add_argument
-    add("--target", type=share, metavar="A", help="accuracy to reach: 0.9 or 90%%")
+    add("--target", type=target, metavar="A", help="accuracy, or what runs are judged by, to reach: 0.9 or 90%%")
     add("folders", type=path, metavar="RUN", nargs="+", help="run folders, or studies")
     add("--out", type=path, metavar="FILE", help="the page (default: report.html, in the folder if there is one only)")
     add("--figures", type=path, metavar="DIR", help="also draw figures for a paper into this folder")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from fedflat.cli import looking
-from fedflat.cli.values import memory, path, real, scalar, share, whole
+from fedflat.cli.values import memory, path, real, scalar, share, target, whole
 from fedflat.errors import nearest
 from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.settings.setting import Setting
@@ -227,8 +227,9 @@ def _going_options(parser: argparse.ArgumentParser) -> None:
 
 def _table_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--target", type=share, metavar="A", help="accuracy to reach: 0.9 or 90%% (default: the first method's)"
-    )
+        "--target", type=target, metavar="A",
+        help="accuracy, or what the run is judged by, to reach: 0.9 or 90%% (default: the first method's)",
+    )  # fmt: skip
     style = parser.add_mutually_exclusive_group()
     style.add_argument("--csv", dest="style", action="store_const", const="csv", help="the table as CSV")
     style.add_argument("--markdown", dest="style", action="store_const", const="markdown", help="... as Markdown")

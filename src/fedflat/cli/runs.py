@@ -14,19 +14,22 @@ from typing import Any
 
 from fedflat.cli.presets import beside, chosen, seeds_of, settings_of, too_short
 from fedflat.data.opening import opened_once
-from fedflat.errors import SettingError
+from fedflat.errors import RunError, SettingError
+from fedflat.folder.facts import headline_of, read_facts
+from fedflat.folder.study_file import runs_in
 from fedflat.language.plugins import plugin_words
 from fedflat.profiling.profiled import Wanted
 from fedflat.profiling.report import text
 from fedflat.report import write_report
 from fedflat.running.experiment import Experiment
-from fedflat.running.results import Result, summarise
+from fedflat.running.results import Result, Results, summarise
 from fedflat.running.tables import size, table
 from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.studies.api import experiments
 from fedflat.studies.how import How
 from fedflat.studies.progress import duration, heard
 from fedflat.studies.study import Voice, resume, run_many, run_one
+from fedflat.tasks.headline import Headline, common_target
 
 
 def carry_out(asked: Namespace) -> int:
@@ -34,6 +37,7 @@ def carry_out(asked: Namespace) -> int:
     pause = asked.checkpoint_every
     if asked.command == "resume":
         folder = Path(asked.folder)
+        common_target(asked.target, _judged(folder))
 
         def go_on(voice: Voice) -> list[Result]:
             wishes: dict[str, Any] = {"watch": asked.watch, "track": asked.track, "profile": _profile(asked, voice)}
@@ -55,6 +59,7 @@ def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
     settings = settings_of(preset, _settings(asked), getattr(asked, "stretch", False))
     methods = asked.methods if asked.command == "compare" else [settings.pop("method", asked.method)]
     each = experiments(methods, settings.pop("on"), seeds_of(asked, preset), **settings)
+    common_target(asked.target, (exp.headline for exp in each))
     how = How(**{one.name: getattr(asked, one.name) for one in MACHINE})
     folder = Path(asked.out) if asked.out else fresh_folder(methods)
     short = [too_short(settings | {"method": method}, preset) for method in methods]
@@ -68,6 +73,14 @@ def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
         return run_many(each, how, folder, voice, **wishes)
 
     return folder, _stoppable(asked, folder, work)
+
+
+def _judged(folder: Path) -> list[Headline]:
+    """What the runs in a folder are judged by."""
+    try:
+        return [headline_of(read_facts(run)) for run in runs_in(folder)]
+    except RunError:  # which whoever resumes them will say
+        return []
 
 
 def _profile(asked: Namespace, voice: Voice) -> Wanted:
@@ -115,11 +128,9 @@ def _stoppable(asked: Namespace, folder: Path, work: Any) -> list[Result]:
 
 
 def _conclude(results: list[Result], asked: Namespace, folder: Path) -> None:
-    target = asked.target
-    if target is None and len({r.method for r in results}) > 1:
-        first = [r.final() for r in results if r.method == results[0].method]
-        target = sum(first) / len(first)
-        target = target if 0 < target <= 1 else None
+    target = common_target(asked.target, (result.headline for result in results))
+    if target is None:
+        target = Results(results).target_of_first()
     last = min(results[0].last, results[0].rounds)
     print(table(summarise(results, target), target, last, asked.style))
     if not asked.quiet:

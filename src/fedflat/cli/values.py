@@ -45,15 +45,26 @@ def scalar(text: str) -> float | str:
 
 
 def share(text: str) -> float:
-    """An accuracy: 0.9, or 90%.
+    """A share: 0.9, or 90%.
 
     >>> share("0.9"), share("90%")
     (0.9, 0.9)
     """
     value = real(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     if not 0 < value <= 1:
-        raise ArgumentTypeError(f"an accuracy lies between 0 and 1, or 0% and 100%, found {shown(text)}")
+        raise ArgumentTypeError(f"a share lies between 0 and 1, or 0% and 100%, found {shown(text)}")
     return value
+
+
+def target(text: str) -> str:
+    """A number, perhaps with a unit: the score that runs are judged by knows what it means.
+
+    >>> target("0.9"), target("90%")
+    ('0.9', '90%')
+    """
+    if not re.match(r"\s*[+-]?\.?[0-9]", text):
+        raise ArgumentTypeError(f"a number is needed, such as 0.9 or 90%, found {shown(text)}")
+    return text
 
 
 def memory(text: str) -> int:

@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedflat.errors import RunError
 from fedflat.files import Damaged, open_file, parse_json, read_file, unwritable
-from fedflat.folder.schema import ROWS, check, damaged
+from fedflat.folder.schema import NUMBER, ROWS, Schema, check, damaged
 
 Row = dict[str, Any]
 DIARIES = ("metrics", "watch")
@@ -47,8 +47,10 @@ class Mark(NamedTuple):
 class Diary:
     """One such file of the run ``identity``: read by anybody, written by the one who holds the run's lock."""
 
-    def __init__(self, folder: Path, name: str, identity: str) -> None:
-        self.path, self.schema = folder / f"{name}.jsonl", ROWS[name]
+    def __init__(self, folder: Path, name: str, identity: str, scores: Iterable[str] = ()) -> None:
+        """``scores`` are the names of numbers that the rows of this run have besides those of every run."""
+        self.path = folder / f"{name}.jsonl"
+        self.schema: Schema = {**ROWS[name], **{f"{score}?": NUMBER for score in scores}}
         self.mark = self.start = Mark(0, 0, _link(identity, name.encode()))
 
     def read(self, end: tuple[int, str] | None = None) -> list[Row]:

@@ -17,10 +17,11 @@ from typing import Any
 
 import torch
 
-from fedflat.errors import RunError
+from fedflat.errors import RunError, SettingError
 from fedflat.files import Damaged, digest
 from fedflat.folder.diary import DIARIES, Diary, Row
 from fedflat.folder.schema import OF_ANY_VERSION, RUN, check, damaged, read_checked
+from fedflat.tasks.headline import Headline
 from fedflat.version import __version__
 
 Facts = dict[str, Any]
@@ -63,7 +64,8 @@ def read_facts(folder: Path) -> Facts:
     known_format(folder, facts["fedflat"])
     try:
         check(facts, RUN)
-    except Damaged as error:
+        headline_of(facts)
+    except (Damaged, SettingError) as error:
         raise damaged(path, error, _ADVICE) from None
     if sign({name: facts[name] for name in _MADE}) != facts["identity"]:
         raise damaged(
@@ -78,16 +80,25 @@ def read_facts(folder: Path) -> Facts:
     return facts
 
 
+def headline_of(facts: Facts) -> Headline:
+    """The score that the run is judged by."""
+    return Headline.from_json(facts["experiment"].get("headline"))
+
+
 def read_rows(folder: Path, name: str = "metrics", facts: Facts | None = None) -> list[Row]:
     """The evaluations of a run, or what was seen in it; a last line that was cut short is left out."""
     facts = facts or read_facts(folder)
     end = facts["end"][name] if "end" in facts else None
-    return Diary(folder, name, facts["identity"]).read(end and (end["lines"], end["chain"]))
+    return _diary(folder, name, facts).read(end and (end["lines"], end["chain"]))
 
 
 def diaries(folder: Path, facts: Facts) -> dict[str, Diary]:
     """The diaries of a run, to be written."""
-    return {name: Diary(folder, name, facts["identity"]) for name in DIARIES}
+    return {name: _diary(folder, name, facts) for name in DIARIES}
+
+
+def _diary(folder: Path, name: str, facts: Facts) -> Diary:
+    return Diary(folder, name, facts["identity"], [headline_of(facts).name] if name == "metrics" else [])
 
 
 def known_format(folder: Path, version: str) -> None:

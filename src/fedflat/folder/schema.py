@@ -130,10 +130,11 @@ def _group(settings: Sequence[Setting], perhaps: str = "") -> dict[str, Schema]:
 
 
 HOW = _group(MACHINE, "?")
+HEADLINE = {"name": str, "label": str, "unit": str, "factor": float, "higher_is_better": bool}
 EXPERIMENT = {
     "method": str, **_group(settings_of(RunSettings)), "local": _group(settings_of(LocalSettings)),
     "sampler": _group(settings_of(SamplerSettings)), "evaluate": _group(settings_of(EvaluateSettings)),
-    "loss": (str, None),
+    "loss": (str, None), "headline?": HEADLINE,
     "plugins?": [{"name": str, "version": (str, None), "digest": (str, None), "place": (str, None), "names": [str]}],
 }  # fmt: skip
 MARK = {"lines": int, "size": int, "chain": str}
@@ -152,10 +153,12 @@ STUDY = {
 }  # fmt: skip
 OF_ANY_VERSION = {"fedflat": str, "*": object}
 LEDGER = {"down": int, "up": int, "samples": int, "training": float, "seconds": float}
+TESTS = {"*": {"*": NUMBER}}
 METRICS = {
     "round": int, **LEDGER, "loss?": NUMBER, "accuracy?": NUMBER, "train_loss?": NUMBER, "personal?": NUMBER,
-    "clients?": NUMBER, "model?": str, "models?": {"*": {"*": NUMBER}}, "tuned?": bool, "*": object,
+    "clients?": NUMBER, "model?": str, "models?": {"*": {"tests?": TESTS, "*": NUMBER}}, "tests?": TESTS,
+    "tuned?": bool, "*": object,
 }  # fmt: skip
 WATCH = {"round": int, "*": object}
-ROWS = {"metrics": METRICS, "watch": WATCH}
+ROWS: dict[str, Schema] = {"metrics": METRICS, "watch": WATCH}
 CHECKPOINT = {"run": str, "round": int, "ledger": LEDGER, "metrics": MARK, "watch": MARK}

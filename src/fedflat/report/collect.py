@@ -1,6 +1,7 @@
 """Run folders as one document: everything the page shows, as plain JSON values.
 
-    methods     one entry for each method: its summary over seeds, its curves, what was watched
+    boards      one entry for each score that runs are judged by: its headline, who is ahead, the target
+    methods     one entry for each method: its board, its summary over seeds, its curves, what was watched
     runs        one entry for each run: its folder, seed, state, machine, the command that repeats it
     curvature, surface, plane, interpolate, local_global, corruptions, partition, classes
                 one entry for each analysis, with the places of its method and its run
@@ -19,18 +20,20 @@ from statistics import mean, stdev
 from typing import Any
 
 from fedflat.report import making
+from fedflat.report.boards import Board
 from fedflat.report.gathering import gather
 from fedflat.report.naming import Names
-from fedflat.report.ranking import Standing, lead, leader
-from fedflat.report.reading import Read, accuracy_now
-from fedflat.report.series import curves, over_classes, short, watched
-from fedflat.running.results import Result, Summary, summarise
+from fedflat.report.reading import Read
+from fedflat.report.series import curves, over_classes, score_curves, short, watched
+from fedflat.running.results import Result, Summary
 from fedflat.running.tables import table
+from fedflat.tasks.headline import Headline, common_target
 from fedflat.version import __version__
 
 Document = dict[str, Any]
 ANALYSES = ("curvature", "surface", "plane", "interpolate", "local_global", "corruptions", "partition")
-_SCORES = ("accuracy", "loss", "train_loss", "personal", "clients")
+_SCORES = ("loss", "train_loss", "personal", "clients")
+"""What is drawn besides the headline."""
 _MISSING = {
     "curvature": "eigenvalues and traces of the Hessian",
     "surface": "loss surfaces",
@@ -42,44 +45,42 @@ _MISSING = {
 }
 
 
-def collect(folders: Sequence[Path], *, target: float | None = None) -> Document:
-    """What these runs and studies hold. ``target`` is the accuracy to reach; None: the first method's."""
+def collect(folders: Sequence[Path], *, target: float | str | None = None) -> Document:
+    """What these runs and studies hold. ``target`` is the headline to reach, typed or not; None: the first method's."""
     runs, problems = gather(folders, _alone)
-    return _document(runs, problems, target)
+    return _document(runs, problems, common_target(target, (run.result.headline for run in runs)))
 
 
 def _alone(run: Read) -> str:
     """One run as it would be embedded in the page; the target is one that it has reached."""
-    return json.dumps(_document([run], [], 0.0), allow_nan=False)
+    return json.dumps(_document([run], [], run.result.latest()), allow_nan=False)
 
 
 def _document(runs: Sequence[Read], problems: list[str], target: float | None) -> Document:
     names = making.labels([run.facts["experiment"] for run in runs])
     results = [replace(run.result, method=name) for run, name in zip(runs, names, strict=True)]
-    methods = list(dict.fromkeys(names))
-    places = [methods.index(name) for name in names]
+    kinds = list(dict.fromkeys((result.method, result.headline) for result in results))
+    methods = [name for name, _ in kinds]
+    places = [kinds.index((result.method, result.headline)) for result in results]
     counted = _counted(results)
-    target_said = target
-    if target is None and len(methods) > 1:
-        target = _accuracy_of_first(counted)
-    summaries = summarise(counted, target) if counted else []
+    boards = [Board.of(headline, counted, target) for headline in dict.fromkeys(headline for _, headline in kinds)]
+    summaries = {(one.method, one.headline): one for board in boards for one in board.summaries}
     found = {kind: _analyses(kind, runs, places, methods) for kind in ANALYSES}
     found["partition"] = _distinct(found["partition"])
     models = Names(runs, names)
     found["plane"] = [models.plane(one["run"], one) for one in found["plane"]]
     found["interpolate"] = [models.line(one["run"], one) for one in found["interpolate"]]
-    standings = [Standing.of(name, [result for result in counted if result.method == name]) for name in methods]
-    ahead = leader(standings)
     document: Document = {
         "fedflat": __version__,
         "made": time.strftime("%Y-%m-%d %H:%M"),
         "title": _title(methods, runs),
-        "lead": " ".join(filter(None, [lead(standings), _going(results)])),
-        "ahead": None if ahead is None else standings.index(ahead),
-        "target": short(target),
-        "target_of_first": target_said is None and target is not None,
+        "lead": " ".join(filter(None, [*(board.lead for board in boards), _going(results)])),
+        "boards": [board.as_json(kinds) for board in boards],
         "last": min((min(r.last, r.rounds) for r in results), default=0),
-        "methods": [_method(m, summaries[m], runs, results, places) for m in range(len(methods))],
+        "methods": [
+            {**_method(place, summaries[kind], runs, results, places), "board": _board_of(kind, boards)}
+            for place, kind in enumerate(kinds)
+        ],
         "runs": [_run(run, place) for run, place in zip(runs, places, strict=True)],
         "shared": _shared(runs),
         **found,
@@ -88,20 +89,19 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
     }
     _add_curvature(document)
     document["missing"] = _missing(document)
-    document["text"] = table(summaries, target, document["last"]) if summaries else ""
+    shown = [summaries[kind] for kind in kinds]
+    document["text"] = table(shown, boards[0].target, document["last"]) if shown else ""
     return document
+
+
+def _board_of(kind: tuple[str, Headline], boards: Sequence[Board]) -> int:
+    return [board.headline for board in boards].index(kind[1])
 
 
 def _counted(results: Sequence[Result]) -> list[Result]:
     """The seeds a summary is made of: those that ended, or all of a method if none did."""
-    ended = {result.method for result in results if result.status != "running"}
-    return [result for result in results if result.status != "running" or result.method not in ended]
-
-
-def _accuracy_of_first(results: Sequence[Result]) -> float | None:
-    finals = [result.final() for result in results if result.method == results[0].method]
-    first = mean(finals)
-    return first if 0 < first <= 1 else None
+    ended = {(result.method, result.headline) for result in results if result.status != "running"}
+    return [r for r in results if r.status != "running" or (r.method, r.headline) not in ended]
 
 
 def _title(methods: Sequence[str], runs: Sequence[Read]) -> str:
@@ -135,8 +135,10 @@ def _method(
     place: int, summary: Summary, runs: Sequence[Read], results: Sequence[Result], places: Sequence[int]
 ) -> Document:
     own = [i for i, at in enumerate(places) if at == place]
-    now = [value for value in (accuracy_now(results[i]) for i in own) if value is not None]
-    numbers = {name: short(value, 6) for name, value in vars(summary).items() if name != "method"}
+    now = [value for value in (short(results[i].latest()) for i in own) if value is not None]
+    words = ("method", "headline", "tests")
+    numbers = {name: short(value, 6) for name, value in vars(summary).items() if name not in words}
+    tests = {name: [short(value, 6) for value in pair] for name, pair in summary.tests.items()}
     return {
         **numbers,
         "name": summary.method,
@@ -145,7 +147,8 @@ def _method(
         "now": short(mean(now)) if now else None,
         "seconds": short(mean(results[i].ledger.seconds for i in own)),
         "stack": making.stack(runs[own[0]].facts["experiment"]["method"]),
-        "curves": curves([results[i].rows for i in own], _SCORES),
+        "tests": tests,
+        "curves": score_curves([results[i].rows for i in own], summary.headline.name, _SCORES),
         "watch": _watch([runs[i] for i in own]),
     }
 
@@ -166,7 +169,7 @@ def _run(run: Read, place: int) -> Document:
         "status": "diverged" if result.diverged else str(result.status),
         "round": _done(result),
         "rounds": result.rounds,
-        "accuracy": short(result.final()),
+        "score": short(result.final()),
         "seconds": short(result.ledger.seconds),
         "made": str(facts.get("made", ""))[:16].replace("T", " "),
         "fedflat": str(facts["fedflat"]),

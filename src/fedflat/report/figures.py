@@ -98,20 +98,26 @@ def _numbers(values: Sequence[float | None], factor: float = 1.0) -> list[float]
 
 
 def _curves(document: Document) -> Iterator[Drawn]:
-    """Accuracies and losses against rounds: the mean over seeds, and from the least to the largest."""
-    for measure, said, factor in (("accuracy", "accuracy, %", 100.0), ("loss", "test loss", 1.0)):
-        there = [(i, m) for i, m in enumerate(document["methods"]) if measure in m["curves"]]
-        if not there:
-            continue
-        figure, axis = _canvas(COLUMN, 2.8)
-        for place, method in there:
-            curve = method["curves"][measure]
-            x, band = curve["round"], {name: _numbers(curve[name], factor) for name in ("mean", "low", "high")}
-            axis.plot(x, band["mean"], label=_plain(method["name"]), **_look(place))
-            axis.fill_between(x, band["low"], band["high"], color=_look(place)["color"], alpha=0.15, linewidth=0)
-        axis.set(xlabel="round", ylabel=said)
-        _legend(figure)
-        yield measure, figure
+    """The headlines and losses against rounds: the mean over seeds, and from the least to the largest."""
+    for place, board in enumerate(document["boards"]):
+        judged, more = board["headline"], f"-{place + 1}" if place else ""
+        said = f"{judged['label']}, {judged['unit']}" if judged["unit"] else judged["label"]
+        for name, (label, factor) in {"loss": ("test loss", 1.0), judged["name"]: (said, judged["factor"])}.items():
+            there = [(i, m) for i, m in enumerate(document["methods"]) if m["board"] == place and name in m["curves"]]
+            if there:
+                yield f"{name}{more}", _curve(there, name, label, factor)
+
+
+def _curve(methods: Sequence[tuple[int, Document]], measure: str, said: str, factor: float) -> Any:
+    figure, axis = _canvas(COLUMN, 2.8)
+    for place, method in methods:
+        curve = method["curves"][measure]
+        x, band = curve["round"], {name: _numbers(curve[name], factor) for name in ("mean", "low", "high")}
+        axis.plot(x, band["mean"], label=_plain(method["name"]), **_look(place))
+        axis.fill_between(x, band["low"], band["high"], color=_look(place)["color"], alpha=0.15, linewidth=0)
+    axis.set(xlabel="round", ylabel=_plain(said))
+    _legend(figure)
+    return figure
 
 
 def _densities(document: Document) -> Iterator[Drawn]:

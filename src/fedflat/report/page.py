@@ -34,7 +34,7 @@ def page(folders: Sequence[Path], live: bool = False) -> str:
 
 def write_report(
     folders: Sequence[Path], out: Path, *, figures: Path | None = None,
-    formats: Sequence[str] = ("png", "pdf", "svg"), target: float | None = None,
+    formats: Sequence[str] = ("png", "pdf", "svg"), target: float | str | None = None,
 ) -> list[str]:  # fmt: skip
     """Write the page of these runs to ``out``, and figures into the folder ``figures``; give what is missing."""
     collected = collect(folders, target=target)

@@ -1,6 +1,6 @@
 """Who is ahead, if the spread says so: the page's first sentences.
 
-One method is ahead of another if the difference of their accuracies is more than chance would make of it:
+One method is ahead of another if it is better by more than chance would make of it, in the score both are judged by:
 
 * with two seeds or more of both: more than ``t * sqrt(s1^2 / n1 + s2^2 / n2)``, where s is the standard deviation over
   the n seeds and t the 97.5 % point of Student's distribution with Welch's degrees of freedom;
@@ -8,7 +8,8 @@ One method is ahead of another if the difference of their accuracies is more tha
   evaluations of the last rounds: single evaluations of both would come in the same order;
 * with a single evaluation of a single seed there is no spread, and nobody is ahead.
 
-A method that is ahead of all others is the most accurate; else the best is within noise of those it is not ahead of.
+A method that is ahead of all others is the most accurate, or leads in another score; else the best is within noise of
+those it is not ahead of.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 
 from fedflat.running.results import Result
+from fedflat.tasks.headline import ACCURACY, Headline
 
 LEVEL = 0.975
 NAMED = 3
@@ -27,23 +29,26 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Standing:
-    """The accuracy of a method, and what is known of its spread."""
+    """The headline of a method, and what is known of its spread."""
 
     method: str
     seeds: tuple[float, ...]
-    """The accuracy of each seed."""
+    """The headline of each seed."""
     evaluations: tuple[tuple[float, ...], ...]
     """What each seed's is the mean of."""
+    judged: Headline = ACCURACY
+    """What it is judged by, as all whom it is compared with."""
 
     @classmethod
     def of(cls, method: str, results: Sequence[Result]) -> Standing:
         """The standing of the runs of one method."""
+        judged = results[0].headline if results else ACCURACY
         finals = [result.final() for result in results]
-        scores = [tuple(row["accuracy"] for row in result.last_rows if "accuracy" in row) for result in results]
-        return cls(method, tuple(finals), tuple(scores))
+        scores = [tuple(row[judged.name] for row in result.last_rows if judged.name in row) for result in results]
+        return cls(method, tuple(finals), tuple(scores), judged)
 
     @property
-    def accuracy(self) -> float:
+    def score(self) -> float:
         """The mean over seeds; NaN if one has none."""
         return mean(self.seeds) if self.seeds else math.nan
 
@@ -60,7 +65,7 @@ class Standing:
 
     def ahead_of(self, other: Standing) -> bool:
         """Whether the difference is more than noise; not if that cannot be known."""
-        return self.accuracy - other.accuracy > self._noise(other)
+        return self.judged.gain(self.score, other.score) > self._noise(other)
 
     def _noise(self, other: Standing) -> float:
         if min(len(self.seeds), len(other.seeds)) > 1:
@@ -91,22 +96,26 @@ def lead(standings: Sequence[Standing]) -> str:
     if not ranked:
         return ""
     best, others = ranked[0], ranked[1:]
-    figure = f"{100 * best.accuracy:.2f}" + (f" ± {100 * best.spread:.2f}" if math.isfinite(best.spread) else "")
+    judged = best.judged
+    figure = judged.with_unit(best.score, best.spread if math.isfinite(best.spread) else math.nan)
+    best_of = f"the {'highest' if judged.higher_is_better else 'lowest'} {judged.label}"
     if not others:
-        return f"{best.method} reaches {figure} %."
+        return f"{best.method} reaches {figure if judged == ACCURACY else f'{judged.label} {figure}'}."
     near = [other for other in others if not best.ahead_of(other)]
     if not near:
-        return f"{best.method} is the most accurate with {figure} %."
+        leads = "is the most accurate with" if judged == ACCURACY else f"leads with {best_of},"
+        return f"{best.method} {leads} {figure}."
     names = _listed([other.method for other in near])
     if all(math.isnan(best._noise(other)) for other in near):
         why = f"but one evaluation of one seed does not tell it from {names}"
     else:
         why = f"but within noise of {names}"
-    return f"{best.method} has the highest accuracy, {figure} %, {why}."
+    return f"{best.method} has {best_of}, {figure}, {why}."
 
 
 def _ranked(standings: Sequence[Standing]) -> list[Standing]:
-    return sorted((one for one in standings if math.isfinite(one.accuracy)), key=lambda one: -one.accuracy)
+    known = [one for one in standings if math.isfinite(one.score)]
+    return sorted(known, key=lambda one: one.judged.gain(0.0, one.score))
 
 
 def _listed(names: Sequence[str]) -> str:

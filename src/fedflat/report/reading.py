@@ -13,7 +13,6 @@ from fedflat.files import Damaged
 from fedflat.folder.diary import Row
 from fedflat.folder.facts import read_facts, read_rows
 from fedflat.report.analyses import Analysis, Unusable, checked
-from fedflat.report.series import short
 from fedflat.running.results import Result
 
 
@@ -68,9 +67,3 @@ def _files(folder: Path, problems: list[str]) -> list[Path]:
 def _analysis(path: Path, changed: int, identity: str) -> Analysis:
     """The analysis in a file; a page that is asked for news every second reads it once."""
     return checked(read_analysis(path, identity))
-
-
-def accuracy_now(result: Result) -> float | None:
-    """The last accuracy that was measured."""
-    values = [row["accuracy"] for row in result.rows if "accuracy" in row]
-    return short(values[-1]) if values else None

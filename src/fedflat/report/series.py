@@ -50,6 +50,17 @@ def curves(seeds: Sequence[Sequence[Row]], names: Sequence[str]) -> dict[str, An
     return {name: curve for name, curve in found.items() if any(value is not None for value in curve["mean"])}
 
 
+def score_curves(seeds: Sequence[Sequence[Row]], headline: str, others: Sequence[str]) -> dict[str, Any]:
+    """The curves of the headline, on further test sets too (``tests.NAME``), and of other measurements."""
+    tested = [[{**row, **_tested(row, headline)} for row in seed] for seed in seeds]
+    tests = dict.fromkeys(name for seed in tested for row in seed for name in _tested(row, headline))
+    return curves(tested, list(dict.fromkeys([headline, *tests, *others])))
+
+
+def _tested(row: Row, headline: str) -> Row:
+    return {f"tests.{name}": scores[headline] for name, scores in row.get("tests", {}).items() if headline in scores}
+
+
 def _curve(made: Sequence[Row], name: str) -> dict[str, Any]:
     rows: dict[int, list[Row]] = {}
     for row in made:

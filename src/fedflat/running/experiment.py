@@ -25,6 +25,7 @@ from fedflat.models.spec import ModelSpec
 from fedflat.server.shadows import Personal
 from fedflat.settings.groups import CONTIGUOUS, EvaluateSettings, RunSettings
 from fedflat.settings.setting import Setting, settings_of
+from fedflat.tasks.headline import ACCURACY, Headline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,11 @@ class Experiment(RunSettings):
         if self.method.chained:
             return replace(self.method, client=self.method.client + local.client).client
         return (self.method + local).client
+
+    @property
+    def headline(self) -> Headline:
+        """The score it is judged by."""
+        return ACCURACY
 
     @property
     def personal(self) -> bool:
@@ -113,6 +119,7 @@ class Experiment(RunSettings):
             **{name: getattr(self, name) for name in _OWN},
             **{one.name: repr(getattr(self, one.name)) for one in _REGISTERED},
             "loss": None if self.loss is not cross_entropy else "cross_entropy",
+            "headline": self.headline.as_json(),
         }
         texts = [said[one.name] for one in _REGISTERED]
         plugins = needs_of([said["method"], said["on"], said["model"], *local.values(), *texts])

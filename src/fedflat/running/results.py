@@ -16,9 +16,12 @@ from torch import nn
 from fedflat.engine.flat import Model
 from fedflat.errors import SettingError
 from fedflat.folder.diary import Row
-from fedflat.folder.facts import Facts, read_facts, read_rows
+from fedflat.folder.facts import Facts, headline_of, read_facts, read_rows
 from fedflat.running.experiment import Experiment
 from fedflat.running.state import Ledger, Run
+from fedflat.tasks.headline import ACCURACY, Headline
+
+LOSS = Headline("loss", higher_is_better=False)
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +41,8 @@ class Result:
     """The server's model."""
     source: Callable[[str | None], nn.Module] | None = field(default=None, compare=False)
     """What makes its models modules."""
+    headline: Headline = ACCURACY
+    """The score it is judged by."""
 
     @classmethod
     def of(
@@ -46,8 +51,9 @@ class Result:
     ) -> Result:  # fmt: skip
         """The result of a run just ended."""
         return cls(
-            repr(exp.method), exp.seed, status, exp.rounds, exp.evaluate.last, list(rows), run.ledger, run.model, source
-        )
+            repr(exp.method), exp.seed, status, exp.rounds, exp.evaluate.last, list(rows), run.ledger, run.model,
+            source, exp.headline,
+        )  # fmt: skip
 
     @classmethod
     def read(cls, folder: Path) -> Result:
@@ -67,21 +73,35 @@ class Result:
         exp: dict[str, Any] = facts["experiment"]
         spent = {name: rows[-1][name] for name in vars(Ledger())} if rows else {}
         return cls(
-            exp["method"], exp["seed"], facts["status"], exp["rounds"], exp["evaluate"]["last"], rows, Ledger(**spent)
-        )
+            exp["method"], exp["seed"], facts["status"], exp["rounds"], exp["evaluate"]["last"], rows, Ledger(**spent),
+            headline=headline_of(facts),
+        )  # fmt: skip
 
     @property
     def last_rows(self) -> list[Row]:
         """The evaluations of the last rounds, which count."""
         return [row for row in self.rows if row["round"] > self.rounds - self.last]
 
-    def final(self, name: str = "accuracy") -> float:
-        """The mean of a measurement over the evaluations of the last rounds; NaN if there is none."""
-        values = [row[name] for row in self.last_rows if name in row]
+    def final(self, name: str | None = None) -> float:
+        """The mean of a measurement over the evaluations of the last rounds; NaN if there is none.
+
+        Without a name it is the headline; ``tests.NAME.SCORE`` and ``models.NAME.SCORE`` are those that lie deeper.
+        """
+        values = self._values(name, self.last_rows)
         return mean(values) if values else math.nan
 
+    def _values(self, name: str | None, rows: Sequence[Row]) -> list[float]:
+        name = name or self.headline.name
+        if "." in name:
+            rows = [_flat(row) for row in rows]
+        return [row[name] for row in rows if name in row]
+
     def __repr__(self) -> str:
-        said = f"accuracy {percent(self.final())} %, last {percent(self.latest())}, best {percent(self.best())}"
+        judged = self.headline
+        said = (
+            f"{judged.label} {judged.with_unit(self.final())}, last {judged.said(self.latest())}, "
+            f"best {judged.said(self.best())}"
+        )
         at = self.rows[-1]["round"] if self.rows else 0
         return f"<Result of {self.method}, seed {self.seed}: {said}; {self.status}, evaluated at {at} of {self.rounds}>"
 
@@ -97,17 +117,22 @@ class Result:
         """Whether it was stopped as diverged, or its last loss is not a number."""
         return self.status == "diverged" or bool(self.rows and not math.isfinite(self.rows[-1].get("loss", 0.0)))
 
-    def latest(self, name: str = "accuracy") -> float:
-        """A measurement at the last evaluation that has it; NaN if there is none."""
-        return next((row[name] for row in reversed(self.rows) if name in row), math.nan)
+    def latest(self, name: str | None = None) -> float:
+        """A measurement, or the headline, at the last evaluation that has it; NaN if there is none."""
+        return next(iter(reversed(self._values(name, self.rows))), math.nan)
 
-    def best(self, name: str = "accuracy") -> float:
-        """The largest value of a measurement over all evaluations; NaN if there is none."""
-        return max((row[name] for row in self.rows if name in row), default=math.nan)
+    def best(self, name: str | None = None) -> float:
+        """The best value of the headline or of another measurement over all evaluations; NaN if there is none.
+
+        The best loss is the least, and of anything else what would be best as a headline.
+        """
+        values = self._values(name, self.rows)
+        return LOSS.best(values) if (name or "").endswith("loss") else self.headline.best(values)
 
     def reached(self, target: float) -> Row | None:
-        """The first evaluation with at least this accuracy."""
-        return next((row for row in self.rows if row.get("accuracy", 0.0) >= target), None)
+        """The first evaluation whose headline is at least as good."""
+        judged = self.headline
+        return next((row for row in self.rows if judged.reaches(row.get(judged.name, math.nan), target)), None)
 
     @property
     def speed(self) -> float:
@@ -128,6 +153,20 @@ class Results(list[Result]):
         from fedflat.running.tables import table  # which shows what is defined here
 
         return table(summarise(self, None), None, min(self[0].last, self[0].rounds), style)
+
+    @property
+    def headline(self) -> Headline | None:
+        """The score that all are judged by; None if they are judged by different ones, or there are none."""
+        found = {result.headline for result in self}
+        return found.pop() if len(found) == 1 else None
+
+    def target_of_first(self) -> float | None:
+        """What the first of several methods came to, for the others to reach; None if that makes no sense."""
+        if self.headline is None or len({result.method for result in self}) < 2:
+            return None
+        first = mean(result.final() for result in self if result.method == self[0].method)
+        sensible = 0 < first <= 1 if self.headline.share else math.isfinite(first)
+        return first if sensible else None
 
     def frame(self) -> Any:
         """Every evaluation of every run as a row of a pandas DataFrame, if pandas is there."""
@@ -161,7 +200,8 @@ class Summary:
 
     method: str
     seeds: int
-    accuracy: float
+    score: float
+    """The headline, mean over seeds."""
     spread: float
     """The standard deviation over seeds; NaN for one seed."""
     loss: float
@@ -174,18 +214,22 @@ class Summary:
     diverged: int
     """Seeds that diverged."""
     personal: float = math.nan
-    """The best accuracy of the clients' own models over the rounds, mean over seeds; NaN if not measured."""
+    """The best score of the clients' own models over the rounds, mean over seeds; NaN if not measured."""
     personal_spread: float = math.nan
     latest: float = math.nan
-    """The accuracy at the last evaluation, mean over seeds."""
+    """The headline at the last evaluation, mean over seeds."""
     best: float = math.nan
-    """The best accuracy of all evaluations, mean over seeds."""
+    """The best headline of all evaluations, mean over seeds."""
+    headline: Headline = ACCURACY
+    """The score it is judged by."""
+    tests: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """The same score and its spread on further test sets, by their names."""
 
 
 def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
-    """One line for each method, in the order they come."""
-    names = list(dict.fromkeys(result.method for result in results))
-    return [_summary([r for r in results if r.method == name], target) for name in names]
+    """One line for each method and headline, in the order they come."""
+    kinds = dict.fromkeys((result.method, result.headline) for result in results)
+    return [_summary([r for r in results if (r.method, r.headline) == kind], target) for kind in kinds]
 
 
 def _summary(runs: list[Result], target: float | None) -> Summary:
@@ -197,7 +241,7 @@ def _summary(runs: list[Result], target: float | None) -> Summary:
     return Summary(
         method=runs[0].method,
         seeds=len(runs),
-        accuracy=mean(finals),
+        score=mean(finals),
         spread=_spread(finals),
         loss=mean(run.final("loss") for run in runs),
         rounds_to_target=mean(hit["round"] for hit in found) if everywhere else None,
@@ -209,18 +253,16 @@ def _summary(runs: list[Result], target: float | None) -> Summary:
         personal_spread=_spread(personal),
         latest=mean(run.latest() for run in runs),
         best=mean(run.best() for run in runs),
+        headline=runs[0].headline,
+        tests=_tests(runs),
     )
 
 
-def percent(value: float, spread: float = math.nan) -> str:
-    """A share as a number of per cent, with its spread if there is one.
-
-    >>> percent(0.8123), percent(0.8123, 0.01), percent(math.nan)
-    ('81.23', '81.23 ± 1.00', '-')
-    """
-    if math.isnan(value):
-        return "-"
-    return f"{100 * value:.2f}" + (f" ± {100 * spread:.2f}" if not math.isnan(spread) else "")
+def _tests(runs: list[Result]) -> dict[str, tuple[float, float]]:
+    """The headline on each further test set that the runs have."""
+    names = dict.fromkeys(name for run in runs for row in run.last_rows for name in row.get("tests", {}))
+    finals = {name: [run.final(f"tests.{name}.{run.headline.name}") for run in runs] for name in names}
+    return {name: (mean(values), _spread(values)) for name, values in finals.items()}
 
 
 def _spread(values: list[float]) -> float:

@@ -5,40 +5,71 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
-from fedflat.running.results import Summary, percent
+from fedflat.running.results import Summary
+from fedflat.tasks.headline import Headline
 
 FORMATS = ("text", "csv", "markdown", "html")
 
 
 def table(summaries: Sequence[Summary], target: float | None, last: int, style: str = "text") -> str:
-    """The table of a comparison; ``last`` is over how many of the last rounds accuracies are averaged."""
+    """The table of a comparison; ``last`` is over how many of the last rounds scores are averaged.
+
+    Methods that are judged by different scores have a table each, and there is no target for all of them.
+    """
     if style == "csv":
         return _csv(summaries)
+    groups: dict[Headline, list[Summary]] = {}
+    for summary in summaries:
+        groups.setdefault(summary.headline, []).append(summary)
+    if len(groups) == 1:
+        return _one(summaries, target, last, style)
+    return "\n\n".join([said_apart(groups), *(_one(group, None, last, style) for group in groups.values())])
+
+
+def said_apart(headlines: Iterable[Headline]) -> str:
+    """What must be known where runs are judged by different scores."""
+    *most, final = (headline.label for headline in headlines)
+    return f"These runs are judged by different scores ({', '.join(most)} and {final}), and are not compared."
+
+
+def _one(summaries: Sequence[Summary], target: float | None, last: int, style: str) -> str:
+    """The table of methods that are judged by one score."""
+    judged = summaries[0].headline
     personal = any(math.isfinite(summary.personal) for summary in summaries)
-    heads = ["method", "accuracy %", "last %", "best %", *(["personal %"] if personal else []), "loss"]
+    tests = list(dict.fromkeys(name for summary in summaries for name in summary.tests))
+    heads = ["method", judged.column, *map(judged.head, ["last", "best", *tests, *(["personal"] if personal else [])])]
+    loss = judged.name != "loss"
+    heads += ["loss"] if loss else []
     if target is not None:
-        heads += [f"rounds to {100 * target:.1f} %", f"sent to {100 * target:.1f} %"]
+        heads += [f"rounds to {judged.goal(target)}", f"sent to {judged.goal(target)}"]
     heads += ["sent in all", "samples/s"]
-    rows = [_cells(summary, personal, target is not None) for summary in summaries]
+    rows = [_cells(summary, tests, personal, loss, target is not None) for summary in summaries]
     draw = {"text": _text, "markdown": _markdown, "html": _html}[style]
     seeds = summaries[0].seeds
     spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
     which = f"mean of the evaluations in the last {last} rounds" if last > 1 else "the last evaluation"
-    foot = f"Accuracy and loss on the test set: {which}{spread}. Last, best: of all evaluations."
+    what = f"{judged.title} and loss" if loss else judged.title
+    foot = f"{what} on the test set: {which}{spread}. Last, best: of all evaluations."
+    if not judged.higher_is_better:
+        foot += f" Less {judged.label} is better."
+    if tests:
+        foot += f"\n{', '.join(tests)}: the {judged.label} on further test sets, likewise."
     if personal:
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
     return f"{draw(heads, rows)}\n\n{foot}"
 
 
-def _cells(s: Summary, personal: bool, target: bool) -> list[str]:
-    accuracy = percent(s.accuracy, s.spread)
+def _cells(s: Summary, tests: Sequence[str], personal: bool, loss: bool, target: bool) -> list[str]:
+    said = s.headline.said
+    score = said(s.score, s.spread)
     if s.diverged:
-        accuracy = "X (diverged)" if s.diverged == s.seeds else f"{accuracy} ({s.diverged} diverged)"
-    own = [percent(s.personal, s.personal_spread)] if personal else []
-    cells = [s.method, accuracy, percent(s.latest), percent(s.best), *own, f"{s.loss:.4f}"]
+        score = "X (diverged)" if s.diverged == s.seeds else f"{score} ({s.diverged} diverged)"
+    others = [said(*s.tests.get(name, (math.nan, math.nan))) for name in tests]
+    own = [said(s.personal, s.personal_spread)] if personal else []
+    cells = [s.method, score, said(s.latest), said(s.best), *others, *own, *([f"{s.loss:.4f}"] if loss else [])]
     if target:
         cells += [
             "-" if s.rounds_to_target is None else f"{s.rounds_to_target:.0f}",
@@ -85,10 +116,18 @@ def _html(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def _csv(summaries: Sequence[Summary]) -> str:
+    """The score goes by the headline's name; by "score", with the names in a column, where there are several."""
     stream = io.StringIO()
-    names = list(vars(summaries[0]))
+    tests = list(dict.fromkeys(name for summary in summaries for name in summary.tests))
+    alike = len({summary.headline for summary in summaries}) == 1
+    names = [name for name in vars(summaries[0]) if name not in ("headline", "tests")]
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(names)
+    heads = [summaries[0].headline.name if name == "score" and alike else name for name in names]
+    heads += [head for name in tests for head in (f"tests.{name}", f"tests.{name}.spread")]
+    writer.writerow([*heads, *([] if alike else ["headline"])])
     for summary in summaries:
-        writer.writerow("" if value is None else value for value in vars(summary).values())
+        values = [getattr(summary, name) for name in names]
+        values += [value for name in tests for value in summary.tests.get(name, (math.nan, math.nan))]
+        values += [] if alike else [summary.headline.name]
+        writer.writerow("" if value is None else value for value in values)
     return stream.getvalue().rstrip("\n")

@@ -18,6 +18,7 @@ from rich.text import Text
 from fedflat.running.experiment import Experiment
 from fedflat.running.train import Tell, Tick
 from fedflat.studies.study import Voice
+from fedflat.tasks.headline import ACCURACY, Headline
 
 PAUSE = 2.0
 """Least seconds between two plain lines; in a long run a tenth of the time since its beginning."""
@@ -47,6 +48,7 @@ class Which:
     seed: int
     place: int = 1
     total: int = 1
+    judged: Headline = ACCURACY
 
     @property
     def title(self) -> str:
@@ -77,43 +79,43 @@ class Parts:
     """What a tick has to tell, in the order of its weight; empty where there is nothing."""
 
     round: str
+    label: str
     score: str
     left: str
     more: tuple[str, str]
 
     @classmethod
-    def of(cls, tick: Tick) -> Parts:
+    def of(cls, tick: Tick, judged: Headline) -> Parts:
         """A run that has not begun has a number of rounds only."""
-        score = f"{100 * tick.row['accuracy']:.2f} %" if tick.row and "accuracy" in tick.row else ""
+        score = judged.with_unit(tick.row[judged.name]) if tick.row and judged.name in tick.row else ""
         if not tick.round:
-            return cls(f"round 0/{tick.rounds}", score, "", ("", ""))
+            return cls(f"round 0/{tick.rounds}", judged.label, score, "", ("", ""))
         left = f"{duration(tick.left)} left" if tick.round < tick.rounds else "done"
-        return cls(
-            f"round {tick.round}/{tick.rounds}", score, left, (f"loss {tick.loss:.4f}", f"{tick.speed:,.0f} samples/s")
-        )
+        more = (f"loss {tick.loss:.4f}", f"{tick.speed:,.0f} samples/s")
+        return cls(f"round {tick.round}/{tick.rounds}", judged.label, score, left, more)
 
     @property
-    def accuracy(self) -> str:
+    def headline(self) -> str:
         """The score with its word."""
-        return self.score and f"accuracy {self.score}"
+        return self.score and f"{self.label} {self.score}"
 
 
-def sentence(tick: Tick) -> str:
-    """Round, accuracy, time left, loss and speed."""
-    told = Parts.of(tick)
-    return _line(told.round, told.accuracy, told.left, *told.more)
+def sentence(tick: Tick, judged: Headline = ACCURACY) -> str:
+    """Round, headline, time left, loss and speed."""
+    told = Parts.of(tick, judged)
+    return _line(told.round, told.headline, told.left, *told.more)
 
 
 def fitted(tick: Tick, which: Which, width: int) -> str:
     """The same and which run it is in one line: what there is room for, round and time left first, no broken word."""
-    lines = list(_lines(Parts.of(tick), which))
+    lines = list(_lines(Parts.of(tick, which.judged), which))
     return next((line for line in lines if len(line) <= width), lines[-1])
 
 
 def _lines(told: Parts, which: Which) -> Iterator[str]:
     """From the longest to the shortest."""
     count = f"[{which.place}/{which.total}]" if which.total > 1 else ""
-    long, short = (count, told.round, told.accuracy, told.left), (count, told.round, told.score, told.left)
+    long, short = (count, told.round, told.headline, told.left), (count, told.round, told.score, told.left)
     *names, last = which.names()
     for name in names:
         for more in (told.more, told.more[:1], ()):
@@ -171,7 +173,7 @@ class Talker:
 
     def announce(self, exp: Experiment, place: int, total: int) -> Tell:
         """A run begins."""
-        which = Which(repr(exp.method), exp.seed, place, total)
+        which = Which(repr(exp.method), exp.seed, place, total, exp.headline)
         return self._lively(which, exp.rounds) if self.live else self._plainly(which)
 
     def _now(self) -> Text:
@@ -206,6 +208,6 @@ class Talker:
             now = time.monotonic()
             if now >= due or tick.round == tick.rounds:
                 due = now + max(PAUSE, (now - begun) / 10)
-                self.say(f"  {sentence(tick)}")
+                self.say(f"  {sentence(tick, which.judged)}")
 
         return tell

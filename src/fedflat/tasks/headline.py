@@ -163,5 +163,19 @@ class Headline:
         return ACCURACY if kept is None else cls(**kept)
 
 
+def common_target(target: float | str | None, headlines: Iterable[Headline]) -> float | None:
+    """A target as the runs' headline has it, typed or not; runs that are judged by different scores have none."""
+    found = list(dict.fromkeys(headlines))
+    if target is None or not found:
+        return None
+    if len(found) > 1:
+        names = " and ".join(headline.label for headline in found)
+        raise SettingError(
+            f"no target can be that of all: the runs are judged by different scores ({names}). Leave it out, or look "
+            "at runs of one kind only."
+        )
+    return found[0].target(target) if isinstance(target, str) else target
+
+
 ACCURACY = Headline("accuracy", unit="%", factor=100.0)
 """The share of examples that are given the right class."""

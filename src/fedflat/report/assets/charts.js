@@ -99,7 +99,7 @@ function lines(series, options) {
       const positive = at("y").filter((value) => value > 0), high = Math.max(...positive, 1e-12);
       y = [Math.max(high * 1e-7, Math.min(...positive, high)), high * 1.5];
     }
-    if (options.floor !== undefined) y[0] = Math.max(y[0], options.floor);
+    if (options.floor !== undefined && at("low").concat(at("y")).every((value) => !known(value) || value >= options.floor)) y[0] = Math.max(y[0], options.floor);
     const plot = axes(box, { ...options, x: extent(at("x"), 0), y });
     const clamp = (value) => (known(value) && !(options.logY && value < y[0]) ? plot.Y(value) : NaN);
     for (const one of shown) drawLine(plot, one, clamp);

@@ -65,6 +65,19 @@ function around(value, spread) {
 const percent = (value) => (known(value) ? (100 * value).toFixed(2) : "–");
 const percents = (value) => (known(value) ? `${percent(value)} %` : "–");
 const percentTick = (value) => String(Number((100 * value).toFixed(2)));
+/** How people see the score that a board is judged by: a number, its spread, with the unit, on an axis. */
+function judgedBy({ label, title, unit, factor, higher_is_better }) {
+  const share = unit === "%", seen = (value) => (known(value) ? factor * value : null);
+  const text = (value) => (share ? (known(value) ? seen(value).toFixed(2) : "–") : number(seen(value)));
+  return {
+    label, title, unit, higher: higher_is_better, bare: text,
+    head: (words) => (unit ? `${words} ${unit}` : words),
+    off: (value, spread) => (share ? seen(spread).toFixed(2) : around(seen(value), seen(spread))),
+    said: (value) => (unit && known(value) ? `${text(value)} ${unit}` : text(value)),
+    tick: (value, digits) => (share ? String(Number(seen(value).toFixed(2))) : plain(seen(value), digits)),
+  };
+}
+
 const whole = (value) => (known(value) ? Math.round(value).toLocaleString("en") : "–");
 
 function bytes(value) {

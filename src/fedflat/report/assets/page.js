@@ -1,7 +1,7 @@
 /* The page: its parts in order, the theme, and news if it is live. */
 
 const PARTS = [
-  { id: "results", title: "Results", of: (doc) => doc.methods.map(({ curves, watch, ...rest }) => rest), draw: drawResults },
+  { id: "results", title: "Results", of: (doc) => (doc.methods.length ? [doc.boards, ...doc.methods.map(({ curves, watch, ...rest }) => rest)] : []), draw: drawResults },
   { id: "training", title: "Training", of: (doc) => doc.methods.map((m) => m.curves), draw: drawTraining },
   { id: "curvature", title: "Curvature", of: (doc) => doc.curvature, draw: drawCurvature },
   { id: "surface", title: "Loss surfaces", of: (doc) => doc.surface, draw: drawSurfaces },

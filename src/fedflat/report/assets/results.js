@@ -1,19 +1,25 @@
 /* The results as a table, the curves of training, what was watched, and how the runs were made. */
 
 /** A number and, below it or behind it, its spread. */
-const spreadPercent = (value, off) => (known(value) && known(off) ? [percent(value), percent(off)] : [percent(value)]);
+const spreadScore = (judged, value, off) => (known(value) && known(off) ? [judged.bare(value), judged.off(value, off)] : [judged.bare(value)]);
 const spread = (value, off) => (known(value) && known(off) ? [number(value), around(value, off)] : [number(value)]);
 const cell = (said) => (Array.isArray(said) && said.length > 1 ? [said[0], " ", el("span", { class: "off" }, `± ${said[1]}`)] : [said].flat());
 
-/** The columns of the table: a head, the number to sort by, the text to show. Columns nobody has are left out. */
-function columns(doc) {
-  const target = doc.target === null ? "" : `${percent(doc.target)}\u00a0%`;
-  const accuracy = (m) => (m.diverged && m.diverged === m.seeds ? "diverged" : known(m.accuracy) ? spreadPercent(m.accuracy, m.spread) : known(m.now) ? `${percent(m.now)} so far` : "–");
+/** The methods that are judged by one score, by their places. */
+const membersOf = (doc, place) => doc.methods.map((_, i) => i).filter((i) => doc.methods[i].board === place);
+const boardsOf = (doc) => doc.boards.map((board, place) => ({ ...board, judged: judgedBy(board.headline), methods: membersOf(doc, place) }));
+const testsOf = (methods) => [...new Set(methods.flatMap((m) => Object.keys(m.tests)))];
+
+/** The columns of a table: a head, the number to sort by, the text to show. Columns nobody has are left out. */
+function columns(methods, { judged, target: wanted, headline }) {
+  const target = wanted === null ? "" : judged.said(wanted).replace(" ", "\u00a0");
+  const score = (m) => (m.diverged && m.diverged === m.seeds ? "diverged" : known(m.score) ? spreadScore(judged, m.score, m.spread) : known(m.now) ? `${judged.bare(m.now)} so far` : "–");
   return [
     ["method", "Method", (m) => m.name, (m) => m.name],
-    ["accuracy", "Accuracy %", (m) => m.accuracy ?? m.now, accuracy],
-    ["personal", "Personal %", (m) => m.personal, (m) => spreadPercent(m.personal, m.personal_spread)],
-    ["loss", "Loss", (m) => m.loss, (m) => number(m.loss)],
+    [headline.name, judged.head(judged.title), (m) => m.score ?? m.now, score],
+    ...testsOf(methods).map((name) => [`tests.${name}`, judged.head(name), (m) => m.tests[name]?.[0], (m) => spreadScore(judged, ...(m.tests[name] || []))]),
+    ["personal", judged.head("Personal"), (m) => m.personal, (m) => spreadScore(judged, m.personal, m.personal_spread)],
+    ...(headline.name === "loss" ? [] : [["loss", "Loss", (m) => m.loss, (m) => number(m.loss)]]),
     ["lambda_1", "λ₁", (m) => m.lambda_1, (m) => spread(m.lambda_1, m.lambda_1_spread)],
     ["scaled", "λ₁‖w‖²", (m) => m.scaled, (m) => spread(m.scaled, m.scaled_spread)],
     ["trace", "Trace", (m) => m.trace, (m) => spread(m.trace, m.trace_spread)],
@@ -22,24 +28,32 @@ function columns(doc) {
     ["bytes", "Sent\u00a0in\u00a0all", (m) => m.bytes, (m) => bytes(m.bytes)],
     ["seconds", "Time", (m) => m.seconds, (m) => seconds(m.seconds)],
     ["speed", "Samples/s", (m) => m.speed, (m) => whole(m.speed)],
-  ].filter(([key, , value]) => key === "method" || key === "accuracy" || doc.methods.some((method) => known(value(method))));
+  ].filter(([key, , value]) => key === "method" || key === headline.name || methods.some((method) => known(value(method))));
 }
 
 function drawResults(section, doc) {
-  const heads = columns(doc), sort = kept("sort", { key: "", down: false });
+  const boards = boardsOf(doc);
+  if (boards.length > 1) section.append(note("These runs are judged by different scores, and compared only with those judged by the same one."));
+  boards.forEach((board) => drawBoard(section, doc, board, boards.length > 1 ? ` by ${board.judged.label}` : ""));
+}
+
+function drawBoard(section, doc, board, which) {
+  const heads = columns(board.methods.map((i) => doc.methods[i]), board), sort = kept("sort", { key: "", down: false });
   const value = heads.find(([key]) => key === sort.key)?.[2];
-  const order = doc.methods.map((_, i) => i);
-  if (value) order.sort((a, b) => compare(value(doc.methods[a]), value(doc.methods[b])) * (sort.down ? -1 : 1));
+  const order = [...board.methods];
+  const rising = ["method", "loss", "lambda_1", "scaled", "trace"];
+  const first = (key) => (key === board.headline.name || key === "personal" || key.startsWith("tests.") ? board.judged.higher : !rising.includes(key));
+  if (value) order.sort((a, b) => compare(value(doc.methods[a]), value(doc.methods[b]), sort.down));
   const head = ([key, name]) => el("th", { scope: "col", "aria-sort": sort.key === key ? (sort.down ? "descending" : "ascending") : "none" },
-    el("button", { type: "button", "data-key": `sort ${key}`, click: () => {
-      state.sort = { key, down: sort.key === key ? !sort.down : !["method", "loss", "lambda_1", "scaled", "trace"].includes(key) };
+    el("button", { type: "button", "data-key": `sort ${key}${which}`, click: () => {
+      state.sort = { key, down: sort.key === key ? !sort.down : first(key) };
       redraw("results");
     } }, name));
-  const row = (i) => el("tr", { class: doc.ahead === i ? "best" : "" },
+  const row = (i) => el("tr", { class: board.ahead === i ? "best" : "" },
     heads.map(([key, , , text]) => key === "method" ? el("th", { scope: "row" }, el("div", {}, sign(i), el("span", {}, el("code", {}, text(doc.methods[i])), counted(doc.methods[i]))))
       : el("td", {}, cell(text(doc.methods[i])))));
-  section.append(scrolling(el("table", { class: "results" }, el("caption", { class: "unseen" }, "Results of the methods"),
-    el("thead", {}, el("tr", {}, heads.map(head))), el("tbody", {}, order.map(row))), "Table of results"), note(tableNote(doc), "Click a head to sort."));
+  section.append(scrolling(el("table", { class: "results" }, el("caption", { class: "unseen" }, `Results of the methods${which}`),
+    el("thead", {}, el("tr", {}, heads.map(head))), el("tbody", {}, order.map(row))), `Table of results${which}`), note(tableNote(doc, board), "Click a head to sort."));
 }
 
 function counted(method) {
@@ -47,43 +61,61 @@ function counted(method) {
   return el("small", {}, [seeds, method.diverged ? `${method.diverged} diverged` : ""].filter(Boolean).join(", "));
 }
 
-function compare(a, b) {
-  if (typeof a === "string") return a.localeCompare(b);
-  return (known(a) ? a : -Infinity) - (known(b) ? b : -Infinity);
+/** What is not known comes last, whatever the order. */
+function compare(a, b, down) {
+  const sign = down ? -1 : 1;
+  if (typeof a === "string") return sign * a.localeCompare(b);
+  return known(a) && known(b) ? sign * (a - b) : known(b) - known(a);
 }
 
-function tableNote(doc) {
-  const seeds = doc.methods.some((m) => m.seeds > 1);
+function tableNote(doc, { judged, headline, target, target_of_first: ofFirst, ahead, methods: members }) {
+  const methods = members.map((i) => doc.methods[i]), seeds = methods.some((m) => m.seeds > 1);
   return sentence([
-    `Accuracy and loss on the test set: ${doc.last > 1 ? `mean of the evaluations in the last ${doc.last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : ""}.`,
-    doc.target !== null ? `Target ${percent(doc.target)} %${doc.target_of_first ? ": the accuracy of the first method" : ""}.` : "",
-    doc.methods.length > 1 && doc.ahead === null ? "No row is marked: no method is ahead of all others by more than the spread." : "",
+    `${judged.title}${headline.name === "loss" ? "" : " and loss"} on the test set: ${doc.last > 1 ? `mean of the evaluations in the last ${doc.last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : ""}.`,
+    judged.higher ? "" : `Less ${judged.label} is better.`,
+    testsOf(methods).length ? `${listed(testsOf(methods))}: the ${judged.label} on further test sets.` : "",
+    target !== null ? `Target ${judged.said(target)}${ofFirst ? `: the ${judged.label} of the first method` : ""}.` : "",
+    methods.length > 1 && ahead === null ? "No row is marked: no method is ahead of all others by more than the spread." : "",
     doc.methods.some((m) => known(m.lambda_1)) ? `λ₁${doc.methods.some((m) => known(m.trace)) ? " and trace" : ""} of the Hessian${doc.methods.some((m) => known(m.scaled)) ? ", ‖w‖ the norm of the weights" : ""}: ${doc.curvature_of}.` : "",
   ]);
 }
 
-const MEASURES = { accuracy: "Accuracy", loss: "Test loss", train_loss: "Training loss", personal: "Personal accuracy", clients: "Clients' accuracy" };
+/** What is drawn of a board: the name of the curve, its title, and whether it is the score or a loss. */
+function measures(doc, { judged, headline, methods }) {
+  const tests = testsOf(methods.map((i) => doc.methods[i])).map((name) => [`tests.${name}`, `${judged.title}, ${name}`, true]);
+  return [
+    [headline.name, judged.title, true], ...tests, ...(headline.name === "loss" ? [] : [["loss", "Test loss", false]]), ["train_loss", "Training loss", false],
+    ["personal", `Personal ${judged.label}`, true], ["clients", `Clients' ${judged.label}`, true],
+  ];
+}
+
 const AXES = {
   round: { name: "Rounds", xTitle: "round", xFormat: whole },
   bytes: { name: "Bytes", xTitle: "sent", xFormat: bytes },
   seconds: { name: "Time", xTitle: "time", xFormat: seconds },
 };
 
-function series(doc, axis, measure, field = "curves") {
+function series(doc, axis, measure, field = "curves", members = null) {
   return doc.methods.map((m, method) => ({ method, name: m.name, of: m[field][measure] }))
-    .filter((one) => one.of && one.of[axis]).map(({ method, name, of }) => ({ method, name, x: of[axis], y: of.mean, low: of.low, high: of.high }));
+    .filter((one) => !members || members.includes(one.method)).filter((one) => one.of && one.of[axis]).map(({ method, name, of }) => ({ method, name, x: of[axis], y: of.mean, low: of.low, high: of.high }));
 }
 
 function drawTraining(section, doc) {
   kept("axis", "round");
-  const there = Object.keys(MEASURES).filter((name) => series(doc, "round", name).length), odd = there.length % 2;
   section.append(el("div", { class: "controls" }, doc.methods.length > 1 ? legend(doc.methods.map((m, place) => ({ ...m, place }))) : null,
     choices("Horizontal axis", "axis", Object.entries(AXES).map(([key, axis]) => [key, axis.name]), "training")),
-    el("div", { class: "pair" }, there.map((measure, place) => {
-      const found = series(doc, state.axis, measure), share = !measure.endsWith("loss");
-      const options = { ...AXES[state.axis], name: measure, yTitle: share ? "%" : "", yFormat: share ? percentTick : plain, ySaid: share ? percents : number, floor: 0, height: odd && !place ? 340 : 280 };
-      return figure(MEASURES[measure], "", lines(found, { ...options, sentence: curveSaid(found, MEASURES[measure], options) }), () => curveTable(found, options), odd && !place ? "whole" : "");
-    })), note(curveNote(doc), "Point at a chart, or focus it and use the arrow keys, to read values."));
+    ...boardsOf(doc).map((board) => boardCurves(doc, board, doc.boards.length > 1 ? ` (${board.judged.label})` : "")),
+    note(curveNote(doc), "Point at a chart, or focus it and use the arrow keys, to read values."));
+}
+
+function boardCurves(doc, board, which) {
+  const { judged, methods } = board;
+  const there = measures(doc, board).filter(([name]) => series(doc, "round", name, "curves", methods).length), odd = there.length % 2;
+  return el("div", { class: "pair" }, there.map(([measure, called, score], place) => {
+    const found = series(doc, state.axis, measure, "curves", methods), title = called + (score ? "" : which);
+    const options = { ...AXES[state.axis], name: measure + which, yTitle: score ? judged.unit : "", yFormat: score ? judged.tick : plain, ySaid: score ? judged.said : number, floor: 0, height: odd && !place ? 340 : 280 };
+    return figure(title, "", lines(found, { ...options, sentence: curveSaid(found, title, options) }), () => curveTable(found, options), odd && !place ? "whole" : "");
+  }));
 }
 
 function curveSaid(found, measure, options) {
