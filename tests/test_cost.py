@@ -81,8 +81,8 @@ def test_additions_cost_their_share(text: str) -> None:
         ("fedgloss(delta_eps=True)", 2, 2, 2, 0),
         ("naive_fedgloss(admm=False) + scaffold()", 4, 4, 2, 0),
         ("naive_fedgloss(admm=False) + mimelite()", 4, 4, 2, 2),
-        # the gradient here and where the probe stands; two walks, c and m in both, the second from a new point
-        ("naive_fedgloss(admm=False) + mime()", 1 + 1 + 2 + 3, 4, 2, 2),
+        # the gradient here and where the probe stands; two walks from points the clients have not, c and m in both
+        ("naive_fedgloss(admm=False) + mime()", 1 + 1 + 3 + 3, 4, 2, 2),
         ("centralised()", 0, 0, 1, 0),
     ],
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fedflat.engine.mail import Mail, Reply, fold
 from fedflat.errors import FedflatError
+from fedflat.language.spelling import parse
 
 MAIL = Mail(3, torch.zeros(2, dtype=torch.float64), torch.zeros(0), 0.1)
 
@@ -86,6 +87,18 @@ def test_bytes() -> None:
     assert mail.extras == {}
     answer = reply(0, [1, 2], buffers=torch.zeros(1), extras={"dual": {"c": torch.zeros(2)}})
     assert answer.nbytes == 2 * 8 + 4 + 2 * 4
+
+
+def test_a_client_has_the_model_of_its_last_mail_and_no_other() -> None:
+    here = Mail(0, torch.zeros(5), torch.zeros(3), 0.1)
+    there = replace(here, params=torch.ones(5))
+    assert not here.after(None).repeat
+    assert here.enclose("c", c=torch.ones(2)).after(here).repeat
+    assert not there.after(here).repeat
+    assert not here.after(there.after(here)).repeat
+    assert not here.after(here).after(there).repeat
+    assert not replace(here, buffers=torch.zeros(3)).after(here).repeat
+    assert not here.after(replace(here, ask=parse("describe(label_counts())", "ask"))).repeat  # it was not sent then
 
 
 @pytest.mark.parametrize("where", ["delta", "buffers", "extras"])

@@ -96,9 +96,9 @@ def test_climbing_goes_rho_far(direction: list[float], rho: float) -> None:
 
 def test_a_perturbed_model_is_sent_anew() -> None:
     """Even to those who still have the one it was made from."""
-    again = Mail(0, W, NONE, 0.1, repeat=True)
-    assert again.nbytes == 0
-    assert climb(again, W, 0.5).nbytes == W.nbytes
+    first = Mail(0, W, NONE, 0.1)
+    assert first.after(first).nbytes == 0
+    assert climb(first.after(first), W, 0.5).after(first).nbytes == W.nbytes
 
 
 def test_a_radius_may_change_with_the_round() -> None:

@@ -6,11 +6,11 @@ or on another machine of the same kind; and it can be repeated, to find what wen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -44,6 +44,8 @@ class ClientJob:
     """How many examples a client holds on average, where a piece must know."""
     shows: bool = False
     """Whether each reply brings the client's own model along, for somebody to look at."""
+    said: Mapping[str, Any] = field(default_factory=dict)
+    """The texts of the run that it is part of, for clients elsewhere to be told in."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Letter:
     client: int
     mail: Mail
     memory: Memory
+    id: str = ""
+    """Which letter of the run it is; the reply names it."""
 
 
 Done = tuple[Reply, Memory]
@@ -63,7 +67,7 @@ def visit(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None 
     """Do what the mail asks."""
     ask = letter.mail.ask
     done: Done = ask.do(OneClient(ask.job(job), letter, data, watch))
-    return done
+    return replace(done[0], letter=letter.id), done[1]
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def cost(method: Method) -> Cost:
     sent: list[Mail] = []
 
     def send(mail: Mail) -> Replies:
-        sent.append(mail)
+        sent.append(mail.after(sent[-1] if sent else None))
         return Replies(mail, zeros, mail.buffers, zeros, 1, 1, 0.0, 1.0, _Means(whole, zeros))
 
     desks: Desks = {}

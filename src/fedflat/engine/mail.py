@@ -45,7 +45,7 @@ class Mail:
     commit: bool = True
     """False: a probe; the client forgets that it was visited."""
     repeat: bool = False
-    """The client still has this model from the exchange before: it is not sent again."""
+    """The client still has this model from the exchange before: it is not sent again. For those to say who send."""
     before: Mapping[int, tuple[int, float]] = field(default_factory=dict)
     """For each client, how many are asked before it in this exchange, and the sum of their mean batches; only if
     a piece of the method wants to know (`Piece.ordered`)."""
@@ -55,6 +55,12 @@ class Mail:
         """Bytes of the tensors sent."""
         model = () if self.repeat or not self.ask.needs_model else (self.params, self.buffers)
         return _nbytes(*model, extras=self.extras)
+
+    def after(self, last: Mail | None) -> Mail:
+        """The same to a client whose last mail was ``last``: the model it still has is not sent again."""
+        had = last if last is not None and last.ask.needs_model else None
+        has = had is not None and had.params is self.params and had.buffers is self.buffers
+        return self if has == self.repeat else replace(self, repeat=has)
 
     def enclose(self, key: str, **tensors: Tensor) -> Mail:
         """The same mail with ``tensors`` for the piece ``key``."""
@@ -98,6 +104,8 @@ class Reply(_Sent):
     own: Model | None = None
     """The client's own model where its walk ended, if somebody wants to look at it (`ClientJob.shows`): a matter of the
     simulation, no part of what is sent."""
+    letter: str = ""
+    """The id of the letter that it answers."""
 
 
 @dataclass(frozen=True)

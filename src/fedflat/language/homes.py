@@ -6,7 +6,10 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
-HOMES = ("client.asks", "data.partitions", "data.sets", "language.schedules", "methods", "models", "running.starts")
+HOMES = (
+    "client.asks", "client.measures", "data.partitions", "data.sets", "language.schedules", "methods", "models",
+    "running.starts",
+)  # fmt: skip
 
 
 @cache

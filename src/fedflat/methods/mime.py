@@ -111,7 +111,7 @@ class ServerMime(ServerPiece):
             c = replies.mean(self.key, "c", replies.weighting)
         else:
             c = send(replace(mail, ask=Gradient(), commit=False)).delta
-            replies = send(replace(mail, repeat=True).enclose(self.key, c=c, **enclosed))
+            replies = send(mail.enclose(self.key, c=c, **enclosed))
         if enclosed:
             desk.memory["m"] = keep * c + b * m
         return replies

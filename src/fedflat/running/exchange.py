@@ -34,6 +34,8 @@ class Letters(Sequence[Letter]):
     mail: Mail
     cohort: list[int]
     clients: ClientStates
+    exchange: int = 1
+    """Which exchange of the round it is."""
 
     def __len__(self) -> int:
         return len(self.cohort)
@@ -52,7 +54,8 @@ class Letters(Sequence[Letter]):
     def to(self, client: int) -> Letter:
         """The letter to one client, with what its own pieces remember."""
         memory = self.clients.memory(client)
-        return Letter(client, self.mail, {key: kept for key, kept in memory.items() if not key.startswith(SHADOW)})
+        own = {key: kept for key, kept in memory.items() if not key.startswith(SHADOW)}
+        return Letter(client, self.mail, own, f"{self.mail.round}/{self.exchange}/{client}")
 
 
 @dataclass
@@ -67,9 +70,15 @@ class Exchange:
     ledger: Ledger
     ear: Ear = field(default_factory=Ear)
     """Who listens to the round."""
+    last: Mail | None = None
+    """What the cohort was sent last in this round."""
+    count: int = 0
+    """Exchanges of the round so far."""
 
     def send(self, mail: Mail) -> Replies:
         """One call, one exchange."""
+        mail = self.last = mail.after(self.last)
+        self.count += 1
         exp = self.ready.exp
         weighting = exp.weighting or exp.method.weighting or "sized"
         rule = partial(exp.method.rule.of_round, mail.round) if exp.method.rule else None
@@ -80,7 +89,7 @@ class Exchange:
 
     def _dispatch(self, mail: Mail) -> Iterator[Reply | Sheaf]:
         shadows = [s for s in self.ready.exp.method.shadows if s.hears and s.key in self.shadows]
-        letters = Letters(self.ready.addressed(mail, self.cohort), self.cohort, self.clients)
+        letters = Letters(self.ready.addressed(mail, self.cohort), self.cohort, self.clients, self.count)
         counts = mail.commit and mail.ask.commits
         for reply, memory in _apart(self.crew.visit(letters), each=counts and bool(shadows)):
             self._count(mail, reply)

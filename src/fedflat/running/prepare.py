@@ -88,7 +88,8 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     try_out(learner, fed)
     check_batches(exp, fed, learner)
     shows = any(shadow.looks for shadow in exp.method.shadows)
-    job = ClientJob(learner, exp.pieces(), exp.local, exp.seed, exp.personal, mean_examples(exp, fed), shows)
+    mean = mean_examples(exp, fed)
+    job = ClientJob(learner, exp.pieces(), exp.local, exp.seed, exp.personal, mean, shows, exp.as_json())
     if exp.personal and fed.held_out is None:
         raise SettingError(
             f"personal() tests each client on a part of its own data, but {exp.on} keeps none. "

@@ -21,7 +21,7 @@ from fedflat.server.piece import Desk, Send, ServerPiece
 
 def climb(mail: Mail, direction: torch.Tensor, rho: float) -> Mail:
     """The same mail from a point ``rho`` further up along ``direction``."""
-    return replace(mail, params=torch.add(mail.params, unit(direction), alpha=rho), repeat=False)
+    return replace(mail, params=torch.add(mail.params, unit(direction), alpha=rho))
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,0 +1,204 @@
+"""Messages come out as they went in, or are refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fedflat.client.visit import Letter
+from fedflat.engine.flat import Model
+from fedflat.engine.mail import Extras, Mail, Reply
+from fedflat.executors.wire import LENGTH, MAGIC, SIGN, Answer, Garbled, Order, decode, encode
+from fedflat.files import digest, pack
+from fedflat.language.spelling import parse
+
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
+WHOLE = st.integers(0, 2**62)
+NAMES = st.text(max_size=8)
+DTYPES = st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> Tensor:
+    """Any bits, in any order in memory."""
+    shape, dtype = draw(st.lists(st.integers(0, 3), max_size=3)), draw(DTYPES)
+    if dtype is torch.bool:
+        made = torch.zeros(shape, dtype=torch.uint8).random_(0, 2, generator=_rng(draw)).bool()
+    else:
+        count = math.prod(shape) * dtype.itemsize
+        made = torch.empty(count, dtype=torch.uint8).random_(0, 256, generator=_rng(draw)).view(dtype).reshape(shape)
+    return made.transpose(0, -1) if made.dim() > 1 and draw(st.booleans()) else made
+
+
+def _rng(draw: st.DrawFn) -> torch.Generator:
+    return torch.Generator().manual_seed(draw(st.integers(0, 2**32)))
+
+
+EXTRAS = st.dictionaries(NAMES, st.dictionaries(NAMES, tensors(), max_size=2), max_size=2)
+LETTERS = st.builds(
+    lambda client, mail, memory, id, before: Letter(client, replace(mail, before={client: before}), memory, id),
+    WHOLE, st.builds(Mail, WHOLE, tensors(), tensors(), NUMBERS, EXTRAS, commit=st.booleans()), EXTRAS, NAMES,
+    st.tuples(st.integers(0, 9), NUMBERS),
+)  # fmt: skip
+REPLIES = st.builds(
+    Reply, WHOLE, tensors(), tensors(), WHOLE, WHOLE, EXTRAS, st.dictionaries(NAMES, NUMBERS, max_size=3), WHOLE,
+    st.none() | st.builds(Model, tensors(), tensors()), NAMES,
+)  # fmt: skip
+ANSWERS = st.builds(Answer, REPLIES, EXTRAS)
+
+
+def bits(value: Any) -> Any:
+    """All of a message as something that is equal only if every bit is; NaN is one number."""
+    if isinstance(value, Tensor):
+        raw = value.contiguous().reshape(-1).view(torch.uint8) if value.numel() else value.reshape(-1)
+        return value.dtype, tuple(value.shape), bytes(raw.tolist()) if value.numel() else b""
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else value.hex()
+    if isinstance(value, Mapping):
+        return [(key, bits(inner)) for key, inner in value.items()]
+    if isinstance(value, tuple):
+        return [bits(inner) for inner in value]
+    return [(name, bits(inner)) for name, inner in vars(value).items()] if hasattr(value, "__dict__") else value
+
+
+@settings(max_examples=25, deadline=None)
+@given(LETTERS | ANSWERS)
+def test_what_is_sent_arrives_bit_for_bit(message: Letter | Answer) -> None:
+    assert bits(decode(encode(message))) == bits(message)
+
+
+def small_letter(**more: Any) -> Letter:
+    mail = Mail(3, torch.arange(100.0), torch.tensor([0.5]), 0.1, {"sam": {"eps": torch.ones(2)}}, **more)
+    return Letter(7, mail, {"dual": {"y": torch.zeros(2)}}, "3/0/7")
+
+
+def small_answer() -> Answer:
+    return Answer(Reply(7, torch.ones(3), torch.zeros(0), 5, 10, {}, {"loss": math.nan}, letter="3/0/7"), {})
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.sampled_from([small_letter(), small_answer(), Order({"method": "fedavg()"})]))
+def test_any_damage_is_noticed(data: st.DataObject, message: Letter | Answer | Order) -> None:
+    whole = encode(message)
+    place = data.draw(st.integers(0, len(whole) - 1))
+    flipped = whole[:place] + bytes([whole[place] ^ (1 << data.draw(st.integers(0, 7)))]) + whole[place + 1 :]
+    for wrong in (flipped, whole[:place], whole[place:] if place else b"", whole + whole[-1:]):
+        with pytest.raises(Garbled, match=r"^a message cannot be read: .*\. Have it sent again\.$"):
+            decode(wrong)
+
+
+def sealed(texts: Any, tensors: bytes | dict[str, Tensor]) -> bytes:
+    """A message with any content, under a digest that is right."""
+    said = texts if isinstance(texts, bytes) else json.dumps(texts).encode()
+    rest = len(said).to_bytes(LENGTH, "little") + said + (tensors if isinstance(tensors, bytes) else pack(tensors))
+    return MAGIC + digest(rest) + rest
+
+
+def taken_apart(message: bytes) -> tuple[dict[str, Any], bytes]:
+    rest = message[len(MAGIC) + SIGN :]
+    length = int.from_bytes(rest[:LENGTH], "little")
+    return json.loads(rest[LENGTH : LENGTH + length]), rest[LENGTH + length :]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_malice_under_a_right_digest_is_refused_or_read(data: st.DataObject) -> None:
+    """Any byte of texts and tensors may have been changed by somebody who can make a digest: no other error comes."""
+    texts, tensors = taken_apart(encode(data.draw(st.sampled_from([small_letter(), small_answer()]))))
+    said = json.dumps(texts).encode()
+    both = said + tensors
+    place = data.draw(st.integers(0, len(both) - 1))
+    both = both[:place] + data.draw(st.binary(max_size=3)) + both[place + data.draw(st.integers(0, 3)) :]
+    cut = data.draw(st.integers(0, len(both)) | st.just(len(said)))
+    with suppress(Garbled):
+        decode(sealed(both[:cut], both[cut:]))
+
+
+ONE = {"0": torch.ones(1)}
+LETTER, OF_LETTER = taken_apart(encode(small_letter()))
+ANSWER, OF_ANSWER = taken_apart(encode(small_answer()))
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (b"", "no message of this version"),
+        (MAGIC, "missing or have changed"),
+        (sealed(b"[" * 100_000, ONE), "nested too deeply|tensors"),
+        (sealed({"kind": "gift"}, {}), "kind must be"),
+        (sealed([], {}), "it must be an object"),
+        (sealed({"kind": "order", "texts": 3}, {}), "texts must be an object"),
+        (sealed({"kind": "order", "texts": {}}, ONE), "tensors that it does not use"),
+        (sealed({"kind": "order", "texts": {}}, b"\xff" * 40), "its tensors are none"),
+        (MAGIC + digest(b"\xff" * 9) + b"\xff" * 9, "its texts cannot have"),
+        (sealed(LETTER | {"client": 2**80}, OF_LETTER), "client must be a whole number"),
+        (sealed(LETTER | {"client": 1.0}, OF_LETTER), "client must be a whole number"),
+        (sealed(LETTER | {"lr": "fast"}, OF_LETTER), "lr must be"),
+        (sealed(LETTER | {"model": [0]}, OF_LETTER), "parameters and buffers"),
+        (sealed(LETTER | {"model": [0, 0]}, OF_LETTER), "is not there, or is used twice"),
+        (sealed(LETTER | {"model": None}, OF_LETTER), "repeats a model that was not sent"),
+        (sealed(LETTER | {"before": [1.5, 2]}, OF_LETTER), "must be two numbers"),
+        (sealed(LETTER | {"ask": "__import__('os')"}, OF_LETTER), "ask"),
+        (sealed(LETTER | {"more": 1}, OF_LETTER), "not known"),
+        (sealed(ANSWER | {"delta": 17}, OF_ANSWER), "is not there"),
+        (sealed(ANSWER | {"delta": -1}, OF_ANSWER), "is not there"),
+        (sealed(ANSWER | {"metrics": {"loss": None}}, OF_ANSWER), "metrics.loss must be"),
+    ],
+)  # fmt: skip
+def test_what_no_message_says(message: bytes, why: str) -> None:
+    with pytest.raises(Garbled, match=why):
+        decode(message)
+
+
+def test_too_much_is_not_looked_at() -> None:
+    message = encode(small_letter())
+    assert decode(message, most=len(message))
+    with pytest.raises(Garbled, match=re.escape(f"it has {len(message)} bytes, and at most {len(message) - 1} are")):
+        decode(message, most=len(message) - 1)
+
+
+def test_a_model_is_not_sent_twice() -> None:
+    first, again = small_letter(), small_letter(repeat=True)
+    assert len(encode(again)) < len(encode(first)) - 400 < len(encode(first))  # 100 numbers of four bytes
+    model = Model(first.mail.params, first.mail.buffers)
+    got = decode(encode(again), model=model)
+    assert isinstance(got, Letter)
+    assert got.mail.repeat
+    assert got.mail.params is model.params
+    assert got.mail.buffers is model.buffers
+
+
+def test_a_model_that_is_not_needed_is_not_sent() -> None:
+    letter = small_letter(ask=parse("describe(label_counts())", "ask"))
+    got = decode(encode(letter))
+    assert isinstance(got, Letter)
+    assert got.mail.ask == letter.mail.ask
+    assert len(got.mail.params) == len(got.mail.buffers) == 0
+    assert got.mail.params.dtype == letter.mail.params.dtype
+
+
+def test_a_client_is_told_its_own_place_only() -> None:
+    letter = small_letter(before={5: (0, 0.0), 7: (1, 3.5), 9: (2, 7.0)})
+    got = decode(encode(letter))
+    assert isinstance(got, Letter)
+    assert got.mail.before == {7: (1, 3.5)}
+
+
+def test_tensors_are_named_by_numbers_only() -> None:
+    """Names of pieces are texts: nothing in them reaches the file of tensors."""
+    extras: Extras = {"a/b": {"__metadata__": torch.ones(1), "": torch.zeros(2)}, "": {}}
+    letter = small_letter()
+    got = decode(encode(replace(letter, mail=replace(letter.mail, extras=extras))))
+    assert isinstance(got, Letter)
+    assert bits(got.mail.extras) == bits(extras)

@@ -1,0 +1,58 @@
+"""Every row of the common table through the wire form: the same bits as in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import nn
+
+from fedflat.data.federation import DataSpec, Federation
+from fedflat.executors.in_process import InProcess
+from fedflat.language.spelling import register
+from fedflat.models.spec import ModelSpec
+from fedflat.running.experiment import Experiment
+from fedflat.running.train import train
+from running.small import timeless
+from test_every_method import EVERY, experiment, said
+from wired import Wired
+
+
+@register("model", "normalised_mlp")
+@dataclass(frozen=True, repr=False)
+class NormalisedMlp(ModelSpec):
+    """A small network with batch normalisation, that can be said in text."""
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, classes))
+
+
+@register("data set", "common_table")
+@dataclass(frozen=True, repr=False)
+class CommonTable(DataSpec):
+    """The data of the common table, that can be said in text."""
+
+    split: bool = False
+
+    def open(self, seed: int) -> Federation:
+        return experiment(said("personal()" if self.split else "fedavg()")).on.open(seed)
+
+
+def sayable(text: str) -> Experiment:
+    """A row of the table on data and with a model that can be said."""
+    exp = experiment(said(text))
+    model = exp.model if isinstance(exp.model, ModelSpec) else NormalisedMlp()
+    return replace(exp, on=CommonTable(split=exp.personal), model=model, rounds=2)
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_the_same_bits_through_the_wire(text: str) -> None:
+    exp, wire = sayable(text), Wired()
+    here, there = train(exp, executor=InProcess(1)), train(exp, executor=wire)
+    assert wire.sent > 0
+    assert here.model is not None
+    assert there.model is not None
+    assert torch.equal(here.model.params, there.model.params)
+    assert torch.equal(here.model.buffers, there.model.buffers)
+    assert timeless(here.rows) == timeless(there.rows)
