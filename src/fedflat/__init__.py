@@ -17,7 +17,7 @@ from fedflat.version import __version__
 _HOMES = {
     "fedflat.client.asks": ("Describe", "Describer", "Gradient", "Train"),
     "fedflat.client.piece": ("Piece", "Site", "Term", "Visit"),
-    "fedflat.composition.method": ("Method", "method"),
+    "fedflat.composition.method": ("Method", "made_of", "method"),
     "fedflat.data.examples": ("Batch", "ClientData", "Examples"),
     "fedflat.data.federation": ("DataSpec", "Dealt", "Federation", "OnDemand"),
     "fedflat.data.partitions.partition": ("Partition",),

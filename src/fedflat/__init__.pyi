@@ -10,6 +10,7 @@ from fedflat.client.piece import Term as Term
 from fedflat.client.piece import Visit as Visit
 from fedflat.composition.method import Method as Method
 from fedflat.composition.method import chain as chain
+from fedflat.composition.method import made_of as made_of
 from fedflat.composition.method import method as method
 from fedflat.corruptions.corruptions import corrupt as corrupt
 from fedflat.data.examples import Batch as Batch

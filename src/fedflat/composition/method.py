@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from fedflat.composition.cost import Cost
 
 P = ParamSpec("P")
+Named = Callable[[], None]
+"""A function of which only its name and its documentation are wanted."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,6 +187,41 @@ def method(make: Callable[P, Method]) -> Callable[P, Method]:
 
     register("method")(say)
     return say
+
+
+def made_of(piece: Callable[P, Piece | ServerPiece | Shadow | Rule | Method]) -> Callable[[Named], Callable[P, Method]]:
+    """Register a method that is one piece, or another method, under a name of its own; with its arguments and defaults.
+
+        @made_of(Sam)
+        def sam() -> None:
+            \"""Local sharpness-aware steps (Foret et al., ICLR 2021).\"""
+
+    The function's name is the name, and its first line says what it is.
+    """
+
+    def name(named: Named) -> Callable[P, Method]:
+        @functools.wraps(named)
+        def make(*args: P.args, **kwargs: P.kwargs) -> Method:
+            return _alone(piece(*args, **kwargs))
+
+        takes = inspect.signature(piece).replace(return_annotation="Method")
+        make.__signature__ = takes  # type: ignore[attr-defined]
+        return method(make)
+
+    return name
+
+
+def _alone(made: Piece | ServerPiece | Shadow | Rule | Method) -> Method:
+    match made:
+        case Piece():
+            return Method(client=(made,))
+        case ServerPiece():
+            return Method(server=(made,))
+        case Shadow():
+            return Method(shadows=(made,))
+        case Rule():
+            return Method(rule=made)
+    return made
 
 
 register("method")(chain)

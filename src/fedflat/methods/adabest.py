@@ -106,6 +106,6 @@ class ServerAdaBest(ServerPiece):
 
 
 @method
-def adabest(beta: Scalar = 0.9, mu: Scalar = 0.02, mu_mode: str = "plain") -> Method:
+def adabest(beta: Scalar = 0.9, mu: Scalar = 0.02, mu_mode: str = AdaBest.mu_mode) -> Method:
     """Adaptive bias estimation (Varno et al., ECCV 2022)."""
     return Method(client=(AdaBest(mu, mu_mode),), server=(ServerAdaBest(beta, mu_mode),), weighting="uniform")

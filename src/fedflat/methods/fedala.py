@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fedflat.client.piece import Piece, Site, Visit
-from fedflat.composition.method import Method, method
+from fedflat.composition.method import made_of
 from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError, number
 
@@ -92,7 +92,6 @@ class Ala(Piece):
         return w
 
 
-@method
-def fedala(share: float = 0.8, layers: int = 2, eta: float = 1.0, threshold: float = 0.1) -> Method:
+@made_of(Ala)
+def fedala() -> None:
     """The received model blended into the client's own, weight by weight (Zhang et al., AAAI 2023)."""
-    return Method(client=(Ala(share, layers, eta, threshold),))

@@ -100,7 +100,7 @@ class ServerDual(ServerPiece):
 
 
 @method
-def feddyn(alpha: Scalar = 0.01, by_size: bool = False) -> Method:
+def feddyn(alpha: Scalar = 0.01, by_size: bool = Dual.by_size) -> Method:
     """Dynamic regularisation by dual variables (Acar et al., ICLR 2021).
 
     ``by_size=True`` gives clients with fewer examples a larger ``alpha``, as the authors' code does.

@@ -128,7 +128,7 @@ def _minmax(x: Tensor) -> Tensor:
 
 @method
 def fsa(
-    rho: Scalar = 0.1, rho_larger: Scalar = 0.2, top: int = 2, score: str = "minmax_mse", selection: str = "fsa"
+    rho: Scalar = 0.1, rho_larger: Scalar = 0.2, top: int = 2, score: str = Fsa.score, selection: str = Fsa.selection
 ) -> Method:
     """Local SAM with a larger radius in the layers that moved most (Xing et al., AAAI 2025)."""
     return Method(client=(Fsa(rho, rho_larger, top, score, selection),))
@@ -136,8 +136,8 @@ def fsa(
 
 @method
 def fedfsa(
-    rho: Scalar = 0.1, rho_larger: Scalar = 0.2, top: int = 2, a: Scalar = 0.1, score: str = "minmax_mse",
-    selection: str = "fsa",
+    rho: Scalar = 0.1, rho_larger: Scalar = 0.2, top: int = 2, a: Scalar = 0.1, score: str = Fsa.score,
+    selection: str = Fsa.selection,
 ) -> Method:  # fmt: skip
     """Flexible sharpness-aware steps mixed with the global momentum (Xing et al., AAAI 2025)."""
     return fsa(rho, rho_larger, top, score, selection) + fedcm(a)

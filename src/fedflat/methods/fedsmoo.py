@@ -88,7 +88,7 @@ class ServerSmoo(ServerPiece):
 
 
 @method
-def fedsmoo(rho: Scalar = 0.1, beta: float = 10.0, s_from: str = "mu") -> Method:
+def fedsmoo(rho: Scalar = 0.1, beta: float = 10.0, s_from: str = Smoo.s_from) -> Method:
     """Consistent perturbations and models by two sets of duals (Sun et al., ICML 2023)."""
     number("fedsmoo", "beta", beta, low=0, open_low=True)
     client = (Smoo(rho, s_from), Dual(1 / beta))

@@ -7,146 +7,129 @@ from fedflat.client.mixing import Cutout, Mixup
 from fedflat.client.private import Private
 from fedflat.client.sharpness import Asam, LastSam, LayerwiseSam, Sam
 from fedflat.client.terms import Man
-from fedflat.composition.method import Method, method
+from fedflat.composition.method import Method, made_of, method
 from fedflat.errors import SettingError
 from fedflat.language.schedules import Scalar
 from fedflat.server import pace, rules, shadows
 
 
-@method
-def sam(rho: Scalar = 0.05) -> Method:
+@made_of(Sam)
+def sam() -> None:
     """Local sharpness-aware steps (Foret et al., ICLR 2021)."""
-    return Method(client=(Sam(rho),))
 
 
-@method
-def asam(rho: Scalar = 0.5, eta: Scalar = 0.2, variant: str = "weights") -> Method:
+@made_of(Asam)
+def asam() -> None:
     """Local adaptive sharpness-aware steps (Kwon et al., ICML 2021)."""
-    return Method(client=(Asam(rho, eta, variant),))
 
 
-@method
-def layerwise_sam(rho: Scalar = 0.05) -> Method:
+@made_of(LayerwiseSam)
+def layerwise_sam() -> None:
     """Local SAM whose perturbation has its radius in every tensor by itself."""
-    return Method(client=(LayerwiseSam(rho),))
 
 
-@method
-def last_sam(rho: Scalar = 0.05) -> Method:
+@made_of(LastSam)
+def last_sam() -> None:
     """Local SAM along the gradient of the step before: the centralised control of FedGloSS, one gradient a step."""
-    return Method(client=(LastSam(rho),))
 
 
 @method
-def man(zeta: Scalar = 0.15, man_scale: str = "paper") -> Method:
+def man(zeta: Scalar = 0.15, man_scale: str = Man.man_scale) -> Method:
     """A penalty on the mean squared activations of hidden layers (Yashwanth et al., WACV 2024)."""
     return Method(client=(Man(zeta, man_scale),))
 
 
-@method
-def prox(mu: Scalar = 0.1) -> Method:
+@made_of(Prox)
+def prox() -> None:
     """A pull towards the model the server sent."""
-    return Method(client=(Prox(mu),))
 
 
-@method
-def clip(norm: Scalar = 10.0) -> Method:
+@made_of(Clip)
+def clip() -> None:
     """Local directions no longer than ``norm``; weight decay is added after."""
-    return Method(client=(Clip(norm),))
 
 
-@method
-def mixup(alpha: Scalar = 1.0) -> Method:
+@made_of(Mixup)
+def mixup() -> None:
     """Blended examples and losses (Zhang et al., ICLR 2018)."""
-    return Method(client=(Mixup(alpha),))
 
 
-@method
-def cutout(side: int = 16) -> Method:
+@made_of(Cutout)
+def cutout() -> None:
     """A blanked square in each image (DeVries and Taylor, 2017)."""
-    return Method(client=(Cutout(side),))
 
 
-@method
-def server_sgd(lr: Scalar = 1.0) -> Method:
+@made_of(pace.ServerSgd)
+def server_sgd() -> None:
     """A server learning rate."""
-    return Method(server=(pace.ServerSgd(lr),))
 
 
-@method
-def server_momentum(beta: Scalar = 0.9, lr: Scalar = 1.0) -> Method:
+@made_of(pace.ServerMomentum)
+def server_momentum() -> None:
     """Heavy-ball momentum at the server (Hsu et al., 2019)."""
-    return Method(server=(pace.ServerMomentum(beta, lr),))
 
 
 @method
 def adam(
-    lr: Scalar = 0.1, b1: float = 0.9, b2: float = 0.99, tau: float | None = None, flavour: str = "paper"
-) -> Method:
+    lr: Scalar = pace.Adam.lr, b1: float = pace.Adam.b1, b2: float = pace.Adam.b2, tau: float | None = None,
+    flavour: str = "paper",
+) -> Method:  # fmt: skip
     """Adam at the server (Reddi et al., ICLR 2021); ``tau`` is 1e-3, or 0.1 in torch's flavour."""
     if pace.flavoured("adam", flavour):
-        return Method(server=(pace.TorchAdam(lr, b1, b2, 0.1 if tau is None else tau),))
-    return Method(server=(pace.Adam(lr, b1, b2, 1e-3 if tau is None else tau),))
+        return Method(server=(pace.TorchAdam(lr, b1, b2, pace.TorchAdam.eps if tau is None else tau),))
+    return Method(server=(pace.Adam(lr, b1, b2, pace.Adam.tau if tau is None else tau),))
 
 
 @method
-def adagrad(lr: Scalar = 0.1, b1: float = 0.0, tau: float | None = None, flavour: str = "paper") -> Method:
+def adagrad(
+    lr: Scalar = pace.Adagrad.lr, b1: float = pace.Adagrad.b1, tau: float | None = None, flavour: str = "paper"
+) -> Method:
     """AdaGrad at the server (Reddi et al., ICLR 2021); ``tau`` is 1e-3, or 1e-2 in torch's flavour."""
     if pace.flavoured("adagrad", flavour):
         if b1 != 0:
             raise SettingError(f"adagrad: torch's flavour has no first moment, found b1={b1!r}. Leave b1 out.")
-        return Method(server=(pace.TorchAdagrad(lr, 1e-2 if tau is None else tau),))
-    return Method(server=(pace.Adagrad(lr, b1, tau=1e-3 if tau is None else tau),))
+        return Method(server=(pace.TorchAdagrad(lr, pace.TorchAdagrad.eps if tau is None else tau),))
+    return Method(server=(pace.Adagrad(lr, b1, tau=pace.Adagrad.tau if tau is None else tau),))
 
 
-@method
-def yogi(lr: Scalar = 0.1, b1: float = 0.9, b2: float = 0.99, tau: float = 1e-3) -> Method:
+@made_of(pace.Yogi)
+def yogi() -> None:
     """Yogi at the server (Reddi et al., ICLR 2021)."""
-    return Method(server=(pace.Yogi(lr, b1, b2, tau),))
 
 
-@method
-def swa(
-    start: float = 0.75, cycle: int = 10, high: float | None = None, low: float | None = None,
-    cycle_lr: bool = True, average: bool = True,
-) -> Method:  # fmt: skip
+@made_of(shadows.Swa)
+def swa() -> None:
     """Stochastic weight averaging at the server (Caldarola et al., ECCV 2022).
 
     From ``start`` (a share of the run, or a round) the local rate falls from ``high`` to ``low`` in every
     ``cycle`` rounds and the mean of the models at the cycles' ends is evaluated. The ablations of the paper:
     ``cycle_lr=False`` averages only, ``average=False`` only cycles the rate.
     """
-    return Method(shadows=(shadows.Swa(start, cycle, high, low, cycle_lr, average),))
 
 
-@method
-def wima(window: int = 100, scope: str = "all") -> Method:
+@made_of(shadows.Wima)
+def wima() -> None:
     """The mean of the last ``window`` global models is evaluated; ``scope``: all, classifier or features."""
-    return Method(shadows=(shadows.Wima(window, scope),))
 
 
-@method
-def ema(gamma: Scalar = 0.9) -> Method:
+@made_of(shadows.Ema)
+def ema() -> None:
     """An exponential mean of the global models is evaluated."""
-    return Method(shadows=(shadows.Ema(gamma),))
 
 
-@method
-def all_clients() -> Method:
+@made_of(shadows.AllClients)
+def all_clients() -> None:
     """The mean of every client's last model is evaluated, as FedDyn's authors do."""
-    return Method(shadows=(shadows.AllClients(),))
 
 
-@method
-def active_clients() -> Method:
+@made_of(shadows.ActiveClients)
+def active_clients() -> None:
     """The mean of the models that came back in the round is evaluated."""
-    return Method(shadows=(shadows.ActiveClients(),))
 
 
-@method
-def median() -> Method:
+@made_of(rules.Median)
+def median() -> None:
     """The coordinate-wise median of the replies in place of their mean (Yin et al., ICML 2018)."""
-    return Method(rule=rules.Median())
 
 
 @method
@@ -156,7 +139,7 @@ def trimmed_mean(trim: int = 1) -> Method:
 
 
 @method
-def krum(attackers: int = 1, keep: int = 1) -> Method:
+def krum(attackers: int = 1, keep: int = rules.Krum.keep) -> Method:
     """The most central reply, or the mean of the ``keep`` most central (Blanchard et al., NeurIPS 2017)."""
     return Method(rule=rules.Krum(attackers, keep))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fedflat.composition.method import Method, method
+from fedflat.client.sharpness import Sam
+from fedflat.composition.method import Method, made_of, method
 from fedflat.language.schedules import Scalar
 from fedflat.methods import pieces
 from fedflat.methods.fedcm import fedcm
@@ -16,48 +17,39 @@ def fedavg() -> Method:
     return Method()
 
 
-@method
-def fedavgm(beta: Scalar = 0.9, lr: Scalar = 1.0) -> Method:
+@made_of(pieces.server_momentum)
+def fedavgm() -> None:
     """FedAvg with server momentum (Hsu et al., 2019)."""
-    return pieces.server_momentum(beta, lr)
 
 
-@method
-def fedadam(
-    lr: Scalar = 0.1, b1: float = 0.9, b2: float = 0.99, tau: float | None = None, flavour: str = "paper"
-) -> Method:
+@made_of(pieces.adam)
+def fedadam() -> None:
     """FedAvg with Adam at the server (Reddi et al., ICLR 2021)."""
-    return pieces.adam(lr, b1, b2, tau, flavour)
 
 
-@method
-def fedadagrad(lr: Scalar = 0.1, b1: float = 0.0, tau: float | None = None, flavour: str = "paper") -> Method:
+@made_of(pieces.adagrad)
+def fedadagrad() -> None:
     """FedAvg with AdaGrad at the server (Reddi et al., ICLR 2021)."""
-    return pieces.adagrad(lr, b1, tau, flavour)
 
 
-@method
-def fedyogi(lr: Scalar = 0.1, b1: float = 0.9, b2: float = 0.99, tau: float = 1e-3) -> Method:
+@made_of(pieces.yogi)
+def fedyogi() -> None:
     """FedAvg with Yogi at the server (Reddi et al., ICLR 2021)."""
-    return pieces.yogi(lr, b1, b2, tau)
 
 
-@method
-def fedprox(mu: Scalar = 0.1) -> Method:
+@made_of(pieces.prox)
+def fedprox() -> None:
     """FedAvg with a proximal term (Li et al., MLSys 2020); the gradient of ``mu/2 ||w - w_sent||^2``."""
-    return pieces.prox(mu)
 
 
-@method
-def fedsam(rho: Scalar = 0.05) -> Method:
+@made_of(pieces.sam)
+def fedsam() -> None:
     """FedAvg with local SAM (Caldarola et al., ECCV 2022; Qu et al., ICML 2022)."""
-    return pieces.sam(rho)
 
 
-@method
-def fedasam(rho: Scalar = 0.5, eta: Scalar = 0.2, variant: str = "weights") -> Method:
+@made_of(pieces.asam)
+def fedasam() -> None:
     """FedAvg with local ASAM (Caldarola et al., ECCV 2022)."""
-    return pieces.asam(rho, eta, variant)
 
 
 @method
@@ -73,7 +65,7 @@ def mofedsam(rho: Scalar = 0.1, a: Scalar = 0.1) -> Method:
 
 
 @method
-def fedgamma(rho: Scalar = 0.05) -> Method:
+def fedgamma(rho: Scalar = Sam.rho) -> Method:
     """SCAFFOLD with local SAM (Dai et al., TNNLS 2023)."""
     return pieces.sam(rho) + scaffold()
 
