@@ -1,0 +1,72 @@
+"""What one vehicle takes along its way: images, masks, positions and headings.
+
+Way, traffic, light and noise have generators of their own. So a journey in other weather goes the same way, meets the
+same cars and has the same masks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedflat.data.street.lens import Lens
+from fedflat.data.street.scene import picture
+from fedflat.data.street.town import town
+from fedflat.data.street.traffic import VIEWS, camera, drive, meet
+from fedflat.data.street.weather import WEATHERS, Light
+from fedflat.engine.seeds import numpy_generator
+
+APART = 100_000.0
+"""Metres from the origin of one town to that of the next, to the east."""
+
+
+@dataclass(frozen=True)
+class Film:
+    """Bytes (frames, 3, rows, columns), classes (frames, rows, columns), and where each was taken.
+
+    ``places`` has a row for each frame: metres east, metres north, degrees clockwise from north. All towns lie in one
+    plane, `APART` from each other.
+    """
+
+    images: NDArray[np.uint8]
+    masks: NDArray[np.uint8]
+    places: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Journey:
+    """One vehicle's way through a town, in one weather, with one camera."""
+
+    seed: int
+    number: int
+    """Tells journeys with the same seed apart."""
+    town: int
+    weather: str = "sun"
+    view: str = "car"
+    style: str = "real"
+    width: int = 128
+    rows: int = 64
+    traffic: float = 1.0
+    """How many cars and people there are, as a share of what is usual."""
+
+    def film(self, frames: int) -> Film:
+        """The first pictures along the way."""
+        drawn = numpy_generator(self.seed, "street/way", self.number)
+        return self.at(drive(town(self.town, self.seed), drawn, frames))
+
+    def at(self, way: NDArray[np.float64]) -> Film:
+        """Pictures at these places (metres east and north in the town's own frame, heading in degrees)."""
+        place, view = town(self.town, self.seed), VIEWS[self.view]
+        drawn = numpy_generator(self.seed, "street/light", self.number)
+        light, lens = Light.drawn(WEATHERS[self.weather], drawn), Lens.drawn(self.style, drawn)
+        taken = []
+        for frame, row in enumerate(way):
+            met = numpy_generator(self.seed, "street/traffic", self.number, frame)
+            seen = camera(row, view, met, self.width, self.rows)
+            moving = meet(place, seen, met, self.traffic)
+            noise = numpy_generator(self.seed, "street/noise", self.number, frame)
+            taken.append(picture(place, seen, moving, light, lens, noise, view.bonnet))
+        places = way + np.array([self.town * APART, 0.0, 0.0])
+        return Film(np.stack([image for image, _ in taken]), np.stack([mask for _, mask in taken]), places)
