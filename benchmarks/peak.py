@@ -41,5 +41,5 @@ def operations(workload: Workload) -> int:
     ready = make_ready(workload.experiment())
     module, batch = ready.learner.module(), ready.fed.data(0).batch(torch.arange(1), torch.float32)
     with FlopCounterMode(display=False) as counter:
-        cross_entropy(module(batch.x), batch.y).backward()
+        cross_entropy(module(batch.inputs), batch.targets).backward()
     return int(counter.get_total_flops())

@@ -74,7 +74,7 @@ class Bare:
             for places in exp.local.batches(exp.seed, self.t, client, len(data)):
                 batch = data.batch(places, torch.float32, rng)
                 self.optimiser.zero_grad()
-                cross_entropy(self.module(batch.x), batch.y).backward()
+                cross_entropy(self.module(batch.inputs), batch.targets).backward()
                 self.optimiser.step()
         self.t += 1
 

@@ -19,7 +19,7 @@ from turns import WARM_UP, Turns
 from workloads import SIZES, Workload
 
 from fedflat.client.images import channels_last
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.engine.seeds import torch_generator
 from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess
@@ -53,7 +53,7 @@ def bare(ready: Ready, threads: int, *, last: bool = False) -> None:
             data, rng = fed.data(client), torch_generator(exp.seed, "augment", t, client)
             for places in exp.local.batches(exp.seed, t, client, len(data)):
                 batch = data.batch(places, torch.float32, rng)
-                loss = step(module, optimiser, replace(batch, x=channels_last(batch.x)) if last else batch)
+                loss = step(module, optimiser, replace(batch, inputs=channels_last(batch.inputs)) if last else batch)
                 samples += len(places)
         t += 1
         go_on = turns.round(samples, lambda: float(loss))  # noqa: B023 (called before the next round)
@@ -61,7 +61,7 @@ def bare(ready: Ready, threads: int, *, last: bool = False) -> None:
 
 def _sgd(module: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch) -> Tensor:
     optimiser.zero_grad()
-    loss = cross_entropy(module(batch.x), batch.y)
+    loss = cross_entropy(module(batch.inputs), batch.targets)
     loss.backward()
     optimiser.step()
     return loss.detach()
@@ -69,7 +69,7 @@ def _sgd(module: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch) -> T
 
 def _sam(module: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch) -> Tensor:
     optimiser.zero_grad()
-    cross_entropy(module(batch.x), batch.y).backward()
+    cross_entropy(module(batch.inputs), batch.targets).backward()
     with torch.no_grad():
         params = list(module.parameters())
         norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p.grad) for p in params]))
@@ -77,7 +77,7 @@ def _sam(module: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch) -> T
         for p, way in zip(params, ways, strict=True):
             p.add_(way)
     optimiser.zero_grad()
-    loss = cross_entropy(module(batch.x), batch.y)
+    loss = cross_entropy(module(batch.inputs), batch.targets)
     loss.backward()
     with torch.no_grad():
         for p, way in zip(params, ways, strict=True):

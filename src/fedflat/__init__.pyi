@@ -13,7 +13,9 @@ from fedflat.composition.method import chain as chain
 from fedflat.composition.method import made_of as made_of
 from fedflat.composition.method import method as method
 from fedflat.corruptions.corruptions import corrupt as corrupt
-from fedflat.data.examples import Batch as Batch
+from fedflat.data.batch import Batch as Batch
+from fedflat.data.batch import Mixed as Mixed
+from fedflat.data.examples import AnyExamples as AnyExamples
 from fedflat.data.examples import ClientData as ClientData
 from fedflat.data.examples import Examples as Examples
 from fedflat.data.federation import DataSpec as DataSpec

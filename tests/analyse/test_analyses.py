@@ -44,7 +44,7 @@ def loss_by_hand(subject: Subject, params: torch.Tensor) -> float:
     torch.nn.utils.vector_to_parameters(params, module.parameters())
     batch = test.batch(torch.arange(len(test)), torch.float32)
     with torch.no_grad():
-        return float(cross_entropy(module(batch.x), batch.y))
+        return float(cross_entropy(module(batch.inputs), batch.targets))
 
 
 def test_a_study_is_its_runs(study: Path) -> None:

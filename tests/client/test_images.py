@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from fedflat.client.images import channels_last, gains
 from fedflat.client.learner import Learner
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.data.sets.given import clients_of
 from fedflat.errors import SettingError
 from fedflat.executors.in_process import InProcess
@@ -73,7 +73,7 @@ def test_the_gradient_is_that_of_plain_torch(text: str, shape: tuple[int, ...], 
     oracle = learner.oracle(batch, [])
     gradient = oracle(learner.initial().params)
     module = learner.module().double().train()
-    loss = cross_entropy(module(batch.x), batch.y)
+    loss = cross_entropy(module(batch.inputs), batch.targets)
     loss.backward()  # type: ignore[no-untyped-call]
     plain = torch.cat([p.grad.reshape(-1) for p in module.parameters() if p.grad is not None])
     assert torch.allclose(gradient, plain, rtol=1e-10, atol=1e-10 * float(plain.abs().max()))
@@ -140,7 +140,8 @@ def test_which_of_our_models_gain(text: str, expected: bool) -> None:
 
 def data_of(shape: tuple[int, ...]) -> Any:
     batch = batch_of(shape)
-    return clients_of([(batch.x, batch.y), (batch.x + 1, batch.y)], test=(batch.x, batch.y), classes=5)
+    x, y = batch.inputs, batch.targets
+    return clients_of([(x, y), (x + 1, y)], test=(x, y), classes=5)
 
 
 def test_a_module_with_view() -> None:

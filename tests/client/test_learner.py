@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
 from fedflat.client.trial import try_out
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.data.sets.given import clients_of
 from fedflat.errors import SettingError
 from fedflat.models.simple import mlp
@@ -76,7 +76,7 @@ def test_the_loss_is_the_users() -> None:
     assert mine.loss_of(torch.tensor([[1.0, 7.0]]), batch) == 7
     plain = learner(nn.Linear(4, 3))
     output = torch.randn(5, 3)
-    assert torch.equal(plain.loss_of(output, batch), cross_entropy(output, batch.y))
+    assert torch.equal(plain.loss_of(output, batch), cross_entropy(output, batch.targets))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess
 from fedflat.executors.rows import Stacked

@@ -21,7 +21,8 @@ from fedflat.client.stack import StackVisit, signature, stacked_visit
 from fedflat.client.terms import Man
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.augment import CropFlip
-from fedflat.data.examples import Batch, ClientData, Examples
+from fedflat.data.batch import Batch, Mixed
+from fedflat.data.examples import ClientData, Examples
 from fedflat.engine.mail import Mail, Reply, Sheaf, fold, rows
 
 CLIENTS, EXAMPLES = 3, 5
@@ -46,13 +47,12 @@ def by_autograd(what: Learner, w: Tensor, batch: Batch, k: int) -> tuple[Tensor,
     module = what.module().double().train()
     with torch.no_grad():
         nn.utils.vector_to_parameters(w, module.parameters())
-    loss = cross_entropy(module(batch.x[k]), batch.y[k])
-    if batch.y2 is not None:
-        lam = float(torch.as_tensor(batch.lam)[k])
-        module = what.module().double().train()
-        nn.utils.vector_to_parameters(w, module.parameters())
-        output = module(batch.x[k])
-        loss = lam * cross_entropy(output, batch.y[k]) + (1 - lam) * cross_entropy(output, batch.y2[k])
+    output, targets = module(batch.inputs[k]), batch.targets
+    if isinstance(targets, Mixed):
+        lam = float(torch.as_tensor(targets.lam)[k])
+        loss = lam * cross_entropy(output, targets.first[k]) + (1 - lam) * cross_entropy(output, targets.second[k])
+    else:
+        loss = cross_entropy(output, targets[k])
     grads = torch.autograd.grad(loss, list(module.parameters()))
     buffers = [b.view(-1) for b in module.buffers() if b.is_floating_point()]
     return loss.detach(), torch.cat([g.reshape(-1) for g in grads]), torch.cat(buffers)
@@ -66,7 +66,7 @@ def test_gradients_are_autograds(shared: bool, mixed: bool, traced: bool, monkey
     what, batch = learner(), batch_of()
     if mixed:
         lam = torch.tensor([0.3, 1.0, 0.75], dtype=torch.float64)
-        batch = replace(batch, y2=batch.y.flip(1), lam=lam)  # type: ignore[arg-type]
+        batch = replace(batch, targets=Mixed(batch.targets, batch.targets.flip(1), lam))
     start, many = what.initial(), Batched(what)
     w = start.params.expand(CLIENTS, -1)
     if not shared:
@@ -110,7 +110,7 @@ def test_frozen_parameters_stay_and_tied_ones_stay_tied() -> None:
     many.buffers = torch.zeros(CLIENTS, 0)
     loss, gradient, _ = many.gradients(w.expand(CLIENTS, -1), batch, ())
     for k in range(CLIENTS):
-        value = cross_entropy(module.double()(batch.x[k]), batch.y[k])
+        value = cross_entropy(module.double()(batch.inputs[k]), batch.targets[k])
         expected = torch.autograd.grad(value, [first.weight, first.bias])
         torch.testing.assert_close(loss[k], value.detach())
         torch.testing.assert_close(gradient[k], torch.cat([g.reshape(-1) for g in expected]))
@@ -162,17 +162,18 @@ def test_each_client_draws_its_own_numbers() -> None:
 def test_each_client_changes_its_own_batch(pieces: list[Mixup | Cutout]) -> None:
     rng = torch.Generator().manual_seed(0)
     many = Batch(torch.randn(3, 4, 1, 5, 5, dtype=torch.float64, generator=rng), torch.arange(12).view(3, 4))
-    ones = [Batch(many.x[i], many.y[i]) for i in range(3)]
+    ones = [Batch(many.inputs[i], many.targets[i]) for i in range(3)]
     for piece in pieces:
         many = piece.batch(stack_visit(piece), many)
         ones = [piece.batch(visiting(piece, vector(0.0), client=k), b) for k, b in zip((4, 0, 9), ones, strict=True)]
     for i, one in enumerate(ones):
-        assert torch.equal(many.x[i], one.x)
-        assert torch.equal(many.y[i], one.y)
-        if one.y2 is not None:
-            assert many.y2 is not None
-            assert torch.equal(many.y2[i], one.y2)
-            assert float(torch.as_tensor(many.lam)[i]) == one.lam
+        assert torch.equal(many.inputs[i], one.inputs)
+        theirs, ours = many.targets, one.targets
+        if isinstance(ours, Mixed):
+            assert torch.equal(theirs.second[i], ours.second)
+            assert float(torch.as_tensor(theirs.lam)[i]) == ours.lam
+            theirs, ours = theirs.first, ours.first
+        assert torch.equal(theirs[i], ours)
 
 
 def images(augment: CropFlip | None, sets: int) -> list[ClientData]:

@@ -19,7 +19,7 @@ from fedflat.client.piece import Piece, Site, Visit
 from fedflat.client.sharpness import Sam
 from fedflat.client.terms import ACTIVATIONS, Man, activations
 from fedflat.client.visit import ClientJob, Letter, visit
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.data.sets.given import clients_of
 from fedflat.engine.flat import Layout
 from fedflat.engine.mail import Mail

@@ -22,7 +22,7 @@ from fedflat.client.piece import Piece, Term, Visit
 from fedflat.client.sharpness import Sam
 from fedflat.client.visit import ClientJob, Letter, full_gradient, visit
 from fedflat.composition.method import Method
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.data.sampling import Sampler
 from fedflat.data.sets.given import clients_of
 from fedflat.engine.ask import Ask

@@ -58,7 +58,7 @@ def test_a_share_of_the_clients_lies(share: float) -> None:
         honest, told = plain.data(client).labels, fed.data(client).labels
         assert torch.equal(told, swap[honest] if client in liars else honest)
         assert torch.equal(swap[told] if client in liars else told, honest)
-    assert torch.equal(plain.train.x, fed.train.x)
+    assert torch.equal(plain.train.inputs, fed.train.inputs)
 
 
 def test_who_lies_is_drawn_by_the_seed() -> None:

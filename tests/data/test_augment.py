@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedflat.data.augment import CropFlip, cutout, mixup
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.errors import SettingError
 
 
@@ -35,7 +35,7 @@ def test_crop_flip_gives_crops_of_the_padded_image_all_equally_often():
     known = candidates(image, padding=2)
     assert len(known) == 25 * 2
     n = 20_000
-    out = CropFlip(padding=2)(image.expand(n, -1, -1, -1), generator())
+    out = CropFlip(padding=2)(image.expand(n, -1, -1, -1), None, generator())[0]
     assert out.shape == (n, 3, 7, 5)
     assert out.dtype == torch.uint8
     counts = dict.fromkeys(known.values(), 0)
@@ -48,22 +48,34 @@ def test_crop_flip_gives_crops_of_the_padded_image_all_equally_often():
 
 def test_crop_flip_changes_each_image_on_its_own_and_never_mixes_them():
     x = torch.stack([torch.full((3, 8, 8), k, dtype=torch.uint8) for k in range(1, 30)])
-    out = CropFlip()(x, generator())
+    out = CropFlip()(x, None, generator())[0]
     for k, image in enumerate(out, start=1):
         assert set(image.unique().tolist()) <= {0, k}
 
 
 def test_crop_flip_without_padding_and_flip_is_the_identity():
     x = torch.randint(256, (4, 3, 8, 6), dtype=torch.uint8, generator=generator())
-    assert torch.equal(CropFlip(padding=0, flip=0)(x, generator()), x)
-    assert torch.equal(CropFlip(padding=0, flip=1)(x, generator()), x.flip(3))
+    assert torch.equal(CropFlip(padding=0, flip=0)(x, None, generator())[0], x)
+    assert torch.equal(CropFlip(padding=0, flip=1)(x, None, generator())[0], x.flip(3))
+
+
+def test_masks_move_with_their_images() -> None:
+    """A mask that repeats its image is cropped and mirrored like it; outside is what was asked for, not black."""
+    x = torch.randint(1, 200, (16, 1, 9, 7), dtype=torch.uint8, generator=generator())
+    images, masks = CropFlip(padding=2, mask=255)(x, x[:, 0], generator(3))
+    assert torch.equal(torch.where(masks == 255, 0, masks), images[:, 0])
+    assert bool((masks == 255).any())
+    assert torch.equal(masks == 255, images[:, 0] == 0)
+    untouched = CropFlip(padding=2)(x, x[:, 0], generator(3))
+    assert torch.equal(untouched[0], images)
+    assert torch.equal(untouched[1], x[:, 0])
 
 
 def test_crop_flip_depends_on_the_generator_alone():
     x = torch.randint(256, (16, 3, 32, 32), dtype=torch.uint8, generator=generator())
     change = pickle.loads(pickle.dumps(CropFlip()))
-    assert torch.equal(change(x, generator(5)), CropFlip()(x, generator(5)))
-    assert not torch.equal(change(x, generator(5)), change(x, generator(6)))
+    assert torch.equal(change(x, None, generator(5))[0], CropFlip()(x, None, generator(5))[0])
+    assert not torch.equal(change(x, None, generator(5))[0], change(x, None, generator(6))[0])
 
 
 @pytest.mark.parametrize("wrong", [{"padding": -1}, {"padding": 1.5}, {"flip": 1.1}, {"flip": -0.1}])
@@ -104,17 +116,17 @@ def test_cutout_larger_than_the_image_and_of_odd_side():
 def test_mixup_mixes_with_a_permutation_and_keeps_both_labels():
     x = torch.randn(32, 3, 4, 4, dtype=torch.float64, generator=generator())
     mixed = mixup(Batch(x, torch.arange(32)), 1.0, generator(3))
-    assert mixed.y2 is not None
-    assert torch.equal(mixed.y, torch.arange(32))
-    assert sorted(mixed.y2.tolist()) == list(range(32))
-    assert 0 < mixed.lam < 1
-    torch.testing.assert_close(mixed.x, mixed.lam * x + (1 - mixed.lam) * x[mixed.y2], rtol=1e-12, atol=1e-12)
+    first, second, lam = mixed.targets.first, mixed.targets.second, mixed.targets.lam
+    assert torch.equal(first, torch.arange(32))
+    assert sorted(second.tolist()) == list(range(32))
+    assert 0 < lam < 1
+    torch.testing.assert_close(mixed.inputs, lam * x + (1 - lam) * x[second], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 4.0])
 def test_mixup_draws_lam_from_beta(alpha):
     batch, rng = Batch(torch.zeros(2, 1), torch.tensor([0, 1])), generator()
-    lams = np.array([mixup(batch, alpha, rng).lam for _ in range(2000)])
+    lams = np.array([mixup(batch, alpha, rng).targets.lam for _ in range(2000)])
     variance = 1 / (4 * (2 * alpha + 1))
     assert abs(lams.mean() - 0.5) < 5 * np.sqrt(variance / len(lams))
     assert lams.var() == pytest.approx(variance, rel=0.15)
@@ -123,7 +135,7 @@ def test_mixup_draws_lam_from_beta(alpha):
 def test_mixup_is_repeatable_and_refuses_alpha_zero():
     batch = Batch(torch.arange(8.0)[:, None], torch.arange(8))
     one, two = mixup(batch, 1.0, generator(7)), mixup(batch, 1.0, generator(7))
-    assert one.lam == two.lam
-    assert torch.equal(one.x, two.x)
+    assert one.targets.lam == two.targets.lam
+    assert torch.equal(one.inputs, two.inputs)
     with pytest.raises(SettingError, match="alpha"):
         mixup(batch, 0, generator())

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fedflat.data.augment import CropFlip
-from fedflat.data.examples import Batch, ClientData, Examples
+from fedflat.data.batch import Batch, Mixed, leaves, regrown, rows, shape_of, stacked
+from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import Dealt
 from fedflat.errors import SettingError
 
@@ -23,26 +24,27 @@ def test_a_batch_is_scaled_normalised_and_leaves_the_examples_alone():
     before = X.clone()
     index = torch.tensor([4, 1])
     plain = Examples(X, Y, 3).batch(index, torch.float64)
-    torch.testing.assert_close(plain.x, X[index].double() / 255)
-    assert torch.equal(plain.y, Y[index])
+    torch.testing.assert_close(plain.inputs, X[index].double() / 255)
+    assert torch.equal(plain.targets, Y[index])
     normal = Examples(X, Y, 3, (0.5,), (0.25,)).batch(index, torch.float64)
-    torch.testing.assert_close(normal.x, (X[index].double() / 255 - 0.5) / 0.25)
+    torch.testing.assert_close(normal.inputs, (X[index].double() / 255 - 0.5) / 0.25)
     floats = Examples(X.float(), Y, 3, (1.0,), (2.0,)).batch(index, torch.float32)
-    torch.testing.assert_close(floats.x, (X[index].float() - 1) / 2)
+    torch.testing.assert_close(floats.inputs, (X[index].float() - 1) / 2)
     assert torch.equal(X, before)
 
 
 def test_batches_of_floats_are_copies():
     x = torch.rand(4, 2)
-    Examples(x, Y[:4], 3).batch(torch.arange(4), torch.float32).x.zero_()
+    Examples(x, Y[:4], 3).batch(torch.arange(4), torch.float32).inputs.zero_()
     assert x.abs().sum() > 0
 
 
 def test_augmentation_needs_a_generator():
     examples = Examples(X, Y, 3, augment=CropFlip(padding=2))
     index, rng = torch.arange(6), torch.Generator().manual_seed(0)
-    assert torch.equal(examples.batch(index, torch.float32).x, Examples(X, Y, 3).batch(index, torch.float32).x)
-    assert not torch.equal(examples.batch(index, torch.float32, rng).x, examples.batch(index, torch.float32).x)
+    unchanged = examples.batch(index, torch.float32).inputs
+    assert torch.equal(unchanged, Examples(X, Y, 3).batch(index, torch.float32).inputs)
+    assert not torch.equal(examples.batch(index, torch.float32, rng).inputs, unchanged)
 
 
 def test_client_data_index_their_own_examples():
@@ -50,8 +52,8 @@ def test_client_data_index_their_own_examples():
     assert len(data) == 2
     assert data.labels.tolist() == [2, 0]
     batch = data.batch(torch.tensor([1]), torch.float32)
-    torch.testing.assert_close(batch.x, X[:1].float() / 255)
-    assert len(Batch(batch.x, batch.y)) == 1
+    torch.testing.assert_close(batch.inputs, X[:1].float() / 255)
+    assert len(Batch(batch.inputs, batch.targets)) == 1
 
 
 def test_a_federation():
@@ -68,3 +70,30 @@ def test_an_empty_client_is_refused():
     examples, nothing = Examples(X, Y, 3), torch.tensor([], dtype=torch.long)
     with pytest.raises(SettingError, match="client 1 of 2 holds no example"):
         Dealt(examples, ClientData(examples, torch.arange(2)), [torch.tensor([5]), nothing])
+
+
+def test_whole_numbers_stay_whole_and_several_inputs_stay_several() -> None:
+    letters, heights = torch.arange(24).view(6, 4), torch.linspace(0, 1, 6, dtype=torch.float64)
+    masks = torch.arange(12, dtype=torch.uint8).view(6, 2)
+    batch = Examples((letters, X), (masks, heights)).batch(torch.tensor([4, 0]), torch.float32)
+    assert torch.equal(batch.inputs[0], letters[[4, 0]])
+    torch.testing.assert_close(batch.inputs[1], X[[4, 0]].float() / 255)
+    assert torch.equal(batch.targets[0], masks[[4, 0]].long())
+    assert torch.equal(batch.targets[1], heights[[4, 0]].float())
+    assert len(batch) == 2
+
+
+def test_examples_without_classes_say_so_where_one_is_needed() -> None:
+    with pytest.raises(SettingError, match=r"no class each.*iid\(\)"):
+        Examples(X, torch.rand(6)).labels  # noqa: B018
+
+
+def test_a_stack_of_batches_comes_apart_again() -> None:
+    ones = [Batch((X[k : k + 2], Y[k : k + 2]), Mixed(Y[k : k + 2], Y[:2], 0.0)) for k in range(3)]
+    again = list(rows(stacked(ones)))
+    for one, other in zip(ones, again, strict=True):
+        pairs = zip(leaves(one), leaves(other), strict=True)
+        assert all(torch.equal(torch.as_tensor(a).double(), b.double()) for a, b in pairs)
+    empty = shape_of(ones[0])
+    assert all(a is b for a, b in zip(leaves(regrown(empty, leaves(ones[0]))), leaves(ones[0]), strict=True))
+    assert hash(empty) == hash(shape_of(ones[1]))

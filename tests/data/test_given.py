@@ -17,8 +17,8 @@ TEST = (torch.rand(8, 3, 4, 4), torch.arange(8) % 4)
 def test_tensors_are_dealt_out():
     fed = tensors(X, Y, *TEST, lda(0), clients=8).open(0)
     assert (fed.population, fed.classes, fed.shape) == (8, 4, (3, 4, 4))
-    assert torch.equal(fed.train.x, X)
-    assert torch.equal(fed.test.batch(torch.arange(8), torch.float32).x, TEST[0])
+    assert torch.equal(fed.train.inputs, X)
+    assert torch.equal(fed.test.batch(torch.arange(8), torch.float32).inputs, TEST[0])
     assert fed.skew().classes_max == 1
     assert all(torch.equal(fed.data(k).labels, Y[fed.parts[k]]) for k in range(8))
 
@@ -36,7 +36,7 @@ def test_bytes_are_scaled_and_normalised():
     expected = (x.double() / 255 - torch.tensor([0.1, 0.2, 0.3]).double().view(1, 3, 1, 1)) / torch.tensor(
         [1.0, 2.0, 3.0], dtype=torch.float64
     ).view(1, 3, 1, 1)
-    torch.testing.assert_close(batch.x, expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(batch.inputs, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_without_test_examples_the_held_out_parts_are_the_test_set():
@@ -61,8 +61,8 @@ def test_clients_of_keeps_the_clients_as_given():
     assert fed.population == 3
     for k, (x, y) in enumerate(mine):
         batch = fed.data(k).batch(torch.arange(len(y)), torch.float32)
-        assert torch.equal(batch.x, x)
-        assert torch.equal(batch.y, y)
+        assert torch.equal(batch.inputs, x)
+        assert torch.equal(batch.targets, y)
     assert pickle.loads(pickle.dumps(clients_of(mine, split=None, test=mine[0]))).open(0).population == 3
 
 
@@ -119,9 +119,9 @@ def test_clients_are_made_when_they_are_asked_for():
     data = fed.data(255 * 4 + 2)
     assert asked == [255 * 4 + 2]
     assert (len(data), data.labels.tolist()) == (3, [2, 2, 2])
-    x = data.batch(torch.tensor([1]), torch.float64).x
+    x = data.batch(torch.tensor([1]), torch.float64).inputs
     torch.testing.assert_close(x, torch.full_like(x, (((255 * 4 + 2) % 256) / 255 - 0.5) / 0.25))
-    few = clients_from(made, 5, (fed.test.examples.x, TEST[1]), classes=4).open(0)
+    few = clients_from(made, 5, (fed.test.examples.inputs, TEST[1]), classes=4).open(0)
     assert list(few.sizes()) == [1, 2, 3, 1, 2]
     assert few.pooled().data(0).labels.tolist() == [0, 1, 1, 2, 2, 2, 3, 0, 0]
     assert torch.equal(pickle.loads(pickle.dumps(few)).data(1).labels, few.data(1).labels)
@@ -178,10 +178,10 @@ def test_arrays_of_numpy_are_taken_as_tensors_are():
     x.flags.writeable = False
     for labels in (y, y.astype(np.uint8), y.astype(">i4"), y.tolist()):
         fed = tensors(x, labels, TEST[0].numpy()[:, :, ::1], TEST[1].numpy(), lda(0), clients=8).open(0)
-        assert torch.equal(fed.train.x, expected.train.x)
+        assert torch.equal(fed.train.inputs, expected.train.inputs)
         assert all(torch.equal(a, b) for a, b in zip(fed.parts, expected.parts, strict=True))
     backwards = tensors(x[::-1], y[::-1], *TEST, clients=2).open(0)
-    assert torch.equal(backwards.train.x, X.flip(0))
+    assert torch.equal(backwards.train.inputs, X.flip(0))
     fed = tensors(X, Y, *TEST, by_user(), users=np.arange(40) // 15).open(0)
     assert [len(part) for part in fed.parts] == [15, 15, 10]
     fed = clients_of([(x[:4], y[:4]), (x[4:], y[4:])], test=(x, y)).open(0)
@@ -194,8 +194,8 @@ def test_arrays_of_numpy_are_taken_as_tensors_are():
 )  # fmt: skip
 def test_data_sets_of_torch_are_read(whole):
     fed = tensors(whole, test_x=whole, partition=lda(0), clients=8).open(0)
-    assert torch.equal(fed.train.x, X)
-    assert torch.equal(fed.train.y, Y)
+    assert torch.equal(fed.train.inputs, X)
+    assert torch.equal(fed.train.targets, Y)
     assert torch.equal(fed.test.labels, Y)
     if not isinstance(whole, Poured):
         parts = [Subset(whole, range(4)), Subset(whole, range(4, 40))]

@@ -40,18 +40,18 @@ def test_digits_are_scikit_learns_with_a_fixed_stratified_test_set():
     x, y = load_digits(return_X_y=True)
     fed = digits(clients=10).open(0)
     assert fed.shape == (1, 8, 8)
-    assert fed.train.x.dtype == torch.float32
-    assert (float(fed.train.x.min()), float(fed.train.x.max())) == (0, 1)
+    assert fed.train.inputs.dtype == torch.float32
+    assert (float(fed.train.inputs.min()), float(fed.train.inputs.max())) == (0, 1)
     # Every fifth of each class is for testing.
     counts = np.bincount(y.astype(int))
     assert torch.bincount(fed.test.labels).tolist() == [n // 5 for n in counts]
     assert len(fed.train) + len(fed.test) == len(y) == 1797
     rows = {(*(row / 16).round(4), label) for row, label in zip(x, y, strict=True)}
-    both = torch.cat([fed.train.x, fed.test.examples.x]).flatten(1).double().numpy().round(4)
-    labels = torch.cat([fed.train.y, fed.test.examples.y]).tolist()
+    both = torch.cat([fed.train.inputs, fed.test.examples.inputs]).flatten(1).double().numpy().round(4)
+    labels = torch.cat([fed.train.targets, fed.test.examples.targets]).tolist()
     assert {(*row, float(label)) for row, label in zip(both, labels, strict=True)} == rows
     other = digits(clients=10).open(1)
-    assert torch.equal(other.test.examples.x, fed.test.examples.x)
+    assert torch.equal(other.test.examples.inputs, fed.test.examples.inputs)
     assert fed.train.augment is None
 
 
@@ -78,19 +78,19 @@ def test_image_sets(files, spec, shape, train, test, mean, std):
     assert fed.population == spec.clients
     assert (len(fed.train), len(fed.test)) == (train, test)
     assert everything(fed) == list(range(train))
-    assert fed.train.x.dtype == torch.uint8
+    assert fed.train.inputs.dtype == torch.uint8
     batch = fed.test.batch(torch.tensor([3, 0]), torch.float64)
-    raw = fed.test.examples.x[[3, 0]].double() / 255
+    raw = fed.test.examples.inputs[[3, 0]].double() / 255
     for c, (m, s) in enumerate(zip(mean, std, strict=True)):
-        torch.testing.assert_close(batch.x[:, c], (raw[:, c] - m) / s)
-    assert torch.equal(batch.y, fed.test.labels[[3, 0]])
+        torch.testing.assert_close(batch.inputs[:, c], (raw[:, c] - m) / s)
+    assert torch.equal(batch.targets, fed.test.labels[[3, 0]])
 
 
 def test_train_and_test_examples_are_those_of_the_files(files):
     fed = cifar10(clients=10).open(0)
     images, heads = files["cifar10"]
-    np.testing.assert_array_equal(fed.train.x, images[:100])
-    np.testing.assert_array_equal(fed.test.examples.x, images[100:])
+    np.testing.assert_array_equal(fed.train.inputs, images[:100])
+    np.testing.assert_array_equal(fed.test.examples.inputs, images[100:])
     np.testing.assert_array_equal(fed.test.labels, heads[100:, 0])
 
 
@@ -102,15 +102,15 @@ def test_only_cifars_training_batches_are_augmented(files):
     assert cifar10(clients=10, augment=False).open(0).train.augment is None
     data, index, rng = fed.data(0), torch.arange(10), torch.Generator().manual_seed(0)
     plain = data.batch(index, torch.float32)
-    assert not torch.equal(data.batch(index, torch.float32, rng).x, plain.x)
-    assert torch.equal(data.batch(index, torch.float32).x, plain.x)
+    assert not torch.equal(data.batch(index, torch.float32, rng).inputs, plain.inputs)
+    assert torch.equal(data.batch(index, torch.float32).inputs, plain.inputs)
 
 
 def test_cifar100_coarse_labels(files):
     fine, coarse = cifar100(clients=10).open(0), cifar100(clients=10, labels="coarse").open(0)
     assert (fine.classes, coarse.classes) == (100, 20)
-    np.testing.assert_array_equal(coarse.train.y, files["cifar100"][1][:200, 0])
-    np.testing.assert_array_equal(fine.train.y, files["cifar100"][1][:200, 1])
+    np.testing.assert_array_equal(coarse.train.targets, files["cifar100"][1][:200, 0])
+    np.testing.assert_array_equal(fine.train.targets, files["cifar100"][1][:200, 1])
 
 
 def test_pam_takes_the_coarse_labels_of_the_file(files):
@@ -163,19 +163,19 @@ def test_pool_deals_out_all_and_tests_on_what_is_held_out():
 
 def test_reading_again_only_when_the_files_change(files, tmp_path):
     first, second = mnist(clients=6).open(0), mnist(lda(1), clients=5).open(1)
-    assert first.train.x.data_ptr() == second.train.x.data_ptr()
+    assert first.train.inputs.data_ptr() == second.train.inputs.data_ptr()
     path = tmp_path / "all" / "mnist" / "train-labels-idx1-ubyte"
     data = bytearray(path.read_bytes())
     data[-1] = 9 - data[-1]
     path.write_bytes(data)
     os.utime(path, ns=(1, 1))
-    assert mnist(clients=6).open(0).train.y[-1] == 9 - first.train.y[-1]
+    assert mnist(clients=6).open(0).train.targets[-1] == 9 - first.train.targets[-1]
 
 
 def test_training_and_test_images_share_one_block_of_memory(files):
     fed = cifar10(clients=10).open(0)
-    end = fed.train.x.data_ptr() + fed.train.x.numel()
-    assert fed.test.examples.x.data_ptr() == end
+    end = fed.train.inputs.data_ptr() + fed.train.inputs.numel()
+    assert fed.test.examples.inputs.data_ptr() == end
 
 
 @pytest.mark.parametrize(

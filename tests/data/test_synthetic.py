@@ -29,15 +29,15 @@ def test_a_client_is_the_same_whenever_it_is_asked_for(client: int, seed: int, n
     fed, again = spec.open(seed), spec.open(seed)
     one, two = fed.data(client), again.data(client)
     assert (len(one), one.examples.shape, one.examples.classes) == (n, (d,), c)
-    assert torch.equal(one.examples.x, two.examples.x)
+    assert torch.equal(one.examples.inputs, two.examples.inputs)
     assert torch.equal(one.labels, two.labels)
     assert 0 <= int(one.labels.min()) <= int(one.labels.max()) < c
-    assert not torch.equal(one.examples.x, fed.data(client - 1 if client else 1).examples.x)
+    assert not torch.equal(one.examples.inputs, fed.data(client - 1 if client else 1).examples.inputs)
 
 
 def test_the_seed_decides_unless_the_set_has_its_own() -> None:
     def x(spec: Any, seed: int) -> torch.Tensor:
-        return spec.open(seed).data(3).examples.x
+        return spec.open(seed).data(3).examples.inputs
 
     assert not torch.equal(x(synthetic(), 1), x(synthetic(), 2))
     assert torch.equal(x(synthetic(seed=5), 1), x(synthetic(), 5))
@@ -47,9 +47,9 @@ def test_inputs_have_the_spread_that_is_said() -> None:
     """Feature j of one client: variance j^-1.2; over clients (1 + beta^2) times that."""
     spec = synthetic(clients=4, examples=40_000, features=8, beta=0.0)
     said = torch.arange(1, 9) ** -1.2
-    torch.testing.assert_close(spec.open(0).data(1).examples.x.var(0), said, rtol=0.05, atol=0)
+    torch.testing.assert_close(spec.open(0).data(1).examples.inputs.var(0), said, rtol=0.05, atol=0)
     apart = synthetic(clients=1000, examples=10, features=8, beta=2.0).open(0)
-    x = torch.stack([apart.data(k).examples.x for k in range(1000)])
+    x = torch.stack([apart.data(k).examples.inputs for k in range(1000)])
     # The variance of a thousand shifts is known to sqrt(2 / 1000) = 4.5 %: five times that.
     torch.testing.assert_close(x.flatten(0, 1).var(0), 5 * said, rtol=0.22, atol=0)
     torch.testing.assert_close(x.mean(1).var(0), (4 + 1 / 10) * said, rtol=0.22, atol=0)
@@ -75,8 +75,8 @@ def test_one_rule_for_all_can_be_learnt_and_rules_of_ones_own_cannot() -> None:
     for alpha in (0.0, 0.5, 3.0):
         fed = synthetic(clients=200, features=5, classes=3, alpha=alpha).open(0)
         data = [fed.data(k) for k in range(200)]
-        x, y = torch.cat([d.examples.x for d in data]), torch.cat([d.labels for d in data])
-        scores[alpha] = fitted(x, y, fed.test.examples.x, fed.test.labels)
+        x, y = torch.cat([d.examples.inputs for d in data]), torch.cat([d.labels for d in data])
+        scores[alpha] = fitted(x, y, fed.test.examples.inputs, fed.test.labels)
     assert scores[0.0] > 0.97
     assert 0.5 < scores[3.0] + 0.15 < scores[0.5] < scores[0.0] - 0.05
 
@@ -87,10 +87,10 @@ def test_the_test_set_has_new_examples_of_the_same_clients() -> None:
     assert len(fed.test) == 2000
     assert len(synthetic(clients=3).open(0).test) == 2001
     for k in range(4):
-        mine, tested = fed.data(k).examples, fed.test.examples.x[500 * k : 500 * (k + 1)]
+        mine, tested = fed.data(k).examples, fed.test.examples.inputs[500 * k : 500 * (k + 1)]
         # The means of 20 and of 500 draws of spread s differ by at most 5 s / sqrt(20), or luck is very bad.
-        assert ((mine.x.mean(0) - tested.mean(0)).abs() < 5 * torch.arange(1, 6) ** -0.6 / 20**0.5).all()
-        assert not set(map(tuple, mine.x.tolist())) & set(map(tuple, tested.tolist()))
+        assert ((mine.inputs.mean(0) - tested.mean(0)).abs() < 5 * torch.arange(1, 6) ** -0.6 / 20**0.5).all()
+        assert not set(map(tuple, mine.inputs.tolist())) & set(map(tuple, tested.tolist()))
 
 
 def test_clients_differ_more_if_they_are_to() -> None:
@@ -179,4 +179,4 @@ def test_what_on_demand_cannot_do_is_said() -> None:
 
 def test_on_another_device() -> None:
     fed = synthetic(clients=3).open(0).to("meta")
-    assert {fed.data(1).examples.x.device.type, fed.test.examples.x.device.type} == {"meta"}
+    assert {fed.data(1).examples.inputs.device.type, fed.test.examples.inputs.device.type} == {"meta"}

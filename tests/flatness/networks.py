@@ -82,7 +82,7 @@ def plain(learner: Learner, model: Model, data: ClientData) -> tuple[nn.Module, 
         nn.utils.vector_to_parameters(model.params.double(), module.parameters())
         for buffer, part in zip(buffers, model.buffers.double().split([b.numel() for b in buffers]), strict=True):
             buffer.copy_(part.view_as(buffer))
-    return module, data.examples.x[data.index].double(), data.labels
+    return module, data.examples.inputs[data.index].double(), data.labels
 
 
 def plain_gradient(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:

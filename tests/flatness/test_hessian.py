@@ -149,7 +149,7 @@ def test_parameters_without_curvature() -> None:
     learner = Learner(Linear, (3,), 1, seed=0, loss=lambda output, y: output.mean(), dtype="float64")
     ours = Hessian(learner, learner.initial(), data)
     assert (ours @ torch.ones(5, dtype=torch.float64)).tolist() == [0.0] * 5
-    torch.testing.assert_close(ours.gradient[:3], data.examples.x.double().mean(dim=0))
+    torch.testing.assert_close(ours.gradient[:3], data.examples.inputs.double().mean(dim=0))
     assert ours.gradient[3:].tolist() == [0.0, 0.0]
 
 

@@ -33,7 +33,7 @@ def by_hand(learner: Learner, params: Tensor, data: ClientData) -> tuple[float, 
     module = learner.module().double()
     nn.utils.vector_to_parameters(params.double(), module.parameters())
     module.eval()
-    chosen = data.examples.x[data.index].double()
+    chosen = data.examples.inputs[data.index].double()
     with torch.no_grad():
         output = module(chosen)
     y = data.labels
@@ -143,7 +143,7 @@ def test_running_statistics_stay_as_given() -> None:
     buffers = torch.cat([torch.full((6,), 0.25), torch.full((6,), 2.0)]).double()
     found = list(losses(learner, buffers, [model.params, model.params], data))
     w1, b1, scale, shift, w2, b2 = model.params.split([24, 6, 6, 6, 18, 3])
-    x = data.examples.x.double() @ w1.view(6, 4).T + b1
+    x = data.examples.inputs.double() @ w1.view(6, 4).T + b1
     x = torch.relu((x - 0.25) / (2 + 1e-5) ** 0.5 * scale + shift)
     expected = float(cross_entropy(x @ w2.view(3, 6).T + b2, data.labels))
     assert [value.loss for value in found] == pytest.approx([expected] * 2, abs=1e-12)
@@ -159,7 +159,7 @@ def test_running_statistics_estimated_at_each_point(count: int) -> None:
     wrong = torch.full((12,), 7.0, dtype=torch.float64)
     (value,) = losses(learner, wrong, [point], data, statistics=statistics)
     w1, b1 = point.split([24, 6, 33])[:2]
-    hidden = [batch.x @ w1.view(6, 4).T + b1 for batch in cut(learner, statistics)]
+    hidden = [batch.inputs @ w1.view(6, 4).T + b1 for batch in cut(learner, statistics)]
     mean = sum(len(h) * h.mean(0) for h in hidden) / count
     variance = sum(len(h) * h.var(0) for h in hidden) / count
     expected = next(losses(learner, torch.cat([mean, variance]), [point], data))

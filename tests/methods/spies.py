@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedflat.client.piece import Piece, Term, Visit
 from fedflat.composition.method import Method
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.engine.flat import GradFn, Layout
 from fedflat.engine.stage import Stage
 from fedflat.language.spelling import parse

@@ -16,7 +16,7 @@ from fedflat.client.local import Local
 from fedflat.client.piece import Piece
 from fedflat.client.sharpness import Sam
 from fedflat.client.visit import ClientJob, Letter, visit
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.data.sampling import Sampler
 from fedflat.data.sets.given import clients_of
 from fedflat.engine.mail import Mail, Replies

@@ -242,11 +242,11 @@ def test_ascent_and_descent_see_the_same_changed_batch(text: str) -> None:
     assert len(notes) == 2 * 2 * 2 * 2  # rounds, clients, steps, gradients
     for (*place, up), (*again, down) in zip(notes[::2], notes[1::2], strict=True):
         assert place == again
-        assert torch.equal(up.x, down.x)
-        assert up.lam == down.lam
+        assert torch.equal(up.inputs, down.inputs)
         if "mixup" in text:
-            assert torch.equal(up.y2, down.y2)
-    steps = [batch.x for *_, batch in notes[::2]]
+            assert up.targets.lam == down.targets.lam
+            assert torch.equal(up.targets.second, down.targets.second)
+    steps = [batch.inputs for *_, batch in notes[::2]]
     assert all(not torch.equal(a, b) for a, b in pairwise(steps))
 
 
@@ -264,7 +264,7 @@ def test_changed_batches_are_drawn_by_the_seed_alone(text: str) -> None:
     assert not torch.equal(one, params("fedavg()"))
     BATCHES.clear()
     train(images(said(f"fedavg() + {text}") + Method(client=(BatchSpy(),), said="spy")))
-    plain = [batch.x for *_, batch in BATCHES]
+    plain = [batch.inputs for *_, batch in BATCHES]
     BATCHES.clear()
     train(images(said(f"fedsam(0.3) + {text}") + Method(client=(BatchSpy(),), said="spy")))
-    assert all(torch.equal(a, b.x) for a, (*_, b) in zip(plain, BATCHES[::2], strict=True))
+    assert all(torch.equal(a, b.inputs) for a, (*_, b) in zip(plain, BATCHES[::2], strict=True))

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
 from fedflat.composition.method import Method
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch, Mixed
 from fedflat.engine.flat import Layout
 from fedflat.server.shadows import Notes, Scene
 from literal import numbers
@@ -268,6 +268,6 @@ def test_the_loss_of_a_mixed_batch() -> None:
     """p(y) = 0.2, p(y') = 0.5 and lam = 0.3 cost -(0.3 log 0.2 + 0.7 log 0.5) = 0.96803440."""
     learner = Learner(torch.nn.Linear(1, 1), (1,), 3, seed=0, loss=cross_entropy, dtype="float64")
     output = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64).log()
-    batch = Batch(torch.zeros(1, 1), torch.tensor([0]), torch.tensor([1]), lam=0.3)
+    batch = Batch(torch.zeros(1, 1), Mixed(torch.tensor([0]), torch.tensor([1]), 0.3))
     close(learner.loss_of(output, batch), 0.96803440)
-    close(learner.loss_of(output, Batch(batch.x, batch.y)), -np.log(0.2))
+    close(learner.loss_of(output, Batch(batch.inputs, batch.targets.first)), -np.log(0.2))

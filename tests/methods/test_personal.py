@@ -69,7 +69,7 @@ class ByHand:
         """Local SGD on some of the parameters."""
         self.load(w)
         own = self.ready.fed.data(client)
-        x, y = own.examples.x[own.index].double(), own.labels
+        x, y = own.examples.inputs[own.index].double(), own.labels
         stepper = torch.optim.SGD(parts, lr=lr)
         for places in self.ready.exp.local.batches(2, t, client, len(y)):
             stepper.zero_grad()
@@ -83,7 +83,7 @@ class ByHand:
         self.load(w)
         test = self.ready.fed.own_test(client)
         assert test is not None
-        x, y = test.examples.x[test.index].double(), test.labels
+        x, y = test.examples.inputs[test.index].double(), test.labels
         return float((self.module(x).argmax(1) == y).double().mean())
 
     def run(self) -> tuple[list[float], list[float], list[float]]:

@@ -64,7 +64,7 @@ def examples(client: int) -> tuple[Tensor, Tensor]:
     """A client's data, in float64."""
     fed = data().open(0)
     batch = fed.data(client).batch(torch.arange(len(fed.data(client))), torch.float64)
-    return batch.x, batch.y
+    return batch.inputs, batch.targets
 
 
 def module_at(exp: Experiment, w: Tensor) -> nn.Module:

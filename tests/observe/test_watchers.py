@@ -74,8 +74,8 @@ def test_classes() -> None:
     batch = test.batch(torch.arange(len(test)), torch.float64)
     assert list(seen(book, "classes")) == [2, 4]
     for round, found in seen(book, "classes").items():
-        guesses = module_at(exp, book.models[round])(batch.x).argmax(1).tolist()
-        pairs = list(zip(guesses, batch.y.tolist(), strict=True))
+        guesses = module_at(exp, book.models[round])(batch.inputs).argmax(1).tolist()
+        pairs = list(zip(guesses, batch.targets.tolist(), strict=True))
         assert found == [fmean(guess == y for guess, y in pairs if y == c) for c in range(3)]
 
 

@@ -100,8 +100,8 @@ def test_centralised_is_plain_sgd_over_all_data() -> None:
         orders=orders, dtype="float64",
     )  # fmt: skip
     fed = data().open(0)
-    x = torch.cat([fed.train.x[part] for part in fed.parts]).double()
-    y = torch.cat([fed.train.y[part] for part in fed.parts])
+    x = torch.cat([fed.train.inputs[part] for part in fed.parts]).double()
+    y = torch.cat([fed.train.targets[part] for part in fed.parts])
     module = Start().double()
     sgd = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
     losses = []
@@ -140,7 +140,7 @@ def test_fedavg_is_the_mean_of_plain_sgd() -> None:
             for batch in order[k]:
                 index = fed.parts[k][batch]
                 sgd.zero_grad()
-                cross_entropy(module(fed.train.x[index].double()), fed.train.y[index]).backward()
+                cross_entropy(module(fed.train.inputs[index].double()), fed.train.targets[index]).backward()
                 sgd.step()
             for m, p in zip(mean, params, strict=True):
                 m.add_(p.detach(), alpha=weight)

@@ -28,9 +28,9 @@ def test_the_mean_over_all_examples() -> None:
     assert scores["a"] == scores["b"]
     ready.learner.flat.load(model.params)
     examples = ready.fed.test.examples
-    output = ready.learner.flat.forward(examples.x.double())
-    assert scores["a"]["loss"] == pytest.approx(float(cross_entropy(output, examples.y)), abs=1e-12)
-    assert scores["a"]["accuracy"] == pytest.approx(float((output.argmax(1) == examples.y).double().mean()))
+    output = ready.learner.flat.forward(examples.inputs.double())
+    assert scores["a"]["loss"] == pytest.approx(float(cross_entropy(output, examples.targets)), abs=1e-12)
+    assert scores["a"]["accuracy"] == pytest.approx(float((output.argmax(1) == examples.targets).double().mean()))
     assert "clients" not in scores["a"]
 
 
@@ -86,7 +86,7 @@ def test_the_clients_own_tests() -> None:
         held = ready.fed.own_test(client)
         trained = ready.fed.data(client)
         assert not set(held.index.tolist()) & set(trained.index.tolist())
-        x, y = held.examples.x[held.index], held.examples.y[held.index]
+        x, y = held.examples.inputs[held.index], held.examples.targets[held.index]
         shares.append(float((ready.learner.flat.forward(x).argmax(1) == y).double().mean()))
         sizes.append(len(y))
     assert len(set(sizes)) > 1

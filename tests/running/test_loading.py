@@ -31,7 +31,7 @@ def accuracy(module: nn.Module, on: Any = DIGITS) -> float:
     fed = (ff.parse(on, "data set") if isinstance(on, str) else on).open(0)
     batch = fed.test.batch(torch.arange(len(fed.test)), torch.float32)
     with torch.no_grad():
-        return float((module(batch.x).argmax(1) == batch.y).double().mean())
+        return float((module(batch.inputs).argmax(1) == batch.targets).double().mean())
 
 
 def test_a_loaded_module_is_as_good_as_the_last_evaluation_says(run) -> None:

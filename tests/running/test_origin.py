@@ -77,7 +77,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         start(tmp_path / "cut", Net())
     fed = data().open(0)
-    given = [(fed.train.x[part], fed.train.y[part]) for part in fed.parts]
+    given = [(fed.train.inputs[part], fed.train.targets[part]) for part in fed.parts]
     given[1] = (given[1][0] + 1e-3, given[1][1])
     with pytest.raises(RunError, match="these are not the data that the run was begun with"):
         ff.resume(tmp_path / "cut", model=Net(), on=clients_of(given, test=given[2], classes=3))
@@ -102,7 +102,7 @@ def test_digests_of_data() -> None:
     x = torch.rand(20, 3)
     fed = ff.tensors(x, torch.arange(20) % 2, x, torch.arange(20) % 2, clients=2).open(0)
     before = data_digest(fed)
-    fed.train.x[3, 1] += 1
+    fed.train.inputs[3, 1] += 1
     assert data_digest(fed) != before
 
 

@@ -19,7 +19,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from fedflat.client.effort import effort
 from fedflat.client.learner import Learner, Terms
-from fedflat.data.examples import Batch, ClientData
+from fedflat.data.batch import Batch, leaves, regrown, shape_of, stacked
+from fedflat.data.examples import ClientData
 
 PATIENCE = 16
 """How often tensors of the same shapes must come before they are worth a trace, which costs a hundred gradients."""
@@ -45,19 +46,18 @@ class Batched:
     def gradients(self, w: Tensor, batch: Batch, terms: Terms) -> tuple[Tensor, Tensor, Tensor]:
         """Losses, gradients at ``w`` and the buffers as the forward pass leaves them, a row for each client."""
         shared = w.stride(0) == 0  # all clients stand where the server does: one large product instead of many small
-        given = [w[0] if shared else w.contiguous(), self.buffers.contiguous(), batch.x, batch.y]
-        if batch.y2 is not None:
-            given += [batch.y2, torch.as_tensor(batch.lam, dtype=w.dtype, device=w.device).expand(len(w))]
-        gradients = self._untraced(shared, len(given), terms) if terms else self._quickest(shared, given)
+        form, parts = shape_of(batch), [_row_each(leaf, w) for leaf in leaves(batch)]
+        given = [w[0] if shared else w.contiguous(), self.buffers.contiguous(), *parts]
+        gradients = self._untraced(shared, form, terms) if terms else self._quickest(shared, form, given)
         gradient, (loss, buffers) = gradients(*given)
         return loss, gradient, buffers
 
-    def _quickest(self, shared: bool, given: list[Tensor]) -> Gradients:
-        shapes = (shared, *((t.shape, t.dtype) for t in given))
+    def _quickest(self, shared: bool, form: Batch, given: list[Tensor]) -> Gradients:
+        shapes = (shared, form, *((t.shape, t.dtype) for t in given))
         traced = self._traced.get(shapes)
         if traced is not None:
             return traced
-        untraced = self._untraced(shared, len(given), ())
+        untraced = self._untraced(shared, form, ())
         self._met[shapes] += 1
         if self._met[shapes] > PATIENCE:
             try:
@@ -66,17 +66,17 @@ class Batched:
                 self._traced[shapes] = untraced
         return untraced
 
-    def _untraced(self, shared: bool, count: int, terms: Terms) -> Gradients:
-        def loss(w: Tensor, buffers: Tensor, x: Tensor, y: Tensor, *mixed: Tensor) -> tuple[Tensor, Tensor]:
+    def _untraced(self, shared: bool, form: Batch, terms: Terms) -> Gradients:
+        def loss(w: Tensor, buffers: Tensor, *parts: Tensor) -> tuple[Tensor, Tensor]:
             state = self._named(w, buffers)
-            batch = Batch(x, y, *mixed)  # type: ignore[arg-type]
             value = self.learner.objective(
-                self.module, lambda x: functional_call(self.module, state, (x,)), batch, terms
+                self.module, lambda *x: functional_call(self.module, state, x), regrown(form, parts), terms
             )  # fmt: skip
             moved = [state[name].reshape(-1) for name in self.layout.buffer_names]
             return value, torch.cat(moved) if moved else buffers
 
-        return vmap(grad_and_value(loss, has_aux=True), in_dims=(None if shared else 0, *(0,) * (count - 1)))
+        in_dims = (None if shared else 0, 0, *(0 for _ in leaves(form)))
+        return vmap(grad_and_value(loss, has_aux=True), in_dims=in_dims)
 
     def _named(self, w: Tensor, buffers: Tensor) -> dict[str, Tensor]:
         """One client's parameters and buffers by name; buffers are copied, for the forward pass writes into them."""
@@ -93,7 +93,7 @@ class StackOracle:
     def __init__(self, batched: Batched, batch: Batch, terms: Terms, *, still: bool) -> None:
         self.batched, self.batch, self.terms, self.still = batched, batch, terms, still
         self.loss: Tensor | None = None
-        if batch.y.shape[1] == 1:
+        if batch.first.shape[1] == 1:
             batched.learner.refuse_one("these visits have")
 
     def __call__(self, w: Tensor) -> Tensor:
@@ -104,6 +104,13 @@ class StackOracle:
             if not self.still:
                 self.batched.buffers = buffers
         return gradient
+
+
+def _row_each(leaf: Tensor | float, w: Tensor) -> Tensor:
+    """A tensor of a batch as it is; a number, alike for all clients, for each of them."""
+    if isinstance(leaf, Tensor):
+        return leaf
+    return torch.as_tensor(leaf, dtype=w.dtype, device=w.device).expand(len(w))
 
 
 def _uncounted(module: nn.Module) -> nn.Module:
@@ -138,7 +145,7 @@ def unstackable(learner: Learner, data: ClientData | None = None) -> str | None:
             vmap(forward)(w, batched.buffers, torch.stack([x, x]))
             if data is not None:
                 batch = data.batch(torch.arange(2) % len(data), learner.dtype)
-                batched.gradients(w, Batch(torch.stack([batch.x] * 2), torch.stack([batch.y] * 2)), ())
+                batched.gradients(w, stacked([batch] * 2), ())
         except Exception as error:
             return f"the network or its loss cannot be run for many clients at once ({error})"
     return None

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from fedflat.client.learner import Learner
-from fedflat.data.examples import Batch, ClientData
+from fedflat.data.batch import Batch
+from fedflat.data.examples import ClientData
 
 BATCH = 256
 
@@ -17,9 +18,9 @@ def judge(learner: Learner, data: ClientData) -> tuple[Tensor, Tensor | None]:
     """The loss of each batch spread over its examples, and whether each example was classified rightly."""
     losses, right = [], []
     for batch, output in outputs(learner, data):
-        losses.append(learner.loss(output, batch.y).double().expand(len(batch)))
-        if output.dim() == 2 and not batch.y.is_floating_point() and output.shape[1] > 1:
-            right.append(output.argmax(1) == batch.y)
+        losses.append(learner.loss(output, batch.targets).double().expand(len(batch)))
+        if output.dim() == 2 and not batch.targets.is_floating_point() and output.shape[1] > 1:
+            right.append(output.argmax(1) == batch.targets)
     return torch.cat(losses), torch.cat(right) if right else None
 
 
@@ -34,7 +35,7 @@ def outputs(learner: Learner, data: ClientData) -> Iterator[tuple[Batch, Tensor]
     """Batch by batch, with what the module makes of it."""
     for places in torch.arange(len(data)).split(BATCH):
         batch = data.batch(places, learner.dtype)
-        yield batch, learner.flat.forward(learner.laid_out(batch.x))
+        yield batch, learner.flat.forward(learner.laid_out(batch.inputs))
 
 
 def accuracy(learner: Learner, data: ClientData) -> float:

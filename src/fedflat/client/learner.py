@@ -16,7 +16,7 @@ from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from fedflat.client.images import channels_last, gains, refusal
 from fedflat.client.piece import LossFn, Term, Visit
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch, Mixed
 from fedflat.engine.flat import FlatModule, Model
 from fedflat.engine.seeds import derive
 from fedflat.errors import SettingError
@@ -87,10 +87,11 @@ class Learner:
 
     def loss_of(self, output: Tensor, batch: Batch) -> Tensor:
         """The mean loss; of both sets of labels if the batch was mixed."""
-        value = self.loss(output, batch.y)
-        if batch.y2 is not None:
-            value = batch.lam * value + (1 - batch.lam) * self.loss(output, batch.y2)
-        return value
+        targets = batch.targets
+        if isinstance(targets, Mixed):
+            lam, first, second = targets.lam, self.loss(output, targets.first), self.loss(output, targets.second)
+            return lam * first + (1 - lam) * second
+        return self.loss(output, targets)
 
     def objective(
         self, module: nn.Module, forward: Callable[[Tensor], Tensor], batch: Batch, terms: Terms
@@ -100,7 +101,7 @@ class Learner:
             seen = [open_hooks.enter_context(term.watch(module)) for term, _ in terms]
             if self.mixed:
                 open_hooks.enter_context(torch.autocast(torch.device(self.device).type, torch.bfloat16))
-            output = forward(batch.x)
+            output = forward(batch.inputs)
         if self.mixed:
             output = output.to(self.dtype)
         value = self.loss_of(output, batch)
@@ -175,7 +176,7 @@ class Oracle:
     """The gradient of one batch's loss as a function of the point; only the first call moves statistics, if any."""
 
     def __init__(self, learner: Learner, batch: Batch, terms: Terms, *, still: bool = False) -> None:
-        self.batch = replace(batch, x=channels_last(batch.x)) if learner.trains_channels_last else batch
+        self.batch = replace(batch, inputs=channels_last(batch.inputs)) if learner.trains_channels_last else batch
         self.learner, self.terms, self.still = learner, terms, still
         self.loss: Tensor | None = None
         if len(batch) == 1:

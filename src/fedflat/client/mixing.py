@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from fedflat.client.piece import Piece, Visit
 from fedflat.data import augment
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.engine.stage import Stage
 from fedflat.errors import number
 from fedflat.language.schedules import Scalar, at, scalar
@@ -48,4 +48,4 @@ class Cutout(Piece):
 
     def batch(self, v: Visit, batch: Batch) -> Batch:
         """The batch with squares blanked."""
-        return v.change(batch, lambda one, rng: replace(one, x=augment.cutout(one.x, self.side, rng)))
+        return v.change(batch, lambda one, rng: replace(one, inputs=augment.cutout(one.first, self.side, rng)))

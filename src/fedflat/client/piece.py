@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.engine.flat import GradFn, Layout
 from fedflat.engine.seeds import torch_generator
 from fedflat.engine.stage import Stage

@@ -20,7 +20,8 @@ from fedflat.client.judge import accuracy
 from fedflat.client.learner import Terms
 from fedflat.client.piece import Memory, Piece, Term, Visit
 from fedflat.client.visit import ClientJob, Letter, before, guilty, measured, open_visit, survey, walk
-from fedflat.data.examples import Batch, ClientData
+from fedflat.data.batch import Batch, each, rows, stacked
+from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Sheaf
 from fedflat.engine.seeds import torch_generator
@@ -43,7 +44,7 @@ class StackVisit(Visit):
 
     def change(self, batch: Batch, make: Callable[[Batch, torch.Generator], Batch]) -> Batch:
         """What ``make`` makes of each client's batch and random numbers."""
-        return _joined([make(one, rng) for one, rng in zip(_rows(batch), self.rngs, strict=True)])
+        return stacked([make(one, rng) for one, rng in zip(rows(batch), self.rngs, strict=True)])
 
 
 def signature(job: ClientJob, letter: Letter, examples: int) -> Any:
@@ -163,7 +164,7 @@ class Stack:
 
     @property
     def _augments(self) -> bool:
-        return any(one.examples.augment is not None for one in self.data)
+        return any(one.examples.augments for one in self.data)
 
     @property
     def _everything(self) -> bool:
@@ -181,24 +182,9 @@ class Stack:
         """The batch of each client's examples at its row of ``places``; augmented with generators to do it with."""
         dtype = self.job.learner.dtype
         if self._index is None or rngs is not None:
-            each = zip(self.data, places, rngs or repeat(None, self.count), strict=True)
-            return _joined([data.batch(mine, dtype, rng) for data, mine, rng in each])
+            ours = zip(self.data, places, rngs or repeat(None, self.count), strict=True)
+            return stacked([data.batch(mine, dtype, rng) for data, mine, rng in ours])
         index = self._index.gather(1, places.to(self._index.device))
         batch = self.data[0].examples.batch(index.flatten(), dtype)
-        return Batch(batch.x.unflatten(0, index.shape), batch.y.unflatten(0, index.shape))
-
-
-def _rows(batch: Batch) -> list[Batch]:
-    if batch.y2 is None:
-        return [Batch(x, y) for x, y in zip(batch.x, batch.y, strict=True)]
-    mixed = zip(batch.x, batch.y, batch.y2, torch.as_tensor(batch.lam).tolist(), strict=True)
-    return [Batch(x, y, y2, lam) for x, y, y2, lam in mixed]
-
-
-def _joined(batches: list[Batch]) -> Batch:
-    x, y = torch.stack([b.x for b in batches]), torch.stack([b.y for b in batches])
-    seconds = [b.y2 for b in batches if b.y2 is not None]
-    if not seconds:
-        return Batch(x, y)
-    lam = torch.tensor([b.lam for b in batches], dtype=x.dtype, device=x.device)
-    return Batch(x, y, torch.stack(seconds), lam)  # type: ignore[arg-type]
+        rows_of: Batch = each(lambda t: t.unflatten(0, index.shape), batch)
+        return rows_of

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.client.piece import Site, Term, Visit
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.errors import SettingError, choice
 from fedflat.language.schedules import Scalar, at, scalar
 

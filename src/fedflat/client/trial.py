@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.data.federation import Federation
 from fedflat.engine.flat import FlatModule, Layout
 from fedflat.errors import FedflatError, SettingError
@@ -38,10 +38,10 @@ def _output(flat: FlatModule, batch: Batch) -> Tensor:
     """What the module makes of a batch when it is only evaluated; nothing in it may change."""
     before = _buffers(flat.module)
     try:
-        output = flat.forward(batch.x)
+        output = flat.forward(batch.inputs)
     except Exception as error:
         raise SettingError(
-            f"the model cannot take inputs of shape {tuple(batch.x.shape)}: {error}. Choose a model made for "
+            f"the model cannot take inputs of shape {tuple(batch.first.shape)}: {error}. Choose a model made for "
             "such inputs."
         ) from error
     _same_names(flat)
@@ -85,7 +85,7 @@ def _learns(learner: Learner, flat: FlatModule, batch: Batch) -> None:
             raise
         except Exception as error:
             raise SettingError(
-                f"the model cannot be trained on inputs of shape {tuple(batch.x.shape)}: {error}. The loss must be "
+                f"the model cannot be trained on inputs of shape {tuple(batch.first.shape)}: {error}. The loss must be "
                 "differentiable, and a step must not need what an earlier one computed."
             ) from error
     _same_names(flat)

@@ -19,7 +19,8 @@ from fedflat.client.judge import accuracy, scores
 from fedflat.client.learner import Learner, Oracle, Terms
 from fedflat.client.local import Local
 from fedflat.client.piece import BatchOracle, Memory, Piece, Term, Visit
-from fedflat.data.examples import Batch, ClientData
+from fedflat.data.batch import Batch
+from fedflat.data.examples import ClientData
 from fedflat.engine.flat import GradFn, Model
 from fedflat.engine.mail import Mail, Reply
 from fedflat.engine.seeds import derive, seed_modules, torch_generator
@@ -190,7 +191,7 @@ def walk(
         w = torch.sub(w, _compose(oracle, stack, watch)(w), alpha=lr)
         assert oracle.loss is not None, "no piece asked for a gradient"
         losses.append(oracle.loss)
-        samples += batch.y.shape[w.dim() - 1]
+        samples += batch.first.shape[w.dim() - 1]
         for _, v in stack:
             v.steps, v.walked = v.steps + 1, v.walked + lr
     for _, v in stack:

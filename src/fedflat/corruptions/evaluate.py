@@ -22,7 +22,7 @@ from fedflat.corruptions.corruptions import COLOURED, KINDS, by_name
 from fedflat.corruptions.digital import pillow
 from fedflat.corruptions.kind import SEVERITIES, Bytes
 from fedflat.corruptions.official import Official
-from fedflat.data.examples import ClientData, Examples
+from fedflat.data.examples import AnyExamples, ClientData, Examples
 from fedflat.engine.flat import Model
 from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError, number
@@ -93,7 +93,9 @@ def _walk(
 
 def pixels(data: ClientData) -> Bytes:
     """The images of a set as they are stored; refused unless they are uint8 with 1 or 3 channels."""
-    x = data.examples.x
+    x = data.examples.inputs if isinstance(data.examples, Examples) else None
+    if not isinstance(x, torch.Tensor):
+        raise SettingError("corruptions: the data must be one tensor of images in memory, found others.")
     if x.dtype != torch.uint8 or x.dim() != 4 or x.shape[1] not in (1, 3):
         raise SettingError(
             f"corruptions: the data must be images stored as uint8 with 1 or 3 channels, found {tuple(x.shape)} of "
@@ -115,7 +117,8 @@ def corrupted(x: Bytes, kind: str, severity: int, seed: int) -> Bytes:
     )
 
 
-def _accuracy(learner: Learner, model: Model, like: Examples, x: Bytes, y: torch.Tensor) -> float:
+def _accuracy(learner: Learner, model: Model, like: AnyExamples, x: Bytes, y: torch.Tensor) -> float:
+    assert isinstance(like, Examples)
     examples = Examples(torch.from_numpy(x).to(y.device), y, like.classes, like.mean, like.std)
     batches = cut(learner, ClientData(examples, torch.arange(len(y), device=y.device)))
     move(learner, model.params, model.buffers)

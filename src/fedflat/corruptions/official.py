@@ -54,7 +54,7 @@ class Official:
                 "corruptions drawn."
             )
         labels = self._labels()
-        own = data.examples.y.cpu().numpy()
+        own = data.examples.labels.cpu().numpy()
         if not all(np.array_equal(part, own) for part in np.split(labels, len(SEVERITIES))):
             raise DataError(
                 f"{self.folder / 'labels.npy'} must name the labels of the test set in its order, once for each of "

@@ -7,13 +7,14 @@ Taylor, arXiv:1708.04552) and mixup (Zhang et al., ICLR 2018, arXiv:1710.09412) 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch, Mixed, each
 from fedflat.errors import MOST_POINTS, number
 
 
@@ -25,28 +26,41 @@ class CropFlip:
         Pixels added on each side, at least 0.
     flip
         Probability of mirroring left and right.
+    mask
+        What stands outside of masks, where targets are masks that move with their images; None: they are not.
     """
 
     padding: int = 4
     flip: float = 0.5
+    mask: int | None = None
 
     def __post_init__(self) -> None:
         number("CropFlip", "padding", self.padding, low=0, high=MOST_POINTS, whole=True)
         number("CropFlip", "flip", self.flip, low=0, high=1)
 
-    def __call__(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """The batch ``(N, C, H, W)`` with every image cropped and flipped on its own."""
-        n, c, h, w = x.shape
+    def __call__(self, inputs: Tensor, targets: Any, rng: torch.Generator) -> tuple[Tensor, Any]:
+        """The images ``(N, C, H, W)``, each cropped and flipped on its own, and masks ``(N, H, W)`` with them."""
+        place = self._places(inputs, rng)
+        if self.mask is not None:
+            targets = self._moved(targets.unsqueeze(1), place, self.mask).squeeze(1)
+        return self._moved(inputs, place, 0), targets
+
+    def _places(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        """For each pixel of each image, where in the padded image it comes from."""
+        n, _, h, w = x.shape
         p = self.padding
         corner = torch.randint(2 * p + 1, (2, n, 1), generator=rng)
         mirrored = torch.rand(n, 1, generator=rng) < self.flip
         columns = torch.arange(w)
         rows = corner[0] + torch.arange(h)
         columns = corner[1] + torch.where(mirrored, columns.flip(0), columns)
-        # One flat position for each pixel of each image; the channels share them.
         place = (rows * (w + 2 * p)).unsqueeze(2) + columns.unsqueeze(1)
-        place = place.view(n, 1, h * w).expand(n, c, h * w).to(x.device)
-        return pad(x, (p, p, p, p)).view(n, c, -1).gather(2, place).view(n, c, h, w)
+        return place.view(n, 1, h * w).to(x.device)
+
+    def _moved(self, x: Tensor, place: Tensor, outside: int) -> Tensor:
+        n, c, h, w = x.shape
+        padded = pad(x, (self.padding,) * 4, value=outside).view(n, c, -1)
+        return padded.gather(2, place.expand(n, c, h * w)).view(n, c, h, w)
 
 
 def cutout(x: Tensor, side: int, rng: torch.Generator) -> Tensor:
@@ -67,13 +81,13 @@ def cutout(x: Tensor, side: int, rng: torch.Generator) -> Tensor:
 
 
 def mixup(batch: Batch, alpha: float, rng: torch.Generator) -> Batch:
-    """The batch mixed with a permutation of itself: ``lam x + (1 - lam) x'``, labels ``y`` and ``y2``.
+    """The batch mixed with a permutation of itself: ``lam x + (1 - lam) x'``, and targets of both.
 
     One ``lam ~ Beta(alpha, alpha)`` for the whole batch; ``alpha`` is above 0, and 1 is usual.
     """
     number("mixup", "alpha", alpha, low=0, open_low=True)
     seed = int(torch.randint(2**63 - 1, (1,), generator=rng))
     lam = float(np.random.default_rng(seed).beta(alpha, alpha))
-    other = torch.randperm(len(batch), generator=rng).to(batch.x.device)
-    x = torch.lerp(batch.x.index_select(0, other), batch.x, lam)
-    return Batch(x, batch.y, batch.y.index_select(0, other), lam)
+    other = torch.randperm(len(batch), generator=rng).to(batch.first.device)
+    inputs = each(lambda x: torch.lerp(x.index_select(0, other), x, lam), batch.inputs)
+    return Batch(inputs, Mixed(batch.targets, each(lambda y: y.index_select(0, other), batch.targets), lam))

@@ -1,66 +1,127 @@
-"""Examples as tensors in memory, and the batches cut from them.
+"""Examples and the batches cut from them: an interface, and examples as tensors in memory.
 
 Images stay uint8 until a batch is cut; crops, flips and normalisation are done a whole batch at a time.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
+from fedflat.data.batch import Batch, Tensors, arguments, each, leading
+from fedflat.errors import SettingError
+
 
 class Augment(Protocol):
-    """Changes a batch of raw examples at random; a picklable value."""
+    """Changes a batch of raw examples at random, targets such as masks together with inputs; a picklable value."""
 
-    def __call__(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """The changed batch, of the same shape and type."""
+    def __call__(self, inputs: Any, targets: Any, rng: torch.Generator) -> tuple[Any, Any]:
+        """The changed inputs and targets, of the same shapes and types."""
         ...
 
 
-@dataclass(frozen=True)
-class Batch:
-    """One mini-batch. With a second set of labels the loss is ``lam * loss(y) + (1 - lam) * loss(y2)``."""
+class AnyExamples(ABC):
+    """A whole set of examples, wherever they are kept."""
 
-    x: Tensor
-    y: Tensor
-    y2: Tensor | None = None
-    lam: float = 1.0
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-
-@dataclass(frozen=True)
-class Examples:
-    """A whole set: raw inputs, labels, and how a batch of inputs is made ready for a model."""
-
-    x: Tensor
-    y: Tensor
     classes: int
+    """How many kinds of targets there are; 0 if they are not kinds."""
+    targets: Tensors
+    """What should come out for each example, as it is stored."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input; of the first if there are several."""
+
+    @property
+    def augments(self) -> bool:
+        """Whether batches are changed at random in training."""
+        return False
+
+    @abstractmethod
+    def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
+        """The examples at ``index``, ready for a model; augmented if there is a generator to do it with."""
+
+    @abstractmethod
+    def plain(self) -> Self:
+        """The same set without augmentation."""
+
+    @abstractmethod
+    def part(self, where: slice) -> Self:
+        """Some of the examples."""
+
+    @abstractmethod
+    def retargeted(self, targets: Tensor) -> Self:
+        """The same inputs with other targets."""
+
+    @abstractmethod
+    def to(self, device: str) -> Self:
+        """The same set on another device."""
+
+    @abstractmethod
+    def traces(self) -> Sequence[Any]:
+        """Tensors, numbers and texts that tell these examples from others."""
+
+    @property
+    def labels(self) -> Tensor:
+        """The class of each example; refused where targets are no classes."""
+        targets = leading(self.targets)
+        if isinstance(self.targets, tuple) or targets.dim() != 1 or targets.is_floating_point():
+            raise SettingError(
+                "these examples have no class each, and one is needed here. Deal them out by iid(), quantity_skew() or "
+                "by_user(), which do not look at classes."
+            )
+        return targets
+
+
+@dataclass(frozen=True)
+class Examples(AnyExamples):
+    """A set in memory: raw inputs, targets, and how a batch of inputs is made ready for a model.
+
+    Bytes become numbers from 0 to 1, floats are normalised by ``mean`` and ``std``, one number a channel; other whole
+    numbers, such as those of letters, stay what they are. Inputs and targets may be tuples of tensors.
+    """
+
+    inputs: Tensors
+    targets: Tensors
+    classes: int = 0
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     augment: Augment | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
-        return len(self.y)
+        return len(leading(self.targets))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one input."""
-        return tuple(self.x.shape[1:])
+        """See `AnyExamples.shape`."""
+        return tuple(leading(self.inputs).shape[1:])
+
+    @property
+    def augments(self) -> bool:
+        """See `AnyExamples.augments`."""
+        return self.augment is not None
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
-        """The examples at ``index``, ready for a model; augmented if there is a generator to do it with."""
-        x = self.x.index_select(0, index)
+        """See `AnyExamples.batch`."""
+        inputs, targets = (each(lambda t: t.index_select(0, index), some) for some in (self.inputs, self.targets))
         if rng is not None and self.augment is not None:
-            x = self.augment(x, rng)
-        return Batch(self._ready(x, dtype), self.y.index_select(0, index))
+            inputs, targets = self.augment(inputs, targets, rng)
+        ready = each(lambda t: self._ready(t, dtype), inputs)
+        return Batch(ready, each(lambda t: t.to(dtype) if t.is_floating_point() else t.long(), targets))
 
     def _ready(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        if not (x.is_floating_point() or x.dtype == torch.uint8):
+            return x
         scale = 255.0 if x.dtype == torch.uint8 else 1.0
         x = x.to(dtype)
         if self.mean:
@@ -69,9 +130,33 @@ class Examples:
             return x.sub_(mean.view(shape) * scale).div_(std.view(shape) * scale)
         return x.div_(scale) if scale != 1.0 else x
 
+    def plain(self) -> Examples:
+        """See `AnyExamples.plain`."""
+        return replace(self, augment=None)
+
+    def part(self, where: slice) -> Examples:
+        """See `AnyExamples.part`."""
+        inputs, targets = (each(lambda t: t[where], some) for some in (self.inputs, self.targets))
+        return replace(self, inputs=inputs, targets=targets)
+
+    def retargeted(self, targets: Tensor) -> Examples:
+        """See `AnyExamples.retargeted`."""
+        return replace(self, targets=targets)
+
     def to(self, device: str) -> Examples:
-        """The same set on another device."""
-        return replace(self, x=self.x.to(device), y=self.y.to(device))
+        """See `AnyExamples.to`."""
+        inputs, targets = (each(lambda t: t.to(device), some) for some in (self.inputs, self.targets))
+        return replace(self, inputs=inputs, targets=targets)
+
+    def traces(self) -> list[Any]:
+        """See `AnyExamples.traces`."""
+        return [*arguments(self.inputs), *arguments(self.targets), self.classes, list(self.mean), list(self.std)]
+
+
+def joined(sets: Sequence[Examples]) -> Examples:
+    """Sets of the same kind, one after the other."""
+    inputs = each(lambda *parts: torch.cat(parts), *(one.inputs for one in sets))
+    return replace(sets[0], inputs=inputs, targets=each(lambda *parts: torch.cat(parts), *(s.targets for s in sets)))
 
 
 @cache
@@ -84,7 +169,7 @@ def _constants(values: tuple[float, ...], dtype: torch.dtype, device: torch.devi
 class ClientData:
     """What one client holds: some of the examples, by index."""
 
-    examples: Examples
+    examples: AnyExamples
     index: Tensor
     held_out: Tensor | None = None
     """What it keeps for testing, if the data were split inside the clients."""
@@ -98,9 +183,14 @@ class ClientData:
         return None if self.held_out is None else ClientData(self.examples, self.held_out)
 
     @property
+    def targets(self) -> Any:
+        """The targets it holds, as they are stored."""
+        return each(lambda t: t.index_select(0, self.index), self.examples.targets)
+
+    @property
     def labels(self) -> Tensor:
-        """The labels it holds."""
-        return self.examples.y.index_select(0, self.index)
+        """The classes it holds, where targets are classes."""
+        return self.examples.labels.index_select(0, self.index)
 
     def to(self, device: str) -> ClientData:
         """The same examples on another device."""

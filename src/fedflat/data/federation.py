@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedflat.data.examples import ClientData, Examples
+from fedflat.data.examples import AnyExamples, ClientData, Examples, joined
 from fedflat.data.skew import Skew
 from fedflat.errors import SettingError
 from fedflat.language.spelling import Spelled
@@ -91,7 +91,7 @@ class Federation(ABC):
 class Dealt(Federation):
     """A federation by index: who holds which of the training examples, and perhaps keeps which for testing."""
 
-    train: Examples
+    train: AnyExamples
     test: ClientData
     parts: Sequence[Tensor]
     held_out: Sequence[Tensor] | None = None
@@ -123,7 +123,7 @@ class Dealt(Federation):
 
     def skew(self) -> Skew:
         """See `Federation.skew`."""
-        return Skew.of(self.train.y.cpu().numpy(), [part.cpu().numpy() for part in self.parts], self.classes)
+        return Skew.of(self.train.labels.cpu().numpy(), [part.cpu().numpy() for part in self.parts], self.classes)
 
     def to(self, device: str) -> Dealt:
         """See `Federation.to`."""
@@ -184,7 +184,7 @@ class OnDemand(Federation):
     def pooled(self) -> Dealt:
         """See `Federation.pooled`."""
         made = [self.make(client) for client in self._everybody("to train in one place")]
-        train = replace(made[0], x=torch.cat([one.x for one in made]), y=torch.cat([one.y for one in made]))
+        train = joined(made)
         return Dealt(train.to(self.device), self.test, [torch.arange(len(train), device=self.device)])
 
     def _everybody(self, why: str) -> range:

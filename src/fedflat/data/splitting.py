@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedflat.data.examples import ClientData, Examples
+from fedflat.data.examples import AnyExamples, ClientData
 from fedflat.data.federation import Dealt
 from fedflat.data.partitions.dealing import Index
 from fedflat.data.partitions.partition import Partition
@@ -32,7 +30,7 @@ def check_cut(owner: str, partition: object, clients: object, split: object, see
 
 
 def federate(
-    everything: Examples, train: int, partition: Partition, clients: int, seed: int, *,
+    everything: AnyExamples, train: int, partition: Partition, clients: int, seed: int, *,
     split: float | None = None, pool: bool = False, coarse: Index | None = None, users: Index | None = None,
 ) -> Dealt:
     """The federation of ``everything``: its first ``train`` examples to train on, the rest to test on.
@@ -40,9 +38,10 @@ def federate(
     With ``pool`` all are dealt out, and the test set is what the clients hold out by ``split``.
     """
     count = len(everything) if pool else train
-    examples = everything if pool else _slice(everything, slice(0, train))
+    examples = everything if pool else everything.part(slice(0, train))
+    labels = examples.labels.numpy() if partition.by_label else np.zeros(count, np.int64)
     parts = partition.assign(
-        examples.y.numpy(), clients, numpy_generator(seed, "partition"),
+        labels, clients, numpy_generator(seed, "partition"),
         coarse=None if coarse is None else coarse[:count], users=None if users is None else users[:count],
     )
     kept = [torch.from_numpy(part) for part in parts]
@@ -51,15 +50,11 @@ def federate(
         kept, held_out = split_each(kept, split, seed)
     if pool:
         assert held_out is not None
-        test = ClientData(replace(examples, augment=None), torch.cat(held_out))
+        test = ClientData(examples.plain(), torch.cat(held_out))
     else:
-        rest = replace(_slice(everything, slice(train, None)), augment=None)
+        rest = everything.part(slice(train, None)).plain()
         test = ClientData(rest, torch.arange(len(rest)))
     return Dealt(examples, test, kept, held_out)
-
-
-def _slice(examples: Examples, where: slice) -> Examples:
-    return replace(examples, x=examples.x[where], y=examples.y[where])
 
 
 def split_each(parts: list[Tensor], share: float, seed: int) -> tuple[list[Tensor], list[Tensor]]:

@@ -21,7 +21,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedflat.client.learner import Learner
-from fedflat.data.examples import Batch, ClientData
+from fedflat.data.batch import Batch
+from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Layout, Model
 from fedflat.errors import SettingError, nearest, number
 from fedflat.flatness.convolution import lean

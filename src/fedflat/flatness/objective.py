@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedflat.client.learner import Learner
-from fedflat.data.examples import Batch, ClientData
+from fedflat.data.batch import Batch
+from fedflat.data.examples import ClientData
 from fedflat.engine.flat import FlatModule
 from fedflat.errors import SettingError, number
 
@@ -55,7 +56,7 @@ class Objective:
     def batch_loss(self, leaves: Sequence[Tensor], batch: Batch) -> Tensor:
         """The mean loss of one batch."""
         named = dict(zip(self.layout.names, leaves, strict=True))
-        return self.learner.loss(functional_call(self.module, named, (batch.x,)), batch.y)
+        return self.learner.loss(functional_call(self.module, named, (batch.inputs,)), batch.targets)
 
     def loss(self, w: Tensor) -> float:
         """The mean loss at ``w``."""

@@ -26,7 +26,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedflat.client.learner import Learner
-from fedflat.data.examples import Batch, ClientData
+from fedflat.data.batch import Batch
+from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
 
@@ -103,7 +104,7 @@ def cut(learner: Learner, data: ClientData) -> list[Batch]:
         raise SettingError("there is no example to take the loss of. Choose a set that is not empty.")
     places = torch.arange(len(data)).tensor_split(-(-len(data) // BATCH))
     batches = (data.batch(part, learner.dtype) for part in places)
-    return [Batch(learner.laid_out(batch.x), batch.y) for batch in batches]
+    return [Batch(learner.laid_out(batch.inputs), batch.targets) for batch in batches]
 
 
 def move(learner: Learner, params: Tensor, buffers: Tensor) -> None:
@@ -125,11 +126,11 @@ def score(learner: Learner, batches: list[Batch]) -> tuple[float, float | None]:
     """The mean loss where the module stands, and the accuracy if the learner is a classification."""
     loss, right, count, judged = 0.0, 0, 0, True
     for batch in batches:
-        output = learner.flat.forward(batch.x)
-        loss += float(learner.loss(output, batch.y)) * len(batch)
+        output = learner.flat.forward(batch.inputs)
+        loss += float(learner.loss(output, batch.targets)) * len(batch)
         count += len(batch)
-        judged = judged and output.dim() == 2 and output.shape[1] > 1 and not batch.y.is_floating_point()
-        right += int((output.argmax(1) == batch.y).sum()) if judged else 0
+        judged = judged and output.dim() == 2 and output.shape[1] > 1 and not batch.targets.is_floating_point()
+        right += int((output.argmax(1) == batch.targets).sum()) if judged else 0
     return loss / count, right / count if judged else None
 
 
@@ -146,7 +147,7 @@ def _estimate(module: nn.Module, batches: list[Batch]) -> None:
             for norm in norms:
                 norm.train()
                 norm.momentum = len(batch) / seen
-            module(batch.x)
+            module(batch.inputs)
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from fedflat.client.piece import Site, Term, Visit
 from fedflat.client.private import Private
 from fedflat.composition.method import Method, method
-from fedflat.data.examples import Batch
+from fedflat.data.batch import Batch
 from fedflat.engine.mail import Mail, Replies
 from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError, number
@@ -73,9 +73,9 @@ class CommonRepresentation(Term):
     def loss(self, v: Visit, batch: Batch, output: Tensor, seen: list[Tensor]) -> Tensor:
         """``beta KL(prior_y || q)``, mean over the batch."""
         mean, spread = gaussian(seen[0])
-        self._gather(v, batch.y, output.shape[1], mean.detach(), spread.detach())
-        prior_mean = v.inbox["mean"][batch.y] if "mean" in v.inbox else torch.zeros_like(mean)
-        prior_var = v.inbox["variance"][batch.y] if "variance" in v.inbox else torch.ones_like(mean)
+        self._gather(v, batch.labels, output.shape[1], mean.detach(), spread.detach())
+        prior_mean = v.inbox["mean"][batch.labels] if "mean" in v.inbox else torch.zeros_like(mean)
+        prior_var = v.inbox["variance"][batch.labels] if "variance" in v.inbox else torch.ones_like(mean)
         var = spread.square()
         kl = 0.5 * ((var / prior_var).log() + (prior_var + (prior_mean - mean).square()) / var - 1)
         return at(self.beta, v.round) * kl.sum(dim=-1).mean()

@@ -26,11 +26,11 @@ class Classes(Watcher):
     def check(self, ready: Ready) -> None:
         """Outputs must be scores of classes."""
         batch = ready.fed.test.batch(torch.arange(min(2, len(ready.fed.test))), ready.learner.dtype)
-        output = ready.learner.flat.forward(batch.x)
-        if output.dim() != 2 or output.shape[1] < 2 or batch.y.is_floating_point():
+        output = ready.learner.flat.forward(batch.inputs)
+        if output.dim() != 2 or output.shape[1] < 2 or batch.targets.is_floating_point():
             raise SettingError(
                 f"watch: there are no classes to watch, since the model's output has the shape {tuple(output.shape)} "
-                f"and labels are {batch.y.dtype}. Leave 'classes' out."
+                f"and labels are {batch.targets.dtype}. Leave 'classes' out."
             )
 
     def see(self, s: Sight, new: Stepped) -> Seen:
@@ -46,7 +46,7 @@ def accuracies(ready: Ready) -> Tensor:
     learner, data, classes = ready.learner, ready.fed.test, ready.fed.classes
     right, all_ = torch.zeros(classes, dtype=torch.long), torch.zeros(classes, dtype=torch.long)
     for batch, output in outputs(learner, data):
-        hit = output.argmax(1) == batch.y
-        right += torch.bincount(batch.y[hit].cpu(), minlength=classes)
-        all_ += torch.bincount(batch.y.cpu(), minlength=classes)
+        hit = output.argmax(1) == batch.targets
+        right += torch.bincount(batch.targets[hit].cpu(), minlength=classes)
+        all_ += torch.bincount(batch.targets.cpu(), minlength=classes)
     return right.double() / all_

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from fedflat.data.examples import ClientData
+from fedflat.data.examples import AnyExamples, ClientData
 from fedflat.data.federation import Dealt, Federation
 from fedflat.data.files.places import data_place
 from fedflat.errors import RunError
@@ -66,14 +66,18 @@ def data_digest(fed: Federation) -> str:
         held = fed.held_out or []
         who = [_tensor(torch.cat([*parts])) if parts else "" for parts in (list(fed.parts), list(held))]
         sizes = [list(map(len, parts)) for parts in (fed.parts, held)]
-        return sign([_examples(fed.test), _tensor(fed.train.x), _tensor(fed.train.y), who, sizes])
+        return sign([_examples(fed.test), *_tensors(fed.train), who, sizes])
     places = sorted({place * (fed.population - 1) // (LOOKED_AT - 1) for place in range(LOOKED_AT)})
     return sign([fed.population, _examples(fed.test), [_examples(fed.data(place)) for place in places]])
 
 
 def _examples(data: ClientData) -> list[Any]:
-    of = data.examples
-    return [_tensor(of.x), _tensor(of.y), _tensor(data.index), of.classes, list(of.mean), list(of.std)]
+    others = [trace for trace in data.examples.traces() if not isinstance(trace, Tensor)]
+    return [*_tensors(data.examples), _tensor(data.index), *others]
+
+
+def _tensors(examples: AnyExamples) -> list[str]:
+    return [_tensor(trace) for trace in examples.traces() if isinstance(trace, Tensor)]
 
 
 def module_digest(module: nn.Module) -> str:

@@ -16,6 +16,8 @@ from fedflat.language.spelling import register
 class ByUser(Partition):
     """One client for each owner of examples, in the order of their ids; ``clients`` is not looked at."""
 
+    by_label = False
+
     def assign(
         self, labels: Index, clients: int, rng: np.random.Generator, *,
         coarse: Index | None = None, users: Index | None = None,

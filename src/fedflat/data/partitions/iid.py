@@ -19,6 +19,8 @@ class Iid(Partition):
     [3, 3, 2, 2]
     """
 
+    by_label = False
+
     def assign(
         self, labels: Index, clients: int, rng: np.random.Generator, *,
         coarse: Index | None = None, users: Index | None = None,

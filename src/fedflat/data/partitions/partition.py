@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from fedflat.language.spelling import Spelled
 
 class Partition(Spelled, ABC):
     """A frozen dataclass that deals examples out to clients."""
+
+    by_label: ClassVar[bool] = True
+    """Whether it looks at labels; if not, it deals out examples of any kind, and is handed zeros."""
 
     @abstractmethod
     def assign(

@@ -25,6 +25,8 @@ class QuantitySkew(Partition):
         No client has fewer; those who would are given as many at the cost of the others.
     """
 
+    by_label = False
+
     sigma: float = 1.0
     kind: str = "lognormal"
     min_size: int = 10

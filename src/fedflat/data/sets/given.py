@@ -170,9 +170,9 @@ class Made(DataSpec):
                 f"give inputs and labels for every number from 0 to {self.clients - 1}."
             ) from error
         x, y = pair(owner, made)
-        _check(x, y, self.test.x, owner)
+        _check(x, y, self.test.inputs, owner)
         _classes(y, self.test.classes, owner)
-        return replace(self.test, x=x, y=y.long())
+        return replace(self.test, inputs=x, targets=y.long())
 
 
 def clients_from(
@@ -187,7 +187,7 @@ def clients_from(
     >>> def make(client):
     ...     return torch.full((4, 3), float(client)), torch.arange(4) % 2
     >>> fed = clients_from(make, clients=10**9, test=(torch.rand(5, 3), torch.arange(5) % 2), classes=2).open(0)
-    >>> float(fed.data(123_456).batch(torch.tensor([0]), torch.float32).x[0, 0])
+    >>> float(fed.data(123_456).batch(torch.tensor([0]), torch.float32).inputs[0, 0])
     123456.0
     """
     x, y = pair("clients_from: the test set", test)

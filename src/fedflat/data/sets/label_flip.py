@@ -60,12 +60,12 @@ class LabelFlip(DataSpec):
                 "when asked for. Use another data set, such as digits."
             )
         liars = self.liars(fed.population, seed)
-        y = fed.train.y.clone()
+        y = fed.train.labels.clone()
         for client in liars:
             swap = self._swap(fed.classes, seed, client)
             index = fed.parts[client]
             y[index] = swap[y[index]]
-        return replace(fed, train=replace(fed.train, y=y))
+        return replace(fed, train=fed.train.retargeted(y))
 
     def liars(self, population: int, seed: int) -> list[int]:
         """The attackers among ``population`` clients."""

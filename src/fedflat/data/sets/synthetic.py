@@ -102,7 +102,7 @@ class Maker:
         count = min(spec.clients, TESTED)
         each = -(-TEST // count)
         drawn = [self._draw(place * spec.clients // count, each) for place in range(count)]
-        x, y = torch.cat([one.x for one in drawn]), torch.cat([one.y for one in drawn])
+        x, y = torch.cat([one.inputs for one in drawn]), torch.cat([one.targets for one in drawn])
         return ClientData(Examples(x, y, spec.classes), torch.arange(len(y)))
 
     def _draw(self, client: int, more: int | None) -> Examples:
