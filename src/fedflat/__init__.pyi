@@ -128,9 +128,12 @@ from fedflat.methods.recipes import fedsam as fedsam
 from fedflat.methods.recipes import fedyogi as fedyogi
 from fedflat.methods.recipes import mofedsam as mofedsam
 from fedflat.methods.scaffold import scaffold as scaffold
+from fedflat.models.bisenet import bisenetv2 as bisenetv2
 from fedflat.models.cnn import cnn as cnn
 from fedflat.models.cnn import fsa_cnn as fsa_cnn
 from fedflat.models.cnn import tiny_convnet as tiny_convnet
+from fedflat.models.deeplab import deeplabv3 as deeplabv3
+from fedflat.models.mobilenet import mobilenetv2 as mobilenetv2
 from fedflat.models.resnet import resnet18 as resnet18
 from fedflat.models.resnet import resnet20 as resnet20
 from fedflat.models.simple import logistic as logistic

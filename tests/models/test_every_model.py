@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import fedflat
-from fedflat import cnn, fsa_cnn, logistic, mlp, resnet18, resnet20, stochastic, tiny_convnet
+from fedflat import cnn, fsa_cnn, logistic, mlp, mobilenetv2, resnet18, resnet20, stochastic, tiny_convnet
 from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
 from fedflat.language.spelling import Entry, parse, registered
@@ -32,12 +32,16 @@ ROWS: list[tuple[ModelSpec, tuple[int, ...], int]] = [
     (resnet20(norm="batch"), (1, 28, 28), 1 + 2 * 9),
     (resnet18(groups=4), (3, 16, 16), 1 + 2 * 8),
     (resnet18(norm="batch"), (1, 8, 8), 1 + 2 * 8),
+    (mobilenetv2(width=0.5), (3, 32, 32), 1 + 1 + 2 * 16 + 1),
+    (mobilenetv2(norm="group", width=0.25), (1, 32, 33), 1 + 1 + 2 * 16 + 1),
     (stochastic(mlp([9]), dim=4, train_samples=3, test_samples=5), (7,), 1),
     (stochastic(dim=8), (1, 16, 16), 4),
 ]
 IDS = [f"{spec!r}-{'x'.join(map(str, shape))}" for spec, shape, _ in ROWS]
-IMAGE_MODELS = [cnn(), fsa_cnn(), tiny_convnet(), resnet20(), resnet18()]
-SMALLEST = list(zip(IMAGE_MODELS, [16, 16, 8, 4, 8], strict=True))
+IMAGE_MODELS = [cnn(), fsa_cnn(), tiny_convnet(), resnet20(), resnet18(), mobilenetv2()]
+SMALLEST = list(zip(IMAGE_MODELS, [16, 16, 8, 4, 8, 32], strict=True))
+OF_PIXELS = {"bisenetv2", "deeplabv3"}
+"""Models with scores at every pixel have a table of their own, in test_models_of_pixels.py."""
 every_row = pytest.mark.parametrize(("spec", "shape", "activations"), ROWS, ids=IDS)
 
 
@@ -54,7 +58,7 @@ def batch(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.T
 
 def test_the_table_holds_every_registered_model() -> None:
     said = {repr(spec).partition("(")[0] for spec, _, _ in ROWS}
-    assert said == {entry.name for entry in registered("model")}
+    assert said | OF_PIXELS == {entry.name for entry in registered("model")}
 
 
 @pytest.mark.parametrize("entry", list(registered("model")), ids=lambda entry: entry.name)
@@ -110,7 +114,7 @@ def test_every_activation_is_a_module_used_once(
     module = seeded(spec, shape)
     calls: list[nn.Module] = []
     for part in module.modules():
-        if isinstance(part, nn.ReLU):
+        if isinstance(part, nn.ReLU | nn.ReLU6):
             assert not part.inplace  # a hook must see what the next layer reads, unchanged
             part.register_forward_hook(lambda part, args, out: calls.append(part))
     module(batch(shape))
@@ -127,7 +131,7 @@ def test_layout_finds_classifier_norms_and_shortcuts(
     assert int(Layout.of(module).classifier().sum()) == linear.weight.numel() + 6
     for name, part in module.named_modules():
         kernel_of_one = isinstance(part, nn.Conv2d) and part.kernel_size == (1, 1)
-        assert ("shortcut" in name) >= kernel_of_one
+        assert ("shortcut" in name) >= (kernel_of_one and "resnet" in repr(spec))
         assert ("norm" in name.rpartition(".")[2]) == isinstance(part, nn.GroupNorm | nn.BatchNorm2d)
 
 

@@ -1,0 +1,117 @@
+"""MobileNetV2, with BatchNorm or GroupNorm.
+
+Sandler et al., MobileNetV2: Inverted Residuals and Linear Bottlenecks, CVPR 2018, arXiv:1801.04381, table 2.
+
+    block    1x1 to t times the channels, norm, relu6; 3x3 depthwise, norm, relu6; 1x1, norm; + x if nothing changed
+    network  3x3 stride 2 to 32, norm, relu6; 17 blocks; 1x1 to 1280, norm, relu6; mean over positions; linear layer
+
+Where a smaller output stride is asked for, the last strides become 1 and what follows is dilated instead, as in
+DeepLab. Convolutions start from Kaiming's normal distribution (fan-out), the linear layer from a normal one of spread
+0.01.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from fedflat.errors import SettingError, choice, number
+from fedflat.language.spelling import register
+from fedflat.models.inputs import image
+from fedflat.models.layers import ConvNorm, check_groups, widened
+from fedflat.models.spec import ModelSpec
+
+STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+"""Expansion, channels, blocks, and the stride of the first block."""
+STRIDES = (8, 16, 32)
+
+
+@dataclass(frozen=True, repr=False)
+class MobileNetV2(ModelSpec):
+    """MobileNetV2: seventeen inverted residual blocks, for images of 32x32 pixels or more.
+
+    >>> sum(p.numel() for p in mobilenetv2().build((3, 224, 224), 1000).parameters())
+    3504872
+    """
+
+    norm: str = "batch"
+    """``"batch"`` or ``"group"``."""
+    groups: int = 8
+    """Groups of every GroupNorm; divides 8. BatchNorm does not read it."""
+    width: float = 1.0
+    """Times the channels of every layer, in multiples of 8."""
+
+    def __post_init__(self) -> None:
+        check_mobile("mobilenetv2", self.norm, self.groups, self.width)
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """A freshly initialised module for images of ``shape`` and ``classes`` outputs."""
+        channels, _, _ = image("mobilenetv2", shape, classes, smallest=32)
+        layers, last = trunk(channels, self.norm, self.groups, self.width)
+        top = widened(1280, max(self.width, 1.0))
+        layers["top"] = ConvNorm(last, top, 1, self.norm, self.groups, relu=nn.ReLU6)
+        fc = nn.Linear(top, classes)
+        nn.init.normal_(fc.weight, std=0.01)
+        nn.init.zeros_(fc.bias)
+        layers.update(mean=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), dropout=nn.Dropout(0.2), fc=fc)
+        return nn.Sequential(layers)
+
+
+def check_mobile(owner: str, norm: str, groups: int, width: float) -> None:
+    """Refuse what no such network can have."""
+    choice(owner, "norm", norm, ["batch", "group"])
+    check_groups(owner, groups)
+    number(owner, "width", width, low=0, high=10, open_low=True)
+
+
+def trunk(
+    channels: int, norm: str, groups: int, width: float, output_stride: int = 32
+) -> tuple[OrderedDict[str, nn.Module], int]:
+    """The first convolution and the blocks, by name, and the channels of the last one."""
+    if output_stride not in STRIDES:
+        raise SettingError(f"a network's output stride must be 8, 16 or 32, found {output_stride!r}.")
+    before = widened(32, width)
+    first = ConvNorm(channels, before, 3, norm, groups, stride=2, relu=nn.ReLU6)
+    layers: OrderedDict[str, nn.Module] = OrderedDict(first=first)
+    reached, dilation = 2, 1
+    for i, (expansion, wide, blocks, stride) in enumerate(STAGES, start=1):
+        after, stage = widened(wide, width), []
+        for block in range(blocks):
+            step = stride if block == 0 else 1
+            seen = dilation
+            if reached * step > output_stride:
+                dilation, step = dilation * step, 1
+            reached *= step
+            stage.append(Inverted(before, after, expansion, step, seen, norm, groups))
+            before = after
+        layers[f"stage{i}"] = nn.Sequential(*stage)
+    return layers, before
+
+
+class Inverted(nn.Module):
+    """An inverted residual block: wide inside, narrow outside, and no non-linearity at its end."""
+
+    def __init__(
+        self, before: int, after: int, expansion: int, stride: int, dilation: int, norm: str, groups: int
+    ) -> None:
+        super().__init__()
+        inside = before * expansion
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        if expansion != 1:
+            layers["expand"] = ConvNorm(before, inside, 1, norm, groups, relu=nn.ReLU6)
+        layers["depthwise"] = ConvNorm(
+            inside, inside, 3, norm, groups, stride=stride, dilation=dilation, fans=inside, relu=nn.ReLU6
+        )
+        layers["project"] = ConvNorm(inside, after, 1, norm, groups, relu=None)
+        self.layers = nn.Sequential(layers)
+        self.residual = stride == 1 and before == after
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The block's output."""
+        y: Tensor = self.layers(x)
+        return x + y if self.residual else y
+
+
+mobilenetv2 = register("model", "mobilenetv2")(MobileNetV2)
