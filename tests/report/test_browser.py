@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
@@ -17,8 +18,10 @@ import pytest
 
 import fedflat
 from fedflat.report import collect, document, write_report
+from fedflat.tasks.headline import Headline
 from report.damage import damaged_runs
-from report.made import evaluations, write_analyses, write_analysis, write_rows, write_run, write_watch
+from report.made import evaluations, write_analyses, write_analysis, write_judged, write_rows, write_run, write_watch
+from report.test_judged import MIOU, RMSE, compared
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -115,6 +118,73 @@ def test_structure_for_screen_readers(seen: Watched) -> None:
     found = seen.page.eval_on_selector_all("h1, h2, h3, h4", levels)
     assert all(below <= above + 1 for above, below in pairwise(found))
     assert seen.page.locator("td, th").count() == seen.page.locator("tr > td, tr > th[scope]").count()
+
+
+@pytest.fixture
+def open_page(browser: Any, tmp_path: Path) -> Iterator[Callable[[list[Path]], Any]]:
+    """The page of these runs, which must not complain."""
+    opened: list[Watched] = []
+
+    def page_of(runs: list[Path]) -> Any:
+        write_report(runs, tmp_path / "page.html")
+        opened.append(Watched(browser, (tmp_path / "page.html").as_uri()))
+        return opened[-1].page
+
+    yield page_of
+    for one in opened:
+        assert one.complaints == []
+        one.context.close()
+
+
+def test_a_score_of_which_less_is_better(open_page: Callable[[list[Path]], Any], tmp_path: Path) -> None:
+    """No unit, no accuracy; the lowest is marked, and a click on its head brings the lowest first, the unknown last."""
+    runs = compared(tmp_path, RMSE, unseen=True)
+    runs.append(write_judged(tmp_path / "bad", RMSE, [math.nan] * 4, method="fedyogi()"))
+    page = open_page(runs)
+    heads = page.locator(".results thead th")
+    assert heads.all_inner_texts()[:5] == ["Method", "Rmse", "unseen", "Loss", "Rounds\xa0to 0.6550"]
+    assert page.locator(".results tr.best code").all_inner_texts() == ["fedsam(rho=0.1)"]
+    heads.nth(1).locator("button").click()
+    assert heads.nth(1).get_attribute("aria-sort") == "ascending"
+    assert [text.split()[0] for text in column(page, 2)] == ["0.3275", "0.6550", "\N{EN DASH}"]
+    heads.nth(1).locator("button").click()
+    assert [text.split()[0] for text in column(page, 2)] == ["0.6550", "0.3275", "\N{EN DASH}"]
+    titles = page.locator("#training figure h3").all_inner_texts()
+    assert titles == ["Rmse", "Rmse, unseen", "Test loss", "Training loss"]
+    said = page.get_attribute("#training svg[role=img] >> nth=0", "aria-label")
+    assert said.startswith("Rmse against round: fedavg() ends at 0.6050 (round 4); fedsam(rho=0.1) ends at 0.3025")
+    text = page.inner_text("#results") + page.inner_text("#training") + page.inner_text("header")
+    assert not re.search("%|accura", text, re.IGNORECASE)
+    assert "Less rmse is better. unseen: the rmse on a further test set. Target 0.6550" in text
+
+
+def test_scores_of_different_kinds_have_tables_of_their_own(
+    open_page: Callable[[list[Path]], Any], tmp_path: Path
+) -> None:
+    page = open_page([*compared(tmp_path, RMSE), *compared(tmp_path, MIOU)])
+    tables = page.locator("table.results")
+    assert [table.locator("thead th").nth(1).inner_text() for table in tables.all()] == ["Rmse", "mIoU %"]
+    best = [table.locator("tr.best td").first.inner_text().split()[0] for table in tables.all()]
+    assert best == ["0.3275", "65.50"]
+    tables.nth(0).locator("thead button").nth(1).click()
+    assert page.evaluate("document.activeElement.dataset.key") == "sort rmse by rmse"
+    titles = page.locator("#training figure h3").all_inner_texts()
+    assert titles == [
+        "Rmse", "Test loss (rmse)", "Training loss (rmse)", "mIoU", "Test loss (mIoU)", "Training loss (mIoU)"
+    ]  # fmt: skip
+    drawn = page.locator("#training figure").nth(0).locator("svg.chart path.line").count()
+    assert drawn == len(METHODS)
+    assert "judged by different scores" in page.inner_text("#results")
+
+
+def test_scores_below_zero_are_drawn(open_page: Callable[[list[Path]], Any], tmp_path: Path) -> None:
+    """A curve from -1 to 0.5 stays within its frame."""
+    page = open_page([write_judged(tmp_path / "run", Headline("r2", "R²"), [-1.0, -0.5, 0.0, 0.5])])
+    chart = page.locator("#training figure").nth(0).locator("svg.chart")
+    height = float(chart.get_attribute("height"))
+    ys = [float(y) for y in re.findall(r"[ML][\d.]+ (-?[\d.]+)", chart.locator("path.line").get_attribute("d"))]
+    assert len(ys) == 4
+    assert all(0 <= y <= height - 42 for y in ys)
 
 
 def column(page: Any, place: int) -> list[str]:

@@ -64,7 +64,7 @@ def test_a_table_with_less_is_better_and_no_unit() -> None:
     assert cells(lines[3])[:8] == ["`fedsam()`", "2.000", "2.000", "2.000", "4.000", "9.0000", "-", "-"]
     assert lines[5].startswith("Rmse and loss on the test set: ")
     assert lines[5].endswith("Less rmse is better.")
-    assert lines[6] == "unseen: the rmse on further test sets, likewise."
+    assert lines[6] == "unseen: the rmse on a further test set, likewise."
 
 
 def test_a_table_in_per_cent_under_another_name() -> None:

@@ -267,10 +267,10 @@ def _missing(document: Document) -> list[str]:
 
 def _twice(runs: Sequence[Read], names: Sequence[str]) -> list[str]:
     """Runs with the same settings and seed, which would pass for two seeds."""
-    seen: dict[tuple[str, int], Path] = {}
+    seen: dict[tuple[str, int, Headline], Path] = {}
     said = []
     for run, name in zip(runs, names, strict=True):
-        key = (name, run.result.seed)
+        key = (name, run.result.seed, run.result.headline)
         if key in seen:
             said.append(f"{run.folder} repeats {seen[key]} (same settings, same seed). Both count as seeds.")
         seen.setdefault(key, run.folder)

@@ -56,7 +56,8 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, style: s
     if not judged.higher_is_better:
         foot += f" Less {judged.label} is better."
     if tests:
-        foot += f"\n{', '.join(tests)}: the {judged.label} on further test sets, likewise."
+        which = "a further test set" if len(tests) == 1 else "further test sets"
+        foot += f"\n{', '.join(tests)}: the {judged.label} on {which}, likewise."
     if personal:
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
     return f"{draw(heads, rows)}\n\n{foot}"

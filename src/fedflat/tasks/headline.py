@@ -84,19 +84,20 @@ class Headline:
         seen = abs(value * self.factor)
         if self.share or not math.isfinite(seen) or seen == 0:
             return 2 if self.share else 4
-        return min(max(3 - math.floor(math.log10(seen)), 0), 8)
+        return max(3 - math.floor(math.log10(seen)), 0)
 
     def said(self, value: float, spread: float = math.nan) -> str:
         """A value for people, without its unit, with its spread if there is one; ``-`` if there is no value.
 
-        >>> ACCURACY.said(math.nan), Headline("rmse").said(1234.5, 6.7)
-        ('-', '1234 ± 7')
+        >>> ACCURACY.said(math.nan), Headline("rmse").said(1234.5, 6.7), Headline("rmse").said(2e-9)
+        ('-', '1234 ± 7', '2.000e-09')
         """
         if math.isnan(value):
             return "-"
-        places = self.digits(value)
-        text = f"{value * self.factor:.{places}f}"
-        return text + (f" ± {spread * self.factor:.{places}f}" if not math.isnan(spread) else "")
+        seen = abs(value * self.factor)
+        form = ".3e" if not self.share and (0 < seen < 1e-4 or seen >= 1e7) else f".{self.digits(value)}f"
+        text = f"{value * self.factor:{form}}"
+        return text + (f" ± {spread * self.factor:{form}}" if not math.isnan(spread) else "")
 
     def with_unit(self, value: float, spread: float = math.nan) -> str:
         """The same with the unit, as a sentence has it.

@@ -73,7 +73,7 @@ function tableNote(doc, { judged, headline, target, target_of_first: ofFirst, ah
   return sentence([
     `${judged.title}${headline.name === "loss" ? "" : " and loss"} on the test set: ${doc.last > 1 ? `mean of the evaluations in the last ${doc.last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : ""}.`,
     judged.higher ? "" : `Less ${judged.label} is better.`,
-    testsOf(methods).length ? `${listed(testsOf(methods))}: the ${judged.label} on further test sets.` : "",
+    testsOf(methods).length ? `${listed(testsOf(methods))}: the ${judged.label} on ${testsOf(methods).length > 1 ? "further test sets" : "a further test set"}.` : "",
     target !== null ? `Target ${judged.said(target)}${ofFirst ? `: the ${judged.label} of the first method` : ""}.` : "",
     methods.length > 1 && ahead === null ? "No row is marked: no method is ahead of all others by more than the spread." : "",
     doc.methods.some((m) => known(m.lambda_1)) ? `λ₁${doc.methods.some((m) => known(m.trace)) ? " and trace" : ""} of the Hessian${doc.methods.some((m) => known(m.scaled)) ? ", ‖w‖ the norm of the weights" : ""}: ${doc.curvature_of}.` : "",
