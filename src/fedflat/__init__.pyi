@@ -160,6 +160,13 @@ from fedflat.studies.api import compare as compare
 from fedflat.studies.api import experiment as experiment
 from fedflat.studies.api import resume as resume
 from fedflat.studies.api import run as run
+from fedflat.topology.grouping.greedy import greedy as greedy
+from fedflat.topology.grouping.growth import exponential as exponential
+from fedflat.topology.grouping.growth import linear as linear
+from fedflat.topology.grouping.growth import logarithmic as logarithmic
+from fedflat.topology.grouping.icg import icg as icg
+from fedflat.topology.grouping.kmeans import kmeans as kmeans
+from fedflat.topology.grouping.random_order import random as random
 from fedflat.version import __version__ as __version__
 
 __all__: list[str]

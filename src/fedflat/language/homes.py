@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 
 HOMES = (
     "client.asks", "client.measures", "data.partitions", "data.sets", "language.schedules", "methods", "models",
-    "running.starts",
+    "running.starts", "topology.grouping",
 )  # fmt: skip
 
 

@@ -21,7 +21,10 @@ from fedflat.language.homes import import_homes
 from fedflat.language.plain import Plain
 from fedflat.language.plugins import MAINS, load_installed, plugin_of
 
-KINDS = ("method", "data set", "partition", "model", "schedule", "start", "ask", "describer", "measure")
+KINDS = (
+    "method", "data set", "partition", "model", "schedule", "start", "ask", "describer", "measure",
+    "grouping", "growth",
+)  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -1,0 +1,135 @@
+"""What every grouping is, and what most have in common: groups are filled one after the other.
+
+A client joins the group that is open while it has fewer than ``d_min`` examples and fewer than ``k_max`` clients; then
+another is opened. Only the last group is looked at again: if it has fewer than ``d_min`` examples its clients leave it,
+the last to come first, one each in turn to the groups with room, of which those with the fewest examples come first.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+
+import numpy as np
+
+from fedflat.errors import SettingError, choice, number
+from fedflat.language.spelling import Spelled
+from fedflat.topology.grouping.dissimilarity import Vectors
+
+PSIS = ("labels", "confidence", "classifier", "task2vec")
+"""What a client can be described by."""
+DISTRIBUTIONS = ("labels", "confidence")
+"""Those that are probabilities of classes."""
+Groups = list[list[int]]
+Choice = Callable[[list[int], np.ndarray], int]
+"""Who comes next: from the group so far, and the clients that are in none, in ascending order."""
+
+
+class Grouping(Spelled, ABC):
+    """A frozen dataclass that puts clients into groups."""
+
+    psi: str | None
+    """What clients are described by; None: nothing."""
+
+    @property
+    def owner(self) -> str:
+        """Its name, for messages."""
+        return repr(self).partition("(")[0]
+
+    @abstractmethod
+    def assign(
+        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+    ) -> Groups:
+        """The clients of each group.
+
+        ``representers`` has a row for each client, ``sizes`` its number of examples; ``classes`` is the number of
+        classes of the data.
+        """
+
+    def checked(self, representers: Vectors, sizes: Sequence[int]) -> Vectors:
+        """The representers, once they are known to be fit."""
+        found = np.asarray(representers, np.float64)
+        if found.ndim != 2 or len(found) != len(sizes) or not found.size:
+            raise SettingError(
+                f"{self.owner}: each of the {len(sizes)} clients must be described by a vector of one length, found "
+                f"an array of shape {found.shape}."
+            )
+        if not np.isfinite(found).all():
+            client = int(np.flatnonzero(~np.isfinite(found).all(1))[0])
+            raise SettingError(
+                f"{self.owner}: the description of client {client} is not finite. If it comes from training, lower "
+                "the learning rate."
+            )
+        return found
+
+    def check_psi(self) -> None:
+        """Refuse a description that is not known."""
+        choice(self.owner, "psi", self.psi, PSIS)
+
+
+@dataclass(frozen=True, repr=False)
+class Filling(Grouping):
+    """Groups that are filled one after the other, within limits."""
+
+    def check_limits(self, d_min: int, k_max: int) -> None:
+        """Refuse limits that no group can keep."""
+        number(self.owner, "d_min", d_min, low=1, whole=True)
+        number(self.owner, "k_max", k_max, low=1, whole=True)
+
+    def fill(self, choose: Choice, sizes: Sequence[int], d_min: int, k_max: int) -> Groups:
+        """The groups, if ``choose`` says who comes next."""
+        if not sizes:
+            raise SettingError(f"{self.owner}: there are no clients to group.")
+        if sum(sizes) < d_min:
+            raise SettingError(
+                f"{self.owner}: a group must have d_min={d_min} examples, but all {len(sizes)} clients together have "
+                f"{sum(sizes)}. Lower d_min."
+            )
+        groups: Groups = []
+        examples: list[int] = []
+        free = np.arange(len(sizes))
+        while len(free):
+            if not groups or examples[-1] >= d_min or len(groups[-1]) >= k_max:
+                groups.append([])
+                examples.append(0)
+            client = choose(groups[-1], free)
+            groups[-1].append(client)
+            examples[-1] += sizes[client]
+            free = free[free != client]
+        if examples[-1] < d_min:
+            self._dissolve(groups, examples, d_min, k_max)
+        if k_max > 1 and len(groups) > 1 and max(map(len, groups)) == 1:
+            raise SettingError(
+                f"{self.owner}: every client has d_min={d_min} examples by itself, so that each group would be one "
+                "client. Raise d_min, or say k_max=1 if groups of one are meant."
+            )
+        return groups
+
+    def _dissolve(self, groups: Groups, examples: Sequence[int], d_min: int, k_max: int) -> None:
+        """Let the clients of the last group join the others."""
+        last = groups.pop()
+        room = sum(k_max - len(group) for group in groups)
+        if room < len(last):
+            raise SettingError(
+                f"{self.owner}: the last {len(last)} clients have {examples[-1]} examples, fewer than "
+                f"d_min={d_min}, and the {len(groups)} groups before have room for {room} more with k_max={k_max}. "
+                "Lower d_min or raise k_max."
+            )
+        turn = cycle(sorted(range(len(groups)), key=lambda at: examples[at]))
+        while last:
+            group = groups[next(turn)]
+            if len(group) < k_max:
+                group.append(last.pop())
+
+
+def in_order(order: Sequence[int]) -> Choice:
+    """Clients come in this order.
+
+    >>> choose = in_order([2, 0, 1])
+    >>> choose([], np.arange(3)), choose([2], np.arange(2))
+    (2, 0)
+    """
+    coming = iter(order)
+    return lambda group, free: int(next(coming))

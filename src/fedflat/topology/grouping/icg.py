@@ -1,0 +1,77 @@
+"""Groups that each have one client of every kind (inter-cluster grouping)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedflat.errors import SettingError, number
+from fedflat.language.spelling import register
+from fedflat.topology.grouping.balance import balanced
+from fedflat.topology.grouping.dissimilarity import Vectors
+from fedflat.topology.grouping.grouping import Grouping, Groups
+from fedflat.topology.grouping.kmeans import means, squared_distances
+
+STEPS = 10
+
+
+@dataclass(frozen=True, repr=False)
+class Icg(Grouping):
+    """So many ``groups``, whose numbers of clients differ by at most one.
+
+    Random clients, as many as the groups can share evenly, are put into clusters of like ones, each with one client
+    for every group. Each group draws one from each cluster, and those left over are dealt out.
+
+    groups
+        How many; at most as many as there are clients.
+    psi
+        See ``greedy``.
+    """
+
+    groups: int
+    psi: str = "confidence"
+
+    def __post_init__(self) -> None:
+        number("icg", "groups", self.groups, low=1, whole=True)
+        self.check_psi()
+
+    def into(self, groups: int) -> Icg:
+        """The same with another number of groups."""
+        return replace(self, groups=groups)
+
+    def assign(
+        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+    ) -> Groups:
+        """See `Grouping.assign`; sizes do not matter."""
+        vectors = self.checked(representers, sizes)
+        if self.groups > len(vectors):
+            raise SettingError(f"icg: {self.groups} groups cannot be made of {len(vectors)} clients. Lower groups.")
+        order = rng.permutation(len(vectors))
+        kinds = len(vectors) // self.groups
+        taken, over = np.split(order, [kinds * self.groups])
+        labels = balanced_kmeans(vectors[taken], rng.permutation(np.repeat(np.arange(kinds), self.groups)))
+        groups: Groups = [[] for _ in range(self.groups)]
+        for kind in range(kinds):
+            for group, client in zip(groups, rng.permutation(taken[labels == kind]), strict=True):
+                group.append(int(client))
+        for group, client in zip(groups, over, strict=False):
+            group.append(int(client))
+        return groups
+
+
+def balanced_kmeans(vectors: Vectors, labels: np.ndarray) -> np.ndarray:
+    """k-means from these clusters of equal size, which stay so: each vector's cluster after at most ten steps."""
+    count = int(labels.max()) + 1
+    prices = np.zeros(count)
+    for _ in range(STEPS if count > 1 else 0):
+        cost = squared_distances(vectors, means(vectors, labels, count))
+        now, prices = balanced(cost, len(vectors) // count, prices)
+        if (now == labels).all():
+            break
+        labels = now
+    return labels
+
+
+icg = register("grouping", "icg")(Icg)
