@@ -39,8 +39,8 @@ from fedflat.running.results import Result
 from fedflat.running.run_folder import FolderBook, RunBook
 from fedflat.running.state import Run
 from fedflat.running.train import Tick, train
+from fedflat.server.protocol import Personal
 from fedflat.server.rules import Krum, TrimmedMean
-from fedflat.server.shadows import Personal
 
 ROWS = {
     "active_clients": "active_clients()",
@@ -173,7 +173,7 @@ def experiment(method: Method) -> Experiment:
         y = torch.arange(size) % 3
         data.append((torch.randn(size, 1, 8, 8, generator=rng) + y.view(-1, 1, 1, 1), y))
     settings: dict[str, Any] = {"model": mlp([5]), "local": LOCAL, "sampler": Sampler(clients=COHORT)}
-    pieces = {type(piece) for piece in (*method.client, *method.shadows, method.rule)}
+    pieces = {type(piece) for piece in (*method.client, *method.shadows, *method.protocols, method.rule)}
     for kind, needs in NEEDS.items():
         settings |= needs if kind in pieces else {}
     on = clients_of(data, test=data[2], classes=3, split=settings.pop("split", None))
@@ -257,7 +257,7 @@ def test_a_method_is_a_value(text: str) -> None:
     assert printed == method
     assert repr(printed) == repr(method)
     assert printed.chained == method.chained
-    for piece in (*method.client, *method.server, *method.shadows, method.rule):
+    for piece in (*method.client, *method.server, *method.shadows, *method.protocols, method.rule):
         assert pickle.loads(pickle.dumps(piece)) == piece
 
 
@@ -281,16 +281,16 @@ def _finite_and_moved(exp: Experiment, result: Result) -> None:
     assert bool(torch.isfinite(result.model.params).all())
     assert not torch.equal(result.model.params, make_ready(exp).learner.initial().params)
     rows = [row for row in result.rows if not row.get("tuned")]
-    assert len(rows) == ROUNDS == len(result.rows) - exp.personal
+    assert len(rows) == ROUNDS == len(result.rows) - len(exp.method.protocols)
     for row in rows:
         assert all(math.isfinite(v) for v in row.values() if isinstance(v, float))
         for scores in row["models"].values():
             assert math.isfinite(scores["loss"])
             assert 0 <= scores["accuracy"] <= 1
-    shadows = [shadow.key for shadow in exp.method.shadows if shadow.key != "personal"]
+    shadows = [shadow.key for shadow in exp.method.shadows]
     assert list(rows[-1]["models"]) == ["server", *shadows]
     assert rows[-1]["model"] == (shadows or ["server"])[-1]
-    assert all(("personal" in row) == exp.personal for row in result.rows)
+    assert all(("personal" in row) == bool(exp.method.protocols) for row in result.rows)
 
 
 def _nothing_private(exp: Experiment, letter: Letter, reply: Reply, memory: Memory) -> None:
@@ -304,7 +304,7 @@ def _nothing_private(exp: Experiment, letter: Letter, reply: Reply, memory: Memo
             shape = {"fedcr": (3, FEATURES), "adabest": ()}.get(key, (dim,))
             assert all(t.shape == shape for t in named.values())
     assert (reply.own is not None) == (walking and any(shadow.looks for shadow in method.shadows))
-    tested = exp.personal and not letter.mail.ask.surveys
+    tested = exp.method.protocols and not letter.mail.ask.surveys
     assert set(reply.metrics) == ({"loss", "own_accuracy"} if tested else {"loss"})
     assert reply.delta.shape == letter.mail.params.shape
     for key, named in memory.items():

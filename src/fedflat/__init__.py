@@ -49,6 +49,7 @@ _HOMES = {
     "fedflat.running.train": ("train",),
     "fedflat.language.schedules": ("Schedule", "at"),
     "fedflat.server.piece": ("Desk", "ServerPiece"),
+    "fedflat.server.protocol": ("Protocol",),
     "fedflat.server.rules": ("Rule",),
     "fedflat.server.shadows": ("Shadow",),
     "fedflat.language.spelling": ("parse", "register"),

@@ -154,6 +154,7 @@ from fedflat.running.starts import pretrained as pretrained
 from fedflat.running.train import train as train
 from fedflat.server.piece import Desk as Desk
 from fedflat.server.piece import ServerPiece as ServerPiece
+from fedflat.server.protocol import Protocol as Protocol
 from fedflat.server.rules import Rule as Rule
 from fedflat.server.shadows import Shadow as Shadow
 from fedflat.studies.api import compare as compare

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat import fedavg, fedavg_ft, fedsam, personal
-from fedflat.client.asks import Tune
+from fedflat.client.asks import Train, Tune
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Visit
 from fedflat.client.visit import Letter, visit
@@ -152,7 +152,8 @@ def test_a_clients_own_model_is_where_its_walk_ended(text: str) -> None:
     """Not what it sends, which FedSpeed corrects."""
     ready = make_ready(experiment(f"{text} + personal()"))
     start = ready.learner.initial()
-    reply, memory = visit(ready.job, Letter(1, Mail(0, start.params, start.buffers, 0.2), {}), ready.fed.data(1))
+    mail = Mail(0, start.params, start.buffers, 0.2, ask=ready.exp.ask)
+    reply, memory = visit(ready.job, Letter(1, mail, {}), ready.fed.data(1))
     end = start.params - reply.delta
     if "fedspeed" in text:
         end = end + 10 * memory["dual"]["sigma"]
@@ -173,14 +174,15 @@ def test_it_is_not_the_model_sent_back() -> None:
     ready = make_ready(replace(experiment(), method=fedavg_ft() + Method(client=(Elsewhere(),), said="elsewhere()")))
     hand, start = ByHand(ready), ready.learner.initial()
     moved = hand.walk(start.params, 0, 1, 0.2, list(hand.module.parameters()))
-    reply, _ = visit(ready.job, Letter(1, Mail(0, start.params, start.buffers, 0.2), {}), ready.fed.data(1))
+    mail = Mail(0, start.params, start.buffers, 0.2, ask=ready.exp.ask)
+    reply, _ = visit(ready.job, Letter(1, mail, {}), ready.fed.data(1))
     assert reply.metrics["own_accuracy"] == hand.accuracy(moved, 1) != hand.accuracy(torch.zeros_like(moved), 1)
 
 
 def test_only_the_classifier_is_tuned() -> None:
     ready = make_ready(experiment("fedsam(0.1) + personal()"))
     start = ready.learner.initial()
-    mail = Mail(ROUNDS, start.params, start.buffers, 0.2, ask=Tune())
+    mail = Mail(ROUNDS, start.params, start.buffers, 0.2, ask=Tune(tests=True))
     reply, _ = visit(ready.job, Letter(3, mail, {}), ready.fed.data(3))
     head = ready.learner.flat.layout.classifier()
     assert not reply.delta[~head].any()
@@ -195,5 +197,5 @@ def test_the_data_must_be_split() -> None:
 
 def test_names() -> None:
     assert fedavg_ft() == fedavg() + personal()
-    assert experiment("fedsam(0.1) + personal()").personal
-    assert not Experiment(method=fedsam(), on=experiment().on, model=mlp([6]), rounds=1).personal
+    assert experiment("fedsam(0.1) + personal()").ask == Train(tests=True)
+    assert Experiment(method=fedsam(), on=experiment().on, model=mlp([6]), rounds=1).ask == Train()

@@ -66,8 +66,8 @@ def test_every_one_is_an_experiment(paper: str) -> None:
         assert exp.local.clip == said.get("clip")
         assert exp.seed == (preset.seeds or (0,))[0]
         assert exp.on_bad == "stop"
-        assert exp.personal == (preset.measure == "personal")
-        assert exp.personal is (paper == "fedfsa")
+        assert bool(exp.method.protocols) == (preset.measure == "personal")
+        assert bool(exp.method.protocols) is (paper == "fedfsa")
 
 
 def test_what_is_reported_is_a_percentage() -> None:

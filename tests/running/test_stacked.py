@@ -26,7 +26,7 @@ from fedflat.data.sets.given import clients_of
 from fedflat.engine.flat import GradFn
 from fedflat.engine.mail import Mail, Sheaf
 from fedflat.errors import FedflatError, NotFinite, SettingError
-from fedflat.executors import stacked
+from fedflat.executors import rows as stacked
 from fedflat.executors.in_process import InProcess
 from fedflat.executors.memories import ClientStates
 from fedflat.executors.rows import Stacked
@@ -57,7 +57,7 @@ def federation(sizes: tuple[int, ...] = SIZES, split: float | None = None) -> An
 def four_of_five(text: str, **more: Any) -> Experiment:
     """A method with four of five clients a round, some of one size and some of another."""
     exp = experiment(said(text))
-    on = federation(split=0.6 if exp.personal else None)
+    on = federation(split=0.6 if exp.method.protocols else None)
     return replace(exp, **{"on": on, "sampler": Sampler(clients=4), "rounds": 3, **more})
 
 

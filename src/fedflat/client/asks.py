@@ -38,7 +38,9 @@ class Walking(Protocol):
 @register("ask", "train")
 @dataclass(frozen=True, repr=False)
 class Train(Ask):
-    """Walk as the method says."""
+    """Walk as the method says; ``tests`` says how well the client's own model then does on its own part."""
+
+    tests: bool = False
 
     trains = commits = stacks = True
     up = 1
@@ -51,7 +53,9 @@ class Train(Ask):
 @register("ask", "tune")
 @dataclass(frozen=True, repr=False)
 class Tune(Ask):
-    """Plain steps of the last layer, nothing else."""
+    """Plain steps of the last layer, nothing else; ``tests`` as in training."""
+
+    tests: bool = False
 
     commits = stacks = True
     up = 1

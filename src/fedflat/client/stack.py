@@ -104,7 +104,7 @@ class Stack:
         stack = list(zip(self.job.pieces, self.visits, strict=True))
         walked = walk(stack, self.batched, self.sent, self.buffers, self.mail.lr, self._batches())
         metrics = {"loss": walked.loss.double(), **measured(stack)}
-        if self.job.personal and self.data[0].own_test is not None:
+        if self.mail.ask.tests and self.data[0].own_test is not None:
             metrics["own_accuracy"] = self._accuracies(walked.own)
         extras = {piece.key: v.outbox for piece, v in stack if v.outbox}
         own = walked.own if self.job.shows else None

@@ -39,8 +39,6 @@ class ClientJob:
     pieces: tuple[Piece, ...]
     local: Local
     seed: int
-    personal: bool = False
-    """Whether each visit tells the accuracy of the client's own model on its held-out part."""
     mean_examples: float = 0.0
     """How many examples a client holds on average, where a piece must know."""
     shows: bool = False
@@ -121,7 +119,7 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None)
             error.add_note(f"(in round {mail.round}, client {client}{guilty(error.__traceback__, visits)})")
             raise
     metrics = {"loss": float(walked.loss)} | {name: float(value) for name, value in measured(stack).items()}
-    if job.personal and data.own_test is not None:
+    if mail.ask.tests and data.own_test is not None:
         flat.load(walked.own.params)
         metrics["own_accuracy"] = accuracy(job.learner, data.own_test)
     reply = Reply(

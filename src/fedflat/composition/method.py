@@ -15,6 +15,7 @@ from fedflat.errors import SettingError
 from fedflat.language.plain import plain
 from fedflat.language.spelling import register, spell_call
 from fedflat.server.piece import ServerPiece
+from fedflat.server.protocol import Protocol
 from fedflat.server.rules import Rule
 from fedflat.server.shadows import Shadow
 
@@ -36,6 +37,8 @@ class Method:
     client: tuple[Piece, ...] = ()
     server: tuple[ServerPiece, ...] = ()
     shadows: tuple[Shadow, ...] = ()
+    protocols: tuple[Protocol, ...] = ()
+    """What is measured at the clients themselves."""
     weighting: str | None = None
     """"sized", "uniform", or None for no opinion (then "sized")."""
     rule: Rule | None = None
@@ -52,7 +55,7 @@ class Method:
             object.__setattr__(self, "server", tuple(sorted(self.server, key=lambda p: p.stage)))
         _refuse_twins("client", self.client)
         _refuse_twins("server", self.server)
-        _refuse_twins("evaluation", self.shadows)
+        _refuse_twins("evaluation", self.measures)
         self._refuse_nonsense()
         _refuse_double_steps("client", self.client, self.chained)
         _refuse_double_steps("server", self.server, self.chained)
@@ -91,6 +94,11 @@ class Method:
         return _join(self, other, f"{self} + {other}", chained=self.chained or other.chained)
 
     @property
+    def measures(self) -> tuple[Shadow | Protocol, ...]:
+        """What is measured besides the server's model."""
+        return (*self.shadows, *self.protocols)
+
+    @property
     def cost(self) -> Cost:
         """What a round costs each client, and what is kept."""
         from fedflat.composition.cost import cost  # which runs a method dry, and so knows methods
@@ -105,7 +113,7 @@ class Method:
         client: sam(rho=0.5) -> dual(alpha=0.1, by_size=False); server: dual(alpha=0.1, scale='paper')
         """
         rule = (self.rule,) if self.rule else ()
-        parts = [("client", self.client), ("replies", rule), ("server", self.server), ("evaluated", self.shadows)]
+        parts = [("client", self.client), ("replies", rule), ("server", self.server), ("evaluated", self.measures)]
         said = [f"{name}: {' -> '.join(p.full() for p in pieces)}" for name, pieces in parts if pieces]
         return "; ".join(said) or "client: plain steps; server: plain average"
 
@@ -141,6 +149,7 @@ def _join(a: Method, b: Method, said: str, *, chained: bool, blend: bool = True)
         client=a.client + b.client,
         server=a.server + b.server,
         shadows=a.shadows + b.shadows,
+        protocols=a.protocols + b.protocols,
         weighting=a.weighting or b.weighting,
         rule=a.rule or b.rule,
         pooled=a.pooled or b.pooled,
@@ -149,7 +158,7 @@ def _join(a: Method, b: Method, said: str, *, chained: bool, blend: bool = True)
     )
 
 
-def _refuse_twins(where: str, pieces: Sequence[Piece | ServerPiece | Shadow]) -> None:
+def _refuse_twins(where: str, pieces: Sequence[Piece | ServerPiece | Shadow | Protocol]) -> None:
     for key, times in Counter(p.key for p in pieces).items():
         if times > 1:
             found = " and ".join(repr(p) for p in pieces if p.key == key)

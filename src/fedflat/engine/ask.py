@@ -21,6 +21,8 @@ class Ask(Spelled, ABC):
     """Whether it is a visit that counts, where the mail says ``commit``: the client remembers it, shadows hear it."""
     stacks: ClassVar[bool] = False
     """Whether many clients can do it at once, as rows of one tensor; if not they do it one by one."""
+    tests: bool = False
+    """Whether a walk must tell how well the client's own model does on what the client keeps for testing."""
     up: ClassVar[int] = 0
     """Vectors of the model's size that come back, without those of the method's pieces."""
     surveys: ClassVar[int] = 0

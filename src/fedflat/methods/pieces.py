@@ -11,6 +11,7 @@ from fedflat.composition.method import Method, made_of, method
 from fedflat.errors import SettingError
 from fedflat.language.schedules import Scalar
 from fedflat.server import pace, rules, shadows
+from fedflat.server.protocol import Personal
 
 
 @made_of(Sam)
@@ -169,4 +170,4 @@ def personal() -> Method:
     After the last round every client fine-tunes the last layer of the global model for one visit. The data
     must be split inside the clients, as in ``digits(lda(1), split=0.7)``.
     """
-    return Method(shadows=(shadows.Personal(),))
+    return Method(protocols=(Personal(),))

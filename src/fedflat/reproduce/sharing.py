@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from fedflat.language.spelling import parse
 from fedflat.reproduce.cells import Cell
 from fedflat.running.experiment import Experiment
-from fedflat.server.shadows import Personal, Shadow
+from fedflat.server.shadows import Shadow
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,13 @@ class Job:
 
 def free(exp: Experiment) -> list[Shadow]:
     """The averages that leave the training as it is."""
-    return [shadow for shadow in exp.method.shadows if not _bound(shadow)]
+    return [shadow for shadow in exp.method.shadows if not shadow.steers]
 
 
 def trunk(exp: Experiment) -> Experiment:
     """The experiment without them."""
-    bound = tuple(shadow for shadow in exp.method.shadows if _bound(shadow))
+    bound = tuple(shadow for shadow in exp.method.shadows if shadow.steers)
     return replace(exp, method=replace(exp.method, shadows=bound))
-
-
-def _bound(shadow: Shadow) -> bool:
-    return shadow.steers or isinstance(shadow, Personal)  # clients that test their own models do other work
 
 
 def models_of(exp: Experiment) -> list[str]:

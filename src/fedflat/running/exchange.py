@@ -88,10 +88,12 @@ class Exchange:
         return replies
 
     def _dispatch(self, mail: Mail) -> Iterator[Reply | Sheaf]:
-        shadows = [s for s in self.ready.exp.method.shadows if s.hears and s.key in self.shadows]
+        method = self.ready.exp.method
+        shadows = [s for s in method.shadows if s.hears and s.key in self.shadows]
+        protocols = [one for one in method.protocols if one.key in self.shadows]
         letters = Letters(self.ready.addressed(mail, self.cohort), self.cohort, self.clients, self.count)
         counts = mail.commit and mail.ask.commits
-        for reply, memory in _apart(self.crew.visit(letters), each=counts and bool(shadows)):
+        for reply, memory in _apart(self.crew.visit(letters), each=counts and bool(shadows or protocols)):
             self._count(mail, reply)
             if not reply.finite:
                 assert isinstance(reply, Reply)
@@ -102,6 +104,9 @@ class Exchange:
                 for shadow in shadows:
                     assert isinstance(reply, Reply)
                     memory = memory | self._show(shadow, reply)
+                for protocol in protocols:
+                    assert isinstance(reply, Reply)
+                    protocol.hear(self.shadows[protocol.key], reply)
                 self._stage(reply, memory)
             yield reply
 

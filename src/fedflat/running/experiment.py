@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from torch.nn.functional import cross_entropy
 
+from fedflat.client.asks import Train
 from fedflat.client.learner import Learner, ModelLike
 from fedflat.client.local import Local
 from fedflat.client.piece import LossFn, Piece
@@ -22,7 +23,6 @@ from fedflat.folder.plugins_needed import needs_of, refuse_unmet
 from fedflat.language.schedules import Scalar, Schedule, at, check_end
 from fedflat.language.spelling import parse
 from fedflat.models.spec import ModelSpec
-from fedflat.server.shadows import Personal
 from fedflat.settings.groups import CONTIGUOUS, EvaluateSettings, RunSettings
 from fedflat.settings.setting import Setting, settings_of
 from fedflat.tasks.headline import ACCURACY, Headline
@@ -74,9 +74,9 @@ class Experiment(RunSettings):
         return ACCURACY
 
     @property
-    def personal(self) -> bool:
-        """Whether the clients' own models are tested."""
-        return any(isinstance(shadow, Personal) for shadow in self.method.shadows)
+    def ask(self) -> Train:
+        """What a round asks of its clients."""
+        return Train(tests=any(protocol.tests for protocol in self.method.protocols))
 
     def source(self, device: str) -> Callable[[], Federation]:
         """A picklable way to the data, for worker processes too."""

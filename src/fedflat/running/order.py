@@ -55,7 +55,7 @@ def job_of(order: Order, *, on: DataSpec | None = None, device: str = "cpu") -> 
         raise _unfollowed(f"of {texts['measures']} not all can be measured here")
     fed = exp.source(device)()
     job = ClientJob(
-        exp.open_learner(fed, device), (*exp.pieces(), *measures), exp.local, exp.seed, exp.personal,
+        exp.open_learner(fed, device), (*exp.pieces(), *measures), exp.local, exp.seed,
         texts["mean_examples"], texts["shows"], texts["experiment"],
     )  # fmt: skip
     return job, fed

@@ -89,16 +89,9 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     check_batches(exp, fed, learner)
     shows = any(shadow.looks for shadow in exp.method.shadows)
     mean = mean_examples(exp, fed)
-    job = ClientJob(learner, exp.pieces(), exp.local, exp.seed, exp.personal, mean, shows, exp.as_json())
-    if exp.personal and fed.held_out is None:
-        raise SettingError(
-            f"personal() tests each client on a part of its own data, but {exp.on} keeps none. "
-            + (
-                "Say so in the data: split=0.7 trains on 70 % of each client's examples."
-                if isinstance(fed, Dealt)
-                else "Its clients are made when asked for: use data that are dealt out, such as digits(split=0.7)."
-            )
-        )
+    job = ClientJob(learner, exp.pieces(), exp.local, exp.seed, mean, shows, exp.as_json())
+    for protocol in exp.method.protocols:
+        protocol.check(exp.on, fed)
     for piece in job.pieces:
         piece.check(Site(job.pieces, learner.flat.module, learner.flat.layout))
     scene = Scene(exp.rounds, fed.population, learner.flat.layout, partial(_own_accuracies, learner, fed))

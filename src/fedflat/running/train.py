@@ -10,7 +10,6 @@ from functools import partial
 
 from torch import nn
 
-from fedflat.client.asks import Tune
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
 from fedflat.errors import RunError
@@ -29,7 +28,7 @@ from fedflat.running.results import Result
 from fedflat.running.run_folder import RunBook
 from fedflat.running.state import Run
 from fedflat.server.piece import Stepped, step
-from fedflat.server.shadows import Notes, Personal, Scene
+from fedflat.server.shadows import Notes, Scene
 
 
 @ending_as_by_ctrl_c()
@@ -58,7 +57,7 @@ def train(
                 ear = listener.listen(t, cohort, shadows, due)
                 exchange = Exchange(ready, crew, cohort, run.clients, shadows, run.ledger, ear)
 
-                mail = Mail(t, run.model.params, run.model.buffers, exp.rate(t))
+                mail = Mail(t, run.model.params, run.model.buffers, exp.rate(t), ask=exp.ask)
                 new = step(exp.method.server, run.desks, exchange.send, mail)        # 2 ask, average, step
                 trained = time.monotonic() - begun - ear.seconds
 
@@ -79,8 +78,8 @@ def train(
                     book.checkpoint(run)
                 tell(clock.tick(run, end, new.replies.loss, book.rows))
             status = "done" if run.round == exp.rounds else "running"
-            if status == "done" and exp.personal and not any(row.get("tuned") for row in book.rows):
-                fine_tune(ready, crew, run, book)                                    # and once, at the end
+            if status == "done":
+                last_word(ready, crew, run, book)                                    # and once, at the end
         except Diverged:
             status = "diverged"
         except KeyboardInterrupt:
@@ -118,26 +117,30 @@ def evaluated(ready: Ready, t: int, new: Stepped, shadows: dict[str, Notes]) -> 
     """What is written of round ``t``: the scores of all models, and what the method has measured."""
     scores = evaluate(ready.learner, ready.fed, models_of(ready.exp, ready.scene, new.model, shadows))
     row = {"round": t + 1, **reported(scores), **new.notes, "train_loss": new.replies.loss}
-    for shadow in ready.exp.method.shadows:
-        row |= shadow.scores(shadows[shadow.key])
+    for one in ready.exp.method.measures:
+        row |= one.scores(shadows[one.key])
     return row
 
 
-def fine_tune(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
-    """The last word of the personalised protocol: every client tunes the last layer of the global model."""
+def last_word(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
+    """What protocols ask of every client when the last round is done, unless it is written already."""
     exp = ready.exp
-    shadows = {Personal.key: dict(run.shadows[Personal.key])}
-    exchange = Exchange(ready, crew, list(range(ready.fed.population)), ClientStates(), shadows, run.ledger)
-    exchange.send(Mail(exp.rounds, run.model.params, run.model.buffers, exp.rate(exp.rounds - 1), ask=Tune()))
-    row = {"round": exp.rounds, "tuned": True, **Personal().scores(shadows[Personal.key]), **vars(exchange.ledger)}
-    with uninterrupted():
-        run.ledger = exchange.ledger
-        book.write(row)
+    for protocol in exp.method.protocols:
+        ask = protocol.last()
+        if ask is None or any(row.get("tuned") for row in book.rows):
+            continue
+        notes = {protocol.key: dict(run.shadows[protocol.key])}
+        exchange = Exchange(ready, crew, list(range(ready.fed.population)), ClientStates(), notes, run.ledger)
+        exchange.send(Mail(exp.rounds, run.model.params, run.model.buffers, exp.rate(exp.rounds - 1), ask=ask))
+        row = {"round": exp.rounds, "tuned": True, **protocol.scores(notes[protocol.key]), **vars(exchange.ledger)}
+        with uninterrupted():
+            run.ledger = exchange.ledger
+            book.write(row)
 
 
 def beginning(exp: Experiment, scene: Scene, model: Model, clients: ClientStates) -> Run:
     """The state before round 0."""
-    return Run(0, model, {}, {s.key: s.open(scene, model.params) for s in exp.method.shadows}, clients)
+    return Run(0, model, {}, {one.key: one.open(scene, model.params) for one in exp.method.measures}, clients)
 
 
 def models_of(exp: Experiment, scene: Scene, model: Model, shadows: dict[str, Notes]) -> dict[str, Model]:

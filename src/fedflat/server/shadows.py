@@ -255,29 +255,3 @@ class AllClients(Shadow):
     def params(self, notes: Notes, scene: Scene, current: Tensor) -> Tensor | None:
         """The mean so far."""
         return notes["mean"]
-
-
-@dataclass(frozen=True, repr=False)
-class Personal(Shadow):
-    """The mean over all clients of the accuracy of each one's own last model on its own held-out part.
-
-    Clients never seen hold the first model.
-    """
-
-    key = "personal"
-    hears = True
-
-    def open(self, scene: Scene, params: Tensor) -> Notes:
-        """Everybody holds the first model."""
-        assert scene.own_accuracies is not None
-        return {"accuracies": scene.own_accuracies(params)}
-
-    def hear(self, notes: Notes, kept: Notes, scene: Scene, reply: Reply) -> None:
-        """A client has a new model."""
-        accuracies = notes["accuracies"].clone()
-        accuracies[reply.client] = reply.metrics["own_accuracy"]
-        notes["accuracies"] = accuracies
-
-    def scores(self, notes: Notes) -> dict[str, float]:
-        """The mean over the clients."""
-        return {"personal": float(notes["accuracies"].mean())}
