@@ -7,8 +7,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 HOMES = (
-    "client.asks", "client.measures", "data.partitions", "data.sets", "language.schedules", "methods", "models",
-    "running.starts", "topology.grouping",
+    "client.asks", "client.describers", "client.measures", "data.partitions", "data.sets", "language.schedules",
+    "methods", "models", "running.starts", "topology.grouping",
 )  # fmt: skip
 
 

@@ -1,0 +1,162 @@
+"""Task2Vec: how much each filter of a network, the probe, matters for a client's data (Achille et al., ICCV 2019).
+
+1. The probe stays as it is; a fresh last layer is fitted to what the probe makes of the client's examples.
+2. Labels are drawn from that model's own probabilities, and squared gradients of their loss by the probe's weights are
+   averaged: the diagonal of the Fisher information.
+3. The vector has the mean over each filter of every layer with a ``weight``, the last layer left out.
+
+An epoch is a number of draws with replacement, in which every class the client holds is equally likely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.asks import Describer
+from fedflat.client.visit import OneClient
+from fedflat.data.batch import arguments
+from fedflat.engine.seeds import torch_generator
+from fedflat.errors import MOST_AT_ONCE, SettingError, choice, number
+from fedflat.language.spelling import register
+
+AT_A_TIME = 256
+
+
+class Probe:
+    """A network as it is before its last layer, whose input is read off."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module.eval()
+        owner = list(dict(module.named_parameters()))[-1].rpartition(".")[0]
+        self.last = module.get_submodule(owner)
+        parts = [part for part in module.modules() if part is not self.last]
+        found = [getattr(part, "weight", None) for part in parts]
+        self.weights = [weight for weight in found if isinstance(weight, nn.Parameter)]
+        if not self.weights:
+            raise SettingError("task2vec: the probe has no layer before its last one. Use a deeper model.")
+
+    def __call__(self, inputs: Any) -> Tensor:
+        """What goes into the last layer."""
+        seen: list[Tensor] = []
+        hook = self.last.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+        try:
+            self.module(*arguments(inputs))
+        finally:
+            hook.remove()
+        return seen[-1]
+
+
+def fisher(
+    probe: Callable[[Any], Tensor], head: Callable[[Tensor], Tensor], weights: Sequence[Tensor],
+    batches: Iterable[Any], draw: Callable[[Tensor], Tensor], per: str = "batch",
+) -> list[Tensor]:  # fmt: skip
+    """The mean of squared gradients by each of the weights, of the loss of labels that are drawn from the logits.
+
+    per
+        ``"batch"``: gradients of the mean loss of a batch are squared, as the authors' code does; that is about the
+        Fisher information divided by the batch size. ``"sample"``: those of each example.
+    """
+    total, count = [torch.zeros_like(w) for w in weights], 0
+    for inputs in batches:
+        logits = head(probe(inputs))
+        loss = cross_entropy(logits, draw(logits.detach()), reduction="none")
+        parts = [loss.mean()] if per == "batch" else list(loss)
+        for at, part in enumerate(parts, start=1):
+            slopes = torch.autograd.grad(part, weights, retain_graph=at < len(parts), allow_unused=True)
+            for sum_, slope in zip(total, slopes, strict=True):
+                if slope is not None:
+                    sum_ += slope**2
+        count += len(parts)
+    return [sum_ / count for sum_ in total]
+
+
+def by_filter(values: Sequence[Tensor]) -> Tensor:
+    """The mean over each filter, along the first axis, of one layer after the other.
+
+    >>> by_filter([torch.tensor([[1.0, 3.0], [5.0, 5.0]]), torch.tensor([7.0])]).tolist()
+    [2.0, 5.0, 7.0]
+    """
+    return torch.cat([value.reshape(len(value), -1).mean(1) for value in values])
+
+
+def evenly(labels: Tensor, draws: int, batch: int, rng: torch.Generator) -> Iterator[Tensor]:
+    """Batches of places drawn with replacement, every class equally likely; a short one at the end is left out."""
+    chances = 1 / torch.bincount(labels).double()[labels]
+    places = torch.multinomial(chances, draws, replacement=True, generator=rng)
+    return iter(places[: draws // batch * batch].split(batch))
+
+
+def drawn(logits: Tensor, rng: torch.Generator) -> Tensor:
+    """A label for each row, drawn from its softmax."""
+    return torch.multinomial(logits.softmax(1).cpu(), 1, generator=rng)[:, 0].to(logits.device)
+
+
+@register("describer", "task2vec")
+@dataclass(frozen=True, repr=False)
+class Task2Vec(Describer):
+    """How much each filter of the model that is sent matters for the client's data.
+
+    epochs, draws, batch
+        The last layer is fitted for so many epochs of so many draws in such batches; one more epoch is for the Fisher
+        information.
+    fisher
+        ``"batch"`` or ``"sample"``: whose gradients are squared.
+    lr, decay
+        Adam's, for the last layer.
+    """
+
+    needs_model = True
+
+    epochs: int = 10
+    draws: int = 10_000
+    batch: int = 64
+    fisher: str = "batch"
+    lr: float = 4e-4
+    decay: float = 1e-4
+
+    def __post_init__(self) -> None:
+        number("task2vec", "epochs", self.epochs, low=1, whole=True)
+        number("task2vec", "batch", self.batch, low=1, high=MOST_AT_ONCE, whole=True)
+        number("task2vec", "draws", self.draws, low=self.batch, high=MOST_AT_ONCE, whole=True)
+        choice("task2vec", "fisher", self.fisher, ["batch", "sample"])
+        number("task2vec", "lr", self.lr, low=0, open_low=True)
+        number("task2vec", "decay", self.decay, low=0)
+
+    def describe(self, client: OneClient) -> Tensor:
+        """See `Describer.describe`."""
+        learner, data, mail = client.job.learner, client.data, client.letter.mail
+        learner.flat.load(mail.params)
+        learner.flat.buffers = mail.buffers
+        rng = torch_generator(client.job.seed, "task2vec", mail.round, client.letter.client)
+        probe, labels = Probe(learner.flat.module), data.labels.cpu()
+        everything = torch.arange(len(data)).split(AT_A_TIME)
+        with torch.no_grad():
+            features = torch.cat([probe(data.batch(places, learner.dtype).inputs) for places in everything])
+        head = self.fitted(features, labels, learner.classes, rng)
+        with torch.enable_grad():
+            chosen = evenly(labels, self.draws, self.batch, rng)
+            batches = (data.batch(places, learner.dtype).inputs for places in chosen)
+            found = fisher(probe, head, probe.weights, batches, lambda logits: drawn(logits, rng), self.fisher)
+        return by_filter(found)
+
+    def fitted(self, features: Tensor, labels: Tensor, classes: int, rng: torch.Generator) -> nn.Linear:
+        """A last layer from these features to classes, drawn as torch draws linear layers and fitted."""
+        head: nn.Linear = nn.utils.skip_init(nn.Linear, features.shape[1], classes, dtype=features.dtype)
+        with torch.no_grad():
+            for p in head.parameters():
+                p.uniform_(-(features.shape[1] ** -0.5), features.shape[1] ** -0.5, generator=rng)
+        head.to(features.device)
+        optimiser = torch.optim.Adam(head.parameters(), lr=self.lr, weight_decay=self.decay)
+        with torch.enable_grad():
+            for _ in range(self.epochs):
+                for places in evenly(labels, self.draws, self.batch, rng):
+                    optimiser.zero_grad()
+                    cross_entropy(head(features[places]), labels[places].to(features.device)).backward()
+                    optimiser.step()
+        return head.requires_grad_(False)
