@@ -30,12 +30,13 @@ def carry_out(asked: Namespace) -> int:
 
 def beside(preset: Preset, results: Sequence[Result], typed: Mapping[str, Any], stretched: bool) -> str:
     """This run's number and the paper's, and what was not as in the paper."""
+    judged = results[0].headline
     if any(result.diverged for result in results):
         here = "X (diverged)"
     elif preset.measure == "personal":
-        here = f"{100 * mean(result.best('personal') for result in results):.2f} as its best personal accuracy"
+        here = f"{judged.said(mean(result.best('personal') for result in results))} as its best personal {judged.label}"
     else:
-        here = f"{100 * mean(result.final() for result in results):.2f}"
+        here = judged.said(mean(result.final() for result in results))
     said = preset.arguments()
     other = [name.replace("_", " ") for name, value in typed.items() if name not in said or said[name] != value]
     changed = f"; changed here: {', '.join(other)}" if other else ""

@@ -49,6 +49,7 @@ def listing(table: Table) -> str:
 def _run(asked: Namespace, here: Path | None) -> int:
     from rich.console import Console
 
+    from fedflat.reproduce.figure import names
     from fedflat.reproduce.plan import alone, open_plan
     from fedflat.reproduce.screen import grid
     from fedflat.reproduce.summary import lines
@@ -76,7 +77,8 @@ def _run(asked: Namespace, here: Path | None) -> int:
     for sentence in said:
         print(sentence, file=sys.stderr)
     if not asked.quiet:
-        print(f"\ntable.md, .csv, .json and accuracy.png, .svg are in {plan.folder}", file=sys.stderr)
+        drawn = " and ".join(f"{name}.png, .svg" for name in names(lines(plan)))
+        print(f"\ntable.md, .csv, .json and {drawn} are in {plan.folder}", file=sys.stderr)
     return 2 if failed else 0
 
 

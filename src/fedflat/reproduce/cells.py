@@ -22,7 +22,7 @@ class Cell:
     arguments: Mapping[str, Any]
     """The arguments of `fedflat.experiment`, as the paper has them, without a seed."""
     reported: float | None
-    """The accuracy printed, in per cent; None: none is."""
+    """The number printed, an accuracy in per cent or what else the run is judged by; None: none is."""
     spread: float | None = None
     """The standard deviation printed beside it."""
     diverges: bool = False
@@ -32,7 +32,8 @@ class Cell:
     seeds: Sequence[int] = field(default_factory=tuple)
     """The authors' seeds, where they are known."""
     measure: str = "accuracy"
-    """What is reported: the "accuracy" over the last rounds, or the best round of "personal"."""
+    """What is reported: the "accuracy", or whatever the run is judged by, over the last rounds, or the best round of
+    "personal"."""
 
     @classmethod
     def of(cls, preset: Preset) -> Cell:

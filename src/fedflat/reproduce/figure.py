@@ -1,4 +1,4 @@
-"""Accuracy over rounds, with the paper's final values as lines, drawn with matplotlib."""
+"""The headline over rounds, with the paper's final values as lines, drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ from fedflat.report.figures import COLORS, PAGE, STYLE
 from fedflat.reproduce.plan import Plan
 from fedflat.reproduce.summary import Line
 
-NAME = "accuracy"
+
+def names(shown: Sequence[Line]) -> dict[str, list[Line]]:
+    """The figures, such as ``accuracy``: one for each score that cells are judged by, and the cells in it."""
+    judged = list(dict.fromkeys(line.headline for line in shown))
+    called = [one.name + (f"-{place + 1}" if place else "") for place, one in enumerate(judged)]
+    return {
+        name: [line for line in shown if line.headline == one] for name, one in zip(called, judged, strict=True)
+    }  # fmt: skip
 
 
 def draw(plan: Plan, shown: Sequence[Line]) -> list[str]:
-    """Write ``accuracy.png`` and ``.svg``; give a sentence if that could not be."""
+    """Write each figure as PNG and SVG; give a sentence if that could not be."""
     try:
         import matplotlib
     except ImportError:
@@ -23,6 +30,12 @@ def draw(plan: Plan, shown: Sequence[Line]) -> list[str]:
     if not any(seed.curve for line in shown for seed in line.standing.seeds):
         return []
     matplotlib.use("agg")
+    for name, group in names(shown).items():
+        _draw(plan, group, name)
+    return []
+
+
+def _draw(plan: Plan, shown: Sequence[Line], name: str) -> None:
     from matplotlib import pyplot
 
     groups: dict[tuple[Any, ...], list[Line]] = {}
@@ -39,13 +52,12 @@ def draw(plan: Plan, shown: Sequence[Line]) -> list[str]:
         commit = f" {made['commit']}" if made.get("commit") else ""
         figure.supxlabel(f"fedflat {made['fedflat']}{commit}: {made['command']}"[:150], fontsize=5, x=0.01, ha="left")
         try:
-            figure.savefig(plan.folder / f"{NAME}.png")
-            figure.savefig(plan.folder / f"{NAME}.svg", metadata={"Date": None})
+            figure.savefig(plan.folder / f"{name}.png")
+            figure.savefig(plan.folder / f"{name}.svg", metadata={"Date": None})
         except OSError as error:
-            raise unwritable(plan.folder / f"{NAME}.png", error) from error
+            raise unwritable(plan.folder / f"{name}.png", error) from error
         finally:
             pyplot.close(figure)
-    return []
 
 
 def _panel(axis: Any, title: str, group: Sequence[Line]) -> None:
@@ -60,8 +72,9 @@ def _panel(axis: Any, title: str, group: Sequence[Line]) -> None:
                 axis.axhspan(cell.reported - cell.spread, cell.reported + cell.spread, color=colour, alpha=0.12, lw=0)
     whole = max(line.standing.entry.cell.rounds for line in group)
     cut = f", cut after {end:,} of {whole:,} rounds" if end < whole else ""
-    axis.set(title=f"{title}{cut}", xlabel="round", ylabel="accuracy %", xlim=(0, end))
-    axis.legend(loc="lower right", title="dashed: the final value reported", title_fontsize=7)
+    axis.set(title=f"{title}{cut}", xlabel="round", ylabel=group[0].headline.column, xlim=(0, end))
+    corner = "lower right" if group[0].headline.higher_is_better else "upper right"
+    axis.legend(loc=corner, title="dashed: the final value reported", title_fontsize=7)
 
 
 def _mean_curve(line: Line) -> tuple[list[int], list[float]]:

@@ -19,17 +19,18 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedflat.errors import RunError, number
+from fedflat.errors import RunError, SettingError, number
 from fedflat.files import hold, unwritable, write_file
 from fedflat.folder.checkpoints import Store
 from fedflat.folder.facts import read_facts, same_version
-from fedflat.folder.schema import damaged, read_checked
+from fedflat.folder.schema import HEADLINE, damaged, read_checked
 from fedflat.folder.study_file import read_plan, write_plan
 from fedflat.reproduce.cells import Cell
 from fedflat.reproduce.provenance import provenance
 from fedflat.reproduce.sharing import Job, models_of, share
 from fedflat.running.experiment import Experiment, from_json
 from fedflat.studies.how import How
+from fedflat.tasks.headline import ACCURACY, Headline
 from fedflat.version import __version__
 
 FILE = "reproduce.json"
@@ -71,9 +72,11 @@ class Entry:
     models: list[str]
     """The models it may report: the last one that has begun counts."""
     last: int
-    """Over how many of the last rounds its accuracy is averaged."""
+    """Over how many of the last rounds its score is averaged."""
     folders: dict[int, str] = field(default_factory=dict)
     """Its runs, by seed."""
+    headline: Headline = ACCURACY
+    """What its runs are judged by."""
 
     @property
     def whole(self) -> bool:
@@ -128,7 +131,9 @@ class Plan:
             wanted += [(cell, exp) for exp in made]
             last = min(made[0].evaluate.last, stop)
             old = before.folders if before else {}
-            entries[cell.name] = Entry(cell, stop, stretched, models_of(made[0]), last, dict(old))
+            judged = made[0].headline
+            _refuse_another(cell, judged)
+            entries[cell.name] = Entry(cell, stop, stretched, models_of(made[0]), last, dict(old), judged)
         jobs, folders = share(wanted, self.jobs)
         for (cell, exp), folder in zip(wanted, folders, strict=True):
             entries[cell.name].folders[exp.seed] = folder
@@ -164,7 +169,7 @@ SCHEMA = {
             "reported": (float, None), "spread": (float, None), "diverges": bool, "table": str, "note": str,
             "seeds": [int], "measure": str,
         },
-        "stop": int, "stretched": bool, "models": [str], "last": int, "folders": {"*": str},
+        "stop": int, "stretched": bool, "models": [str], "last": int, "folders": {"*": str}, "headline?": HEADLINE,
     }],
 }  # fmt: skip
 """What reproduce.json says."""
@@ -209,4 +214,14 @@ def alone(folder: Path) -> Iterator[None]:
 def _entry(saved: dict[str, Any]) -> Entry:
     cell = Cell(**{**saved["cell"], "seeds": tuple(saved["cell"]["seeds"])})
     folders = {int(seed): str(folder) for seed, folder in saved["folders"].items()}
-    return Entry(cell, saved["stop"], saved["stretched"], saved["models"], saved["last"], folders)
+    judged = Headline.from_json(saved.get("headline"))
+    return Entry(cell, saved["stop"], saved["stretched"], saved["models"], saved["last"], folders, judged)
+
+
+def _refuse_another(cell: Cell, judged: Headline) -> None:
+    """A number that its run does not measure cannot be compared with."""
+    if cell.measure not in (judged.name, "personal"):
+        raise SettingError(
+            f"reproduce: {cell.name} reports {cell.measure!r}, but its run is judged by {judged.name!r}. Say another "
+            "task, or another measure."
+        )

@@ -79,7 +79,7 @@ class Screen:
         if name in self.several.failed:
             return f"failed: {self.several.failed[name]}"
         said = [
-            f"{line.label} {seed.value:.2f} (paper {line.paper})"
+            f"{line.label} {line.headline.seen(seed.value)} (paper {line.paper})"
             for line in lines(self.several.plan)
             for seed in line.standing.seeds
             if seed.folder == name

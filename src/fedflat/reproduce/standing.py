@@ -28,9 +28,9 @@ class Seed:
     seconds: float
     """Time spent on them."""
     curve: list[tuple[int, float]]
-    """Round and measurement in per cent, one for each evaluation up to the stop."""
+    """Round and measurement in its unit, such as per cent, one for each evaluation up to the stop."""
     value: float
-    """The mean over the evaluations that count, in per cent; NaN if there is none."""
+    """The mean over the evaluations that count, in the same unit; NaN if there is none."""
     evaluations: int
     """How many these are."""
 
@@ -99,12 +99,13 @@ def _seed(entry: Entry, run: Path, seed: int, place: str) -> Seed:
 
 
 def measured(entry: Entry, row: Row) -> float:
-    """What a row says of the cell's own model, in per cent; NaN if it says nothing."""
+    """What a row says of the cell's own model, in its unit; NaN if it says nothing."""
+    judged = entry.headline
     if entry.cell.measure == "personal":
-        return 100 * float(row.get("personal", math.nan))
+        return judged.factor * float(row.get("personal", math.nan))
     models: dict[str, Any] = row.get("models", {})
     begun = [name for name in entry.models if name in models]
-    return 100 * float(models[begun[-1]]["accuracy"]) if begun else math.nan
+    return judged.factor * float(models[begun[-1]].get(judged.name, math.nan)) if begun else math.nan
 
 
 def last_ones(entry: Entry, curve: list[tuple[int, float]]) -> list[float]:
@@ -112,6 +113,6 @@ def last_ones(entry: Entry, curve: list[tuple[int, float]]) -> list[float]:
     if not curve:
         return []
     if entry.cell.measure == "personal":
-        return [max(value for _, value in curve)]
+        return [entry.headline.best(value for _, value in curve)]
     newest = curve[-1][0]
     return [value for round, value in curve if round > newest - entry.last]

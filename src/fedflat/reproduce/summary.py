@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from itertools import takewhile
@@ -10,6 +9,7 @@ from itertools import takewhile
 from fedflat.reproduce.plan import Plan
 from fedflat.reproduce.standing import Standing, standing
 from fedflat.reproduce.verdict import Verdict, difference, verdicts
+from fedflat.tasks.headline import Headline
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,11 @@ class Line:
     verdict: Verdict
 
     @property
+    def headline(self) -> Headline:
+        """What it is judged by."""
+        return self.standing.entry.headline
+
+    @property
     def paper(self) -> str:
         """The paper's number."""
         return self.standing.entry.cell.figure
@@ -32,9 +37,7 @@ class Line:
         one = self.standing
         if one.diverged:
             return "X"
-        if math.isnan(one.value):
-            return "-"
-        return f"{one.value:.2f}" + ("" if math.isnan(one.spread) else f" ± {one.spread:.2f}")
+        return self.headline.seen(one.value, one.spread)
 
     @property
     def difference(self) -> float | None:

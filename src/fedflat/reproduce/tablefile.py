@@ -11,13 +11,13 @@
     [[rows]]
     name = "fedsam"                          # letters, digits and . + = _ -
     method = "fedsam(rho=0.2)"
-    reported = 94.57                         # in per cent; "X": does not converge; left out: no number
+    reported = 94.57                         # accuracies in per cent; "X": does not converge; left out: no number
     spread = 0.25                            # the standard deviation beside it, may be left out
     settings = {lr = 0.1}                    # in place of the shared ones
     seeds = [0, 1, 2]                        # the authors', may be left out
 
-A row may also have ``measure`` ("accuracy", or "personal" for the best round of clients' own models), ``table`` and
-``note``. ``on`` may stand in a row or among the settings.
+A row may also have ``measure`` ("accuracy", or what else its task is judged by, or "personal" for the best round of
+clients' own models), ``table`` and ``note``. ``on`` may stand in a row or among the settings.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from fedflat.errors import DataError, nearest
+from fedflat.errors import LARGEST, DataError, nearest
+from fedflat.language.spelling import parse
 from fedflat.reproduce.cells import Cell
+from fedflat.tasks.headline import ACCURACY, Headline
 
 TOP = ("title", "source", "settings", "rows")
 ROW = ("name", "method", "on", "settings", "reported", "spread", "seeds", "measure", "table", "note")
-MEASURES = ("accuracy", "personal")
 
 
 def read_table(path: Path, name: str) -> tuple[str, str, tuple[Cell, ...]]:
@@ -83,23 +84,31 @@ def _cell(path: Path, paper: str, place: int, row: dict[str, Any], shared: dict[
             raise DataError(f"{path}: {where}{needed} is missing. Say it in the row or among the settings.")
     if not _whole(arguments["rounds"]) or arguments["rounds"] < 1:
         raise DataError(f"{path}: {where}rounds must be a whole number of at least 1, found {arguments['rounds']!r}.")
+    judged = _judged(arguments)
+    low, high, numbers = (0, 100, "a number from 0 to 100") if judged.share else (-LARGEST, LARGEST, "a number")
     reported = row.get("reported")
-    if not (reported is None or reported == "X" or _percent(reported)):
-        raise DataError(f'{path}: {where}reported must be a number from 0 to 100, or "X", found {reported!r}.')
+    if not (reported is None or reported == "X" or _number(reported, low, high)):
+        raise DataError(f'{path}: {where}reported must be {numbers}, or "X", found {reported!r}.')
     spread = row.get("spread")
-    if spread is not None and (not _percent(spread) or not _percent(reported)):
-        raise DataError(f"{path}: {where}spread must be a number from 0 to 100 beside a number, found {spread!r}.")
+    if spread is not None and (not _number(spread, 0, high) or not _number(reported, low, high)):
+        raise DataError(f"{path}: {where}spread must be {numbers} beside a number, found {spread!r}.")
     seeds = row.get("seeds", [])
     if not isinstance(seeds, list) or not all(_whole(seed) and seed >= 0 for seed in seeds):
         raise DataError(f"{path}: {where}seeds must be a list of whole numbers from 0, found {seeds!r}.")
-    measure = _text(path, where, row, "measure", "accuracy")
-    if measure not in MEASURES:
-        raise DataError(f"{path}: {where}measure must be {' or '.join(MEASURES)}, found {measure!r}.")
+    measure = _text(path, where, row, "measure", judged.name)
+    if measure not in (judged.name, "personal"):
+        raise DataError(f"{path}: {where}measure must be {judged.name} or personal, found {measure!r}.")
     return Cell(
         name=f"{paper}/{name}", arguments=arguments, reported=None if reported == "X" else reported, spread=spread,
         diverges=reported == "X", table=_text(path, where, row, "table", ""), note=_text(path, where, row, "note", ""),
         seeds=tuple(seeds), measure=measure,
     )  # fmt: skip
+
+
+def _judged(arguments: dict[str, Any]) -> Headline:
+    """What the run of a row will be judged by."""
+    task = arguments.get("task")
+    return ACCURACY if task is None else parse(task, "task").headline
 
 
 def _settings(path: Path, where: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -132,5 +141,5 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _percent(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100
+def _number(value: Any, low: float, high: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high

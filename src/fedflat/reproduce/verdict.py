@@ -1,8 +1,8 @@
 """What may be said of a cell.
 
 *within the paper's spread*: the paper's whole schedule was run with all seeds asked for, and our mean, rounded as the
-paper prints, lies in paper ± spread. Where the paper prints no spread, one point is taken (`UNSAID`) and marked. An X
-in the paper agrees with a run that diverges.
+paper prints, lies in paper ± spread. Where the paper prints no spread, one point of a percentage or a hundredth of any
+other number is taken (`UNSAID`) and marked. An X in the paper agrees with a run that diverges.
 
 *differs*: the whole schedule was run, and our mean lies outside; or the run diverged where the paper has a number.
 
@@ -22,15 +22,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from fedflat.reproduce.cells import Cell
+from fedflat.reproduce.plan import Entry
 from fedflat.reproduce.standing import Standing
 
 WITHIN, ORDER, DIFFERS, OPEN = "within the paper's spread", "right order", "differs", "not decided yet"
 NONE = "no number to compare"
 NOBODY, NEAR, ANOTHER = "nothing to compare it with", "too near others to tell", "another order"
 UNSAID = 1.0
-"""The spread, in points, where a paper prints none."""
+"""The spread where a paper prints none: points of a percentage, per cent of any other number."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,9 @@ def _of_the_whole(one: Standing, said: str) -> Verdict:
         return Verdict(DIFFERS, "the paper's does not converge")
     apart = difference(one)
     assert apart is not None
-    if abs(round(apart, 9)) <= spread_of(cell):
-        return Verdict(WITHIN, f"±{UNSAID:g} taken, none is printed" if cell.spread is None else "")
+    if abs(round(apart, 9)) <= spread_of(one.entry):
+        unsaid = f"±{UNSAID:g}" if one.entry.headline.share else f"±{UNSAID:g} %"
+        return Verdict(WITHIN, f"{unsaid} taken, none is printed" if cell.spread is None else "")
     ending = "" if said == NOBODY else f", {said}"
     return Verdict(DIFFERS, f"by {apart:+.{decimals(cell)}f}{ending}")
 
@@ -89,7 +92,7 @@ def _pair(one: Standing, other: Standing) -> str:
     assert a.reported is not None
     assert b.reported is not None
     ours = one.value - other.value
-    if abs(ours) <= spread_of(a) + spread_of(b):
+    if abs(ours) <= spread_of(one.entry) + spread_of(other.entry):
         return NEAR
     return ORDER if (ours > 0) == (a.reported > b.reported) else ANOTHER
 
@@ -99,14 +102,18 @@ def _comparable(one: Standing, other: Standing) -> bool:
     if a.reported is None or b.reported is None or not other.reached or other.diverged or math.isnan(other.value):
         return False
     same = all(a.arguments.get(name) == b.arguments.get(name) for name in ("on", "model", "rounds"))
+    same = same and one.entry.headline == other.entry.headline
     same = same and a.measure == b.measure and a.name.partition("/")[0] == b.name.partition("/")[0]
     stops = (one.entry.stop, one.entry.stretched) == (other.entry.stop, other.entry.stretched)
-    return same and stops and abs(a.reported - b.reported) > spread_of(a) + spread_of(b)
+    return same and stops and abs(a.reported - b.reported) > spread_of(one.entry) + spread_of(other.entry)
 
 
-def spread_of(cell: Cell) -> float:
+def spread_of(entry: Entry) -> float:
     """The spread printed, or the one taken in its place."""
-    return UNSAID if cell.spread is None else cell.spread
+    cell = entry.cell
+    if cell.spread is not None:
+        return cell.spread
+    return UNSAID if entry.headline.share else UNSAID / 100 * abs(cell.reported or 0.0)
 
 
 def difference(one: Standing) -> float | None:
@@ -123,5 +130,5 @@ def decimals(cell: Cell) -> int:
     >>> decimals(Cell(name="a/b", arguments={}, reported=59.9, spread=0.42))
     2
     """
-    printed = [repr(float(x)) for x in (cell.reported, cell.spread) if x is not None]
-    return max(len(text.partition(".")[2]) for text in printed)
+    printed = [Decimal(repr(float(x))) for x in (cell.reported, cell.spread) if x is not None]
+    return max(max(0, -int(number.as_tuple().exponent)) for number in printed)

@@ -14,7 +14,8 @@ from fedflat.files import write_file
 from fedflat.reproduce.figure import draw
 from fedflat.reproduce.plan import Plan
 from fedflat.reproduce.summary import Line, common, lines
-from fedflat.reproduce.verdict import UNSAID
+from fedflat.reproduce.verdict import UNSAID, decimals
+from fedflat.tasks.headline import ACCURACY
 
 COLUMNS = (
     "cell", "method", "table", "paper", "paper_spread", "ours", "ours_spread", "difference", "seeds", "rounds",
@@ -41,7 +42,8 @@ def facts(line: Line) -> dict[str, Any]:
         one.round, entry.stop, cell.rounds, entry.stretched, line.evaluations, line.verdict.word, line.verdict.why,
         round(sum(seed.seconds for seed in one.seeds), 1), [seed.folder for seed in one.seeds],
     )  # fmt: skip
-    return dict(zip(COLUMNS, values, strict=True))
+    found = dict(zip(COLUMNS, values, strict=True))
+    return found if line.headline == ACCURACY else {**found, "headline": line.headline.name}
 
 
 def _number(value: float | None) -> float | None:
@@ -62,17 +64,23 @@ def as_csv(plan: Plan, shown: Sequence[Line]) -> str:
     stream = io.StringIO()
     stream.writelines(f"# {said}\n" for said in _made(plan))
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    judged = any(line.headline != ACCURACY for line in shown)
+    writer.writerow([*COLUMNS, *(["headline"] if judged else [])])
     for line in shown:
-        values = facts(line).values()
+        values = (facts(line) | ({"headline": line.headline.name} if judged else {})).values()
         writer.writerow(" ".join(map(str, v)) if isinstance(v, list) else "" if v is None else v for v in values)
     return stream.getvalue()
 
 
 def markdown(plan: Plan, shown: Sequence[Line]) -> str:
     """The table, and what must be known to read it."""
-    heads = ["cell", "method", "paper %", "ours %", "difference", "seeds", "rounds", "evaluations", "verdict"]
+    judged = list(dict.fromkeys(line.headline for line in shown))
+    numbers = list(map(judged[0].head, ["paper", "ours"])) if len(judged) == 1 else ["paper", "ours"]
+    heads = ["cell", "method", *numbers, "difference", "seeds", "rounds", "evaluations", "verdict"]
     rows = [heads, ["---", "---", *["---:"] * 6, "---"], *(_row(line) for line in shown)]
+    if len(judged) > 1:  # whose numbers are not alike
+        named = ["score", "---", *(line.headline.column for line in shown)]
+        rows = [[row[0], row[1], name, *row[2:]] for row, name in zip(rows, named, strict=True)]
     body = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     notes = [f"`{line.label}`: {note}" for line in shown if (note := line.standing.entry.cell.note)]
     head = common([line.standing.entry.cell.name for line in shown])
@@ -86,7 +94,8 @@ def _row(line: Line) -> list[str]:
     one, cell = line.standing, line.standing.entry.cell
     of = f" of {cell.rounds:,}" if one.round < cell.rounds else ""
     stretched = " (stretched)" if one.entry.stretched else ""
-    apart = "" if line.difference is None else f"{line.difference:+.2f}"
+    places = 2 if line.headline.share else decimals(cell)
+    apart = "" if line.difference is None else f"{line.difference:+.{places}f}"
     seeds = ", ".join(str(seed.seed) for seed in one.seeds)
     return [
         line.label, f"`{cell.arguments['method']}`", line.paper, line.ours, apart, seeds,
@@ -100,14 +109,18 @@ def _reading(shown: Sequence[Line]) -> str:
         "number is in the table), ± the standard deviation over seeds if there are several."
     ]
     if any(line.standing.entry.cell.measure == "personal" for line in shown):
-        said.append("Personal accuracies are those of the best round.")
+        alike = all(line.headline == ACCURACY for line in shown)
+        said.append(f"Personal {'accuracies' if alike else 'scores'} are those of the best round.")
     if any(not line.standing.entry.whole for line in shown):
         said.append(
             "A cut run is the paper's whole schedule stopped early: nothing is extrapolated, and only its order among "
             "the others can be judged."
         )
-    if any(line.standing.entry.cell.spread is None and line.standing.entry.cell.reported for line in shown):
+    unsaid = [line for line in shown if line.standing.entry.cell.spread is None and line.standing.entry.cell.reported]
+    if any(line.headline.share for line in unsaid):
         said.append(f"Where no spread is printed, ±{UNSAID:g} point is taken for it.")
+    if any(not line.headline.share for line in unsaid):
+        said.append(f"Where no spread is printed, ±{UNSAID:g} % of the number is taken for it.")
     return " ".join(said)
 
 

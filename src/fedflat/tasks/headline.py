@@ -79,25 +79,24 @@ class Headline:
         """
         return f"{words} {self.unit}".rstrip()
 
-    def digits(self, value: float) -> int:
-        """How many places after the point a value has for people: two in per cent, else for four digits in all."""
-        seen = abs(value * self.factor)
-        if self.share or not math.isfinite(seen) or seen == 0:
-            return 2 if self.share else 4
-        return max(3 - math.floor(math.log10(seen)), 0)
-
     def said(self, value: float, spread: float = math.nan) -> str:
         """A value for people, without its unit, with its spread if there is one; ``-`` if there is no value.
 
         >>> ACCURACY.said(math.nan), Headline("rmse").said(1234.5, 6.7), Headline("rmse").said(2e-9)
         ('-', '1234 ± 7', '2.000e-09')
         """
+        return self.seen(value * self.factor, spread * self.factor)
+
+    def seen(self, value: float, spread: float = math.nan) -> str:
+        """The same of a value that is in the unit already: two places in per cent, else four digits in all."""
         if math.isnan(value):
             return "-"
-        seen = abs(value * self.factor)
-        form = ".3e" if not self.share and (0 < seen < 1e-4 or seen >= 1e7) else f".{self.digits(value)}f"
-        text = f"{value * self.factor:{form}}"
-        return text + (f" ± {spread * self.factor:{form}}" if not math.isnan(spread) else "")
+        size = abs(value)
+        form = ".2f" if self.share else ".4f"
+        if not self.share and size and math.isfinite(size):
+            places = max(3 - math.floor(math.log10(size)), 0)
+            form = f".{places}f" if 1e-4 <= size < 1e7 else ".3e"
+        return f"{value:{form}}" + (f" ± {spread:{form}}" if not math.isnan(spread) else "")
 
     def with_unit(self, value: float, spread: float = math.nan) -> str:
         """The same with the unit, as a sentence has it.
