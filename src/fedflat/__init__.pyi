@@ -32,6 +32,7 @@ from fedflat.data.partitions.pathological import pathological as pathological
 from fedflat.data.partitions.quantity_skew import quantity_skew as quantity_skew
 from fedflat.data.sets.cifar10 import cifar10 as cifar10
 from fedflat.data.sets.cifar100 import cifar100 as cifar100
+from fedflat.data.sets.diabetes import diabetes as diabetes
 from fedflat.data.sets.digits import digits as digits
 from fedflat.data.sets.fashion_mnist import fashion_mnist as fashion_mnist
 from fedflat.data.sets.given import clients_from as clients_from
@@ -39,6 +40,8 @@ from fedflat.data.sets.given import clients_of as clients_of
 from fedflat.data.sets.given import tensors as tensors
 from fedflat.data.sets.label_flip import label_flip as label_flip
 from fedflat.data.sets.mnist import mnist as mnist
+from fedflat.data.sets.sayings import sayings as sayings
+from fedflat.data.sets.street import street as street
 from fedflat.data.sets.synthetic import synthetic as synthetic
 from fedflat.data.splitting import federate as federate
 from fedflat.engine.ask import Ask as Ask
@@ -133,6 +136,8 @@ from fedflat.models.cnn import cnn as cnn
 from fedflat.models.cnn import fsa_cnn as fsa_cnn
 from fedflat.models.cnn import tiny_convnet as tiny_convnet
 from fedflat.models.deeplab import deeplabv3 as deeplabv3
+from fedflat.models.embedder import embedder as embedder
+from fedflat.models.lstm import char_lstm as char_lstm
 from fedflat.models.mobilenet import mobilenetv2 as mobilenetv2
 from fedflat.models.resnet import resnet18 as resnet18
 from fedflat.models.resnet import resnet20 as resnet20
@@ -140,6 +145,7 @@ from fedflat.models.simple import logistic as logistic
 from fedflat.models.simple import mlp as mlp
 from fedflat.models.spec import ModelSpec as ModelSpec
 from fedflat.models.stochastic import stochastic as stochastic
+from fedflat.models.unet import small_unet as small_unet
 from fedflat.report import write_report as write_report
 from fedflat.running.experiment import Experiment as Experiment
 from fedflat.running.loading import load as load

@@ -14,6 +14,7 @@ from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
 from fedflat.language.spelling import Entry, parse, registered
 from fedflat.models.spec import ModelSpec
+from models.test_models_of_tasks import ROWS as OF_TASKS
 
 # Each model, an input it reads (small where the model allows), and its hidden non-linearities.
 ROWS: list[tuple[ModelSpec, tuple[int, ...], int]] = [
@@ -58,7 +59,8 @@ def batch(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.T
 
 def test_the_table_holds_every_registered_model() -> None:
     said = {repr(spec).partition("(")[0] for spec, _, _ in ROWS}
-    assert said | OF_PIXELS == {entry.name for entry in registered("model")}
+    of_tasks = {repr(row[0]).partition("(")[0] for row in OF_TASKS}
+    assert said | OF_PIXELS | of_tasks == {entry.name for entry in registered("model")}
 
 
 @pytest.mark.parametrize("entry", list(registered("model")), ids=lambda entry: entry.name)

@@ -53,11 +53,14 @@ class Journey:
 
     def film(self, frames: int) -> Film:
         """The first pictures along the way."""
-        drawn = numpy_generator(self.seed, "street/way", self.number)
-        return self.at(drive(town(self.town, self.seed), drawn, frames))
+        return self.at(self.way(frames))
+
+    def way(self, frames: int) -> NDArray[np.float64]:
+        """Where its first pictures are taken: metres east and north in the town's own frame, heading."""
+        return drive(town(self.town, self.seed), numpy_generator(self.seed, "street/way", self.number), frames)
 
     def at(self, way: NDArray[np.float64]) -> Film:
-        """Pictures at these places (metres east and north in the town's own frame, heading in degrees)."""
+        """Pictures at these places, as `way` has them."""
         place, view = town(self.town, self.seed), VIEWS[self.view]
         drawn = numpy_generator(self.seed, "street/light", self.number)
         light, lens = Light.drawn(WEATHERS[self.weather], drawn), Lens.drawn(self.style, drawn)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedflat.data.street.camera import Array
 from fedflat.data.street.weather import Weather
 
-STYLES = ("real", "game")
+FINISHES = ("real", "game")
 GREY = np.array([0.3, 0.59, 0.11], np.float32)
 
 

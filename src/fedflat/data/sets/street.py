@@ -1,0 +1,225 @@
+"""Driving scenes of our own, drawn from a seed when they are asked for: no file, no download.
+
+Each client is a vehicle: it drives through one town, in one weather, with one camera. The world is in
+`fedflat.data.street`; masks, positions and headings are exact.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedflat.data.examples import ClientData, Examples
+from fedflat.data.federation import DataSpec, OnDemand
+from fedflat.data.street.film import Film, Journey
+from fedflat.data.street.frame import CLASSES
+from fedflat.data.street.lens import FINISHES
+from fedflat.data.street.traffic import VIEWS
+from fedflat.data.street.weather import WEATHERS
+from fedflat.errors import LARGEST_SEED, MOST_WEIGHTS, SettingError, choice, number
+from fedflat.language.spelling import register
+
+MEAN, STD = (0.45, 0.46, 0.48), (0.25, 0.25, 0.26)
+"""Of the colours, about; the same whatever is said, so that models can be carried from one set to another."""
+KEPT = 256 << 20
+"""Bytes of clients' pictures that are kept for their next visit."""
+TEST_FRAMES = 4
+"""Pictures of each vehicle in a test set."""
+TEST_NUMBERS, AGAIN = 1 << 40, 1 << 50
+"""Where the numbers of test journeys begin, and of ways gone again: no client has them."""
+
+
+@dataclass(frozen=True, repr=False)
+class Street(DataSpec):
+    """Driving scenes with masks, drawn from the seed: towns, weather and cameras as one likes, for segmentation.
+
+    towns
+        How many towns there are to drive in; each has its own architecture, streets and trees.
+    weather
+        Which weather there is: some of sun, clouds, rain, fog, dusk, night and snow, with commas between.
+    view
+        From where one looks: some of car, bus and scooter.
+    clients
+        The number of clients: each has one town, one weather and one view, dealt out evenly.
+    examples
+        Pictures of each client, seven metres apart along its way.
+    width, height
+        Of a picture, in pixels.
+    style
+        ``"real"``, as a camera takes it, or ``"game"``, as a game draws it.
+    traffic
+        How many cars and people there are, as a share of what is usual.
+    targets
+        What comes with a picture: its ``"mask"``, or its ``"place"``, metres east and north, for retrieval. Then a
+        client goes its way twice, so that it has each place twice, and there is a gallery to look places up in.
+    unseen_towns, unseen_weather, unseen_view
+        What no client has seen, for test sets of their own.
+    tests
+        Pictures in each test set.
+    seed
+        Decides everything. ``None``: the seed of the run does.
+
+    Masks have nine classes: road, pavement, building, pole, sign, green, sky, person, car; 255 is the own bonnet. The
+    test set is of new ways through the same towns in the same weather.
+
+    >>> street(towns=3, weather="rain,sun", clients=12).domain(4)
+    (1, 'rain', 'bus')
+    """
+
+    usual_task = "segmentation()"
+    origin = "is drawn from the seed"
+
+    _: KW_ONLY
+    towns: int = 5
+    weather: str = "sun,rain,night"
+    view: str = "car,bus"
+    clients: int = 50
+    examples: int = 20
+    width: int = 128
+    height: int = 64
+    style: str = "real"
+    traffic: float = 1.0
+    targets: str = "mask"
+    unseen_towns: int = 1
+    unseen_weather: str = "fog"
+    unseen_view: str = ""
+    tests: int = 96
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        number("street", "towns", self.towns, low=1, high=1000, whole=True)
+        number("street", "unseen_towns", self.unseen_towns, low=0, high=1000, whole=True)
+        number("street", "clients", self.clients, low=1, whole=True)
+        for name, low in (("examples", 1), ("tests", 1), ("width", 16), ("height", 8)):
+            number("street", name, getattr(self, name), low=low, high=1 << 16, whole=True)
+        drawn = self.width * self.height * max(self.examples, self.tests)
+        number("street", "width times height times examples or tests", drawn, high=MOST_WEIGHTS)
+        number("street", "traffic", self.traffic, low=0, high=10)
+        choice("street", "style", self.style, FINISHES)
+        choice("street", "targets", self.targets, ["mask", "place"])
+        for name, known in (("weather", WEATHERS), ("view", VIEWS)):
+            seen, unseen = self.said(name), self.said(f"unseen_{name}")
+            if not seen:
+                raise SettingError(f"street: {name} must name one of {', '.join(known)}, or several, found nothing.")
+            for word in (*seen, *unseen):
+                choice("street", name if word in seen else f"unseen_{name}", word, known)
+            twice = sorted(set(seen) & set(unseen))
+            if twice:
+                raise SettingError(f"street: unseen_{name} must not be in {name}, found {twice[0]!r} in both.")
+        if self.seed is not None:
+            number("street", "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
+
+    def said(self, name: str) -> tuple[str, ...]:
+        """The words of an argument with commas."""
+        text = getattr(self, name)
+        if not isinstance(text, str):
+            raise SettingError(f"street: {name} must be words with commas between, found {text!r}. Say {name}=\"a,b\".")
+        return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+
+    def domain(self, client: int) -> tuple[int, str, str]:
+        """Town, weather and view of a client; the first ``towns * weathers * views`` clients have one of each."""
+        return _mixed(tuple(range(self.towns)), self.said("weather"), self.said("view"), client)
+
+    def open(self, seed: int) -> OnDemand:
+        """The federation for this seed, unless these data have their own."""
+        seed = seed if self.seed is None else self.seed
+        tests = _tests(replace(self, seed=seed))
+        return OnDemand(self.clients, Maker(self, seed), tests["seen"])
+
+    def journey(self, seed: int, number: int, domain: tuple[int, str, str]) -> Journey:
+        """A way through this world."""
+        town, weather, view = domain
+        return Journey(seed, number, town, weather, view, self.style, self.width, self.height, self.traffic)
+
+    def films(self, seed: int, number: int, domain: tuple[int, str, str], frames: int) -> list[Film]:
+        """Pictures of a vehicle; for places it goes its way a second time, as another day's traffic has it."""
+        journey = self.journey(seed, number, domain)
+        if self.targets == "mask":
+            return [journey.film(frames)]
+        first = journey.film(-(-frames // 2))
+        again = replace(journey, number=number + AGAIN).at(journey.way(frames // 2) + np.array([0.6, -0.6, 1.5]))
+        return [first, again]
+
+
+def _mixed(
+    towns: tuple[int, ...], weathers: tuple[str, ...], views: tuple[str, ...], count: int
+) -> tuple[int, str, str]:
+    """The ``count``-th of all triples, towns changing first; then again from the first."""
+    turn, place = divmod(count, len(towns))
+    weather, view = weathers[(place + turn) % len(weathers)], views[(place + turn // len(weathers)) % len(views)]
+    return towns[place], weather, view
+
+
+class Maker:
+    """Draws the pictures of a client, and keeps some for its next visit."""
+
+    def __init__(self, spec: Street, seed: int) -> None:
+        self.spec, self.seed = spec, seed
+        self.kept: OrderedDict[int, Examples] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"spec": self.spec, "seed": self.seed, "kept": OrderedDict()}
+
+    def __call__(self, client: int) -> Examples:
+        """What ``client`` trains on."""
+        if client not in self.kept:
+            spec = self.spec
+            self.kept[client] = _examples(spec, spec.films(self.seed, client, spec.domain(client), spec.examples))
+            each = 4 * spec.width * spec.height * spec.examples
+            while len(self.kept) > max(1, KEPT // each):
+                self.kept.popitem(last=False)
+        self.kept.move_to_end(client)
+        return self.kept[client]
+
+
+@lru_cache(maxsize=4)
+def _tests(spec: Street) -> dict[str, ClientData]:
+    """The named test sets: new ways through what was seen, and what was not."""
+    towns, weathers, views = tuple(range(spec.towns)), spec.said("weather"), spec.said("view")
+    kinds: dict[str, tuple[tuple[int, ...], tuple[str, ...], tuple[str, ...]]] = {"seen": (towns, weathers, views)}
+    if spec.unseen_towns:
+        kinds["unseen_towns"] = tuple(range(spec.towns, spec.towns + spec.unseen_towns)), weathers, views
+    if spec.said("unseen_weather"):
+        kinds["unseen_weather"] = towns, spec.said("unseen_weather"), views
+    if spec.said("unseen_view"):
+        kinds["unseen_view"] = towns, weathers, spec.said("unseen_view")
+    found, gallery = {}, []
+    for place, (name, domains) in enumerate(kinds.items()):
+        films = []
+        for count in range(-(-spec.tests // TEST_FRAMES)):
+            frames = min(TEST_FRAMES, spec.tests - count * TEST_FRAMES)
+            journey = spec.journey(_seed(spec), TEST_NUMBERS * (place + 1) + count, _mixed(*domains, count))
+            films.append(journey.film(frames))
+            if spec.targets == "place":
+                other = replace(journey, number=journey.number + AGAIN, weather=weathers[count % len(weathers)])
+                gallery.append(other.at(journey.way(frames) + np.array([0.6, -0.6, 1.5])))
+        found[name] = _test(_examples(spec, films))
+    if gallery:
+        found["gallery"] = _test(_examples(spec, gallery))
+    return found
+
+
+def _seed(spec: Street) -> int:
+    assert spec.seed is not None
+    return spec.seed
+
+
+def _test(examples: Examples) -> ClientData:
+    return ClientData(examples, torch.arange(len(examples)))
+
+
+def _examples(spec: Street, films: list[Film]) -> Examples:
+    images = torch.from_numpy(np.concatenate([film.images for film in films]))
+    if spec.targets == "place":
+        places = np.concatenate([film.places[:, :2] for film in films])
+        return Examples(images, torch.from_numpy(places), 0, MEAN, STD)
+    masks = torch.from_numpy(np.concatenate([film.masks for film in films]))
+    return Examples(images, masks, len(CLASSES), MEAN, STD)
+
+
+street = register("data set", "street")(Street)
