@@ -5,8 +5,9 @@
 
 Every method of the common table, the executors, resumed runs, shadows, personal models and analyses are run in each
 checkout by a process of its own, in turn. Then every parameter, metric and file is compared; what a clock or a
-digest over a clock says is left out. Nothing is pasted: both sides are computed here and now. It says what it compared
-and what differed, and ends with status 1 if anything did. Only what is public in both is used.
+digest over a clock says is left out. Nothing is pasted: both sides are computed here and now. It says what it compared,
+what differed and what only the new one writes, and ends with status 1 if anything of the old is gone or differs. Only
+what is public in both is used.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -153,9 +155,9 @@ def contents(folder: Path) -> dict[str, Any]:
             found |= {f"{name}:{key}": value for key, value in _tensors(path).items()}
         elif path.suffix == ".jsonl":
             lines = path.read_text().splitlines()
-            found |= {f"{name}:{i}": _timeless(json.loads(line)) for i, line in enumerate(lines)}
+            found |= {f"{name}:{i}{k}": v for i, line in enumerate(lines) for k, v in _leaves(json.loads(line))}
         elif path.suffix == ".json":
-            found |= {f"{name}:{key}": value for key, value in _timeless(json.loads(path.read_text())).items()}
+            found |= {f"{name}:{key}": value for key, value in _leaves(json.loads(path.read_text()))}
         else:
             found[name] = path.read_bytes()
     return found | _checkpoints(folder)
@@ -187,25 +189,34 @@ def _tensors(path: Path) -> dict[str, bytes]:
     }
 
 
-def _timeless(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _timeless(inner) for key, inner in value.items() if key not in CLOCK}
-    return [_timeless(inner) for inner in value] if isinstance(value, list) else value
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Everything in a JSON value by its path, without what a clock says."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            if key not in CLOCK:
+                yield from _leaves(inner, f"{path}.{key}")
+    elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+        for i, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}[{i}]")
+    else:
+        yield path, value
 
 
-def compare(old: Path, new: Path) -> tuple[int, int, list[str]]:
-    """How many experiments and values were compared, and a line for each difference."""
-    count, lines = 0, []
+def compare(old: Path, new: Path) -> tuple[int, int, list[str], Counter[str]]:
+    """How many experiments and values were compared, a line for each difference, and what only the new one writes."""
+    count, lines, more = 0, [], Counter[str]()
     names = sorted(path.name for path in new.glob("*.name"))
     for file in names:
         name, place = (new / file).read_text(), file.removesuffix(".name")
         before, after = contents(old / place), contents(new / place)
         count += len(before.keys() | after.keys())
         for key in sorted(before.keys() | after.keys()):
-            if before.get(key) != after.get(key):
-                where = "only in OLD" if key not in after else "only in NEW" if key not in before else "differs"
+            if key not in before:
+                more[key] += 1
+            elif key not in after or before[key] != after[key]:
+                where = "only in OLD" if key not in after else f"{before[key]!r:.60} became {after[key]!r:.60}"
                 lines.append(f"{name}: {key} {where}")
-    return len(names), count, lines
+    return len(names), count, lines, more
 
 
 def main() -> int:
@@ -230,9 +241,9 @@ def main() -> int:
             }  # fmt: skip
             words = [str(asked.old.resolve()), str(asked.new.resolve()), "--only", asked.only, "--make", str(out)]
             subprocess.run([sys.executable, str(HERE), *words], env=environment, check=True, cwd=out)
-        runs, values, differences = compare(place / "old", place / "new")
-    print("\n".join(differences))
-    print(f"{runs} experiments, {values} values compared, {len(differences)} differ")
+        runs, values, differences, more = compare(place / "old", place / "new")
+    print("\n".join([*differences, *(f"only in NEW, {times} times: {key}" for key, times in more.items())]))
+    print(f"{runs} experiments, {values} values compared, {len(differences)} differ, {sum(more.values())} are new")
     return 1 if differences else 0
 
 
