@@ -216,9 +216,10 @@ def test_an_exchange_that_is_given_up_leaves_nothing_for_the_next() -> None:
             found = [reply for reply, _ in crew.visit(second)]
             assert [reply.client for reply in found] == [0, 1, 2, 3, 4]
             assert all(map(torch.equal, (reply.delta for reply in found), expected))
-        broken = [*first[:3], Letter(99, first[0].mail, {})]
-        with pytest.raises(IndexError):
-            list(crew.visit(broken))
+        *came, missing = crew.visit([*first[:3], Letter(99, first[0].mail, {}, "0/1/99")])
+        assert len(came) == 3
+        assert (missing.client, missing.letter, missing.reason) == (99, "0/1/99", "crashed")
+        assert isinstance(missing.error, IndexError)
         assert all(map(torch.equal, (reply.delta for reply, _ in crew.visit(second)), expected))
 
 

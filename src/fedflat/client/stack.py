@@ -7,7 +7,7 @@ remember tensors of the same shapes. Others are visited in stacks of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import repeat
 from typing import Any
@@ -61,7 +61,8 @@ def stacked_visit(
     job: ClientJob, batched: Batched, letters: Sequence[Letter], data: Sequence[ClientData]
 ) -> tuple[Sheaf, Memory]:
     """Do what the mail asks of every client; their replies, and what they remember from now on, in rows."""
-    return Stack(letters[0].mail.ask.job(job), batched, letters, data).visit()
+    sheaf, memory = Stack(letters[0].mail.ask.job(job), batched, letters, data).visit()
+    return replace(sheaf, letters=[letter.id for letter in letters]), memory
 
 
 class Stack:

@@ -125,6 +125,8 @@ class Sheaf(_Sent):
     """Local steps each has taken."""
     own: Model | None = None
     """Their own models, as in `Reply`."""
+    letters: Sequence[str] = ()
+    """The ids of the letters that they answer."""
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -141,11 +143,13 @@ class Sheaf(_Sent):
     def __iter__(self) -> Iterator[Reply]:
         """The replies one by one."""
         metrics = {name: values.tolist() for name, values in self.metrics.items()}
+        letters = self.letters or [""] * len(self)
         for i, (client, extras) in enumerate(zip(self.clients, rows(self.extras, len(self)), strict=True)):
             mine = {name: values[i] for name, values in metrics.items()}
             own = None if self.own is None else Model(self.own.params[i], self.own.buffers[i])
             yield Reply(
-                client, self.delta[i], self.buffers[i], self.examples, self.samples, extras, mine, self.steps, own
+                client, self.delta[i], self.buffers[i], self.examples, self.samples, extras, mine, self.steps, own,
+                letters[i],
             )  # fmt: skip
 
 

@@ -9,12 +9,16 @@ from typing import Protocol
 import torch
 
 from fedflat.client.piece import Memory
-from fedflat.client.visit import ClientJob, Letter
+from fedflat.client.visit import ClientJob, Done, Letter, visit
+from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.engine.mail import Reply, Sheaf
+from fedflat.engine.missing import Missing
 
-Visited = tuple[Reply | Sheaf, Memory]
+Answered = tuple[Reply | Sheaf, Memory]
 """A reply and what the client remembers; or those of several clients, in rows."""
+Visited = Answered | Missing
+"""How a visit ends."""
 Source = Callable[[], Federation]
 """A picklable way to the data."""
 
@@ -23,7 +27,8 @@ class Crew(Protocol):
     """Those who make the visits of one run."""
 
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        """Replies and new memories, in the order of the letters.
+        """Replies and new memories, in the order of the letters, or why there is none: an error in a visit is no error
+        of the crew's.
 
         A sheaf comes at the place of the first of its letters, with its rows in their order.
         """
@@ -36,6 +41,14 @@ class Executor(Protocol):
     def open(self, job: ClientJob, fed: Federation, source: Source) -> AbstractContextManager[Crew]:
         """A crew for one run, until the block is left."""
         ...
+
+
+def attempt(job: ClientJob, letter: Letter, data: Callable[[int], ClientData]) -> Done | Missing:
+    """Make a visit, whatever comes of it; the client's data are opened for it."""
+    try:
+        return visit(job, letter, data(letter.client))
+    except Exception as error:
+        return Missing.by(error, letter.client, letter.id)
 
 
 ExecutorLike = str | Executor

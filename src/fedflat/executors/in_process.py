@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.visit import ClientJob, Letter
 from fedflat.data.federation import Federation
 from fedflat.executors.allocator import keep_memory
-from fedflat.executors.crew import Crew, Source, Visited, threads
+from fedflat.executors.crew import Crew, Source, Visited, attempt, threads
 
 SMALL = 50_000
 """Parameters below which one thread is faster than two."""
@@ -43,4 +43,4 @@ class _Alone:
 
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
         for letter in letters:
-            yield visit(self.job, letter, self.fed.data(letter.client))
+            yield attempt(self.job, letter, self.fed.data)

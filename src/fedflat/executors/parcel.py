@@ -58,12 +58,22 @@ def loads(message: bytes) -> Any:
     return pickle.loads(message)
 
 
+class WorkerDied(FedflatError):
+    """A worker process is gone."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a worker process died without a word, most likely killed for want of memory. Use fewer workers or a "
+            "smaller batch; the run can be resumed from its last checkpoint."
+        )
+
+
 def send(desk: Connection, message: bytes) -> None:
     """Send a message to a worker."""
     try:
         desk.send_bytes(message)
     except (BrokenPipeError, ConnectionResetError):
-        raise _died() from None
+        raise WorkerDied from None
 
 
 def receive(desk: Connection) -> bytes:
@@ -71,7 +81,7 @@ def receive(desk: Connection) -> bytes:
     try:
         return desk.recv_bytes()
     except (EOFError, ConnectionResetError):
-        raise _died() from None
+        raise WorkerDied from None
 
 
 def opened(message: bytes) -> Any:
@@ -80,10 +90,3 @@ def opened(message: bytes) -> Any:
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
-
-
-def _died() -> FedflatError:
-    return FedflatError(
-        "a worker process died without a word, most likely killed for want of memory. Use fewer workers or a "
-        "smaller batch; the run can be resumed from its last checkpoint."
-    )

@@ -12,6 +12,7 @@ from fedflat.client.stack import signature, stacked_visit
 from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
+from fedflat.engine.missing import Missing
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.executors.allocator import keep_memory
 from fedflat.executors.crew import Source, Visited, threads
@@ -68,17 +69,25 @@ class _Crew:
         begun before them; the rest at the end."""
         waiting: dict[Any, list[tuple[Letter, ClientData]]] = {}  # in the order of their first letters
         for letter in letters:
-            data = self.fed.data(letter.client)
+            try:
+                data = self.fed.data(letter.client)
+            except Exception as error:
+                yield Missing.by(error, letter.client, letter.id)
+                continue
             mine = signature(self.job, letter, len(data))
             waiting.setdefault(mine, []).append((letter, data))
             if len(waiting[mine]) == self.most:
                 for place in list(waiting)[: list(waiting).index(mine) + 1]:
-                    yield self._visit(waiting.pop(place))
+                    yield from self._visit(waiting.pop(place))
         for alike in waiting.values():
-            yield self._visit(alike)
+            yield from self._visit(alike)
 
-    def _visit(self, alike: list[tuple[Letter, ClientData]]) -> Visited:
-        if len(alike) == 1:
-            return visit(self.job, *alike[0])
+    def _visit(self, alike: list[tuple[Letter, ClientData]]) -> Sequence[Visited]:
+        """Those who are visited together are missing together."""
         letters, data = zip(*alike, strict=True)
-        return stacked_visit(self.job, self.batched, letters, data)
+        try:
+            if len(alike) == 1:
+                return [visit(self.job, *alike[0])]
+            return [stacked_visit(self.job, self.batched, letters, data)]
+        except Exception as error:
+            return [Missing.by(error, letter.client, letter.id) for letter in letters]

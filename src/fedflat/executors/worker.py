@@ -10,10 +10,12 @@ from multiprocessing.connection import Connection, wait
 
 import torch
 
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.visit import ClientJob, Letter
 from fedflat.data.federation import Federation
 from fedflat.engine.mail import Mail
+from fedflat.engine.missing import Missing
 from fedflat.executors.allocator import keep_memory
+from fedflat.executors.crew import attempt
 from fedflat.executors.main_module import importing
 from fedflat.executors.parcel import dumps, loads
 from fedflat.language.plugins import load_same
@@ -59,11 +61,9 @@ def _serve(desk: Connection, job: ClientJob, fed: Federation) -> None:
         if isinstance(message, Mail):
             mail = message
             continue
-        client, memory = message
-        try:
-            answer(desk, visit(job, Letter(client, mail, memory), fed.data(client)))
-        except Exception as error:
-            answer(desk, error)
+        client, memory, id = message
+        outcome = attempt(job, Letter(client, mail, memory, id), fed.data)
+        answer(desk, outcome.error if isinstance(outcome, Missing) else outcome)
 
 
 def answer(desk: Connection, outcome: object) -> None:

@@ -6,20 +6,22 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 
 from fedflat.client.visit import ClientJob, Letter
 from fedflat.data.federation import Federation
 from fedflat.engine.mail import Mail
+from fedflat.engine.missing import Missing
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.executors.allocator import huge_pages, keep_memory
 from fedflat.executors.crew import Crew, Source, Visited, threads
 from fedflat.executors.interrupt import ALL
 from fedflat.executors.main_module import REMEDY, Way, hidden, way_to_main
-from fedflat.executors.parcel import dumps, opened, packed, receive, send
+from fedflat.executors.parcel import WorkerDied, dumps, opened, packed, receive, send
 from fedflat.executors.worker import work
 from fedflat.language.plugins import Named, named_plugins
 from fedflat.profiling.taps import END, Taps
@@ -48,34 +50,13 @@ class Workers:
                 f"the run cannot be sent to worker processes: {order}. Models, losses and data given in Python must be "
                 f"defined at the top level of a module that they can import. {REMEDY}"
             )
-        context = multiprocessing.get_context("spawn")
-        crew, processes, taps = _Crew([]), [], Taps(context)
+        crew = _Crew(order, self.threads)
         try:
             keep_memory()
-            with _deaf_children(), huge_pages(), hidden():
-                for _ in range(self.n):
-                    ours, theirs = context.Pipe()
-                    process = context.Process(target=work, args=(theirs, taps.cut()), daemon=True)
-                    process.start()
-                    theirs.close()
-                    crew.desks.append(ours)
-                    processes.append(process)
-            for desk in crew.desks:
-                send(desk, dumps((order.way, order.plugins, self.threads)))
-                send(desk, order.content)
-            for desk in crew.desks:
-                opened(receive(desk))
+            crew.hire(self.n)
             yield crew
         finally:
-            for process in processes:
-                if process.pid is not None and process.is_alive():
-                    os.kill(process.pid, END)
-            taps.collect()
-            for desk in crew.desks:
-                desk.close()
-            for process in processes:
-                process.kill()
-                process.join()
+            crew.dismiss()
 
 
 @dataclass(frozen=True)
@@ -110,42 +91,100 @@ def _deaf_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@dataclass
+Place = tuple[int, int]
+"""Which exchange of a crew a letter belongs to, and which letter of it it is."""
+
+
 class _Crew:
-    desks: list[Connection]
-    busy: dict[Connection, int] = field(default_factory=dict)
-    """Who works on which letter, counted from the first of the exchange."""
+    def __init__(self, order: Order, threads: int) -> None:
+        self.order, self.threads = order, threads
+        self.context = multiprocessing.get_context("spawn")
+        self.taps = Taps(self.context)
+        self.workers: dict[Connection, SpawnProcess] = {}
+        self.busy: dict[Connection, Place] = {}
+        """Who works on what."""
+        self.exchanges = 0
+
+    def hire(self, n: int) -> list[Connection]:
+        """Start ``n`` processes more; where to reach them, once they are ready."""
+        new: list[Connection] = []
+        with _deaf_children(), huge_pages(), hidden():
+            for _ in range(n):
+                ours, theirs = self.context.Pipe()
+                process = self.context.Process(target=work, args=(theirs, self.taps.cut()), daemon=True)
+                process.start()
+                theirs.close()
+                self.workers[ours] = process
+                new.append(ours)
+        for desk in new:
+            send(desk, dumps((self.order.way, self.order.plugins, self.threads)))
+            send(desk, self.order.content)
+        for desk in new:
+            opened(receive(desk))
+        return new
+
+    def dismiss(self) -> None:
+        """End all of them, in the middle of a visit too."""
+        for process in self.workers.values():
+            if process.pid is not None and process.is_alive():
+                os.kill(process.pid, END)
+        self.taps.collect()
+        for desk, process in self.workers.items():
+            desk.close()
+            process.kill()
+            process.join()
 
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
         """Hand letters out as workers get free, at most two for each worker ahead of what was handed on.
 
-        What is done with a reply is done by one thread: the cores are the workers'.
+        What is done with a reply is done by one thread: the cores are the workers'. Answers to letters of an exchange
+        that was given up are dropped when they come. A worker that dies leaves its client missing, and is replaced.
         """
-        self._forget()
+        self.exchanges += 1
         told: dict[Connection, Mail] = {}
-        idle, sent = list(self.desks), 0
-        done: dict[int, bytes] = {}
+        idle, sent = [desk for desk in self.workers if desk not in self.busy], 0
+        done: dict[int, bytes | WorkerDied] = {}
         with threads(1):
             for place in range(len(letters)):
                 while True:
-                    while idle and sent < min(len(letters), place + 2 * len(self.desks)):
-                        self._hand(idle[-1], letters[sent], told)
-                        self.busy[idle.pop()], sent = sent, sent + 1
+                    while idle and sent < min(len(letters), place + 2 * len(self.workers)):
+                        with suppress(WorkerDied):  # which is seen when its answer is taken
+                            self._hand(idle[-1], letters[sent], told)
+                        self.busy[idle.pop()], sent = (self.exchanges, sent), sent + 1
                     if place in done:
                         break
                     for ready in wait(list(self.busy)):
                         assert isinstance(ready, Connection)
-                        done[self.busy.pop(ready)] = receive(ready)
-                        idle.append(ready)
-                yield opened(done.pop(place))
-
-    def _forget(self) -> None:
-        """Take the answers that nobody waited for, of an exchange that was given up, out of the way."""
-        while self.busy:
-            receive(self.busy.popitem()[0])
+                        (exchange, of), answer = self.busy.pop(ready), self._answer(ready)
+                        if exchange == self.exchanges:
+                            done[of] = answer
+                        idle += [ready] if ready in self.workers else self.hire(1)
+                yield _outcome(done.pop(place), letters, place)
 
     def _hand(self, desk: Connection, letter: Letter, told: dict[Connection, Mail]) -> None:
         if told.get(desk) is not letter.mail:  # the same for all of an exchange: once is enough
             told[desk] = letter.mail
             send(desk, dumps(letter.mail))
-        send(desk, dumps((letter.client, letter.memory)))
+        send(desk, dumps((letter.client, letter.memory, letter.id)))
+
+    def _answer(self, desk: Connection) -> bytes | WorkerDied:
+        """What a worker answers; one that is dead is let go."""
+        try:
+            return receive(desk)
+        except WorkerDied as died:
+            desk.close()
+            process = self.workers.pop(desk)
+            process.kill()
+            process.join()
+            return died
+
+
+def _outcome(answer: bytes | WorkerDied, letters: Sequence[Letter], place: int) -> Visited:
+    try:
+        if isinstance(answer, WorkerDied):
+            raise answer
+        visited: Visited = opened(answer)
+    except Exception as error:
+        letter = letters[place]
+        return Missing.by(error, letter.client, letter.id)
+    return visited

@@ -11,8 +11,9 @@ from fedflat.client.diagnosis import diagnose
 from fedflat.client.piece import Memory
 from fedflat.client.visit import Letter
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold, rows
-from fedflat.errors import NotFinite
-from fedflat.executors.crew import Crew, Visited
+from fedflat.engine.missing import Missing
+from fedflat.errors import FedflatError, NotFinite
+from fedflat.executors.crew import Answered, Crew, Visited
 from fedflat.executors.memories import ClientStates
 from fedflat.running.listening import Ear
 from fedflat.running.prepare import Ready
@@ -151,9 +152,12 @@ class Exchange:
         )
 
 
-def _apart(visits: Iterable[Visited], *, each: bool) -> Iterator[Visited]:
+def _apart(visits: Iterable[Visited], *, each: bool) -> Iterator[Answered]:
     """Sheaves as they are; their replies one by one if ``each`` is wanted, or if some are not finite."""
-    for reply, memory in visits:
+    for visited in visits:
+        if isinstance(visited, Missing):
+            raise visited.error or FedflatError(f"{visited}.")
+        reply, memory = visited
         if isinstance(reply, Sheaf) and (each or not reply.finite):
             yield from zip(reply, rows(memory, len(reply)), strict=True)
         else:
