@@ -19,6 +19,7 @@ from torch import Tensor
 from fedflat.client.visit import Letter
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Extras, Mail, Reply
+from fedflat.engine.missing import REASONS, Missing
 from fedflat.executors.wire import LENGTH, MAGIC, SIGN, Answer, Garbled, Order, decode, encode
 from fedflat.files import digest, pack
 from fedflat.language.spelling import parse
@@ -72,9 +73,12 @@ def bits(value: Any) -> Any:
     return [(name, bits(inner)) for name, inner in vars(value).items()] if hasattr(value, "__dict__") else value
 
 
+MISSING = st.builds(Missing, WHOLE, NAMES, st.sampled_from(REASONS), st.text())
+
+
 @settings(max_examples=25, deadline=None)
-@given(LETTERS | ANSWERS)
-def test_what_is_sent_arrives_bit_for_bit(message: Letter | Answer) -> None:
+@given(LETTERS | ANSWERS | MISSING)
+def test_what_is_sent_arrives_bit_for_bit(message: Letter | Answer | Missing) -> None:
     assert bits(decode(encode(message))) == bits(message)
 
 

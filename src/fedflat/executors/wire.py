@@ -26,6 +26,7 @@ from fedflat.client.piece import Memory
 from fedflat.client.visit import Letter
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Extras, Mail, Reply
+from fedflat.engine.missing import REASONS, Missing
 from fedflat.errors import FedflatError
 from fedflat.files import Damaged, digest, pack, parse_json
 from fedflat.folder.schema import Schema, check
@@ -58,7 +59,7 @@ class Answer:
     """What the client remembers from now on, where the server keeps that for it."""
 
 
-Message = Order | Letter | Answer
+Message = Order | Letter | Answer | Missing
 
 
 def encode(message: Message) -> bytes:
@@ -66,6 +67,8 @@ def encode(message: Message) -> bytes:
     writer = _Writer()
     if isinstance(message, Order):
         texts: dict[str, Any] = {"kind": "order", "texts": dict(message.texts)}
+    elif isinstance(message, Missing):
+        texts = {"kind": "missing", **{name: getattr(message, name) for name in _MISSING}}
     else:
         texts = _letter(message, writer) if isinstance(message, Letter) else _answer(message, writer)
     said = json.dumps(texts, allow_nan=False).encode()
@@ -86,6 +89,8 @@ def decode(content: bytes, *, model: Model | None = None, device: str = "cpu", m
         reader = _Reader(tensors, device)
         if texts["kind"] == "order":
             message: Message = Order(texts["texts"])
+        elif texts["kind"] == "missing":
+            message = Missing(**{name: texts[name] for name in _MISSING})
         elif texts["kind"] == "letter":
             message = _read_letter(texts, reader, model)
         else:
@@ -157,9 +162,11 @@ class _Reader:
 
 
 _NUMBER = (float, {"nan", "inf", "-inf"})
+_MISSING = {"client": int, "letter": str, "reason": set(REASONS), "why": str}
 _EXTRAS = {"*": {"*": int}}
 _SCHEMAS: dict[str, Schema] = {
     "order": {"kind": str, "texts": {"*": object}},
+    "missing": {"kind": str, **_MISSING},
     "letter": {
         "kind": str, "id": str, "client": int, "round": int, "lr": _NUMBER, "commit": bool, "ask": str,
         "model": ([int], None), "before": ([_NUMBER], None), "extras": _EXTRAS, "memory": _EXTRAS,

@@ -122,7 +122,7 @@ KINDS: dict[str, Schema] = {
 def _group(settings: Sequence[Setting], perhaps: str = "") -> dict[str, Schema]:
     """The object that holds these settings."""
     return {
-        one.path[-1] + ("?" if one.about.registered else perhaps): (
+        one.path[-1] + ("?" if one.about.registered or one.about.later else perhaps): (
             str if one.about.registered else (KINDS[one.kind], None) if one.type.endswith("None") else KINDS[one.kind]
         )
         for one in settings
@@ -152,7 +152,7 @@ STUDY = {
     "fedflat": str, "runs": [{"folder": str, "experiment": EXPERIMENT}], "how": HOW, "place": (str, None), "digest": str
 }  # fmt: skip
 OF_ANY_VERSION = {"fedflat": str, "*": object}
-LEDGER = {"down": int, "up": int, "samples": int, "training": float, "seconds": float}
+LEDGER = {"down": int, "up": int, "samples": int, "training": float, "seconds": float, "missing?": int}
 TESTS = {"*": {"*": NUMBER}}
 METRICS = {
     "round": int, **LEDGER, "loss?": NUMBER, "accuracy?": NUMBER, "train_loss?": NUMBER, "personal?": NUMBER,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import overload
+from typing import Any, overload
 
 from fedflat.client.diagnosis import diagnose
 from fedflat.client.piece import Memory
 from fedflat.client.visit import Letter
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold, rows
-from fedflat.engine.missing import Missing
-from fedflat.errors import FedflatError, NotFinite
-from fedflat.executors.crew import Answered, Crew, Visited
+from fedflat.engine.missing import NOT_FINITE, Missing
+from fedflat.executors.crew import Crew
 from fedflat.executors.memories import ClientStates
+from fedflat.running.attendance import Attendance, answers
 from fedflat.running.listening import Ear
 from fedflat.running.prepare import Ready
 from fedflat.running.state import Ledger
@@ -22,10 +22,6 @@ from fedflat.server.shadows import Notes, Shadow
 
 SHADOW = "shadow:"
 """Before the key of a shadow that keeps something for each client, in the client's memory."""
-
-
-class Diverged(Exception):
-    """A reply was not finite, and the run is to be recorded as diverged."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +33,8 @@ class Letters(Sequence[Letter]):
     clients: ClientStates
     exchange: int = 1
     """Which exchange of the round it is."""
+    lacking: Set[int] = frozenset()
+    """Who must be sent a model that the others still have."""
 
     def __len__(self) -> int:
         return len(self.cohort)
@@ -56,7 +54,20 @@ class Letters(Sequence[Letter]):
         """The letter to one client, with what its own pieces remember."""
         memory = self.clients.memory(client)
         own = {key: kept for key, kept in memory.items() if not key.startswith(SHADOW)}
-        return Letter(client, self.mail, own, f"{self.mail.round}/{self.exchange}/{client}")
+        return Letter(client, self.mail_to(client), own, self.id(client))
+
+    def mail_to(self, client: int) -> Mail:
+        """The mail, with a model that one client lacks and the others still have."""
+        return self.mail.after(None) if client in self.lacking else self.mail
+
+    def id(self, client: int) -> str:
+        """What no other letter of the run is called."""
+        return f"{self.mail.round}/{self.exchange}/{client}"
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The ids of all letters, and whom they go to."""
+        return {self.id(client): client for client in self.cohort}
 
 
 @dataclass
@@ -76,6 +87,11 @@ class Exchange:
     count: int = 0
     """Exchanges of the round so far."""
 
+    def __post_init__(self) -> None:
+        self.attendance = Attendance(self.ready.exp)
+        self.lacking: set[int] = set()
+        """Who was missing in this round, and may not have what it was sent last."""
+
     def send(self, mail: Mail) -> Replies:
         """One call, one exchange."""
         mail = self.last = mail.after(self.last)
@@ -92,14 +108,21 @@ class Exchange:
         method = self.ready.exp.method
         shadows = [s for s in method.shadows if s.hears and s.key in self.shadows]
         protocols = [one for one in method.protocols if one.key in self.shadows]
-        letters = Letters(self.ready.addressed(mail, self.cohort), self.cohort, self.clients, self.count)
+        sent, lacking = self.ready.addressed(mail, self.cohort), frozenset(self.lacking)
+        letters = Letters(sent, self.cohort, self.clients, self.count, lacking)
         counts = mail.commit and mail.ask.commits
-        for reply, memory in _apart(self.crew.visit(letters), each=counts and bool(shadows or protocols)):
-            self._count(mail, reply)
+        came, each = 0, counts and bool(shadows or protocols)
+        for visited in answers(self.crew.visit(letters), letters.ids, mail, each=each):
+            if isinstance(visited, Missing):
+                self._miss(visited, letters)
+                continue
+            reply, memory = visited
+            self._count(letters, reply)
             if not reply.finite:
                 assert isinstance(reply, Reply)
-                self._object(letters.to(reply.client))
+                self._miss(Missing(reply.client, reply.letter, NOT_FINITE), letters)
                 continue
+            came += len(reply) if isinstance(reply, Sheaf) else 1
             if counts:
                 self.ear.hear(mail, reply)
                 for shadow in shadows:
@@ -110,6 +133,7 @@ class Exchange:
                     protocol.hear(self.shadows[protocol.key], reply)
                 self._stage(reply, memory)
             yield reply
+        self.attendance.enough(mail.round, came)
 
     def _show(self, shadow: Shadow, reply: Reply) -> Memory:
         """Let a shadow hear a reply; what it keeps for the client, to be kept with the client's memory."""
@@ -125,40 +149,35 @@ class Exchange:
             for client, mine in zip(reply.clients, rows(memory, len(reply)), strict=True):
                 self.clients.stage(client, mine)
 
-    def _count(self, mail: Mail, reply: Reply | Sheaf) -> None:
+    def _count(self, letters: Letters, came: Reply | Sheaf | Missing) -> None:
         """Count what is sent: of the part that stays with the clients, only its first values, at a first visit."""
-        clients = reply.clients if isinstance(reply, Sheaf) else (reply.client,)
-        n, known = len(clients), sum(client in self.clients for client in clients)
+        clients = came.clients if isinstance(came, Sheaf) else (came.client,)
+        n, known, mail = len(clients), sum(client in self.clients for client in clients), letters.mail_to(clients[0])
         remote = 0 if self.ready.exp.method.pooled else 1  # in centralised training nothing is sent
-        own = self.ready.withheld * reply.delta.element_size() if mail.ask.trains else 0
+        own = self.ready.withheld * mail.params.element_size() if mail.ask.trains else 0
+        self.ledger = replace(self.ledger, down=self.ledger.down + remote * (n * mail.nbytes - known * own))
+        if isinstance(came, Missing):
+            return
         self.ledger = replace(
             self.ledger,
-            down=self.ledger.down + remote * (n * mail.nbytes - known * own),
-            up=self.ledger.up + remote * (reply.nbytes - n * own),
-            samples=self.ledger.samples + n * reply.samples,
+            up=self.ledger.up + remote * (came.nbytes - n * own),
+            samples=self.ledger.samples + n * came.samples,
         )
+        self.lacking.difference_update(clients)
 
-    def _object(self, letter: Letter) -> None:
-        """A reply that is not finite: say whose it is and where it went wrong, skip it, or stop the run."""
-        if self.ready.exp.on_bad == "skip":
-            return
-        if self.ready.exp.on_bad == "stop":
-            raise Diverged
-        why = diagnose(self.ready.job, letter, self.ready.fed.data(letter.client))
-        raise NotFinite(
-            f"round {letter.mail.round}, client {letter.client}: the reply is NaN or infinite; {why}. Lower the "
-            "learning rate or clip gradients; on_bad='skip' leaves such replies out, on_bad='stop' records the run "
-            "as diverged."
-        )
+    @property
+    def absent(self) -> dict[str, Any]:
+        """Who was missing in the round, to be written down; nothing if nobody was."""
+        told = self.attendance.told()
+        return {"round": self.last.round + 1, "missing": told} if self.last and told else {}
 
+    def _miss(self, one: Missing, letters: Letters) -> None:
+        """Go on without a client, if that is allowed."""
+        if one.reason != NOT_FINITE:
+            self._count(letters, one)
+            self.lacking.add(one.client)
+        self.ledger = replace(self.ledger, missing=self.ledger.missing + 1)
+        self.attendance.excuse(letters.mail.round, one, partial(self._diagnose, letters, one.client))
 
-def _apart(visits: Iterable[Visited], *, each: bool) -> Iterator[Answered]:
-    """Sheaves as they are; their replies one by one if ``each`` is wanted, or if some are not finite."""
-    for visited in visits:
-        if isinstance(visited, Missing):
-            raise visited.error or FedflatError(f"{visited}.")
-        reply, memory = visited
-        if isinstance(reply, Sheaf) and (each or not reply.finite):
-            yield from zip(reply, rows(memory, len(reply)), strict=True)
-        else:
-            yield reply, memory
+    def _diagnose(self, letters: Letters, client: int) -> str:
+        return diagnose(self.ready.job, letters.to(client), self.ready.fed.data(client))

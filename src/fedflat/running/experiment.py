@@ -203,7 +203,7 @@ def from_json(
         local=Local(**local),
         sampler=Sampler(**saved["sampler"]),
         evaluate=Evaluate(**saved["evaluate"]),
-        **{name: saved[name] for name in _OWN},
+        **{name: saved[name] for name in _OWN if name in saved},
         **{one.name: saved.get(one.name, one.default) for one in _REGISTERED},
         loss=loss or cross_entropy,
     )

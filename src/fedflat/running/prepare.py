@@ -84,6 +84,7 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     check_orders(exp, fed, sampler)
     if exp.method.rule:
         exp.method.rule.check(sampler.smallest(exp.rounds))
+    check_attendance(exp, sampler.smallest(exp.rounds))
     learner = exp.open_learner(fed, device)
     try_out(learner, fed)
     check_batches(exp, fed, learner)
@@ -110,6 +111,15 @@ def mean_examples(exp: Experiment, fed: Federation) -> float:
             except SettingError as error:
                 raise SettingError(f"{piece}: {error}") from None
     return 0.0
+
+
+def check_attendance(exp: Experiment, cohort: int) -> None:
+    """Refuse to ask for more replies than there are clients in a round."""
+    if exp.min_replies is not None and exp.min_replies > cohort:
+        raise SettingError(
+            f"min_replies={exp.min_replies} asks for more replies than there are clients in a round, {cohort}. Ask for "
+            "fewer, or ask more clients a round."
+        )
 
 
 def check_orders(exp: Experiment, fed: Federation, sampler: Sampler) -> None:

@@ -71,7 +71,7 @@ class Result:
     def told(cls, facts: Facts, rows: Sequence[Row]) -> Result:
         """The result that the facts and the evaluations of a run folder tell."""
         exp: dict[str, Any] = facts["experiment"]
-        spent = {name: rows[-1][name] for name in vars(Ledger())} if rows else {}
+        spent = {name: rows[-1][name] for name in vars(Ledger()) if name in rows[-1]} if rows else {}
         return cls(
             exp["method"], exp["seed"], facts["status"], exp["rounds"], exp["evaluate"]["last"], rows, Ledger(**spent),
             headline=headline_of(facts),

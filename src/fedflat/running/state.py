@@ -35,6 +35,13 @@ class Ledger:
     """Seconds in exchanges."""
     seconds: float = 0.0
     """Seconds in all."""
+    missing: int = 0
+    """Visits that ended without a reply that could be used."""
+
+    @property
+    def spent(self) -> dict[str, int | float]:
+        """All of it by name; who was missing only where somebody was."""
+        return {name: value for name, value in asdict(self).items() if name != "missing" or value}
 
     def with_time(self, training: float, seconds: float) -> Ledger:
         """The same with more time spent."""
@@ -64,7 +71,7 @@ class Run:
 
     def facts(self) -> dict[str, Any]:
         """The numbers that are not tensors."""
-        return {"ledger": asdict(self.ledger)}
+        return {"ledger": self.ledger.spent}
 
 
 def read_checkpoint(

@@ -18,8 +18,9 @@ from fedflat.executors.in_process import InProcess
 from fedflat.executors.interrupt import ending_as_by_ctrl_c, uninterrupted
 from fedflat.executors.memories import ClientStates
 from fedflat.folder.diary import Row
+from fedflat.running.attendance import Diverged
 from fedflat.running.evaluate import Scores, evaluate
-from fedflat.running.exchange import Diverged, Exchange
+from fedflat.running.exchange import Exchange
 from fedflat.running.experiment import Experiment
 from fedflat.running.listening import Listening, nobody
 from fedflat.running.model_files import Named, in_memory
@@ -65,7 +66,7 @@ def train(
                     shadow.see(shadows[shadow.key], scene, t, run.model.params, new.model.params)
 
                 row = evaluated(ready, t, new, shadows) if due else {}               # 4 evaluate, look around
-                seen = ear.see(new)
+                seen = ear.see(new) | exchange.absent
 
                 with uninterrupted():                                                # 5 take over, write down
                     run.clients.keep()
@@ -74,7 +75,7 @@ def train(
                     if seen:
                         book.watch(seen)
                     if row:
-                        book.write(row | vars(run.ledger))
+                        book.write(row | run.ledger.spent)
                     book.checkpoint(run)
                 tell(clock.tick(run, end, new.replies.loss, book.rows))
             status = "done" if run.round == exp.rounds else "running"
@@ -132,9 +133,11 @@ def last_word(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
         notes = {protocol.key: dict(run.shadows[protocol.key])}
         exchange = Exchange(ready, crew, list(range(ready.fed.population)), ClientStates(), notes, run.ledger)
         exchange.send(Mail(exp.rounds, run.model.params, run.model.buffers, exp.rate(exp.rounds - 1), ask=ask))
-        row = {"round": exp.rounds, "tuned": True, **protocol.scores(notes[protocol.key]), **vars(exchange.ledger)}
+        row = {"round": exp.rounds, "tuned": True, **protocol.scores(notes[protocol.key]), **exchange.ledger.spent}
         with uninterrupted():
             run.ledger = exchange.ledger
+            if exchange.absent:
+                book.watch(exchange.absent)
             book.write(row)
 
 

@@ -40,8 +40,8 @@ class Rule(Spelled, ABC):
         if len(deltas) < self.least():
             raise FedflatError(
                 f"round {t}: {self} needs at least {self.least()} replies, but only {len(deltas)} came that could be "
-                "used. Ask more clients a round, or expect fewer attackers; on_bad='raise' shows why replies were left "
-                "out."
+                "used. Ask more clients a round, or expect fewer attackers; on_bad='raise' and no min_replies show why "
+                "replies were left out."
             )
         return self.combine(deltas, weights)
 

@@ -59,6 +59,10 @@ class RunSettings(Plain):
         "raise", "what to do with a reply that is not finite; to stop calls the run diverged", metavar="POLICY",
         allowed=("raise", "skip", "stop"),
     )  # fmt: skip
+    min_replies: int | None = setting(
+        None, "a round goes on without clients that crash or are too late, if so many reply", low=1,
+        later=True, unsaid="a client that crashes ends the run",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         check("run", self)

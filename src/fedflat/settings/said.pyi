@@ -33,6 +33,7 @@ class Settings(TypedDict, total=False):
     dtype: str
     layout: str
     on_bad: str
+    min_replies: int | None
 
 class Machine(TypedDict, total=False):
     """Where the computing is done."""

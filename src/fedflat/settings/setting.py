@@ -36,6 +36,8 @@ class About:
     """Whether Python may give a text that stands for the value; numbers that may be schedules always may."""
     registered: str = ""
     """The kind of registered names that say it, such as "start"; the default is then a text too."""
+    later: bool = False
+    """Whether there are folders from before there was one, which have its default."""
     unit: str = ""
     either: str = ""
     """Of those with the same word here, one may be said."""
