@@ -62,7 +62,7 @@ def test_clients_tell_how_well_a_model_does_on_their_own_test_parts(executor: ob
         assert data is not None
         batch = data.batch(torch.arange(len(data)), torch.float32)
         with torch.no_grad():
-            shares.append(float((module(batch.x).argmax(1) == batch.y).double().mean()))
+            shares.append(float((module(batch.inputs).argmax(1) == batch.targets).double().mean()))
         sizes.append(len(data))
     mean = sum(n * share for n, share in zip(sizes, shares, strict=True)) / sum(sizes)
     assert float(replies.mean("evaluate", "accuracy")) == pytest.approx(sum(shares) / 4, abs=1e-12)

@@ -127,12 +127,12 @@ def last_word(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
     """What protocols ask of every client when the last round is done, unless it is written already."""
     exp = ready.exp
     for protocol in exp.method.protocols:
-        ask = protocol.last()
-        if ask is None or any(row.get("tuned") for row in book.rows):
+        asked = protocol.last()
+        if asked is None or any(row.get("tuned") for row in book.rows):
             continue
         notes = {protocol.key: dict(run.shadows[protocol.key])}
         exchange = Exchange(ready, crew, list(range(ready.fed.population)), ClientStates(), notes, run.ledger)
-        exchange.send(Mail(exp.rounds, run.model.params, run.model.buffers, exp.rate(exp.rounds - 1), ask=ask))
+        exchange.send(Mail(exp.rounds, run.model.params, run.model.buffers, exp.rate(exp.rounds - 1), ask=asked))
         row = {"round": exp.rounds, "tuned": True, **protocol.scores(notes[protocol.key]), **exchange.ledger.spent}
         with uninterrupted():
             run.ledger = exchange.ledger
