@@ -21,6 +21,7 @@ _HOMES = {
     "fedflat.data.batch": ("Batch", "Mixed"),
     "fedflat.data.examples": ("AnyExamples", "ClientData", "Examples"),
     "fedflat.data.federation": ("DataSpec", "Dealt", "Federation", "OnDemand"),
+    "fedflat.data.on_disk": ("OnDisk",),
     "fedflat.data.partitions.partition": ("Partition",),
     "fedflat.data.sets.given": ("clients_from", "clients_of", "tensors"),
     "fedflat.data.splitting": ("federate",),

@@ -22,6 +22,7 @@ from fedflat.data.federation import DataSpec as DataSpec
 from fedflat.data.federation import Dealt as Dealt
 from fedflat.data.federation import Federation as Federation
 from fedflat.data.federation import OnDemand as OnDemand
+from fedflat.data.on_disk import OnDisk as OnDisk
 from fedflat.data.partitions.by_user import by_user as by_user
 from fedflat.data.partitions.from_file import from_file as from_file
 from fedflat.data.partitions.iid import iid as iid
@@ -38,6 +39,7 @@ from fedflat.data.sets.fashion_mnist import fashion_mnist as fashion_mnist
 from fedflat.data.sets.given import clients_from as clients_from
 from fedflat.data.sets.given import clients_of as clients_of
 from fedflat.data.sets.given import tensors as tensors
+from fedflat.data.sets.image_folder import image_folder as image_folder
 from fedflat.data.sets.label_flip import label_flip as label_flip
 from fedflat.data.sets.mnist import mnist as mnist
 from fedflat.data.sets.sayings import sayings as sayings

@@ -58,6 +58,7 @@ SAYABLE = {
     "greedy": "fedflat.topology.grouping.greedy",
     "icg": "fedflat.topology.grouping.icg",
     "iid": "fedflat.data.partitions.iid",
+    "image_folder": "fedflat.data.sets.image_folder",
     "kmeans": "fedflat.topology.grouping.kmeans",
     "krum": "fedflat.methods.pieces",
     "label_flip": "fedflat.data.sets.label_flip",

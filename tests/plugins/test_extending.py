@@ -19,7 +19,7 @@ from plugins.printed import NAMES, commands, write_files
 from running.small import experiment, final, rows, timeless, wait_for
 
 EVERYTHING = "sign_sam(rho=0.002) + fedexp(eps=0.01) + feddyn(alpha=0.1)"
-ON = "image_folder('pictures', partition=two_camps(), clients=4)"
+ON = "thumbnails('pictures', partition=two_camps(), clients=4)"
 PLUGINS = [word for name in NAMES for word in ("--plugin", name)]
 RUN = [
     "run", EVERYTHING, "--on", ON, "--model", "bottleneck(width=3)", "--rounds", "60", "--clients-per-round", "3",
@@ -74,7 +74,7 @@ def test_all_of_it_killed_and_resumed_ends_in_the_same_bytes(
     assert timeless(rows(tmp_path / "killed")) == timeless(rows(tmp_path / "whole"))
     needs = json.loads((tmp_path / "whole" / "run.json").read_text())["experiment"]["plugins"]
     assert {need["name"]: need["names"] for need in needs} == {
-        "sign_sam.py": ["sign_sam"], "fedexp.py": ["fedexp"], "image_folder.py": ["image_folder"],
+        "sign_sam.py": ["sign_sam"], "fedexp.py": ["fedexp"], "thumbnails.py": ["thumbnails"],
         "camps.py": ["two_camps", "bottleneck"],
     }  # fmt: skip
 

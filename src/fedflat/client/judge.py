@@ -33,8 +33,7 @@ def scores(learner: Learner, data: ClientData) -> dict[str, float]:
 
 def outputs(learner: Learner, data: ClientData) -> Iterator[tuple[Batch, Tensor]]:
     """Batch by batch, with what the module makes of it."""
-    for places in torch.arange(len(data)).split(BATCH):
-        batch = data.batch(places, learner.dtype)
+    for batch in data.batches(torch.arange(len(data)).split(BATCH), learner.dtype):
         yield batch, learner.flat.forward(learner.laid_out(batch.inputs))
 
 

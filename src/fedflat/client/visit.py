@@ -250,8 +250,7 @@ def _bare(job: ClientJob, data: ClientData, places: Tensor) -> Oracle:
 def _batches(job: ClientJob, letter: Letter, data: ClientData) -> Iterator[Batch]:
     t, client = letter.mail.round, letter.client
     rng = torch_generator(job.seed, "augment", t, client)
-    for places in job.local.batches(job.seed, t, client, len(data)):
-        yield data.batch(places, job.learner.dtype, rng)
+    return data.batches(job.local.batches(job.seed, t, client, len(data)), job.learner.dtype, rng)
 
 
 def _compose(oracle: GradFn, stack: list[tuple[Piece, Visit]], watch: Watch | None) -> GradFn:

@@ -6,7 +6,7 @@ Images stay uint8 until a batch is cut; crops, flips and normalisation are done 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Protocol, Self
@@ -51,6 +51,9 @@ class AnyExamples(ABC):
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
         """The examples at ``index``, ready for a model; augmented if there is a generator to do it with."""
 
+    def expect(self, index: Tensor) -> None:
+        """Be told which examples are asked for next: what is not in memory can be read meanwhile."""
+
     @abstractmethod
     def plain(self) -> Self:
         """The same set without augmentation."""
@@ -74,8 +77,8 @@ class AnyExamples(ABC):
     @property
     def labels(self) -> Tensor:
         """The class of each example; refused where targets are no classes."""
-        targets = leading(self.targets)
-        if isinstance(self.targets, tuple) or targets.dim() != 1 or targets.is_floating_point():
+        targets = self.targets
+        if not isinstance(targets, Tensor) or targets.dim() != 1 or targets.is_floating_point():
             raise SettingError(
                 "these examples have no class each, and one is needed here. Deal them out by iid(), quantity_skew() or "
                 "by_user(), which do not look at classes."
@@ -200,3 +203,16 @@ class ClientData:
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
         """The batch of this client's ``index``-th examples."""
         return self.examples.batch(self.index.index_select(0, index.to(self.index.device)), dtype, rng)
+
+    def batches(
+        self, order: Iterable[Tensor], dtype: torch.dtype, rng: torch.Generator | None = None
+    ) -> Iterator[Batch]:
+        """A batch for each entry of ``order``; while one is worked on, the next is expected."""
+        coming = iter(order)
+        places = next(coming, None)
+        while places is not None:
+            batch = self.batch(places, dtype, rng)
+            places = next(coming, None)
+            if places is not None:
+                self.examples.expect(self.index.index_select(0, places.to(self.index.device)))
+            yield batch

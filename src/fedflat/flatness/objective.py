@@ -44,8 +44,9 @@ class Objective:
 
     def batches(self) -> Iterator[tuple[Batch, float]]:
         """The set in batches, each with its share of the whole."""
-        for places in torch.arange(len(self.data)).split(self.batch_size):
-            yield self.data.batch(places, self.learner.dtype), len(places) / len(self.data)
+        order = torch.arange(len(self.data)).split(self.batch_size)
+        for batch in self.data.batches(order, self.learner.dtype):
+            yield batch, len(batch) / len(self.data)
 
     def leaves(self, w: Tensor) -> list[Tensor]:
         """The parameters at ``w`` as leaves that a graph can be built on."""
