@@ -18,8 +18,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "local gradient": ("fedflat.client.learner", "fedflat.client.batched", "fedflat.engine.flat:FlatModule.gradient"),
     "piece arithmetic": ("fedflat.client",),
     "data": (
-        "fedflat.data", "fedflat.client.local", "fedflat.client.visit:_batches", "fedflat.client.stack:_Stack._batches",
-        "fedflat.client.stack:_Stack._batch", "fedflat.client.stack:_joined",
+        "fedflat.data", "fedflat.client.local", "fedflat.client.visit:_batches", "fedflat.client.stack:Stack._batches",
+        "fedflat.client.stack:Stack._batch",
     ),
     "messages": (
         "fedflat.executors.workers:_Crew._hand", "fedflat.executors.parcel", "fedflat.executors.worker:answer",
