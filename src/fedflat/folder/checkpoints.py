@@ -90,6 +90,15 @@ class Store:
         except (Damaged, KeyError):
             return {}
 
+    def newest(self) -> dict[str, Any] | None:
+        """What the newest list that can be read says of its run; None if there is none."""
+        for round in self.rounds():
+            try:
+                return self._list(round)
+            except Damaged:
+                continue
+        return None
+
     def _list(self, round: int) -> dict[str, Any]:
         """What the list of a checkpoint says; `Damaged` if it is not as it was written."""
         try:

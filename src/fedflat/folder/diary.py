@@ -53,12 +53,20 @@ class Diary:
         self.schema: Schema = {**ROWS[name], **{f"{score}?": NUMBER for score in scores}}
         self.mark = self.start = Mark(0, 0, _link(identity, name.encode()))
 
-    def read(self, end: tuple[int, str] | None = None) -> list[Row]:
-        """All rows; of a run that has ended ``end`` says how many there are, and the last digest."""
+    def read(self, end: tuple[int, str] | None = None, past: Mark | None = None) -> list[Row]:
+        """All rows; of a run that has ended ``end`` says how many there are, and the last digest.
+
+        Of one that has not, a checkpoint was made at the mark ``past``, so it must have come so far.
+        """
         *_, (mark, _) = pairs = [(self.start, Row()), *self._rows()]
         if end is not None and (mark.lines, mark.chain) != end:
             raise self._damaged(f"it has {mark.lines} whole lines, and the run ended with {end[0]}")
+        if past is not None and past not in (at for at, _ in pairs):
+            raise self._lost(past)
         return [row for _, row in pairs[1:]]
+
+    def _lost(self, mark: Mark) -> RunError:
+        return self._damaged(f"the checkpoint was written after its line {mark.lines}, which is not there any more")
 
     def rewind(self, to: Mark | None) -> list[Row]:
         """Go on from a mark, or from the beginning: the rows before it; what comes after it will be written again."""
@@ -69,7 +77,7 @@ class Diary:
             if pair[0].lines == to.lines:
                 break
         if pairs[-1][0] != to:
-            raise self._damaged(f"the checkpoint was written after its line {to.lines}, which is not there any more")
+            raise self._lost(to)
         try:
             if to.size or os.path.lexists(self.path):
                 os.truncate(handle := open_file(self.path, os.O_WRONLY), to.size)

@@ -19,8 +19,9 @@ import torch
 
 from fedflat.errors import RunError, SettingError
 from fedflat.files import Damaged, digest
-from fedflat.folder.diary import DIARIES, Diary, Row
-from fedflat.folder.schema import OF_ANY_VERSION, RUN, check, damaged, read_checked
+from fedflat.folder.checkpoints import Store
+from fedflat.folder.diary import DIARIES, Diary, Mark, Row
+from fedflat.folder.schema import CHECKPOINT, OF_ANY_VERSION, RUN, check, damaged, read_checked
 from fedflat.tasks.headline import Headline
 from fedflat.version import __version__
 
@@ -88,8 +89,21 @@ def headline_of(facts: Facts) -> Headline:
 def read_rows(folder: Path, name: str = "metrics", facts: Facts | None = None) -> list[Row]:
     """The evaluations of a run, or what was seen in it; a last line that was cut short is left out."""
     facts = facts or read_facts(folder)
-    end = facts["end"][name] if "end" in facts else None
-    return _diary(folder, name, facts).read(end and (end["lines"], end["chain"]))
+    if "end" in facts:
+        end = facts["end"][name]
+        return _diary(folder, name, facts).read((end["lines"], end["chain"]))
+    past = _checkpointed(folder, name, facts)  # before the rows are read: the run may go on meanwhile
+    return _diary(folder, name, facts).read(past=past)
+
+
+def _checkpointed(folder: Path, name: str, facts: Facts) -> Mark | None:
+    """Where a diary was when the newest checkpoint of the run was made; None if none can be read."""
+    found = Store(folder / "checkpoint").newest()
+    try:
+        check(found, {**CHECKPOINT, "*": object})
+    except Damaged:  # or None; whoever goes on from it will say so
+        return None
+    return Mark(**found[name]) if found and found["run"] == facts["identity"] else None
 
 
 def diaries(folder: Path, facts: Facts) -> dict[str, Diary]:
