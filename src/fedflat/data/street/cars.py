@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +21,27 @@ FLOOR, WAIST = 0.18, 0.86
 
 
 @dataclass(frozen=True)
-class Met:
+class Boxes:
+    """Boxes along the streets, one a row."""
+
+    place: Array
+    half: Array
+    front: Array
+    low: Array
+    high: Array
+
+    @cached_property
+    def length(self) -> Array:
+        """Half of it, from the middle to the front."""
+        return np.asarray((self.half * np.abs(self.front)).sum(1))
+
+    @cached_property
+    def width(self) -> Array:
+        """Half of it."""
+        return np.asarray((self.half * (1 - np.abs(self.front))).sum(1))
+
+
+class Met(NamedTuple):
     """Where the ray of each pixel meets a box."""
 
     depth: Array
@@ -46,50 +68,53 @@ def draw(frame: Frame, cars: Cars) -> Painted:
     """The pixels of all cars before what is in the picture; the ground below them is darkened."""
     pixels = _pixels(frame, cars)
     _shadow(frame, pixels, cars)
-    each = cars.at(pixels.owner)
-    van = each.tall > 1.8
+    van = cars.tall > 1.8
     waist = np.where(van, np.float32(WAIST + 0.3), np.float32(WAIST))
-    body = _meet(frame.camera, pixels, each, each.place, each.half, np.array(FLOOR, np.float32), waist, wheels=True)
-    along = np.abs(each.front)
-    shorter = each.half * (1 - along * np.where(van, 0.2, 0.42)[:, None]) - 0.1 * (1 - along)
-    back = each.place - each.front * each.half * np.where(van, 0.16, 0.1)[:, None]
-    cabin = _meet(frame.camera, pixels, each, back, shorter, waist, each.tall)
-    upper = cabin.depth < body.depth
-    depth = np.minimum(body.depth, cabin.depth)
+    along = np.abs(cars.front)
+    shorter = cars.half * (1 - along * np.where(van, 0.2, 0.42)[:, None]) - 0.1 * (1 - along)
+    back = cars.place - cars.front * cars.half * np.where(van, 0.16, 0.1)[:, None]
+    place, half = np.concatenate([cars.place, back]), np.concatenate([cars.half, shorter]).astype(np.float32)
+    low, high = np.concatenate([np.full_like(waist, FLOOR), waist]), np.concatenate([waist, cars.tall])
+    boxes = Boxes(place, half, np.concatenate([cars.front, cars.front]), low, high)
+    met = _meet(frame.camera, pixels, boxes)
+    body, cabin = (Met(*parts) for parts in zip(*(np.split(part, 2) for part in met), strict=True))
+    upper, depth = cabin.depth < body.depth, np.minimum(body.depth, cabin.depth)
     seen = np.flatnonzero(depth < frame.depth.ravel()[pixels.place])
-    colour = np.where(upper[seen, None], _upper(cabin, each.tint, seen), _lower(body, each.tint, seen))
+    tint = cars.tint[pixels.owner[seen]]
+    colour = np.where(upper[seen, None], _upper(cabin, tint, seen), _lower(body, tint, seen))
     facing = np.where(upper, cabin.facing, body.facing)[seen]
     return Painted(pixels.place[seen], depth[seen], np.full(len(seen), CAR, np.uint8), colour, facing)
 
 
-def _meet(
-    camera: Camera, pixels: Fragments, each: Cars, place: Array, half: Array, low: Array, high: Array, *,
-    wheels: bool = False,
-) -> Met:  # fmt: skip
-    ray_east, ray_north = (ray[pixels.column] for ray in camera.rays)
-    drop = camera.drops[pixels.row]
-    ahead_east, ahead_north = (place[:, 0] - camera.east) / ray_east, (place[:, 1] - camera.north) / ray_north
-    deep_east, deep_north = np.abs(half[:, 0] / ray_east), np.abs(half[:, 1] / ray_north)
+def _meet(camera: Camera, pixels: Fragments, boxes: Boxes) -> Met:
+    """What pixels see of the bodies of their cars, then, in the same rows, of the cabins."""
+    count = len(boxes.low) // 2
+    owner = np.concatenate([pixels.owner, pixels.owner + count])
+    column, row = np.tile(pixels.column, 2), np.tile(pixels.row, 2)
+    ray_east, ray_north, drop = camera.rays[0][column], camera.rays[1][column], camera.drops[row]
+    east, north = ((boxes.place - np.array([camera.east, camera.north], np.float32))[owner, axis] for axis in (0, 1))
+    ahead_east, ahead_north = east / ray_east, north / ray_north
+    deep_east, deep_north = np.abs(boxes.half[owner, 0] / ray_east), np.abs(boxes.half[owner, 1] / ray_north)
     enter_east, enter_north = ahead_east - deep_east, ahead_north - deep_north
     enter = np.maximum(enter_east, enter_north)
     leave = np.minimum(ahead_east + deep_east, ahead_north + deep_north)
     sideways = enter_east > enter_north
     hit = (enter < leave) & (enter > 0.3)
+    low, high, front = boxes.low[owner], boxes.high[owner], boxes.front[owner]
     up = camera.height - drop * enter
     lid_depth = (camera.height - high) / np.maximum(drop, 1e-6)
     lid = hit & (up > high) & (lid_depth > enter) & (lid_depth <= leave)
-    east, north = camera.east + enter * ray_east - place[:, 0], camera.north + enter * ray_north - place[:, 1]
-    front, length, width = each.front, (half * np.abs(each.front)).sum(1), (half * (1 - np.abs(each.front))).sum(1)
-    forth = (east * front[:, 0] + north * front[:, 1]) / length
-    aside = (north * front[:, 0] - east * front[:, 1]) / width
+    east, north = enter * ray_east - east, enter * ray_north - north
+    forth = (east * front[:, 0] + north * front[:, 1]) / boxes.length[owner]
+    aside = (north * front[:, 0] - east * front[:, 1]) / boxes.width[owner]
     end = sideways == (front[:, 0] != 0)
-    standing = hit & (up >= low) & (up <= high)
-    if wheels:
-        standing |= hit & ~end & (np.hypot((np.abs(forth) - 0.62) * length, up - 0.32) < 0.32) & (up >= 0)
-    depth = np.where(standing, enter, np.where(lid, lid_depth, np.inf)).astype(np.float32)
+    wheel = ~end & (np.hypot((np.abs(forth) - 0.62) * boxes.length[owner], up - 0.32) < 0.32) & (up >= 0)
+    wheel[len(pixels) :] = False
+    standing = hit & (((up >= low) & (up <= high)) | wheel)
+    depth = np.where(standing, enter, np.where(lid, lid_depth, np.float32(np.inf)))
     side = np.where(sideways, np.where(ray_east > 0, WEST, EAST), np.where(ray_north > 0, SOUTH, NORTH))
-    share = (up - low) / (high - low)
-    return Met(depth, lid, share, forth, aside, end, np.where(lid, ROUND, side).astype(np.uint8))
+    facing = np.where(lid, ROUND, side).astype(np.uint8)
+    return Met(depth, lid, (up - low) / (high - low), forth, aside, end, facing)
 
 
 def _shadow(frame: Frame, pixels: Fragments, cars: Cars) -> None:
@@ -107,7 +132,7 @@ def _lower(body: Met, tint: Array, seen: NDArray[np.int64]) -> Array:
     """Painted metal, lamps, bumpers and wheels."""
     parts = body.share, body.forth, body.aside, body.end, body.lid
     share, forth, aside, end, lid = (part[seen] for part in parts)
-    colour = tint[seen] * np.where(lid, 1.06, 0.76 + 0.24 * share)[:, None].astype(np.float32)
+    colour = tint * np.where(lid, 1.06, 0.76 + 0.24 * share)[:, None].astype(np.float32)
     end = end & ~lid
     colour[end & (share < 0.28)] = 2 * TYRE
     lamp = end & (np.abs(share - 0.66) < 0.17) & (np.abs(aside) > 0.48)
@@ -123,20 +148,25 @@ def _upper(cabin: Met, tint: Array, seen: NDArray[np.int64]) -> Array:
     share, forth, aside, end, lid = (part[seen] for part in parts)
     pane = (share > 0.1) & (share < 0.85) & ~lid
     pane &= np.where(end, np.abs(aside) < 0.88, (np.abs(forth) < 0.92) & (np.abs(forth + 0.05) > 0.05))
-    painted = tint[seen] * np.where(lid, 1.06, 0.95)[:, None]
+    painted = tint * np.where(lid, 1.06, 0.95)[:, None]
     return np.where(pane[:, None], GLASS * (0.8 + 0.9 * share[:, None]), painted).astype(np.float32)
 
 
 def lamps(frame: Frame, cars: Cars) -> None:
     """Two lights at the end that is seen, white in front and red behind."""
     camera = frame.camera
-    for place, half, front in zip(cars.place, cars.half, cars.front, strict=True):
-        ahead = bool((camera.east - place[0]) * front[0] + (camera.north - place[1]) * front[1] > 0)
-        light = (1.0, 0.94, 0.8) if ahead else (0.95, 0.08, 0.05)
-        for side in (-0.72, 0.72):
-            spot = place + front * half * (1 if ahead else -1) + half * (1 - np.abs(front)) * side
-            column, row, depth = camera.project(float(spot[0]), float(spot[1]), 0.62)
-            frame.shine(column, row, depth - 0.8, camera.focal / depth * (0.7 if ahead else 0.4), light)
+    away = np.array([camera.east, camera.north], np.float32) - cars.place
+    ahead = (away * cars.front).sum(1) > 0
+    end = cars.place + cars.front * cars.half * np.where(ahead, 1, -1)[:, None]
+    across = cars.half * (1 - np.abs(cars.front)) * 0.72
+    for spots in (end - across, end + across):
+        right, depth = camera.view(spots[:, 0], spots[:, 1])
+        scale = camera.focal / np.maximum(depth, 0.3)
+        columns, rows = camera.width / 2 + scale * right, camera.horizon + scale * (camera.height - 0.62)
+        for spot in zip(columns.tolist(), rows.tolist(), depth.tolist(), scale.tolist(), ahead.tolist(), strict=True):
+            column, row, far, size, white = spot
+            light = (1.0, 0.94, 0.8) if white else (0.95, 0.08, 0.05)
+            frame.shine(column, row, far - 0.8, size * (0.7 if white else 0.4), light)
 
 
 def _pixels(frame: Frame, cars: Cars) -> Fragments:

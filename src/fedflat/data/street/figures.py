@@ -73,23 +73,23 @@ def draw(frame: Frame, sight: Sight) -> Painted:
     """The pixels of all figures before what is in the picture."""
     left, right, top = sight.column - sight.half, sight.column + sight.half, sight.foot - sight.tall
     pixels = cut(left, right, top, sight.foot, frame.mask.shape)
-    depth = sight.depth[pixels.owner]
-    pixels = pixels.only(depth < frame.depth.ravel()[pixels.place])
-    each = sight.at(pixels.owner)
-    a = ((pixels.column + np.float32(0.5) - each.column) / each.half).astype(np.float32)
-    b = ((each.foot - np.float32(0.5) - pixels.row) / each.tall).astype(np.float32)
-    within = (b >= 0) & (b < 1)
+    pixels = pixels.only(sight.depth[pixels.owner] < frame.depth.ravel()[pixels.place])
+    owner = pixels.owner
+    a = (pixels.column.astype(np.float32) + (np.float32(0.5) - sight.column)[owner]) / sight.half[owner]
+    b = ((sight.foot - np.float32(0.5))[owner] - pixels.row.astype(np.float32)) / sight.tall[owner]
+    kinds = np.where((b >= 0) & (b < 1), sight.kind[owner], -1)
     kind = np.full(len(pixels), NOTHING, np.uint8)
     colour = np.zeros((len(pixels), 3), np.float32)
     for number, drawn in DRAWN.items():
-        mine = np.flatnonzero((each.kind == number) & within)
+        mine = np.flatnonzero(kinds == number)
         if len(mine):
-            for inside, tint, klass in drawn(a[mine], b[mine], each.at(mine)):
+            for inside, tint, klass in drawn(a[mine], b[mine], sight.at(owner[mine])):
                 there = mine[inside]
                 kind[there] = klass
                 colour[there] = tint[inside] if tint.ndim == 2 else tint
     seen = np.flatnonzero(kind != NOTHING)
-    return Painted(pixels.place[seen], each.depth[seen], kind[seen], colour[seen], np.full(len(seen), ROUND, np.uint8))
+    facing = np.full(len(seen), ROUND, np.uint8)
+    return Painted(pixels.place[seen], sight.depth[owner[seen]], kind[seen], colour[seen], facing)
 
 
 def shade(frame: Frame, sight: Sight) -> None:

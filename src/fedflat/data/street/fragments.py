@@ -53,12 +53,20 @@ def cut(left: Array, right: Array, top: Array, bottom: Array, shape: tuple[int, 
     first, last = np.clip(left, 0, width).astype(np.int64), np.clip(right + 1, 0, width).astype(np.int64)
     high, low = np.clip(top, 0, rows).astype(np.int64), np.clip(bottom + 1, 0, rows).astype(np.int64)
     wide, tall = np.maximum(last - first, 0), np.maximum(low - high, 0)
-    count = wide * tall
-    owner = np.repeat(np.arange(len(count)), count)
-    within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
-    down, out = np.divmod(within, wide[owner])
-    row, column = high[owner] + down, first[owner] + out
-    return Fragments(owner, row, column, row * width + column)
+    whose, down = _repeated(tall)  # row by row, then pixel by pixel
+    span, out = _repeated(wide[whose])
+    row, column = (high[whose] + down)[span], first[whose][span] + out
+    return Fragments(whose[span], row, column, row * width + column)
+
+
+def _repeated(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each place as often as its count says, and how often it was there before.
+
+    >>> _repeated(np.array([2, 0, 3]))
+    (array([0, 0, 2, 2, 2]), array([0, 1, 0, 1, 2]))
+    """
+    place = np.repeat(np.arange(len(counts)), counts)
+    return place, np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def lay(frame: Frame, layers: list[Painted]) -> None:

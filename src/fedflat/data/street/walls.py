@@ -123,7 +123,7 @@ def _paint(
     frame_of = _soft(half_wide + 0.07 - off_wide, fade) * _soft(half_high + 0.06 - off_high, rise)
     inside = (up < eaves - 0.5) & (up > 0.25)
     glass, frame_of = glass * inside, frame_of * inside
-    dirt = 0.86 + 0.28 * rough(along * 6 + house * 31.0, up * 5)
+    dirt = 0.86 + 0.28 * rough(along * 6 + (house % 64 * 31).astype(np.float32), up * 5)
     low = 0.82 + 0.18 * np.minimum(up / 3.0, 1)
     wall = houses.wall[house] * (dirt * low)[:, None]
     roof = up > eaves
