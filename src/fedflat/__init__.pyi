@@ -23,6 +23,7 @@ from fedflat.data.federation import Dealt as Dealt
 from fedflat.data.federation import Federation as Federation
 from fedflat.data.federation import OnDemand as OnDemand
 from fedflat.data.on_disk import OnDisk as OnDisk
+from fedflat.data.partitions.by_class import by_class as by_class
 from fedflat.data.partitions.by_user import by_user as by_user
 from fedflat.data.partitions.from_file import from_file as from_file
 from fedflat.data.partitions.iid import iid as iid
@@ -36,13 +37,16 @@ from fedflat.data.sets.cifar100 import cifar100 as cifar100
 from fedflat.data.sets.diabetes import diabetes as diabetes
 from fedflat.data.sets.digits import digits as digits
 from fedflat.data.sets.fashion_mnist import fashion_mnist as fashion_mnist
+from fedflat.data.sets.femnist import femnist as femnist
 from fedflat.data.sets.given import clients_from as clients_from
 from fedflat.data.sets.given import clients_of as clients_of
 from fedflat.data.sets.given import tensors as tensors
 from fedflat.data.sets.image_folder import image_folder as image_folder
 from fedflat.data.sets.label_flip import label_flip as label_flip
 from fedflat.data.sets.mnist import mnist as mnist
+from fedflat.data.sets.omniglot import omniglot as omniglot
 from fedflat.data.sets.sayings import sayings as sayings
+from fedflat.data.sets.shakespeare import shakespeare as shakespeare
 from fedflat.data.sets.street import street as street
 from fedflat.data.sets.synthetic import synthetic as synthetic
 from fedflat.data.splitting import federate as federate

@@ -58,7 +58,7 @@ def quiet(text: str) -> None:
 def test_listing_says_what_is_there_and_what_to_do(tmp_path):
     write_idx_set(tmp_path / "system" / "mnist", 10, 10)
     infos = {info.name: info for info in listing()}
-    assert {"digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "synthetic", "image_folder"} <= set(infos)
+    assert set(infos) >= {"digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "synthetic", "shakespeare"}
     assert infos["digits"].ready
     assert infos["mnist"].where == tmp_path / "system" / "mnist"
     assert infos["mnist"].ready
@@ -308,10 +308,16 @@ def test_fashion_mnist_from_debian(tmp_path, monkeypatch, small):
         fashion_mnist.from_debian(tmp_path / "a", tmp_path / "b", quiet)
 
 
-def test_every_file_set_has_a_source_and_a_size():
+def test_every_file_set_has_a_source_and_a_size_or_says_where_it_is():
     kinds = [entry.make for entry in registered("data set") if issubclass(entry.make, FileSet)]
     assert {Mnist, FashionMnist, Cifar10, Cifar100} <= set(kinds)
-    assert all(kind.sources and min(kind.counts) > 0 and kind.layout.files for kind in kinds)
+    assert all(kind.layout.files and (min(kind.counts) > 0 if kind.sources else kind.by_hand) for kind in kinds)
+
+
+def test_a_set_that_people_must_bring(tmp_path):
+    with pytest.raises(DataError, match=r"shakespeare could not be fetched: there is no place .* put them"):
+        get("shakespeare", tmp_path, quiet)
+    assert not list(tmp_path.iterdir())
 
 
 def test_show_describes_the_partition():

@@ -92,10 +92,10 @@ class FileSet(NamedSet):
     """A set that is published as files: which, how they are read, and where they can be had."""
 
     layout: ClassVar[Layout]
-    sources: ClassVar[tuple[Source, ...]]
-    """Tried in turn."""
+    sources: ClassVar[tuple[Source, ...]] = ()
+    """Tried in turn; none if people must bring the files."""
     counts: ClassVar[tuple[int, int]]
-    """How many training and test examples it has when it is whole."""
+    """How many training and test examples it has when it is whole; for those that can be fetched."""
     balanced: ClassVar[bool] = True
     """Whether all classes have equally many."""
     by_hand: ClassVar[str] = ""

@@ -23,6 +23,8 @@ class Raw:
     train: int
     classes: int
     coarse: Tensor | None = None
+    users: Tensor | None = None
+    """Whose each example is; -1 for those of nobody who trains."""
 
 
 def labels_below(path: Path, labels: Bytes, classes: int, what: str = "label") -> None:

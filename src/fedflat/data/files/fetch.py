@@ -103,7 +103,8 @@ def _first_that_works(name: str, kind: type[FileSet], scratch: Path, say: Say) -
             say(f"not from here: {error}")
         shutil.rmtree(work, ignore_errors=True)
     by_hand = f"If you have its files, put them into a folder {kind.layout.home} and give --data-dir its parent."
-    raise DataError(f"{name} could not be fetched: {'; '.join(reasons)}. {by_hand} {kind.by_hand}".rstrip())
+    why = "; ".join(reasons) or "there is no place to fetch it from that is known here"
+    raise DataError(f"{name} could not be fetched: {why}. {by_hand} {kind.by_hand}".rstrip())
 
 
 def check(name: str, kind: type[FileSet], folder: Path) -> Raw:

@@ -1,0 +1,47 @@
+"""Readers of LEAF's JSON files (Caldas et al., 2018), as its preprocessing leaves them in ``train/`` and ``test/``.
+
+    {"users": ["f0000_14", ...], "num_samples": [101, ...], "user_data": {"f0000_14": {"x": [...], "y": [...]}, ...}}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedflat.data.files.places import Layout
+from fedflat.errors import DataError
+
+
+@dataclass(frozen=True)
+class LeafLayout(Layout):
+    """A folder whose ``files`` are folders of JSON files."""
+
+    def file(self, folder: Path, name: str) -> Path | None:
+        """The folder called ``name`` in ``folder``, if it has JSON files."""
+        path = folder / name
+        return path if any(path.glob("*.json")) else None
+
+
+def read_leaf(folder: Path) -> Iterator[tuple[Path, str, list[Any], list[Any]]]:
+    """For each user in the files of a folder: the file, the user, inputs and targets."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            with path.open(encoding="utf-8") as file:
+                document = json.load(file)
+        except (OSError, ValueError, RecursionError) as error:
+            raise DataError(f"{path} cannot be read as JSON: {error}. Make it again as LEAF does.") from None
+        try:
+            users, data = document["users"], document["user_data"]
+            for user in users:
+                x, y = data[user]["x"], data[user]["y"]
+                if not isinstance(user, str) or not isinstance(x, list) or not isinstance(y, list) or len(x) != len(y):
+                    raise ValueError(f"user {user!r} must have as many inputs as targets")
+                yield path, user, x, y
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{path} must have users and user_data as LEAF's files do: {error!r}. Make it again with LEAF's "
+                "preprocessing."
+            ) from None

@@ -1,0 +1,76 @@
+"""Sets whose examples have owners, who are the clients: writers, roles in plays, people who drew.
+
+    shakespeare(clients=100)
+    femnist(iid(), clients=3500)
+
+As many owners as there are clients are drawn by the seed. Another partition deals the examples of the same owners out
+in its own way.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from fedflat.data.federation import Federation
+from fedflat.data.named_set import FileSet
+from fedflat.data.partitions.by_user import ByUser
+from fedflat.data.partitions.dealing import Index
+from fedflat.data.partitions.partition import Partition
+from fedflat.data.raw import Raw
+from fedflat.data.splitting import federate
+from fedflat.engine.seeds import numpy_generator
+from fedflat.errors import SettingError
+
+
+@dataclass(frozen=True, repr=False)
+class NaturalSet(FileSet):
+    """A set that is published with the owners of its examples."""
+
+    partition: Partition = field(default_factory=ByUser)
+
+    whose: ClassVar[str]
+    """What its owners are called."""
+
+    @abstractmethod
+    def owners(self) -> Index:
+        """The ids of all who hold enough to be a client, in ascending order."""
+
+    def of(self, owners: Index) -> Raw:
+        """The examples of these owners, with whose they are; and those to test on, of these owners or of nobody."""
+        raw = self.raw()
+        assert raw.users is not None
+        users = raw.users.numpy()
+        kept = np.isin(users, [*owners, -1])
+        if kept.all():
+            return raw
+        return Raw(
+            raw.x[kept], raw.y[kept], int(kept[: raw.train].sum()), raw.classes, None, raw.users[kept]
+        )  # fmt: skip
+
+    def open(self, seed: int) -> Federation:
+        """The federation for this seed, unless the set has its own."""
+        seed = seed if self.seed is None else self.seed
+        raw = self.of(drawn(self.name, self.whose, self.owners(), self.clients, seed))
+        assert raw.users is not None
+        return federate(
+            self.ready(raw), raw.train, self.partition, self.clients, seed,
+            split=self.split, pool=self.pool, users=raw.users.numpy(),
+        )  # fmt: skip
+
+
+def drawn(name: str, whose: str, owners: Index, clients: int, seed: int) -> Index:
+    """So many of the owners, drawn by the seed, in ascending order; refused if there are not as many.
+
+    >>> drawn("plays", "roles", np.array([3, 5, 9]), 3, seed=0).tolist()
+    [3, 5, 9]
+    """
+    if len(owners) < clients:
+        raise SettingError(f"{name}: {clients} clients need as many {whose}, found {len(owners)}. Use fewer clients.")
+    if len(owners) == clients:
+        return owners
+    chosen: Index = np.sort(numpy_generator(seed, "owners").choice(owners, clients, replace=False))
+    return chosen

@@ -1,0 +1,84 @@
+"""Each class cut by a Dirichlet draw over the clients (FedSeq's code, after FedML)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedflat.data.partitions.dealing import Index, Weights, dirichlet, enough, even, pools_of
+from fedflat.data.partitions.partition import Partition
+from fedflat.errors import flag, number
+from fedflat.language.spelling import register
+
+
+@dataclass(frozen=True, repr=False)
+class ByClass(Partition):
+    """Shares of every class over the clients from a Dirichlet distribution; milder than ``lda`` with the same alpha.
+
+    Clients that hold their even share of all examples get nothing more of the classes to come.
+
+    alpha
+        Concentration of each client's share. 0: examples sorted by class are cut into one piece for each client.
+    draws
+        The draw whose sizes spread least is taken, of so many.
+    even
+        Then move random examples from clients with more than their even share to those with less.
+
+    >>> parts = by_class(0.5).assign(np.repeat([0, 1, 2], 40), 6, np.random.default_rng(0))
+    >>> {len(part) for part in parts}
+    {20}
+    """
+
+    alpha: float
+    draws: int = 100
+    even: bool = True
+
+    def __post_init__(self) -> None:
+        number("by_class", "alpha", self.alpha, low=0, high=1e300)
+        number("by_class", "draws", self.draws, low=1, high=10_000, whole=True)
+        flag("by_class", "even", self.even)
+
+    def assign(
+        self, labels: Index, clients: int, rng: np.random.Generator, *,
+        coarse: Index | None = None, users: Index | None = None,
+    ) -> list[Index]:
+        """See `Partition.assign`."""
+        enough("by_class", len(labels), clients)
+        pools = pools_of(labels, rng)
+        if self.alpha == 0:
+            shards = np.array_split(np.concatenate(pools), clients)
+            return [np.sort(shards[k]) for k in rng.permutation(clients)]
+        stock = np.array([len(pool) for pool in pools])
+        counts = min((self._cut(stock, clients, rng) for _ in range(self.draws)), key=lambda held: held.sum(0).std())
+        pieces = [np.split(pool, np.cumsum(row)[:-1]) for pool, row in zip(pools, counts, strict=True)]
+        parts = [np.concatenate([row[k] for row in pieces]) for k in range(clients)]
+        return [np.sort(part) for part in (_evened(parts, rng) if self.even else parts)]
+
+    def _cut(self, stock: Index, clients: int, rng: np.random.Generator) -> Index:
+        """How many examples of each class, in rows, each client gets."""
+        counts = np.zeros((len(stock), clients), np.int64)
+        share, held = stock.sum() / clients, np.zeros(clients, np.int64)
+        for at, size in enumerate(stock):
+            room = held < share
+            q: Weights = np.where(room, dirichlet(self.alpha, np.ones(clients), rng), 0.0)
+            q = q / q.sum() if q.sum() > 0 else room / room.sum()
+            ends = np.floor(np.cumsum(q)[:-1] * size).astype(np.int64)
+            counts[at] = np.diff(np.minimum(ends, size), prepend=0, append=size)
+            held += counts[at]
+        return counts
+
+
+def _evened(parts: list[Index], rng: np.random.Generator) -> list[Index]:
+    """Parts whose sizes differ by at most one: what some have too much, drawn at random, goes to the others."""
+    sizes = np.array([len(part) for part in parts])
+    wanted = np.empty_like(sizes)
+    wanted[np.argsort(-sizes, kind="stable")] = even(int(sizes.sum()), len(parts))
+    shuffled = [rng.permutation(part) for part in parts]
+    surplus = rng.permutation(np.concatenate([part[size:] for part, size in zip(shuffled, wanted, strict=True)]))
+    taken = np.cumsum(np.maximum(wanted - sizes, 0))
+    more = np.split(surplus, taken[:-1])
+    return [np.concatenate([part[:size], extra]) for part, size, extra in zip(shuffled, wanted, more, strict=True)]
+
+
+by_class = register("partition", "by_class")(ByClass)

@@ -1,0 +1,102 @@
+"""Omniglot's two small sets, one client for each drawer (Lake et al., Science 2015).
+
+``images.png`` has an image of 28x28 pixels in each of its rows, grey, ink 255; ``index.csv`` names for each row the
+alphabet, the character, the drawer, the label and the client. Drawers are people only within an alphabet.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedflat.data.files.places import Layout
+from fedflat.data.natural_set import NaturalSet
+from fedflat.data.partitions.dealing import Index
+from fedflat.data.raw import Bytes, Raw
+from fedflat.errors import DataError
+from fedflat.language.spelling import register
+
+PIXELS = 28 * 28
+TRAINING = 15
+"""Drawers of each alphabet who train; the others are for testing."""
+MOST_ROWS = 40_000
+"""More than all of Omniglot."""
+
+
+@dataclass(frozen=True, repr=False)
+class Omniglot(NaturalSet):
+    """4,840 handwritten characters of 28x28 pixels, 242 of 8 alphabets; a client is a person who drew one alphabet.
+
+    clients
+        So many drawers are drawn, of the 120 who train: 15 for each alphabet. The other five are for testing, so
+        that the model is tested on hands it has never seen. Each drew every character of an alphabet once.
+    """
+
+    layout = Layout(("omniglot_small", "omniglot"), ("images.png", "index.csv"))
+    whose = "drawers"
+    by_hand = (
+        "images.png has a row of 784 grey pixels for each image, index.csv the columns row, alphabet, character, "
+        "drawer, label, client, made from images_background_small1 and _small2 of github.com/brendenlake/omniglot."
+    )
+
+    clients: int = 120
+
+    @classmethod
+    def read(cls, files: Sequence[Path]) -> Raw:
+        """See `FileSet.read`."""
+        drawers, labels, owners = _index(files[1])
+        images = _image_rows(files[0])
+        if len(images) != len(labels):
+            raise DataError(
+                f"{files[0]} has {len(images)} images, and {files[1].name} has {len(labels)} rows. They do not belong "
+                "together."
+            )
+        order = np.argsort(drawers > TRAINING, kind="stable")
+        users = np.where(drawers > TRAINING, -1, owners)[order]
+        train = int((drawers <= TRAINING).sum())
+        if not 0 < train < len(labels):
+            raise DataError(f"{files[1]} must have drawers up to {TRAINING}, who train, and others. Is it whole?")
+        x, y = torch.from_numpy(images[order]).view(-1, 1, 28, 28), torch.from_numpy(labels[order])
+        return Raw(x, y, train, int(labels.max()) + 1, users=torch.from_numpy(users))
+
+    def owners(self) -> Index:
+        """See `NaturalSet.owners`."""
+        raw = self.raw()
+        assert raw.users is not None
+        return np.unique(raw.users[: raw.train].numpy())
+
+
+def _index(path: Path) -> tuple[Index, Index, Index]:
+    """The drawer, the label and the client of each row."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        table = np.array([[int(row[key]) for key in ("drawer", "label", "client")] for row in rows], np.int64)
+        if not rows or table.min() < 0:
+            raise ValueError("numbers must not be negative")
+    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
+        raise DataError(f"{path} must have the columns drawer, label and client, whole numbers: {error!r}.") from None
+    drawers, labels, owners = table.T
+    return drawers, labels, owners
+
+
+def _image_rows(path: Path) -> Bytes:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise DataError(f"{path} is a PNG file: install fedflat[vision] to read it.") from None
+    try:
+        with Image.open(path) as image:
+            if image.width != PIXELS or image.height > MOST_ROWS:
+                raise DataError(f"it must be {PIXELS} pixels wide and at most {MOST_ROWS} high, found {image.size}")
+            return np.array(image.convert("L"))
+    except Exception as error:  # PIL raises many kinds
+        raise DataError(f"{path} cannot be read: {error}.") from None
+
+
+omniglot = register("data set", "omniglot")(Omniglot)

@@ -1,0 +1,153 @@
+"""Shakespeare's plays, one client for each role (McMahan et al., AISTATS 2017): which letter comes next?
+
+The file has one speech a line, in the order of the plays: ``{"play": ..., "speaker": ..., "text": ...}``. Any edition
+will do; published numbers are of editions and windows of their own, so none of them can be met with this one exactly.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedflat.data.files.places import Layout
+from fedflat.data.natural_set import NaturalSet
+from fedflat.data.partitions.dealing import Index
+from fedflat.data.raw import Raw
+from fedflat.errors import DataError, choice, number
+from fedflat.language.spelling import register
+
+LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
+"""The 80 of LEAF. Another is read as a blank."""
+TRAIN = 0.8
+"""Of each role's text; the rest, which comes later, is for testing."""
+
+
+@dataclass(frozen=True, repr=False)
+class Shakespeare(NaturalSet):
+    """Windows of letters from Shakespeare's plays, and which letter comes next; a client is a role in a play.
+
+    clients
+        So many roles are drawn from those with enough text.
+    length
+        Letters that go in.
+    target
+        ``"next"``: the one letter after them. ``"sequence"``: the same window one letter later.
+    at_least
+        Letters that a role must have.
+    stride
+        Letters from the beginning of one window to that of the next.
+    most
+        Windows of a role to train on, spread evenly over its text, and a quarter as many to test on; None: all.
+
+    The first 80 % of each role's text are for training, the rest for testing; no window lies in both.
+    """
+
+    layout = Layout(("shakespeare",), ("plays.jsonl",), compressed=True)
+    whose = "roles with enough text"
+    by_hand = (
+        'Its file plays.jsonl (or plays.jsonl.gz) has a line {"play": ..., "speaker": ..., "text": ...} for each '
+        "speech, for instance from the public domain edition at github.com/TheMITTech/shakespeare."
+    )
+
+    length: int = 80
+    target: str = "next"
+    at_least: int = 2000
+    stride: int = 1
+    most: int | None = 2000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number("shakespeare", "length", self.length, low=1, high=10_000, whole=True)
+        choice("shakespeare", "target", self.target, ["next", "sequence"])
+        number("shakespeare", "at_least", self.at_least, low=5 * (self.length + 1), whole=True)
+        number("shakespeare", "stride", self.stride, low=1, whole=True)
+        if self.most is not None:
+            number("shakespeare", "most", self.most, low=4, whole=True)
+
+    @classmethod
+    def read(cls, files: Sequence[Path]) -> Raw:
+        """All letters of the file, a role's together, and whose they are."""
+        texts: dict[tuple[str, str], list[str]] = {}
+        for speaker, text in _speeches(files[0]):
+            texts.setdefault(speaker, []).append(text)
+        if not texts:
+            raise DataError(f"{files[0]} has no speech. Is it the right file?")
+        said = ["\n".join(speeches) for speeches in texts.values()]
+        letters = torch.from_numpy(numbers("".join(said)))
+        roles = torch.repeat_interleave(torch.arange(len(said)), torch.tensor(list(map(len, said))))
+        return Raw(letters, letters, len(letters), len(LETTERS), users=roles)
+
+    def owners(self) -> Index:
+        """See `NaturalSet.owners`."""
+        users = self.raw().users
+        assert users is not None
+        return np.flatnonzero(np.bincount(users.numpy()) >= self.at_least)
+
+    def of(self, owners: Index) -> Raw:
+        """See `NaturalSet.of`."""
+        raw = self.raw()
+        assert raw.users is not None
+        train, test = [], []
+        bounds = torch.searchsorted(raw.users, torch.from_numpy(np.stack([owners, owners + 1], 1)))
+        for start, end in bounds.tolist():
+            text = raw.x[start:end]
+            cut = int(TRAIN * len(text))
+            train.append(self._windows(text[:cut], self.most))
+            test.append(self._windows(text[cut:], None if self.most is None else self.most // 4))
+        windows = torch.cat([*train, *test])
+        inputs = windows[:, :-1].int().contiguous()
+        targets = windows[:, -1] if self.target == "next" else windows[:, 1:]
+        sizes = torch.tensor([len(part) for part in (*train, *test)])
+        users = torch.repeat_interleave(torch.from_numpy(owners).repeat(2), sizes)
+        return Raw(inputs, targets.contiguous(), sum(map(len, train)), raw.classes, users=users)
+
+    def _windows(self, text: Tensor, most: int | None) -> Tensor:
+        """Windows of one letter more than go in."""
+        found = text.unfold(0, self.length + 1, self.stride)
+        if most is None or len(found) <= most:
+            return found
+        return found[torch.linspace(0, len(found) - 1, most, dtype=torch.float64).round().long()]
+
+
+def numbers(text: str) -> Index:
+    """The number of each letter.
+
+    >>> numbers("Ay!").tolist(), numbers("$ é").tolist()
+    ([25, 77, 2], [1, 1, 1])
+    """
+    codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    table = np.full(128, LETTERS.index(" "))
+    table[[ord(letter) for letter in LETTERS]] = np.arange(len(LETTERS))
+    found: Index = table[np.where(codes < len(table), codes, ord(" "))]
+    return found
+
+
+def _speeches(path: Path) -> list[tuple[tuple[str, str], str]]:
+    """For each speech its play and speaker, and the text."""
+    found = []
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            for line in file:
+                speech = json.loads(line)
+                play, speaker, text = (speech[key] for key in ("play", "speaker", "text"))
+                if not all(isinstance(part, str) for part in (play, speaker, text)):
+                    raise ValueError("play, speaker and text must be texts")
+                found.append(((play, speaker), text))
+    except (EOFError, zlib.error, OSError) as error:
+        raise DataError(f"{path} is damaged or was cut off: {error}. Get it again.") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(
+            f'{path}: line {len(found) + 1} must be {{"play": ..., "speaker": ..., "text": ...}}: {error!r}.'
+        ) from None
+    return found
+
+
+shakespeare = register("data set", "shakespeare")(Shakespeare)
