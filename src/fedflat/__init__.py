@@ -49,7 +49,7 @@ _HOMES = {
     "fedflat.running.starts": ("Start",),
     "fedflat.running.train": ("train",),
     "fedflat.language.schedules": ("Schedule", "at"),
-    "fedflat.server.piece": ("Desk", "ServerPiece"),
+    "fedflat.server.piece": ("Desk", "Holding", "ServerPiece"),
     "fedflat.server.protocol": ("Protocol",),
     "fedflat.server.rules": ("Rule",),
     "fedflat.server.shadows": ("Shadow",),

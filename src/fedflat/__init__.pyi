@@ -165,6 +165,7 @@ from fedflat.running.starts import from_weights as from_weights
 from fedflat.running.starts import pretrained as pretrained
 from fedflat.running.train import train as train
 from fedflat.server.piece import Desk as Desk
+from fedflat.server.piece import Holding as Holding
 from fedflat.server.piece import ServerPiece as ServerPiece
 from fedflat.server.protocol import Protocol as Protocol
 from fedflat.server.rules import Rule as Rule

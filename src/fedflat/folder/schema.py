@@ -123,9 +123,10 @@ def _group(settings: Sequence[Setting], perhaps: str = "") -> dict[str, Schema]:
     """The object that holds these settings."""
     return {
         one.path[-1] + ("?" if one.about.registered or one.about.later else perhaps): (
-            str if one.about.registered else (KINDS[one.kind], None) if one.type.endswith("None") else KINDS[one.kind]
+            (kind, None) if one.type.endswith("None") else kind
         )
         for one in settings
+        for kind in [str if one.about.registered else KINDS[one.kind]]
     }
 
 
@@ -143,7 +144,8 @@ FILE = {"file": str, "bytes": int, "digest": str}
 RUN = {
     "fedflat": str, "identity": str, "status": {"running", "done", "diverged"}, "experiment": EXPERIMENT,
     "origin": {
-        "data?": str, "place?": (str, None), "shape?": [int], "classes?": int, "module?": str, "start?": str
+        "data?": str, "place?": (str, None), "shape?": [int], "classes?": int, "module?": str, "start?": str,
+        "server?": str,
     },
     "how": HOW, "made": str, "machine": {"*": (str, int, None)},
     "end?": {"metrics": MARK, "watch": MARK, "models": {"*": FILE}, "reported": str, "digest": str},

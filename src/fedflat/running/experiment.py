@@ -117,11 +117,11 @@ class Experiment(RunSettings):
             "sampler": asdict(self.sampler),
             "evaluate": asdict(self.evaluate),
             **{name: getattr(self, name) for name in _OWN},
-            **{one.name: repr(getattr(self, one.name)) for one in _REGISTERED},
+            **{one.name: _text(getattr(self, one.name)) for one in _REGISTERED},
             "loss": None if self.loss is not cross_entropy else "cross_entropy",
             "headline": self.headline.as_json(),
         }
-        texts = [said[one.name] for one in _REGISTERED]
+        texts = [said[one.name] or "" for one in _REGISTERED]
         plugins = needs_of([said["method"], said["on"], said["model"], *local.values(), *texts])
         return {**said, "plugins": plugins} if plugins else said
 
@@ -153,10 +153,11 @@ def _refuse_strangers(exp: Experiment) -> None:
 def _read(given: object, one: Setting) -> Any:
     """The value of a setting that registered names say, or what its text says."""
     value = parse(given, one.about.registered) if isinstance(given, str) else given
+    if value is None and one.default is None:
+        return None
     if not _sayable(value, one.about.registered):
         raise SettingError(
-            f"run: {one.name} must be a {one.about.registered} or its text, such as {one.default!r}, found "
-            f"{given!r:.200}."
+            f"run: {one.name} must be a registered {one.about.registered} or its text, found {given!r:.200}."
         )
     return value
 
@@ -221,6 +222,10 @@ _OWN = tuple(
 
 def _plain(value: Scalar | Any) -> Any:
     return repr(value) if isinstance(value, Schedule) else value
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else repr(value)
 
 
 def _sayable(value: Any, kind: str) -> bool:

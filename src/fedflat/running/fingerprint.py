@@ -35,6 +35,7 @@ def origin_of(ready: Ready) -> Origin:
         "place": data_place(),
         "shape": list(ready.fed.shape),
         "classes": ready.fed.classes,
+        **({} if ready.holding is None else {"server": sign(_examples(ready.holding.data))}),
         "module": module_digest(module),
         "start": sign([_tensor(tensor) for tensor in trained] + [text for text in [ready.exp.init.digest()] if text]),
     }
@@ -48,6 +49,8 @@ def refuse_other(folder: Path, recorded: Origin, now: Origin) -> None:
             f"{folder}: these are not the data that the run was begun with. Give the same ones"
             + (f", which were found in {place}." if place else " (--data-dir, or on=... in Python).")
         )
+    if recorded.get("server") != now.get("server"):
+        raise RunError(f"{folder}: these are not the server's data that the run was begun with. Give the same ones.")
     refuse_other_module(folder, recorded, now["module"])
 
 

@@ -11,19 +11,22 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from fedflat.client.judge import outputs
 from fedflat.client.learner import Learner
 from fedflat.client.piece import Site
 from fedflat.client.trial import try_out
 from fedflat.client.visit import ClientJob
 from fedflat.data.federation import Dealt, Federation
+from fedflat.data.files.places import data_place
 from fedflat.data.sampling import Sampler
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
 from fedflat.errors import SettingError
 from fedflat.executors.memories import usual_budget
 from fedflat.running.evaluate import own_accuracies
-from fedflat.running.experiment import Experiment
+from fedflat.running.experiment import Experiment, open_federation
 from fedflat.running.tables import size
+from fedflat.server.piece import Holding
 from fedflat.server.shadows import Scene
 
 
@@ -41,6 +44,8 @@ class Ready:
     scene: Scene
     withheld: int
     """Numbers of the model that stay with the clients."""
+    holding: Holding | None = None
+    """What the server has besides models."""
 
     def remarks(self, state_memory: int | None = None) -> list[str]:
         """What is good to know before the first round; ``state_memory`` as in `train`."""
@@ -97,9 +102,27 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
         piece.check(Site(job.pieces, learner.flat.module, learner.flat.layout))
     scene = Scene(exp.rounds, fed.population, learner.flat.layout, partial(_own_accuracies, learner, fed))
     withheld = sum(piece.withheld(learner.flat.layout) for piece in job.pieces)
-    ready = Ready(exp, fed, source, learner, sampler, job, scene, withheld)
+    ready = Ready(exp, fed, source, learner, sampler, job, scene, withheld, held_by_server(exp, learner))
     exp.init.check(ready)
     return ready
+
+
+def held_by_server(exp: Experiment, learner: Learner) -> Holding | None:
+    """The server's own data; refused where a piece needs some and there are none, or where they do not fit."""
+    if exp.server_data is None:
+        for piece in exp.method.server:
+            if piece.uses_data:
+                raise SettingError(f"{piece} needs data of the server's own. Name some: --server-data 'digits()'.")
+        return None
+    data = open_federation(exp.server_data, exp.seed, True, learner.device, data_place()).data(0)
+    try:
+        next(outputs(learner, data))
+    except Exception as error:
+        raise SettingError(
+            f"the server's data {exp.server_data}, with inputs of shape {data.examples.shape}, do not fit the model "
+            f"({error}). Take data like the clients'."
+        ) from error
+    return Holding(learner, data)
 
 
 def mean_examples(exp: Experiment, fed: Federation) -> float:

@@ -149,13 +149,13 @@ class FromRun(Kept):
 
 @dataclass(frozen=True, repr=False)
 class Pretrained(Start):
-    """Weights trained in one place on other data first: ``rounds`` visits to everything ``on`` holds.
+    """Weights trained in one place first: ``rounds`` visits to everything that ``on``, or the server itself, holds.
 
     The work of a visit is the run's own, but for what is said here. It is a run of its own in the folder ``start`` of
     the run folder: it can be stopped and gone on with, and looked at.
     """
 
-    on: DataSpec
+    on: DataSpec | None = None
     rounds: int = 10
     lr: Scalar | None = None
     batch_size: int | None = None
@@ -163,7 +163,7 @@ class Pretrained(Start):
     keep: str = ALL
 
     def __post_init__(self) -> None:
-        if not isinstance(self.on, DataSpec):
+        if not isinstance(self.on, DataSpec | None):
             raise SettingError(f"pretrained: on must be a data set, such as digits(), found {self.on!r}.")
         number("pretrained", "rounds", self.rounds, low=1, whole=True)
         number("pretrained", "epochs", self.epochs, low=1, whole=True)
@@ -186,15 +186,17 @@ class Pretrained(Start):
 
     def experiment(self, exp: Experiment) -> Experiment:
         """The run that comes first."""
-        own = exp.local
+        own, on = exp.local, self.on or exp.server_data
+        if on is None:
+            raise SettingError(f"init: {self} has no data. Name some, as in pretrained(digits()), or --server-data.")
         local = Local(
             epochs=self.epochs, batch_size=self.batch_size or own.batch_size, lr=own.lr if self.lr is None else self.lr,
             weight_decay=own.weight_decay, momentum=own.momentum, clip=own.clip, drop_last=own.drop_last,
         )  # fmt: skip
         method = parse("centralised()", "method")
         return replace(
-            exp, method=method, on=self.on, rounds=self.rounds, local=local, sampler=Sampler(), init=Fresh(),
-            weighting=None, evaluate=replace(exp.evaluate, every=self.rounds, last=1),
+            exp, method=method, on=on, server_data=None, rounds=self.rounds, local=local, sampler=Sampler(),
+            init=Fresh(), weighting=None, evaluate=replace(exp.evaluate, every=self.rounds, last=1),
         )  # fmt: skip
 
 

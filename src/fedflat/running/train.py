@@ -59,7 +59,7 @@ def train(
                 exchange = Exchange(ready, crew, cohort, run.clients, shadows, run.ledger, ear)
 
                 mail = Mail(t, run.model.params, run.model.buffers, exp.rate(t), ask=exp.ask)
-                new = step(exp.method.server, run.desks, exchange.send, mail)        # 2 ask, average, step
+                new = step(exp.method.server, run.desks, exchange.send, mail, ready.holding)  # 2 ask, average, step
                 trained = time.monotonic() - begun - ear.seconds
 
                 for shadow in exp.method.shadows:                                    # 3 averages of models

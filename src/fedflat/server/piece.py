@@ -13,6 +13,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from fedflat.client.learner import Learner
+from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail, Replies
 from fedflat.engine.stage import Stage
@@ -25,6 +27,14 @@ Desks = dict[str, dict[str, Tensor]]
 """What the server's pieces remember: piece key -> name -> tensor."""
 
 
+@dataclass(frozen=True)
+class Holding:
+    """What the server has besides models: data of its own, and a module to try a model with."""
+
+    learner: Learner
+    data: ClientData
+
+
 @dataclass
 class Desk:
     """One piece's place at the server."""
@@ -33,6 +43,8 @@ class Desk:
     """Kept between rounds. Replace tensors, never change them in place."""
     notes: dict[str, float] = field(default_factory=dict)
     """Measurements of this round, written with the metrics."""
+    holding: Holding | None = None
+    """The server's own data, if it has any; always there for a piece that `uses_data`."""
 
 
 class ServerPiece(Spelled):
@@ -44,6 +56,8 @@ class ServerPiece(Spelled):
     """Whether a memory of its own moves at each exchange."""
     owns_step: ClassVar[bool] = False
     """Whether it decides by itself where the server steps to; there can be one such piece only."""
+    uses_data: ClassVar[bool] = False
+    """Whether it needs data that the server itself holds."""
     averages: ClassVar[str] = ""
     """How it averages the replies itself, whatever the weighting and a server's rate to its left make of them."""
 
@@ -67,9 +81,11 @@ class Stepped:
     notes: dict[str, float]
 
 
-def step(pieces: Sequence[ServerPiece], desks: Desks, send: Send, mail: Mail) -> Stepped:
+def step(
+    pieces: Sequence[ServerPiece], desks: Desks, send: Send, mail: Mail, holding: Holding | None = None
+) -> Stepped:
     """One server step: the exchange through all pieces, then ``w <- w - delta``."""
-    mine = {piece.key: Desk(dict(desks.get(piece.key, {}))) for piece in pieces}
+    mine = {piece.key: Desk(dict(desks.get(piece.key, {})), holding=holding) for piece in pieces}
     for piece in pieces:
         send = partial(piece.exchange, mine[piece.key], send)
     replies = send(mail)

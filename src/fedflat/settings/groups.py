@@ -42,6 +42,10 @@ class RunSettings(Plain):
         "fresh()", 'weights to begin with: fresh, \'from_run("runs/mine")\', "pretrained(mnist(), rounds=5)"',
         metavar="START", registered="start",
     )  # fmt: skip
+    server_data: DataSpec | None = setting(
+        None, "data that the server itself holds, for starts and methods that use some", metavar="DATA",
+        registered="data set",
+    )  # fmt: skip
     seed: int = setting(0, "decides every random draw", metavar="S", low=0, high=LARGEST_SEED)
     weighting: str | None = setting(
         None, "clients count by their examples or all alike", metavar="KIND", allowed=("sized", "uniform"),

@@ -3,6 +3,7 @@
 from typing import TypedDict
 
 from fedflat.client.learner import ModelLike
+from fedflat.data.federation import DataSpec
 from fedflat.executors.crew import ExecutorLike
 from fedflat.language.schedules import Scalar
 from fedflat.running.starts import Start
@@ -29,6 +30,7 @@ class Settings(TypedDict, total=False):
     eval_every: int | None
     eval_last: int | None
     init: Start | str
+    server_data: DataSpec | str | None
     weighting: str | None
     dtype: str
     layout: str

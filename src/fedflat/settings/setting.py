@@ -35,7 +35,7 @@ class About:
     text: bool = False
     """Whether Python may give a text that stands for the value; numbers that may be schedules always may."""
     registered: str = ""
-    """The kind of registered names that say it, such as "start"; the default is then a text too."""
+    """The kind of registered names that say it, such as "start"; the default is then a text too, or None."""
     later: bool = False
     """Whether there are folders from before there was one, which have its default."""
     unit: str = ""

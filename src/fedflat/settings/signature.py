@@ -23,6 +23,7 @@ _HEAD = '''"""Settings as keyword arguments, for type checkers; made by `python 
 from typing import TypedDict
 
 from fedflat.client.learner import ModelLike
+from fedflat.data.federation import DataSpec
 from fedflat.executors.crew import ExecutorLike
 from fedflat.language.schedules import Scalar
 from fedflat.running.starts import Start

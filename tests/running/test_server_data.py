@@ -1,0 +1,103 @@
+"""Data that the server itself holds: for its pieces, and to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fedflat as ff
+from fedflat.client.visit import full_gradient
+from fedflat.engine.mail import Mail, Replies
+from fedflat.running.prepare import make_ready
+from fedflat.server.piece import Desk, Send
+from plugins.forgetting import forget
+
+SETTINGS: dict[str, Any] = {
+    "on": "digits(lda(0), clients=20)", "model": "mlp(hidden=[8])", "rounds": 1, "clients_per_round": 3,
+    "dtype": "float64",
+}  # fmt: skip
+OWN = "digits(iid(), clients=2)"
+
+
+@dataclass(frozen=True, repr=False)
+class Taught(ff.ServerPiece):
+    """After the mean, a step down the gradient over the server's own data."""
+
+    lr: float = 0.5
+
+    stage, key = ff.Stage.PACE, "taught"
+    uses_data = True
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        replies = send(mail)
+        assert desk.holding is not None
+        learner, data = desk.holding.learner, desk.holding.data
+        w = mail.params - replies.delta
+        places = torch.arange(len(data))
+        gradient = learner.oracle(data.batch(places, learner.dtype), [])(w)
+        desk.notes["taught"] = float(len(data))
+        return replies.with_delta(replies.delta + self.lr * gradient)
+
+
+@pytest.fixture
+def taught() -> Iterator[None]:
+    @ff.method
+    def taught(lr: float = 0.5) -> ff.Method:
+        """A step on the server's own data."""
+        return ff.Method(server=(Taught(lr),))
+
+    yield
+    forget()
+
+
+@pytest.mark.usefixtures("taught")
+def test_a_piece_sees_them(tmp_path: Path) -> None:
+    run = {"quiet": True, "threads": 1, **SETTINGS}
+    plain = ff.run("fedavg", **run)
+    with_data = ff.run("fedavg + taught(lr=0.5)", server_data=OWN, **run)
+    ready = make_ready(ff.experiment("fedavg", **{**SETTINGS, "on": OWN, "clients_per_round": 2}))
+    assert plain.model is not None
+    assert with_data.model is not None
+    w = plain.model.params
+    sizes = [len(ready.fed.data(k)) for k in range(2)]
+    by_hand = sum(n * full_gradient(ready.job, ready.fed.data(k), w) for k, n in enumerate(sizes)) / sum(sizes)
+    torch.testing.assert_close(with_data.model.params, w - 0.5 * by_hand, rtol=0, atol=1e-12)
+    assert with_data.rows[-1]["taught"] == sum(sizes)
+
+
+@pytest.mark.usefixtures("taught")
+def test_a_piece_that_has_none() -> None:
+    with pytest.raises(ff.SettingError, match=r"taught.*needs data of the server's own.*--server-data"):
+        ff.run("fedavg + taught()", quiet=True, **SETTINGS)
+
+
+def test_data_that_do_not_fit() -> None:
+    with pytest.raises(ff.SettingError, match="do not fit the model"):
+        ff.run("fedavg", server_data="diabetes(clients=3)", quiet=True, **SETTINGS)
+
+
+def test_to_begin_with(tmp_path: Path) -> None:
+    run = {"quiet": True, "threads": 1, **SETTINGS}
+    said = ff.run("fedavg", init=f"pretrained({OWN}, rounds=2)", **run)
+    held = ff.run("fedavg", init="pretrained(rounds=2)", server_data=OWN, **run)
+    assert said.model is not None
+    assert held.model is not None
+    assert torch.equal(said.model.params, held.model.params)
+    with pytest.raises(ff.SettingError, match="has no data"):
+        ff.run("fedavg", init="pretrained(rounds=2)", **run)
+
+
+def test_other_data_are_noticed(tmp_path: Path) -> None:
+    run = {"quiet": True, "threads": 1, **SETTINGS, "rounds": 2}
+    ff.run("fedavg", server_data=OWN, out=tmp_path / "run", **run)
+    ready = make_ready(ff.experiment("fedavg", **{**SETTINGS, "rounds": 2}, server_data="digits(lda(0), clients=5)"))
+    from fedflat.folder.facts import read_facts
+    from fedflat.running.fingerprint import origin_of, refuse_other
+
+    with pytest.raises(ff.RunError, match="not the server's data"):
+        refuse_other(tmp_path / "run", read_facts(tmp_path / "run")["origin"], origin_of(ready))
