@@ -21,6 +21,7 @@ from fedflat.running.train import Tick
 from fedflat.studies.api import compare, run
 from fedflat.studies.how import How
 from fedflat.studies.study import Voice, resume, run_one
+from fedflat.tasks.headline import ACCURACY, Headline
 
 ON = "digits(lda(0), clients=20)"
 QUICK: dict[str, Any] = {"on": ON, "rounds": 3, "clients_per_round": 3, "lr": 0.1, "model": "mlp(hidden=[4])"}
@@ -237,6 +238,18 @@ def test_numbers_that_are_not_finite_are_said() -> None:
     result = {"loss": None, "examples": 3, "of": 3, "lambda_1": 0.0, "ratio": math.inf, "trace": {"mean": None}}
     said = "loss nan on 3 of 3 examples, lambda_1 0, lambda_1/lambda_5 inf, trace nan ± nan"
     assert _words(Found("curvature", result, fresh=True)) == said
+
+
+@pytest.mark.parametrize(
+    ("headline", "said"),
+    [
+        (ACCURACY, "accuracy 95.00 % clean, 76.00 % over all corruptions (drawn)"),
+        (Headline("rmse", higher_is_better=False), "rmse 0.9500 clean, 0.7600 over all corruptions (drawn)"),
+    ],
+)
+def test_corruptions_are_told_in_the_score_of_the_run(headline: Headline, said: str) -> None:
+    result = {"clean": 0.95, "mean": 0.76, "source": "drawn"}
+    assert _words(Found("corruptions", result, fresh=True, headline=headline)) == said
 
 
 def test_runs_of_a_study_that_have_not_begun_are_named(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedflat.analyse.local_global import LocalGlobal, client_models
@@ -22,6 +22,7 @@ from fedflat.flatness.plane import Plane
 from fedflat.flatness.points import Landscape, losses
 from fedflat.flatness.subsample import subset
 from fedflat.flatness.surface import Surface
+from fedflat.tasks.headline import ACCURACY, Headline
 
 Tell = Callable[[float, float, str], None]
 """Told how much of how much is done, and of what."""
@@ -39,6 +40,8 @@ class Found:
     result: Result
     fresh: bool
     """Whether it was worked out now."""
+    headline: Headline = ACCURACY
+    """What its run is judged by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +199,7 @@ def see_local_global(subject: Subject, look: Look, tell: Tell, *, clients: int |
 
 
 def see_corruptions(subject: Subject, look: Look, tell: Tell, *, kinds: Sequence[str] | None) -> Found:
-    """Accuracy under each kind of corruption; of a whole test set that has published ones, on those if at hand."""
+    """The headline under each kind of corruption; of a whole test set that has published ones, on those if at hand."""
     name, model = subject.model(look.model)
     published = official(subject.experiment.on) if look.where == "test" else None
     settings = {
@@ -214,7 +217,7 @@ def see_corruptions(subject: Subject, look: Look, tell: Tell, *, kinds: Sequence
             subject.shelf.note("corruptions", settings, found)
         return robustness(found, published)
 
-    return once(subject.shelf, "corruptions", settings, work)
+    return replace(once(subject.shelf, "corruptions", settings, work), headline=subject.experiment.headline)
 
 
 def see_partition(subject: Subject, tell: Tell) -> Found:

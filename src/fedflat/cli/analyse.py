@@ -115,8 +115,10 @@ def _words(found: Found) -> str:
         own, abroad = (_said(result.get(name)) for name in ("local", "global"))
         text = f"lambda_1 {own} on the clients' own data, {abroad} on everybody's"
     elif found.kind == "corruptions":
-        clean, mean = (_said(result.get(name), ".2%").replace("%", " %") for name in ("clean", "mean"))
-        text = f"accuracy {clean} clean, {mean} over all corruptions ({result.get('source')})"
+        judged = found.headline
+        values = [result.get(name) for name in ("clean", "mean")]
+        clean, mean = (judged.with_unit(math.nan if value is None else value) for value in values)
+        text = f"{judged.label} {clean} clean, {mean} over all corruptions ({result.get('source')})"
     elif found.kind == "interpolate":
         text = f"barrier {result.get('barrier')}"
     elif found.kind == "partition":
