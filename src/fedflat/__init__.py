@@ -50,6 +50,8 @@ _HOMES = {
     "fedflat.running.train": ("train",),
     "fedflat.language.schedules": ("Schedule", "at"),
     "fedflat.server.piece": ("Desk", "Holding", "ServerPiece"),
+    "fedflat.tasks.headline": ("Headline",),
+    "fedflat.tasks.task": ("Meter", "Supply", "Task"),
     "fedflat.server.protocol": ("Protocol",),
     "fedflat.server.rules": ("Rule",),
     "fedflat.server.shadows": ("Shadow",),

@@ -174,6 +174,15 @@ from fedflat.studies.api import compare as compare
 from fedflat.studies.api import experiment as experiment
 from fedflat.studies.api import resume as resume
 from fedflat.studies.api import run as run
+from fedflat.tasks.classification import classification as classification
+from fedflat.tasks.headline import Headline as Headline
+from fedflat.tasks.next_character import next_character as next_character
+from fedflat.tasks.regression import regression as regression
+from fedflat.tasks.retrieval import retrieval as retrieval
+from fedflat.tasks.segmentation import segmentation as segmentation
+from fedflat.tasks.task import Meter as Meter
+from fedflat.tasks.task import Supply as Supply
+from fedflat.tasks.task import Task as Task
 from fedflat.topology.grouping.greedy import greedy as greedy
 from fedflat.topology.grouping.growth import exponential as exponential
 from fedflat.topology.grouping.growth import linear as linear

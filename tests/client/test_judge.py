@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.judge import BATCH, accuracy, judge
+from fedflat.client.judge import BATCH, headline, scores
 from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData, Examples
 
@@ -36,13 +36,11 @@ def test_images_lie_as_the_module_takes_them(model: type[nn.Module], last: bool)
     data = ClientData(Examples(x, y, 5), torch.arange(len(x)))
     assert learner.channels_last is last
     assert learner.laid_out(x).is_contiguous(memory_format=torch.channels_last) is last
-    losses, right = judge(learner, data)
+    found = scores(learner, data)
     with torch.no_grad():
-        scores = learner.module()(x)
-    assert float(losses.mean()) == pytest.approx(float(cross_entropy(scores, y)), rel=1e-5)
-    assert right is not None
-    assert torch.equal(right, scores.argmax(1) == y)
-    assert accuracy(learner, data) == float((scores.argmax(1) == y).double().mean())
+        output = learner.module()(x)
+    assert found["loss"] == pytest.approx(float(cross_entropy(output, y)), rel=1e-5)
+    assert found["accuracy"] == headline(learner, data) == float((output.argmax(1) == y).double().mean())
 
 
 def test_other_inputs_stay_as_they_are() -> None:

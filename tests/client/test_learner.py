@@ -73,10 +73,10 @@ def test_the_loss_is_the_users() -> None:
 
     mine = learner(nn.Linear(4, 3), loss=largest)
     batch = Batch(*DATA[0])
-    assert mine.loss_of(torch.tensor([[1.0, 7.0]]), batch) == 7
+    assert mine.mean(torch.tensor([[1.0, 7.0]]), batch) == (7, len(batch))
     plain = learner(nn.Linear(4, 3))
     output = torch.randn(5, 3)
-    assert torch.equal(plain.loss_of(output, batch), cross_entropy(output, batch.targets))
+    assert torch.equal(plain.mean(output, batch)[0], cross_entropy(output, batch.targets))
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ class Shadowing:
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
         here = job.learner
-        there = Learner(here.model, here.shape, here.classes, seed=here.seed, loss=here.loss, device="meta")
+        there = Learner(here.model, here.shape, here.outputs, seed=here.seed, task=here.task, device="meta")
         self.job, self.fed, self.there = job, fed, replace(job, learner=there)
         yield self
 

@@ -73,12 +73,13 @@ def test_gradients_are_autograds(shared: bool, mixed: bool, traced: bool, monkey
         w = w + 0.1 * torch.randn(w.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     for _ in range(3):
         many.buffers = start.buffers.expand(CLIENTS, -1)
-        loss, gradient, buffers = many.gradients(w, batch, ())
+        loss, gradient, buffers, count = many.gradients(w, batch, ())
         for k in range(CLIENTS):
             expected = by_autograd(what, w[k], batch, k)
             for found, by_hand in zip((loss[k], gradient[k], buffers[k]), expected, strict=True):
                 torch.testing.assert_close(found, by_hand, rtol=1e-10, atol=1e-12)
     assert bool(many._traced) == traced
+    assert count == EXAMPLES
 
 
 def test_only_the_first_call_moves_statistics_and_none_if_they_are_to_be_still() -> None:
@@ -108,7 +109,7 @@ def test_frozen_parameters_stay_and_tied_ones_stay_tied() -> None:
     what, batch = learner(module), batch_of()
     many, w = Batched(what), what.initial().params
     many.buffers = torch.zeros(CLIENTS, 0)
-    loss, gradient, _ = many.gradients(w.expand(CLIENTS, -1), batch, ())
+    loss, gradient, *_ = many.gradients(w.expand(CLIENTS, -1), batch, ())
     for k in range(CLIENTS):
         value = cross_entropy(module.double()(batch.inputs[k]), batch.targets[k])
         expected = torch.autograd.grad(value, [first.weight, first.bias])
@@ -122,7 +123,7 @@ def test_terms_are_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     what, man = learner(), Man(0.5)
     many, w = Batched(what), what.initial().params.expand(CLIENTS, -1)
     many.buffers = what.initial().buffers.expand(CLIENTS, -1)
-    plain, _, _ = many.gradients(w, batch_of(), ())
+    plain, *_ = many.gradients(w, batch_of(), ())
     v = visiting(man, w)
     with_term = [many.gradients(w, batch_of(), [(man, v)])[0] for man in (Man(0.0), Man(0.5), Man(1.0))]
     torch.testing.assert_close(with_term[0], plain)

@@ -14,6 +14,7 @@ from fedflat.client.learner import Learner
 from fedflat.engine.flat import Model
 from fedflat.errors import SettingError
 from fedflat.flatness.hessian import Hessian
+from fedflat.tasks.own_loss import OwnLoss
 from flatness.networks import NETWORKS, dense, network, plain, plain_gradient, toy
 
 
@@ -117,7 +118,7 @@ def test_nothing_is_left_behind_from_product_to_product(hold: int, monkeypatch: 
         canaries.append(weakref.ref(canary))
         return cross_entropy(output, y)
 
-    monkeypatch.setattr(learner, "loss", loss)
+    monkeypatch.setattr(learner, "task", OwnLoss(learner.task, loss))
     for products in range(1, 4):
         ours @ model.params
         assert len(canaries) == (3 if hold else 3 * products)

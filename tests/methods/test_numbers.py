@@ -269,5 +269,5 @@ def test_the_loss_of_a_mixed_batch() -> None:
     learner = Learner(torch.nn.Linear(1, 1), (1,), 3, seed=0, loss=cross_entropy, dtype="float64")
     output = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64).log()
     batch = Batch(torch.zeros(1, 1), Mixed(torch.tensor([0]), torch.tensor([1]), 0.3))
-    close(learner.loss_of(output, batch), 0.96803440)
-    close(learner.loss_of(output, Batch(batch.inputs, batch.targets.first)), -np.log(0.2))
+    close(learner.mean(output, batch)[0], 0.96803440)
+    close(learner.mean(output, Batch(batch.inputs, batch.targets.first))[0], -np.log(0.2))

@@ -20,6 +20,7 @@ from fedflat.language.spelling import parse
 from fedflat.models.simple import Logistic, mlp
 from fedflat.running.experiment import Evaluate, Experiment, default_model, from_json
 from fedflat.studies.study import Voice
+from fedflat.tasks.classification import Classification
 from running.small import begin, data, experiment, final, stop_at, timeless
 
 SCHEDULES = ["decay(0.1, 0.998)", "warmup(0.001, 0.15, 20)", "cosine(0.1, 0.001, 50)", "cyclic(0.01, 0.0001, 4)",
@@ -164,11 +165,11 @@ def test_local_pieces_are_sorted_behind_the_methods() -> None:
 
 
 def test_the_model_chosen_by_the_data() -> None:
-    assert default_model((1, 8, 8)) == mlp([64])
-    assert default_model((7,)) == mlp()
-    assert default_model((3, 27, 32)) == mlp()
+    assert default_model(Classification(), (1, 8, 8)) == mlp([64])
+    assert default_model(Classification(), (7,)) == mlp()
+    assert default_model(Classification(), (3, 27, 32)) == mlp()
     for shape in ((1, 28, 28), (3, 32, 32)):
-        assert repr(default_model(shape)) == "cnn()"
+        assert repr(default_model(Classification(), shape)) == "cnn()"
     exp = ff.experiment("fedavg", "digits", rounds=1)
     assert exp.model == mlp()
     assert ff.experiment("fedavg", "digits", rounds=1, model="logistic").model == Logistic()

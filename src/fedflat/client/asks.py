@@ -121,7 +121,7 @@ class LabelCounts(Describer):
 
     def describe(self, client: OneClient) -> Tensor:
         """Count."""
-        return torch.bincount(client.data.labels, minlength=client.job.learner.classes).double()
+        return torch.bincount(client.data.labels, minlength=client.data.examples.classes).double()
 
 
 @register("ask", "describe")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.client.learner import Learner
+from fedflat.data.batch import arguments
 
 PART = 5e-5
 """Seconds that one module costs in a gradient, however little there is to compute."""
@@ -51,7 +52,8 @@ def effort(learner: Learner) -> Effort:
     module = copy.deepcopy(learner.flat.module)
     for part in module.modules():
         part.register_forward_hook(note)
-    x = torch.zeros(2, *learner.shape, dtype=learner.dtype, device=learner.device)
+    inputs = arguments(learner.sample)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        module.train()(x)
-    return Effort(parts, (numbers + x.numel()) // 2, products // 2, learner.dtype.itemsize)
+        module.train()(*inputs)
+    count, given = len(inputs[0]), sum(x.numel() for x in inputs)
+    return Effort(parts, (numbers + given) // count, products // count, learner.dtype.itemsize)

@@ -8,6 +8,7 @@ Which of the two is quicker is judged by the layers and not by the clock, so tha
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +47,12 @@ def gains(module: nn.Module) -> bool:
     return all(conv.out_channels >= NARROW and conv.groups in (1, conv.in_channels) for conv in convolutions)
 
 
+def _numbers(output: Any) -> Tensor:
+    """The sum of all that a module gives."""
+    parts = list(output.values()) if isinstance(output, dict) else output
+    return parts.sum() if isinstance(parts, Tensor) else torch.stack([_numbers(part) for part in parts]).sum()
+
+
 def refusal(module: nn.Module, like: Tensor) -> Exception | None:
     """What the module says to a step of training on images with channels last; None if it takes them.
 
@@ -54,7 +61,7 @@ def refusal(module: nn.Module, like: Tensor) -> Exception | None:
     trial = copy.deepcopy(module).train()
     try:
         with torch.random.fork_rng(devices=[]):
-            trial(channels_last(torch.zeros_like(like))).sum().backward()
+            _numbers(trial(channels_last(torch.zeros_like(like)))).backward()
     except Exception as error:
         return error
     return None

@@ -11,17 +11,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from fedflat.client.images import channels_last, gains, refusal
-from fedflat.client.piece import LossFn, Term, Visit
-from fedflat.data.batch import Batch, Mixed
+from fedflat.client.piece import Term, Visit
+from fedflat.data.batch import Batch, Mixed, Tensors, arguments, each
 from fedflat.engine.flat import FlatModule, Model
 from fedflat.engine.seeds import derive
 from fedflat.errors import SettingError
 from fedflat.models.spec import ModelSpec
 from fedflat.settings.groups import AUTO, CHANNELS_LAST
+from fedflat.tasks.classification import Classification
+from fedflat.tasks.own_loss import LossFn, OwnLoss
+from fedflat.tasks.task import Count, Task
 
 ModelLike = ModelSpec | nn.Module | Callable[[], nn.Module]
 Terms = Sequence[tuple[Term, Visit]]
@@ -35,15 +37,21 @@ class Learner:
     """A picklable description that opens its module once in each process."""
 
     def __init__(
-        self, model: ModelLike, shape: tuple[int, ...], classes: int, *, seed: int, loss: LossFn = cross_entropy,
-        dtype: str = "float32", device: str = "cpu", layout: str = AUTO,
+        self, model: ModelLike, shape: tuple[int, ...], outputs: int, *, seed: int, task: Task = Classification(),
+        loss: LossFn | None = None, dtype: str = "float32", device: str = "cpu", layout: str = AUTO,
+        sample: Tensors | None = None,
     ) -> None:  # fmt: skip
-        self.model, self.shape, self.classes = model, shape, classes
-        self.seed, self.loss, self.dtype, self.device = seed, loss, DTYPES[dtype], device
+        self.model, self.shape, self.outputs = model, shape, outputs
+        self.task = task if loss is None else OwnLoss(task, loss)
+        self.seed, self.dtype, self.device = seed, DTYPES[dtype], device
         self.mixed, self.layout = dtype == MIXED, layout
+        self.sample = torch.zeros(2, *shape, dtype=self.dtype, device=device) if sample is None else sample
+        """The inputs of two examples, to try modules on: of the right type and number."""
+        self.at: Tensor | None = None
+        """Where the walk stands, for tasks that choose examples by what the model makes of them."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "flat"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("flat", "at")} | {"at": None}
 
     @cached_property
     def flat(self) -> FlatModule:
@@ -59,7 +67,7 @@ class Learner:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(self.seed, "model"))
             if isinstance(self.model, ModelSpec):
-                return self.model.build(self.shape, self.classes)
+                return self.task.build(self.model, self.shape, self.outputs)
             module = self.model if isinstance(self.model, nn.Module) else self.model()
             if not isinstance(module, nn.Module):
                 raise SettingError(f"{self.model!r} must make a torch.nn.Module, found {module!r}.")
@@ -73,7 +81,7 @@ class Learner:
         module = copy.deepcopy(module, empty).eval()
         try:
             with torch.no_grad():
-                module(torch.zeros(2, *self.shape))
+                module(*(x.float() if x.is_floating_point() else x for x in arguments(self.sample)))
         except Exception as error:
             raise SettingError(
                 f"the model cannot take inputs of shape {(2, *self.shape)}: {error}. Choose a model made for "
@@ -85,29 +93,40 @@ class Learner:
         """Parameters and buffers before round 0."""
         return self.another().model()
 
-    def loss_of(self, output: Tensor, batch: Batch) -> Tensor:
-        """The mean loss; of both sets of labels if the batch was mixed."""
+    def mean(self, output: Any, batch: Batch) -> tuple[Tensor, Count]:
+        """The mean loss, and of how many things; of both sets of targets if the batch was mixed."""
         targets = batch.targets
-        if isinstance(targets, Mixed):
-            lam, first, second = targets.lam, self.loss(output, targets.first), self.loss(output, targets.second)
-            return lam * first + (1 - lam) * second
-        return self.loss(output, targets)
+        if not isinstance(targets, Mixed):
+            return self.task.mean(output, batch)
+        first, count = self.task.mean(output, replace(batch, targets=targets.first))
+        second, _ = self.task.mean(output, replace(batch, targets=targets.second))
+        return targets.lam * first + (1 - targets.lam) * second, count
 
     def objective(
-        self, module: nn.Module, forward: Callable[[Tensor], Tensor], batch: Batch, terms: Terms
-    ) -> Tensor:  # fmt: skip
-        """The mean loss of a batch and the terms that are added to it; ``forward`` runs ``module``."""
+        self, module: nn.Module, forward: Callable[..., Any], batch: Batch, terms: Terms
+    ) -> tuple[Tensor, Count]:  # fmt: skip
+        """The mean loss of a batch with the terms that are added to it, and of how many things it is the mean;
+        ``forward`` runs ``module``."""
         with ExitStack() as open_hooks:
             seen = [open_hooks.enter_context(term.watch(module)) for term, _ in terms]
             if self.mixed:
                 open_hooks.enter_context(torch.autocast(torch.device(self.device).type, torch.bfloat16))
-            output = forward(batch.inputs)
+            output = forward(*arguments(batch.inputs))
         if self.mixed:
-            output = output.to(self.dtype)
-        value = self.loss_of(output, batch)
+            output = each(lambda part: part.to(self.dtype), output)
+        value, count = self.mean(output, batch)
         for (term, v), noted in zip(terms, seen, strict=True):
             value = value + term.loss(v, batch, output, noted)
-        return value
+        return value, count
+
+    def output(self, inputs: Tensors) -> Any:
+        """What the module makes of inputs where the walk stands, in evaluation mode; then training goes on."""
+        assert self.at is not None, "no walk has begun"
+        training = self.flat.module.training
+        self.flat.load(self.at)
+        made = self.flat.forward(*arguments(self.laid_out(inputs)))
+        self.flat.module.train(training)
+        return made
 
     @property
     def buffers(self) -> Tensor:
@@ -118,15 +137,16 @@ class Learner:
     def buffers(self, value: Tensor) -> None:
         self.flat.buffers = value
 
-    def laid_out(self, x: Tensor) -> Tensor:
+    def laid_out(self, inputs: Tensors) -> Tensors:
         """The inputs of a forward pass in the order of memory in which it is quickest."""
-        return channels_last(x) if x.dim() == 4 and self.channels_last else x
+        one_image = isinstance(inputs, Tensor) and inputs.dim() == 4 and inputs.is_floating_point()
+        return channels_last(inputs) if one_image and self.channels_last else inputs
 
     @cached_property
     def channels_last(self) -> bool:
         """Whether the module takes images with channels last, the quickest way on a CPU; one with ``view`` may not."""
         try:
-            self.flat.forward(channels_last(self._zeros))
+            self.flat.forward(channels_last(self.sample))
         except RuntimeError:
             return False
         return True
@@ -137,7 +157,7 @@ class Learner:
         module = self.another().module.train()
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                module(torch.zeros(1, *self.shape, dtype=self.dtype, device=self.device))
+                module(*(x[:1] for x in arguments(self.sample)))
         except Exception:
             return False
         return True
@@ -154,18 +174,19 @@ class Learner:
     @cached_property
     def trains_channels_last(self) -> bool:
         """Whether images lie with channels last in training: as the layout says, or as the module is quickest."""
-        if self.layout != AUTO or len(self.shape) != 3:
+        if self.layout != AUTO or not self.takes_images:
             return self.layout == CHANNELS_LAST
         on_cpu = torch.device(self.device).type == "cpu"
         return on_cpu and gains(self.flat.module) and self.dislikes_channels_last() is None
 
     def dislikes_channels_last(self) -> Exception | None:
         """What the module says to a step of training on images with channels last; None if it takes them."""
-        return refusal(self.flat.module, self._zeros)
+        return refusal(self.flat.module, self.sample)
 
     @property
-    def _zeros(self) -> Tensor:
-        return torch.zeros(2, *self.shape, dtype=self.dtype, device=self.device)
+    def takes_images(self) -> bool:
+        """Whether its input is a batch of images."""
+        return isinstance(self.sample, Tensor) and self.sample.dim() == 4 and self.sample.is_floating_point()
 
     def oracle(self, batch: Batch, terms: Terms) -> Oracle:
         """The bare gradient oracle on one batch."""
@@ -179,6 +200,7 @@ class Oracle:
         self.batch = replace(batch, inputs=channels_last(batch.inputs)) if learner.trains_channels_last else batch
         self.learner, self.terms, self.still = learner, terms, still
         self.loss: Tensor | None = None
+        self.count: Count = 0
         if len(batch) == 1:
             learner.refuse_one("this visit has")
 
@@ -191,4 +213,5 @@ class Oracle:
         return gradient
 
     def _loss(self, module: nn.Module) -> Tensor:
-        return self.learner.objective(module, module, self.batch, self.terms)
+        value, self.count = self.learner.objective(module, module, self.batch, self.terms)
+        return value

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fedflat.client.piece import Piece, Visit
+from fedflat.client.piece import Piece, Site, Visit
 from fedflat.data import augment
-from fedflat.data.batch import Batch
+from fedflat.data.batch import Batch, arguments
 from fedflat.engine.stage import Stage
-from fedflat.errors import number
+from fedflat.errors import SettingError, number
 from fedflat.language.schedules import Scalar, at, scalar
 
 
@@ -27,6 +27,13 @@ class Mixup(Piece):
 
     def __post_init__(self) -> None:
         scalar("mixup", "alpha", self.alpha, open_low=True)
+
+    def check(self, site: Site) -> None:
+        """Refuse batches that are more than examples, and inputs that lie on no line."""
+        if site.task.makes_batches:
+            raise SettingError(f"mixup blends examples, and the batches of {site.task} are more. Leave it out.")
+        if site.sample is not None and not all(x.is_floating_point() for x in arguments(site.sample)):
+            raise SettingError("mixup blends inputs, and those of these data are whole numbers. Leave it out.")
 
     def batch(self, v: Visit, batch: Batch) -> Batch:
         """The blended batch."""

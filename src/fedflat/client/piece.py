@@ -16,11 +16,13 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from fedflat.data.batch import Batch
+from fedflat.data.batch import Batch, Tensors
 from fedflat.engine.flat import GradFn, Layout
 from fedflat.engine.seeds import torch_generator
 from fedflat.engine.stage import Stage
 from fedflat.language.spelling import Spelled
+from fedflat.tasks.classification import Classification
+from fedflat.tasks.task import Count, Task
 
 Memory = dict[str, dict[str, Tensor]]
 """What one client remembers between its visits: piece key -> name -> tensor."""
@@ -31,6 +33,8 @@ class BatchOracle(Protocol):
 
     loss: Tensor | None
     """The loss of the first call."""
+    count: Count
+    """How many things the loss was the mean of; in a stack, of each client's."""
 
     def __call__(self, w: Tensor) -> Tensor:
         """The gradient at ``w``."""
@@ -103,6 +107,10 @@ class Site:
     """The client's whole stack."""
     module: nn.Module
     layout: Layout
+    task: Task = field(default_factory=Classification)
+    """What is learnt."""
+    sample: Tensors | None = None
+    """The inputs of two examples."""
 
 
 class Piece(Spelled):
@@ -181,7 +189,3 @@ class Term(Piece, ABC):
     @abstractmethod
     def loss(self, v: Visit, batch: Batch, output: Tensor, seen: Any) -> Tensor:
         """The term's value."""
-
-
-LossFn = Callable[[Tensor, Tensor], Tensor]
-"""From outputs and labels to the mean loss."""

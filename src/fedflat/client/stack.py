@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedflat.client.batched import Batched, StackOracle
-from fedflat.client.judge import accuracy
+from fedflat.client.judge import headline
 from fedflat.client.learner import Terms
 from fedflat.client.piece import Memory, Piece, Term, Visit
-from fedflat.client.visit import ClientJob, Letter, before, guilty, measured, open_visit, survey, walk
-from fedflat.data.batch import Batch, each, rows, stacked
+from fedflat.client.survey import survey
+from fedflat.client.visit import ClientJob, Letter, before, guilty, measured, open_visit, supply, walk
+from fedflat.data.batch import Batch, Tensors, each, rows, stacked
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Sheaf
@@ -148,10 +149,13 @@ class Stack:
             assert data.own_test is not None
             learner.flat.load(w)
             learner.flat.buffers = buffers
-            found.append(accuracy(learner, data.own_test))
+            found.append(headline(learner, data.own_test))
         return torch.tensor(found, dtype=torch.float64)
 
     def _batches(self) -> Iterator[Batch]:
+        if self.job.learner.task.makes_batches:
+            yield from self._made_by_the_task()
+            return
         if self._everything:
             places = torch.arange(self.examples).expand(self.count, -1)
             for _ in range(self.job.local.planned(self.mail.round, self.clients[0], self.examples)):
@@ -162,6 +166,22 @@ class Stack:
         orders = [self.job.local.batches(seed, t, client, self.examples) for client in self.clients]
         for step in zip(*orders, strict=True):
             yield self._batch(torch.stack(step), rngs)
+
+    def _made_by_the_task(self) -> Iterator[Batch]:
+        """What the task makes for each client, by the client's own model."""
+        asked = zip(count(), self.letters, self.data, strict=False)
+        makers = [
+            self.job.learner.task.batches(supply(self.job, letter, data, partial(self._output, row)))
+            for row, letter, data in asked
+        ]
+        yield from map(stacked, zip(*makers, strict=True))
+
+    def _output(self, row: int, inputs: Tensors) -> Any:
+        learner, at = self.job.learner, self.batched.at
+        assert at is not None, "no walk has begun"
+        learner.flat.buffers = self.batched.buffers[row]
+        learner.at = at[row]
+        return learner.output(inputs)
 
     @property
     def _augments(self) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
-from fedflat.data.batch import Batch
+from fedflat.data.batch import Batch, arguments
 from fedflat.data.federation import Federation
 from fedflat.engine.flat import FlatModule, Layout
 from fedflat.errors import FedflatError, SettingError
@@ -29,16 +30,16 @@ def try_out(learner: Learner, fed: Federation) -> None:
     flat = learner.another()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        _classifies(learner, fed, batch, _output(flat, batch))
+        learner.task.check(fed, _output(flat, batch), batch)
         _learns(learner, flat, batch)
     _lies(learner)
 
 
-def _output(flat: FlatModule, batch: Batch) -> Tensor:
+def _output(flat: FlatModule, batch: Batch) -> Any:
     """What the module makes of a batch when it is only evaluated; nothing in it may change."""
     before = _buffers(flat.module)
     try:
-        output = flat.forward(batch.inputs)
+        output = flat.forward(*arguments(batch.inputs))
     except Exception as error:
         raise SettingError(
             f"the model cannot take inputs of shape {tuple(batch.first.shape)}: {error}. Choose a model made for "
@@ -51,27 +52,7 @@ def _output(flat: FlatModule, batch: Batch) -> Tensor:
                 f"the model's buffer {name!r} moves in evaluation, so that looking at a model would change it. Let it "
                 "move in training only: `if self.training:`."
             )
-    if not isinstance(output, Tensor):
-        raise SettingError(
-            f"the model turned a batch of {len(batch)} into {type(output).__name__}; it must give one tensor. Wrap it "
-            "in a module that hands out the part to learn from."
-        )
     return output
-
-
-def _classifies(learner: Learner, fed: Federation, batch: Batch, output: Tensor) -> None:
-    if learner.loss is not cross_entropy:
-        return
-    if output.dim() < 2 or output.shape[0] != len(batch):
-        raise SettingError(
-            f"the model turned a batch of {len(batch)} into {tuple(output.shape)}; classification needs one row of "
-            "class scores for each example."
-        )
-    if output.shape[1] < fed.classes:
-        raise SettingError(
-            f"the model gives {output.shape[1]} class scores, but the labels go up to {fed.classes - 1}. Make "
-            f"its last layer {fed.classes} wide."
-        )
 
 
 def _learns(learner: Learner, flat: FlatModule, batch: Batch) -> None:
@@ -102,7 +83,7 @@ def _lies(learner: Learner) -> None:
     """Refuse channels last where there are none, or where the model cannot be trained so."""
     if learner.layout != CHANNELS_LAST:
         return
-    if len(learner.shape) != 3:
+    if not learner.takes_images:
         raise SettingError(
             f"layout 'channels-last' is for images, found inputs of shape {learner.shape}. Leave the layout out."
         )
@@ -115,7 +96,7 @@ def _lies(learner: Learner) -> None:
 
 
 def _loss(learner: Learner, module: nn.Module, batch: Batch) -> Tensor:
-    value = learner.objective(module, module, batch, ())
+    value, _ = learner.objective(module, module, batch, ())
     if not isinstance(value, Tensor) or value.dim() or not value.is_floating_point():
         found = f"a tensor of {value.dtype}, shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
         raise SettingError(

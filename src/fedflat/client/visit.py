@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from types import TracebackType
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from fedflat.client.judge import accuracy, scores
+from fedflat.client.judge import headline, scores
 from fedflat.client.learner import Learner, Oracle, Terms
 from fedflat.client.local import Local
 from fedflat.client.piece import BatchOracle, Memory, Piece, Term, Visit
-from fedflat.data.batch import Batch
+from fedflat.client.survey import survey
+from fedflat.data.batch import Batch, Tensors
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import GradFn, Model
 from fedflat.engine.mail import Mail, Reply
 from fedflat.engine.seeds import derive, seed_modules, torch_generator
+from fedflat.tasks.task import Supply
 
 Watch = Callable[[str, Tensor], None]
 """Told each vector as it is made, with the name of its maker."""
@@ -121,7 +123,7 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None)
     metrics = {"loss": float(walked.loss)} | {name: float(value) for name, value in measured(stack).items()}
     if mail.ask.tests and data.own_test is not None:
         flat.load(walked.own.params)
-        metrics["own_accuracy"] = accuracy(job.learner, data.own_test)
+        metrics["own_accuracy"] = headline(job.learner, data.own_test)
     reply = Reply(
         client=client,
         delta=mail.params - walked.returned,
@@ -145,6 +147,8 @@ class Bench(Protocol):
     """Where gradients are made: the learner's module for one client, or its like for a stack of them."""
 
     buffers: Tensor
+    at: Tensor | None
+    """Where the walk stands when the next batch is made."""
 
     def oracle(self, batch: Batch, terms: Terms) -> BatchOracle:
         """The gradient oracle on one batch."""
@@ -182,6 +186,7 @@ def walk(
     bench.buffers = buffers
     for _, v in stack:
         v.start = w
+    bench.at = w
     for batch in batches:
         for piece, v in stack:
             batch = piece.batch(v, batch)
@@ -190,6 +195,7 @@ def walk(
         assert oracle.loss is not None, "no piece asked for a gradient"
         losses.append(oracle.loss)
         samples += batch.first.shape[w.dim() - 1]
+        bench.at = w
         for _, v in stack:
             v.steps, v.walked = v.steps + 1, v.walked + lr
     for _, v in stack:
@@ -248,9 +254,16 @@ def _bare(job: ClientJob, data: ClientData, places: Tensor) -> Oracle:
 
 
 def _batches(job: ClientJob, letter: Letter, data: ClientData) -> Iterator[Batch]:
+    return job.learner.task.batches(supply(job, letter, data, job.learner.output))
+
+
+def supply(job: ClientJob, letter: Letter, data: ClientData, output: Callable[[Tensors], Any]) -> Supply:
+    """What a task makes a client's batches from."""
     t, client = letter.mail.round, letter.client
-    rng = torch_generator(job.seed, "augment", t, client)
-    return data.batches(job.local.batches(job.seed, t, client, len(data)), job.learner.dtype, rng)
+    places = job.local.batches(job.seed, t, client, len(data))
+    augment = torch_generator(job.seed, "augment", t, client)
+    own = cache(partial(torch_generator, job.seed, "task", t, client))
+    return Supply(data, places, job.learner.dtype, augment, own, output)
 
 
 def _compose(oracle: GradFn, stack: list[tuple[Piece, Visit]], watch: Watch | None) -> GradFn:
@@ -273,17 +286,6 @@ def full_gradient(job: ClientJob, data: ClientData, w: Tensor, terms: Terms = ()
     learner = job.learner
     learner.flat.module.train()
     return survey(lambda places: Oracle(learner, data.batch(places, learner.dtype), terms, still=True), len(data), w)
-
-
-def survey(oracle: Callable[[Tensor], BatchOracle], examples: int, w: Tensor) -> Tensor:
-    """The gradient over ``examples``, a large batch at a time; none of them is a single example left over."""
-    total = torch.zeros_like(w)
-    *parts, last = torch.arange(examples).split(256)
-    if parts and len(last) == 1:
-        last = torch.cat([parts.pop(), last])
-    for places in (*parts, last):
-        total.add_(oracle(places)(w), alpha=len(places) / examples)
-    return total
 
 
 def guilty(trace: TracebackType | None, visits: list[Visit]) -> str:

@@ -7,8 +7,8 @@ are asked for, so that a million clients cost no more than a thousand.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -32,6 +32,8 @@ class DataSpec(Spelled, ABC):
 
     stored: ClassVar[bool] = True
     """Whether it is a data set of its own, not a change of another."""
+    usual_task: ClassVar[str] = "classification()"
+    """What is learnt from it if nothing is said."""
     origin: ClassVar[str] = ""
     """Where it comes from, if not from files."""
 
@@ -46,6 +48,13 @@ class Federation(ABC):
     test: ClientData
     held_out: Sequence[Tensor] | None = None
     """Each client's own part to test on, if the data were split inside the clients."""
+    more: Mapping[str, ClientData] = {}
+    """Further test sets by name: other domains, clients that never train, a gallery."""
+
+    @property
+    def tests(self) -> dict[str, ClientData]:
+        """All test sets by name; the first is the main one, whose scores the run reports."""
+        return {"test": self.test, **self.more}
 
     @property
     @abstractmethod
@@ -95,6 +104,7 @@ class Dealt(Federation):
     test: ClientData
     parts: Sequence[Tensor]
     held_out: Sequence[Tensor] | None = None
+    more: Mapping[str, ClientData] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for client in range(len(self.parts)):
@@ -129,11 +139,12 @@ class Dealt(Federation):
         """See `Federation.to`."""
         train, test = self.train.to(device), self.test.to(device)
         held_out = self.held_out and [part.to(device) for part in self.held_out]
-        return Dealt(train, test, [part.to(device) for part in self.parts], held_out)
+        more = {name: data.to(device) for name, data in self.more.items()}
+        return Dealt(train, test, [part.to(device) for part in self.parts], held_out, more)
 
     def pooled(self) -> Dealt:
         """See `Federation.pooled`."""
-        return Dealt(self.train, self.test, [torch.cat(list(self.parts))])
+        return Dealt(self.train, self.test, [torch.cat(list(self.parts))], more=self.more)
 
 
 @dataclass(frozen=True)
@@ -149,6 +160,7 @@ class OnDemand(Federation):
     """The training examples of a client, the same whenever it is asked for."""
     test: ClientData
     device: str = "cpu"
+    more: Mapping[str, ClientData] = field(default_factory=dict)
 
     @property
     def population(self) -> int:
@@ -179,13 +191,15 @@ class OnDemand(Federation):
 
     def to(self, device: str) -> OnDemand:
         """See `Federation.to`."""
-        return replace(self, test=self.test.to(device), device=device)
+        more = {name: data.to(device) for name, data in self.more.items()}
+        return replace(self, test=self.test.to(device), device=device, more=more)
 
     def pooled(self) -> Dealt:
         """See `Federation.pooled`."""
         made = [self.make(client) for client in self._everybody("to train in one place")]
         train = joined(made)
-        return Dealt(train.to(self.device), self.test, [torch.arange(len(train), device=self.device)])
+        everybody = [torch.arange(len(train), device=self.device)]
+        return Dealt(train.to(self.device), self.test, everybody, more=self.more)
 
     def _everybody(self, why: str) -> range:
         if self.clients > EVERYBODY:

@@ -198,10 +198,10 @@ class FlatModule:
         return value.detach(), self._grads.clone()
 
     @torch.no_grad()
-    def forward(self, x: Any) -> Any:
+    def forward(self, *inputs: Any) -> Any:
         """The module's output at the point last loaded, in evaluation mode."""
         self.module.eval()
-        return self.module(x)
+        return self.module(*inputs)
 
 
 def _refuse_complex(module: nn.Module) -> None:

@@ -27,6 +27,7 @@ from fedflat.engine.flat import Layout, Model
 from fedflat.errors import SettingError, nearest, number
 from fedflat.flatness.convolution import lean
 from fedflat.flatness.objective import BATCH, Objective, Tick, flattened, silent
+from fedflat.tasks.average import Average
 
 HOLD = 2**30
 
@@ -65,7 +66,7 @@ class Hessian:
         self.objective = Objective(learner, model.buffers, data, batch_size=batch_size)
         self.hold, self.tick = hold, tick
         self._leaves = self.objective.leaves(model.params)
-        self._held: dict[int, Sequence[Tensor]] = {}
+        self._held: dict[int, tuple[Sequence[Tensor], int]] = {}
         self._bytes = 0
 
     @property
@@ -137,27 +138,28 @@ class Hessian:
             )
         columns = v.reshape(len(v), -1).to(dtype=self.dtype, device=self.device).T.contiguous()
         vectors = [[part.view_as(p) for part, p in zip(c.split(sizes), leaves, strict=True)] for c in columns]
-        total = torch.zeros_like(columns)
+        total, mean = torch.zeros_like(columns), Average(len(self.objective.data))
         for i, (batch, share) in enumerate(self.objective.batches()):
-            slopes = self._slopes(i, batch)
+            slopes, count = self._slopes(i, batch)
+            weight = mean.weight(len(batch), count)
             for row, vector in zip(total, vectors, strict=True):
-                row.add_(_slope_of([slopes[j] for j in chosen], vector, leaves), alpha=share)
+                row.add_(_slope_of([slopes[j] for j in chosen], vector, leaves), alpha=weight)
                 self.tick(share)
             del slopes  # before the next graph is built
-        return total.T.reshape(v.shape)
+        return total.div_(mean.scale).T.reshape(v.shape)
 
-    def _slopes(self, i: int, batch: Batch) -> Sequence[Tensor]:
-        """The gradient of batch ``i`` with its graph, held if there is room for it."""
+    def _slopes(self, i: int, batch: Batch) -> tuple[Sequence[Tensor], int]:
+        """The gradient of batch ``i`` with its graph, held if there is room for it, and what the batch counts."""
         if i in self._held:
             return self._held[i]
         with sdpa_kernel(SDPBackend.MATH), lean(), _weighed() as storages:
-            loss = self.objective.batch_loss(self._leaves, batch)
+            loss, count = self.objective.batch_loss(self._leaves, batch)
             slopes = torch.autograd.grad(loss, self._leaves, create_graph=True, materialize_grads=True)
         weight = sum(storages.values())
         if self._bytes + weight <= self.hold:
-            self._held[i] = slopes
+            self._held[i] = slopes, count
             self._bytes += weight
-        return slopes
+        return slopes, count
 
 
 class Block:

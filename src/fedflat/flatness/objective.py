@@ -13,10 +13,11 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedflat.client.learner import Learner
-from fedflat.data.batch import Batch
+from fedflat.data.batch import Batch, arguments
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import FlatModule
 from fedflat.errors import SettingError, number
+from fedflat.tasks.average import Average
 
 BATCH = 128
 
@@ -29,7 +30,7 @@ def silent(share: float) -> None:
 
 
 class Objective:
-    """The mean loss over ``data``, each batch weighted by its size; its running statistics are ``buffers``."""
+    """The mean loss over ``data``, each batch weighted by what it counts; its running statistics are ``buffers``."""
 
     def __init__(
         self, learner: Learner, buffers: Tensor, data: ClientData, *, batch_size: int = BATCH, tick: Tick = silent
@@ -54,31 +55,34 @@ class Objective:
         parts = w.split(list(self.layout.sizes))
         return [part.view(shape).requires_grad_() for part, shape in zip(parts, self.layout.shapes, strict=True)]
 
-    def batch_loss(self, leaves: Sequence[Tensor], batch: Batch) -> Tensor:
-        """The mean loss of one batch."""
+    def batch_loss(self, leaves: Sequence[Tensor], batch: Batch) -> tuple[Tensor, int]:
+        """The mean loss of one batch, and of how many things it is the mean."""
         named = dict(zip(self.layout.names, leaves, strict=True))
-        return self.learner.loss(functional_call(self.module, named, (batch.inputs,)), batch.targets)
+        loss, count = self.learner.mean(functional_call(self.module, named, arguments(batch.inputs)), batch)
+        return loss, int(count)
 
     def loss(self, w: Tensor) -> float:
         """The mean loss at ``w``."""
-        total, leaves = 0.0, self.leaves(w)
+        total, leaves, mean = 0.0, self.leaves(w), Average(len(self.data))
         with torch.no_grad():
             for batch, share in self.batches():
-                total += share * float(self.batch_loss(leaves, batch))
+                loss, count = self.batch_loss(leaves, batch)
+                total += mean.weight(len(batch), count) * float(loss)
                 self.tick(share)
-        return total
+        return total / mean.scale
 
     def gradient(self, w: Tensor) -> tuple[float, Tensor]:
         """The mean loss at ``w`` and its gradient there."""
-        total, leaves = 0.0, self.leaves(w)
+        total, leaves, mean = 0.0, self.leaves(w), Average(len(self.data))
         gradient = torch.zeros(self.layout.dim, dtype=self.learner.dtype, device=self.learner.device)
         for batch, share in self.batches():
-            loss = self.batch_loss(leaves, batch)
+            loss, count = self.batch_loss(leaves, batch)
             parts = torch.autograd.grad(loss, leaves, materialize_grads=True)
-            gradient.add_(flattened(parts), alpha=share)
-            total += share * float(loss.detach())
+            weight = mean.weight(len(batch), count)
+            gradient.add_(flattened(parts), alpha=weight)
+            total += weight * float(loss.detach())
             self.tick(share)
-        return total, gradient
+        return total / mean.scale, gradient.div_(mean.scale)
 
 
 def flattened(parts: Sequence[Tensor]) -> Tensor:

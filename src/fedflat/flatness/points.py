@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedflat.client.learner import Learner
-from fedflat.data.batch import Batch
+from fedflat.data.batch import Batch, arguments
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
@@ -43,7 +43,7 @@ class Value(NamedTuple):
     loss: float | None
     """The mean loss, or None if it is not finite."""
     error: float | None = None
-    """1 - accuracy, or None if the learner is no classification."""
+    """1 - the headline, or None if that is no share of one."""
 
 
 class Points(Protocol):
@@ -88,9 +88,9 @@ def losses(
         move(learner, points[place], buffers)
         if refresh is not None:
             _estimate(learner.flat.module, refresh)
-        loss, accuracy = score(learner, batches)
+        loss, share = score(learner, batches)
         tell(place + 1, len(points), "points")
-        yield Value(loss if isfinite(loss) else None, None if accuracy is None else 1 - accuracy)
+        yield Value(loss if isfinite(loss) else None, None if share is None else 1 - share)
 
 
 def measure(learner: Learner, buffers: Tensor, landscape: Landscape, data: ClientData, **how: Any) -> dict[str, Any]:
@@ -123,15 +123,17 @@ def fits(layout: Layout, params: Tensor) -> None:
 
 
 def score(learner: Learner, batches: list[Batch]) -> tuple[float, float | None]:
-    """The mean loss where the module stands, and the accuracy if the learner is a classification."""
-    loss, right, count, judged = 0.0, 0, 0, True
+    """The mean loss where the module stands, and the headline if it is a share of one, the more the better."""
+    loss, counted, meter = 0.0, 0, learner.task.meter(learner.outputs)
     for batch in batches:
-        output = learner.flat.forward(batch.inputs)
-        loss += float(learner.loss(output, batch.targets)) * len(batch)
-        count += len(batch)
-        judged = judged and output.dim() == 2 and output.shape[1] > 1 and not batch.targets.is_floating_point()
-        right += int((output.argmax(1) == batch.targets).sum()) if judged else 0
-    return loss / count, right / count if judged else None
+        output = learner.flat.forward(*arguments(batch.inputs))
+        mean, count = learner.mean(output, batch)
+        loss += float(mean) * int(count)
+        counted += int(count)
+        meter.add(output, batch)
+    headline = learner.task.headline
+    found = meter.scores().get(headline.name) if headline.share and headline.higher_is_better else None
+    return loss / max(counted, 1), found
 
 
 @torch.no_grad()
@@ -147,7 +149,7 @@ def _estimate(module: nn.Module, batches: list[Batch]) -> None:
             for norm in norms:
                 norm.train()
                 norm.momentum = len(batch) / seen
-            module(batch.inputs)
+            module(*arguments(batch.inputs))
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum

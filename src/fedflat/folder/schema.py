@@ -144,7 +144,8 @@ FILE = {"file": str, "bytes": int, "digest": str}
 RUN = {
     "fedflat": str, "identity": str, "status": {"running", "done", "diverged"}, "experiment": EXPERIMENT,
     "origin": {
-        "data?": str, "place?": (str, None), "shape?": [int], "classes?": int, "module?": str, "start?": str,
+        "data?": str, "place?": (str, None), "shape?": [int], "classes?": int, "outputs?": int,
+        "inputs?": [{"shape": [int], "whole": bool}], "module?": str, "start?": str,
         "server?": str,
     },
     "how": HOW, "made": str, "machine": {"*": (str, int, None)},

@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 
 HOMES = (
     "client.asks", "client.describers", "client.measures", "data.partitions", "data.sets", "language.schedules",
-    "methods", "models", "running.starts", "topology.grouping",
+    "methods", "models", "running.starts", "tasks", "topology.grouping",
 )  # fmt: skip
 
 

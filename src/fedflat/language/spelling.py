@@ -22,7 +22,7 @@ from fedflat.language.plain import Plain
 from fedflat.language.plugins import MAINS, load_installed, plugin_of
 
 KINDS = (
-    "method", "data set", "partition", "model", "schedule", "start", "ask", "describer", "measure",
+    "method", "data set", "partition", "model", "schedule", "start", "task", "ask", "describer", "measure",
     "grouping", "growth",
 )  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])

@@ -48,7 +48,9 @@ class CommonRepresentation(Term):
         scalar("fedcr", "beta", self.beta)
 
     def check(self, site: Site) -> None:
-        """Refuse a network without Gaussian features."""
+        """Refuse a network without Gaussian features, and a task without classes."""
+        if not site.task.classifies:
+            raise SettingError(f"fedcr has a Gaussian for each class, and {site.task} has none. Use classification().")
         if not isinstance(site.module, StochasticNet):
             raise SettingError(
                 f"fedcr needs a network with Gaussian features, found {type(site.module).__name__}. Use "

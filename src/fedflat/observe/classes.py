@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fedflat.client.judge import outputs
+from fedflat.data.batch import arguments
 from fedflat.errors import SettingError
 from fedflat.observe.watcher import Sight, Watcher
 from fedflat.running.evaluate import load
@@ -24,13 +25,15 @@ class Classes(Watcher):
         return "one more pass over the test set every evaluation"
 
     def check(self, ready: Ready) -> None:
-        """Outputs must be scores of classes."""
+        """It must be a classification, by a module that gives scores of classes."""
+        if not ready.exp.task.classifies:
+            raise SettingError(f"watch: {ready.exp.task} has no class for each example. Leave 'classes' out.")
         batch = ready.fed.test.batch(torch.arange(min(2, len(ready.fed.test))), ready.learner.dtype)
-        output = ready.learner.flat.forward(batch.inputs)
-        if output.dim() != 2 or output.shape[1] < 2 or batch.targets.is_floating_point():
+        output = ready.learner.flat.forward(*arguments(batch.inputs))
+        if output.dim() != 2 or output.shape[1] < ready.fed.classes:
             raise SettingError(
                 f"watch: there are no classes to watch, since the model's output has the shape {tuple(output.shape)} "
-                f"and labels are {batch.targets.dtype}. Leave 'classes' out."
+                f"for {ready.fed.classes} classes. Leave 'classes' out."
             )
 
     def see(self, s: Sight, new: Stepped) -> Seen:

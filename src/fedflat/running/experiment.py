@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any, cast
 
+import torch
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.asks import Train
-from fedflat.client.learner import Learner, ModelLike
+from fedflat.client.learner import DTYPES, Learner, ModelLike
 from fedflat.client.local import Local
-from fedflat.client.piece import LossFn, Piece
+from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.files.places import check_data_dir, data_place, remembered
@@ -25,7 +26,12 @@ from fedflat.language.spelling import parse
 from fedflat.models.spec import ModelSpec
 from fedflat.settings.groups import CONTIGUOUS, EvaluateSettings, RunSettings
 from fedflat.settings.setting import Setting, settings_of
-from fedflat.tasks.headline import ACCURACY, Headline
+from fedflat.tasks.headline import Headline
+from fedflat.tasks.own_loss import LossFn
+from fedflat.tasks.task import Task
+
+TASKS_OWN = "cross_entropy"
+"""How run.json says that no loss was given in Python."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +51,14 @@ class Experiment(RunSettings):
     local: Local = Local()
     sampler: Sampler = Sampler()
     evaluate: Evaluate = Evaluate()
-    loss: LossFn = cross_entropy
+    loss: LossFn | None = None
+    """In place of the task's own: the mean loss of outputs and targets."""
 
     def __post_init__(self) -> None:
         for one in _REGISTERED:
             object.__setattr__(self, one.name, _read(getattr(self, one.name), one))
+        if self.loss is cross_entropy and self.task.classifies:
+            object.__setattr__(self, "loss", None)  # said, but the task's own
         _refuse_strangers(self)
         super().__post_init__()
         if self.weighting is not None:
@@ -71,7 +80,7 @@ class Experiment(RunSettings):
     @property
     def headline(self) -> Headline:
         """The score it is judged by."""
-        return ACCURACY
+        return self.task.headline
 
     @property
     def ask(self) -> Train:
@@ -84,9 +93,11 @@ class Experiment(RunSettings):
 
     def open_learner(self, fed: Federation, device: str) -> Learner:
         """The module and its loss, made for the data."""
+        some = torch.arange(2) % max(len(fed.test), 1)
+        sample = fed.test.batch(some, DTYPES[self.dtype]).inputs if len(fed.test) else None
         return Learner(
-            self.model, fed.shape, fed.classes, seed=self.seed, loss=self.loss, dtype=self.dtype, device=device,
-            layout=self.layout,
+            self.model, fed.shape, self.task.outputs(fed), seed=self.seed, task=self.task, loss=self.loss,
+            dtype=self.dtype, device=device, layout=self.layout, sample=sample,
         )  # fmt: skip
 
     def cohort_sampler(self) -> Sampler:
@@ -118,7 +129,7 @@ class Experiment(RunSettings):
             "evaluate": asdict(self.evaluate),
             **{name: getattr(self, name) for name in _OWN},
             **{one.name: _text(getattr(self, one.name)) for one in _REGISTERED},
-            "loss": None if self.loss is not cross_entropy else "cross_entropy",
+            "loss": TASKS_OWN if self.loss is None else None,
             "headline": self.headline.as_json(),
         }
         texts = [said[one.name] or "" for one in _REGISTERED]
@@ -142,11 +153,19 @@ def data_set(given: object) -> DataSpec:
     return cast(DataSpec, on)
 
 
+def task_of(given: object) -> Task:
+    """The task that was given, or what its text says."""
+    task = parse(given, "task") if isinstance(given, str) else given
+    _must_be("the task", "a task or its text, such as 'segmentation(ignore=255)'", task, isinstance(task, Task))
+    return cast(Task, task)
+
+
 def _refuse_strangers(exp: Experiment) -> None:
     model = "a text such as 'mlp(hidden=[64])', a torch.nn.Module, or a function that makes one"
     _must_be("the method", "a method or its text, such as 'fedavg'", exp.method, isinstance(exp.method, Method))
     _must_be("the model", model, exp.model, isinstance(exp.model, ModelSpec) or callable(exp.model))
-    _must_be("the loss", "a function of the model's output and the labels", exp.loss, callable(exp.loss))
+    loss = exp.loss is None or callable(exp.loss)
+    _must_be("the loss", "a function of the model's output and the labels", exp.loss, loss)
     data_set(exp.on)
 
 
@@ -206,7 +225,7 @@ def from_json(
         evaluate=Evaluate(**saved["evaluate"]),
         **{name: saved[name] for name in _OWN if name in saved},
         **{one.name: saved.get(one.name, one.default) for one in _REGISTERED},
-        loss=loss or cross_entropy,
+        loss=loss,
     )
 
 
@@ -235,9 +254,8 @@ def _sayable(value: Any, kind: str) -> bool:
         return False
 
 
-def default_model(fed_shape: tuple[int, ...]) -> ModelSpec:
-    """The papers' CNN for images of 28 pixels or more, a small MLP for anything else."""
-    image = len(fed_shape) == 3 and min(fed_shape[1:]) >= 28
-    spec = parse("cnn" if image else "mlp", "model")
+def default_model(task: Task, shape: tuple[int, ...]) -> ModelSpec:
+    """The model that a task takes for inputs of that shape."""
+    spec = parse(task.model_for(shape), "model")
     assert isinstance(spec, ModelSpec)
     return spec

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from fedflat.data.batch import arguments
 from fedflat.data.examples import AnyExamples, ClientData
 from fedflat.data.federation import Dealt, Federation
 from fedflat.data.files.places import data_place
@@ -28,13 +29,15 @@ LOOKED_AT = 3
 
 def origin_of(ready: Ready) -> Origin:
     """What tells the data and the module of this run from others."""
-    module = ready.learner.module()
+    module, inputs = ready.learner.module(), arguments(ready.learner.sample)
     trained = [tensor for tensor in module.parameters() if tensor.requires_grad]
     return {
         "data": data_digest(ready.fed),
         "place": data_place(),
         "shape": list(ready.fed.shape),
         "classes": ready.fed.classes,
+        "outputs": ready.learner.outputs,
+        "inputs": [{"shape": list(x.shape[1:]), "whole": not x.is_floating_point()} for x in inputs],
         **({} if ready.holding is None else {"server": sign(_examples(ready.holding.data))}),
         "module": module_digest(module),
         "start": sign([_tensor(tensor) for tensor in trained] + [text for text in [ready.exp.init.digest()] if text]),
@@ -69,7 +72,8 @@ def data_digest(fed: Federation) -> str:
         held = fed.held_out or []
         who = [_tensor(torch.cat([*parts])) if parts else "" for parts in (list(fed.parts), list(held))]
         sizes = [list(map(len, parts)) for parts in (fed.parts, held)]
-        return sign([_examples(fed.test), *_tensors(fed.train), who, sizes])
+        more = [[name, _examples(data)] for name, data in fed.more.items()]
+        return sign([_examples(fed.test), *_tensors(fed.train), who, sizes, *more])
     places = sorted({place * (fed.population - 1) // (LOOKED_AT - 1) for place in range(LOOKED_AT)})
     return sign([fed.population, _examples(fed.test), [_examples(fed.data(place)) for place in places]])
 

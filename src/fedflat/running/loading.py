@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedflat.client.learner import Learner, ModelLike
+from fedflat.client.learner import DTYPES, Learner, ModelLike
+from fedflat.data.batch import Tensors, arguments
 from fedflat.data.federation import DataSpec
 from fedflat.data.files.places import remembered
 from fedflat.errors import RunError, SettingError
@@ -23,7 +24,7 @@ from fedflat.folder.facts import Facts, read_facts
 from fedflat.folder.plugins_needed import refuse_unmet
 from fedflat.language.spelling import parse
 from fedflat.running.experiment import from_json
-from fedflat.running.fingerprint import module_digest, origin_of, refuse_other, refuse_other_module
+from fedflat.running.fingerprint import Origin, module_digest, origin_of, refuse_other, refuse_other_module
 from fedflat.running.model_files import Named, chosen, module_of, read_model
 from fedflat.running.prepare import make_ready
 from fedflat.running.state import last_state
@@ -59,7 +60,11 @@ def _learner(folder: Path, facts: Facts, module: ModelLike | None) -> Learner:
         )
     refuse_unmet(saved.get("plugins", ()), exact=False)
     given: Any = parse(saved["model"], "model") if module is None else module
-    learner = Learner(given, tuple(origin["shape"]), origin["classes"], seed=saved["seed"], dtype=saved["dtype"])
+    learner = Learner(
+        given, tuple(origin["shape"]), origin.get("outputs", origin["classes"]), seed=saved["seed"],
+        task=parse(saved.get("task", "classification()"), "task"), dtype=saved["dtype"],
+        sample=some_inputs(origin, DTYPES[saved["dtype"]]),
+    )  # fmt: skip
     refuse_other_module(folder, origin, module_digest(learner.module()))
     return learner
 
@@ -79,22 +84,28 @@ def export(folder: Path, to: Path, *, model: str | None = None) -> None:
     if write is None:
         raise SettingError(f"export: {to} must end in {', '.join(_FORMATS)}, found {to.suffix or 'nothing'!r}.")
     module = load(folder, model=model)
-    shape = read_facts(folder)["origin"]["shape"]
-    some = torch.zeros(2, *shape, dtype=next(module.parameters()).dtype)
-    write_file(to, write(module, some))
+    some = some_inputs(read_facts(folder)["origin"], next(module.parameters()).dtype)
+    write_file(to, write(module, arguments(some)))
 
 
-def _safetensors(module: nn.Module, some: Tensor) -> bytes:
+def some_inputs(origin: Origin, dtype: torch.dtype) -> Tensors:
+    """Two examples' worth of zeros, of the types and number of a run's inputs."""
+    kinds = origin.get("inputs", [{"shape": origin["shape"], "whole": False}])
+    inputs = tuple(torch.zeros(2, *one["shape"], dtype=torch.long if one["whole"] else dtype) for one in kinds)
+    return inputs if len(inputs) > 1 else inputs[0]
+
+
+def _safetensors(module: nn.Module, some: tuple[Tensor, ...]) -> bytes:
     return pack({name: tensor for name, tensor in module.state_dict().items() if isinstance(tensor, Tensor)})
 
 
-def _program(module: nn.Module, some: Tensor) -> bytes:
+def _program(module: nn.Module, some: tuple[Tensor, ...]) -> bytes:
     stream = io.BytesIO()
     torch.export.save(_exported(module, some), stream)
     return stream.getvalue()
 
 
-def _onnx(module: nn.Module, some: Tensor) -> bytes:
+def _onnx(module: nn.Module, some: tuple[Tensor, ...]) -> bytes:
     missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
     if missing:
         raise SettingError(
@@ -107,11 +118,11 @@ def _onnx(module: nn.Module, some: Tensor) -> bytes:
         return bytes(program.model_proto.SerializeToString())
 
 
-def _exported(module: nn.Module, some: Tensor) -> torch.export.ExportedProgram:
+def _exported(module: nn.Module, some: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
     """The program of a module, for batches of any size where the module allows it."""
     try:
         with _unheard():
-            return torch.export.export(module, (some,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+            return torch.export.export(module, some, dynamic_shapes=tuple({0: torch.export.Dim.AUTO} for _ in some))
     except Exception as error:
         why = str(error).strip().split("\n")[0][:200]
         raise SettingError(
@@ -134,6 +145,6 @@ def _unheard() -> Iterator[None]:
         talker.setLevel(before)
 
 
-_FORMATS: dict[str, Callable[[nn.Module, Tensor], bytes]] = {
+_FORMATS: dict[str, Callable[[nn.Module, tuple[Tensor, ...]], bytes]] = {
     ".safetensors": _safetensors, ".pt2": _program, ".onnx": _onnx
 }  # fmt: skip

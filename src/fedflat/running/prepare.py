@@ -23,7 +23,7 @@ from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
 from fedflat.errors import SettingError
 from fedflat.executors.memories import usual_budget
-from fedflat.running.evaluate import own_accuracies
+from fedflat.running.evaluate import own_scores
 from fedflat.running.experiment import Experiment, open_federation
 from fedflat.running.tables import size
 from fedflat.server.piece import Holding
@@ -49,7 +49,7 @@ class Ready:
 
     def remarks(self, state_memory: int | None = None) -> list[str]:
         """What is good to know before the first round; ``state_memory`` as in `train`."""
-        site = Site(self.job.pieces, self.learner.flat.module, self.scene.layout)
+        site = Site(self.job.pieces, self.learner.flat.module, self.scene.layout, self.exp.task)
         said = [piece.remark(site) for piece in self.job.pieces]
         if self.client_memory:
             budget = usual_budget() if state_memory is None else state_memory
@@ -99,7 +99,7 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     for protocol in exp.method.protocols:
         protocol.check(exp.on, fed)
     for piece in job.pieces:
-        piece.check(Site(job.pieces, learner.flat.module, learner.flat.layout))
+        piece.check(Site(job.pieces, learner.flat.module, learner.flat.layout, exp.task, learner.sample))
     scene = Scene(exp.rounds, fed.population, learner.flat.layout, partial(_own_accuracies, learner, fed))
     withheld = sum(piece.withheld(learner.flat.layout) for piece in job.pieces)
     ready = Ready(exp, fed, source, learner, sampler, job, scene, withheld, held_by_server(exp, learner))
@@ -185,4 +185,4 @@ def _places(batch: Any, size: int) -> bool:
 
 
 def _own_accuracies(learner: Learner, fed: Federation, params: Tensor) -> Tensor:
-    return own_accuracies(learner, fed, Model(params, learner.initial().buffers))
+    return own_scores(learner, fed, Model(params, learner.initial().buffers))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedflat.data.federation import DataSpec
     from fedflat.executors.crew import ExecutorLike
     from fedflat.running.starts import Start
+    from fedflat.tasks.task import Task
 
 Cohorts = Sequence[Sequence[int]]
 """For each round: the clients that are asked."""
@@ -41,6 +42,10 @@ class RunSettings(Plain):
     init: Start = setting(
         "fresh()", 'weights to begin with: fresh, \'from_run("runs/mine")\', "pretrained(mnist(), rounds=5)"',
         metavar="START", registered="start",
+    )  # fmt: skip
+    task: Task = setting(
+        "classification()", "what is learnt: classification, segmentation, retrieval, next_character or regression",
+        metavar="TASK", registered="task", unsaid="what the data are for",
     )  # fmt: skip
     server_data: DataSpec | None = setting(
         None, "data that the server itself holds, for starts and methods that use some", metavar="DATA",

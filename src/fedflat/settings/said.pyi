@@ -8,6 +8,7 @@ from fedflat.executors.crew import ExecutorLike
 from fedflat.language.schedules import Scalar
 from fedflat.running.starts import Start
 from fedflat.settings.groups import Cohorts, Orders
+from fedflat.tasks.task import Task
 
 class Settings(TypedDict, total=False):
     """What decides the numbers of a run."""
@@ -30,6 +31,7 @@ class Settings(TypedDict, total=False):
     eval_every: int | None
     eval_last: int | None
     init: Start | str
+    task: Task | str | None
     server_data: DataSpec | str | None
     weighting: str | None
     dtype: str

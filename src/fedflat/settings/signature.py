@@ -28,6 +28,7 @@ from fedflat.executors.crew import ExecutorLike
 from fedflat.language.schedules import Scalar
 from fedflat.running.starts import Start
 from fedflat.settings.groups import Cohorts, Orders
+from fedflat.tasks.task import Task
 '''
 
 

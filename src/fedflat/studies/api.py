@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from torch.nn.functional import cross_entropy
-
 from fedflat.client.local import Local
-from fedflat.client.piece import LossFn
 from fedflat.composition.method import Method
 from fedflat.data.federation import DataSpec
 from fedflat.data.opening import opened, opened_once
@@ -18,7 +15,7 @@ from fedflat.errors import MOST_RUNS, SettingError, number, shown
 from fedflat.language.plain import plain
 from fedflat.language.spelling import parse
 from fedflat.profiling.profiled import Wanted
-from fedflat.running.experiment import Evaluate, Experiment, data_set, default_model
+from fedflat.running.experiment import Evaluate, Experiment, data_set, default_model, task_of
 from fedflat.running.headline import last_tenth
 from fedflat.running.results import Result, Results
 from fedflat.running.run_folder import PAUSE
@@ -28,6 +25,7 @@ from fedflat.studies import study
 from fedflat.studies.how import How
 from fedflat.studies.progress import heard
 from fedflat.studies.study import Voice, run_many, run_one
+from fedflat.tasks.own_loss import LossFn
 
 if TYPE_CHECKING:
     from fedflat.settings.said import RunSettings, Settings
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
 @signed(*SETTINGS)
 def experiment(
-    method: Method | str, on: DataSpec | str, *, rounds: int, seed: int = 0, loss: LossFn = cross_entropy,
+    method: Method | str, on: DataSpec | str, *, rounds: int, seed: int = 0, loss: LossFn | None = None,
     **settings: Unpack[Settings],
 ) -> Experiment:  # fmt: skip
     """The experiment these settings say; methods, data, models and schedules may be given as text.
@@ -56,9 +54,10 @@ def experiment(
             given = parse(given, "schedule")
         *group, name = one.path
         groups.get("".join(group), own)[name] = given
+    own["task"] = task_of(own.get("task", on.usual_task))
     model = own.pop("model", None)
     if model is None:
-        model = default_model(opened(on, seed).shape)
+        model = default_model(own["task"], opened(on, seed).shape)
     return Experiment(
         method=parse(method, "method") if isinstance(method, str) else method,
         on=on,
@@ -78,7 +77,7 @@ def experiment(
 def run(
     method: Method | str, *, on: DataSpec | str, rounds: int, seed: int = 0, out: str | Path | None = None,
     quiet: bool = False, voice: Voice | None = None, checkpoint_every: float = PAUSE, profile: Wanted = False,
-    loss: LossFn = cross_entropy, **settings: Unpack[RunSettings],
+    loss: LossFn | None = None, **settings: Unpack[RunSettings],
 ) -> Result:  # fmt: skip
     """Run one method once.
 
@@ -104,7 +103,7 @@ def run(
 def compare(
     methods: Sequence[Method | str], *, on: DataSpec | str, rounds: int, seeds: int | Sequence[int] = 1,
     out: str | Path | None = None, quiet: bool = False, voice: Voice | None = None, checkpoint_every: float = PAUSE,
-    profile: Wanted = False, loss: LossFn = cross_entropy, **settings: Unpack[RunSettings],
+    profile: Wanted = False, loss: LossFn | None = None, **settings: Unpack[RunSettings],
 ) -> Results:  # fmt: skip
     """Run several methods with the same seeds, clients and batches; the list of results prints as a table.
 

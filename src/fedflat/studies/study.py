@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedflat.client.learner import ModelLike
-from fedflat.client.piece import LossFn
 from fedflat.data.federation import DataSpec
 from fedflat.data.files.places import remembered
 from fedflat.data.opening import opened_once
@@ -35,6 +34,7 @@ from fedflat.running.run_folder import PAUSE, FolderBook, RunBook, Say, check_pa
 from fedflat.running.state import last_state
 from fedflat.running.train import Tell, named_models, train
 from fedflat.studies.how import How, how_of
+from fedflat.tasks.own_loss import LossFn
 
 Announce = Callable[[Experiment, int, int], Tell]
 """Told which run of how many begins; gives whom to tell about its rounds."""

@@ -138,7 +138,7 @@ class Task2Vec(Describer):
         everything = torch.arange(len(data)).split(AT_A_TIME)
         with torch.no_grad():
             features = torch.cat([probe(data.batch(places, learner.dtype).inputs) for places in everything])
-        head = self.fitted(features, labels, learner.classes, rng)
+        head = self.fitted(features, labels, data.examples.classes, rng)
         with torch.enable_grad():
             chosen = evenly(labels, self.draws, self.batch, rng)
             batches = (data.batch(places, learner.dtype).inputs for places in chosen)

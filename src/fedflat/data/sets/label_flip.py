@@ -59,6 +59,8 @@ class LabelFlip(DataSpec):
                 f"label_flip: labels are flipped in examples that are dealt out, but the clients of {self.on} are made "
                 "when asked for. Use another data set, such as digits."
             )
+        if not fed.classes:
+            raise SettingError(f"label_flip: classes are swapped, and {self.on} has none. Use data with classes.")
         liars = self.liars(fed.population, seed)
         y = fed.train.labels.clone()
         for client in liars:

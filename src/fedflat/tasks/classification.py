@@ -1,0 +1,78 @@
+"""One class for each example: cross entropy, and the share of examples that are given the right one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fedflat.data.batch import Batch
+from fedflat.data.federation import Federation
+from fedflat.errors import SettingError
+from fedflat.language.spelling import register
+from fedflat.tasks.headline import ACCURACY
+from fedflat.tasks.task import Task
+
+
+@dataclass(frozen=True, repr=False)
+class Classification(Task):
+    """One class for each example, by the largest of a row of scores; judged by the accuracy."""
+
+    headline = ACCURACY
+    classifies = True
+
+    def model_for(self, shape: tuple[int, ...]) -> str:
+        """The papers' CNN for images of 28 pixels or more, a small MLP for anything else."""
+        return "cnn" if len(shape) == 3 and min(shape[1:]) >= 28 else "mlp"
+
+    def outputs(self, fed: Federation) -> int:
+        """A score for each class."""
+        return fed.classes
+
+    def check(self, fed: Federation, output: Any, batch: Batch) -> None:
+        """There must be a row of scores for each example, and classes to be told apart."""
+        super().check(fed, output, batch)
+        if batch.labels.is_floating_point() or isinstance(batch.targets, tuple):
+            raise SettingError(
+                f"classification: targets must be classes, whole numbers, found {batch.labels.dtype}. Name another "
+                "task, such as regression()."
+            )
+        if output.dim() < 2 or output.shape[0] != len(batch):
+            raise SettingError(
+                f"the model turned a batch of {len(batch)} into {tuple(output.shape)}; classification needs one row of "
+                "class scores for each example."
+            )
+        if output.shape[1] < fed.classes:
+            raise SettingError(
+                f"the model gives {output.shape[1]} class scores, but the labels go up to {fed.classes - 1}. Make "
+                f"its last layer {fed.classes} wide."
+            )
+
+    def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, int]:
+        """Cross entropy; every example counts."""
+        return cross_entropy(output, batch.targets, reduction="sum"), batch.labels.numel()
+
+    def meter(self, outputs: int) -> Hits:
+        """See `Hits`."""
+        return Hits()
+
+
+class Hits:
+    """Counts the examples whose largest score is that of their class."""
+
+    def __init__(self) -> None:
+        self.right, self.count = 0, 0
+
+    def add(self, output: Tensor, batch: Batch) -> None:
+        """Look at the largest score of each row."""
+        self.right += int((output.argmax(1) == batch.targets).sum())
+        self.count += batch.targets.numel()
+
+    def scores(self) -> dict[str, float]:
+        """The accuracy."""
+        return {ACCURACY.name: self.right / self.count if self.count else float("nan")}
+
+
+classification = register("task", "classification")(Classification)

@@ -1,0 +1,193 @@
+"""Find examples of the same place: embeddings in which they lie near each other, and recall over a gallery.
+
+    loss       mean over triples (q, p, n) of max(|q - p| - |q - n| + margin, 0)
+    mining     by the client's own model as it stands: p is the nearest example of the same place, n are the nearest
+               ones of other places, out of a pool of the client's examples drawn at random; looked up anew whenever
+               as many queries were used as the pool is large
+    recall@N   the share of queries with an example of their place among the N nearest of the gallery
+
+Targets are numbers of places, or positions in metres, floats ``(N, 2)``: then the same place is ``within`` so many
+metres in training, another place is ``beyond`` so many, and recall counts what is not beyond. With a test set called
+"gallery" the others are looked up in it; else each example is looked up among all others of its own set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pairwise_distance
+
+from fedflat.data.batch import Batch
+from fedflat.data.federation import Federation
+from fedflat.errors import SettingError, choice, number
+from fedflat.language.spelling import register
+from fedflat.tasks.headline import Headline
+from fedflat.tasks.task import Supply, Task
+
+RECALL = Headline("recall@1", unit="%", factor=100.0)
+NEAREST = (1, 5, 10, 20)
+CHUNK = 256
+
+
+@dataclass(frozen=True, repr=False)
+class Retrieval(Task):
+    """Embeddings in which examples of one place lie near each other. Judged by recall@1."""
+
+    margin: float = 0.1
+    negatives: int = 5
+    within: float = 10.0
+    beyond: float = 25.0
+    pool: int = 1000
+    width: int = 64
+    queries: str = "with_positive"
+    """Whether recall counts queries without any example of their place as failures ("all"), or leaves them out."""
+
+    headline = RECALL
+    reference = "gallery"
+    usual_model = "embedder"
+
+    def __post_init__(self) -> None:
+        number("retrieval", "margin", self.margin, low=0, open_low=True)
+        for name in ("negatives", "pool", "width"):
+            number("retrieval", name, getattr(self, name), low=1, whole=True)
+        number("retrieval", "within", self.within, low=0)
+        number("retrieval", "beyond", self.beyond, low=self.within)
+        choice("retrieval", "queries", self.queries, ["with_positive", "all"])
+
+    def outputs(self, fed: Federation) -> int:
+        """The width of an embedding."""
+        return self.width
+
+    def check(self, fed: Federation, output: Any, batch: Batch) -> None:
+        """A vector for each example."""
+        super().check(fed, output, batch)
+        if output.dim() != 2 or len(output) != len(batch):
+            raise SettingError(
+                f"retrieval: the model turned a batch of {len(batch)} into {tuple(output.shape)}; one vector for each "
+                "example is needed. Use a model such as embedder()."
+            )
+
+    def same(self, a: Tensor, b: Tensor, within: float | None = None) -> Tensor:
+        """Which of ``a``, in rows, are of the place of which of ``b``."""
+        if a.is_floating_point():
+            return torch.cdist(a.double(), b.double()) <= (self.within if within is None else within)
+        return a.unsqueeze(1) == b.unsqueeze(0)
+
+    def other(self, a: Tensor, b: Tensor) -> Tensor:
+        """Which are of another place."""
+        return ~self.same(a, b, self.beyond)
+
+    def triples(self, queries: Tensor, pool: Tensor, same: Tensor, other: Tensor) -> Tensor:
+        """For each query its ``negatives`` hardest triples ``(Q, k, 2)`` as places in the pool; -1 where there is none.
+
+        ``same`` and ``other`` say which of the pool, in columns, may be a positive or a negative of which query.
+        """
+        far = torch.cdist(queries, pool, compute_mode="donot_use_mm_for_euclid_dist")
+        near, positive = far.masked_fill(~same, torch.inf).min(1, keepdim=True)
+        most = min(self.negatives, pool.shape[0])
+        hard, negative = far.masked_fill(~other, torch.inf).topk(most, dim=1, largest=False, sorted=True)
+        found = torch.stack([positive.expand_as(negative), negative], dim=2)
+        return torch.where((near.isfinite() & hard.isfinite()).unsqueeze(2), found, -1)
+
+    def batches(self, supply: Supply) -> Iterator[Batch]:
+        """For each query its positive and its negatives, chosen by the model as it stands."""
+        stretch: list[Tensor] = []
+        for places in supply.places:
+            if stretch and sum(map(len, stretch)) + len(places) > self.pool:
+                yield from self._mined(supply, stretch)
+                stretch = []
+            stretch.append(places)
+        if stretch:
+            yield from self._mined(supply, stretch)
+
+    def _mined(self, supply: Supply, steps: list[Tensor]) -> Iterator[Batch]:
+        targets, queries = supply.data.targets, torch.cat(steps)
+        drawn = torch.randperm(len(targets), generator=supply.rng())[: self.pool].sort().values
+        same = self.same(targets[queries], targets)
+        same[torch.arange(len(queries)), queries] = False
+        used = torch.cat([queries, drawn, same.any(0).nonzero().squeeze(1)]).unique()
+        in_pool = torch.zeros(len(targets), dtype=torch.bool).index_fill_(0, drawn, True)
+        other = self.other(targets[queries], targets) & in_pool
+        parts = [supply.output(supply.data.batch(some, supply.dtype).inputs) for some in used.split(CHUNK)]
+        embedded = torch.cat(parts)
+        rows = torch.searchsorted(used, queries)
+        found = self.triples(embedded[rows], embedded, same[:, used], other[:, used])
+        for places, mine in zip(steps, found.split([len(step) for step in steps]), strict=True):
+            yield self._batch(supply, places, used, mine)
+
+    def _batch(self, supply: Supply, places: Tensor, used: Tensor, found: Tensor) -> Batch:
+        """Queries, then all positives, then all negatives; where there is none, the query stands in and counts not."""
+        valid = (found >= 0).all(2)
+        again = places.unsqueeze(1).expand(valid.shape)
+        positives, negatives = (torch.where(valid, used[found[..., i].clamp(min=0)], again).flatten() for i in (0, 1))
+        index = torch.cat([places, positives, negatives])
+        batch = supply.data.batch(index, supply.dtype, supply.augment)
+        query = torch.arange(len(places)).unsqueeze(1).expand(valid.shape).flatten()
+        first = len(places) + torch.arange(len(query))
+        triples = torch.stack([query, first, first + len(query)], 1)
+        return Batch(batch.inputs, (batch.targets, torch.where(valid.flatten().unsqueeze(1), triples, -1)))
+
+    def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Of the triples that were mined; of a batch as it is, of the hardest ones in it."""
+        if isinstance(batch.targets, tuple):
+            triples = batch.targets[1]
+        else:
+            triples = self._within_batch(output.detach(), batch.targets)
+        valid = (triples >= 0).all(1)
+        q, p, n = (output[triples[:, i].clamp(min=0)] for i in range(3))
+        losses = (pairwise_distance(q, p) - pairwise_distance(q, n) + self.margin).relu()
+        return torch.where(valid, losses, 0).sum(), valid.sum()
+
+    def _within_batch(self, output: Tensor, targets: Tensor) -> Tensor:
+        own = torch.eye(len(output), dtype=torch.bool, device=output.device)
+        found = self.triples(output, output, self.same(targets, targets) & ~own, self.other(targets, targets))
+        query = torch.arange(len(output), device=output.device).view(-1, 1, 1).expand(*found.shape[:2], 1)
+        return torch.cat([query, found], dim=2).flatten(0, 1)
+
+    def meter(self, outputs: int) -> Recall:
+        """See `Recall`."""
+        return Recall(self)
+
+
+class Recall:
+    """Embeddings of queries, and of a gallery if there is one."""
+
+    def __init__(self, task: Retrieval) -> None:
+        self.task = task
+        self.gallery: list[tuple[Tensor, Tensor]] = []
+        self.queries: list[tuple[Tensor, Tensor]] = []
+
+    def refer(self, output: Tensor, batch: Batch) -> None:
+        """Examples to be found."""
+        self.gallery.append((output.double().cpu(), batch.targets.cpu()))
+
+    def add(self, output: Tensor, batch: Batch) -> None:
+        """Examples to look up."""
+        self.queries.append((output.double().cpu(), batch.targets.cpu()))
+
+    def scores(self) -> dict[str, float]:
+        """recall@1, @5, @10 and @20."""
+        if not self.queries:
+            return {f"recall@{n}": float("nan") for n in NEAREST}
+        alone = not self.gallery
+        gallery, theirs = map(torch.cat, zip(*(self.gallery or self.queries), strict=True))
+        hits, count, first = dict.fromkeys(NEAREST, 0), 0, 0
+        for queries, targets in self.queries:
+            far = torch.cdist(queries, gallery, compute_mode="donot_use_mm_for_euclid_dist")
+            same = self.task.same(targets, theirs, self.task.beyond)
+            if alone:
+                rows = torch.arange(len(queries))
+                far[rows, first + rows], same[rows, first + rows] = torch.inf, False
+                first += len(queries)
+            ranked = same.gather(1, far.sort(dim=1, stable=True).indices)
+            count += int(same.any(1).sum()) if self.task.queries == "with_positive" else len(queries)
+            for n in NEAREST:
+                hits[n] += int(ranked[:, :n].any(1).sum())
+        return {f"recall@{n}": hits[n] / count if count else float("nan") for n in NEAREST}
+
+
+retrieval = register("task", "retrieval")(Retrieval)
