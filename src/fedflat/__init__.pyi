@@ -47,6 +47,7 @@ from fedflat.data.sets.mnist import mnist as mnist
 from fedflat.data.sets.omniglot import omniglot as omniglot
 from fedflat.data.sets.sayings import sayings as sayings
 from fedflat.data.sets.shakespeare import shakespeare as shakespeare
+from fedflat.data.sets.stackoverflow import stackoverflow as stackoverflow
 from fedflat.data.sets.street import street as street
 from fedflat.data.sets.synthetic import synthetic as synthetic
 from fedflat.data.splitting import federate as federate
@@ -143,6 +144,7 @@ from fedflat.models.cnn import fsa_cnn as fsa_cnn
 from fedflat.models.cnn import tiny_convnet as tiny_convnet
 from fedflat.models.deeplab import deeplabv3 as deeplabv3
 from fedflat.models.embedder import embedder as embedder
+from fedflat.models.femnist_cnn import femnist_cnn as femnist_cnn
 from fedflat.models.lstm import char_lstm as char_lstm
 from fedflat.models.mobilenet import mobilenetv2 as mobilenetv2
 from fedflat.models.resnet import resnet18 as resnet18

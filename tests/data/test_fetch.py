@@ -58,7 +58,8 @@ def quiet(text: str) -> None:
 def test_listing_says_what_is_there_and_what_to_do(tmp_path):
     write_idx_set(tmp_path / "system" / "mnist", 10, 10)
     infos = {info.name: info for info in listing()}
-    assert set(infos) >= {"digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "synthetic", "shakespeare"}
+    assert {"digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "synthetic", "image_folder"} <= set(infos)
+    assert {"shakespeare", "femnist", "omniglot", "stackoverflow"} <= set(infos)
     assert infos["digits"].ready
     assert infos["mnist"].where == tmp_path / "system" / "mnist"
     assert infos["mnist"].ready

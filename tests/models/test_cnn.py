@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedflat import cnn, fsa_cnn, tiny_convnet
+from fedflat import cnn, femnist_cnn, fsa_cnn, tiny_convnet
 from fedflat.errors import SettingError
 from fedflat.models.spec import ModelSpec
 
@@ -33,6 +33,25 @@ def size(spec: ModelSpec, shape: tuple[int, ...], classes: int) -> int:
 def test_cnn_parameters(classes: int, published: int, pool_first: bool) -> None:
     expected = conv(3, 64, 5) + conv(64, 64, 5) + linear(1600, 384, 192, classes)
     assert size(cnn(pool_first=pool_first), (3, 32, 32), classes) == expected == published
+
+
+# 28 -3x3-> 26 -3x3-> 24 -pool-> 12: 64 * 12 * 12 = 9216.
+def test_femnist_cnn_parameters() -> None:
+    expected = conv(1, 32, 3) + conv(32, 64, 3) + linear(9216, 128, 62)
+    assert size(femnist_cnn(), (1, 28, 28), 62) == expected == 1_206_590
+
+
+def test_femnist_cnn_is_written_out() -> None:
+    module = femnist_cnn().build((1, 10, 9), 5).double().eval()
+    x = torch.randn(4, 1, 10, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    w = dict(module.named_parameters())
+    y = torch.conv2d(x, w["conv1.weight"], w["conv1.bias"]).relu()
+    y = torch.conv2d(y, w["conv2.weight"], w["conv2.bias"]).relu()
+    y = torch.max_pool2d(y, 2).flatten(1)
+    y = (y @ w["fc1.weight"].T + w["fc1.bias"]).relu()
+    torch.testing.assert_close(module(x), y @ w["fc2.weight"].T + w["fc2.bias"])
+    assert [part.p for part in module.modules() if isinstance(part, nn.Dropout)] == [0.25, 0.5]
+    assert [name for name, _ in module.named_children()][-3:] == ["relu3", "dropout2", "fc2"]
 
 
 @pytest.mark.parametrize(("classes", "published"), [(10, 2_806_602), (100, 2_898_852)])

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import fedflat
-from fedflat import cnn, fsa_cnn, logistic, mlp, mobilenetv2, resnet18, resnet20, stochastic, tiny_convnet
+from fedflat import cnn, femnist_cnn, fsa_cnn, logistic, mlp, mobilenetv2, resnet18, resnet20, stochastic, tiny_convnet
 from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
 from fedflat.language.spelling import Entry, parse, registered
@@ -27,6 +27,8 @@ ROWS: list[tuple[ModelSpec, tuple[int, ...], int]] = [
     (cnn(), (3, 16, 20), 4),
     (fsa_cnn(), (3, 32, 32), 4),
     (fsa_cnn(), (1, 28, 28), 4),
+    (femnist_cnn(), (1, 28, 28), 3),
+    (femnist_cnn(), (3, 9, 16), 3),
     (tiny_convnet(), (3, 64, 64), 5),
     (tiny_convnet(groups=8), (1, 9, 16), 5),
     (resnet20(), (3, 32, 32), 1 + 2 * 9),
@@ -39,8 +41,8 @@ ROWS: list[tuple[ModelSpec, tuple[int, ...], int]] = [
     (stochastic(dim=8), (1, 16, 16), 4),
 ]
 IDS = [f"{spec!r}-{'x'.join(map(str, shape))}" for spec, shape, _ in ROWS]
-IMAGE_MODELS = [cnn(), fsa_cnn(), tiny_convnet(), resnet20(), resnet18(), mobilenetv2()]
-SMALLEST = list(zip(IMAGE_MODELS, [16, 16, 8, 4, 8, 32], strict=True))
+IMAGE_MODELS = [cnn(), fsa_cnn(), tiny_convnet(), resnet20(), resnet18(), mobilenetv2(), femnist_cnn()]
+SMALLEST = list(zip(IMAGE_MODELS, [16, 16, 8, 4, 8, 32, 6], strict=True))
 OF_PIXELS = {"bisenetv2", "deeplabv3"}
 """Models with scores at every pixel have a table of their own, in test_models_of_pixels.py."""
 every_row = pytest.mark.parametrize(("spec", "shape", "activations"), ROWS, ids=IDS)
