@@ -32,7 +32,7 @@ def test_a_job_is_made_again_from_texts() -> None:
     assert isinstance(got, Order)
     there, fed = job_of(got)
     assert (there.pieces, there.local, there.seed) == (job.pieces, job.local, job.seed)
-    assert (there.mean_examples, there.shows, there.personal) == (3.25, True, False)
+    assert (there.mean_examples, there.shows) == (3.25, True)
     assert torch.equal(there.learner.initial().params, job.learner.initial().params)
     assert fed.population == 20
 

@@ -25,7 +25,7 @@ def try_out(learner: Learner, fed: Federation) -> None:
             "there must be at least one example to test on, found none. Give a test set, or let clients keep a part of "
             "their own with split=0.7."
         )
-    data = fed.data(0)
+    data = fed.data(0) if fed.here else fed.test
     batch = data.batch(torch.arange(2) % len(data), learner.dtype)
     flat = learner.another()
     with torch.random.fork_rng(devices=[]):

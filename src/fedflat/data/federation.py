@@ -50,6 +50,8 @@ class Federation(ABC):
     """Each client's own part to test on, if the data were split inside the clients."""
     more: Mapping[str, ClientData] = {}
     """Further test sets by name: other domains, clients that never train, a gallery."""
+    here: ClassVar[bool] = True
+    """Whether `data` can be asked for in the server's process; if not, only those who visit clients open them."""
 
     @property
     def tests(self) -> dict[str, ClientData]:
@@ -78,6 +80,10 @@ class Federation(ABC):
     def own_test(self, client: int) -> ClientData | None:
         """What ``client`` keeps for testing, if the data were split inside the clients."""
         return self.data(client).own_test
+
+    def size(self, client: int) -> int:
+        """How many examples ``client`` trains on."""
+        return len(self.data(client))
 
     @abstractmethod
     def sizes(self) -> Sequence[int]:
@@ -118,6 +124,10 @@ class Dealt(Federation):
     def population(self) -> int:
         """See `Federation.population`."""
         return len(self.parts)
+
+    def size(self, client: int) -> int:
+        """See `Federation.size`."""
+        return len(self.parts[client])
 
     def sizes(self) -> Sequence[int]:
         """See `Federation.sizes`; counted once."""

@@ -41,7 +41,7 @@ class Stacked:
         for piece in job.pieces:
             if not piece.stacks:
                 return f"{piece} works on one client at a time"
-        return unstackable(job.learner, None if fed is None else fed.data(0))
+        return unstackable(job.learner, None if fed is None else fed.data(0) if fed.here else fed.test)
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[_Crew]:

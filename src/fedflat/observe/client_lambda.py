@@ -12,7 +12,7 @@ import math
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail, Reply, Sheaf
 from fedflat.errors import RunError
-from fedflat.observe.watcher import Sight, Watcher
+from fedflat.observe.watcher import Sight, Watcher, refuse_elsewhere
 from fedflat.running.listening import Seen
 from fedflat.running.prepare import Ready
 from fedflat.server.piece import Stepped
@@ -25,6 +25,10 @@ class ClientLambda(Watcher):
 
     name = NAME
     looks = True
+
+    def check(self, ready: Ready) -> None:
+        """Clients' data must be here."""
+        refuse_elsewhere(self, ready)
 
     def cost(self, ready: Ready) -> str:
         """Many gradients."""

@@ -10,7 +10,7 @@ import torch
 from fedflat.client.judge import outputs
 from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData
-from fedflat.observe.watcher import Sight, Watcher
+from fedflat.observe.watcher import Sight, Watcher, refuse_elsewhere
 from fedflat.running.evaluate import load
 from fedflat.running.listening import Seen
 from fedflat.running.prepare import Ready
@@ -21,6 +21,10 @@ class Features(Watcher):
     """The mean norm for each client."""
 
     name = "features"
+
+    def check(self, ready: Ready) -> None:
+        """Clients' data must be here."""
+        refuse_elsewhere(self, ready)
 
     def cost(self, ready: Ready) -> str:
         """A forward pass."""

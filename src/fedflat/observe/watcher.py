@@ -14,6 +14,7 @@ import torch
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf
+from fedflat.errors import SettingError
 from fedflat.running.listening import Ear, Seen
 from fedflat.running.prepare import Ready
 from fedflat.server.piece import Stepped
@@ -74,6 +75,15 @@ class Sight(Ear):
             self.watchers = tuple(other for other in self.watchers if other is not watcher)
             self.trouble(watcher, error)
         self.seconds += time.monotonic() - begun
+
+
+def refuse_elsewhere(watcher: Watcher, ready: Ready) -> None:
+    """Refuse to look at data that are not here."""
+    if not ready.fed.here:
+        raise SettingError(
+            f"watch: {watcher.name} looks at what clients hold, and that is not here but with those who visit them. "
+            "Leave it out."
+        )
 
 
 class Watcher(ABC):

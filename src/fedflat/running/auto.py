@@ -69,9 +69,9 @@ class Load:
 
 def seconds(ready: Ready) -> float:
     """About how long a visit takes one thread, judging by clients of the first round."""
-    exp, local, fed, cost = ready.exp, ready.exp.local, ready.fed, ready.exp.method.cost
-    cohort = ready.sampler.draw(0, fed.population, exp.seed, fed.sizes)[:LOOKED_AT]
-    sizes = [len(fed.data(client)) for client in cohort]
+    exp, local, roster, cost = ready.exp, ready.exp.local, ready.roster, ready.exp.method.cost
+    cohort = ready.sampler.draw(0, roster.population, exp.seed, roster.sizes)[:LOOKED_AT]
+    sizes = [roster.size(client) for client in cohort]
     steps = fmean(local.planned(0, client, size) for client, size in zip(cohort, sizes, strict=True))
     times, used = cost.gradients * cost.walks, min(local.batch_size, local.virtual or fmean(sizes))
     return effort(ready.learner).seconds(steps * times, steps * times * used + cost.surveys * fmean(sizes))

@@ -2,44 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import nan
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedflat.client.judge import headline, scores
+from fedflat.client.asks import Evaluate
+from fedflat.client.judge import scores
 from fedflat.client.learner import Learner
+from fedflat.client.visit import Letter
 from fedflat.data.federation import Federation
+from fedflat.data.roster import Roster
 from fedflat.engine.flat import Model
+from fedflat.engine.mail import Mail
+from fedflat.engine.missing import Missing
+from fedflat.errors import FedflatError
+from fedflat.executors.crew import Crew
 
 Scores = dict[str, Any]
 """By name; those of further test sets under "tests"."""
 
 
-def evaluate(learner: Learner, fed: Federation, models: Mapping[str, Model]) -> dict[str, Scores]:
+OwnTests = Callable[[Model], Tensor]
+"""The headline of a model at each client, on the part of its data that it keeps for testing."""
+
+
+def evaluate(
+    learner: Learner, fed: Federation, models: Mapping[str, Model], own: OwnTests | None = None
+) -> dict[str, Scores]:
     """The scores of each model, by name."""
-    return {name: score(learner, fed, model) for name, model in models.items()}
+    return {name: score(learner, fed, model, own) for name, model in models.items()}
 
 
-def score(learner: Learner, fed: Federation, model: Model) -> Scores:
-    """Mean loss and scores on the test set, and on the others by their names; with held-out parts also ``clients``, the
+def score(learner: Learner, fed: Federation, model: Model, own: OwnTests | None = None) -> Scores:
+    """Mean loss and scores on the test set, and on the others by their names; with ``own`` tests also ``clients``, the
     mean of the clients' headlines, each on its own part."""
     load(learner, model)
     reference = fed.tests.get(learner.task.reference)
     found: Scores = dict(scores(learner, fed.test, reference))
     _, *others = fed.tests
     more = {name: scores(learner, fed.tests[name], reference) for name in others if name != learner.task.reference}
-    if fed.held_out is not None and learner.task.headline.name in found:
-        found["clients"] = float(own_scores(learner, fed, model).mean())
+    if own is not None and learner.task.headline.name in found:
+        found["clients"] = float(own(model).mean())
     return found | ({"tests": more} if more else {})
 
 
-def own_scores(learner: Learner, fed: Federation, model: Model) -> Tensor:
-    """The headline of one model on each client's held-out part."""
-    load(learner, model)
-    own = [fed.own_test(client) for client in range(fed.population)]
-    return torch.tensor([headline(learner, data) for data in own if data is not None], dtype=torch.float64)
+def own_tests(crew: Crew, roster: Roster, name: str, *, may_miss: bool) -> OwnTests | None:
+    """The tests that clients make themselves, where they are visited, of the score ``name``; None if they keep nothing
+    to test on.
+
+    Who is missing is left out, or ends the run. It is a measurement: what is sent for it is not counted.
+    """
+    return partial(_own_scores, crew, roster.clients, name, may_miss) if roster.keep_tests else None
+
+
+def _own_scores(crew: Crew, clients: Sequence[int], name: str, may_miss: bool, model: Model) -> Tensor:
+    mail = Mail(0, model.params, model.buffers, 0.0, ask=Evaluate())
+    found = []
+    for visited in crew.visit([Letter(client, mail, {}, f"test/{client}") for client in clients]):
+        if isinstance(visited, Missing):
+            if not may_miss:
+                raise visited.error or FedflatError(f"{visited}, when it was asked for its own test.")
+            continue
+        reply = visited[0]
+        found.append(float(reply.extras["evaluate"].get(name, nan)))
+    return torch.tensor(found, dtype=torch.float64)
 
 
 def load(learner: Learner, model: Model) -> None:

@@ -180,4 +180,6 @@ class Exchange:
         self.attendance.excuse(letters.mail.round, one, partial(self._diagnose, letters, one.client))
 
     def _diagnose(self, letters: Letters, client: int) -> str:
+        if not self.ready.fed.here:
+            return "where it began is not known here, where the client's data are not"
         return diagnose(self.ready.job, letters.to(client), self.ready.fed.data(client))

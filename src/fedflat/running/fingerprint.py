@@ -68,12 +68,14 @@ def refuse_other_module(folder: Path, recorded: Origin, now: str) -> None:
 
 def data_digest(fed: Federation) -> str:
     """A digest of the examples to train and to test on, and of who holds which."""
-    if isinstance(fed, Dealt):
+    if isinstance(fed, Dealt) and fed.here:
         held = fed.held_out or []
         who = [_tensor(torch.cat([*parts])) if parts else "" for parts in (list(fed.parts), list(held))]
         sizes = [list(map(len, parts)) for parts in (fed.parts, held)]
         more = [[name, _examples(data)] for name, data in fed.more.items()]
         return sign([_examples(fed.test), *_tensors(fed.train), who, sizes, *more])
+    if not fed.here:
+        return sign([fed.population, _examples(fed.test)])
     places = sorted({place * (fed.population - 1) // (LOOKED_AT - 1) for place in range(LOOKED_AT)})
     return sign([fed.population, _examples(fed.test), [_examples(fed.data(place)) for place in places]])
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from fedflat.client.judge import outputs
 from fedflat.client.learner import Learner
@@ -18,12 +16,13 @@ from fedflat.client.trial import try_out
 from fedflat.client.visit import ClientJob
 from fedflat.data.federation import Dealt, Federation
 from fedflat.data.files.places import data_place
+from fedflat.data.roster import Roster
 from fedflat.data.sampling import Sampler
-from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
 from fedflat.errors import SettingError
+from fedflat.executors.crew import Crew
 from fedflat.executors.memories import usual_budget
-from fedflat.running.evaluate import own_scores
+from fedflat.running.evaluate import OwnTests, own_tests
 from fedflat.running.experiment import Experiment, open_federation
 from fedflat.running.tables import size
 from fedflat.server.piece import Holding
@@ -47,6 +46,15 @@ class Ready:
     holding: Holding | None = None
     """What the server has besides models."""
 
+    @property
+    def roster(self) -> Roster:
+        """Who there is, and no more."""
+        return Roster.of(self.fed)
+
+    def own_tests(self, crew: Crew) -> OwnTests | None:
+        """The tests that clients make of their own, if they keep something to test on."""
+        return own_tests(crew, self.roster, self.exp.task.headline.name, may_miss=self.exp.min_replies is not None)
+
     def remarks(self, state_memory: int | None = None) -> list[str]:
         """What is good to know before the first round; ``state_memory`` as in `train`."""
         site = Site(self.job.pieces, self.learner.flat.module, self.scene.layout, self.exp.task)
@@ -65,7 +73,7 @@ class Ready:
         told, count, batches = dict[int, tuple[int, float]](), 0, 0.0
         for client in cohort:
             told[client] = count, batches
-            examples, local = len(self.fed.data(client)), self.job.local
+            examples, local = self.roster.size(client), self.job.local
             steps = local.planned(mail.round, client, examples)
             count, batches = count + 1, batches + local.samples(mail.round, client, examples) / steps
         return replace(mail, before=told)
@@ -100,7 +108,7 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
         protocol.check(exp.on, fed)
     for piece in job.pieces:
         piece.check(Site(job.pieces, learner.flat.module, learner.flat.layout, exp.task, learner.sample))
-    scene = Scene(exp.rounds, fed.population, learner.flat.layout, partial(_own_accuracies, learner, fed))
+    scene = Scene(exp.rounds, fed.population, learner.flat.layout)
     withheld = sum(piece.withheld(learner.flat.layout) for piece in job.pieces)
     ready = Ready(exp, fed, source, learner, sampler, job, scene, withheld, held_by_server(exp, learner))
     exp.init.check(ready)
@@ -150,7 +158,7 @@ def check_orders(exp: Experiment, fed: Federation, sampler: Sampler) -> None:
     orders = exp.local.orders
     for t in range(exp.rounds if orders is not None else 0):
         for client in sampler.draw(t, fed.population, exp.seed, fed.sizes):
-            size = len(fed.data(client))
+            size = fed.size(client)
             try:
                 steps = exp.local.planned(t, client, size)
                 fits = steps > 0 and all(_places(batch, size) for batch in orders[t][client])  # type: ignore[index]
@@ -182,7 +190,3 @@ def _places(batch: Any, size: int) -> bool:
     places = np.asarray(batch)
     whole = places.ndim == 1 and places.dtype.kind in "iu"
     return whole and len(places) > 0 and bool(places.min() >= 0) and bool(places.max() < size)
-
-
-def _own_accuracies(learner: Learner, fed: Federation, params: Tensor) -> Tensor:
-    return own_scores(learner, fed, Model(params, learner.initial().buffers))

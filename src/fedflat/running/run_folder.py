@@ -67,6 +67,13 @@ class RunBook:
         """Add what was seen in a round."""
         self.watched.append(row)
 
+    def note(self, seen: Row, row: Row) -> None:
+        """Add what was seen and what was measured, where there is any."""
+        if seen:
+            self.watch(seen)
+        if row:
+            self.write(row)
+
     def checkpoint(self, run: Run, *, force: bool = False) -> None:
         """Make it possible to go on from here."""
 

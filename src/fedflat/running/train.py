@@ -46,10 +46,13 @@ def train(
     exp, fed, learner, scene = ready.exp, ready.fed, ready.learner, ready.scene
     book = book or RunBook()
     clients = ClientStates(state_memory, book.place, learner.device)
-    run = book.resume(clients) or beginning(exp, scene, start(ready, book, executor, tell), clients)
-    listener, clock, end = listening(ready, book.say), Stopwatch(run), min(until or exp.rounds, exp.rounds)
+    resumed = book.resume(clients)
+    first = start(ready, book, executor, tell) if resumed is None else resumed.model
+    listener, end = listening(ready, book.say), min(until or exp.rounds, exp.rounds)
 
     with executor.open(listener.job(ready.job), fed, ready.source) as crew:
+        run = resumed or beginning(ready, first, clients, crew)
+        clock = Stopwatch(run)
         try:
             for t in range(run.round, end):
                 begun, due = time.monotonic(), exp.evaluate.due(t + 1, end, exp.rounds)
@@ -65,17 +68,14 @@ def train(
                 for shadow in exp.method.shadows:                                    # 3 averages of models
                     shadow.see(shadows[shadow.key], scene, t, run.model.params, new.model.params)
 
-                row = evaluated(ready, t, new, shadows) if due else {}               # 4 evaluate, look around
+                row = evaluated(ready, t, new, shadows, crew) if due else {}               # 4 evaluate, look around
                 seen = ear.see(new) | exchange.absent
 
                 with uninterrupted():                                                # 5 take over, write down
                     run.clients.keep()
                     run.round, run.model, run.desks, run.shadows = t + 1, new.model, new.desks, shadows
                     run.ledger = exchange.ledger.with_time(trained, time.monotonic() - begun)
-                    if seen:
-                        book.watch(seen)
-                    if row:
-                        book.write(row | run.ledger.spent)
+                    book.note(seen, row and row | run.ledger.spent)
                     book.checkpoint(run)
                 tell(clock.tick(run, end, new.replies.loss, book.rows))
             status = "done" if run.round == exp.rounds else "running"
@@ -114,9 +114,10 @@ def named_of(ready: Ready, result: Result) -> Named:
     return ready.learner.another().named(result.model)
 
 
-def evaluated(ready: Ready, t: int, new: Stepped, shadows: dict[str, Notes]) -> Row:
+def evaluated(ready: Ready, t: int, new: Stepped, shadows: dict[str, Notes], crew: Crew) -> Row:
     """What is written of round ``t``: the scores of all models, and what the method has measured."""
-    scores = evaluate(ready.learner, ready.fed, models_of(ready.exp, ready.scene, new.model, shadows))
+    models = models_of(ready.exp, ready.scene, new.model, shadows)
+    scores = evaluate(ready.learner, ready.fed, models, ready.own_tests(crew))
     row = {"round": t + 1, **reported(scores), **new.notes, "train_loss": new.replies.loss}
     for one in ready.exp.method.measures:
         row |= one.scores(shadows[one.key])
@@ -136,14 +137,14 @@ def last_word(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
         row = {"round": exp.rounds, "tuned": True, **protocol.scores(notes[protocol.key]), **exchange.ledger.spent}
         with uninterrupted():
             run.ledger = exchange.ledger
-            if exchange.absent:
-                book.watch(exchange.absent)
-            book.write(row)
+            book.note(exchange.absent, row)
 
 
-def beginning(exp: Experiment, scene: Scene, model: Model, clients: ClientStates) -> Run:
+def beginning(ready: Ready, model: Model, clients: ClientStates, crew: Crew) -> Run:
     """The state before round 0."""
-    return Run(0, model, {}, {one.key: one.open(scene, model.params) for one in exp.method.measures}, clients)
+    buffers, own = ready.learner.initial().buffers, ready.own_tests(crew)
+    scene = replace(ready.scene, own_accuracies=own and (lambda params: own(Model(params, buffers))))
+    return Run(0, model, {}, {one.key: one.open(scene, model.params) for one in ready.exp.method.measures}, clients)
 
 
 def models_of(exp: Experiment, scene: Scene, model: Model, shadows: dict[str, Notes]) -> dict[str, Model]:
