@@ -6,7 +6,8 @@
 The papers' CNN trains on 32x32 pictures with one thread; files are read by others. In each repeat the same rounds are
 run from memory, from files with a budget of a tenth of the pictures, and with one of all of them, which are read once.
 Each figure is the median of ratios within one repeat, with the smallest and the largest: how much of the speed from
-memory is left. The files are in the system's cache: what is timed is reading and decoding, not a disk.
+memory is left. The files are in the system's cache: what is timed is reading and decoding, not a disk. Run it on a
+quiet machine: decoding needs a core beside the one that trains.
 """
 
 from __future__ import annotations

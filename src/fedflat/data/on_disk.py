@@ -67,7 +67,7 @@ class OnDisk(AnyExamples):
     @property
     def shape(self) -> tuple[int, ...]:
         """See `AnyExamples.shape`; the first file is read for it."""
-        [example] = self._decoded.take([self._key(0)])
+        [example] = self._decoded.take(self._keys(torch.tensor([0])))
         return tuple(leading(example[0] if self.pairs else example).shape)
 
     @property
@@ -78,7 +78,7 @@ class OnDisk(AnyExamples):
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
         """See `AnyExamples.batch`."""
         places = index.tolist()
-        found = self._decoded.take([self._key(place) for place in places])
+        found = self._decoded.take(self._keys(index))
         inputs = self._joined(places, [one[0] for one in found] if self.pairs else found)
         if self.targets is None:
             targets = self._joined(places, [one[1] for one in found])
@@ -89,7 +89,7 @@ class OnDisk(AnyExamples):
 
     def expect(self, index: Tensor) -> None:
         """See `AnyExamples.expect`."""
-        self._decoded.expect([self._key(place) for place in index.tolist()])
+        self._decoded.expect(self._keys(index))
 
     def plain(self) -> OnDisk:
         """See `AnyExamples.plain`."""
@@ -122,9 +122,11 @@ class OnDisk(AnyExamples):
     def _decoded(self) -> Decoded:
         return decoded(self.memory)
 
-    def _key(self, place: int) -> Key:
+    def _keys(self, index: Tensor) -> list[Key]:
         assert self.stamps is not None
-        return Key(self.read, self.paths[place], *self.stamps[place].tolist())
+        index = index.cpu()
+        stamps = self.stamps.index_select(0, index).tolist()
+        return [Key(self.read, self.paths[place], *stamp) for place, stamp in zip(index.tolist(), stamps, strict=True)]
 
     def _joined(self, places: list[int], parts: list[Any]) -> Tensors:
         """One tensor, or tuple of tensors, of those of several examples."""
