@@ -32,8 +32,11 @@ from fedflat.data.partitions.pam import pam as pam
 from fedflat.data.partitions.partition import Partition as Partition
 from fedflat.data.partitions.pathological import pathological as pathological
 from fedflat.data.partitions.quantity_skew import quantity_skew as quantity_skew
+from fedflat.data.sets.camvid import camvid as camvid
 from fedflat.data.sets.cifar10 import cifar10 as cifar10
 from fedflat.data.sets.cifar100 import cifar100 as cifar100
+from fedflat.data.sets.cityscapes import cityscapes as cityscapes
+from fedflat.data.sets.crosscity import crosscity as crosscity
 from fedflat.data.sets.diabetes import diabetes as diabetes
 from fedflat.data.sets.digits import digits as digits
 from fedflat.data.sets.fashion_mnist import fashion_mnist as fashion_mnist
@@ -41,8 +44,11 @@ from fedflat.data.sets.femnist import femnist as femnist
 from fedflat.data.sets.given import clients_from as clients_from
 from fedflat.data.sets.given import clients_of as clients_of
 from fedflat.data.sets.given import tensors as tensors
+from fedflat.data.sets.gta5 import gta5 as gta5
+from fedflat.data.sets.idda import idda as idda
 from fedflat.data.sets.image_folder import image_folder as image_folder
 from fedflat.data.sets.label_flip import label_flip as label_flip
+from fedflat.data.sets.mapillary import mapillary as mapillary
 from fedflat.data.sets.mnist import mnist as mnist
 from fedflat.data.sets.omniglot import omniglot as omniglot
 from fedflat.data.sets.sayings import sayings as sayings

@@ -113,6 +113,8 @@ def _bytes(example: Any) -> int:
 def _example(key: Key) -> Any:
     try:
         return key.read(key.path)
+    except DataError:  # a sentence of its own
+        raise
     except Exception as error:  # decoders raise many kinds
         why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         raise DataError(f"{key.path} cannot be read ({why}). Put the file right, or take it out.") from error

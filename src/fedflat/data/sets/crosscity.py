@@ -1,0 +1,68 @@
+"""CrossCity, dealt out as LADD does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedflat.data.examples import Augment
+from fedflat.data.scenes.augment import ScaleCrop
+from fedflat.data.scenes.classes import CITYSCAPES_IDS, Ids
+from fedflat.data.scenes.dealing import drawn_sizes
+from fedflat.data.scenes.folders import paired
+from fedflat.data.scenes.scene_set import SceneSet, by_domain
+from fedflat.data.scenes.scenes import DealtScenes, Scene
+from fedflat.language.spelling import register
+
+CITIES = ("Rio", "Rome", "Taipei", "Tokyo")
+SIZES = (17, 37)
+"""Scenes of a client."""
+
+
+@dataclass(frozen=True, repr=False)
+class CrossCity(SceneSet):
+    """Streets of Rio, Rome, Taipei and Tokyo (Chen et al., ICCV 2017); clients of one city each, without labels.
+
+    A client has 17 to 37 scenes, about 476 clients in all. There are masks of 13 classes for the 400 test scenes only:
+    clients see images whose every pixel is ignored. The arguments are those of all sets of scenes: size, crop, augment,
+    seed.
+    """
+
+    folders = ("crosscity", "NTHU_Datasets", "NTHU")
+    needed = tuple(f"{city}/Images" for city in CITIES)
+    by_hand = (
+        "Ask for it at https://yihsinchen.github.io/segmentation_adaptation and unpack it into a folder crosscity."
+    )
+    published = (1024, 2048)
+
+    @property
+    def class_list(self) -> str:
+        """See `SceneSet.class_list`."""
+        return "crosscity"
+
+    def ids(self) -> Ids:
+        """See `SceneSet.ids`."""
+        return Ids.of(CITYSCAPES_IDS, [*range(35), 255], "crosscity")
+
+    def views(self, height: int, width: int) -> Augment:
+        """See `SceneSet.views`: 0.7 to twice the size, no other colours."""
+        return ScaleCrop(height, width, 0.7, 2.0)
+
+    def open(self, seed: int) -> DealtScenes:
+        """See `DataSpec.open`."""
+        folder = self.folder()
+        train: list[Scene] = []
+        test: list[Scene] = []
+        for city in CITIES:
+            masks = folder / city / "Labels" / "Test"
+
+            def mask(image: Path, masks: Path = masks) -> Path:
+                return masks / f"{image.stem}_eval.png"
+
+            train += paired(self.name, folder / city / "Images" / "Train", ".png", None, city, self.by_hand)
+            test += paired(self.name, folder / city / "Images" / "Test", ".png", mask, city, self.by_hand)
+        parts = drawn_sizes([scene.domain for scene in train], *SIZES, self.rng(seed))
+        return self.federation(train, parts, by_domain(test))
+
+
+crosscity = register("data set", "crosscity")(CrossCity)

@@ -1,0 +1,123 @@
+"""Mapillary Vistas, dealt out as LADD does it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedflat.data.examples import Augment
+from fedflat.data.scenes.augment import ScaleCrop
+from fedflat.data.scenes.classes import MAPILLARY_IDS, Ids, check_classes
+from fedflat.data.scenes.dealing import place_clusters, uniform
+from fedflat.data.scenes.folders import paired
+from fedflat.data.scenes.scene_set import SceneSet
+from fedflat.data.scenes.scenes import DealtScenes, Scene
+from fedflat.errors import DataError, choice
+from fedflat.language.spelling import register
+
+SIZES = (16, 100)
+"""Scenes of a client."""
+WHERE = "places.csv"
+"""The file with the place of each training image, which Mapillary tells through its interface, not in the archive."""
+
+
+@dataclass(frozen=True, repr=False)
+class Mapillary(SceneSet):
+    """Streets of six continents (Neuhold et al., ICCV 2017), with the classes of Cityscapes; clients by place.
+
+    split
+        ``"places"``: neighbours by k-means on latitude and longitude in each continent, 16 to 100 scenes a client,
+        about 357 in all. It needs a file places.csv in the folder, with the columns name, latitude, longitude,
+        continent. ``"uniform"``: shuffled, with as many scenes each.
+    classes
+        Which classes are learnt: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
+
+    Images have many shapes: they are scaled to the width, and cut or filled up to the height. Both ways the masks of
+    version 1.2 are published are read. The other arguments are those of all sets of scenes: size, crop, augment, seed.
+    """
+
+    folders = ("mapillary", "mapillary-vistas", "Mapillary")
+    needed = ("training/images", "validation/images")
+    by_hand = "Ask for it at https://www.mapillary.com/dataset/vistas and unpack it into a folder mapillary."
+    published = (768, 1024)
+    keeps_shape = True
+
+    split: str = "places"
+    classes: str = "cityscapes"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choice(self.name, "split", self.split, ["places", "uniform"])
+        check_classes(self.name, self.classes)
+
+    @property
+    def class_list(self) -> str:
+        """See `SceneSet.class_list`."""
+        return self.classes
+
+    def ids(self) -> Ids:
+        """See `SceneSet.ids`: the places in the masks' palette."""
+        return Ids.of(MAPILLARY_IDS, range(66), self.classes, palette=True)
+
+    def views(self, height: int, width: int) -> Augment:
+        """See `SceneSet.views`: crops, not scaled."""
+        return ScaleCrop(height, width, 1.0, 1.0)
+
+    def open(self, seed: int) -> DealtScenes:
+        """See `DataSpec.open`."""
+        folder = self.folder()
+        train, test = self._listed(folder, "training"), self._listed(folder, "validation")
+        low, high = SIZES
+        if self.split == "uniform":
+            count = max(round(2 * len(train) / (low + high)), 1)
+            parts = uniform(len(train), count, low, high, self.rng(seed))
+        else:
+            where = _places(self.name, folder / WHERE, train)
+            chosen = seed if self.seed is None else self.seed
+            parts = place_clusters(np.array([place[:2] for place in where]), [p[2] for p in where], low, high, chosen)
+        return self.federation(train, parts, {"test": test})
+
+    def _listed(self, folder: Path, part: str) -> list[Scene]:
+        masks = folder / part / "v1.2" / "labels"
+        masks = masks if masks.is_dir() else folder / part / "labels"
+
+        def mask(image: Path) -> Path:
+            return masks / f"{image.stem}.png"
+
+        return paired(self.name, folder / part / "images", ".jpg", mask, part, self.by_hand)
+
+
+def _places(owner: str, path: Path, scenes: Sequence[Scene]) -> list[tuple[float, float, str]]:
+    """Latitude, longitude and continent of each scene."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = {row["name"]: _place(row) for row in csv.DictReader(file)}
+    except FileNotFoundError:
+        raise DataError(
+            f"{owner}: clients by place need {path}, with the columns name, latitude, longitude, continent. Mapillary "
+            'tells the place of an image through its interface; or say split="uniform".'
+        ) from None
+    except (KeyError, TypeError, ValueError, OSError, csv.Error) as error:
+        raise DataError(
+            f"{path} must have the columns name, latitude, longitude and continent, with numbers of degrees: {error}."
+        ) from None
+    missing = [scene.image.stem for scene in scenes if scene.image.stem not in rows]
+    if missing:
+        raise DataError(
+            f"{path} has no place for {len(missing)} of {len(scenes)} training images; the first is {missing[0]}."
+        )
+    return [rows[scene.image.stem] for scene in scenes]
+
+
+def _place(row: Mapping[str, str]) -> tuple[float, float, str]:
+    north, east = float(row["latitude"]), float(row["longitude"])
+    if not (-90 <= north <= 90 and -180 <= east <= 180):
+        raise ValueError(f"found latitude {north} and longitude {east}")
+    return north, east, row["continent"]
+
+
+mapillary = register("data set", "mapillary")(Mapillary)
