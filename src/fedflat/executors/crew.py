@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -32,6 +32,31 @@ class Crew(Protocol):
 
         A sheaf comes at the place of the first of its letters, with its rows in their order.
         """
+        ...
+
+
+@runtime_checkable
+class MemoryKeeper(Protocol):
+    """A crew whose clients keep what they remember themselves: letters bring them none, and answers none back.
+
+    What a letter changes counts from the end of its round on, if the server says so; until then the client has it for
+    further letters of the round.
+    """
+
+    def take_up(self, round: int) -> None:
+        """Go on from what counted when so many rounds were done, in this process or before."""
+        ...
+
+    def keep(self, letters: Sequence[str]) -> None:
+        """A round is done: what these letters, by their ids, have changed counts, and what others have does not."""
+        ...
+
+    def drop(self) -> None:
+        """A round was broken off: nothing of it counts."""
+        ...
+
+    def remembers(self, client: int) -> bool:
+        """Whether a client remembers anything that counts."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What clients remember between visits, kept by the simulation on their behalf.
+"""What clients remember between visits, kept by the simulation on their behalf, unless the executor's crew does that.
 
 Changes of a round are staged and taken over together at its end, so that a round which is broken off
 leaves nothing behind. Only clients that have been seen cost anything: memory up to a budget, beyond it disk.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -18,6 +18,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from fedflat.client.piece import Memory
+from fedflat.executors.crew import MemoryKeeper
 from fedflat.executors.spill import Place, Spill
 from fedflat.files import pack
 
@@ -62,10 +63,24 @@ class ClientStates:
         self._file: Spill | None = None
         self._last = -1
         self._waiting: deque[tuple[int, Place]] = deque()
+        self._away: MemoryKeeper | None = None
+        self._accepted: dict[str, int] = {}
+
+    def kept_by(self, crew: object, round: int) -> None:
+        """Leave to a crew what it keeps itself, from the first letter of ``round`` on; the rest is kept here."""
+        if isinstance(crew, MemoryKeeper) and crew is not self._away:
+            self._away = crew
+            crew.take_up(round)
+
+    def accept(self, letters: Sequence[str], clients: Sequence[int]) -> None:
+        """The answers of ``clients`` to ``letters`` count when the round is done."""
+        if self._away is not None:
+            self._accepted |= zip(letters, clients, strict=True)
 
     def __contains__(self, client: int) -> bool:
         """Whether ``client`` remembers anything."""
-        return client in self._staged or client in self._kept
+        here = client in self._staged or client in self._kept
+        return here or (self._away is not None and (client in self._accepted.values() or self._away.remembers(client)))
 
     def memory(self, client: int) -> Memory:
         """What ``client`` remembers, as of its last visit in this round or before."""
@@ -85,6 +100,9 @@ class ClientStates:
 
     def keep(self) -> None:
         """The round is done."""
+        if self._away is not None:
+            self._away.keep(list(self._accepted))
+            self._accepted = {}
         for client, held in self._staged.items():
             before = self._kept.get(client)
             self._kept[client] = held
@@ -94,6 +112,9 @@ class ClientStates:
 
     def drop(self) -> None:
         """The round was broken off."""
+        if self._away is not None:
+            self._away.drop()
+            self._accepted = {}
         staged, self._staged = self._staged, {}
         for held in staged.values():
             self._discard(held)

@@ -94,6 +94,7 @@ class Exchange:
 
     def send(self, mail: Mail) -> Replies:
         """One call, one exchange."""
+        self.clients.kept_by(self.crew, mail.round)
         mail = self.last = mail.after(self.last)
         self.count += 1
         exp = self.ready.exp
@@ -144,10 +145,12 @@ class Exchange:
 
     def _stage(self, reply: Reply | Sheaf, memory: Memory) -> None:
         if isinstance(reply, Reply):
+            self.clients.accept([reply.letter], [reply.client])
             self.clients.stage(reply.client, memory)
-        elif memory:
-            for client, mine in zip(reply.clients, rows(memory, len(reply)), strict=True):
-                self.clients.stage(client, mine)
+            return
+        self.clients.accept(reply.letters, reply.clients)
+        for client, mine in zip(reply.clients, rows(memory, len(reply)), strict=True) if memory else ():
+            self.clients.stage(client, mine)
 
     def _count(self, letters: Letters, came: Reply | Sheaf | Missing) -> None:
         """Count what is sent: of the part that stays with the clients, only its first values, at a first visit."""
