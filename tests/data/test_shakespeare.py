@@ -14,6 +14,7 @@ from fedflat import iid, shakespeare
 from fedflat.data.federation import Federation
 from fedflat.data.files.places import set_data_dir
 from fedflat.data.sets.shakespeare import LETTERS
+from fedflat.data.show import show
 from fedflat.errors import DataError, SettingError
 
 SPEECHES = [
@@ -71,6 +72,10 @@ def test_the_shifted_sequence(plays: Path) -> None:
     assert len(y) == 10
     with pytest.raises(SettingError, match="these examples have no class each"):
         fed.data(0).labels  # noqa: B018
+    told = show(shakespeare(**SMALL, target="sequence")).splitlines()
+    assert told[1].endswith("test examples, inputs of 10, 80 classes")
+    assert told[2].startswith("3 clients, ")
+    assert show(shakespeare(**SMALL)).splitlines()[2] == told[2]
 
 
 def test_stride_and_most(plays: Path) -> None:

@@ -85,6 +85,17 @@ def test_greedy_takes_the_first_of_equals_and_where_no_score_counts() -> None:
     assert grouped("greedy(tau='cosine', d_min=700)", alike, [100] * 7, rng) == [[3, 0, 1, 2, 4, 5, 6]]
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e-30])
+def test_single_precision_in_between_changes_no_group(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    vectors = scale * rng.gamma(0.5, size=(60, 40)) * (1 + 1e-7 * rng.standard_normal((60, 1)))
+    vectors[30:] = vectors[:30] * (1 + 1e-9 * rng.standard_normal((30, 40)))  # nearly the same clients again
+    text = "greedy(psi='task2vec', tau='norm_cosine', d_min=500, k_max=6)"
+    found = grouped(text, vectors, [100] * 60)
+    monkeypatch.setattr("fedflat.topology.grouping.greedy._moderate", lambda vectors: False)
+    assert grouped(text, vectors, [100] * 60) == found
+
+
 @pytest.mark.parametrize(
     ("labels", "d_min", "expected"),
     [([0, 0, 1, 1, 2, 2], 300, [[1, 3, 5], [0, 2, 4]]), ([0, 0, 0, 1, 1, 2, 0, 1], 300, [[6, 7, 5, 0], [2, 4, 1, 3]])],

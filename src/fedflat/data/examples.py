@@ -75,15 +75,21 @@ class AnyExamples(ABC):
         """Tensors, numbers and texts that tell these examples from others."""
 
     @property
+    def labelled(self) -> bool:
+        """Whether each example has one class."""
+        targets = self.targets
+        return isinstance(targets, Tensor) and targets.dim() == 1 and not targets.is_floating_point()
+
+    @property
     def labels(self) -> Tensor:
         """The class of each example; refused where targets are no classes."""
-        targets = self.targets
-        if not isinstance(targets, Tensor) or targets.dim() != 1 or targets.is_floating_point():
+        if not self.labelled:
             raise SettingError(
                 "these examples have no class each, and one is needed here. Deal them out by iid(), quantity_skew() or "
                 "by_user(), which do not look at classes."
             )
-        return targets
+        labels: Tensor = self.targets
+        return labels
 
 
 @dataclass(frozen=True)

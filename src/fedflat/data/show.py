@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fedflat.data.federation import DataSpec
+from statistics import median
+
+from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.partitions.lda import Lda
 
 
@@ -12,8 +14,8 @@ def show(spec: DataSpec, seed: int = 0) -> str:
     shape = "x".join(map(str, fed.shape))
     lines = [
         f"{spec!r}, seed {seed}",
-        f"{len(fed.test)} test examples, inputs of {shape}, {fed.classes} classes",
-        fed.skew().describe(),
+        f"{len(fed.test)} test examples, inputs of {shape}" + (f", {fed.classes} classes" if fed.classes else ""),
+        fed.skew().describe() if fed.test.examples.labelled else _sizes(fed),
     ]
     partition = getattr(spec, "partition", None)
     if isinstance(partition, Lda) and partition.alpha:
@@ -21,3 +23,9 @@ def show(spec: DataSpec, seed: int = 0) -> str:
     if fed.held_out is not None:
         lines.append(f"held out by the clients for their own tests: {sum(map(len, fed.held_out))} examples")
     return "\n".join(lines)
+
+
+def _sizes(fed: Federation) -> str:
+    """How many examples clients hold, where these have no class each."""
+    sizes = fed.sizes()
+    return f"{len(sizes)} clients, {sum(sizes)} examples: {min(sizes)} to {max(sizes)} each, median {median(sizes):g}"

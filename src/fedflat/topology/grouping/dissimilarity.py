@@ -18,7 +18,7 @@ Vectors = NDArray[np.float64]
 """One in each row; one alone has a single axis."""
 Dissimilarity = Callable[[Vectors, Vectors], Vectors]
 """Of a vector ``one`` to each of the rows ``others``."""
-AT_A_TIME = 1 << 16
+AT_A_TIME = 1 << 17
 """Numbers that are worked on together, so that they stay near the processor."""
 
 
@@ -70,8 +70,7 @@ def norm_cosine(one: Vectors, others: Vectors) -> Vectors:
     >>> norm_cosine(np.array([1.0, 2.0, 3.0]), np.array([[3.0, 2.0, 2.0]])).round(8).tolist()
     [0.16224245]
     """
-    scale = others + one
-    scale += 1e-8
+    scale = others + (one + 1e-8)
     scale *= scale
     np.reciprocal(scale, out=scale)
     lengths = scale @ (one * one)
