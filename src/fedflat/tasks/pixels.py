@@ -23,21 +23,27 @@ IGNORE = 255
 """The label of pixels that count nowhere."""
 
 
-def pixel_losses(logits: Tensor, labels: Tensor, *, ignore: int = IGNORE, weights: Tensor | None = None) -> Tensor:
-    """The cross entropy of each pixel ``(N, h, w)``, times its class's weight; 0 where the label is ``ignore``."""
+def pixel_losses(
+    logits: Tensor, labels: Tensor, *, ignore: int = IGNORE, weights: Tensor | None = None, summed: bool = False
+) -> Tensor:
+    """The cross entropy of each pixel ``(N, h, w)``, times its class's weight; 0 where the label is ``ignore``.
+
+    With ``summed`` their sum, without a tensor of all of them.
+    """
     if logits.dim() != 4 or labels.shape != (len(logits), *logits.shape[2:]):
         raise SettingError(
             f"segmentation: the model gives {tuple(logits.shape)} for labels of {tuple(labels.shape)}; a score for "
             "each class at each pixel is needed. Use a model for segmentation, such as bisenetv2() or deeplabv3()."
         )
-    return cross_entropy(logits, labels.long(), weight=weights, ignore_index=ignore, reduction="none")
+    how = "sum" if summed else "none"
+    return cross_entropy(logits, labels.long(), weight=weights, ignore_index=ignore, reduction=how)
 
 
 def mean_loss(
     outputs: Tensor | Sequence[Tensor], labels: Tensor, *, ignore: int = IGNORE, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Summed pixel losses, and how many pixels count (the sum of their weights if there are weights)."""
-    total = _sum(pixel_losses(one, labels, ignore=ignore, weights=weights).sum() for one in _several(outputs))
+    total = _sum(pixel_losses(one, labels, ignore=ignore, weights=weights, summed=True) for one in _several(outputs))
     counted = labels != ignore
     if weights is None:
         return total, counted.sum()

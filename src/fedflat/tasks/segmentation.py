@@ -1,4 +1,8 @@
-"""A class for each pixel: cross entropy over the pixels that count, and the mean intersection over union."""
+"""A class for each pixel: cross entropy over the pixels that count, and the mean intersection over union.
+
+A module that gives several outputs in training, the main one first, learns from the sum of their losses; in evaluation
+it must give the main one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from fedflat.data.batch import Batch
 from fedflat.data.federation import Federation
@@ -15,6 +18,7 @@ from fedflat.errors import SettingError, number
 from fedflat.language.spelling import register
 from fedflat.tasks.headline import Headline
 from fedflat.tasks.iou import class_ious, confusion, mean_iou, pixel_accuracy
+from fedflat.tasks.pixels import hard_loss, mean_loss
 from fedflat.tasks.task import Task
 
 MIOU = Headline("miou", label="mIoU", unit="%", factor=100.0)
@@ -22,15 +26,34 @@ MIOU = Headline("miou", label="mIoU", unit="%", factor=100.0)
 
 @dataclass(frozen=True, repr=False)
 class Segmentation(Task):
-    """A class for each pixel; those whose label is ``ignore`` count nowhere. Judged by the mean IoU."""
+    """A class for each pixel; those whose label is ``ignore`` count nowhere. Judged by the mean IoU.
+
+    ignore
+        The label of pixels that count nowhere.
+    hard
+        The share of each image's pixels that is learnt from, those with the largest losses (OHEM), ignored ones
+        counting 0. ``None``: all that are not ignored.
+    weights
+        How much each class counts in the loss; a list will do. ``None``: all alike.
+    """
 
     ignore: int = 255
+    hard: float | None = None
+    weights: tuple[float, ...] | None = None
 
     headline = MIOU
     usual_model = "small_unet"
 
     def __post_init__(self) -> None:
         number("segmentation", "ignore", self.ignore, low=-(2**31), high=2**31, whole=True)
+        if self.hard is not None:
+            number("segmentation", "hard", self.hard, low=0, high=1, open_low=True)
+        if self.weights is not None:
+            if not isinstance(self.weights, list | tuple):
+                raise SettingError(f"segmentation: weights must be a list, one for each class, found {self.weights!r}.")
+            for weight in self.weights:
+                number("segmentation", "every weight", weight, low=0)
+            object.__setattr__(self, "weights", tuple(self.weights))
 
     def outputs(self, fed: Federation) -> int:
         """A score for each class at each pixel."""
@@ -47,16 +70,23 @@ class Segmentation(Task):
                 f"{labels.dtype}; masks of classes and a score for each class at each of their pixels are needed. Use "
                 "data with masks and a model for segmentation, such as small_unet()."
             )
+        if self.weights is not None and len(self.weights) != output.shape[1]:
+            raise SettingError(
+                f"segmentation: weights must be one for each of {output.shape[1]} classes, found {len(self.weights)}."
+            )
         if output.shape[1] < fed.classes:
             raise SettingError(
                 f"the model gives {output.shape[1]} class scores, but there are {fed.classes} classes. Make its last "
                 f"layer {fed.classes} wide."
             )
 
-    def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross entropy of the pixels that count."""
-        total = cross_entropy(output, batch.targets, ignore_index=self.ignore, reduction="sum")
-        return total, (batch.targets != self.ignore).sum()
+    def loss(self, output: Tensor | tuple[Tensor, ...], batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross entropy of the pixels that count, or of the hardest of each image."""
+        first = output if isinstance(output, Tensor) else output[0]
+        weights = None if self.weights is None else first.new_tensor(self.weights)
+        if self.hard is None:
+            return mean_loss(output, batch.targets, ignore=self.ignore, weights=weights)
+        return hard_loss(output, batch.targets, share=self.hard, ignore=self.ignore, weights=weights)
 
     def meter(self, outputs: int) -> Pixels:
         """See `Pixels`."""
