@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import socket
 import subprocess
 import tarfile
@@ -27,7 +28,7 @@ from fedflat.data.sets.fashion_mnist import FashionMnist
 from fedflat.data.sets.mnist import Mnist
 from fedflat.data.show import show
 from fedflat.errors import DataError, SpellingError
-from fedflat.language.spelling import registered
+from fedflat.language.spelling import parse, registered
 
 
 @pytest.fixture
@@ -327,6 +328,19 @@ def test_show_describes_the_partition():
     assert "355 test examples, inputs of 1x8x8, 10 classes" in text
     assert "classes per client: 1 to 1 of 10" in text
     assert "held out" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("diabetes(clients=4)", ["inputs of 10$", "^4 clients, .* each, median"]),
+        ("sayings(clients=3)", ["test examples, inputs of 72, 31 classes$", "^3 clients, .* each, median"]),
+    ],
+)
+def test_show_describes_data_without_classes_by_sizes(text, lines):
+    found = show(parse(text, "data set")).splitlines()[1:]
+    assert len(found) == 2
+    assert all(re.search(wanted, line) for wanted, line in zip(lines, found, strict=True))
 
 
 def damages(good: bytes) -> Iterator[bytes]:
