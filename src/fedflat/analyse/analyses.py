@@ -226,7 +226,7 @@ def see_partition(subject: Subject, tell: Tell) -> Found:
     def work() -> Result:
         fed = subject.ready.fed
         shown = min(fed.population, SHOWN)
-        counts = [fed.data(client).labels.bincount(minlength=fed.classes).tolist() for client in range(shown)]
+        counts = [fed.data(client).counts(fed.classes).tolist() for client in range(shown)]
         return {"counts": counts, "clients": fed.population, "shown": shown}
 
     return once(subject.shelf, "partition", {}, work)

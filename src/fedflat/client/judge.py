@@ -23,13 +23,13 @@ def scores(learner: Learner, data: ClientData, reference: ClientData | None = No
         for batch, output in outputs(learner, reference):
             meter.refer(output, batch)  # type: ignore[attr-defined]
     losses: list[Tensor] = []
-    counted = 0
+    counted = 0.0
     for batch, output in outputs(learner, data):
         mean, count = learner.mean(output, batch)
-        counted += int(count)
-        losses.append((mean.double() * (int(count) / len(batch))).expand(len(batch)))
+        counted += float(count)
+        losses.append((mean.double() * (float(count) / len(batch))).expand(len(batch)))
         meter.add(output, batch)
-    return {"loss": float(torch.cat(losses).sum() / max(counted, 1)), **meter.scores()}
+    return {"loss": float(torch.cat(losses).sum() / (counted or 1.0)), **meter.scores()}
 
 
 def outputs(learner: Learner, data: ClientData) -> Iterator[tuple[Batch, Any]]:

@@ -201,6 +201,12 @@ class ClientData:
         """The classes it holds, where targets are classes."""
         return self.examples.labels.index_select(0, self.index)
 
+    def counts(self, classes: int) -> Tensor:
+        """How many examples of each class it holds; where there are no classes, how many in all."""
+        if not self.examples.labelled:
+            return torch.tensor([len(self)])
+        return torch.bincount(self.labels.cpu(), minlength=classes)
+
     def to(self, device: str) -> ClientData:
         """The same examples on another device."""
         held_out = None if self.held_out is None else self.held_out.to(device)

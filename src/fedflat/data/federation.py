@@ -143,7 +143,8 @@ class Dealt(Federation):
 
     def skew(self) -> Skew:
         """See `Federation.skew`."""
-        return Skew.of(self.train.labels.cpu().numpy(), [part.cpu().numpy() for part in self.parts], self.classes)
+        counts = [self.data(client).counts(self.classes).numpy() for client in range(self.population)]
+        return Skew.of_counts(np.stack(counts))
 
     def to(self, device: str) -> Dealt:
         """See `Federation.to`."""
@@ -196,8 +197,8 @@ class OnDemand(Federation):
     def skew(self) -> Skew:
         """See `Federation.skew`."""
         count = min(self.clients, LOOKED_AT)
-        labels = (self.data(place * self.clients // count).labels.cpu().numpy() for place in range(count))
-        return Skew.of_counts(np.stack([np.bincount(y, minlength=self.classes) for y in labels]), self.clients)
+        chosen = (self.data(place * self.clients // count) for place in range(count))
+        return Skew.of_counts(np.stack([data.counts(self.classes).numpy() for data in chosen]), self.clients)
 
     def to(self, device: str) -> OnDemand:
         """See `Federation.to`."""

@@ -65,12 +65,16 @@ class Skew:
         return asdict(self)
 
     def describe(self) -> str:
-        """The figures in three lines."""
+        """The figures in three lines; in one where there are no classes to be told apart."""
         among = f" (looked at out of {self.population})" if self.population > self.clients else ""
-        return (
+        sizes = (
             f"{self.clients} clients{among}, {self.examples} examples: {self.size_min} to {self.size_max} each, "
-            f"median {self.size_median:g}\n"
-            f"classes per client: {self.classes_min} to {self.classes_max} of {self.classes}, "
+            f"median {self.size_median:g}"
+        )
+        if self.classes < 2:
+            return sizes
+        return (
+            f"{sizes}\nclasses per client: {self.classes_min} to {self.classes_max} of {self.classes}, "
             f"mean {self.classes_mean:.2f}\n"
             f"distance of a client's labels to everyone's: {self.distance:.3f} (0 alike, 1 apart)"
         )

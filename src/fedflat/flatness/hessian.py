@@ -66,7 +66,7 @@ class Hessian:
         self.objective = Objective(learner, model.buffers, data, batch_size=batch_size)
         self.hold, self.tick = hold, tick
         self._leaves = self.objective.leaves(model.params)
-        self._held: dict[int, tuple[Sequence[Tensor], int]] = {}
+        self._held: dict[int, tuple[Sequence[Tensor], float]] = {}
         self._bytes = 0
 
     @property
@@ -148,7 +148,7 @@ class Hessian:
             del slopes  # before the next graph is built
         return total.div_(mean.scale).T.reshape(v.shape)
 
-    def _slopes(self, i: int, batch: Batch) -> tuple[Sequence[Tensor], int]:
+    def _slopes(self, i: int, batch: Batch) -> tuple[Sequence[Tensor], float]:
         """The gradient of batch ``i`` with its graph, held if there is room for it, and what the batch counts."""
         if i in self._held:
             return self._held[i]

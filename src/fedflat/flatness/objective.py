@@ -55,11 +55,11 @@ class Objective:
         parts = w.split(list(self.layout.sizes))
         return [part.view(shape).requires_grad_() for part, shape in zip(parts, self.layout.shapes, strict=True)]
 
-    def batch_loss(self, leaves: Sequence[Tensor], batch: Batch) -> tuple[Tensor, int]:
+    def batch_loss(self, leaves: Sequence[Tensor], batch: Batch) -> tuple[Tensor, float]:
         """The mean loss of one batch, and of how many things it is the mean."""
         named = dict(zip(self.layout.names, leaves, strict=True))
         loss, count = self.learner.mean(functional_call(self.module, named, arguments(batch.inputs)), batch)
-        return loss, int(count)
+        return loss, float(count)
 
     def loss(self, w: Tensor) -> float:
         """The mean loss at ``w``."""

@@ -124,16 +124,16 @@ def fits(layout: Layout, params: Tensor) -> None:
 
 def score(learner: Learner, batches: list[Batch]) -> tuple[float, float | None]:
     """The mean loss where the module stands, and the headline if it is a share of one, the more the better."""
-    loss, counted, meter = 0.0, 0, learner.task.meter(learner.outputs)
+    loss, counted, meter = 0.0, 0.0, learner.task.meter(learner.outputs)
     for batch in batches:
         output = learner.flat.forward(*arguments(batch.inputs))
         mean, count = learner.mean(output, batch)
-        loss += float(mean) * int(count)
-        counted += int(count)
+        loss += float(mean) * float(count)
+        counted += float(count)
         meter.add(output, batch)
     headline = learner.task.headline
     found = meter.scores().get(headline.name) if headline.share and headline.higher_is_better else None
-    return loss / max(counted, 1), found
+    return loss / (counted or 1.0), found
 
 
 @torch.no_grad()

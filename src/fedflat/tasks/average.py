@@ -22,7 +22,7 @@ class Average:
         self.examples, self.counted = examples, 0.0 * examples
         self._tensors: Tensor | None = None
 
-    def weight(self, examples: int, count: Count) -> Any:
+    def weight(self, examples: int, count: Count | float) -> Any:
         """The weight of a batch: a number, or a tensor if the count is one."""
         share = examples / self.examples
         if isinstance(count, Tensor):

@@ -13,7 +13,7 @@ from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
 from fedflat.language.spelling import register
 from fedflat.tasks.headline import ACCURACY
-from fedflat.tasks.task import Task
+from fedflat.tasks.task import Task, classes_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,7 +29,7 @@ class Classification(Task):
 
     def outputs(self, fed: Federation) -> int:
         """A score for each class."""
-        return fed.classes
+        return classes_of(self, fed)
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
         """There must be a row of scores for each example, and classes to be told apart."""

@@ -19,7 +19,7 @@ from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, number
 from fedflat.language.spelling import register
 from fedflat.tasks.headline import Headline
-from fedflat.tasks.task import Task
+from fedflat.tasks.task import Task, classes_of
 
 GUESSED = Headline("accuracy", label="character accuracy", unit="%", factor=100.0)
 
@@ -38,7 +38,7 @@ class NextCharacter(Task):
 
     def outputs(self, fed: Federation) -> int:
         """A score for each letter."""
-        return fed.classes
+        return classes_of(self, fed)
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
         """A row of scores for each target."""

@@ -19,7 +19,7 @@ from fedflat.language.spelling import register
 from fedflat.tasks.headline import Headline
 from fedflat.tasks.iou import class_ious, confusion, mean_iou, pixel_accuracy
 from fedflat.tasks.pixels import hard_loss, mean_loss
-from fedflat.tasks.task import Task
+from fedflat.tasks.task import Task, classes_of
 
 MIOU = Headline("miou", label="mIoU", unit="%", factor=100.0)
 
@@ -57,7 +57,7 @@ class Segmentation(Task):
 
     def outputs(self, fed: Federation) -> int:
         """A score for each class at each pixel."""
-        return fed.classes
+        return classes_of(self, fed)
 
     def check(self, fed: Federation, output: Any, batch: Batch) -> None:
         """Scores for each class at each pixel of the mask."""

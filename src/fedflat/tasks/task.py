@@ -24,7 +24,7 @@ from fedflat.models.spec import ModelSpec
 from fedflat.tasks.headline import Headline
 
 Count = int | Tensor
-"""How many things a sum is over: a number known beforehand, or one tensor."""
+"""How many things a sum is over, or their weight in all: a number known beforehand, or one tensor."""
 
 
 class Meter(Protocol):
@@ -100,11 +100,20 @@ class Task(Spelled, ABC):
     def mean(self, output: Any, batch: Batch) -> tuple[Tensor, Count]:
         """The mean loss of a batch, 0 if nothing counts, and how many things it is the mean of."""
         total, count = self.loss(output, batch)
-        return total / (count.clamp(min=1) if isinstance(count, Tensor) else max(count, 1)), count
+        return total / (torch.where(count > 0, count, 1) if isinstance(count, Tensor) else max(count, 1)), count
 
     @abstractmethod
     def meter(self, outputs: int) -> Meter:
         """A meter for a module of so many outputs, with nothing in it."""
+
+
+def classes_of(task: Task, fed: Federation) -> int:
+    """The number of classes; refused where there are none."""
+    if not fed.classes:
+        raise SettingError(
+            f"{task} tells classes apart, and these data have none. Name another task, such as regression()."
+        )
+    return fed.classes
 
 
 def _one_tensor(output: Any, batch: Batch) -> None:

@@ -1,0 +1,108 @@
+"""Mining: which triples are taken, by which model, and what they cost."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import fedflat as ff
+from fedflat.data.batch import Batch
+from fedflat.data.examples import ClientData, Examples
+from fedflat.tasks.retrieval import Retrieval
+from fedflat.tasks.task import Supply
+
+
+def test_a_triple_by_hand() -> None:
+    """q = (1, 0), p = (0.8, 0.6): sqrt(0.4); n = (0.96, 0.28): sqrt(0.08); n = (0, 1): sqrt(2) is far enough."""
+    output = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.96, 0.28], [0.0, 1.0]], dtype=torch.float64)
+    triples = torch.tensor([[0, 1, 2], [0, 1, 3], [-1, -1, -1]])
+    total, count = Retrieval().loss(output, Batch(output, (torch.zeros(4), triples)))
+    assert float(total) == pytest.approx(0.4**0.5 - 0.08**0.5 + 0.1, abs=1e-5)
+    assert int(count) == 2
+
+
+def test_the_nearest_positive_and_the_hardest_negatives() -> None:
+    """In one dimension: a query at 0 m with feature 0. Image 3, nearest of all in features, is neither."""
+    metres = torch.tensor([[4.0], [8.0], [-9.0], [18.0], [30.0], [-40.0], [200.0]])
+    features = torch.tensor([[3.0], [1.5], [2.0], [0.1], [0.8], [-0.4], [5.0]])
+    task, query = Retrieval(negatives=3), torch.zeros(1, 1)
+    same, other = task.same(query, metres), task.other(query, metres)
+    assert task.triples(query, features, same, other)[0].tolist() == [[1, 5], [1, 4], [1, 6]]
+    alone = task.triples(query, features, torch.zeros_like(same), other)
+    assert bool((alone == -1).all())
+
+
+def supply(task: Retrieval, module: nn.Module, data: ClientData, *places: list[int]) -> list[Batch]:
+    def output(inputs: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return module(inputs)
+
+    steps = [torch.tensor(step) for step in places]
+    rng = torch.Generator().manual_seed(0)
+    return list(task.batches(Supply(data, steps, torch.float32, None, lambda: rng, output)))
+
+
+def test_batches_hold_queries_positives_and_negatives_chosen_by_the_model() -> None:
+    x = torch.tensor([[0.0], [1.0], [5.0], [0.4], [9.0], [0.2]])
+    data = ClientData(Examples(x, torch.tensor([0, 0, 0, 1, 1, 2])), torch.arange(6))
+    task = Retrieval(negatives=2)
+    first, second = supply(task, nn.Identity(), data, [0, 3], [5])
+    assert first.inputs[:, 0].tolist() == pytest.approx([0, 0.4, 1, 1, 9, 9, 0.2, 0.4, 0.2, 0])
+    assert first.targets[1].tolist() == [[0, 2, 6], [0, 3, 7], [1, 4, 8], [1, 5, 9]]
+    assert second.targets[1].tolist() == [[-1] * 3] * 2  # nothing else is where 5 is
+    assert int(task.loss(second.inputs, second)[1]) == 0
+
+
+def test_a_batch_as_it_is_has_the_loss_of_its_hardest_triples() -> None:
+    output, places = torch.randn(12, 3, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 4
+    total, count = Retrieval(negatives=2, margin=0.5).loss(output, Batch(output, places))
+    far = torch.cdist(output, output)
+    expected = 0.0
+    for q in range(12):
+        same = [k for k in range(12) if k != q and places[k] == places[q]]
+        near = min(far[q, k] for k in same)
+        hard = sorted(float(far[q, k]) for k in range(12) if places[k] != places[q])[:2]
+        expected += sum(max(float(near) - n + 0.5, 0) for n in hard)
+    assert int(count) == 24
+    assert float(total) == pytest.approx(expected, rel=1e-4)
+
+
+class Walking(nn.Module):
+    """Four numbers to learn, which stretch and turn what is seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.scale
+
+
+def places_of(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    return torch.randn(count, 2, generator=rng), torch.randint(4, (count,), generator=rng)
+
+
+@pytest.mark.parametrize("executor", ["in-process", "stacked"])
+def test_mining_follows_the_clients_own_model(executor: str) -> None:
+    """A small pool is looked up before every step, with the model of then; in a stack, each client with its own."""
+    given = [places_of(10, client) for client in range(3)]
+    task = Retrieval(negatives=2, margin=1.0, pool=4, width=2)
+    result = ff.run(
+        "fedavg", on=ff.clients_of(given, test=places_of(9, 9)), task=task, model=Walking, rounds=2,
+        clients_per_round=3, local_epochs=1, batch_size=4, lr=0.2, dtype="float64", executor=executor, quiet=True,
+        drop_last=True,
+    )  # fmt: skip
+    assert result.rows[-1]["recall@1"] >= 0
+    again = ff.run(
+        "fedavg", on=ff.clients_of(given, test=places_of(9, 9)), task=task, model=Walking, rounds=2,
+        clients_per_round=3, local_epochs=1, batch_size=4, lr=0.2, dtype="float64", executor="in-process", quiet=True,
+        drop_last=True,
+    )  # fmt: skip
+    torch.testing.assert_close(result.model.params, again.model.params, rtol=1e-9, atol=1e-11)
+    seen = ff.run(
+        "fedavg", on=ff.clients_of(given, test=places_of(9, 9)), task=Retrieval(negatives=2, margin=1.0, width=2),
+        model=Walking, rounds=2, clients_per_round=3, batch_size=4, lr=0.2, dtype="float64", quiet=True, drop_last=True,
+    )  # fmt: skip
+    assert not torch.equal(seen.model.params, again.model.params)  # looked up once a visit, it chooses others
