@@ -24,10 +24,11 @@ from fedflat.engine.seeds import torch_generator
 from fedflat.executors.in_process import InProcess
 from fedflat.executors.memories import ClientStates
 from fedflat.running.exchange import Exchange
-from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.prepare import Ready, make_ready, members
 from fedflat.running.train import beginning
 from fedflat.server.piece import step
 from fedflat.studies.api import experiment
+from fedflat.topology.topology import SERVER
 
 
 class Stepper:
@@ -35,24 +36,26 @@ class Stepper:
 
     def __init__(self, ready: Ready) -> None:
         self.ready = ready
-        self.run = beginning(ready.exp, ready.scene, ready.learner.initial(), ClientStates())
+        self.run = beginning(ready, ready.learner.initial(), ClientStates())
 
     def cohort(self, t: int) -> list[int]:
         """The clients of round ``t``."""
-        return self.ready.sampler.draw(t, self.ready.fed.population, self.ready.exp.seed)
+        return members(self.ready.asked(t))
 
     def round(self) -> None:
         """One round."""
         ready, run = self.ready, self.run
         with InProcess().open(ready.job, ready.fed, ready.source) as crew:
             shadows = {key: dict(notes) for key, notes in run.shadows.items()}
-            exchange = Exchange(ready, crew, self.cohort(run.round), run.clients, shadows, run.ledger)
+            chains = [(client,) for client in self.cohort(run.round)]
+            exchange = Exchange(ready, crew, run.clients, shadows, run.ledger)
             mail = Mail(run.round, run.model.params, run.model.buffers, ready.exp.rate(run.round))
-            new = step(ready.exp.method.server, run.desks, exchange.send, mail)
+            new = step(ready.exp.method.server, run.desks[SERVER], exchange.along(SERVER, chains), mail)
             for shadow in ready.exp.method.shadows:
                 shadow.see(shadows[shadow.key], ready.scene, run.round, run.model.params, new.model.params)
             run.clients.keep()
-            run.round, run.model, run.desks, run.shadows = run.round + 1, new.model, new.desks, shadows
+            run.round, run.shadows = run.round + 1, shadows
+            run.models, run.desks = {SERVER: new.model}, {SERVER: new.desks}
 
 
 class Bare:

@@ -26,7 +26,7 @@ from fedflat.executors.in_process import InProcess
 from fedflat.executors.memories import ClientStates
 from fedflat.executors.rows import Stacked
 from fedflat.executors.workers import Workers
-from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.prepare import Ready, make_ready, members
 from fedflat.running.run_folder import RunBook
 from fedflat.running.state import Run
 from fedflat.running.train import Tick, beginning, train
@@ -49,7 +49,7 @@ def bare(ready: Ready, threads: int, *, last: bool = False) -> None:
     turns, t, go_on, loss = Turns(f"{threads} threads", "torch"), 0, True, torch.tensor(0.0)
     while go_on:
         samples = 0
-        for client in ready.sampler.draw(t, fed.population, exp.seed):
+        for client in members(ready.asked(t)):
             data, rng = fed.data(client), torch_generator(exp.seed, "augment", t, client)
             for places in exp.local.batches(exp.seed, t, client, len(data)):
                 batch = data.batch(places, torch.float32, rng)
@@ -101,7 +101,7 @@ class Window(RunBook):
         for client in range(self.ready.fed.population if self.full else 0):
             clients.stage(client, {"dual": {"sigma": torch.zeros_like(model.params)}})
             clients.keep()
-        return beginning(self.ready.exp, self.ready.scene, model, clients)
+        return beginning(self.ready, model, clients)
 
     def checkpoint(self, run: Run, *, force: bool = False) -> None:
         """Remember where it is."""

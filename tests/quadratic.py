@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,13 +14,15 @@ from fedflat.client.local import Local
 from fedflat.composition.method import Method
 from fedflat.data.sampling import Sampler
 from fedflat.data.sets.given import clients_of
+from fedflat.engine.flat import Model
 from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess
 from fedflat.language.schedules import Steps
 from fedflat.running.experiment import Evaluate, Experiment
 from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
+from fedflat.running.state import Ledger, Run
 from fedflat.running.train import train
+from fedflat.server.piece import Desks
 from literal.problem import Plan, Problem
 
 
@@ -56,11 +58,21 @@ def mean_value(output: Tensor, y: Tensor) -> Tensor:
     return output.mean()
 
 
+class Round(NamedTuple):
+    """What a run with one model at the server was after a round."""
+
+    round: int
+    model: Model
+    desks: Desks
+    shadows: dict[str, dict[str, Tensor]]
+    ledger: Ledger
+
+
 @dataclass
 class Recorder(RunBook):
     """A book that keeps a snapshot after every round."""
 
-    runs: list[Run] = field(default_factory=list)
+    runs: list[Round] = field(default_factory=list)
     learnt: list[dict[int, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -68,7 +80,7 @@ class Recorder(RunBook):
 
     def checkpoint(self, run: Run, *, force: bool = False) -> None:
         if not force:
-            self.runs.append(Run(run.round, run.model, run.desks, run.shadows, ledger=run.ledger))
+            self.runs.append(Round(run.round, run.model, run.desks["server"], run.shadows, run.ledger))
             self.learnt.append(dict(run.clients.kept))
 
     @property

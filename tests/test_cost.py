@@ -119,7 +119,7 @@ def test_what_is_kept_is_what_is_declared() -> None:
     class Book(RunBook):
         def checkpoint(self, run: Run, *, force: bool = False) -> None:
             dim = len(run.model.params)
-            desks = [t for memory in run.desks.values() for t in memory.values() if t.shape == (dim,)]
+            desks = [t for memory in run.desks["server"].values() for t in memory.values() if t.shape == (dim,)]
             memories = [
                 sum(t.shape == (dim,) for named in memory.values() for t in named.values())
                 for memory in run.clients.kept.values()

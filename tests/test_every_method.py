@@ -324,7 +324,7 @@ def _exchanges(method: Method) -> int:
 def _declared_cost(ready: Ready, book: Costs, ears: Listening) -> None:
     exp, cost = ready.exp, ready.exp.method.cost
     model = ready.learner.initial()
-    clients, exchanges = ready.sampler.clients, _exchanges(exp.method)
+    clients, exchanges = ready.crowd.sampler.clients, _exchanges(exp.method)
     numbers = [vectors * len(model.params) for vectors in (cost.down, cost.up)]
     small = 2 * 3 * FEATURES if any(piece.key == "fedcr" for piece in exp.method.client) else 0
     whole = exchanges * (len(model.buffers) - ready.withheld) + small

@@ -57,6 +57,8 @@ _HOMES = {
     "fedflat.server.shadows": ("Shadow",),
     "fedflat.language.spelling": ("parse", "register"),
     "fedflat.engine.stage": ("Stage",),
+    "fedflat.topology.grouping.grouping": ("Grouping",),
+    "fedflat.topology.topology": ("Crowd", "Topology"),
 }  # fmt: skip
 """The public names that cannot be said in text; those that can are in `SAYABLE`."""
 _HOME = SAYABLE | {name: home for home, names in _HOMES.items() for name in names}

@@ -191,13 +191,22 @@ from fedflat.tasks.segmentation import segmentation as segmentation
 from fedflat.tasks.task import Meter as Meter
 from fedflat.tasks.task import Supply as Supply
 from fedflat.tasks.task import Task as Task
+from fedflat.topology.chains import chains as chains
+from fedflat.topology.clusters import clusters as clusters
+from fedflat.topology.grouping.given import given_groups as given_groups
+from fedflat.topology.grouping.given import random_groups as random_groups
 from fedflat.topology.grouping.greedy import greedy as greedy
+from fedflat.topology.grouping.grouping import Grouping as Grouping
 from fedflat.topology.grouping.growth import exponential as exponential
 from fedflat.topology.grouping.growth import linear as linear
 from fedflat.topology.grouping.growth import logarithmic as logarithmic
 from fedflat.topology.grouping.icg import icg as icg
 from fedflat.topology.grouping.kmeans import kmeans as kmeans
 from fedflat.topology.grouping.random_order import random as random
+from fedflat.topology.hierarchy import hierarchy as hierarchy
+from fedflat.topology.star import star as star
+from fedflat.topology.topology import Crowd as Crowd
+from fedflat.topology.topology import Topology as Topology
 from fedflat.version import __version__ as __version__
 
 __all__: list[str]

@@ -36,8 +36,9 @@ def ready(**more: object) -> Ready:
 def exchanged(what: Ready, executor: object, ask: Ask) -> tuple[Replies, Ledger]:
     start = what.learner.initial()
     with executor.open(what.job, what.fed, what.source) as crew:  # type: ignore[attr-defined]
-        exchange = Exchange(what, crew, [0, 2, 3, 5], ClientStates(), {}, Ledger())
-        return exchange.send(Mail(0, start.params, start.buffers, 0.1, ask=ask)), exchange.ledger
+        exchange = Exchange(what, crew, ClientStates(), {}, Ledger())
+        send = exchange.along("server", [(0,), (2,), (3,), (5,)])
+        return send(Mail(0, start.params, start.buffers, 0.1, ask=ask)), exchange.ledger
 
 
 @pytest.mark.parametrize("ask", ASKS, ids=repr)
@@ -93,9 +94,9 @@ def test_only_what_counts_is_remembered() -> None:
     what = make_ready(experiment("feddyn", on=fedflat.digits(clients=6, split=0.7)))
     start, clients = what.learner.initial(), ClientStates()
     with InProcess(threads=1).open(what.job, what.fed, what.source) as crew:
-        exchange = Exchange(what, crew, [0, 1], clients, {}, Ledger())
+        send = Exchange(what, crew, clients, {}, Ledger()).along("server", [(0,), (1,)])
         for ask in ASKS:
-            exchange.send(Mail(0, start.params, start.buffers, 0.1, ask=ask))
+            send(Mail(0, start.params, start.buffers, 0.1, ask=ask))
             assert (0 in clients) is True, ask
             clients.keep() if ask == Train() else clients.drop()
         assert set(clients.memory(0)) == {"dual"}

@@ -39,6 +39,8 @@ RIGHT = {
         "steps([0, 2], [0.1, 0.01])",
     ],
     "start": ["fresh", "from_run('runs/x')", "pretrained(digits(), rounds=2)"],
+    "topology": ["star", "chains(groups=4)", "clusters(3, shared='features')", "hierarchy(random_groups(2), every=5)"],
+    "grouping": ["random_groups(3)", "given_groups([[0, 1], [2]])"],
     "ask": ["train", "tune()", "gradient()", "evaluate", "describe(label_counts())"],
     "describer": ["label_counts", "label_counts()"],
 }  # fmt: skip

@@ -124,7 +124,7 @@ class Book(RunBook):
 
     def checkpoint(self, run: Run, *, force: bool = False) -> None:
         if not force:
-            self.runs.append((run.model, dict(run.clients.kept), run.desks))
+            self.runs.append((run.model, dict(run.clients.kept), run.desks["server"]))
 
 
 def experiment(**more: Any) -> Experiment:

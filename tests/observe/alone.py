@@ -18,7 +18,7 @@ from fedflat.folder.diary import Row
 from fedflat.models.simple import mlp
 from fedflat.observe import as_listener
 from fedflat.running.experiment import Evaluate, Experiment
-from fedflat.running.prepare import make_ready
+from fedflat.running.prepare import make_ready, members
 from fedflat.running.run_folder import RunBook
 from fedflat.running.state import Run
 from fedflat.running.train import train
@@ -88,7 +88,7 @@ def walk(exp: Experiment, t: int, client: int, sent: Tensor) -> list[Tensor]:
 
 def cohort(exp: Experiment, t: int) -> list[int]:
     ready = make_ready(exp)
-    return ready.sampler.draw(t, ready.fed.population, exp.seed, ready.fed.sizes)
+    return members(ready.asked(t))
 
 
 def rows_of(book: RunBook) -> list[Row]:

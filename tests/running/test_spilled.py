@@ -89,7 +89,7 @@ def test_a_client_is_not_sent_what_a_shadow_keeps_for_it() -> None:
     clients = ClientStates()
     clients.stage(3, {"dual": {"sigma": torch.ones(2)}, "shadow:all_clients": {"model": torch.ones(2)}})
     mail = Mail(0, torch.zeros(2), torch.zeros(0), 0.1)
-    assert Letters(mail, [3], clients)[0].memory.keys() == {"dual"}
+    assert Letters({3: mail}, [3], clients)[0].memory.keys() == {"dual"}
 
 
 @pytest.mark.parametrize("stop", [1, 4])
@@ -192,7 +192,8 @@ def test_letters_fetch_memories_when_they_are_taken() -> None:
             asked.append(client)
             return super().memory(client)
 
-    letters = Letters(Mail(0, torch.zeros(2), torch.zeros(0), 0.1), [4, 7, 1], Spy())
+    mail = Mail(0, torch.zeros(2), torch.zeros(0), 0.1)
+    letters = Letters(dict.fromkeys([4, 7, 1], mail), [4, 7, 1], Spy())
     assert (len(letters), asked) == (3, [])
     assert (letters[1].client, letters[-1].client) == (7, 1)
     assert asked == [7, 1]

@@ -162,7 +162,8 @@ def test_given_batches() -> None:
 def crew_visits(exp: Experiment, cohort: Sequence[int] = range(len(SIZES))) -> list[tuple[list[int], int]]:
     """The clients who were visited together in one exchange, and how many steps they took."""
     ready, start = make_ready(exp), make_ready(exp).learner.initial()
-    letters = Letters(Mail(0, start.params, start.buffers, 0.1), list(cohort), ClientStates())
+    mails = dict.fromkeys(cohort, Mail(0, start.params, start.buffers, 0.1))
+    letters = Letters(mails, list(cohort), ClientStates())
     with Stacked().open(ready.job, ready.fed, ready.source) as crew:
         replies = [reply for reply, _ in crew.visit(letters)]
     return [(list(r.clients) if isinstance(r, Sheaf) else [r.client], r.steps) for r in replies]

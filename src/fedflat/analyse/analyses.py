@@ -22,7 +22,9 @@ from fedflat.flatness.plane import Plane
 from fedflat.flatness.points import Landscape, losses
 from fedflat.flatness.subsample import subset
 from fedflat.flatness.surface import Surface
+from fedflat.running.prepare import members
 from fedflat.tasks.headline import ACCURACY, Headline
+from fedflat.topology.topology import SERVER
 
 Tell = Callable[[float, float, str], None]
 """Told how much of how much is done, and of what."""
@@ -257,16 +259,20 @@ def _landscape(
 def _cohort(subject: Subject) -> list[int]:
     """The clients of the round that would come next; of the last one if the rounds were given."""
     ready, round = subject.ready, subject.state.round
-    if ready.sampler.cohorts is not None:
-        round = min(round, len(ready.sampler.cohorts) - 1)
-    return ready.sampler.draw(round, ready.fed.population, ready.exp.seed, ready.fed.sizes)
+    if ready.exp.topology.hands_on or len(ready.slots) > 1:
+        raise SettingError(
+            f"{subject.folder}: what is local and what is global is defined where every client is sent the server's "
+            f"one model, not with {ready.exp.topology}. Choose a run with a star."
+        )
+    cohorts = ready.crowd.sampler.cohorts
+    return members(ready.asked(round if cohorts is None else min(round, len(cohorts) - 1)))
 
 
 def _client_models(subject: Subject) -> dict[int, Model]:
     """The models of that round's clients, as the run itself would make them."""
-    state = subject.state
+    state, cohort = subject.state, _cohort(subject)
     return client_models(
-        subject.ready, state.model, state.round, _cohort(subject), desks=state.desks, memory=state.clients.memory
+        subject.ready, state.model, state.round, cohort, desks=state.desks[SERVER], memory=state.clients.memory
     )
 
 

@@ -20,8 +20,8 @@ from fedflat.running.experiment import Experiment, from_json
 from fedflat.running.fingerprint import origin_of, refuse_other
 from fedflat.running.model_files import read_model, unnamed
 from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.reporting import models_of
 from fedflat.running.state import Run, last_state
-from fedflat.running.train import models_of
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Subject:
     def models(self) -> dict[str, Model]:
         """Its last models by name: those of the end, or of the last checkpoint if it has not ended."""
         if self.standing is not None:
-            return models_of(self.experiment, self.ready.scene, self.state.model, self.state.shadows)
+            return models_of(self.ready, self.state.models, self.state.shadows)
         return {
             name: unnamed(self.ready.learner, read_model(self.folder, self.facts, name), self.folder)
             for name in self.facts["end"]["models"]

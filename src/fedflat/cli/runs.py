@@ -135,7 +135,7 @@ def _conclude(results: list[Result], asked: Namespace, folder: Path) -> None:
     print(table(summarise(results, target), target, last, asked.style))
     if not asked.quiet:
         spent = sum(r.ledger.seconds for r in results)
-        sent = sum(r.ledger.down + r.ledger.up for r in results)
+        sent = sum(r.ledger.sent for r in results)
         print(f"\n{duration(spent)}, {size(sent)} sent; everything is in {folder}", file=sys.stderr)
     if (folder / "study.json").exists():
         page = folder / "report.html"

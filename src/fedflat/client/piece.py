@@ -133,6 +133,9 @@ class Piece(Spelled):
     """Whether it must know how many examples clients hold on average."""
     ordered: ClassVar[bool] = False
     """Whether it must know what the clients before it in an exchange do."""
+    anchored: ClassVar[bool] = False
+    """Whether it means something only to clients that the server itself has sent its model, not to one in a chain: it
+    remembers, compares or encloses what belongs to that model, without declaring vectors it keeps or sends up."""
     stacks: ClassVar[bool] = False
     """Whether it works on many clients at once: a row for each in every vector, also in what it keeps and sends."""
 

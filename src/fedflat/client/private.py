@@ -30,6 +30,7 @@ class Private(Piece):
 
     stage, key = Stage.BATCH, "private"
     stacks = True
+    anchored = True
 
     def __post_init__(self) -> None:
         choice("private", "where", self.where, ["bn", "bn_statistics", "head"])

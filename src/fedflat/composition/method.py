@@ -94,6 +94,11 @@ class Method:
         return _join(self, other, f"{self} + {other}", chained=self.chained or other.chained)
 
     @property
+    def hearing(self) -> tuple[Shadow | Protocol, ...]:
+        """Shadows and protocols that want every single reply."""
+        return (*(shadow for shadow in self.shadows if shadow.hears), *self.protocols)
+
+    @property
     def measures(self) -> tuple[Shadow | Protocol, ...]:
         """What is measured besides the server's model."""
         return (*self.shadows, *self.protocols)

@@ -49,11 +49,17 @@ class Sampler(SamplerSettings):
         """How many clients are asked in all (their expected number under "bernoulli")."""
         return rounds * self.clients if self.cohorts is None else sum(map(len, self.cohorts[:rounds]))
 
-    def draw(self, t: int, population: int, seed: int, sizes: Callable[[], Sequence[int]] | None = None) -> list[int]:
-        """The clients of round ``t``, in rising order if they were drawn; ``sizes`` is asked by "by_size" only."""
+    def draw(
+        self, t: int, population: int, seed: int, sizes: Callable[[], Sequence[int]] | None = None, place: int = 0
+    ) -> list[int]:  # fmt: skip
+        """The clients of round ``t``, in rising order if they were drawn; ``sizes`` is asked by "by_size" only.
+
+        Draws of one round at several places, as in several clusters, are drawn apart.
+        """
         if self.cohorts is not None:
             return list(self.cohorts[t])
-        rng = numpy_generator(seed if self.seeding == "run" else 0, f"cohort/{self.seeding}", t)
+        path = (t, place) if place else (t,)
+        rng = numpy_generator(seed if self.seeding == "run" else 0, f"cohort/{self.seeding}", *path)
         count = self.clients
         if self.kind == "bernoulli":  # the size of the cohort, then its members: the same law, without K draws
             count = 0

@@ -186,6 +186,8 @@ class Replies:
     """The mean number of examples a local step, each client alike."""
     weighting: str = "sized"
     """How ``delta`` is weighted."""
+    weight: float = 0.0
+    """What the replies weigh together, in examples or in clients."""
 
     def mean(self, key: str, name: str, weighting: str = "uniform") -> Tensor:
         """The mean of an extra: each client alike, or "sized"."""
@@ -247,6 +249,7 @@ def fold(
     return Replies(
         mail, delta.value, buffers.value, uniform.value, count, population, float(loss.value), steps / count,
         {name: mean.value for name, mean in means.items() if mean.value is not None}, batch / count, weighting,
+        delta.weight,
     )  # fmt: skip
 
 

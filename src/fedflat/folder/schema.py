@@ -155,7 +155,9 @@ STUDY = {
     "fedflat": str, "runs": [{"folder": str, "experiment": EXPERIMENT}], "how": HOW, "place": (str, None), "digest": str
 }  # fmt: skip
 OF_ANY_VERSION = {"fedflat": str, "*": object}
-LEDGER = {"down": int, "up": int, "samples": int, "training": float, "seconds": float, "missing?": int}
+LEDGER = {
+    "down": int, "up": int, "c2c?": int, "samples": int, "training": float, "seconds": float, "missing?": int
+}  # fmt: skip
 TESTS = {"*": {"*": NUMBER}}
 METRICS = {
     "round": int, **LEDGER, "loss?": NUMBER, "accuracy?": NUMBER, "train_loss?": NUMBER, "personal?": NUMBER,

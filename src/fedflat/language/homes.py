@@ -8,7 +8,8 @@ from pkgutil import iter_modules
 
 HOMES = (
     "client.asks", "client.describers", "client.measures", "data.partitions", "data.sets", "language.schedules",
-    "methods", "models", "running.starts", "tasks", "topology.grouping",
+    "methods", "models", "running.starts", "tasks", "topology",
+    "topology.grouping",
 )  # fmt: skip
 
 

@@ -22,8 +22,8 @@ from fedflat.language.plain import Plain
 from fedflat.language.plugins import MAINS, load_installed, plugin_of
 
 KINDS = (
-    "method", "data set", "partition", "model", "schedule", "start", "task", "ask", "describer", "measure",
-    "grouping", "growth",
+    "method", "data set", "partition", "model", "schedule", "start", "task", "topology", "grouping", "growth", "ask",
+    "describer", "measure",
 )  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -38,6 +38,7 @@ class Ala(Piece):
 
     stage, key = Stage.BATCH, "ala"
     stacks = True
+    anchored = True
 
     def __post_init__(self) -> None:
         number("fedala", "share", self.share, low=0, high=1, open_low=True)

@@ -43,6 +43,7 @@ class CommonRepresentation(Term):
     beta: Scalar
 
     key = "fedcr"
+    anchored = True
 
     def __post_init__(self) -> None:
         scalar("fedcr", "beta", self.beta)

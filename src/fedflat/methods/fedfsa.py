@@ -57,6 +57,7 @@ class Fsa(Piece):
     selection: str = "fsa"
 
     stage, key = Stage.PROBE, "fsa"
+    anchored = True
 
     def __post_init__(self) -> None:
         scalar("fsa", "rho", self.rho)

@@ -40,6 +40,7 @@ class Mime(Piece):
 
     stage, key = Stage.CORRECT, "mime"
     stacks = True
+    anchored = True
     reveals = True
 
     @property

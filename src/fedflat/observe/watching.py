@@ -67,6 +67,11 @@ class Watching(Listener):
     def of(cls, ready: Ready, text: str | None, say: Say = lambda text: None) -> Watching:
         """Those that a text names, if they have something to see in this run; ``say`` is told if one fails."""
         watchers = watchers_of(text)
+        if watchers and len(ready.slots) > 1:
+            raise SettingError(
+                f"watch: {ready.exp.topology} has {len(ready.slots)} models at the server, and watchers look at one. "
+                "Leave --watch out."
+            )
         if text == ALL:
             watchers = tuple(watcher for watcher in watchers if _has_something_to_see(watcher, ready))
         for watcher in watchers:

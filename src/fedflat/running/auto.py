@@ -18,7 +18,7 @@ from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import SMALL, InProcess
 from fedflat.executors.rows import Stacked
 from fedflat.executors.workers import Workers, order_for
-from fedflat.running.prepare import Ready
+from fedflat.running.prepare import Ready, members
 
 WORTH = 6.0
 """Seconds of visits below which starting processes or tracing a network does not pay."""
@@ -49,12 +49,12 @@ class Load:
     @classmethod
     def of(cls, ready: Ready) -> Load:
         """Look at everything but the clock."""
-        job, rounds = ready.job, ready.exp.rounds
+        job, topology = ready.job, ready.exp.topology
         bare = cls(
-            ready.sampler.visits(rounds), ready.sampler.smallest(rounds), seconds(ready),
+            topology.visits(ready.crowd), topology.at_once(ready.crowd), seconds(ready),
             job.learner.flat.layout.dim < SMALL, False, None, job.learner.device,
         )  # fmt: skip
-        fits = bare.small and bare.run >= WORTH and (bare.cohort >= MANY or bare.cohort == 1)
+        fits = bare.small and not topology.hands_on and bare.run >= WORTH and (bare.cohort >= MANY or bare.cohort == 1)
         return replace(
             bare,
             stackable=fits and Stacked().refusal(job, ready.fed) is None,
@@ -69,8 +69,8 @@ class Load:
 
 def seconds(ready: Ready) -> float:
     """About how long a visit takes one thread, judging by clients of the first round."""
-    exp, local, roster, cost = ready.exp, ready.exp.local, ready.roster, ready.exp.method.cost
-    cohort = ready.sampler.draw(0, roster.population, exp.seed, roster.sizes)[:LOOKED_AT]
+    local, roster, cost = ready.exp.local, ready.roster, ready.exp.method.cost
+    cohort = members(ready.asked(0))[:LOOKED_AT]
     sizes = [roster.size(client) for client in cohort]
     steps = fmean(local.planned(0, client, size) for client, size in zip(cohort, sizes, strict=True))
     times, used = cost.gradients * cost.walks, min(local.batch_size, local.virtual or fmean(sizes))

@@ -31,10 +31,11 @@ OwnTests = Callable[[Model], Tensor]
 
 
 def evaluate(
-    learner: Learner, fed: Federation, models: Mapping[str, Model], own: OwnTests | None = None
-) -> dict[str, Scores]:
-    """The scores of each model, by name."""
-    return {name: score(learner, fed, model, own) for name, model in models.items()}
+    learner: Learner, fed: Federation, models: Mapping[str, Model],
+    own: Callable[[str], OwnTests | None] = lambda name: None,
+) -> dict[str, Scores]:  # fmt: skip
+    """The scores of each model, by name; the same name says who tests it on parts of their own."""
+    return {name: score(learner, fed, model, own(name)) for name, model in models.items()}
 
 
 def score(learner: Learner, fed: Federation, model: Model, own: OwnTests | None = None) -> Scores:
@@ -50,13 +51,17 @@ def score(learner: Learner, fed: Federation, model: Model, own: OwnTests | None 
     return found | ({"tests": more} if more else {})
 
 
-def own_tests(crew: Crew, roster: Roster, name: str, *, may_miss: bool) -> OwnTests | None:
+def own_tests(
+    crew: Crew, roster: Roster, name: str, *, may_miss: bool, clients: Sequence[int] | None = None
+) -> OwnTests | None:  # fmt: skip
     """The tests that clients make themselves, where they are visited, of the score ``name``; None if they keep nothing
     to test on.
 
-    Who is missing is left out, or ends the run. It is a measurement: what is sent for it is not counted.
+    Of all clients, or of some. Who is missing is left out, or ends the run. It is a measurement: what is sent for it is
+    not counted.
     """
-    return partial(_own_scores, crew, roster.clients, name, may_miss) if roster.keep_tests else None
+    whom = roster.clients if clients is None else clients
+    return partial(_own_scores, crew, whom, name, may_miss) if roster.keep_tests else None
 
 
 def _own_scores(crew: Crew, clients: Sequence[int], name: str, may_miss: bool, model: Model) -> Tensor:

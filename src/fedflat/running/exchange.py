@@ -1,8 +1,8 @@
-"""One round's exchanges: letters to the cohort, replies counted, checked and folded."""
+"""One round's exchanges: letters to clients, replies counted, checked and folded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, overload
@@ -12,13 +12,17 @@ from fedflat.client.piece import Memory
 from fedflat.client.visit import Letter
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold, rows
 from fedflat.engine.missing import NOT_FINITE, Missing
-from fedflat.executors.crew import Crew
+from fedflat.executors.crew import Crew, Visited
 from fedflat.executors.memories import ClientStates
 from fedflat.running.attendance import Attendance, answers
 from fedflat.running.listening import Ear
 from fedflat.running.prepare import Ready
+from fedflat.running.relay import Relay
 from fedflat.running.state import Ledger
+from fedflat.server.piece import Send
+from fedflat.server.protocol import Protocol
 from fedflat.server.shadows import Notes, Shadow
+from fedflat.topology.topology import Chain
 
 SHADOW = "shadow:"
 """Before the key of a shadow that keeps something for each client, in the client's memory."""
@@ -26,10 +30,10 @@ SHADOW = "shadow:"
 
 @dataclass(frozen=True)
 class Letters(Sequence[Letter]):
-    """One mail to each of a cohort; a client's memory is fetched when its letter is taken."""
+    """A mail to each of some clients; a client's memory is fetched when its letter is taken."""
 
-    mail: Mail
-    cohort: list[int]
+    mails: Mapping[int, Mail]
+    cohort: Sequence[int]
     clients: ClientStates
     exchange: int = 1
     """Which exchange of the round it is."""
@@ -57,12 +61,12 @@ class Letters(Sequence[Letter]):
         return Letter(client, self.mail_to(client), own, self.id(client))
 
     def mail_to(self, client: int) -> Mail:
-        """The mail, with a model that one client lacks and the others still have."""
-        return self.mail.after(None) if client in self.lacking else self.mail
+        """Its mail, with a model that this client lacks and the others still have."""
+        return self.mails[client].after(None) if client in self.lacking else self.mails[client]
 
     def id(self, client: int) -> str:
         """What no other letter of the run is called."""
-        return f"{self.mail.round}/{self.exchange}/{client}"
+        return f"{self.mails[client].round}/{self.exchange}/{client}"
 
     @property
     def ids(self) -> dict[str, int]:
@@ -71,70 +75,117 @@ class Letters(Sequence[Letter]):
 
 
 @dataclass
+class Line:
+    """From a slot of the server to the clients it asks in a round."""
+
+    slot: str
+    chains: Sequence[Chain]
+    last: Mail | None = None
+    """What they were sent last."""
+    count: int = 0
+    """Exchanges so far."""
+    lacking: set[int] = field(default_factory=set)
+    """Who was missing, and may not have what it was sent last."""
+
+    def reaching(self, mail: Mail) -> Sequence[Chain]:
+        """Training goes along the chains; whatever else is asked is asked of every client by itself."""
+        return self.chains if mail.ask.trains else [(client,) for chain in self.chains for client in chain]
+
+
+@dataclass
 class Exchange:
-    """The cohort of a round as the server sees it: `send` is its gradient oracle."""
+    """The clients of a round as the server sees them: `along` gives each of its slots a gradient oracle."""
 
     ready: Ready
     crew: Crew
-    cohort: list[int]
     clients: ClientStates
     shadows: dict[str, Notes]
     ledger: Ledger
     ear: Ear = field(default_factory=Ear)
     """Who listens to the round."""
-    last: Mail | None = None
-    """What the cohort was sent last in this round."""
-    count: int = 0
-    """Exchanges of the round so far."""
 
     def __post_init__(self) -> None:
         self.attendance = Attendance(self.ready.exp)
-        self.lacking: set[int] = set()
-        """Who was missing in this round, and may not have what it was sent last."""
+        self.round = 0
 
-    def send(self, mail: Mail) -> Replies:
+    def along(self, slot: str, chains: Sequence[Chain]) -> Send:
+        """What a slot sends its mail by, along these chains."""
+        return partial(self._send, Line(slot, chains))
+
+    def _send(self, line: Line, mail: Mail) -> Replies:
         """One call, one exchange."""
         self.clients.kept_by(self.crew, mail.round)
-        mail = self.last = mail.after(self.last)
-        self.count += 1
+        mail = line.last = mail.after(line.last)
+        line.count, self.round = line.count + 1, mail.round
         exp = self.ready.exp
         weighting = exp.weighting or exp.method.weighting or "sized"
         rule = partial(exp.method.rule.of_round, mail.round) if exp.method.rule else None
-        population = self.ready.fed.population
-        replies = fold(mail, self._dispatch(mail), population=population, weighting=weighting, rule=rule)
+        population = len(self.ready.slots[line.slot])
+        replies = fold(mail, self._dispatch(line, mail), population=population, weighting=weighting, rule=rule)
         self.ear.folded(replies)
         return replies
 
-    def _dispatch(self, mail: Mail) -> Iterator[Reply | Sheaf]:
-        method = self.ready.exp.method
-        shadows = [s for s in method.shadows if s.hears and s.key in self.shadows]
-        protocols = [one for one in method.protocols if one.key in self.shadows]
-        sent, lacking = self.ready.addressed(mail, self.cohort), frozenset(self.lacking)
-        letters = Letters(sent, self.cohort, self.clients, self.count, lacking)
+    def _dispatch(self, line: Line, mail: Mail) -> Iterator[Reply | Sheaf]:
+        chains, came = line.reaching(mail), 0
         counts = mail.commit and mail.ask.commits
-        came, each = 0, counts and bool(shadows or protocols)
-        for visited in answers(self.crew.visit(letters), letters.ids, mail, each=each):
-            if isinstance(visited, Missing):
-                self._miss(visited, letters)
-                continue
-            reply, memory = visited
-            self._count(letters, reply)
-            if not reply.finite:
-                assert isinstance(reply, Reply)
-                self._miss(Missing(reply.client, reply.letter, NOT_FINITE), letters)
-                continue
-            came += len(reply) if isinstance(reply, Sheaf) else 1
-            if counts:
-                self.ear.hear(mail, reply)
-                for shadow in shadows:
-                    assert isinstance(reply, Reply)
-                    memory = memory | self._show(shadow, reply)
-                for protocol in protocols:
-                    assert isinstance(reply, Reply)
-                    protocol.hear(self.shadows[protocol.key], reply)
-                self._stage(reply, memory)
-            yield reply
+        relay = Relay(self.ready.addressed(mail, [chain[0] for chain in chains]), chains)
+        for wave in relay:
+            letters = Letters(wave.mails, list(wave.mails), self.clients, line.count, frozenset(line.lacking))
+            each = not wave.last or (counts and bool(self._ears))
+            for visited in answers(self.crew.visit(letters), letters.ids, mail, each=each):
+                found = self._taken(line, relay, letters, visited, last=wave.last)
+                if found is None:
+                    continue
+                reply, memory = found
+                if wave.last and isinstance(reply, Reply):
+                    reply = relay.whole(reply)
+                if counts:
+                    self._stage(reply, memory | self._heard(mail, reply) if wave.last else memory)
+                if wave.last:
+                    came += len(reply) if isinstance(reply, Sheaf) else 1
+                    yield reply
+                elif isinstance(reply, Reply):
+                    relay.hand_on(reply)
         self.attendance.enough(mail.round, came)
+
+    def _taken(
+        self, line: Line, relay: Relay, letters: Letters, visited: Visited, *, last: bool
+    ) -> tuple[Reply | Sheaf, Memory] | None:
+        """What came, counted, if it can be used; who is missing is excused if that is allowed, and ends its chain."""
+        missing = visited if isinstance(visited, Missing) else None
+        if not isinstance(visited, Missing):
+            reply = visited[0]
+            self._count(letters, relay, reply, last=last)
+            line.lacking.difference_update(_clients(reply))
+            if reply.finite:
+                return visited
+            assert isinstance(reply, Reply)
+            missing = Missing(reply.client, reply.letter, NOT_FINITE)
+        assert missing is not None
+        if missing.reason != NOT_FINITE:
+            self._count(letters, relay, missing, last=last)
+            line.lacking.add(missing.client)
+        self.ledger = replace(self.ledger, missing=self.ledger.missing + 1)
+        self.attendance.excuse(self.round, missing, partial(self._diagnose, letters, missing.client))
+        relay.break_off(missing.client)
+        return None
+
+    @property
+    def _ears(self) -> list[Shadow | Protocol]:
+        """What wants every single reply."""
+        return [one for one in self.ready.exp.method.hearing if one.key in self.shadows]
+
+    def _heard(self, mail: Mail, reply: Reply | Sheaf) -> Memory:
+        """Tell all who listen; what shadows keep for the client, to be kept with its memory."""
+        self.ear.hear(mail, reply)
+        kept: Memory = {}
+        for one in self._ears:
+            assert isinstance(reply, Reply)
+            if isinstance(one, Shadow):
+                kept |= self._show(one, reply)
+            else:
+                one.hear(self.shadows[one.key], reply)
+        return kept
 
     def _show(self, shadow: Shadow, reply: Reply) -> Memory:
         """Let a shadow hear a reply; what it keeps for the client, to be kept with the client's memory."""
@@ -152,37 +203,30 @@ class Exchange:
         for client, mine in zip(reply.clients, rows(memory, len(reply)), strict=True) if memory else ():
             self.clients.stage(client, mine)
 
-    def _count(self, letters: Letters, came: Reply | Sheaf | Missing) -> None:
+    def _count(self, letters: Letters, relay: Relay, came: Reply | Sheaf | Missing, *, last: bool) -> None:
         """Count what is sent: of the part that stays with the clients, only its first values, at a first visit."""
-        clients = came.clients if isinstance(came, Sheaf) else (came.client,)
+        clients = _clients(came)
         n, known, mail = len(clients), sum(client in self.clients for client in clients), letters.mail_to(clients[0])
         remote = 0 if self.ready.exp.method.pooled else 1  # in centralised training nothing is sent
         own = self.ready.withheld * mail.params.element_size() if mail.ask.trains else 0
-        self.ledger = replace(self.ledger, down=self.ledger.down + remote * (n * mail.nbytes - known * own))
-        if isinstance(came, Missing):
-            return
-        self.ledger = replace(
-            self.ledger,
-            up=self.ledger.up + remote * (came.nbytes - n * own),
-            samples=self.ledger.samples + n * came.samples,
-        )
-        self.lacking.difference_update(clients)
+        way = "down" if relay.begins(clients[0]) else "c2c"
+        spent = {way: getattr(self.ledger, way) + remote * (n * mail.nbytes - known * own)}
+        if not isinstance(came, Missing):
+            spent["samples"] = self.ledger.samples + n * came.samples
+            spent["up"] = self.ledger.up + (remote * (came.nbytes - n * own) if last else 0)
+        self.ledger = replace(self.ledger, **spent)
 
     @property
     def absent(self) -> dict[str, Any]:
         """Who was missing in the round, to be written down; nothing if nobody was."""
         told = self.attendance.told()
-        return {"round": self.last.round + 1, "missing": told} if self.last and told else {}
-
-    def _miss(self, one: Missing, letters: Letters) -> None:
-        """Go on without a client, if that is allowed."""
-        if one.reason != NOT_FINITE:
-            self._count(letters, one)
-            self.lacking.add(one.client)
-        self.ledger = replace(self.ledger, missing=self.ledger.missing + 1)
-        self.attendance.excuse(letters.mail.round, one, partial(self._diagnose, letters, one.client))
+        return {"round": self.round + 1, "missing": told} if told else {}
 
     def _diagnose(self, letters: Letters, client: int) -> str:
         if not self.ready.fed.here:
             return "where it began is not known here, where the client's data are not"
         return diagnose(self.ready.job, letters.to(client), self.ready.fed.data(client))
+
+
+def _clients(came: Reply | Sheaf | Missing) -> Sequence[int]:
+    return came.clients if isinstance(came, Sheaf) else (came.client,)

@@ -68,6 +68,7 @@ class Experiment(RunSettings):
                         f"run: weighting={self.weighting!r} would change nothing, since {piece} takes the "
                         f"{piece.averages} mean of the replies itself. Leave it out."
                     )
+        self.topology.refuse(self.method, self.pieces())
         check_end("run", (self.local, *self.pieces(), *self.method.server, *self.method.shadows), self.rounds)
 
     def pieces(self) -> tuple[Piece, ...]:

@@ -27,8 +27,8 @@ from fedflat.running.experiment import from_json
 from fedflat.running.fingerprint import Origin, module_digest, origin_of, refuse_other, refuse_other_module
 from fedflat.running.model_files import Named, chosen, module_of, read_model
 from fedflat.running.prepare import make_ready
+from fedflat.running.reporting import named_models
 from fedflat.running.state import last_state
-from fedflat.running.train import named_models
 
 
 def load(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from fedflat.client.judge import outputs
 from fedflat.client.learner import Learner
@@ -17,16 +20,17 @@ from fedflat.client.visit import ClientJob
 from fedflat.data.federation import Dealt, Federation
 from fedflat.data.files.places import data_place
 from fedflat.data.roster import Roster
-from fedflat.data.sampling import Sampler
+from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
-from fedflat.errors import SettingError
+from fedflat.errors import FedflatError, SettingError, shown
 from fedflat.executors.crew import Crew
 from fedflat.executors.memories import usual_budget
 from fedflat.running.evaluate import OwnTests, own_tests
 from fedflat.running.experiment import Experiment, open_federation
 from fedflat.running.tables import size
-from fedflat.server.piece import Holding
+from fedflat.server.piece import Holding, Stepped
 from fedflat.server.shadows import Scene
+from fedflat.topology.topology import Asked, Crowd
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ class Ready:
     source: Callable[[], Federation]
     """The same data for a worker process to open."""
     learner: Learner
-    sampler: Sampler
+    crowd: Crowd
+    """The clients as the topology sees them."""
     job: ClientJob
     scene: Scene
     withheld: int
@@ -51,9 +56,10 @@ class Ready:
         """Who there is, and no more."""
         return Roster.of(self.fed)
 
-    def own_tests(self, crew: Crew) -> OwnTests | None:
-        """The tests that clients make of their own, if they keep something to test on."""
-        return own_tests(crew, self.roster, self.exp.task.headline.name, may_miss=self.exp.min_replies is not None)
+    def own_tests(self, crew: Crew, clients: Sequence[int] | None = None) -> OwnTests | None:
+        """The tests that clients, all or some, make of their own, if they keep something to test on."""
+        name, may_miss = self.exp.task.headline.name, self.exp.min_replies is not None
+        return own_tests(crew, self.roster, name, may_miss=may_miss, clients=clients)
 
     def remarks(self, state_memory: int | None = None) -> list[str]:
         """What is good to know before the first round; ``state_memory`` as in `train`."""
@@ -78,11 +84,43 @@ class Ready:
             count, batches = count + 1, batches + local.samples(mail.round, client, examples) / steps
         return replace(mail, before=told)
 
+    def asked(self, t: int) -> Asked:
+        """Who is asked in round ``t``: the chains that start from each slot of the server."""
+        asked = self.exp.topology.asked(self.crowd, t)
+        clients = members(asked)
+        strange = set(asked) - set(self.slots)
+        if strange or not clients or len(set(clients)) < len(clients) or not all(map(all, asked.values())):
+            raise FedflatError(
+                f"{self.exp.topology} must ask different clients in round {t}, from slots among "
+                f"{', '.join(self.slots)}, found {shown(asked)}."
+            )
+        return asked
+
+    @cached_property
+    def slots(self) -> Mapping[str, Sequence[int]]:
+        """The server's models by name, and whose they are."""
+        return self.exp.topology.slots(self.crowd)
+
+    def merged(self, t: int, models: Mapping[str, Model], new: Mapping[str, Stepped]) -> dict[str, Model]:
+        """The server's models after round ``t``, in which some slots have stepped."""
+        weights = {slot: one.replies.weight for slot, one in new.items()}
+        return self.exp.topology.merge(self.crowd, t, {**models, **{s: one.model for s, one in new.items()}}, weights)
+
+    def standing(self, models: Mapping[str, Model]) -> Tensor:
+        """The parameters of the model that stands for all of the server's."""
+        centre = self.centre(models)
+        assert centre is not None, "shadows of no model"
+        return centre.params
+
+    def centre(self, models: Mapping[str, Model]) -> Model | None:
+        """The model that stands for all of the server's."""
+        return self.exp.topology.centre(self.crowd, models)
+
     @property
     def client_memory(self) -> int:
         """Bytes that all clients together will remember, once each has been seen or the run has ended."""
         vectors = self.exp.method.cost.client_state + sum(shadow.keeps for shadow in self.exp.method.shadows)
-        seen = min(self.fed.population, self.sampler.visits(self.exp.rounds))
+        seen = min(self.fed.population, self.exp.topology.visits(self.crowd))
         return seen * vectors * self.scene.layout.dim * self.learner.dtype.itemsize
 
 
@@ -90,15 +128,9 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     """Open and check; a mistake is refused here, before anything is written."""
     source = exp.source(device)
     fed = source()
-    sampler = exp.cohort_sampler()
-    sampler.check(fed.population, exp.rounds)
-    if sampler.kind == "by_size":
-        fed.sizes()
-    check_orders(exp, fed, sampler)
-    if exp.method.rule:
-        exp.method.rule.check(sampler.smallest(exp.rounds))
-    check_attendance(exp, sampler.smallest(exp.rounds))
     learner = exp.open_learner(fed, device)
+    crowd = gathered(exp, fed, learner)
+    check_orders(exp, fed, crowd)
     try_out(learner, fed)
     check_batches(exp, fed, learner)
     shows = any(shadow.looks for shadow in exp.method.shadows)
@@ -110,7 +142,7 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
         piece.check(Site(job.pieces, learner.flat.module, learner.flat.layout, exp.task, learner.sample))
     scene = Scene(exp.rounds, fed.population, learner.flat.layout)
     withheld = sum(piece.withheld(learner.flat.layout) for piece in job.pieces)
-    ready = Ready(exp, fed, source, learner, sampler, job, scene, withheld, held_by_server(exp, learner))
+    ready = Ready(exp, fed, source, learner, crowd, job, scene, withheld, held_by_server(exp, learner))
     exp.init.check(ready)
     return ready
 
@@ -133,6 +165,27 @@ def held_by_server(exp: Experiment, learner: Learner) -> Holding | None:
     return Holding(learner, data)
 
 
+def gathered(exp: Experiment, fed: Federation, learner: Learner) -> Crowd:
+    """The clients as the topology sees them, if it can be made of them."""
+    sampler = exp.cohort_sampler()
+    crowd = Crowd(fed.population, fed.sizes, sampler, exp.rounds, exp.seed, learner.flat.layout)
+    exp.topology.check(crowd)
+    if sampler.kind == "by_size":
+        fed.sizes()
+    if exp.method.rule:
+        exp.method.rule.check(exp.topology.smallest(crowd))
+    check_attendance(exp, exp.topology.smallest(crowd))
+    wrong = [name for name in exp.topology.slots(crowd) if not re.fullmatch(r"\w+", name)]
+    if wrong:
+        raise SettingError(f"{exp.topology}: slots must be named in letters and digits, found {shown(wrong[0])}.")
+    return crowd
+
+
+def members(asked: Asked) -> list[int]:
+    """All clients that are asked, in the order of their letters."""
+    return [client for chains in asked.values() for chain in chains for client in chain]
+
+
 def mean_examples(exp: Experiment, fed: Federation) -> float:
     """How many examples a client holds on average, if a piece must know; counting may be refused."""
     for piece in exp.pieces():
@@ -153,11 +206,11 @@ def check_attendance(exp: Experiment, cohort: int) -> None:
         )
 
 
-def check_orders(exp: Experiment, fed: Federation, sampler: Sampler) -> None:
+def check_orders(exp: Experiment, fed: Federation, crowd: Crowd) -> None:
     """Refuse given batches that are missing, empty, or not places in the client's own data."""
     orders = exp.local.orders
     for t in range(exp.rounds if orders is not None else 0):
-        for client in sampler.draw(t, fed.population, exp.seed, fed.sizes):
+        for client in members(exp.topology.asked(crowd, t)):
             size = fed.size(client)
             try:
                 steps = exp.local.planned(t, client, size)

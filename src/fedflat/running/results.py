@@ -38,7 +38,7 @@ class Result:
     rows: Sequence[Row]
     ledger: Ledger
     model: Model | None = None
-    """The server's model."""
+    """The server's model, or the one that stands for all it has."""
     source: Callable[[str | None], nn.Module] | None = field(default=None, compare=False)
     """What makes its models modules."""
     headline: Headline = ACCURACY
@@ -47,11 +47,11 @@ class Result:
     @classmethod
     def of(
         cls, exp: Experiment, status: str, run: Run, rows: Sequence[Row],
-        source: Callable[[str | None], nn.Module] | None = None,
+        source: Callable[[str | None], nn.Module] | None = None, model: Model | None = None,
     ) -> Result:  # fmt: skip
         """The result of a run just ended."""
         return cls(
-            repr(exp.method), exp.seed, status, exp.rounds, exp.evaluate.last, list(rows), run.ledger, run.model,
+            repr(exp.method), exp.seed, status, exp.rounds, exp.evaluate.last, list(rows), run.ledger, model,
             source, exp.headline,
         )  # fmt: skip
 
@@ -209,7 +209,7 @@ class Summary:
     """The mean over seeds; None if a seed never reached it."""
     bytes_to_target: float | None
     bytes: float
-    """Bytes up and down in the whole run, mean over seeds."""
+    """Bytes sent in the whole run, mean over seeds."""
     speed: float
     diverged: int
     """Seeds that diverged."""
@@ -245,8 +245,8 @@ def _summary(runs: list[Result], target: float | None) -> Summary:
         spread=_spread(finals),
         loss=mean(run.final("loss") for run in runs),
         rounds_to_target=mean(hit["round"] for hit in found) if everywhere else None,
-        bytes_to_target=mean(hit["down"] + hit["up"] for hit in found) if everywhere else None,
-        bytes=mean(run.ledger.down + run.ledger.up for run in runs),
+        bytes_to_target=mean(hit["down"] + hit["up"] + hit.get("c2c", 0) for hit in found) if everywhere else None,
+        bytes=mean(run.ledger.sent for run in runs),
         speed=mean(run.speed for run in runs),
         diverged=sum(run.diverged for run in runs),
         personal=mean(personal),

@@ -27,6 +27,7 @@ from fedflat.folder.facts import read_facts
 from fedflat.language.schedules import Scalar, scalar
 from fedflat.language.spelling import Spelled, parse, register
 from fedflat.running.model_files import Named, chosen, read_model
+from fedflat.topology.star import Star
 
 if TYPE_CHECKING:
     from fedflat.running.experiment import Experiment
@@ -196,7 +197,7 @@ class Pretrained(Start):
         method = parse("centralised()", "method")
         return replace(
             exp, method=method, on=on, server_data=None, rounds=self.rounds, local=local, sampler=Sampler(),
-            init=Fresh(), weighting=None, evaluate=replace(exp.evaluate, every=self.rounds, last=1),
+            init=Fresh(), topology=Star(), weighting=None, evaluate=replace(exp.evaluate, every=self.rounds, last=1),
         )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from fedflat.folder.checkpoints import Group, Store
 from fedflat.folder.diary import DIARIES, Mark
 from fedflat.folder.schema import CHECKPOINT, check
 from fedflat.server.piece import Desks
+from fedflat.topology.topology import SERVER
 
 CLIENTS = "clients"
 """The group that says where the clients' memories are."""
@@ -29,6 +30,8 @@ class Ledger:
     """Bytes from the server to clients."""
     up: int = 0
     """Bytes from clients to the server."""
+    c2c: int = 0
+    """Bytes from client to client, in chains."""
     samples: int = 0
     """Examples trained on, epochs counted."""
     training: float = 0.0
@@ -39,9 +42,14 @@ class Ledger:
     """Visits that ended without a reply that could be used."""
 
     @property
+    def sent(self) -> int:
+        """Bytes in all directions."""
+        return self.down + self.up + self.c2c
+
+    @property
     def spent(self) -> dict[str, int | float]:
-        """All of it by name; who was missing only where somebody was."""
-        return {name: value for name, value in asdict(self).items() if name != "missing" or value}
+        """All of it by name; what goes from client to client, and who was missing, only where there is something."""
+        return {name: value for name, value in asdict(self).items() if name not in ("c2c", "missing") or value}
 
     def with_time(self, training: float, seconds: float) -> Ledger:
         """The same with more time spent."""
@@ -53,16 +61,27 @@ class Run:
     """All that changes from round to round."""
 
     round: int
-    model: Model
-    desks: Desks
+    models: dict[str, Model]
+    """The server's, by slot."""
+    desks: dict[str, Desks]
+    """What the server's pieces remember, by slot."""
     shadows: dict[str, dict[str, Tensor]]
     clients: ClientStates = field(default_factory=ClientStates)
     ledger: Ledger = Ledger()
 
+    @property
+    def model(self) -> Model:
+        """The server's model, where it has one."""
+        [model] = self.models.values()
+        return model
+
     def groups(self) -> dict[str, Group]:
         """The tensors in groups; what changes together sits together. Clients' memories are in a file of their own."""
-        groups: dict[str, Group] = {"model": {"params": self.model.params, "buffers": self.model.buffers}}
-        groups |= {f"server/{key}": memory for key, memory in self.desks.items()}
+        groups: dict[str, Group] = {}
+        for slot, model in self.models.items():
+            at = "" if slot == SERVER else f"slot/{slot}/"
+            groups[f"{at}model"] = {"params": model.params, "buffers": model.buffers}
+            groups |= {f"{at}server/{key}": memory for key, memory in self.desks.get(slot, {}).items()}
         for key, notes in self.shadows.items():
             groups[f"shadow/{key}"] = {}  # there, even with nothing to note yet
             for name, tensor in notes.items():
@@ -114,16 +133,22 @@ def last_state(folder: Path, identity: str) -> Run:
 
 def run_of(round: int, groups: dict[str, Group], facts: dict[str, Any], clients: ClientStates) -> Run:
     """What `Run.groups` and `Run.facts` describe, with the memories that ``clients`` has restored."""
-    desks: Desks = {}
+    models: dict[str, Model] = {}
+    desks: dict[str, Desks] = {}
     shadows: dict[str, dict[str, Tensor]] = {}
     for name, group in groups.items():
+        slot, name = name.split("/", 2)[1:] if name.startswith("slot/") else (SERVER, name)
         kind, _, rest = name.partition("/")
-        if kind == "server":
-            desks[rest] = group
+        if kind == "model":
+            models[slot] = Model(group["params"], group["buffers"])
+        elif kind == "server":
+            desks.setdefault(slot, {})[rest] = group
         elif kind == "shadow":
             key, _, note = rest.partition("/")
             notes = shadows.setdefault(key, {})
             if note:
                 notes[note] = group["value"]
-    model = Model(groups["model"]["params"], groups["model"]["buffers"])
-    return Run(round, model, desks, shadows, clients, Ledger(**facts["ledger"]))
+    if not models:
+        raise KeyError("model")
+    desks = {slot: desks.get(slot, {}) for slot in models}
+    return Run(round, models, desks, shadows, clients, Ledger(**facts["ledger"]))

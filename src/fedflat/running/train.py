@@ -6,9 +6,6 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
-
-from torch import nn
 
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
@@ -19,17 +16,16 @@ from fedflat.executors.interrupt import ending_as_by_ctrl_c, uninterrupted
 from fedflat.executors.memories import ClientStates
 from fedflat.folder.diary import Row
 from fedflat.running.attendance import Diverged
-from fedflat.running.evaluate import Scores, evaluate
 from fedflat.running.exchange import Exchange
 from fedflat.running.experiment import Experiment
 from fedflat.running.listening import Listening, nobody
-from fedflat.running.model_files import Named, in_memory
-from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.model_files import Named
+from fedflat.running.prepare import Ready, make_ready, members
+from fedflat.running.reporting import evaluated, loss_of, modules, named_models
 from fedflat.running.results import Result
 from fedflat.running.run_folder import RunBook
 from fedflat.running.state import Run
 from fedflat.server.piece import Stepped, step
-from fedflat.server.shadows import Notes, Scene
 
 
 @ending_as_by_ctrl_c()
@@ -47,37 +43,37 @@ def train(
     book = book or RunBook()
     clients = ClientStates(state_memory, book.place, learner.device)
     resumed = book.resume(clients)
-    first = start(ready, book, executor, tell) if resumed is None else resumed.model
+    first = next(iter(resumed.models.values())) if resumed else start(ready, book, executor, tell)
     listener, end = listening(ready, book.say), min(until or exp.rounds, exp.rounds)
 
     with executor.open(listener.job(ready.job), fed, ready.source) as crew:
-        run = resumed or beginning(ready, first, clients, crew)
-        clock = Stopwatch(run)
+        clock = Stopwatch(run := resumed or beginning(ready, first, clients, crew))
         try:
             for t in range(run.round, end):
                 begun, due = time.monotonic(), exp.evaluate.due(t + 1, end, exp.rounds)
-                cohort = ready.sampler.draw(t, fed.population, exp.seed, fed.sizes)  # 1 who is asked
+                asked = ready.asked(t)                                               # 1 who is asked, by which model
                 shadows = {key: dict(notes) for key, notes in run.shadows.items()}
-                ear = listener.listen(t, cohort, shadows, due)
-                exchange = Exchange(ready, crew, cohort, run.clients, shadows, run.ledger, ear)
-
-                mail = Mail(t, run.model.params, run.model.buffers, exp.rate(t), ask=exp.ask)
-                new = step(exp.method.server, run.desks, exchange.send, mail, ready.holding)  # 2 ask, average, step
+                ear = listener.listen(t, members(asked), shadows, due)
+                exchange = Exchange(ready, crew, run.clients, shadows, run.ledger, ear)
+                new = dict[str, Stepped]()
+                for slot, chains in asked.items():                                   # 2 ask, average, step
+                    mail = Mail(t, run.models[slot].params, run.models[slot].buffers, exp.rate(t), ask=exp.ask)
+                    send = exchange.along(slot, chains)
+                    new[slot] = step(exp.method.server, run.desks[slot], send, mail, ready.holding)
+                models = ready.merged(t, run.models, new)                            # 3 where models meet
                 trained = time.monotonic() - begun - ear.seconds
-
-                for shadow in exp.method.shadows:                                    # 3 averages of models
-                    shadow.see(shadows[shadow.key], scene, t, run.model.params, new.model.params)
-
-                row = evaluated(ready, t, new, shadows, crew) if due else {}               # 4 evaluate, look around
-                seen = ear.see(new) | exchange.absent
-
-                with uninterrupted():                                                # 5 take over, write down
+                for shadow in exp.method.shadows:                                    # 4 averages of models
+                    shadow.see(shadows[shadow.key], scene, t, *map(ready.standing, (run.models, models)))
+                row = evaluated(ready, t, new, models, shadows, crew) if due else {} # 5 evaluate, look around
+                seen = {key: value for one in new.values() for key, value in ear.see(one).items()} | exchange.absent
+                with uninterrupted():                                                # 6 take over, write down
                     run.clients.keep()
-                    run.round, run.model, run.desks, run.shadows = t + 1, new.model, new.desks, shadows
+                    run.round, run.models, run.shadows = t + 1, models, shadows
+                    run.desks = run.desks | {slot: one.desks for slot, one in new.items()}
                     run.ledger = exchange.ledger.with_time(trained, time.monotonic() - begun)
                     book.note(seen, row and row | run.ledger.spent)
                     book.checkpoint(run)
-                tell(clock.tick(run, end, new.replies.loss, book.rows))
+                tell(clock.tick(run, end, loss_of(new), book.rows))
             status = "done" if run.round == exp.rounds else "running"
             if status == "done":
                 last_word(ready, crew, run, book)                                    # and once, at the end
@@ -92,7 +88,7 @@ def train(
         book.checkpoint(run, force=True)
         if status != "running":
             book.finish(status, named_models(ready, run))
-    return Result.of(exp, status, run, book.rows, modules(ready, run))
+    return Result.of(exp, status, run, book.rows, modules(ready, run), ready.centre(run.models))
 
 
 def start(ready: Ready, book: RunBook, executor: Executor, tell: Tell) -> Model:
@@ -114,16 +110,6 @@ def named_of(ready: Ready, result: Result) -> Named:
     return ready.learner.another().named(result.model)
 
 
-def evaluated(ready: Ready, t: int, new: Stepped, shadows: dict[str, Notes], crew: Crew) -> Row:
-    """What is written of round ``t``: the scores of all models, and what the method has measured."""
-    models = models_of(ready.exp, ready.scene, new.model, shadows)
-    scores = evaluate(ready.learner, ready.fed, models, ready.own_tests(crew))
-    row = {"round": t + 1, **reported(scores), **new.notes, "train_loss": new.replies.loss}
-    for one in ready.exp.method.measures:
-        row |= one.scores(shadows[one.key])
-    return row
-
-
 def last_word(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
     """What protocols ask of every client when the last round is done, unless it is written already."""
     exp = ready.exp
@@ -132,8 +118,11 @@ def last_word(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
         if asked is None or any(row.get("tuned") for row in book.rows):
             continue
         notes = {protocol.key: dict(run.shadows[protocol.key])}
-        exchange = Exchange(ready, crew, list(range(ready.fed.population)), ClientStates(), notes, run.ledger)
-        exchange.send(Mail(exp.rounds, run.model.params, run.model.buffers, exp.rate(exp.rounds - 1), ask=asked))
+        exchange = Exchange(ready, crew, ClientStates(), notes, run.ledger)
+        lr = exp.rate(exp.rounds - 1)
+        for slot, clients in ready.slots.items():
+            mail = Mail(exp.rounds, run.models[slot].params, run.models[slot].buffers, lr, ask=asked)
+            exchange.along(slot, [(client,) for client in clients])(mail)
         row = {"round": exp.rounds, "tuned": True, **protocol.scores(notes[protocol.key]), **exchange.ledger.spent}
         with uninterrupted():
             run.ledger = exchange.ledger
@@ -141,38 +130,11 @@ def last_word(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
 
 
 def beginning(ready: Ready, model: Model, clients: ClientStates, crew: Crew) -> Run:
-    """The state before round 0."""
+    """The state before round 0: every slot has the same model."""
     buffers, own = ready.learner.initial().buffers, ready.own_tests(crew)
     scene = replace(ready.scene, own_accuracies=own and (lambda params: own(Model(params, buffers))))
-    return Run(0, model, {}, {one.key: one.open(scene, model.params) for one in ready.exp.method.measures}, clients)
-
-
-def models_of(exp: Experiment, scene: Scene, model: Model, shadows: dict[str, Notes]) -> dict[str, Model]:
-    """The server's model and those of the shadows that have begun."""
-    models = {"server": model}
-    for shadow in exp.method.shadows:
-        params = shadow.params(shadows[shadow.key], scene, model.params)
-        if params is not None:
-            models[shadow.key] = replace(model, params=params)
-    return models
-
-
-def named_models(ready: Ready, run: Run) -> dict[str, Named]:
-    """All models by their module's own names, the reported one last."""
-    models = models_of(ready.exp, ready.scene, run.model, run.shadows)
-    fresh = ready.learner.another()
-    return {name: fresh.named(model) for name, model in models.items()}
-
-
-def modules(ready: Ready, run: Run) -> Callable[[str | None], nn.Module]:
-    """What makes any of the models, by name, a module."""
-    return partial(in_memory, ready.learner, models_of(ready.exp, ready.scene, run.model, run.shadows))
-
-
-def reported(scores: dict[str, Scores]) -> Row:
-    """The scores that count, those of the last shadow if there is one, and beside them all of them."""
-    name = list(scores)[-1]
-    return {**scores[name], "model": name, "models": scores}
+    notes = {one.key: one.open(scene, model.params) for one in ready.exp.method.measures}
+    return Run(0, dict.fromkeys(ready.slots, model), {slot: {} for slot in ready.slots}, notes, clients)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fedflat.executors.crew import ExecutorLike
     from fedflat.running.starts import Start
     from fedflat.tasks.task import Task
+    from fedflat.topology.topology import Topology
 
 Cohorts = Sequence[Sequence[int]]
 """For each round: the clients that are asked."""
@@ -39,6 +40,10 @@ class RunSettings(Plain):
         metadata=about('such as cnn, resnet20, "mlp(hidden=[64, 64])"', metavar="NAME", text=True, unsaid="by the data")
     )
     rounds: int = field(metadata=about("server steps", low=1, typed=500))
+    topology: Topology = setting(
+        "star()", "who talks to whom: star, \"chains(groups=20)\", \"clusters(4, shared='features')\", hierarchy(4)",
+        metavar="WHO", registered="topology",
+    )  # fmt: skip
     init: Start = setting(
         "fresh()", 'weights to begin with: fresh, \'from_run("runs/mine")\', "pretrained(mnist(), rounds=5)"',
         metavar="START", registered="start",

@@ -9,6 +9,7 @@ from fedflat.language.schedules import Scalar
 from fedflat.running.starts import Start
 from fedflat.settings.groups import Cohorts, Orders
 from fedflat.tasks.task import Task
+from fedflat.topology.topology import Topology
 
 class Settings(TypedDict, total=False):
     """What decides the numbers of a run."""
@@ -30,6 +31,7 @@ class Settings(TypedDict, total=False):
     orders: Orders | None
     eval_every: int | None
     eval_last: int | None
+    topology: Topology | str
     init: Start | str
     task: Task | str | None
     server_data: DataSpec | str | None

@@ -29,6 +29,7 @@ from fedflat.language.schedules import Scalar
 from fedflat.running.starts import Start
 from fedflat.settings.groups import Cohorts, Orders
 from fedflat.tasks.task import Task
+from fedflat.topology.topology import Topology
 '''
 
 

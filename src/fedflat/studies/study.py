@@ -29,10 +29,11 @@ from fedflat.running.experiment import Experiment, from_json, refuse_unsayable
 from fedflat.running.fingerprint import origin_of
 from fedflat.running.model_files import damaged_models, rewrite_models
 from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.reporting import named_models
 from fedflat.running.results import Result
 from fedflat.running.run_folder import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder
 from fedflat.running.state import last_state
-from fedflat.running.train import Tell, named_models, train
+from fedflat.running.train import Tell, train
 from fedflat.studies.how import How, how_of
 from fedflat.tasks.own_loss import LossFn
 

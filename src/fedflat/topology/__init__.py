@@ -1,1 +1,1 @@
-"""Who talks to whom."""
+"""Who talks to whom: a page for each topology."""

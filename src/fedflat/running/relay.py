@@ -1,0 +1,95 @@
+"""Chains on their way: who is visited at once, and what goes on to the next client of each chain.
+
+All chains end together: in every wave each of them that is long enough has one visit, and the last wave visits the last
+client of every chain, whose reply is the chain's. A star is one wave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from fedflat.engine.flat import Model
+from fedflat.engine.mail import Mail, Reply
+from fedflat.errors import SettingError
+from fedflat.topology.topology import Chain
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Visits that can be made at once."""
+
+    mails: dict[int, Mail]
+    """To whom, and what."""
+    last: bool
+    """Whether these clients reply to the server."""
+
+
+@dataclass(frozen=True)
+class _Way:
+    """What the clients of a chain have done so far."""
+
+    model: Model
+    examples: int
+    samples: int
+    steps: int
+    loss: float
+    """The sum over the examples trained on."""
+
+
+class Relay:
+    """The chains of one exchange. Each wave must be gone through before the next one is asked for."""
+
+    def __init__(self, mail: Mail, chains: Sequence[Chain]) -> None:
+        self.mail, self.chains = mail, chains
+        self._of = {client: place for place, chain in enumerate(chains) for client in chain}
+        self._ways: dict[int, _Way] = {}
+        self._broken: set[int] = set()
+
+    def __iter__(self) -> Iterator[Wave]:
+        for left in range(max(map(len, self.chains)), 0, -1):
+            there = [p for p, chain in enumerate(self.chains) if len(chain) >= left and p not in self._broken]
+            yield Wave({self.chains[place][-left]: self._next(place) for place in there}, last=left == 1)
+
+    def _next(self, place: int) -> Mail:
+        """The server's own mail to the first of a chain, to the others with what the one before it has returned."""
+        way = self._ways.get(place)
+        if way is None:
+            return self.mail
+        return replace(self.mail, params=way.model.params, buffers=way.model.buffers, repeat=False)
+
+    def begins(self, client: int) -> bool:
+        """Whether the client is sent the server's mail, and not what another client has returned."""
+        return self._of[client] not in self._ways
+
+    def hand_on(self, reply: Reply) -> None:
+        """A client in the middle of its chain is done."""
+        if reply.extras:
+            raise SettingError(
+                f"the piece {next(iter(reply.extras))!r} sends something to the server with every reply, but in a "
+                "chain only the last client replies. Leave the piece out, or use a star."
+            )
+        place = self._of[reply.client]
+        before = self._ways.get(place) or _Way(Model(self.mail.params, self.mail.buffers), 0, 0, 0, 0.0)
+        self._ways[place] = _Way(
+            Model(before.model.params - reply.delta, reply.buffers),
+            before.examples + reply.examples,
+            before.samples + reply.samples,
+            before.steps + reply.steps,
+            before.loss + reply.samples * reply.metrics["loss"],
+        )
+
+    def whole(self, reply: Reply) -> Reply:
+        """The reply of a whole chain, from that of its last client: its delta is from the server's model."""
+        if self.begins(reply.client):
+            return reply
+        self.hand_on(reply)
+        way = self._ways[self._of[reply.client]]
+        return replace(
+            reply, delta=self.mail.params - way.model.params, examples=way.examples, samples=way.samples,
+            steps=way.steps, metrics={**reply.metrics, "loss": way.loss / way.samples},
+        )  # fmt: skip
+
+    def break_off(self, client: int) -> None:
+        """A client's reply cannot be used: nothing comes of its chain."""
+        self._broken.add(self._of[client])

@@ -1,0 +1,60 @@
+"""A hierarchy: clusters that train by themselves and meet every so many rounds (H-FL).
+
+    round      each cluster c: the server's step on the replies of its own clients, from its own model w_c
+    every T    w = sum_c (N_c / N) w_c,  w_c <- w for all c;  N_c the examples of all clients of cluster c
+
+Between two meetings the same mean w is what is reported, and what shadows are averages of. The server's pieces of each
+cluster keep their memory over a meeting. With every=1 it is FedAvg with the weights N_c / N of the clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fedflat.engine.flat import Model
+from fedflat.errors import SettingError, number
+from fedflat.language.spelling import register
+from fedflat.topology.clusters import Clustered
+from fedflat.topology.topology import Crowd
+
+
+@dataclass(frozen=True, repr=False)
+class Hierarchy(Clustered):
+    """Clusters with a model each, which become their mean every so many rounds; clients are drawn in each cluster."""
+
+    key = "hierarchy"
+
+    every: int = 5
+    draw: str = field(default="each", kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number("hierarchy", "every", self.every, low=1, whole=True)
+
+    @property
+    def mixes(self) -> bool:
+        """When they meet."""
+        return True
+
+    def check(self, crowd: Crowd) -> None:
+        """Refuse clusters that never meet."""
+        super().check(crowd)
+        if self.every > crowd.rounds:
+            raise SettingError(
+                f"{self} brings its clusters together every {self.every} rounds, but the run has only {crowd.rounds}: "
+                "they would never meet. Make every smaller, or use clusters(...)."
+            )
+
+    def merge(
+        self, crowd: Crowd, t: int, models: Mapping[str, Model], weights: Mapping[str, float]
+    ) -> dict[str, Model]:
+        """All become the mean, in the rounds in which they meet."""
+        if (t + 1) % self.every:
+            return dict(models)
+        centre = self.centre(crowd, models)
+        assert centre is not None
+        return dict.fromkeys(models, centre)
+
+
+hierarchy = register("topology", "hierarchy")(Hierarchy)

@@ -1,0 +1,188 @@
+"""What a topology is: which of the server's models asks which clients, along which chains, and how models meet.
+
+A server may hold several models, each in a **slot** with its own server pieces' memory and its own clients. In a round
+some slots step, each by an exchange with its chains. A **chain** is clients one after the other: the first is sent the
+slot's model, each other one what the one before it has returned, and the last one replies to the server for all of
+them. In a star every chain has one client.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+
+from fedflat.client.piece import Piece
+from fedflat.composition.method import Method
+from fedflat.data.sampling import Sampler
+from fedflat.engine.flat import Layout, Model
+from fedflat.engine.seeds import numpy_generator
+from fedflat.errors import SettingError, shown
+from fedflat.language.spelling import Spelled
+
+if TYPE_CHECKING:
+    from fedflat.topology.grouping.grouping import Grouping
+
+SERVER = "server"
+"""The slot of a server that has one model, and the name of the model that a run reports if no shadow does."""
+
+Chain = tuple[int, ...]
+"""Clients, in the order in which the model goes from one to the next."""
+Asked = dict[str, list[Chain]]
+"""For each slot that steps in a round: the chains that start from its model."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """The clients as a topology sees them: how many, how large, and who is drawn."""
+
+    population: int
+    sizes: Callable[[], Sequence[int]]
+    """How many examples each client trains on; may be refused where clients are made on demand."""
+    sampler: Sampler
+    rounds: int
+    seed: int
+    layout: Layout
+    _groups: dict[str, tuple[Chain, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def draw(self, t: int) -> list[int]:
+        """The cohort of round ``t``, out of everybody."""
+        return self.draw_from(t, self.population, self.sizes)
+
+    def draw_from(self, t: int, count: int, sizes: Callable[[], Sequence[int]], place: int = 0) -> list[int]:
+        """As the sampler draws out of ``count`` others; draws of one round at different places are drawn apart."""
+        return self.sampler.draw(t, count, self.seed, sizes, place)
+
+    def rng(self, purpose: str, *path: int) -> np.random.Generator:
+        """Random numbers of the run's seed, for a topology's own draws."""
+        return numpy_generator(self.seed, f"topology/{purpose}", *path)
+
+    def groups(self, grouping: Grouping) -> tuple[Chain, ...]:
+        """Everybody in groups, made once and looked at for clients lost or repeated."""
+        if repr(grouping) not in self._groups:
+            self._groups[repr(grouping)] = self._grouped(grouping)
+        return self._groups[repr(grouping)]
+
+    def _grouped(self, grouping: Grouping) -> tuple[Chain, ...]:
+        if grouping.psi is not None:
+            raise SettingError(
+                f"{grouping} needs clients that are described by their {grouping.psi}, and in this version nobody asks "
+                "them to before a run. Use random(...), random_groups(...) or given_groups(...)."
+            )
+        unknown = np.zeros((self.population, 0))
+        found = tuple(map(tuple, grouping.assign(unknown, self.sizes(), self.rng("groups"))))
+        if not all(found) or sorted(client for group in found for client in group) != list(range(self.population)):
+            raise SettingError(
+                f"{grouping} must put each of the {self.population} clients into one group and leave no group empty, "
+                f"found {shown(found)}."
+            )
+        return found
+
+
+class Topology(Spelled, ABC):
+    """A frozen dataclass. The base class is a server with one model; only who is asked is left to say."""
+
+    key: ClassVar[str]
+    """Its name in messages."""
+
+    @property
+    def hands_on(self) -> bool:
+        """Whether clients are sent what other clients have returned."""
+        return False
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a slot's model is changed otherwise than by its own steps."""
+        return False
+
+    @property
+    def centred(self) -> bool:
+        """Whether there is one model that stands for all slots."""
+        return True
+
+    def check(self, crowd: Crowd) -> None:
+        """Refuse clients that it cannot be made of."""
+        crowd.sampler.check(crowd.population, crowd.rounds)
+
+    def slots(self, crowd: Crowd) -> Mapping[str, Sequence[int]]:
+        """The server's models by name, and whose they are."""
+        return {SERVER: range(crowd.population)}
+
+    @abstractmethod
+    def asked(self, crowd: Crowd, t: int) -> Asked:
+        """Who is asked in round ``t``; replies are folded in this order. A slot that is left out stays as it is."""
+
+    def merge(
+        self, crowd: Crowd, t: int, models: Mapping[str, Model], weights: Mapping[str, float]
+    ) -> dict[str, Model]:
+        """What becomes of the models after round ``t``; ``weights`` are those of the replies that each slot had."""
+        return dict(models)
+
+    def centre(self, crowd: Crowd, models: Mapping[str, Model]) -> Model | None:
+        """The model that stands for all slots: it is reported, and shadows are averages of it."""
+        return next(iter(models.values())) if self.centred else None
+
+    def smallest(self, crowd: Crowd) -> int:
+        """The fewest replies that a slot has in a round in which it steps."""
+        return crowd.sampler.smallest(crowd.rounds)
+
+    def at_once(self, crowd: Crowd) -> int:
+        """How many visits can be made at the same time, about."""
+        return self.smallest(crowd)
+
+    def visits(self, crowd: Crowd) -> int:
+        """How many visits the run makes, about."""
+        return crowd.sampler.visits(crowd.rounds)
+
+    def refuse(self, method: Method, pieces: Sequence[Piece]) -> None:
+        """Refuse a method that means nothing here; ``pieces`` are all of a client's."""
+        if method.pooled:
+            raise SettingError(
+                f"centralised training brings all data to one place, so there is nobody for {self} to connect. Leave "
+                "one of them out."
+            )
+        for piece in pieces:
+            self._refuse_piece(piece)
+        for one in method.hearing:
+            if self.hands_on:
+                raise SettingError(
+                    f"{one} wants what every client has made, but with {self} only the last client of a chain "
+                    "replies. Leave one of them out."
+                )
+        for shadow in method.shadows:
+            if not self.centred:
+                raise SettingError(
+                    f"{shadow} is an average of the server's model, but with {self} there is no one model that stands "
+                    "for all. Leave one of them out, or share a part of the model."
+                )
+
+    def _refuse_piece(self, piece: Piece) -> None:
+        why = ""
+        if self.hands_on and piece.keeps:
+            why = "remembers at each client how it stood to the server's model, which a client in a chain is not sent"
+        elif self.hands_on and piece.up:
+            why = "sends vectors to the server with every reply, but only the last client of a chain replies"
+        elif self.hands_on and (piece.ordered or piece.anchored):
+            why = "must be sent the server's own model, but in a chain a client is sent that of the client before it"
+        elif self.mixes and piece.keeps:
+            why = "remembers at each client how it stood to one sequence of models, which breaks off when models meet"
+        if why:
+            raise SettingError(f"{piece} means nothing with {self}: it {why}. Leave one of them out.")
+
+
+def mean_model(models: Iterable[tuple[Model, float]]) -> Model:
+    """The weighted mean of parameters and of buffers, as a running mean: of one model, its own bits."""
+    total, mean = 0.0, None
+    for model, weight in models:
+        if weight > 0:
+            total += weight
+            share = weight / total
+            mean = model if mean is None else Model(
+                torch.lerp(mean.params, model.params, share), torch.lerp(mean.buffers, model.buffers, share)
+            )  # fmt: skip
+    assert mean is not None, "a mean of no models"
+    return mean
