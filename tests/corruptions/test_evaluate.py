@@ -15,10 +15,11 @@ from corruptions.images import natural
 from fedflat.client.learner import Learner
 from fedflat.corruptions import evaluate
 from fedflat.corruptions.corruptions import KINDS, corrupt
-from fedflat.corruptions.evaluate import accuracies, corrupted, measure, result
+from fedflat.corruptions.evaluate import corrupted, measure, result, under_all
 from fedflat.data.examples import ClientData, Examples
 from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError
+from fedflat.language.spelling import parse
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
 
@@ -77,20 +78,43 @@ def test_a_model_whose_accuracy_is_known() -> None:
     assert found == {"clean": 1.0, "kinds": kinds, "mean": 0.2, "source": "drawn by fedflat"}
 
 
+class Lightness(nn.Module):
+    """Says how light an image is, a number for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.off = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean((1, 2, 3))[:, None] + self.off
+
+
+def test_numbers_are_judged_by_their_error() -> None:
+    """Grey of 0.5 whose lightness is asked for: brightness adds c, so the root of the mean squared error is c."""
+    x = torch.full((8, 1, 6, 6), 127, dtype=torch.uint8)
+    data = ClientData(Examples(x, torch.full((8,), 127 / 255), 1), torch.arange(8))
+    learner = Learner(Lightness, (1, 6, 6), 1, seed=0, task=parse("regression", "task"))
+    found = measure(learner, learner.initial(), data, kinds=["brightness"], severities=[1, 3])
+    added = [float(corrupt(x.numpy(), "brightness", s, numpy_generator(0, "", 0)).mean() - 127) / 255 for s in (1, 3)]
+    assert found["clean"] == pytest.approx(0, abs=1e-6)
+    assert found["kinds"]["brightness"] == pytest.approx(added, rel=1e-4)
+    assert added[1] > added[0] > 0.02
+
+
 def test_stopped_and_taken_up_again() -> None:
     learner, data = network(), images(12)
     model = learner.initial()
     kinds = ["snow", "gaussian_noise", "motion_blur"]
     told: list[tuple[int, int, str]] = []
-    whole = dict(accuracies(learner, model, data, kinds=kinds, tell=lambda *said: told.append(said)))
+    whole = dict(under_all(learner, model, data, kinds=kinds, tell=lambda *said: told.append(said)))
     assert list(whole) == ["clean", *kinds]
     assert told[0] == (1, 16, "clean")
     assert told[1:] == [(2 + 5 * i + j, 16, kind) for i, kind in enumerate(kinds) for j in range(5)]
-    walk = accuracies(learner, model, data, kinds=kinds)
+    walk = under_all(learner, model, data, kinds=kinds)
     found = dict([next(walk), next(walk)])
     assert list(found) == ["clean", "snow"]
     learner.flat.load(torch.zeros(learner.flat.layout.dim))
-    found |= accuracies(learner, model, data, kinds=kinds, known=found)
+    found |= under_all(learner, model, data, kinds=kinds, known=found)
     assert found == whole
     assert result(found) == result(whole)
 
@@ -107,7 +131,7 @@ def test_chunks_do_not_share_their_noise(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_all_that_the_images_can_have() -> None:
     learner = network(1)
-    assert set(dict(accuracies(learner, learner.initial(), images(4, 1), severities=[1]))) == {"clean", *KINDS} - {
+    assert set(dict(under_all(learner, learner.initial(), images(4, 1), severities=[1]))) == {"clean", *KINDS} - {
         "saturate"
     }
 
@@ -117,26 +141,26 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, data = network(), images(4)
     model = learner.initial()
     with pytest.raises(SettingError, match=r"unknown corruption 'foggy'\. Did you mean 'fog'"):
-        accuracies(learner, model, data, kinds=["foggy"])
+        under_all(learner, model, data, kinds=["foggy"])
     with pytest.raises(SettingError, match="severity must be a whole number of at least 1 and at most 5, found 6"):
-        accuracies(learner, model, data, severities=[1, 6])
+        under_all(learner, model, data, severities=[1, 6])
     with pytest.raises(SettingError, match="no kind or no severity"):
-        accuracies(learner, model, data, kinds=[])
+        under_all(learner, model, data, kinds=[])
     with pytest.raises(SettingError, match="saturate changes colours, and these images are grey"):
-        accuracies(learner, model, images(4, 1), kinds=["saturate"])
+        under_all(learner, model, images(4, 1), kinds=["saturate"])
     for x in (torch.rand(4, 3, 8, 8), torch.zeros(4, 9, dtype=torch.uint8), torch.zeros(4, 2, 8, 8, dtype=torch.uint8)):
         wrong = ClientData(Examples(x, torch.arange(4), 4), torch.arange(4))
         with pytest.raises(SettingError, match="the data must be images stored as uint8 with 1 or 3 channels, found"):
-            accuracies(learner, model, wrong)
+            under_all(learner, model, wrong)
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(SettingError, match="jpeg_compression needs Pillow"):
-        accuracies(learner, model, data)
-    assert dict(accuracies(learner, model, data, kinds=["fog"], severities=[1]))
+        under_all(learner, model, data)
+    assert dict(under_all(learner, model, data, kinds=["fog"], severities=[1]))
 
 
 def test_a_model_without_classes() -> None:
     learner = Learner(lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 1)), (3, 16, 16), 1, seed=0, loss=_square)
-    with pytest.raises(SettingError, match="no class scores"):
+    with pytest.raises(SettingError, match="the run has no accuracy, since its loss is its own"):
         measure(learner, learner.initial(), images(4), kinds=["fog"])
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from fedflat.analyse.local_global import LocalGlobal, client_models
 from fedflat.analyse.shelf import Result, Settings, Shelf
 from fedflat.analyse.subject import Subject, one_model
-from fedflat.corruptions.evaluate import accuracies, source
 from fedflat.corruptions.evaluate import result as robustness
+from fedflat.corruptions.evaluate import source, under_all
 from fedflat.corruptions.official import official
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Model
@@ -211,11 +211,11 @@ def see_corruptions(subject: Subject, look: Look, tell: Tell, *, kinds: Sequence
     def work() -> Result:
         found: dict[str, list[float]] = subject.shelf.begun("corruptions", settings) or {}
         data = look.data(subject)
-        for kind, shares in accuracies(
+        for kind, scores in under_all(
             subject.ready.learner, model, data, kinds=kinds, seed=look.seed, known=list(found), tell=tell,
             published=published,
         ):  # fmt: skip
-            found[kind] = shares
+            found[kind] = scores
             subject.shelf.note("corruptions", settings, found)
         return robustness(found, published)
 

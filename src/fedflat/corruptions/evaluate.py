@@ -1,8 +1,8 @@
-"""The accuracy of a model under each kind of corruption and each severity, on images drawn here or as published.
+"""The headline of a model under each kind of corruption and severity, on images drawn here or as published.
 
     found = {}                                       # or what was found before an interruption
-    for kind, shares in accuracies(learner, model, data, known=found):
-        found[kind] = shares                         # and perhaps write it down
+    for kind, scores in under_all(learner, model, data, known=found):
+        found[kind] = scores                         # and perhaps write it down
     result(found)
 
 What is random in drawn images depends on the seed, the kind and the example's place in the set. It is the same at all
@@ -22,23 +22,24 @@ from fedflat.corruptions.corruptions import COLOURED, KINDS, by_name
 from fedflat.corruptions.digital import pillow
 from fedflat.corruptions.kind import SEVERITIES, Bytes
 from fedflat.corruptions.official import Official
+from fedflat.data.batch import arguments
 from fedflat.data.examples import AnyExamples, ClientData, Examples
 from fedflat.engine.flat import Model
 from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError, number
-from fedflat.flatness.points import Tell, cut, move, quiet, score
+from fedflat.flatness.points import Tell, cut, move, quiet
 
 CHUNK = 1000
 CLEAN = "clean"
 DRAWN = "drawn by fedflat"
 
 
-def accuracies(
+def under_all(
     learner: Learner, model: Model, data: ClientData, *, kinds: Sequence[str] | None = None,
     severities: Sequence[int] = SEVERITIES, seed: int = 0, known: Collection[str] = (), tell: Tell = quiet,
     published: Official | None = None,
 ) -> Iterator[tuple[str, list[float]]]:  # fmt: skip
-    """Of each kind its name and the accuracy at each severity, one kind at a time; first ``("clean", [accuracy])``.
+    """Of each kind its name and the headline at each severity, one kind at a time; first ``("clean", [headline])``.
 
     kinds
         Which ones; None: all that the images can have.
@@ -80,15 +81,15 @@ def _walk(
     learner: Learner, model: Model, data: ClientData, kinds: Sequence[str], severities: Sequence[int],
     change: Callable[[str, int], Bytes], tell: Tell,
 ) -> Iterator[tuple[str, list[float]]]:  # fmt: skip
-    labels = data.labels
+    targets = _targets(data)
     total, done = sum(1 if name == CLEAN else len(severities) for name in kinds), 0
     for name in kinds:
-        shares = []
+        found = []
         for x in [pixels(data)] if name == CLEAN else (change(name, severity) for severity in severities):
-            shares.append(_accuracy(learner, model, data.examples, x, labels))
+            found.append(_judged(learner, model, data.examples, x, targets))
             done += 1
             tell(done, total, name)
-        yield name, shares
+        yield name, found
 
 
 def pixels(data: ClientData) -> Bytes:
@@ -106,6 +107,14 @@ def pixels(data: ClientData) -> Bytes:
     return found
 
 
+def _targets(data: ClientData) -> torch.Tensor:
+    """What is to be found in each image: its class, its mask or its numbers."""
+    targets = data.examples.targets if isinstance(data.examples, Examples) else None
+    if not isinstance(targets, torch.Tensor):
+        raise SettingError("corruptions: the targets must be one tensor in memory, found others.")
+    return targets.index_select(0, data.index)
+
+
 def corrupted(x: Bytes, kind: str, severity: int, seed: int) -> Bytes:
     """The images under a kind, a thousand at a time, each thousand with its own generator."""
     chunks = range(0, len(x), CHUNK)
@@ -117,21 +126,25 @@ def corrupted(x: Bytes, kind: str, severity: int, seed: int) -> Bytes:
     )
 
 
-def _accuracy(learner: Learner, model: Model, like: AnyExamples, x: Bytes, y: torch.Tensor) -> float:
+def _judged(learner: Learner, model: Model, like: AnyExamples, x: Bytes, y: torch.Tensor) -> float:
     assert isinstance(like, Examples)
     examples = Examples(torch.from_numpy(x).to(y.device), y, like.classes, like.mean, like.std)
     batches = cut(learner, ClientData(examples, torch.arange(len(y), device=y.device)))
     move(learner, model.params, model.buffers)
-    share = score(learner, batches)[1]
-    if share is None:
-        raise SettingError("corruptions: the model gives no class scores, so it has no accuracy. Use a classifier.")
-    return share
+    meter, judged = learner.task.meter(learner.outputs), learner.task.headline
+    for batch in batches:
+        meter.add(learner.flat.forward(*arguments(batch.inputs)), batch)
+    found = meter.scores().get(judged.name)
+    if found is None:
+        said = f"the run has no {judged.label}, since its loss is its own. Take the loss of the task."
+        raise SettingError(f"corruptions: {said}")
+    return found
 
 
 def result(found: Mapping[str, Sequence[float]], published: Official | None = None) -> dict[str, Any]:
-    """The accuracies ready for JSON: on clean images, of each kind by severity, the mean of these; whose images."""
-    kinds = {name: list(shares) for name, shares in found.items() if name != CLEAN}
-    every = [share for shares in kinds.values() for share in shares]
+    """The scores ready for JSON: on clean images, of each kind by severity, the mean of these; whose images."""
+    kinds = {name: list(scores) for name, scores in found.items() if name != CLEAN}
+    every = [score for scores in kinds.values() for score in scores]
     return {CLEAN: found[CLEAN][0], "kinds": kinds, "mean": sum(every) / len(every), "source": source(published)}
 
 
@@ -143,5 +156,5 @@ def source(published: Official | None) -> str:
 def measure(
     learner: Learner, model: Model, data: ClientData, *, published: Official | None = None, **how: Any
 ) -> dict[str, Any]:
-    """All at once; ``how`` as for `accuracies`."""
-    return result(dict(accuracies(learner, model, data, published=published, **how)), published)
+    """All at once; ``how`` as for `under_all`."""
+    return result(dict(under_all(learner, model, data, published=published, **how)), published)
