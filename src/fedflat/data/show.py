@@ -17,6 +17,9 @@ def show(spec: DataSpec, seed: int = 0) -> str:
         f"{len(fed.test)} test examples, inputs of {shape}" + (f", {fed.classes} classes" if fed.classes else ""),
         fed.skew().describe() if fed.test.examples.labelled else _sizes(fed),
     ]
+    if fed.more:
+        further = ", ".join(f"{name} ({len(data)})" for name, data in fed.more.items())
+        lines.append(f"further test sets: {further}")
     partition = getattr(spec, "partition", None)
     if isinstance(partition, Lda) and partition.alpha:
         lines.append(partition.reading(fed.classes))
