@@ -43,7 +43,7 @@ def sayable(text: str) -> Experiment:
     """A row of the table on data and with a model that can be said."""
     exp = experiment(said(text))
     model = exp.model if isinstance(exp.model, ModelSpec) else NormalisedMlp()
-    return replace(exp, on=CommonTable(split=exp.personal), model=model, rounds=2)
+    return replace(exp, on=CommonTable(split=bool(exp.method.protocols)), model=model, rounds=2)
 
 
 @pytest.mark.parametrize("text", EVERY)
