@@ -5,7 +5,9 @@
    averaged: the diagonal of the Fisher information.
 3. The vector has the mean over each filter of every layer with a ``weight``, the last layer left out.
 
-An epoch is a number of draws with replacement, in which every class the client holds is equally likely.
+An epoch is a number of draws with replacement, in which every class the client holds is equally likely. The authors'
+probe was trained on ImageNet. Here it is the model that the server sends, which should have been trained on data of the
+server's own; vectors of different probes cannot be compared.
 """
 
 from __future__ import annotations
