@@ -30,6 +30,7 @@ RIGHT = {
     "data set": [
         "digits(lda(0), clients=50)", "cifar10(pathological(2), clients=100, split=0.7)", "synthetic(clients=1e6)",
         "digits(quantity_skew(1.5, kind='dirichlet'), seed=3)", "cifar100(pam(0.1, 10), clients=500)",
+        "shakespeare(clients=100, target='sequence')", "femnist(by_class(0.2))", "stackoverflow(most=128)", "omniglot",
         "label_flip(digits(lda(0.1)), attackers=0.2)", "fashion_mnist(iid(), pool=True, split=0.5)",
     ],
     "partition": ["lda(0.1)", "pam()", "pathological(classes_per_client=2)", "quantity_skew()", "from_file('a.json')"],
@@ -40,9 +41,15 @@ RIGHT = {
     ],
     "start": ["fresh", "from_run('runs/x')", "pretrained(digits(), rounds=2)"],
     "topology": ["star", "chains(groups=4)", "clusters(3, shared='features')", "hierarchy(random_groups(2), every=5)"],
-    "grouping": ["random_groups(3)", "given_groups([[0, 1], [2]])"],
     "ask": ["train", "tune()", "gradient()", "evaluate", "describe(label_counts())"],
-    "describer": ["label_counts", "label_counts()"],
+    "describer": ["label_counts", "label_counts()", "task2vec(draws=640, fisher='sample')"],
+    "grouping": [
+        "random(d_min=300, k_max=4)", "greedy(psi='labels', tau='gini', d_min=1000, k_max=11, start='uniform')",
+        "kmeans(psi='task2vec', clusters=8)", "icg(50)", "random_groups(3)", "given_groups([[0, 1], [2]])",
+    ],
+    "measure": ["epoch_ends(inside=False)"],
+    "task": ["classification", "segmentation(ignore=255)", "next_character(ignore=0)", "regression()", "retrieval"],
+    "growth": ["linear(0.5)", "logarithmic(a=0.5, b=20)", "exponential(4.6e-4, b=5)"],
 }  # fmt: skip
 
 ATOMS = [
