@@ -45,7 +45,7 @@ class Two(nn.Module):
 
 def seen_by(man: Man, module: nn.Module, x: Tensor, t: int = 0) -> tuple[list[float], float]:
     """Each activation's mean square, and the term's value."""
-    with man.watch(module) as seen:
+    with man.hooks(module) as seen:
         output = module(x)
     value = man.loss(visiting(man, vector(0.0), round=t), Batch(x, torch.zeros(len(x))), output, seen)
     return [float(part.detach()) for part in seen], float(value.detach())
@@ -77,7 +77,7 @@ def test_one_term_for_each_hidden_layer(spec: object, shape: tuple[int, ...], te
 
 def test_hooks_are_removed_even_after_an_error() -> None:
     module = mlp([4]).build((5,), 3)
-    with suppress(ZeroDivisionError), Man(1.0).watch(module):
+    with suppress(ZeroDivisionError), Man(1.0).hooks(module):
         assert any(part._forward_hooks for part in module.modules())
         raise ZeroDivisionError
     assert not any(part._forward_hooks for part in module.modules())

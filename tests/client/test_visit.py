@@ -157,7 +157,7 @@ class Hidden(Term):
     key = "hidden"
 
     @contextmanager
-    def watch(self, module: nn.Module) -> Iterator[list[Tensor]]:
+    def hooks(self, module: nn.Module) -> Iterator[list[Tensor]]:
         seen: list[Tensor] = []
         assert isinstance(module, nn.Sequential)
         handle = module[1].register_forward_hook(lambda layer, inputs, output: seen.append(output))

@@ -13,11 +13,11 @@ def diagnose(job: ClientJob, letter: Letter, data: ClientData) -> str:
     """Repeat a visit whose reply was not finite, and say where the first bad number came from."""
     seen: list[str] = []
 
-    def watch(name: str, g: Tensor) -> None:
+    def spy(name: str, g: Tensor) -> None:
         if not seen and not bool(torch.isfinite(g).all()):
             seen.append(name)
 
     if not bool(torch.isfinite(letter.mail.params).all()):
         return "the model it was sent was already not finite"
-    visit(job, letter, data, watch)
+    visit(job, letter, data, spy)
     return f"the first bad number came out of {seen[0]}" if seen else "its steps were finite, but their sum is not"

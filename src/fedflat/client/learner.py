@@ -108,7 +108,7 @@ class Learner:
         """The mean loss of a batch with the terms that are added to it, and of how many things it is the mean;
         ``forward`` runs ``module``."""
         with ExitStack() as open_hooks:
-            seen = [open_hooks.enter_context(term.watch(module)) for term, _ in terms]
+            seen = [open_hooks.enter_context(term.hooks(module)) for term, _ in terms]
             if self.mixed:
                 open_hooks.enter_context(torch.autocast(torch.device(self.device).type, torch.bfloat16))
             output = forward(*arguments(batch.inputs))

@@ -185,7 +185,7 @@ class Term(Piece, ABC):
 
     stage = Stage.TERM
 
-    def watch(self, module: nn.Module) -> AbstractContextManager[Any]:
+    def hooks(self, module: nn.Module) -> AbstractContextManager[Any]:
         """What to keep open during the forward pass, such as forward hooks; ``loss`` is handed its value."""
         return nullcontext()
 

@@ -66,7 +66,7 @@ class Man(Term):
         return f"man penalises {len(found)} activations: {', '.join(found)}"
 
     @contextmanager
-    def watch(self, module: nn.Module) -> Iterator[list[Tensor]]:
+    def hooks(self, module: nn.Module) -> Iterator[list[Tensor]]:
         """The mean square of each activation, as the forward pass meets it."""
         seen: list[Tensor] = []
 

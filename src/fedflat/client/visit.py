@@ -27,7 +27,7 @@ from fedflat.engine.mail import Mail, Reply
 from fedflat.engine.seeds import derive, seed_modules, torch_generator
 from fedflat.tasks.task import Supply
 
-Watch = Callable[[str, Tensor], None]
+Spy = Callable[[str, Tensor], None]
 """Told each vector as it is made, with the name of its maker."""
 METRICS = "metrics"
 """Where in its memo a piece leaves numbers for the reply's metrics, which nobody averages and nobody counts."""
@@ -64,10 +64,10 @@ Done = tuple[Reply, Memory]
 """A reply, and what the client remembers from now on."""
 
 
-def visit(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None = None) -> Done:
+def visit(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None = None) -> Done:
     """Do what the mail asks."""
     ask = letter.mail.ask
-    done: Done = ask.do(OneClient(ask.job(job), letter, data, watch))
+    done: Done = ask.do(OneClient(ask.job(job), letter, data, spy))
     return replace(done[0], letter=letter.id), done[1]
 
 
@@ -78,11 +78,11 @@ class OneClient:
     job: ClientJob
     letter: Letter
     data: ClientData
-    watch: Watch | None = None
+    spy: Spy | None = None
 
     def walk(self) -> Done:
         """Walk from what was sent."""
-        return _walk(self.job, self.letter, self.data, self.watch)
+        return _walk(self.job, self.letter, self.data, self.spy)
 
     def survey(self) -> Done:
         """The gradient over all the client's data where the model stands."""
@@ -107,7 +107,7 @@ class OneClient:
         return reply, self.letter.memory
 
 
-def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None) -> Done:
+def _walk(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None) -> Done:
     """Walk from what was sent."""
     mail, client, flat = letter.mail, letter.client, job.learner.flat
     flat.module.train()
@@ -116,7 +116,7 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, watch: Watch | None)
     with torch.random.fork_rng(devices=[]):
         seed_modules(derive(job.seed, "module", mail.round, client), job.learner.device)  # dropout, whatever draws
         try:
-            walked = walk(stack, job.learner, mail.params, mail.buffers, mail.lr, _batches(job, letter, data), watch)
+            walked = walk(stack, job.learner, mail.params, mail.buffers, mail.lr, _batches(job, letter, data), spy)
         except Exception as error:
             error.add_note(f"(in round {mail.round}, client {client}{guilty(error.__traceback__, visits)})")
             raise
@@ -173,7 +173,7 @@ class Walked:
 
 def walk(
     stack: list[tuple[Piece, Visit]], bench: Bench, w: Tensor, buffers: Tensor, lr: float, batches: Iterable[Batch],
-    watch: Watch | None = None,
+    spy: Spy | None = None,
 ) -> Walked:  # fmt: skip
     """Walk from ``w``, over all batches; the vectors may have a leading axis, a row for each of many clients."""
     losses: list[Tensor] = []
@@ -191,7 +191,7 @@ def walk(
         for piece, v in stack:
             batch = piece.batch(v, batch)
         oracle = bench.oracle(batch, [(p, v) for p, v in stack if isinstance(p, Term)])
-        w = torch.sub(w, _compose(oracle, stack, watch)(w), alpha=lr)
+        w = torch.sub(w, _compose(oracle, stack, spy)(w), alpha=lr)
         assert oracle.loss is not None, "no piece asked for a gradient"
         losses.append(oracle.loss)
         samples += batch.first.shape[w.dim() - 1]
@@ -266,18 +266,18 @@ def supply(job: ClientJob, letter: Letter, data: ClientData, output: Callable[[T
     return Supply(data, places, job.learner.dtype, augment, own, output)
 
 
-def _compose(oracle: GradFn, stack: list[tuple[Piece, Visit]], watch: Watch | None) -> GradFn:
-    grad = oracle if watch is None else partial(_watched, "the batch gradient", oracle, watch)
+def _compose(oracle: GradFn, stack: list[tuple[Piece, Visit]], spy: Spy | None) -> GradFn:
+    grad = oracle if spy is None else partial(_spied, "the batch gradient", oracle, spy)
     for piece, v in stack:
         grad = partial(piece.gradient, v, grad)
-        if watch is not None:
-            grad = partial(_watched, repr(piece), grad, watch)
+        if spy is not None:
+            grad = partial(_spied, repr(piece), grad, spy)
     return grad
 
 
-def _watched(name: str, grad: GradFn, watch: Watch, w: Tensor) -> Tensor:
+def _spied(name: str, grad: GradFn, spy: Spy, w: Tensor) -> Tensor:
     g = grad(w)
-    watch(name, g)
+    spy(name, g)
     return g
 
 

@@ -68,18 +68,18 @@ class WorkerDied(FedflatError):
         )
 
 
-def send(desk: Connection, message: bytes) -> None:
+def send(line: Connection, message: bytes) -> None:
     """Send a message to a worker."""
     try:
-        desk.send_bytes(message)
+        line.send_bytes(message)
     except (BrokenPipeError, ConnectionResetError):
         raise WorkerDied from None
 
 
-def receive(desk: Connection) -> bytes:
+def receive(line: Connection) -> bytes:
     """A worker's answer."""
     try:
-        return desk.recv_bytes()
+        return line.recv_bytes()
     except (EOFError, ConnectionResetError):
         raise WorkerDied from None
 

@@ -22,27 +22,27 @@ from fedflat.language.plugins import load_same
 from fedflat.profiling.taps import tapped
 
 
-def work(desk: Connection, tap: Connection | None) -> None:
+def work(line: Connection, tap: Connection | None) -> None:
     """Everything a worker does; ``tap`` is where it tells what it spent its time on."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
         try:
             keep_memory()
-            way, plugins, count = loads(desk.recv_bytes())
+            way, plugins, count = loads(line.recv_bytes())
             torch.set_num_threads(count)
             with importing():
                 for named in plugins:
                     load_same(named)
             if way is not None:
                 way.take()
-            job, source = loads(desk.recv_bytes())
+            job, source = loads(line.recv_bytes())
             fed = source()
         except Exception as error:
-            answer(desk, error)
+            answer(line, error)
             return
-        answer(desk, None)
+        answer(line, None)
         with tapped(tap):
-            _serve(desk, job, fed)
+            _serve(line, job, fed)
     except (EOFError, ConnectionResetError, BrokenPipeError):
         return
 
@@ -55,23 +55,23 @@ def _die_with_parent() -> None:
     os._exit(1)
 
 
-def _serve(desk: Connection, job: ClientJob, fed: Federation) -> None:
+def _serve(line: Connection, job: ClientJob, fed: Federation) -> None:
     while True:
-        message = loads(desk.recv_bytes())
+        message = loads(line.recv_bytes())
         if isinstance(message, Mail):
             mail = message
             continue
         client, memory, id = message
         outcome = attempt(job, Letter(client, mail, memory, id), fed.data)
-        answer(desk, outcome.error if isinstance(outcome, Missing) else outcome)
+        answer(line, outcome.error if isinstance(outcome, Missing) else outcome)
 
 
-def answer(desk: Connection, outcome: object) -> None:
+def answer(line: Connection, outcome: object) -> None:
     """Send what came of it; an exception with the traceback it has here."""
     if isinstance(outcome, Exception):
         outcome.add_note("".join(traceback.format_exception(outcome)))
         outcome = _portable(outcome)
-    desk.send_bytes(dumps(outcome))
+    line.send_bytes(dumps(outcome))
 
 
 def _portable(error: Exception) -> Exception:

@@ -116,11 +116,11 @@ class _Crew:
                 theirs.close()
                 self.workers[ours] = process
                 new.append(ours)
-        for desk in new:
-            send(desk, dumps((self.order.way, self.order.plugins, self.threads)))
-            send(desk, self.order.content)
-        for desk in new:
-            opened(receive(desk))
+        for line in new:
+            send(line, dumps((self.order.way, self.order.plugins, self.threads)))
+            send(line, self.order.content)
+        for line in new:
+            opened(receive(line))
         return new
 
     def dismiss(self) -> None:
@@ -129,8 +129,8 @@ class _Crew:
             if process.pid is not None and process.is_alive():
                 os.kill(process.pid, END)
         self.taps.collect()
-        for desk, process in self.workers.items():
-            desk.close()
+        for line, process in self.workers.items():
+            line.close()
             process.kill()
             process.join()
 
@@ -142,7 +142,7 @@ class _Crew:
         """
         self.exchanges += 1
         told: dict[Connection, Mail] = {}
-        idle, sent = [desk for desk in self.workers if desk not in self.busy], 0
+        idle, sent = [line for line in self.workers if line not in self.busy], 0
         done: dict[int, bytes | WorkerDied] = {}
         with threads(1):
             for place in range(len(letters)):
@@ -161,19 +161,19 @@ class _Crew:
                         idle += [ready] if ready in self.workers else self.hire(1)
                 yield _outcome(done.pop(place), letters, place)
 
-    def _hand(self, desk: Connection, letter: Letter, told: dict[Connection, Mail]) -> None:
-        if told.get(desk) is not letter.mail:  # the same for all of an exchange: once is enough
-            told[desk] = letter.mail
-            send(desk, dumps(letter.mail))
-        send(desk, dumps((letter.client, letter.memory, letter.id)))
+    def _hand(self, line: Connection, letter: Letter, told: dict[Connection, Mail]) -> None:
+        if told.get(line) is not letter.mail:  # the same for all of an exchange: once is enough
+            told[line] = letter.mail
+            send(line, dumps(letter.mail))
+        send(line, dumps((letter.client, letter.memory, letter.id)))
 
-    def _answer(self, desk: Connection) -> bytes | WorkerDied:
+    def _answer(self, line: Connection) -> bytes | WorkerDied:
         """What a worker answers; one that is dead is let go."""
         try:
-            return receive(desk)
+            return receive(line)
         except WorkerDied as died:
-            desk.close()
-            process = self.workers.pop(desk)
+            line.close()
+            process = self.workers.pop(line)
             process.kill()
             process.join()
             return died

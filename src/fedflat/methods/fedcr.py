@@ -59,7 +59,7 @@ class CommonRepresentation(Term):
             )
 
     @contextmanager
-    def watch(self, module: nn.Module) -> Iterator[list[Tensor]]:
+    def hooks(self, module: nn.Module) -> Iterator[list[Tensor]]:
         """The encoder's output, as the forward pass meets it."""
         seen: list[Tensor] = []
         assert isinstance(module, StochasticNet)

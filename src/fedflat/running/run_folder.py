@@ -63,14 +63,14 @@ class RunBook:
         """Add an evaluation."""
         self.rows.append(row)
 
-    def watch(self, row: Row) -> None:
+    def see(self, row: Row) -> None:
         """Add what was seen in a round."""
         self.watched.append(row)
 
     def note(self, seen: Row, row: Row) -> None:
         """Add what was seen and what was measured, where there is any."""
         if seen:
-            self.watch(seen)
+            self.see(seen)
         if row:
             self.write(row)
 
@@ -181,9 +181,9 @@ class FolderBook(RunBook):
         super().write(row)
         self._diaries["metrics"].append(row)
 
-    def watch(self, row: Row) -> None:
+    def see(self, row: Row) -> None:
         """Append a line and flush it."""
-        super().watch(row)
+        super().see(row)
         self._diaries["watch"].append(row)
 
     def checkpoint(self, run: Run, *, force: bool = False) -> None:

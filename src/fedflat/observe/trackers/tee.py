@@ -62,9 +62,9 @@ class Tee(RunBook):
         self.book.write(row)
         self._tell(lambda tracker: tracker.row(row["round"], numbers(row)))
 
-    def watch(self, row: Row) -> None:
+    def see(self, row: Row) -> None:
         """Write what was seen and tell of it."""
-        self.book.watch(row)
+        self.book.see(row)
         self._tell(lambda tracker: tracker.row(row["round"], numbers(row)))
 
     def checkpoint(self, run: Run, *, force: bool = False) -> None:
