@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -103,7 +105,7 @@ def masked(count: int = 300) -> ClientData:
     return ClientData(Examples(x, y, 4), torch.arange(count))
 
 
-def whole(learner: Learner, data: ClientData, w: Tensor) -> Tensor:
+def whole(data: ClientData, w: Tensor) -> Tensor:
     """The mean loss over all pixels that count, at once and by torch alone."""
     weight, bias = w[:12].view(4, 3, 1, 1), w[12:]
     batch = data.batch(torch.arange(len(data)), torch.float64)
@@ -116,7 +118,7 @@ def test_every_mean_over_batches_is_the_whole_sum_by_the_whole_count() -> None:
     data = masked()
     learner = Learner(PerPixel, (3, 2, 2), 4, seed=0, task=Segmentation(), dtype="float64")
     w = learner.initial().params.requires_grad_()
-    expected = whole(learner, data, w)
+    expected = whole(data, w)
     (gradient,) = torch.autograd.grad(expected, w, create_graph=True)
     w, loss = w.detach(), float(expected.detach())
     learner.flat.load(w)
@@ -128,9 +130,37 @@ def test_every_mean_over_batches_is_the_whole_sum_by_the_whole_count() -> None:
     torch.testing.assert_close(objective.gradient(w)[1], gradient.detach(), rtol=1e-10, atol=1e-12)
     (value,) = losses(learner, torch.empty(0), [w], data)
     assert value.loss == pytest.approx(loss, rel=1e-12)
-    hessian = torch.autograd.functional.hessian(lambda at: whole(learner, data, at), w)
+    hessian = torch.autograd.functional.hessian(lambda at: whole(data, at), w)
     ours = Hessian(learner, learner.initial(), data, batch_size=70) @ torch.eye(len(w), dtype=torch.float64)
     torch.testing.assert_close(ours, hessian, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("executor", ["in-process", "stacked"])
+def test_clients_weigh_what_is_counted_at_them(executor: str) -> None:
+    """One step of everybody on all data is a step down the mean loss over everybody's pixels that count."""
+    data = masked(40)
+    x, y = data.examples.inputs, data.examples.targets  # type: ignore[attr-defined]
+    y[:10] = 255  # a client without any
+    on = _Pixels(Examples(x, y, 4))
+    result = ff.run(
+        "fedavg", on=on, task=Segmentation(), model=PerPixel, rounds=1, clients_per_round=4, batch_size=10, lr=0.5,
+        dtype="float64", executor=executor, quiet=True,
+    )  # fmt: skip
+    learner = ff.experiment("fedavg", on, rounds=1, task="segmentation()", model=PerPixel, dtype="float64")
+    w = learner.open_learner(on.open(0), "cpu").initial().params.requires_grad_()
+    (gradient,) = torch.autograd.grad(whole(data, w), w)
+    torch.testing.assert_close(result.model.params, w.detach() - 0.5 * gradient, rtol=1e-10, atol=1e-12)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class _Pixels(ff.DataSpec):
+    """Four clients with ten images each, in order."""
+
+    examples: Examples
+
+    def open(self, seed: int) -> ff.Federation:
+        everything = torch.arange(len(self.examples))
+        return ff.Dealt(self.examples, ClientData(self.examples, everything), everything.split(10))
 
 
 def test_a_loss_of_ones_own_keeps_its_mean_as_it_is() -> None:

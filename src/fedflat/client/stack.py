@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from fedflat.client.batched import Batched, StackOracle
+from fedflat.client.blame import guilty
 from fedflat.client.judge import headline
 from fedflat.client.learner import Terms
 from fedflat.client.piece import Memory, Piece, Term, Visit
 from fedflat.client.survey import survey
-from fedflat.client.visit import ClientJob, Letter, before, guilty, measured, open_visit, supply, walk
+from fedflat.client.visit import ClientJob, Letter, before, measured, open_visit, supply, walk
 from fedflat.data.batch import Batch, Tensors, each, rows, stacked
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Model
@@ -105,7 +106,8 @@ class Stack:
         """Walk from what was sent."""
         stack = list(zip(self.job.pieces, self.visits, strict=True))
         walked = walk(stack, self.batched, self.sent, self.buffers, self.mail.lr, self._batches())
-        metrics = {"loss": walked.loss.double(), **measured(stack)}
+        weights = walked.weights(self.examples) if self.job.learner.task.weighs else {}
+        metrics = {"loss": walked.loss.double(), **measured(stack), **weights}
         if self.mail.ask.tests and self.data[0].own_test is not None:
             metrics["own_accuracy"] = self._accuracies(walked.own)
         extras = {piece.key: v.outbox for piece, v in stack if v.outbox}

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from types import TracebackType
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from fedflat.client.blame import guilty
 from fedflat.client.judge import headline, scores
 from fedflat.client.learner import Learner, Oracle, Terms
 from fedflat.client.local import Local
@@ -23,9 +23,9 @@ from fedflat.client.survey import survey
 from fedflat.data.batch import Batch, Tensors
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import GradFn, Model
-from fedflat.engine.mail import Mail, Reply
+from fedflat.engine.mail import WEIGHT, Mail, Reply
 from fedflat.engine.seeds import derive, seed_modules, torch_generator
-from fedflat.tasks.task import Supply
+from fedflat.tasks.task import Count, Supply
 
 Spy = Callable[[str, Tensor], None]
 """Told each vector as it is made, with the name of its maker."""
@@ -120,7 +120,8 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None) -> 
         except Exception as error:
             error.add_note(f"(in round {mail.round}, client {client}{guilty(error.__traceback__, visits)})")
             raise
-    metrics = {"loss": float(walked.loss)} | {name: float(value) for name, value in measured(stack).items()}
+    told = {"loss": walked.loss, **measured(stack), **(walked.weights(len(data)) if job.learner.task.weighs else {})}
+    metrics = {name: float(value) for name, value in told.items()}
     if mail.ask.tests and data.own_test is not None:
         flat.load(walked.own.params)
         metrics["own_accuracy"] = headline(job.learner, data.own_test)
@@ -169,6 +170,14 @@ class Walked:
     """The mean over the steps."""
     steps: int
     samples: int
+    counted: Count
+    """How many things the losses were means of."""
+
+    def weights(self, examples: int) -> dict[str, Tensor]:
+        """What a client that holds so many examples weighs, if that hangs on what was counted in them."""
+        if not isinstance(self.counted, Tensor):
+            return {}
+        return {WEIGHT: self.counted.double() * (examples / self.samples)}
 
 
 def walk(
@@ -178,6 +187,7 @@ def walk(
     """Walk from ``w``, over all batches; the vectors may have a leading axis, a row for each of many clients."""
     losses: list[Tensor] = []
     samples = 0
+    counted: Count = 0
     bench.buffers = buffers
     for piece, v in stack:
         w = piece.begin(v, w)
@@ -194,6 +204,7 @@ def walk(
         w = torch.sub(w, _compose(oracle, stack, spy)(w), alpha=lr)
         assert oracle.loss is not None, "no piece asked for a gradient"
         losses.append(oracle.loss)
+        counted = counted + oracle.count
         samples += batch.first.shape[w.dim() - 1]
         bench.at = w
         for _, v in stack:
@@ -204,7 +215,7 @@ def walk(
     buffers = own.buffers
     for piece, v in reversed(stack):
         w, buffers = piece.end(v, w), piece.end_buffers(v, buffers)
-    return Walked(own, w, buffers, torch.stack(losses).mean(dim=0), len(losses), samples)
+    return Walked(own, w, buffers, torch.stack(losses).mean(dim=0), len(losses), samples, counted)
 
 
 def open_visit(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -> Visit:
@@ -286,14 +297,3 @@ def full_gradient(job: ClientJob, data: ClientData, w: Tensor, terms: Terms = ()
     learner = job.learner
     learner.flat.module.train()
     return survey(lambda places: Oracle(learner, data.batch(places, learner.dtype), terms, still=True), len(data), w)
-
-
-def guilty(trace: TracebackType | None, visits: list[Visit]) -> str:
-    """Where an exception was: the step, and the innermost piece on the stack."""
-    found = f", step {visits[0].steps}" if visits else ""
-    piece = None
-    while trace is not None:
-        owner = trace.tb_frame.f_locals.get("self")
-        piece = owner if isinstance(owner, Piece) else piece
-        trace = trace.tb_next
-    return found + (f", piece {piece!r}" if piece is not None else "")

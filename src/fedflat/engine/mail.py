@@ -19,6 +19,8 @@ from fedflat.engine.flat import Model
 from fedflat.errors import FedflatError
 from fedflat.language.spelling import parse
 
+WEIGHT = "weight"
+"""The metric by which a client counts under "sized" weighting, where that is not how many examples it holds."""
 Extras = Mapping[str, Mapping[str, Tensor]]
 """What pieces add to a message: piece key -> name -> tensor."""
 
@@ -94,7 +96,7 @@ class Reply(_Sent):
     """Sent minus returned, so it points uphill as a gradient does."""
     buffers: Tensor
     examples: int
-    """How many examples the client holds: its weight under "sized" weighting."""
+    """How many examples the client holds."""
     samples: int
     """How many it went through in this visit, epochs counted."""
     extras: Extras
@@ -106,6 +108,11 @@ class Reply(_Sent):
     simulation, no part of what is sent."""
     letter: str = ""
     """The id of the letter that it answers."""
+
+    @property
+    def weight(self) -> float:
+        """Its weight under "sized" weighting: the examples, or what was counted in them, such as labelled pixels."""
+        return self.metrics.get(WEIGHT, self.examples)
 
 
 @dataclass(frozen=True)
@@ -202,15 +209,25 @@ class _Mean:
     """A running weighted mean; for equal weights it has the bits of the plain mean of the same order."""
 
     def __init__(self) -> None:
-        self.weight = 0
+        self.weight = 0.0
         self.value: Tensor | None = None
 
-    def add(self, value: Tensor, weight: int) -> None:
+    def add(self, value: Tensor, weight: float) -> None:
         self.weight += weight
         if self.value is None:
             self.value = value.clone()
         else:
-            self.value.lerp_(value, weight / self.weight)
+            self.value.lerp_(value, weight / self.weight if self.weight else 0.0)
+
+
+def _alike(some: Reply | Sheaf) -> Iterator[tuple[Reply, int]]:
+    """Replies that count alike, as one, and how many they are."""
+    if isinstance(some, Reply):
+        yield some, 1
+    elif WEIGHT in some.metrics:
+        yield from ((one, 1) for one in some)
+    else:
+        yield some.mean, len(some)
 
 
 Combine = Callable[[Tensor, Tensor], Tensor]
@@ -220,17 +237,16 @@ Combine = Callable[[Tensor, Tensor], Tensor]
 def fold(
     mail: Mail, replies: Iterable[Reply | Sheaf], *, population: int, weighting: str, rule: Combine | None = None
 ) -> Replies:
-    """Fold replies as they come. ``weighting`` is "sized" (by examples) or "uniform"; a ``rule`` replaces the mean."""
+    """Fold replies as they come. ``weighting`` is "sized" (by weight) or "uniform"; a ``rule`` replaces the mean."""
     if rule is not None:
         singles = [single for reply in replies for single in (reply if isinstance(reply, Sheaf) else (reply,))]
         return _combine(mail, singles, population, weighting, rule)
     delta, buffers, uniform, loss = _Mean(), _Mean(), _Mean(), _Mean()
     means: dict[tuple[str, str, str], _Mean] = defaultdict(_Mean)
     count, steps, batch = 0, 0, 0.0
-    for some in replies:
-        reply, n = (some.mean, len(some)) if isinstance(some, Sheaf) else (some, 1)
+    for reply, n in (part for some in replies for part in _alike(some)):
         count += n
-        weight = n * (reply.examples if weighting == "sized" else 1)
+        weight = n * (reply.weight if weighting == "sized" else 1)
         delta.add(reply.delta, weight)
         uniform.add(reply.delta, n)
         buffers.add(reply.buffers, weight)
@@ -240,7 +256,7 @@ def fold(
         for key, named in reply.extras.items():
             for name, tensor in named.items():
                 means[key, name, "uniform"].add(tensor, n)
-                means[key, name, "sized"].add(tensor, n * reply.examples)
+                means[key, name, "sized"].add(tensor, n * reply.weight)
     if delta.value is None or buffers.value is None or uniform.value is None or loss.value is None:
         raise FedflatError(
             f"round {mail.round}: no client's reply could be used, so there is nothing to average. "
@@ -255,6 +271,7 @@ def fold(
 
 def _combine(mail: Mail, replies: list[Reply], population: int, weighting: str, rule: Combine) -> Replies:
     folded = fold(mail, replies, population=population, weighting=weighting)
-    weights = torch.tensor([r.examples if weighting == "sized" else 1.0 for r in replies], dtype=torch.float64)
+    weights = torch.tensor([r.weight if weighting == "sized" else 1.0 for r in replies], dtype=torch.float64)
+    weights = weights if weights.any() else torch.ones_like(weights)
     delta = rule(torch.stack([reply.delta for reply in replies]), weights / weights.sum())
     return replace(folded, delta=delta, uniform=delta)

@@ -37,6 +37,11 @@ class OwnLoss(Task):
         return self.like.headline
 
     @property
+    def weighs(self) -> bool:  # type: ignore[override]
+        """As the task does."""
+        return self.like.weighs
+
+    @property
     def classifies(self) -> bool:  # type: ignore[override]
         """As the task does."""
         return self.like.classifies

@@ -48,6 +48,7 @@ class Retrieval(Task):
 
     headline = RECALL
     reference = "gallery"
+    weighs = False
     usual_model = "embedder"
 
     def __post_init__(self) -> None:

@@ -65,6 +65,8 @@ class Task(Spelled, ABC):
     reference: ClassVar[str] = ""
     """The named test set that others are compared with, such as a gallery; it has no scores of its own, and the meter
     has a ``refer(output, batch)`` that is told of it first."""
+    weighs: ClassVar[bool] = True
+    """Whether clients of unequal counts for each example count by them, where they do not all count alike."""
     usual_model: ClassVar[str] = "mlp"
     """The model for those who name none."""
 
