@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from safetensors.torch import load_file
 import fedflat as ff
 from fedflat.cli import main
 from fedflat.data.sampling import Sampler
+from fedflat.engine.missing import Missing
 from fedflat.errors import NotFinite, SettingError
 from fedflat.executors.in_process import InProcess
 from fedflat.executors.rows import Stacked
@@ -120,6 +122,42 @@ def test_a_reply_that_is_not_finite_breaks_its_chain(policy: str, words: str) ->
         alone = run(data, Sampler(cohorts=[[2, 3]] * 2), 1)
         broken = run(bad, sampler, 2)
         assert torch.equal(broken.model.params, alone.model.params)
+
+
+def test_a_client_that_is_missing_ends_its_chain() -> None:
+    """The clients after it are not asked; the other chain's reply is enough, and the diary names who was missing."""
+    rng = torch.Generator().manual_seed(0)
+    data = [(torch.randn(6, 4, generator=rng), torch.arange(6) % 3) for _ in range(6)]
+    heard: list[int] = []
+
+    class Absent:
+        def __init__(self, crew: Any) -> None:
+            self.crew = crew
+
+        def visit(self, letters: Any) -> Any:
+            for letter in letters:
+                heard.append(letter.client)
+                if letter.client == 1:
+                    yield Missing(1, letter.id, "crashed")
+                else:
+                    yield from self.crew.visit([letter])
+
+    class Away(InProcess):
+        @contextmanager
+        def open(self, *words: Any) -> Any:
+            with super().open(*words) as crew:
+                yield Absent(crew)
+
+    on = ff.clients_of(data, test=data[0], classes=3)
+
+    def run(cohort: list[int], cut: int, executor: Any, **more: Any) -> Any:
+        sampler, topology = Sampler(cohorts=[cohort]), f"chains(cut={cut})"
+        return train(experiment(on=on, topology=topology, rounds=1, sampler=sampler, **more), executor=executor)
+
+    found = run([0, 1, 2, 3, 4, 5], 2, Away(threads=1), min_replies=1)
+    assert heard == [0, 3, 1, 4, 5]
+    assert torch.equal(found.model.params, run([3, 4, 5], 1, InProcess(threads=1)).model.params)
+    assert found.ledger.missing == 1
 
 
 def test_heads_are_apart_and_features_are_one() -> None:
