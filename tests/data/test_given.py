@@ -39,6 +39,33 @@ def test_bytes_are_scaled_and_normalised():
     torch.testing.assert_close(batch.inputs, expected, rtol=1e-6, atol=1e-6)
 
 
+def test_numbers_masks_and_letters():
+    numbers, masks, letters = torch.rand(40, 2), X[:, 0].round().long() + 254 * (X[:, 1] > 0.9), (9 * X[:, 0, 0]).long()
+    fed = tensors(X, numbers, TEST[0], numbers[:8], clients=4).open(0)
+    assert fed.classes == 0
+    assert torch.equal(fed.train.batch(torch.arange(40), torch.float64).targets, numbers.double())
+    fed = tensors(X, masks, TEST[0], masks[:8], clients=4, classes=2).open(0)
+    assert torch.equal(fed.train.batch(torch.arange(40), torch.float32).targets, masks)
+    fed = tensors(letters, Y, letters[:8], TEST[1], clients=4).open(0)
+    assert torch.equal(fed.train.batch(torch.arange(40), torch.float32).inputs, letters)
+    fed = clients_of([(X[:9], numbers[:9]), (X[9:], numbers[9:])], test=(TEST[0], numbers[:8])).open(0)
+    assert [len(part) for part in fed.parts] == [9, 31]
+    pairs = [(x, float(y[0])) for x, y in zip(X, numbers, strict=True)]
+    fed = tensors(_Listed(pairs), test_x=_Listed(pairs[:8]), clients=4).open(0)
+    assert torch.equal(fed.train.targets, numbers[:, 0].double())
+
+
+class _Listed(Dataset):
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, place):
+        return self.items[place]
+
+
 def test_without_test_examples_the_held_out_parts_are_the_test_set():
     fed = tensors(X, Y, clients=4, split=0.5).open(0)
     assert fed.held_out is not None
@@ -79,11 +106,13 @@ def test_clients_of_with_a_split():
     [
         (lambda: tensors(X, Y[:-1], *TEST), "a label for each"),
         (lambda: tensors(X, Y, TEST[0]), "give both test_x and test_y"),
-        (lambda: tensors(X, Y.float(), *TEST), "labels must be whole numbers from 0, found torch.float32"),
+        (lambda: tensors(X, Y.float(), *TEST), "all labels must be alike, .* of torch.float32, found .* torch.int64"),
+        (lambda: tensors(X, X[:, 0].long(), TEST[0], TEST[0][:, 0].long()), "say how many classes: classes=2"),
+        (lambda: tensors(X, Y.cfloat(), TEST[0], TEST[1].cfloat()), "labels must be whole numbers .* torch.complex64"),
         (lambda: tensors(X, Y - 1, *TEST), "labels must be whole numbers from 0"),
         (lambda: tensors(X, Y, TEST[0][:, :1], TEST[1]), "all inputs must be alike"),
         (lambda: tensors(X, Y, TEST[0].double(), TEST[1]), "all inputs must be alike"),
-        (lambda: tensors(X.long(), Y, TEST[0].long(), TEST[1]), "must be floats or uint8"),
+        (lambda: tensors(X.bool(), Y, TEST[0].bool(), TEST[1]), "inputs must be floats, uint8 or whole numbers"),
         (lambda: tensors(X, Y, *TEST, classes=3), "below classes=3, found 3"),
         (lambda: tensors(X, Y, *TEST, mean=(0.5,), std=(1,)), "one number for each channel"),
         (lambda: tensors(X, Y, *TEST, mean=(0.5,) * 3), "one number for each channel"),
@@ -133,7 +162,7 @@ def test_clients_are_made_when_they_are_asked_for():
         (lambda k: (torch.zeros(2, 3, 4, 4), torch.tensor([0])), "client 7: there must be examples and a label"),
         (lambda k: (torch.zeros(0, 3, 4, 4), torch.tensor([]).long()), "client 7: there must be examples"),
         (lambda k: (torch.zeros(1, 3), torch.tensor([0])), "client 7: all inputs must be alike"),
-        (lambda k: (torch.zeros(1, 3, 4, 4), torch.tensor([0.0])), "client 7: labels must be whole numbers"),
+        (lambda k: (torch.zeros(1, 3, 4, 4), torch.tensor([0.0])), "client 7: all labels must be alike"),
         (lambda k: (torch.zeros(1, 3, 4, 4), torch.tensor([4])), "client 7: labels must be below classes=4, found 4"),
     ],
 )

@@ -66,15 +66,21 @@ def _read(owner: str, given: Dataset[Any]) -> tuple[Tensor, Tensor]:
         try:
             x, y = item
             xs.append(x if isinstance(x, Tensor) else tensor(owner, "inputs", x))
-            ys.append(int(y))
+            ys.append(_label(owner, y))
         except (TypeError, ValueError) as error:
             raise SettingError(
-                f"{owner}: a data set must give pairs of an input, as a tensor, and a whole number for its label; its "
-                f"example {place} cannot be read ({error}). A transform such as ToTensor() makes tensors of images."
+                f"{owner}: a data set must give pairs of an input, as a tensor, and a number or array for its label; "
+                f"its example {place} cannot be read ({error}). A transform such as ToTensor() makes tensors of images."
             ) from None
     if not xs:
         raise SettingError(f"{owner}: there must be examples, found a data set of none.")
     if len({(x.shape, x.dtype) for x in xs}) > 1:
         found = " and ".join(sorted({str(tuple(x.shape)) for x in xs})[:2])
         raise SettingError(f"{owner}: all inputs of a data set must be alike, found {found}.")
-    return torch.stack(xs).detach(), torch.tensor(ys)
+    return torch.stack(xs).detach(), torch.stack(ys)
+
+
+def _label(owner: str, y: Any) -> Tensor:
+    """A class, a number, or an array of either."""
+    found = tensor(owner, "labels", y)
+    return found if found.dim() or found.is_floating_point() else torch.tensor(int(found))

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from fedflat.data.arrays import Arrays, Pair, pair, tensor
+from fedflat.data.batch import leading
 from fedflat.data.examples import Augment, ClientData, Examples
 from fedflat.data.federation import DataSpec, Federation, OnDemand
 from fedflat.data.partitions.by_user import ByUser
@@ -72,13 +73,14 @@ def tensors(
     split: float | None = None, coarse: Arrays | None = None, users: Arrays | None = None,
     seed: int | None = None,
 ) -> Tensors:
-    """A data set of these examples and whole-number labels, dealt out by ``partition``, or ``iid()``.
+    """A data set of these examples and their labels, dealt out by ``partition``, or ``iid()``.
 
     Inputs are uint8 images, brought to 0 to 1, or floats; then normalised by ``mean`` and ``std``, one number
-    a channel. ``users`` has an owner for each training example (for ``by_user()``), ``coarse`` a coarse class
-    (for ``pam()``). Without test examples, clients test on what ``split`` leaves. A torch Dataset, in place of ``x``
-    and ``y`` or of ``test_x`` and ``test_y``, is read once, so that its random transforms are drawn once; ``augment``
-    draws anew for every batch.
+    a channel. Other whole numbers, such as those of letters, stay what they are. A label is a class, a number to be
+    met (floats: ``task="regression()"``), or many of either, as a mask (then say ``classes``). ``users`` has an owner
+    for each training example (for ``by_user()``), ``coarse`` a coarse class (for ``pam()``). Without test examples,
+    clients test on what ``split`` leaves. A torch Dataset, in place of ``x`` and ``y`` or of ``test_x`` and ``test_y``,
+    is read once, so that its random transforms are drawn once; ``augment`` draws anew for every batch.
 
     >>> x, y = torch.rand(40, 3), torch.arange(40) % 4
     >>> data = tensors(x, y, torch.rand(8, 3), torch.arange(8) % 4, clients=5)
@@ -90,8 +92,8 @@ def tensors(
     pairs = [train] if test is None else [train, test]
     x, y = train
     for one_x, one_y in pairs:
-        _check(one_x, one_y, x)
-    all_y = torch.cat([one_y for _, one_y in pairs]).long()
+        _check(one_x, one_y, train)
+    all_y = _targets(torch.cat([one_y for _, one_y in pairs]))
     examples = Examples(
         torch.cat([one_x for one_x, _ in pairs]) if len(pairs) > 1 else x, all_y,
         _classes(all_y, classes), tuple(mean), tuple(std), augment,
@@ -130,7 +132,7 @@ def clients_of(
         raise SettingError("clients_of: there must be at least one client, found none.")
     mine = [pair(f"clients_of: client {client}", one) for client, one in enumerate(given)]
     for client, (x, y) in enumerate(mine):
-        _check(x, y, mine[0][0], f"clients_of: client {client}")
+        _check(x, y, mine[0], f"clients_of: client {client}")
     users = torch.repeat_interleave(torch.arange(len(mine)), torch.tensor([len(y) for _, y in mine]))
     test_x, test_y = pair("clients_of: the test set", test) if test is not None else (None, None)
     return tensors(
@@ -170,9 +172,9 @@ class Made(DataSpec):
                 f"give inputs and labels for every number from 0 to {self.clients - 1}."
             ) from error
         x, y = pair(owner, made)
-        _check(x, y, self.test.inputs, owner)
+        _check(x, y, (leading(self.test.inputs), leading(self.test.targets)), owner)
         _classes(y, self.test.classes, owner)
-        return replace(self.test, inputs=x, targets=y.long())
+        return replace(self.test, inputs=x, targets=_targets(y))
 
 
 def clients_from(
@@ -191,28 +193,34 @@ def clients_from(
     123456.0
     """
     x, y = pair("clients_from: the test set", test)
-    _check(x, y, x, "clients_from: the test set")
+    _check(x, y, (x, y), "clients_from: the test set")
     _channels(x, mean, std, "clients_from")
     _classes(y, classes, "clients_from: the test set")
-    return Made(make, clients, Examples(x, y.long(), classes, tuple(mean), tuple(std), augment))
+    return Made(make, clients, Examples(x, _targets(y), classes, tuple(mean), tuple(std), augment))
 
 
-def _check(x: Tensor, y: Tensor, like: Tensor, owner: str = "tensors") -> None:
-    if y.dim() != 1 or x.dim() < 1 or len(y) == 0 or len(x) != len(y):
+def _check(x: Tensor, y: Tensor, like: tuple[Tensor, Tensor], owner: str = "tensors") -> None:
+    if y.dim() < 1 or x.dim() < 1 or len(y) == 0 or len(x) != len(y):
         raise SettingError(
             f"{owner}: there must be examples and a label for each, found inputs of {tuple(x.shape)} and "
             f"labels of {tuple(y.shape)}."
         )
-    if y.is_floating_point() or y.is_complex() or int(y.min()) < 0:
-        found = f"{y.dtype} from {y.min().item()}"
-        raise SettingError(f"{owner}: labels must be whole numbers from 0, found {found}.")
-    if x.shape[1:] != like.shape[1:] or x.dtype != like.dtype:
+    if y.is_complex() or (not y.is_floating_point() and int(y.min()) < 0):
+        found = f"{y.dtype}" + ("" if y.is_complex() else f" from {y.min().item()}")
+        raise SettingError(f"{owner}: labels must be whole numbers from 0, or floats to be met, found {found}.")
+    inputs, targets = like
+    if y.shape[1:] != targets.shape[1:] or y.is_floating_point() != targets.is_floating_point():
         raise SettingError(
-            f"{owner}: all inputs must be alike, {tuple(like.shape[1:])} of {like.dtype}, found "
+            f"{owner}: all labels must be alike, {tuple(targets.shape[1:])} of {targets.dtype}, found "
+            f"{tuple(y.shape[1:])} of {y.dtype}."
+        )
+    if x.shape[1:] != inputs.shape[1:] or x.dtype != inputs.dtype:
+        raise SettingError(
+            f"{owner}: all inputs must be alike, {tuple(inputs.shape[1:])} of {inputs.dtype}, found "
             f"{tuple(x.shape[1:])} of {x.dtype}."
         )
-    if not (x.is_floating_point() or x.dtype == torch.uint8):
-        raise SettingError(f"{owner}: inputs must be floats or uint8, found {x.dtype}. Convert them first.")
+    if x.is_complex() or x.dtype == torch.bool:
+        raise SettingError(f"{owner}: inputs must be floats, uint8 or whole numbers, found {x.dtype}. Convert them.")
 
 
 def _channels(x: Tensor, mean: Sequence[float], std: Sequence[float], owner: str = "tensors") -> None:
@@ -223,7 +231,19 @@ def _channels(x: Tensor, mean: Sequence[float], std: Sequence[float], owner: str
         )
 
 
+def _targets(y: Tensor) -> Tensor:
+    """Numbers to be met as they are, classes as whole numbers of 64 bits."""
+    return y if y.is_floating_point() else y.long()
+
+
 def _classes(y: Tensor, classes: int | None, owner: str = "tensors") -> int:
+    """How many kinds of labels there are; 0 if they are not kinds. Masks may hold what is to be ignored."""
+    if y.is_floating_point():
+        return classes or 0
+    if y.dim() > 1:
+        if classes is None:
+            raise SettingError(f"{owner}: where examples have many labels each, say how many classes: classes=2.")
+        return classes
     found = int(y.max()) + 1
     if classes is not None and found > classes:
         raise SettingError(f"{owner}: labels must be below classes={classes}, found {found - 1}.")
