@@ -58,3 +58,12 @@ def test_stack() -> None:
 
 def test_seeds_do_not_set_runs_apart() -> None:
     assert labels([EXPERIMENT, {**EXPERIMENT, "seed": 1}]) == ["fedavg()", "fedavg()"]
+
+
+def test_a_task_is_said_where_the_data_are_for_another() -> None:
+    for on, task, said in [
+        ("street(clients=4)", "segmentation()", False), ("street(clients=4)", "classification()", True),
+        ("digits()", "classification()", False), ("digits()", "retrieval()", True),
+    ]:  # fmt: skip
+        words = command({"method": "fedavg()", "on": on, "model": "mlp()", "loss": "cross_entropy", "task": task}, {})
+        assert (f"--task '{task}'" in words) == said, words

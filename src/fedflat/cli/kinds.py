@@ -1,4 +1,4 @@
-"""``fedflat models``, ``partitions`` and ``schedules``: what there is of each, with its arguments."""
+"""``fedflat models``, ``partitions``, ``tasks`` and the like: what there is of each, with its arguments."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ SAYABLE = (int, float, str, list, tuple)
 WHERE = {
     "models": 'Say one with --model, as in --model "mlp(hidden=[64, 64])"; in Python any nn.Module will do.',
     "partitions": 'Say one inside a data set, as in --on "digits(lda(0.1), clients=50)".',
+    "tasks": 'Say one with --task, as in --task "segmentation(ignore=255)"; data sets name their usual one.',
+    "topologies": 'Say one with --topology, as in --topology "chains(groups=20)".',
+    "groupings": 'Say one inside a topology, as in --topology "chains(random(d_min=200, k_max=5))".',
+    "starts": 'Say one with --init, as in --init "pretrained(mnist(), rounds=5)".',
     "schedules": 'Say one in place of a number, as in --lr "decay(0.1, 0.998)" or "fedsam(rho=warmup(0.01, 0.1, 50))".',
 }
 
 
+ONE = {"topologies": "topology"}
+
+
 def carry_out(asked: Namespace) -> int:
     """List one kind, a line for what it is and how it is called."""
-    entries = list(registered(asked.command.removesuffix("s")))
+    entries = list(registered(ONE.get(asked.command, asked.command.removesuffix("s"))))
     calls = [_call(entry) for entry in entries]
     width = max(len(call) for call in calls if len(call) < WIDE)
     for call, entry in zip(calls, entries, strict=True):

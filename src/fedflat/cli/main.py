@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from fedflat.cli.parser import build
+from fedflat.cli.parser import KINDS, build
 from fedflat.errors import FedflatError
 from fedflat.executors.interrupt import ending_as_by_ctrl_c, ending_at_once, status_of
 from fedflat.language.plugins import load_plugin
@@ -45,7 +45,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 _HOME = {
-    "run": "runs", "compare": "runs", "resume": "runs", "methods": "methods", "models": "kinds", "partitions": "kinds",
-    "schedules": "kinds", "presets": "presets", "data": "data", "reproduce": "reproduce", "watch": "live",
+    "run": "runs", "compare": "runs", "resume": "runs", "methods": "methods", **dict.fromkeys(KINDS, "kinds"),
+    "presets": "presets", "data": "data", "reproduce": "reproduce", "watch": "live",
     "analyse": "analyse", "report": "analyse", "export": "export",
 }  # fmt: skip

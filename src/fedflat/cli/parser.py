@@ -28,7 +28,7 @@ EXAMPLES = """examples:
 """
 
 
-KINDS = ("models", "partitions", "schedules")
+KINDS = ("models", "partitions", "tasks", "topologies", "groupings", "starts", "schedules")
 
 
 class Parser(argparse.ArgumentParser):

@@ -13,6 +13,7 @@ from fedflat.language.spelling import parse
 from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.settings.setting import typed
 
+TASK = "classification()"
 _OF_A_RUN = [one for one in SETTINGS if one.name not in ("cohorts", "orders")]
 _UNSAID = {one.name: one.goes_without_saying for one in (*_OF_A_RUN, *MACHINE) if one.name != "seed"}
 
@@ -52,12 +53,27 @@ def command(experiment: dict[str, Any], how: dict[str, Any]) -> str:
     if not all(isinstance(experiment.get(name), str) for name in ("method", "on", "model", "loss")):
         return ""
     words = ["fedflat", "run", quote(experiment["method"])]
-    words += [typed(name, value) for name, value in worth_saying({**settings(experiment), **how}).items()]
+    said = worth_saying({**settings(experiment), **how})
+    task = said.pop("task", TASK)
+    words += [typed(name, value) for name, value in said.items()]
+    words += [typed("task", task)] if task != usual_task(experiment["on"]) else []
     if replayed(experiment):
         words += ["--replay", "FILE"]
     for plugin in experiment.get("plugins", ()):
         words += ["--plugin", quote(plugin["place"] or plugin["name"])] if plugin["digest"] else []
     return " ".join(words)
+
+
+def usual_task(on: str) -> str:
+    """What data are for, by their text; a classification if this version cannot read it.
+
+    >>> usual_task("digits()"), usual_task("diabetes(clients=8)"), usual_task("somebody_elses()")
+    ('classification()', 'regression()', 'classification()')
+    """
+    try:
+        return repr(parse(parse(on, "data set").usual_task, "task"))
+    except (FedflatError, AttributeError):
+        return TASK
 
 
 def replayed(experiment: dict[str, Any]) -> bool:
