@@ -7,8 +7,8 @@ or on another machine of the same kind; and it can be repeated, to find what wen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -66,9 +66,8 @@ Done = tuple[Reply, Memory]
 
 def visit(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None = None) -> Done:
     """Do what the mail asks."""
-    ask = letter.mail.ask
-    done: Done = ask.do(OneClient(ask.job(job), letter, data, spy))
-    return replace(done[0], letter=letter.id), done[1]
+    done: Done = letter.mail.ask.do(OneClient(letter.mail.ask.job(job), letter, data, spy))
+    return done
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,8 @@ class OneClient:
         with torch.random.fork_rng(devices=[]):
             seed_modules(derive(job.seed, "module", mail.round, client), job.learner.device)
             gradient = _whole(job, self.letter, self.data, mail.params)
-        reply = Reply(client, gradient, mail.buffers, examples, examples, {}, {"loss": float("nan")})
+        metrics = {"loss": float("nan")}
+        reply = Reply(client, gradient, mail.buffers, examples, examples, {}, metrics, letter=self.letter.id)
         return reply, self.letter.memory
 
     def scores(self, data: ClientData) -> dict[str, float]:
@@ -103,7 +103,7 @@ class OneClient:
     def answer(self, key: str, found: dict[str, Tensor], *, examples: int, loss: float = float("nan")) -> Done:
         """A reply with a few tensors and no model; nothing is remembered of it."""
         none = self.letter.mail.params.new_empty(0)
-        reply = Reply(self.letter.client, none, none, examples, 0, {key: found}, {"loss": loss})
+        reply = Reply(self.letter.client, none, none, examples, 0, {key: found}, {"loss": loss}, letter=self.letter.id)
         return reply, self.letter.memory
 
 
@@ -135,6 +135,7 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None) -> 
         metrics=metrics,
         steps=walked.steps,
         own=walked.own if job.shows else None,
+        letter=letter.id,
     )
     return reply, {piece.key: v.memory for piece, v in stack if v.memory}
 
@@ -273,8 +274,8 @@ def supply(job: ClientJob, letter: Letter, data: ClientData, output: Callable[[T
     t, client = letter.mail.round, letter.client
     places = job.local.batches(job.seed, t, client, len(data))
     augment = torch_generator(job.seed, "augment", t, client)
-    own = cache(partial(torch_generator, job.seed, "task", t, client))
-    return Supply(data, places, job.learner.dtype, augment, own, output)
+    draws = partial(torch_generator, job.seed, "task", t, client)
+    return Supply(data, places, job.learner.dtype, augment, draws, output)
 
 
 def _compose(oracle: GradFn, stack: list[tuple[Piece, Visit]], spy: Spy | None) -> GradFn:

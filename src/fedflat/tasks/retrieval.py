@@ -107,7 +107,7 @@ class Retrieval(Task):
 
     def _mined(self, supply: Supply, steps: list[Tensor]) -> Iterator[Batch]:
         targets, queries = supply.data.targets, torch.cat(steps)
-        drawn = torch.randperm(len(targets), generator=supply.rng())[: self.pool].sort().values
+        drawn = torch.randperm(len(targets), generator=supply.rng)[: self.pool].sort().values
         same = self.same(targets[queries], targets)
         same[torch.arange(len(queries)), queries] = False
         used = torch.cat([queries, drawn, same.any(0).nonzero().squeeze(1)]).unique()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -49,11 +50,16 @@ class Supply:
     dtype: torch.dtype
     augment: torch.Generator | None
     """What changes images and the like at random, the same for every task."""
-    rng: Callable[[], torch.Generator]
-    """The task's own random numbers in this visit, when it first asks for them."""
+    draws: Callable[[], torch.Generator]
+    """What makes the task's own random numbers in this visit."""
     output: Callable[[Tensors], Any]
     """What the client's module makes of inputs where it stands now, in evaluation mode; for tasks that choose
     examples by what the model makes of them."""
+
+    @cached_property
+    def rng(self) -> torch.Generator:
+        """The task's own random numbers in this visit."""
+        return self.draws()
 
 
 class Task(Spelled, ABC):
