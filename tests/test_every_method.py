@@ -205,8 +205,9 @@ class Listening:
         for letter in letters:
             self.gradients = 0
             ((reply, memory),) = self.crew.visit([letter])
-            self.heard.append((letter, reply, memory))
-            self.asked.append(self.gradients)
+            if letter.mail.ask.up:  # else scores come back, and nothing of a model
+                self.heard.append((letter, reply, memory))
+                self.asked.append(self.gradients)
             yield reply, memory
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
@@ -10,6 +11,7 @@ from torch import nn
 
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.executors.in_process import InProcess
+from fedflat.language import spelling
 from fedflat.language.spelling import register
 from fedflat.models.spec import ModelSpec
 from fedflat.running.experiment import Experiment
@@ -19,7 +21,6 @@ from test_every_method import EVERY, experiment, said
 from wired import Wired
 
 
-@register("model", "normalised_mlp")
 @dataclass(frozen=True, repr=False)
 class NormalisedMlp(ModelSpec):
     """A small network with batch normalisation, that can be said in text."""
@@ -28,7 +29,6 @@ class NormalisedMlp(ModelSpec):
         return nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, classes))
 
 
-@register("data set", "common_table")
 @dataclass(frozen=True, repr=False)
 class CommonTable(DataSpec):
     """The data of the common table, that can be said in text."""
@@ -37,6 +37,17 @@ class CommonTable(DataSpec):
 
     def open(self, seed: int) -> Federation:
         return experiment(said("personal()" if self.split else "fedavg()")).on.open(seed)
+
+
+@pytest.fixture(autouse=True)
+def _said() -> Iterator[None]:
+    """Both can be said while a test here runs, and nowhere else."""
+    made = {"normalised_mlp": ("model", NormalisedMlp), "common_table": ("data set", CommonTable)}
+    for name, (kind, cls) in made.items():
+        register(kind, name)(cls)
+    yield
+    for name, (_, cls) in made.items():
+        spelling._REGISTRY.pop(name, None), spelling._NAMES.pop(cls, None)
 
 
 def sayable(text: str) -> Experiment:

@@ -129,9 +129,9 @@ def last_word(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
             book.note(exchange.absent, row)
 
 
-def beginning(ready: Ready, model: Model, clients: ClientStates, crew: Crew) -> Run:
-    """The state before round 0: every slot has the same model."""
-    buffers, own = ready.learner.initial().buffers, ready.own_tests(crew)
+def beginning(ready: Ready, model: Model, clients: ClientStates, crew: Crew | None = None) -> Run:
+    """The state before round 0: every slot has the same model. ``crew`` is for those who must ask clients first."""
+    buffers, own = ready.learner.initial().buffers, ready.own_tests(crew) if crew else None
     scene = replace(ready.scene, own_accuracies=own and (lambda params: own(Model(params, buffers))))
     notes = {one.key: one.open(scene, model.params) for one in ready.exp.method.measures}
     return Run(0, dict.fromkeys(ready.slots, model), {slot: {} for slot in ready.slots}, notes, clients)
