@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol, Self
 
 import torch
@@ -122,11 +122,12 @@ class Examples(AnyExamples):
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
         """See `AnyExamples.batch`."""
-        inputs, targets = (each(lambda t: t.index_select(0, index), some) for some in (self.inputs, self.targets))
+        inputs, targets = _picked(self.inputs, index), _picked(self.targets, index)
         if rng is not None and self.augment is not None:
             inputs, targets = self.augment(inputs, targets, rng)
-        ready = each(lambda t: self._ready(t, dtype), inputs)
-        return Batch(ready, each(lambda t: t.to(dtype) if t.is_floating_point() else t.long(), targets))
+        if type(inputs) is Tensor:  # by far the most
+            return Batch(self._ready(inputs, dtype), each(partial(_typed, dtype), targets))
+        return Batch(each(lambda t: self._ready(t, dtype), inputs), each(partial(_typed, dtype), targets))
 
     def _ready(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         if not (x.is_floating_point() or x.dtype == torch.uint8):
@@ -160,6 +161,17 @@ class Examples(AnyExamples):
     def traces(self) -> list[Any]:
         """See `AnyExamples.traces`."""
         return [*arguments(self.inputs), *arguments(self.targets), self.classes, list(self.mean), list(self.std)]
+
+
+def _picked(some: Tensors, index: Tensor) -> Any:
+    if type(some) is Tensor:
+        return some.index_select(0, index)
+    return each(lambda t: t.index_select(0, index), some)
+
+
+def _typed(dtype: torch.dtype, targets: Tensor) -> Tensor:
+    """Numbers to be met in the model's type, classes whole."""
+    return targets.to(dtype) if targets.is_floating_point() else targets.long()
 
 
 def joined(sets: Sequence[Examples]) -> Examples:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -52,7 +53,7 @@ class Mail:
     """For each client, how many are asked before it in this exchange, and the sum of their mean batches; only if
     a piece of the method wants to know (`Piece.ordered`)."""
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of the tensors sent."""
         model = () if self.repeat or not self.ask.needs_model else (self.params, self.buffers)

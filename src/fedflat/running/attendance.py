@@ -69,7 +69,7 @@ def answers(
     """
     waiting = dict(asked)
     for visited in visits:
-        for one in _apart(visited, each):
+        for one in (visited,) if _single(visited) else _apart(visited, each):
             if not _expected(one, waiting):
                 continue
             if isinstance(one, Missing) or _fits(one[0], mail):
@@ -80,10 +80,12 @@ def answers(
         yield Missing(client, letter, LATE, "no answer came")
 
 
+def _single(visited: Visited) -> bool:
+    return isinstance(visited, Missing) or isinstance(visited[0], Reply)
+
+
 def _apart(visited: Visited, each: bool) -> Iterator[Visited]:
-    if isinstance(visited, Missing):
-        yield visited
-        return
+    assert not isinstance(visited, Missing)
     reply, memory = visited
     if isinstance(reply, Sheaf) and (each or not reply.finite):
         yield from zip(reply, rows(memory, len(reply)), strict=True)
@@ -93,10 +95,10 @@ def _apart(visited: Visited, each: bool) -> Iterator[Visited]:
 
 def _expected(one: Visited, waiting: dict[str, int]) -> bool:
     """Whether it answers letters that wait for an answer, which then wait no more."""
-    if isinstance(one, Missing):
-        letters = [one.letter]
-    else:
-        letters = list(one[0].letters) if isinstance(one[0], Sheaf) else [one[0].letter]
+    answer = one if isinstance(one, Missing) else one[0]
+    if not isinstance(answer, Sheaf):
+        return waiting.pop(answer.letter, None) is not None
+    letters = answer.letters
     if not all(letter in waiting for letter in letters):
         return False
     for letter in letters:
@@ -106,5 +108,6 @@ def _expected(one: Visited, waiting: dict[str, int]) -> bool:
 
 def _fits(reply: Reply | Sheaf, mail: Mail) -> bool:
     """Whether a reply is of the model's size, where it should be."""
-    sizes = [(reply.delta, mail.params), (reply.buffers, mail.buffers)]
-    return not mail.ask.up or all(came.shape[-1:] == sent.shape for came, sent in sizes)
+    if not mail.ask.up:
+        return True
+    return reply.delta.shape[-1:] == mail.params.shape and reply.buffers.shape[-1:] == mail.buffers.shape

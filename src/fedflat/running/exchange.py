@@ -20,7 +20,6 @@ from fedflat.running.prepare import Ready
 from fedflat.running.relay import Relay
 from fedflat.running.state import Ledger
 from fedflat.server.piece import Send
-from fedflat.server.protocol import Protocol
 from fedflat.server.shadows import Notes, Shadow
 from fedflat.topology.topology import Chain
 
@@ -107,6 +106,8 @@ class Exchange:
     def __post_init__(self) -> None:
         self.attendance = Attendance(self.ready.exp)
         self.round = 0
+        self._ears = [one for one in self.ready.exp.method.hearing if one.key in self.shadows]
+        """What wants every single reply."""
 
     def along(self, slot: str, chains: Sequence[Chain]) -> Send:
         """What a slot sends its mail by, along these chains."""
@@ -165,15 +166,10 @@ class Exchange:
         if missing.reason != NOT_FINITE:
             self._count(letters, relay, missing, last=last)
             line.lacking.add(missing.client)
-        self.ledger = replace(self.ledger, missing=self.ledger.missing + 1)
+        self.ledger = self.ledger.plus(missing=1)
         self.attendance.excuse(self.round, missing, partial(self._diagnose, letters, missing.client))
         relay.break_off(missing.client)
         return None
-
-    @property
-    def _ears(self) -> list[Shadow | Protocol]:
-        """What wants every single reply."""
-        return [one for one in self.ready.exp.method.hearing if one.key in self.shadows]
 
     def _heard(self, mail: Mail, reply: Reply | Sheaf) -> Memory:
         """Tell all who listen; what shadows keep for the client, to be kept with its memory."""
@@ -209,12 +205,13 @@ class Exchange:
         n, known, mail = len(clients), sum(client in self.clients for client in clients), letters.mail_to(clients[0])
         remote = 0 if self.ready.exp.method.pooled else 1  # in centralised training nothing is sent
         own = self.ready.withheld * mail.params.element_size() if mail.ask.trains else 0
-        way = "down" if relay.begins(clients[0]) else "c2c"
-        spent = {way: getattr(self.ledger, way) + remote * (n * mail.nbytes - known * own)}
-        if not isinstance(came, Missing):
-            spent["samples"] = self.ledger.samples + n * came.samples
-            spent["up"] = self.ledger.up + (remote * (came.nbytes - n * own) if last else 0)
-        self.ledger = replace(self.ledger, **spent)
+        down = remote * (n * mail.nbytes - known * own)
+        way = {"down": down} if relay.begins(clients[0]) else {"c2c": down}
+        if isinstance(came, Missing):
+            self.ledger = self.ledger.plus(**way)
+            return
+        up = remote * (came.nbytes - n * own) if last else 0
+        self.ledger = self.ledger.plus(up=up, samples=n * came.samples, **way)
 
     @property
     def absent(self) -> dict[str, Any]:

@@ -51,6 +51,13 @@ class Ledger:
         """All of it by name; what goes from client to client, and who was missing, only where there is something."""
         return {name: value for name, value in asdict(self).items() if name not in ("c2c", "missing") or value}
 
+    def plus(self, *, down: int = 0, up: int = 0, c2c: int = 0, samples: int = 0, missing: int = 0) -> Ledger:
+        """The same with more sent, trained on, or missing."""
+        return Ledger(
+            self.down + down, self.up + up, self.c2c + c2c, self.samples + samples, self.training, self.seconds,
+            self.missing + missing,
+        )  # fmt: skip
+
     def with_time(self, training: float, seconds: float) -> Ledger:
         """The same with more time spent."""
         return replace(self, training=self.training + training, seconds=self.seconds + seconds)
