@@ -10,7 +10,7 @@ import pytest
 BENCH = Path(__file__).parents[2] / "benchmarks" / "bench.py"
 
 
-QUICK, LONG = ["w3", "one-core", "flatness"], ["w2", "w4", "w5", "cohorts", "start-up"]
+QUICK, LONG = ["w3"], ["one-core", "flatness", "w2", "w4", "w5", "cohorts", "start-up"]
 
 
 @pytest.mark.parametrize("part", [*QUICK, *(pytest.param(part, marks=pytest.mark.slow) for part in LONG)])

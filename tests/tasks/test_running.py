@@ -132,6 +132,7 @@ def test_a_folder_of_before_there_were_tasks_is_a_classification(tmp_path: Path)
     assert from_json(saved).task == ff.classification()
 
 
+@pytest.mark.slow
 def test_somebody_elses_task_on_the_command_line(tmp_path: Path) -> None:
     """The one that docs/extending.md prints, in real processes: run, resumed, analysed, shown and loaded."""
     write_files(tmp_path)

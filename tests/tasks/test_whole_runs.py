@@ -64,6 +64,10 @@ CASES = {
     "regression": Case("diabetes(clients=6)", "regression()", "mlp(hidden=[8])", 60, 0.01, "rmse", "RMSE", False),
 }  # fmt: skip
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+LONG = ("retrieval", "next_character")
+cases_with_long_ones_apart = pytest.mark.parametrize(
+    "case", [pytest.param(one, id=name, marks=[pytest.mark.slow] * (name in LONG)) for name, one in CASES.items()]
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +99,7 @@ def test_it_is_judged_by_its_headline(case: Case, whole: dict[str, Path]) -> Non
     assert losses[-1] < losses[0] or (case.task.startswith("retrieval") and losses[-1] != losses[0])
 
 
-@every_case
+@cases_with_long_ones_apart
 @pytest.mark.timeout(120)
 def test_killed_in_workers_and_resumed_here_it_ends_with_the_same_bits(
     case: Case, whole: dict[str, Path], tmp_path: Path
