@@ -638,6 +638,17 @@ def test_ticks_that_lie_close_are_told_apart(browser: Any, tmp_path: Path) -> No
     watched.context.close()
 
 
+def test_there_is_no_half_a_round(browser: Any, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a")
+    write_rows(run, "watch", [{"round": t + 1, "param_norm": 15.0 + t} for t in range(5)])
+    write_report([run], tmp_path / "report.html")
+    watched = Watched(browser, (tmp_path / "report.html").as_uri(), viewport={"width": 1400, "height": 900})
+    below = watched.page.locator("#watched svg.chart").first.locator("text[text-anchor=middle]").all_text_contents()
+    assert len(below) > 3
+    assert len(set(below)) == len(below)
+    watched.context.close()
+
+
 def test_models_of_a_plane_are_named_beside_it(browser: Any, tmp_path: Path) -> None:
     """However long their names: letters at the dots, inside the picture, and a list below."""
     run, axis = write_run(tmp_path / "a"), [0.0, 1.0, 2.0]

@@ -67,7 +67,8 @@ function axes(box, { x, y, name, height = 280, xTitle, yTitle, xFormat = plain, 
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label, tabindex: focus ? "0" : null, class: "chart", "data-key": focus ? `chart ${name}` : null });
   marks.forEach((tick, i) => root.append(svg("line", { x1: left, x2: width - 12, y1: round2(Y(tick)), y2: round2(Y(tick)), class: "rule" }),
     svg("text", { x: left - 8, y: round2(Y(tick)) + 4, "text-anchor": "end" }, texts[i])));
-  const along = xTicks || ticks(x[0], x[1], Math.max(2, Math.floor((width - left) / 90)));
+  let along = xTicks || ticks(x[0], x[1], Math.max(2, Math.floor((width - left) / 90)));
+  if (new Set(labels(along, xFormat)).size < along.length) along = along.filter(Number.isInteger); // there is no half a round
   const below = labels(along, xFormat);
   along.forEach((tick, i) => root.append(svg("text", { x: round2(X(tick)), y: bottom + 18, "text-anchor": tick === along.at(-1) && X(tick) > width - 34 ? "end" : "middle" }, below[i])));
   root.append(svg("line", { x1: left, x2: width - 12, y1: bottom, y2: bottom, class: "axis" }),
