@@ -20,9 +20,11 @@ from fedflat.client.piece import Piece, Visit
 from fedflat.client.visit import ClientJob, Letter
 from fedflat.composition.method import Method
 from fedflat.data.federation import Federation
+from fedflat.data.roster import Roster
 from fedflat.data.sampling import Sampler
-from fedflat.engine.flat import GradFn
-from fedflat.engine.missing import Missing
+from fedflat.engine.flat import GradFn, Model
+from fedflat.engine.mail import Reply
+from fedflat.engine.missing import LATE, Missing
 from fedflat.engine.stage import Stage
 from fedflat.errors import FedflatError, NotFinite, SettingError
 from fedflat.executors.crew import Crew, Executor, Source, Visited
@@ -30,9 +32,11 @@ from fedflat.executors.in_process import InProcess
 from fedflat.executors.rows import Stacked
 from fedflat.executors.workers import Workers
 from fedflat.folder.facts import read_rows
+from fedflat.running.evaluate import own_tests
 from fedflat.running.experiment import Experiment
 from fedflat.running.run_folder import RunBook
 from fedflat.running.train import train
+from fedflat.server.protocol import mean_known
 from running.small import begin, experiment, go_on
 
 COHORTS = [[0, 1, 2], [3, 1, 4], [0, 2, 4], [1, 3, 4], [2, 0, 1], [3, 4, 2]]
@@ -249,3 +253,25 @@ def test_more_than_there_are() -> None:
 def test_only_known_reasons() -> None:
     with pytest.raises(SettingError, match="reason"):
         Missing(1, "0/1/1", "bored")
+
+
+def test_own_tests_are_told_by_client_whoever_is_missing() -> None:
+    """In which order answers come says nothing of whose they are."""
+
+    class Backwards:
+        def visit(self, letters: Sequence[Letter]) -> Iterator[Any]:
+            for letter in reversed(letters):
+                if letter.client == 1:
+                    yield Missing(1, letter.id, LATE)
+                    continue
+                score = {"evaluate": {"accuracy": torch.tensor(letter.client / 10)}}
+                none = letter.mail.params
+                yield Reply(letter.client, none, none, 1, 0, score, {"loss": 0.0}, letter=letter.id), {}
+
+    roster = Roster(4, lambda client: 1, lambda: [1] * 4, keep_tests=True)
+    own = own_tests(Backwards(), roster, "accuracy", may_miss=True)  # type: ignore[arg-type]
+    assert own is not None
+    found = own(Model(torch.zeros(0), torch.zeros(0)))
+    assert found[[0, 2, 3]].tolist() == pytest.approx([0.0, 0.2, 0.3])
+    assert bool(found[1].isnan())
+    assert mean_known(found) == pytest.approx(0.5 / 3)

@@ -17,17 +17,18 @@ from fedflat.client.visit import Letter
 from fedflat.data.federation import Federation
 from fedflat.data.roster import Roster
 from fedflat.engine.flat import Model
-from fedflat.engine.mail import Mail
+from fedflat.engine.mail import Mail, Reply
 from fedflat.engine.missing import Missing
 from fedflat.errors import FedflatError
 from fedflat.executors.crew import Crew
+from fedflat.server.protocol import mean_known
 
 Scores = dict[str, Any]
 """By name; those of further test sets under "tests"."""
 
 
 OwnTests = Callable[[Model], Tensor]
-"""The headline of a model at each client, on the part of its data that it keeps for testing."""
+"""The headline of a model at each client, on the part of its data that it keeps for testing; NaN of one missing."""
 
 
 def evaluate(
@@ -47,7 +48,7 @@ def score(learner: Learner, fed: Federation, model: Model, own: OwnTests | None 
     _, *others = fed.tests
     more = {name: scores(learner, fed.tests[name], reference) for name in others if name != learner.task.reference}
     if own is not None and learner.task.headline.name in found:
-        found["clients"] = float(own(model).mean())
+        found["clients"] = mean_known(own(model))
     return found | ({"tests": more} if more else {})
 
 
@@ -66,15 +67,16 @@ def own_tests(
 
 def _own_scores(crew: Crew, clients: Sequence[int], name: str, may_miss: bool, model: Model) -> Tensor:
     mail = Mail(0, model.params, model.buffers, 0.0, ask=Evaluate())
-    found = []
+    found = dict.fromkeys(clients, nan)
     for visited in crew.visit([Letter(client, mail, {}, f"test/{client}") for client in clients]):
         if isinstance(visited, Missing):
             if not may_miss:
                 raise visited.error or FedflatError(f"{visited}, when it was asked for its own test.")
             continue
         reply = visited[0]
-        found.append(float(reply.extras["evaluate"].get(name, nan)))
-    return torch.tensor(found, dtype=torch.float64)
+        assert isinstance(reply, Reply)
+        found[reply.client] = float(reply.extras["evaluate"].get(name, nan))
+    return torch.tensor(list(found.values()), dtype=torch.float64)
 
 
 def load(learner: Learner, model: Model) -> None:

@@ -79,8 +79,13 @@ class Personal(Protocol):
 
     def scores(self, notes: Notes) -> dict[str, float]:
         """The mean over the clients."""
-        return {"personal": float(notes["accuracies"].mean())}
+        return {"personal": mean_known(notes["accuracies"])}
 
     def last(self) -> Ask:
         """Fine-tuning."""
         return Tune(tests=True)
+
+
+def mean_known(values: Tensor) -> float:
+    """The mean of what is known of clients; NaN stands for one who could not be asked."""
+    return float(values[~values.isnan()].mean())
