@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from fedflat.errors import RunError, SettingError
 from fedflat.files import Damaged, digest
 from fedflat.folder.checkpoints import Store
 from fedflat.folder.diary import DIARIES, Diary, Mark, Row
-from fedflat.folder.schema import CHECKPOINT, OF_ANY_VERSION, RUN, check, damaged, read_checked
+from fedflat.folder.schema import CHECKPOINT, OF_ANY_VERSION, RUN, Schema, check, damaged, read_checked
 from fedflat.tasks.headline import Headline
 from fedflat.version import __version__
 
@@ -56,18 +57,24 @@ def sign(value: Any) -> str:
     return digest(json.dumps(plain, sort_keys=True).encode()).hex()
 
 
+def read_known(path: Path, schema: Schema, advice: str, look: Callable[[Facts], object]) -> Facts:
+    """What a JSON file in a format that this version knows says; ``look`` raises what its schema cannot tell."""
+    found: Facts = read_checked(path, OF_ANY_VERSION, advice)
+    known_format(path.parent, found["fedflat"])
+    try:
+        check(found, schema)
+        look(found)
+    except (Damaged, SettingError) as error:
+        raise damaged(path, error, advice) from None
+    return found
+
+
 def read_facts(folder: Path) -> Facts:
     """What run.json says, if it is as it was written."""
     path = folder / "run.json"
     if not os.path.lexists(path):
         raise RunError(f"{folder} is not a run folder: it has no run.json.")
-    facts: Facts = read_checked(path, OF_ANY_VERSION, _ADVICE)
-    known_format(folder, facts["fedflat"])
-    try:
-        check(facts, RUN)
-        headline_of(facts)
-    except (Damaged, SettingError) as error:
-        raise damaged(path, error, _ADVICE) from None
+    facts = read_known(path, RUN, _ADVICE, headline_of)
     if sign({name: facts[name] for name in _MADE}) != facts["identity"]:
         raise damaged(
             path, "its settings are not those that the run was begun with",

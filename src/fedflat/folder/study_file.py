@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedflat.data.files.places import data_place
 from fedflat.errors import RunError
 from fedflat.files import Damaged, write_file
-from fedflat.folder.facts import known_format, read_facts, sign
-from fedflat.folder.schema import OF_ANY_VERSION, STUDY, check, damaged, read_checked
+from fedflat.folder.facts import read_facts, read_known, sign
+from fedflat.folder.schema import STUDY, damaged
 from fedflat.version import __version__
 
 Plan = dict[str, Any]
@@ -30,17 +31,15 @@ def read_plan(folder: Path) -> Plan:
     path = folder / "study.json"
     if not os.path.lexists(path):
         raise RunError(f"{folder} holds neither a run (run.json) nor a study (study.json). Check the path.")
-    plan: Plan = read_checked(path, OF_ANY_VERSION, _ADVICE)
-    known_format(folder, plan["fedflat"])
-    try:
-        check(plan, STUDY)
-        for entry in plan["runs"]:
-            _check_inside(folder, entry["folder"])
-    except Damaged as error:
-        raise damaged(path, error, _ADVICE) from None
+    plan: Plan = read_known(path, STUDY, _ADVICE, partial(_check_all_inside, folder))
     if plan.pop("digest") != sign(plan):
         raise damaged(path, "it does not have the digest it had when it was written", _ADVICE)
     return plan
+
+
+def _check_all_inside(folder: Path, plan: Plan) -> None:
+    for entry in plan["runs"]:
+        _check_inside(folder, entry["folder"])
 
 
 def _check_inside(folder: Path, name: str) -> None:
