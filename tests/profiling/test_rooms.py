@@ -49,6 +49,7 @@ CASES = [
     ((TRAIN[0], "fedflat.running.evaluate:score", "fedflat.engine.flat:FlatModule.forward"), "evaluation"),
     (("fedflat.running.run_folder:FolderBook.checkpoint", "fedflat.running.state:Run.groups"), "checkpoint"),
     ((TRAIN[0], "fedflat.running.run_folder:FolderBook.resume", "fedflat.folder.checkpoints:Store.read"), START),
+    ((TRAIN[0], "fedflat.running.reporting:named_models", "fedflat.client.learner:Learner.another"), START),
     ((*FOLD, "fedflat.executors.workers:_Crew.visit", "multiprocessing.connection:wait"), "waiting"),
     ((*FOLD, "fedflat.executors.workers:_Crew.visit", "fedflat.executors.parcel:receive"), "messages"),
     (("fedflat.running.train:train", "fedflat.executors.workers:Workers.open", "os:fork"), START),

@@ -35,7 +35,8 @@ TABLE: dict[str, tuple[str, ...]] = {
         "fedflat.executors.in_process:InProcess.open", "fedflat.executors.workers:Workers.open",
         "fedflat.executors.rows:Stacked.open", "fedflat.running.run_folder:FolderBook.resume",
         "fedflat.running.run_folder:FolderBook.finish", "fedflat.running.train:beginning",
-        "fedflat.client.learner:Learner.initial",
+        "fedflat.client.learner:Learner.initial", "fedflat.client.learner:Learner.another",
+        "fedflat.client.learner:Learner.module",
     ),
 }  # fmt: skip
 """Rooms and the functions in them; what is left over is `OTHER`."""
