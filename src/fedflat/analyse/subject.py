@@ -62,7 +62,7 @@ class Subject:
     def models(self) -> dict[str, Model]:
         """Its last models by name: those of the end, or of the last checkpoint if it has not ended."""
         if self.standing is not None:
-            return models_of(self.ready, self.state.models, self.state.shadows)
+            return models_of(self.ready, self.state.round, self.state.models, self.state.shadows)
         return {
             name: unnamed(self.ready.learner, read_model(self.folder, self.facts, name), self.folder)
             for name in self.facts["end"]["models"]

@@ -106,15 +106,20 @@ class Ready:
         weights = {slot: one.replies.weight for slot, one in new.items()}
         return self.exp.topology.merge(self.crowd, t, {**models, **{s: one.model for s, one in new.items()}}, weights)
 
-    def standing(self, models: Mapping[str, Model]) -> Tensor:
-        """The parameters of the model that stands for all of the server's."""
-        centre = self.centre(models)
+    @property
+    def told(self) -> Mapping[str, Sequence[int]]:
+        """Slots whose models are told each by itself, and whose they are."""
+        return self.slots if len(self.slots) > 1 and self.exp.topology.tells_slots else {}
+
+    def standing(self, done: int, models: Mapping[str, Model]) -> Tensor:
+        """The parameters of the model that stands for all of the server's when ``done`` rounds are done."""
+        centre = self.centre(done, models)
         assert centre is not None, "shadows of no model"
         return centre.params
 
-    def centre(self, models: Mapping[str, Model]) -> Model | None:
-        """The model that stands for all of the server's."""
-        return self.exp.topology.centre(self.crowd, models)
+    def centre(self, done: int, models: Mapping[str, Model]) -> Model | None:
+        """The model that stands for all of the server's when ``done`` rounds are done."""
+        return self.exp.topology.centre(self.crowd, done, models)
 
     @property
     def client_memory(self) -> int:

@@ -1,10 +1,10 @@
 """What is told of a run: its models by name, their scores, and which of them counts.
 
 A run reports its last shadow; without one the server's model; if the server has several, the model that stands for all
-of them, and beside it each of them under the name of its slot. Where no model stands for all, the scores that count are
-the means over the slots by their clients' examples, under "slots", and the file of the reported model is that of the
-slot with the most examples. What clients score on their own test parts is, in each of these cases, the mean over the
-clients of the model of their own slot.
+of them, and beside it each of them under the name of its slot, if it is of interest by itself. Where no model stands
+for all, the scores that count are the means over the slots by their clients' examples, under "slots", and the file of
+the reported model is that of the slot with the most examples. What clients score on their own test parts is, in each of
+these cases, the mean over the clients of the model of their own slot.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ SLOTS = "slots"
 """The name under which the means over slots are told, where no model stands for all."""
 
 
-def models_of(ready: Ready, models: Mapping[str, Model], shadows: Mapping[str, Notes]) -> dict[str, Model]:
+def models_of(
+    ready: Ready, done: int, models: Mapping[str, Model], shadows: Mapping[str, Notes]
+) -> dict[str, Model]:  # fmt: skip
     """The server's models and those of the shadows that have begun, the reported one last."""
-    centre = ready.centre(models)
-    named = {slot: models[slot] for slot in ready.slots} if len(ready.slots) > 1 else {}
+    centre = ready.centre(done, models)
+    named = {slot: models[slot] for slot in ready.told}
     if centre is None:
         examples = _examples(ready)
         largest = max(named, key=lambda slot: examples[slot])
@@ -50,12 +52,12 @@ def models_of(ready: Ready, models: Mapping[str, Model], shadows: Mapping[str, N
 def named_models(ready: Ready, run: Run) -> dict[str, Named]:
     """All models by their module's own names, the reported one last."""
     fresh = ready.learner.another()
-    return {name: fresh.named(model) for name, model in models_of(ready, run.models, run.shadows).items()}
+    return {name: fresh.named(model) for name, model in models_of(ready, run.round, run.models, run.shadows).items()}
 
 
 def modules(ready: Ready, run: Run) -> Callable[[str | None], nn.Module]:
     """What makes any of the models, by name, a module."""
-    return partial(in_memory, ready.learner, models_of(ready, run.models, run.shadows))
+    return partial(in_memory, ready.learner, models_of(ready, run.round, run.models, run.shadows))
 
 
 def evaluated(
@@ -63,12 +65,12 @@ def evaluated(
     crew: Crew,
 ) -> Row:  # fmt: skip
     """What is written of round ``t``: the scores of all models, and what the method has measured."""
-    several = ready.slots if len(ready.slots) > 1 else {}
-    named = models_of(ready, models, shadows)
+    several = ready.told
+    named = models_of(ready, t + 1, models, shadows)
     scores = evaluate(ready.learner, ready.fed, named, lambda name: ready.own_tests(crew, several.get(name)))
-    if ready.centre(models) is None:
+    if ready.centre(t + 1, models) is None:
         scores[SLOTS] = _means({slot: scores[slot] for slot in several}, _examples(ready))
-    row = {"round": t + 1, **reported(scores), **_notes(new, bool(several)), "train_loss": loss_of(new)}
+    row = {"round": t + 1, **reported(scores), **_notes(new, len(ready.slots) > 1), "train_loss": loss_of(new)}
     if several and "clients" in row:
         counts = {slot: len(clients) for slot, clients in several.items()}
         row["clients"] = _means({slot: {"clients": scores[slot]["clients"]} for slot in several}, counts)["clients"]

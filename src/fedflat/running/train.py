@@ -63,7 +63,8 @@ def train(
                 models = ready.merged(t, run.models, new)                            # 3 where models meet
                 trained = time.monotonic() - begun - ear.seconds
                 for shadow in exp.method.shadows:                                    # 4 averages of models
-                    shadow.see(shadows[shadow.key], scene, t, *map(ready.standing, (run.models, models)))
+                    old, stands = ready.standing(t, run.models), ready.standing(t + 1, models)
+                    shadow.see(shadows[shadow.key], scene, t, old, stands)
                 row = evaluated(ready, t, new, models, shadows, crew) if due else {} # 5 evaluate, look around
                 seen = {key: value for one in new.values() for key, value in ear.see(one).items()} | exchange.absent
                 with uninterrupted():                                                # 6 take over, write down
@@ -88,7 +89,7 @@ def train(
         book.checkpoint(run, force=True)
         if status != "running":
             book.finish(status, named_models(ready, run))
-    return Result.of(exp, status, run, book.rows, modules(ready, run), ready.centre(run.models))
+    return Result.of(exp, status, run, book.rows, modules(ready, run), ready.centre(run.round, run.models))
 
 
 def start(ready: Ready, book: RunBook, executor: Executor, tell: Tell) -> Model:

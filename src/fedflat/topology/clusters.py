@@ -76,7 +76,7 @@ class Clustered(Topology):
         sizes = crowd.sizes()
         return {name: sum(sizes[client] for client in members) for name, members in self.slots(crowd).items()}
 
-    def centre(self, crowd: Crowd, models: Mapping[str, Model]) -> Model | None:
+    def centre(self, crowd: Crowd, done: int, models: Mapping[str, Model]) -> Model | None:
         """The mean of all models, by their clients' examples."""
         if not self.centred:
             return None

@@ -52,7 +52,7 @@ class Hierarchy(Clustered):
         """All become the mean, in the rounds in which they meet."""
         if (t + 1) % self.every:
             return dict(models)
-        centre = self.centre(crowd, models)
+        centre = self.centre(crowd, t + 1, models)
         assert centre is not None
         return dict.fromkeys(models, centre)
 

@@ -9,9 +9,9 @@ them. In a star every chain has one client.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from fedflat.language.spelling import Spelled
 if TYPE_CHECKING:
     from fedflat.topology.grouping.grouping import Grouping
 
+T = TypeVar("T")
 SERVER = "server"
 """The slot of a server that has one model, and the name of the model that a run reports if no shadow does."""
 
@@ -48,6 +49,7 @@ class Crowd:
     seed: int
     layout: Layout
     _groups: dict[str, tuple[Chain, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _stories: dict[str, tuple[Iterator[Any], list[Any]]] = field(default_factory=dict, repr=False, compare=False)
 
     def draw(self, t: int) -> list[int]:
         """The cohort of round ``t``, out of everybody."""
@@ -60,6 +62,14 @@ class Crowd:
     def rng(self, purpose: str, *path: int) -> np.random.Generator:
         """Random numbers of the run's seed, for a topology's own draws."""
         return numpy_generator(self.seed, f"topology/{purpose}", *path)
+
+    def story(self, name: str, tell: Callable[[], Iterator[T]], t: int) -> T:
+        """The ``t``-th of what ``tell`` tells, where each round depends on those before it; told once, and kept."""
+        more, told = self._stories.setdefault(name, (tell(), []))
+        while len(told) <= t:
+            told.append(next(more))
+        found: T = told[t]
+        return found
 
     def groups(self, grouping: Grouping) -> tuple[Chain, ...]:
         """Everybody in groups, made once and looked at for clients lost or repeated."""
@@ -104,6 +114,11 @@ class Topology(Spelled, ABC):
         """Whether there is one model that stands for all slots."""
         return True
 
+    @property
+    def tells_slots(self) -> bool:
+        """Whether each slot's model is a result by itself, evaluated and written beside the one that stands for all."""
+        return True
+
     def check(self, crowd: Crowd) -> None:
         """Refuse clients that it cannot be made of."""
         crowd.sampler.check(crowd.population, crowd.rounds)
@@ -122,8 +137,9 @@ class Topology(Spelled, ABC):
         """What becomes of the models after round ``t``; ``weights`` are those of the replies that each slot had."""
         return dict(models)
 
-    def centre(self, crowd: Crowd, models: Mapping[str, Model]) -> Model | None:
-        """The model that stands for all slots: it is reported, and shadows are averages of it."""
+    def centre(self, crowd: Crowd, done: int, models: Mapping[str, Model]) -> Model | None:
+        """The model that stands for all slots when ``done`` rounds are done: it is reported, and shadows are averages
+        of it."""
         return next(iter(models.values())) if self.centred else None
 
     def smallest(self, crowd: Crowd) -> int:

@@ -1,0 +1,163 @@
+"""A bank: as many models as chains, which go from superclient to superclient and meet every R rounds (FedAsyncSeq).
+
+Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients, ICPR 2022.
+
+    bank       m models, all w^0, counters p_i = 0
+    round      m superclients are drawn; model i goes to one of them, not to the one it just left unless it is the only
+               one drawn: bank_i <- local steps through all its clients;  p_i <- p_i + |D_S|
+    every R    w = sum_i p_i bank_i / sum_i p_i,  bank_i <- w,  p_i <- 0
+
+R is a number of rounds, "superclients" (as many as there are), "chains" (m), or "never". Between two meetings the same
+mean is what is reported, and what shadows are averages of. The server's pieces of each model keep their memory over a
+meeting. Models that meet in every round are one model: R=1 is `chains` with the same visits, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from fedflat.engine.flat import Model
+from fedflat.errors import SettingError, choice, number
+from fedflat.language.spelling import register
+from fedflat.topology.chains import Chains
+from fedflat.topology.grouping.grouping import Grouping
+from fedflat.topology.topology import SERVER, Asked, Chain, Crowd, Topology, mean_model
+
+SUPERCLIENTS, CHAINS, NEVER = WORDS = ("superclients", "chains", "never")
+
+
+@dataclass(frozen=True, repr=False)
+class Bank(Topology):
+    """A model for each chain of a round, handed on from superclient to superclient; they meet every R rounds."""
+
+    key = "bank"
+
+    groups: int | Grouping
+    R: int | str = SUPERCLIENTS
+
+    def __post_init__(self) -> None:
+        Chains(groups=self.groups)
+        if isinstance(self.R, str):
+            choice("bank", "R", self.R, WORDS)
+        else:
+            number("bank", "R", self.R, low=1, whole=True)
+
+    @property
+    def chains(self) -> Chains:
+        """Who is visited, whatever model it is by."""
+        return Chains(groups=self.groups)
+
+    @property
+    def hands_on(self) -> bool:
+        """Along the chains."""
+        return True
+
+    @property
+    def mixes(self) -> bool:
+        """When they meet."""
+        return self.R != NEVER
+
+    @property
+    def tells_slots(self) -> bool:
+        """A model of the bank is of no interest by itself."""
+        return False
+
+    def every(self, crowd: Crowd) -> int | None:
+        """After how many rounds they meet; None: never."""
+        if not isinstance(self.R, str):
+            return self.R
+        return {SUPERCLIENTS: len(self.chains.superclients(crowd)), CHAINS: self.size(crowd)}.get(self.R)
+
+    def size(self, crowd: Crowd) -> int:
+        """m, the number of chains."""
+        return self.chains.smallest(crowd)
+
+    def check(self, crowd: Crowd) -> None:
+        """Refuse chains of a varying number, and models that never meet."""
+        self.chains.check(crowd)
+        cohorts = crowd.sampler.cohorts
+        if crowd.sampler.kind == "bernoulli" or (cohorts and len(set(map(len, cohorts[: crowd.rounds]))) > 1):
+            raise SettingError(
+                f"{self} has a model for each chain, so every round must have as many chains, and a sampler that draws "
+                "or was given now more, now fewer does not fit. Use the sampler 'uniform' or 'by_size', or cohorts of "
+                "one length."
+            )
+        every = self.every(crowd)
+        if every is not None and every > crowd.rounds:
+            raise SettingError(
+                f"{self} brings its models together every {every} rounds, but the run has only {crowd.rounds}: they "
+                "would never meet. Make R smaller, or say R='never' if that is meant."
+            )
+
+    def slots(self, crowd: Crowd) -> Mapping[str, Sequence[int]]:
+        """A model for each chain, which may go to everybody; one model, if they meet in every round."""
+        everybody = range(crowd.population)
+        if self.every(crowd) == 1:
+            return {SERVER: everybody}
+        return {f"chain{i}": everybody for i in range(self.size(crowd))}
+
+    def asked(self, crowd: Crowd, t: int) -> Asked:
+        """The chains of the round, each by its own model."""
+        chains = crowd.story(repr(self), lambda: self._dealt(crowd), t)
+        slots = list(self.slots(crowd))
+        return {SERVER: chains} if slots == [SERVER] else dict(zip(slots, ([chain] for chain in chains), strict=True))
+
+    def _dealt(self, crowd: Crowd) -> Iterator[list[Chain]]:
+        """The chains of each round, in the order of the models that go there."""
+        home = {client: i for i, group in enumerate(self.chains.superclients(crowd)) for client in group}
+        left: Sequence[int | None] = [None] * self.size(crowd)
+        for t in count():
+            chains = self.chains.asked(crowd, t)[SERVER]
+            if crowd.sampler.cohorts is None and self.every(crowd) != 1:
+                chains = _away(crowd, t, chains, left, home)
+            left = [home[chain[0]] for chain in chains]
+            yield chains
+
+    def weights(self, crowd: Crowd, rounds: range) -> dict[str, int]:
+        """p_i: the examples that each model has seen in some rounds."""
+        sizes, found = crowd.sizes(), dict.fromkeys(self.slots(crowd), 0)
+        for t in rounds:
+            for slot, chains in self.asked(crowd, t).items():
+                found[slot] += sum(sizes[client] for chain in chains for client in set(chain))
+        return found
+
+    def merge(
+        self, crowd: Crowd, t: int, models: Mapping[str, Model], weights: Mapping[str, float]
+    ) -> dict[str, Model]:
+        """All become the mean, in the rounds in which they meet."""
+        every = self.every(crowd)
+        if every is None or (t + 1) % every or len(models) == 1:
+            return dict(models)
+        seen = self.weights(crowd, range(t + 1 - every, t + 1))
+        return dict.fromkeys(models, mean_model((models[slot], seen[slot]) for slot in seen))
+
+    def centre(self, crowd: Crowd, done: int, models: Mapping[str, Model]) -> Model:
+        """The mean of all models, by what each has seen since they met; just then they are the same."""
+        seen = self.weights(crowd, range(done - done % (self.every(crowd) or done + 1), done))
+        if not any(seen.values()) or len(models) == 1:
+            return next(iter(models.values()))
+        return mean_model((models[slot], seen[slot]) for slot in seen)
+
+    def smallest(self, crowd: Crowd) -> int:
+        """A chain for each model."""
+        return self.size(crowd) if self.every(crowd) == 1 else 1
+
+    def visits(self, crowd: Crowd) -> int:
+        """Every client of every chain."""
+        return self.chains.visits(crowd)
+
+
+def _away(
+    crowd: Crowd, t: int, chains: list[Chain], left: Sequence[int | None], home: Mapping[int, int]
+) -> list[Chain]:  # fmt: skip
+    """Chains in an order drawn until no model goes to the superclient that it just left; one alone goes anywhere."""
+    for attempt in count():
+        order = [chains[i] for i in crowd.rng("bank", t, attempt).permutation(len(chains))]
+        if len(chains) == 1 or all(home[chain[0]] != last for chain, last in zip(order, left, strict=True)):
+            return order
+    raise AssertionError
+
+
+bank = register("topology", "bank")(Bank)
