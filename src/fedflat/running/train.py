@@ -26,6 +26,7 @@ from fedflat.running.results import Result
 from fedflat.running.run_folder import RunBook
 from fedflat.running.state import Run
 from fedflat.server.piece import Stepped, step
+from fedflat.server.shadows import Notes
 
 
 @ending_as_by_ctrl_c()
@@ -39,7 +40,7 @@ def train(
     ``until`` stops after so many rounds, to go on later: schedules are the whole run's. For ``state_memory`` see `How`.
     """
     ready = what if isinstance(what, Ready) else make_ready(what)
-    exp, fed, learner, scene = ready.exp, ready.fed, ready.learner, ready.scene
+    exp, fed, learner = ready.exp, ready.fed, ready.learner
     book = book or RunBook()
     clients = ClientStates(state_memory, book.place, learner.device)
     resumed = book.resume(clients)
@@ -62,9 +63,7 @@ def train(
                     new[slot] = step(exp.method.server, run.desks[slot], send, mail, ready.holding)
                 models = ready.merged(t, run.models, new)                            # 3 where models meet
                 trained = time.monotonic() - begun - ear.seconds
-                for shadow in exp.method.shadows:                                    # 4 averages of models
-                    old, stands = ready.standing(t, run.models), ready.standing(t + 1, models)
-                    shadow.see(shadows[shadow.key], scene, t, old, stands)
+                seen_by(ready, shadows, t, run.models, models)                       # 4 averages of models
                 row = evaluated(ready, t, new, models, shadows, crew) if due else {} # 5 evaluate, look around
                 seen = {key: value for one in new.values() for key, value in ear.see(one).items()} | exchange.absent
                 with uninterrupted():                                                # 6 take over, write down
@@ -109,6 +108,15 @@ def named_of(ready: Ready, result: Result) -> Named:
     if result.diverged:
         raise RunError(f"the run that came first, on {ready.exp.on}, diverged. Lower its learning rate.")
     return ready.learner.another().named(result.model)
+
+
+def seen_by(
+    ready: Ready, shadows: dict[str, Notes], t: int, before: dict[str, Model], after: dict[str, Model]
+) -> None:  # fmt: skip
+    """Let shadows see what round ``t`` has made of the models."""
+    for shadow in ready.exp.method.shadows:
+        stood, stands = ready.standing(t, before), ready.standing(t + 1, after)
+        shadow.see(shadows[shadow.key], ready.scene, t, stood, stands)
 
 
 def last_word(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
