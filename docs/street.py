@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from fedflat.data.palette import palette
 from fedflat.data.street.film import Journey
-from fedflat.data.street.frame import COLOURS
+from fedflat.data.street.frame import CLASSES
 
 WIDTH, HEIGHT, EDGE = 176, 88, 3
 WEATHER = ("sun", "rain", "dusk", "night", "snow")
@@ -22,14 +23,13 @@ SHOWN = ((0, 5, 2), (1, 5, 2), (2, 1, 2), (3, 2, 2), (5, 1, 4))
 
 def main(path: Path) -> None:
     """Write the picture."""
-    palette = np.zeros((256, 3), np.uint8)
-    palette[: len(COLOURS)] = COLOURS
+    colours = palette(CLASSES, len(CLASSES))
     sheet = np.full(
         (len(SHOWN) * (HEIGHT + EDGE) - EDGE, (len(WEATHER) + 1) * (WIDTH + EDGE) - EDGE, 3), 255, np.uint8
     )
     for row, (town, number, frame) in enumerate(SHOWN):
         films = [Journey(0, number, town, weather, width=WIDTH, rows=HEIGHT).film(frame + 1) for weather in WEATHER]
-        cells = [film.images[-1].transpose(1, 2, 0) for film in films] + [palette[films[0].masks[-1]]]
+        cells = [film.images[-1].transpose(1, 2, 0) for film in films] + [colours[films[0].masks[-1]]]
         for column, cell in enumerate(cells):
             top, left = row * (HEIGHT + EDGE), column * (WIDTH + EDGE)
             sheet[top : top + HEIGHT, left : left + WIDTH] = cell

@@ -1,10 +1,10 @@
-"""The options of ``fedflat analyse``, ``fedflat report`` and ``fedflat export``."""
+"""The options of ``fedflat analyse``, ``report``, ``export`` and ``predict``."""
 
 from __future__ import annotations
 
 import argparse
 
-from fedflat.cli.values import examples, path, real, target, whole
+from fedflat.cli.values import examples, path, picture_size, real, target, whole
 
 
 def analyse_options(parser: argparse.ArgumentParser) -> None:
@@ -70,3 +70,26 @@ def export_options(parser: argparse.ArgumentParser) -> None:
         "--to", type=path, required=True, metavar="FILE", help="model.safetensors, model.pt2 or model.onnx"
     )
     parser.add_argument("--model", metavar="NAME", help="another model than the run reports, such as server")
+
+
+def predict_options(parser: argparse.ArgumentParser) -> None:
+    """Which model, which pictures, and what to do with what it sees."""
+    parser.description = (
+        "Look at pictures with the model of a run, prepared as the run's test images are. Where each pixel has a "
+        "class, write NAME.mask.png, in the colours of the data set, and NAME.ids.png, with the numbers of the classes; "
+        "otherwise say each picture's class and its probability."
+    )
+    add = parser.add_argument
+    add("folder", type=path, metavar="RUN", help="a run folder")
+    add("images", type=path, metavar="IMAGE", nargs="+", help="pictures, or folders of them")
+    add("--out", type=path, metavar="DIR", help="where masks are written (default: beside the pictures)")
+    add("--model", metavar="NAME", help="server, swa, ... (default: the one the run reports)")
+    add(
+        "--size", type=picture_size, metavar="HxW",
+        help="feed pictures at this height and width, filled up to multiples of 32; own: each at its own (default: the "
+        "size that the run is tested at)",
+    )  # fmt: skip
+    style = parser.add_mutually_exclusive_group()
+    style.add_argument("--csv", dest="style", action="store_const", const="csv", help="what was seen as CSV")
+    style.add_argument("--json", dest="style", action="store_const", const="json", help="... as JSON")
+    parser.set_defaults(style="text")

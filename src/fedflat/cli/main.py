@@ -48,4 +48,5 @@ _HOME = {
     "run": "runs", "compare": "runs", "resume": "runs", "methods": "methods", **dict.fromkeys(KINDS, "kinds"),
     "presets": "presets", "data": "data", "reproduce": "reproduce", "watch": "live",
     "analyse": "analyse", "report": "analyse", "export": "export",
+    "predict": "predict",
 }  # fmt: skip

@@ -89,7 +89,8 @@ def build() -> Parser:
     report = commands.add_parser("report", help="one page of runs, to open in a browser without a network")
     looking.report_options(report)
     looking.export_options(export := commands.add_parser("export", help="the model of a run as a file for others"))
-    for part in (analyse, report):
+    looking.predict_options(predict := commands.add_parser("predict", help="masks or classes of pictures, by a run"))
+    for part in (analyse, report, predict):
         _data_dir(part)
 
     methods = commands.add_parser("methods", help="list all methods, their arguments, papers and costs")
@@ -116,7 +117,8 @@ def build() -> Parser:
     for part in (listing, get, show):
         _data_dir(part)
     for command in (
-        run, compare, resume, live, analyse, report, export, methods, *kinds, presets, reproduce, listing, get, show,
+        run, compare, resume, live, analyse, report, export, predict, methods, *kinds, presets, reproduce, listing,
+        get, show,
     ):  # fmt: skip
         _finish(command)
     return top

@@ -100,3 +100,15 @@ def path(text: str) -> str:
     if home.startswith("~"):
         raise ArgumentTypeError(f"there is no home of {home.partition('/')[0][1:] or 'yours'}, found {shown(text)}")
     return home
+
+
+def picture_size(text: str) -> tuple[int, int]:
+    """Height and width of a picture; zeros stand for its own.
+
+    >>> picture_size("512x1024"), picture_size("own")
+    ((512, 1024), (0, 0))
+    """
+    found = re.fullmatch(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})", text.strip())
+    if found is None and text.strip() != "own":
+        raise ArgumentTypeError(f"a height and a width are needed, such as 512x1024, or own, found {shown(text)}")
+    return (0, 0) if found is None else (int(found[1]), int(found[2]))

@@ -70,6 +70,10 @@ class AnyExamples(ABC):
     def to(self, device: str) -> Self:
         """The same set on another device."""
 
+    def like(self, inputs: Tensor) -> Examples:
+        """Other raw inputs that are made ready for a model as these are, with targets that say nothing."""
+        raise SettingError("these examples are no pictures, and pictures are needed here.")
+
     @abstractmethod
     def traces(self) -> Sequence[Any]:
         """Tensors, numbers and texts that tell these examples from others."""
@@ -157,6 +161,13 @@ class Examples(AnyExamples):
         """See `AnyExamples.to`."""
         inputs, targets = (each(lambda t: t.to(device), some) for some in (self.inputs, self.targets))
         return replace(self, inputs=inputs, targets=targets)
+
+    def like(self, inputs: Tensor) -> Examples:
+        """See `AnyExamples.like`; bytes become floats where these are floats."""
+        stored = self.inputs
+        if isinstance(stored, Tensor) and stored.is_floating_point():
+            inputs = inputs.to(stored.dtype) / 255
+        return replace(self, inputs=inputs, targets=torch.zeros(len(inputs), dtype=torch.long), augment=None)
 
     def traces(self) -> list[Any]:
         """See `AnyExamples.traces`."""

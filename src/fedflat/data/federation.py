@@ -41,6 +41,10 @@ class DataSpec(Spelled, ABC):
     def open(self, seed: int) -> Federation:
         """The federation for this seed: the same text and seed give the same clients."""
 
+    def class_names(self) -> tuple[str, ...]:
+        """What its classes are called, in their order; none if they go by their numbers."""
+        return ()
+
 
 class Federation(ABC):
     """Clients by number, what each of them holds, and examples to test on."""

@@ -109,6 +109,10 @@ class OnDisk(AnyExamples):
         """See `AnyExamples.to`; what is kept stays in the machine's memory, batches are sent over."""
         return replace(self, device=device)
 
+    def like(self, inputs: Tensor) -> Examples:
+        """See `AnyExamples.like`."""
+        return Examples(inputs, torch.zeros(len(inputs), dtype=torch.long), self.classes, self.mean, self.std)
+
     def traces(self) -> list[Any]:
         """See `AnyExamples.traces`: names and sizes of files, not what they hold."""
         assert self.stamps is not None

@@ -70,6 +70,10 @@ class SceneSet(FolderSet):
         """The list of classes that are learnt, by its name in `LISTS`."""
         return "cityscapes"
 
+    def class_names(self) -> tuple[str, ...]:
+        """See `DataSpec.class_names`."""
+        return LISTS[self.class_list]
+
     @abstractmethod
     def ids(self) -> Ids:
         """What the numbers in its masks are."""

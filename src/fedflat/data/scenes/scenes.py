@@ -122,6 +122,10 @@ class Scenes(AnyExamples):
         """See `AnyExamples.to`."""
         return replace(self, device=device)
 
+    def like(self, inputs: Tensor) -> Examples:
+        """See `AnyExamples.like`."""
+        return Examples(inputs, torch.zeros(len(inputs), dtype=torch.long), self.classes, HALF, HALF)
+
     def traces(self) -> Sequence[Any]:
         """See `AnyExamples.traces`: names and lengths of the files, and how they are read."""
         files = [path for scene in self.scenes for path in (scene.image, scene.mask) if path is not None]

@@ -78,6 +78,10 @@ class CamVid(FolderSet):
         if self.seed is not None:
             number("camvid", "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
 
+    def class_names(self) -> tuple[str, ...]:
+        """See `DataSpec.class_names`."""
+        return CLASSES
+
     def open(self, seed: int) -> DealtScenes:
         """See `DataSpec.open`; who holds what follows from time alone."""
         folder = self.folder()

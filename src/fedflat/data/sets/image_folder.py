@@ -97,7 +97,7 @@ class ImageFolder(DataSpec):
         check_pillow()
         train, test = self._found()
         both = [*train, *test]
-        kinds = {name: place for place, name in enumerate(sorted({one.kind for one in both}))}
+        kinds = {name: place for place, name in enumerate(_kinds(both))}
         owners = {name: place for place, name in enumerate(sorted({one.client for one in train}))}
         targets = torch.tensor([kinds[one.kind] for one in both])
         examples = OnDisk(
@@ -110,6 +110,11 @@ class ImageFolder(DataSpec):
             seed if self.seed is None else self.seed, split=self.split,
             users=np.array([owners[one.client] for one in train]) if by_folder else None,
         )  # fmt: skip
+
+    def class_names(self) -> tuple[str, ...]:
+        """See `DataSpec.class_names`: those of the folders."""
+        train, test = self._found()
+        return _kinds([*train, *test])
 
     def _found(self) -> tuple[list[Found], list[Found]]:
         """What there is to train on, and to test on."""
@@ -137,6 +142,10 @@ class ImageFolder(DataSpec):
             for kind in folders_in(client)
             for place, path in enumerate(pictures_in(kind))
         ]
+
+
+def _kinds(found: Sequence[Found]) -> tuple[str, ...]:
+    return tuple(sorted({one.kind for one in found}))
 
 
 image_folder = register("data set", "image_folder")(ImageFolder)

@@ -51,6 +51,10 @@ class LabelFlip(DataSpec):
         if self.among != "any" and not (isinstance(self.on, Cifar100) and self.on.labels == "fine"):
             raise SettingError(f"label_flip: among={self.among!r} needs superclasses; {self.on} has none.")
 
+    def class_names(self) -> tuple[str, ...]:
+        """See `DataSpec.class_names`."""
+        return self.on.class_names()
+
     def open(self, seed: int) -> Federation:
         """The federation with the attackers' labels swapped."""
         fed = self.on.open(seed)

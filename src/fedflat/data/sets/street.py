@@ -125,6 +125,10 @@ class Street(DataSpec):
         """Town, weather and view of a client; the first ``towns * weathers * views`` clients have one of each."""
         return _mixed(tuple(range(self.towns)), self.said("weather"), self.said("view"), client)
 
+    def class_names(self) -> tuple[str, ...]:
+        """See `DataSpec.class_names`."""
+        return CLASSES if self.targets == "mask" else ()
+
     def open(self, seed: int) -> OnDemand:
         """The federation for this seed, unless these data have their own."""
         seed = seed if self.seed is None else self.seed

@@ -14,11 +14,6 @@ CLASSES = ("road", "pavement", "building", "pole", "sign", "green", "sky", "pers
 ROAD, PAVEMENT, BUILDING, POLE, BOARD, GREEN, SKY, HUMAN, CAR = range(len(CLASSES))
 IGNORED = 255
 """The own bonnet."""
-COLOURS = (
-    (128, 64, 128), (244, 35, 232), (70, 70, 70), (153, 153, 153), (220, 220, 0), (107, 142, 35), (70, 130, 180),
-    (220, 20, 60), (0, 0, 142),
-)  # fmt: skip
-"""How masks are shown, the colours Cityscapes made known."""
 UP, WEST, EAST, SOUTH, NORTH, ROUND = range(6)
 """Which way a surface faces."""
 TILE = 256

@@ -1,0 +1,104 @@
+"""``fedflat predict``."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedflat.analyse.predict import IDS, MASK, Eye, Seen, pictures
+from fedflat.analyse.subject import Subject
+from fedflat.data.files.png import png
+from fedflat.errors import FedflatError, RunError, SettingError
+from fedflat.executors.allocator import keep_memory
+from fedflat.files import unwritable, write_file
+from fedflat.folder.study_file import is_run
+
+LISTED = 4
+"""Classes of a mask that a line of text names."""
+
+
+def carry_out(asked: Namespace) -> int:
+    """Look at pictures, write their masks, and say what is in them; 2 if one of them could not be looked at."""
+    keep_memory()
+    folder = Path(asked.folder)
+    if not is_run(folder):
+        raise RunError(f"{folder} is not a run folder: it has no run.json. Name a run.")
+    places = list(pictures([Path(one) for one in asked.images]))
+    out = None if asked.out is None else Path(asked.out)
+    _refuse_twice(places, out)
+    eye = Eye(Subject(folder), asked.model, asked.size)
+    for sentence in filter(None, [eye.subject.unfinished]):
+        print(sentence, file=sys.stderr)
+    rows, trouble = [], 0
+    for path in places:
+        try:
+            row = _row(eye, eye.look(path), out)
+        except FedflatError as error:
+            print(f"fedflat: error: {error}", file=sys.stderr)
+            trouble = 2
+            continue
+        rows.append(row)
+        if asked.style == "text":
+            print(_line(row), flush=True)
+    if asked.style != "text":
+        _STYLES[asked.style](rows)
+    return trouble
+
+
+def _row(eye: Eye, seen: Seen, out: Path | None) -> dict[str, Any]:
+    """What is said of a picture; its masks are written."""
+    shares = {name: round(share, 6) for name, share in seen.shares.items()}
+    if seen.ids is None:
+        place = eye.names.index(seen.first)
+        return {"image": str(seen.path), "class": seen.first, "number": place, "probability": shares[seen.first]}
+    where = seen.path.parent if out is None else out
+    ids, mask = (where / f"{seen.path.stem}{ending}" for ending in (IDS, MASK))
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(where, error) from error
+    write_file(ids, png(seen.ids))
+    write_file(mask, png(seen.ids, eye.colours))
+    return {"image": str(seen.path), "ids": str(ids), "mask": str(mask), "classes": shares}
+
+
+def _refuse_twice(places: Sequence[Path], out: Path | None) -> None:
+    """Refuse pictures whose masks would be the same files."""
+    taken: dict[Path, Path] = {}
+    for path in dict.fromkeys(places):
+        place = (path.parent if out is None else out) / path.stem
+        if place in taken:
+            raise SettingError(
+                f"the masks of {taken[place]} and {path} would both be {place}{MASK}. Predict one after the other, "
+                "into folders of their own (--out)."
+            )
+        taken[place] = path
+
+
+def _line(row: dict[str, Any]) -> str:
+    if "class" in row:
+        return f"{row['image']}: {row['class']} ({100 * row['probability']:.1f} %)"
+    shares = [f"{name} {100 * share:.1f} %" for name, share in row["classes"].items()]
+    more = f" and {len(shares) - LISTED} more" if len(shares) > LISTED else ""
+    return f"{row['mask']}: {', '.join(shares[:LISTED])}{more}"
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> None:
+    """A line for each picture; of masks a column for each class that occurs."""
+    flat = [{**row, **row["classes"]} if "classes" in row else row for row in rows]
+    names = dict.fromkeys(name for row in flat for name in row if name != "classes")
+    writer = csv.DictWriter(sys.stdout, list(names), restval=0, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+
+
+def _json(rows: Sequence[dict[str, Any]]) -> None:
+    print(json.dumps(rows, indent=1))
+
+
+_STYLES = {"csv": _csv, "json": _json}
