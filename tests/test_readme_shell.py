@@ -15,8 +15,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from data.miniature import write_cifar_files
 from fedflat.cli.parser import build
+from fedflat.data.files.png import png
 
 README = Path(__file__).parents[1] / "README.md"
 FEWER = {
@@ -72,7 +75,8 @@ def test_they_run(tmp_path: Path) -> None:
     typed = [words for name, *words in commands() if name == "fedflat"]
     run = [words for words in typed if not any(words[: len(read)] == read for read in ONLY_READ)]
     assert len(run) == len(typed) - len(ONLY_READ)
-    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "photos").mkdir(parents=True)
+    (tmp_path / "here" / "photos" / "street.png").write_bytes(png(np.full((48, 96, 3), 90, np.uint8)))
     done = subprocess.run(
         [sys.executable, "-c", DRIVER], input=json.dumps([small(words) for words in run]), cwd=tmp_path / "here",
         env={**os.environ, "FEDFLAT_DATA": str(tmp_path / "files"), "OMP_NUM_THREADS": "1"},
@@ -84,3 +88,4 @@ def test_they_run(tmp_path: Path) -> None:
     assert (here / "runs/mine/report.html").exists()
     assert (here / "runs/three/report.html").exists()
     assert list((here / "figures").glob("*.pdf"))
+    assert (here / "masks/street.mask.png").exists()

@@ -76,8 +76,8 @@ def predict_options(parser: argparse.ArgumentParser) -> None:
     """Which model, which pictures, and what to do with what it sees."""
     parser.description = (
         "Look at pictures with the model of a run, prepared as the run's test images are. Where each pixel has a "
-        "class, write NAME.mask.png, in the colours of the data set, and NAME.ids.png, with the numbers of the classes; "
-        "otherwise say each picture's class and its probability."
+        "class, write NAME.mask.png, in the colours of the data set, and NAME.ids.png, with the numbers of the "
+        "classes; otherwise say each picture's class and its probability."
     )
     add = parser.add_argument
     add("folder", type=path, metavar="RUN", help="a run folder")
