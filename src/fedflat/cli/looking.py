@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from fedflat.cli.values import examples, path, picture_size, real, target, whole
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> dict[str, argparse.ArgumentParser]:
+    """The commands that look at runs, by name."""
+    found = {}
+    for name, (help, options) in _COMMANDS.items():
+        found[name] = commands.add_parser(name, help=help)
+        options(found[name])
+    return found
 
 
 def analyse_options(parser: argparse.ArgumentParser) -> None:
@@ -93,3 +103,11 @@ def predict_options(parser: argparse.ArgumentParser) -> None:
     style.add_argument("--csv", dest="style", action="store_const", const="csv", help="what was seen as CSV")
     style.add_argument("--json", dest="style", action="store_const", const="json", help="... as JSON")
     parser.set_defaults(style="text")
+
+
+_COMMANDS = {
+    "analyse": ("curvature, loss landscapes and robustness of runs", analyse_options),
+    "report": ("one page of runs, to open in a browser without a network", report_options),
+    "export": ("the model of a run as a file for others", export_options),
+    "predict": ("masks or classes of pictures, by the model of a run", predict_options),
+}

@@ -84,14 +84,9 @@ def build() -> Parser:
     live.add_argument("folder", type=path, metavar="DIR", help="a run, a study, or a folder with runs, now or later")
     live.add_argument("--port", type=whole, default=8765, metavar="N", help="(default 8765; 0: any that is free)")
 
-    analyse = commands.add_parser("analyse", help="curvature, loss landscapes and robustness of runs")
-    looking.analyse_options(analyse)
-    report = commands.add_parser("report", help="one page of runs, to open in a browser without a network")
-    looking.report_options(report)
-    looking.export_options(export := commands.add_parser("export", help="the model of a run as a file for others"))
-    looking.predict_options(predict := commands.add_parser("predict", help="masks or classes of pictures, by a run"))
-    for part in (analyse, report, predict):
-        _data_dir(part)
+    looks = looking.add_commands(commands)
+    for name in ("analyse", "report", "predict"):
+        _data_dir(looks[name])
 
     methods = commands.add_parser("methods", help="list all methods, their arguments, papers and costs")
     methods.add_argument("name", metavar="METHOD", nargs="?", help="one of them, or a combination, in detail")
@@ -117,8 +112,7 @@ def build() -> Parser:
     for part in (listing, get, show):
         _data_dir(part)
     for command in (
-        run, compare, resume, live, analyse, report, export, predict, methods, *kinds, presets, reproduce, listing,
-        get, show,
+        run, compare, resume, live, *looks.values(), methods, *kinds, presets, reproduce, listing, get, show,
     ):  # fmt: skip
         _finish(command)
     return top
