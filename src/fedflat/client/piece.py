@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.data.batch import Batch, Tensors
-from fedflat.engine.flat import GradFn, Layout
+from fedflat.engine.flat import GradFn, Layout, Model
 from fedflat.engine.seeds import torch_generator
 from fedflat.engine.stage import Stage
 from fedflat.language.spelling import Spelled
@@ -100,6 +100,15 @@ class Visit:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """A model of the server as it is tested on some examples."""
+
+    model: Model
+    norms: tuple[str, ...] = ()
+    """Batch normalisations that take the statistics of the test batch."""
+
+
+@dataclass(frozen=True)
 class Site:
     """Where a piece will work, as far as it is known before the first round."""
 
@@ -139,6 +148,9 @@ class Piece(Spelled):
     stacks: ClassVar[bool] = False
     """Whether it works on many clients at once: a row for each in every vector, also in what it keeps and sends."""
 
+    seen_only: ClassVar[bool] = False
+    """Whether its models can be tested on domains that clients have only."""
+
     @property
     def asks(self) -> int:
         """Gradients asked for each gradient given."""
@@ -174,6 +186,10 @@ class Piece(Spelled):
     def end_buffers(self, v: Visit, b: Tensor) -> Tensor:
         """The running statistics to send back."""
         return b
+
+    def fit(self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]) -> Fit | None:
+        """How a model is tested on a domain whose clients remember ``kept``, or nothing if nobody is there."""
+        return Fit(model)
 
     def withheld(self, layout: Layout) -> int:
         """How many numbers of the model it keeps from being sent, either way."""

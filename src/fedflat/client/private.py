@@ -10,23 +10,31 @@ sent that once.
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Site, Visit
-from fedflat.engine.flat import Layout
+from fedflat.client.piece import Fit, Piece, Site, Visit
+from fedflat.engine.flat import Layout, Model
 from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError, choice
 
 
 @dataclass(frozen=True, repr=False)
 class Private(Piece):
-    """Keeps batch normalisation ("bn"), its running statistics only ("bn_statistics"), or the last layer ("head")."""
+    """Keeps batch normalisation ("bn"), its running statistics only ("bn_statistics"), or the last layer ("head").
+
+    only_named
+        Of the batch normalisations only those whose name has these letters, as in FedDrive's code ("bn").
+    seen
+        What domains that clients have are tested with: the clients' "own" statistics, or those of the test "batch".
+    """
 
     where: str = "bn"
+    only_named: str = ""
+    seen: str = "own"
 
     stage, key = Stage.BATCH, "private"
     stacks = True
@@ -34,17 +42,35 @@ class Private(Piece):
 
     def __post_init__(self) -> None:
         choice("private", "where", self.where, ["bn", "bn_statistics", "head"])
+        choice("private", "seen", self.seen, ["own", "batch"])
+        if not isinstance(self.only_named, str):
+            raise SettingError(f"private: only_named must be letters of a layer's name, found {self.only_named!r}.")
+
+    @property
+    def seen_only(self) -> bool:  # type: ignore[override]
+        """The scales and shifts of other domains are nobody's."""
+        return self.where == "bn"
 
     def check(self, site: Site) -> None:
-        """Refuse company that would give it away; warn if there is nothing to keep."""
+        """Refuse company that would give it away, and a model that has nothing to keep."""
         for piece in site.pieces:
             if piece.reveals:
                 raise SettingError(
                     f"{self} keeps a part of the model with the client, but {piece} sends vectors as long as the whole "
                     "model, that part included. Leave one of them out."
                 )
-        if self.where != "head" and not site.layout.batchnorms:
-            warnings.warn("the model has no BatchNorm layer, so nothing stays with the clients.", stacklevel=2)
+        if self.where != "head" and not self.norms(site.layout):
+            has = "has no BatchNorm layer" if not site.layout.batchnorms else f"names no layer with {self.only_named!r}"
+            raise SettingError(
+                f"{self} keeps batch normalisation with the clients, and the model {has}: nothing would stay there. "
+                "Use a model with BatchNorm, or plain fedavg()."
+            )
+
+    def norms(self, layout: Layout) -> tuple[str, ...]:
+        """The batch normalisations whose statistics are private."""
+        if self.where == "head":
+            return ()
+        return tuple(name for name in layout.batchnorms if self.only_named in name)
 
     def mask(self, layout: Layout) -> Tensor:
         """The private parameters."""
@@ -52,11 +78,26 @@ class Private(Piece):
             return torch.zeros(layout.dim, dtype=torch.bool)
         if self.where == "head":
             return layout.classifier()
-        return layout.where(lambda name, shape: name.rpartition(".")[0] in layout.batchnorms)
+        norms = set(self.norms(layout))
+        return layout.where(lambda name, shape: name.rpartition(".")[0] in norms)
 
     def statistics(self, layout: Layout) -> Tensor:
         """The private running statistics."""
-        return layout.statistics() if self.where != "head" else torch.zeros_like(layout.statistics())
+        return layout.statistics(self.norms(layout))
+
+    def fit(self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]) -> Fit | None:
+        """With the mean of what a domain's clients keep; without, or if it is said so, by the test batch's statistics.
+
+        FedBN needs what clients keep: without, its model is tested as the server has it.
+        """
+        norms = self.norms(layout)
+        if not norms or (not kept and self.where == "bn"):
+            return Fit(model)
+        if kept:
+            params, statistics = (torch.stack([one[name] for one in kept]).mean(0) for name in ("params", "statistics"))
+            mask, where = (found.to(model.params.device) for found in (self.mask(layout), self.statistics(layout)))
+            model = Model(model.params.masked_scatter(mask, params), model.buffers.masked_scatter(where, statistics))
+        return Fit(model, norms if not kept or self.seen == "batch" else ())
 
     def withheld(self, layout: Layout) -> int:
         """How many numbers are not sent."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedflat.data.batch import Batch, Tensors, arguments, each, leading
+from fedflat.data.domains import Domains
 from fedflat.errors import SettingError
 
 
@@ -26,6 +27,14 @@ class Augment(Protocol):
         ...
 
 
+class Change(Protocol):
+    """Changes raw inputs before they are augmented."""
+
+    def __call__(self, inputs: Any, places: Tensor) -> Any:
+        """The changed inputs of a client's examples at ``places``, of the same shape and type."""
+        ...
+
+
 class AnyExamples(ABC):
     """A whole set of examples, wherever they are kept."""
 
@@ -33,6 +42,8 @@ class AnyExamples(ABC):
     """How many kinds of targets there are; 0 if they are not kinds."""
     targets: Tensors
     """What should come out for each example, as it is stored."""
+    domains: Domains | None = None
+    """Where each example is from, if that is known."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -50,6 +61,13 @@ class AnyExamples(ABC):
     @abstractmethod
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
         """The examples at ``index``, ready for a model; augmented if there is a generator to do it with."""
+
+    def raw(self, index: Tensor) -> Examples:
+        """The examples at ``index`` in memory, as they are stored; their batches are those of this set."""
+        raise SettingError(
+            f"the examples of a {type(self).__name__} cannot be had as they are stored, and must be here. Give it a "
+            "method raw(index) that makes Examples of them."
+        )
 
     def expect(self, index: Tensor) -> None:
         """Be told which examples are asked for next: what is not in memory can be read meanwhile."""
@@ -110,6 +128,7 @@ class Examples(AnyExamples):
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     augment: Augment | None = field(default=None, compare=False)
+    domains: Domains | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(leading(self.targets))
@@ -133,6 +152,11 @@ class Examples(AnyExamples):
             return Batch(self._ready(inputs, dtype), each(partial(_typed, dtype), targets))
         return Batch(each(lambda t: self._ready(t, dtype), inputs), each(partial(_typed, dtype), targets))
 
+    def raw(self, index: Tensor) -> Examples:
+        """See `AnyExamples.raw`."""
+        domains = self.domains and self.domains.of(index.tolist())
+        return replace(self, inputs=_picked(self.inputs, index), targets=_picked(self.targets, index), domains=domains)
+
     def _ready(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         if not (x.is_floating_point() or x.dtype == torch.uint8):
             return x
@@ -151,7 +175,8 @@ class Examples(AnyExamples):
     def part(self, where: slice) -> Examples:
         """See `AnyExamples.part`."""
         inputs, targets = (each(lambda t: t[where], some) for some in (self.inputs, self.targets))
-        return replace(self, inputs=inputs, targets=targets)
+        domains = self.domains and self.domains.of(range(len(self))[where])
+        return replace(self, inputs=inputs, targets=targets, domains=domains)
 
     def retargeted(self, targets: Tensor) -> Examples:
         """See `AnyExamples.retargeted`."""
@@ -187,8 +212,13 @@ def _typed(dtype: torch.dtype, targets: Tensor) -> Tensor:
 
 def joined(sets: Sequence[Examples]) -> Examples:
     """Sets of the same kind, one after the other."""
-    inputs = each(lambda *parts: torch.cat(parts), *(one.inputs for one in sets))
-    return replace(sets[0], inputs=inputs, targets=each(lambda *parts: torch.cat(parts), *(s.targets for s in sets)))
+    inputs, targets = (
+        each(lambda *parts: torch.cat(parts), *some) for some in ([s.inputs for s in sets], [s.targets for s in sets])
+    )
+    domains = sets[0].domains
+    for one in sets[1:]:
+        domains = domains and one.domains and domains + one.domains
+    return replace(sets[0], inputs=inputs, targets=targets, domains=domains)
 
 
 @cache
@@ -205,6 +235,8 @@ class ClientData:
     index: Tensor
     held_out: Tensor | None = None
     """What it keeps for testing, if the data were split inside the clients."""
+    change: Change | None = field(default=None, compare=False)
+    """What becomes of raw inputs in training, before they are augmented."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -213,6 +245,11 @@ class ClientData:
     def own_test(self) -> ClientData | None:
         """What it keeps for testing, as data."""
         return None if self.held_out is None else ClientData(self.examples, self.held_out)
+
+    @property
+    def domains(self) -> Domains | None:
+        """Where each of them is from, if that is known."""
+        return self.examples.domains and self.examples.domains.of(self.index.tolist())
 
     @property
     def targets(self) -> Any:
@@ -237,7 +274,12 @@ class ClientData:
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
         """The batch of this client's ``index``-th examples."""
-        return self.examples.batch(self.index.index_select(0, index.to(self.index.device)), dtype, rng)
+        places = self.index.index_select(0, index.to(self.index.device))
+        if self.change is None or rng is None:
+            return self.examples.batch(places, dtype, rng)
+        some = self.examples.raw(places)
+        changed = replace(some, inputs=self.change(some.inputs, index))
+        return changed.batch(torch.arange(len(places), device=places.device), dtype, rng)
 
     def batches(
         self, order: Iterable[Tensor], dtype: torch.dtype, rng: torch.Generator | None = None

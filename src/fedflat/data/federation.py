@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedflat.data.domains import Domain
 from fedflat.data.examples import AnyExamples, ClientData, Examples, joined
 from fedflat.data.skew import Skew
 from fedflat.errors import SettingError
@@ -61,6 +62,11 @@ class Federation(ABC):
     def tests(self) -> dict[str, ClientData]:
         """All test sets by name; the first is the main one, whose scores the run reports."""
         return {"test": self.test, **self.more}
+
+    def domain(self, client: int) -> Domain:
+        """The domain that all of a client's examples are of; empty if there are several, or none is known."""
+        domains = self.data(client).domains
+        return domains.only if domains else ()
 
     @property
     @abstractmethod
@@ -155,7 +161,8 @@ class Dealt(Federation):
         train, test = self.train.to(device), self.test.to(device)
         held_out = self.held_out and [part.to(device) for part in self.held_out]
         more = {name: data.to(device) for name, data in self.more.items()}
-        return Dealt(train, test, [part.to(device) for part in self.parts], held_out, more)
+        parts = [part.to(device) for part in self.parts]
+        return replace(self, train=train, test=test, parts=parts, held_out=held_out, more=more)
 
     def pooled(self) -> Dealt:
         """See `Federation.pooled`."""
@@ -176,11 +183,17 @@ class OnDemand(Federation):
     test: ClientData
     device: str = "cpu"
     more: Mapping[str, ClientData] = field(default_factory=dict)
+    whence: Callable[[int], Domain] | None = None
+    """The domain of a client, without making its examples; if nothing is said they are made and asked."""
 
     @property
     def population(self) -> int:
         """See `Federation.population`."""
         return self.clients
+
+    def domain(self, client: int) -> Domain:
+        """See `Federation.domain`."""
+        return super().domain(client) if self.whence is None else self.whence(client)
 
     def data(self, client: int) -> ClientData:
         """See `Federation.data`."""

@@ -77,6 +77,10 @@ class OnDisk(AnyExamples):
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
         """See `AnyExamples.batch`."""
+        return self.raw(index).batch(torch.arange(len(index), device=self.device), dtype, rng)
+
+    def raw(self, index: Tensor) -> Examples:
+        """See `AnyExamples.raw`."""
         places = index.tolist()
         found = self._decoded.take(self._keys(index))
         inputs = self._joined(places, [one[0] for one in found] if self.pairs else found)
@@ -85,7 +89,7 @@ class OnDisk(AnyExamples):
         else:
             targets = each(lambda t: t.index_select(0, index.to(t.device)), self.targets)
         examples = Examples(inputs, targets, self.classes, self.mean, self.std, self.augment)
-        return examples.to(self.device).batch(torch.arange(len(places), device=self.device), dtype, rng)
+        return examples.to(self.device)
 
     def expect(self, index: Tensor) -> None:
         """See `AnyExamples.expect`."""

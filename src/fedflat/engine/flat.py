@@ -8,7 +8,8 @@ out with another: no per-layer Python, no state dictionaries, no optimiser objec
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -91,9 +92,10 @@ class Layout:
             mask[place] = test(name, shape)
         return mask
 
-    def statistics(self) -> Tensor:
-        """A mask over the buffer vector: the running statistics of batch normalisations."""
-        owned = [name.rpartition(".")[0] in self.batchnorms for name in self.buffer_names]
+    def statistics(self, norms: Sequence[str] | None = None) -> Tensor:
+        """A mask over the buffer vector: the running statistics of batch normalisations, of all or of some."""
+        norms = self.batchnorms if norms is None else norms
+        owned = [name.rpartition(".")[0] in norms for name in self.buffer_names]
         sizes = torch.tensor(self.buffer_sizes, dtype=torch.long)
         return torch.tensor(owned, dtype=torch.bool).repeat_interleave(sizes)
 
@@ -198,10 +200,27 @@ class FlatModule:
         return value.detach(), self._grads.clone()
 
     @torch.no_grad()
-    def forward(self, *inputs: Any) -> Any:
-        """The module's output at the point last loaded, in evaluation mode."""
+    def forward(self, *inputs: Any, norms: Sequence[str] = ()) -> Any:
+        """The module's output at the point last loaded, in evaluation mode.
+
+        The batch normalisations named by ``norms`` take the statistics of these inputs, and keep nothing of them.
+        """
         self.module.eval()
-        return self.module(*inputs)
+        with _by_the_batch([self.module.get_submodule(name) for name in norms]):
+            return self.module(*inputs)
+
+
+@contextmanager
+def _by_the_batch(norms: Sequence[nn.Module]) -> Iterator[None]:
+    """Let batch normalisations take the statistics of their inputs, and leave their own alone."""
+    tracked = [bool(norm.track_running_stats) for norm in norms]
+    for norm in norms:
+        norm.training, norm.track_running_stats = True, False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for norm, before in zip(norms, tracked, strict=True):
+            norm.training, norm.track_running_stats = False, before  # type: ignore[assignment]
 
 
 def _refuse_complex(module: nn.Module) -> None:

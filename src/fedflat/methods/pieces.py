@@ -152,15 +152,24 @@ def norm_clip(norm: float = 1.0) -> Method:
 
 
 @method
-def fedbn() -> Method:
-    """Batch normalisation stays with the client, statistics and scales (Li et al., ICLR 2021)."""
-    return Method(client=(Private("bn"),))
+def fedbn(only_named: str = Private.only_named) -> Method:
+    """Batch normalisation stays with the client, statistics and scales (Li et al., ICLR 2021).
+
+    Domains that clients have are tested with what their clients keep, others not at all; where no domains are known,
+    the server's own model is tested. ``only_named="bn"``: only layers with these letters in their name.
+    """
+    return Method(client=(Private("bn", only_named),))
 
 
 @method
-def silobn() -> Method:
-    """The statistics of batch normalisation stay with the client (Andreux et al., 2020)."""
-    return Method(client=(Private("bn_statistics"),))
+def silobn(only_named: str = Private.only_named, seen: str = Private.seen) -> Method:
+    """The statistics of batch normalisation stay with the client (Andreux et al., 2020).
+
+    Domains that clients have are tested with the mean of what their clients keep; others, and those whose clients have
+    not been visited yet, with the statistics of each batch of 8 test images. ``seen="batch"``: all of them so.
+    ``only_named="bn"``: only layers with these letters in their name, as in FedDrive's code.
+    """
+    return Method(client=(Private("bn_statistics", only_named, seen),))
 
 
 @method

@@ -9,7 +9,8 @@
     aggregation  3x3 of  l1 sigmoid(up r1) + up(l2 sigmoid(r2))
     head         3x3, dropout, 1x1 with bias to up^2 times the classes, pixel shuffle
 
-The last norm of each gathering branch starts with weight 0, so that a block starts as its shortcut.
+The last norm of each gathering branch starts with weight 0, so that a block starts as its shortcut. Norms are called
+"bn" where the authors of FedDrive call them so, 28 of 58, for their SiLoBN keeps those alone (``only_named="bn"``).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 
 from fedflat.models.layers import ConvNorm, norm, pointwise
 
+BN = "bn"
 Wide = Callable[[int], int]
 """From a number of channels in the paper to that of this network."""
 
@@ -31,7 +33,7 @@ def detail(channels: int, wide: Wide, kind: str, groups: int) -> nn.Sequential:
     rows = ((64, 2), (64, 1), (64, 2), (64, 1), (64, 1), (128, 2), (128, 1), (128, 1))
     layers, before = [], channels
     for count, stride in rows:
-        layers.append(ConvNorm(before, wide(count), 3, kind, groups, stride=stride))
+        layers.append(ConvNorm(before, wide(count), 3, kind, groups, stride=stride, called=BN))
         before = wide(count)
     return nn.Sequential(*layers)
 
@@ -52,12 +54,13 @@ class Stem(nn.Module):
     def __init__(self, channels: int, wide: Wide, kind: str, groups: int) -> None:
         super().__init__()
         c = wide(16)
-        self.first = ConvNorm(channels, c, 3, kind, groups, stride=2)
+        self.first = ConvNorm(channels, c, 3, kind, groups, stride=2, called=BN)
         self.left = nn.Sequential(
-            ConvNorm(c, wide(8), 1, kind, groups), ConvNorm(wide(8), c, 3, kind, groups, stride=2)
+            ConvNorm(c, wide(8), 1, kind, groups, called=BN),
+            ConvNorm(wide(8), c, 3, kind, groups, stride=2, called=BN),
         )
         self.right = nn.MaxPool2d(3, stride=2, padding=1)
-        self.last = ConvNorm(2 * c, c, 3, kind, groups)
+        self.last = ConvNorm(2 * c, c, 3, kind, groups, called=BN)
 
     def forward(self, x: Tensor) -> Tensor:
         """16 channels."""
@@ -81,7 +84,7 @@ class Gather(nn.Module):
         super().__init__()
         self.layers = nn.Sequential(
             OrderedDict(
-                conv=ConvNorm(c, c, 3, kind, groups),
+                conv=ConvNorm(c, c, 3, kind, groups, called=BN),
                 expand=ConvNorm(c, 6 * c, 3, kind, groups, fans=c),
                 project=_silent(ConvNorm(6 * c, c, 1, kind, groups, relu=None)),
             )
@@ -101,7 +104,7 @@ class GatherDown(nn.Module):
         super().__init__()
         self.layers = nn.Sequential(
             OrderedDict(
-                conv=ConvNorm(c, c, 3, kind, groups),
+                conv=ConvNorm(c, c, 3, kind, groups, called=BN),
                 expand=ConvNorm(c, 6 * c, 3, kind, groups, stride=2, fans=c, relu=None),
                 depthwise=ConvNorm(6 * c, 6 * c, 3, kind, groups, fans=6 * c),
                 project=_silent(ConvNorm(6 * c, after, 1, kind, groups, relu=None)),
@@ -127,9 +130,11 @@ class Context(nn.Module):
     def __init__(self, c: int, kind: str, groups: int) -> None:
         super().__init__()
         self.mean = nn.Sequential(
-            OrderedDict(pool=nn.AdaptiveAvgPool2d(1), norm=norm(c, kind, groups), conv=ConvNorm(c, c, 1, kind, groups))
+            OrderedDict(
+                pool=nn.AdaptiveAvgPool2d(1), bn=norm(c, kind, groups), conv=ConvNorm(c, c, 1, kind, groups, called=BN)
+            )
         )
-        self.last = ConvNorm(c, c, 3, kind, groups)
+        self.last = ConvNorm(c, c, 3, kind, groups, called=BN)
 
     def forward(self, x: Tensor) -> Tensor:
         """The branch's output."""
@@ -174,7 +179,7 @@ class Head(nn.Sequential):
     def __init__(self, before: int, inside: int, classes: int, up: int, dropout: float, kind: str, groups: int) -> None:
         super().__init__(
             OrderedDict(
-                conv=ConvNorm(before, inside, 3, kind, groups),
+                conv=ConvNorm(before, inside, 3, kind, groups, called=BN),
                 dropout=nn.Dropout(dropout),
                 scores=pointwise(inside, classes * up * up),
                 shuffle=nn.PixelShuffle(up),

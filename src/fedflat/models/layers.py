@@ -20,12 +20,12 @@ class ConvNorm(nn.Sequential):
 
     def __init__(
         self, before: int, after: int, size: int, kind: str, groups: int, *, stride: int = 1, dilation: int = 1,
-        fans: int = 1, relu: type[nn.Module] | None = nn.ReLU,
+        fans: int = 1, relu: type[nn.Module] | None = nn.ReLU, called: str = "norm",
     ) -> None:  # fmt: skip
         around = dilation * (size // 2)
         conv = nn.Conv2d(before, after, size, stride, around, dilation, fans, bias=False)
         nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
-        layers: OrderedDict[str, nn.Module] = OrderedDict(conv=conv, norm=norm(after, kind, groups))
+        layers: OrderedDict[str, nn.Module] = OrderedDict([("conv", conv), (called, norm(after, kind, groups))])
         if relu is not None:
             layers["relu"] = relu()
         super().__init__(layers)

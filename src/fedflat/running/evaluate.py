@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedflat.client.asks import Evaluate
-from fedflat.client.judge import scores
+from fedflat.client.domains import judged
 from fedflat.client.learner import Learner
 from fedflat.client.visit import Letter
 from fedflat.data.federation import Federation
@@ -21,6 +21,7 @@ from fedflat.engine.mail import Mail, Reply
 from fedflat.engine.missing import Missing
 from fedflat.errors import FedflatError
 from fedflat.executors.crew import Crew
+from fedflat.running.fitting import Fitting
 from fedflat.server.protocol import mean_known
 
 Scores = dict[str, Any]
@@ -33,20 +34,30 @@ OwnTests = Callable[[Model], Tensor]
 
 def evaluate(
     learner: Learner, fed: Federation, models: Mapping[str, Model],
-    own: Callable[[str], OwnTests | None] = lambda name: None,
+    own: Callable[[str], OwnTests | None] = lambda name: None, fitting: Fitting = Fitting(),
 ) -> dict[str, Scores]:  # fmt: skip
     """The scores of each model, by name; the same name says who tests it on parts of their own."""
-    return {name: score(learner, fed, model, own(name)) for name, model in models.items()}
+    return {name: score(learner, fed, model, own(name), fitting) for name, model in models.items()}
 
 
-def score(learner: Learner, fed: Federation, model: Model, own: OwnTests | None = None) -> Scores:
+def score(
+    learner: Learner, fed: Federation, model: Model, own: OwnTests | None = None, fitting: Fitting = Fitting()
+) -> Scores:  # fmt: skip
     """Mean loss and scores on the test set, and on the others by their names; with ``own`` tests also ``clients``, the
-    mean of the clients' headlines, each on its own part."""
+    mean of the clients' headlines, each on its own part.
+
+    Those of the examples of a domain, or of all domains with a facet in common, stand under TEST/VALUE. ``fitting``
+    says with which form of the model each domain is tested; a test set that cannot be tested is left out.
+    """
     load(learner, model)
     reference = fed.tests.get(learner.task.reference)
-    found: Scores = dict(scores(learner, fed.test, reference))
-    _, *others = fed.tests
-    more = {name: scores(learner, fed.tests[name], reference) for name in others if name != learner.task.reference}
+    every: dict[str, Scores] = {}
+    for name, data in fed.tests.items():
+        parts = fitting.parts(data, model) if name != learner.task.reference else []
+        for value, scores in judged(learner, data, parts, reference).items() if parts else ():
+            every[f"{name}/{value}" if value else name] = scores
+    main = next(iter(fed.tests))
+    found, more = every.pop(main), every
     if own is not None and learner.task.headline.name in found:
         found["clients"] = mean_known(own(model))
     return found | ({"tests": more} if more else {})

@@ -17,6 +17,7 @@ from fedflat.client.learner import Learner
 from fedflat.client.piece import Site
 from fedflat.client.trial import try_out
 from fedflat.client.visit import ClientJob
+from fedflat.data.domains import Domain
 from fedflat.data.federation import Dealt, Federation
 from fedflat.data.files.places import data_place
 from fedflat.data.roster import Roster
@@ -24,9 +25,10 @@ from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
 from fedflat.errors import FedflatError, SettingError, shown
 from fedflat.executors.crew import Crew
-from fedflat.executors.memories import usual_budget
+from fedflat.executors.memories import ClientStates, usual_budget
 from fedflat.running.evaluate import OwnTests, own_tests
 from fedflat.running.experiment import Experiment, open_federation
+from fedflat.running.fitting import Fitting, check_fitting, fitting_piece, homes
 from fedflat.running.tables import size
 from fedflat.server.piece import Holding, Stepped
 from fedflat.server.shadows import Scene
@@ -60,6 +62,15 @@ class Ready:
         """The tests that clients, all or some, make of their own, if they keep something to test on."""
         name, may_miss = self.exp.task.headline.name, self.exp.min_replies is not None
         return own_tests(crew, self.roster, name, may_miss=may_miss, clients=clients)
+
+    def fitting(self, clients: ClientStates) -> Fitting:
+        """How models are tested, where ``clients`` keep a part of them."""
+        return Fitting(fitting_piece(self.job.pieces), self.scene.layout, self.homes, clients)
+
+    @cached_property
+    def homes(self) -> Mapping[Domain, Sequence[int]]:
+        """The clients of each domain, if a piece must know."""
+        return homes(self.fed) if fitting_piece(self.job.pieces) else {}
 
     def remarks(self, state_memory: int | None = None) -> list[str]:
         """What is good to know before the first round; ``state_memory`` as in `train`."""
@@ -148,6 +159,7 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     scene = Scene(exp.rounds, fed.population, learner.flat.layout)
     withheld = sum(piece.withheld(learner.flat.layout) for piece in job.pieces)
     ready = Ready(exp, fed, source, learner, crowd, job, scene, withheld, held_by_server(exp, learner))
+    check_fitting(fitting_piece(job.pieces), fed, ready.homes)
     exp.init.check(ready)
     return ready
 

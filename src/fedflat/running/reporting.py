@@ -18,6 +18,7 @@ from torch import nn
 
 from fedflat.engine.flat import Model
 from fedflat.executors.crew import Crew
+from fedflat.executors.memories import ClientStates
 from fedflat.folder.diary import Row
 from fedflat.running.evaluate import Scores, evaluate
 from fedflat.running.model_files import Named, in_memory
@@ -62,12 +63,13 @@ def modules(ready: Ready, run: Run) -> Callable[[str | None], nn.Module]:
 
 def evaluated(
     ready: Ready, t: int, new: Mapping[str, Stepped], models: Mapping[str, Model], shadows: Mapping[str, Notes],
-    crew: Crew,
+    crew: Crew, clients: ClientStates,
 ) -> Row:  # fmt: skip
     """What is written of round ``t``: the scores of all models, and what the method has measured."""
     several = ready.told
     named = models_of(ready, t + 1, models, shadows)
-    scores = evaluate(ready.learner, ready.fed, named, lambda name: ready.own_tests(crew, several.get(name)))
+    own, fitting = (lambda name: ready.own_tests(crew, several.get(name))), ready.fitting(clients)
+    scores = evaluate(ready.learner, ready.fed, named, own, fitting)
     if ready.centre(t + 1, models) is None:
         scores[SLOTS] = _means({slot: scores[slot] for slot in several}, _examples(ready))
     row = {"round": t + 1, **reported(scores), **_notes(new, len(ready.slots) > 1), "train_loss": loss_of(new)}

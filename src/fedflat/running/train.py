@@ -64,7 +64,7 @@ def train(
                 models = ready.merged(t, run.models, new)                            # 3 where models meet
                 trained = time.monotonic() - begun - ear.seconds
                 seen_by(ready, shadows, t, run.models, models)                       # 4 averages of models
-                row = evaluated(ready, t, new, models, shadows, crew) if due else {} # 5 evaluate, look around
+                row = evaluated(ready, t, new, models, shadows, crew, run.clients) if due else {}  # 5 evaluate
                 seen = {key: value for one in new.values() for key, value in ear.see(one).items()} | exchange.absent
                 with uninterrupted():                                                # 6 take over, write down
                     run.clients.keep()

@@ -13,7 +13,6 @@ from fedflat.data.examples import Augment
 from fedflat.data.files.folder_set import FolderSet
 from fedflat.data.scenes.augment import Jitter, ScaleCrop
 from fedflat.data.scenes.classes import LISTS, Ids
-from fedflat.data.scenes.dealing import by_group
 from fedflat.data.scenes.reading import Frame
 from fedflat.data.scenes.scenes import DealtScenes, Scene, Scenes, dealt
 from fedflat.engine.seeds import numpy_generator
@@ -42,6 +41,10 @@ class SceneSet(FolderSet):
     """Height and width of its images."""
     view: ClassVar[tuple[int, int]] = (512, 1024)
     """Height and width of the views that are trained on, if nothing is said."""
+    facets: ClassVar[tuple[str, ...]] = ("city",)
+    """What the name of a domain says: its parts have underscores between them if there are several."""
+    look: ClassVar[int] = 0
+    """See `Domains.look`."""
     keeps_shape: ClassVar[bool] = False
     """Whether images of other shapes are cut or filled up, rather than stretched."""
 
@@ -88,7 +91,8 @@ class SceneSet(FolderSet):
         crop = self.crop or (min(height, self.view[0]), min(width, self.view[1]))
         views = self.views(*crop) if self.augment else None
         frame = Frame(height, width, self.keeps_shape)
-        return Scenes(tuple(found), self.ids(), frame, len(LISTS[self.class_list]), views)
+        classes = len(LISTS[self.class_list])
+        return Scenes(tuple(found), self.ids(), frame, classes, views, facets=self.facets, look=self.look)
 
     def federation(
         self, train: Sequence[Scene], parts: Sequence[Sequence[int]], tests: Mapping[str, Sequence[Scene]]
@@ -99,10 +103,3 @@ class SceneSet(FolderSet):
     def rng(self, seed: int) -> np.random.Generator:
         """What decides who holds what."""
         return numpy_generator(seed if self.seed is None else self.seed, "partition")
-
-
-def by_domain(scenes: Sequence[Scene]) -> dict[str, list[Scene]]:
-    """All scenes under the name "test", then those of each domain under its own, if there are several."""
-    groups = by_group([scene.domain for scene in scenes])
-    each = {name: [scenes[place] for place in places] for name, places in groups.items()}
-    return {"test": list(scenes), **(each if len(each) > 1 else {})}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from fedflat.data.batch import Batch
 from fedflat.data.decoded import Key, decoded
+from fedflat.data.domains import Domains
 from fedflat.data.examples import AnyExamples, Augment, ClientData, Examples
 from fedflat.data.federation import Dealt
 from fedflat.data.on_disk import BUDGET
@@ -62,6 +64,10 @@ class Scenes(AnyExamples):
     classes: int
     augment: Augment | None = field(default=None, compare=False)
     device: str = "cpu"
+    facets: tuple[str, ...] = ("place",)
+    """What the parts of a domain's name say, which have underscores between them if there are several."""
+    look: int = 0
+    """See `Domains.look`."""
 
     def __len__(self) -> int:
         return len(self.scenes)
@@ -75,6 +81,13 @@ class Scenes(AnyExamples):
     def augments(self) -> bool:
         """See `AnyExamples.augments`."""
         return self.augment is not None
+
+    @cached_property
+    def domains(self) -> Domains:  # type: ignore[override]
+        """See `AnyExamples.domains`."""
+        several = len(self.facets) > 1
+        each = [tuple(scene.domain.split("_")) if several else (scene.domain,) for scene in self.scenes]
+        return Domains(self.facets, tuple(each), self.look)
 
     @property
     def targets(self) -> Tensor:
@@ -91,9 +104,14 @@ class Scenes(AnyExamples):
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
         """See `AnyExamples.batch`."""
+        return self.raw(index).batch(torch.arange(len(index), device=self.device), dtype, rng)
+
+    def raw(self, index: Tensor) -> Examples:
+        """See `AnyExamples.raw`."""
         images, masks = zip(*decoded(BUDGET).take([self._key(place) for place in index.tolist()]), strict=True)
-        read = Examples(torch.stack(images), torch.stack(masks), self.classes, HALF, HALF, self.augment)
-        return read.to(self.device).batch(torch.arange(len(index), device=self.device), dtype, rng)
+        domains = self.domains.of(index.tolist())
+        read = Examples(torch.stack(images), torch.stack(masks), self.classes, HALF, HALF, self.augment, domains)
+        return read.to(self.device)
 
     def expect(self, index: Tensor) -> None:
         """See `AnyExamples.expect`."""
@@ -137,15 +155,13 @@ class Scenes(AnyExamples):
 class DealtScenes(Dealt):
     """Scenes dealt out to clients of one domain or several."""
 
-    domains: Sequence[str] = ()
-    """The domain of each client; several with a plus between them."""
-
     def skew(self) -> Skew:
         """See `Federation.skew`: by the pixels of each class in two scenes of each client; by domains without masks."""
         counts = np.stack([self._pixels(client) for client in range(self.population)])
         if not counts.any(1).all():
-            kinds = sorted(set(self.domains))
-            counts = np.array([[int(kind == mine) for kind in kinds] for mine in self.domains])
+            domains = [self.domain(client) for client in range(self.population)]
+            kinds = sorted(set(domains))
+            counts = np.array([[int(kind == mine) for kind in kinds] for mine in domains])
         sizes = self.sizes()
         found = Skew.of_counts(counts)
         return replace(
@@ -162,5 +178,4 @@ def dealt(train: Scenes, parts: Sequence[Sequence[int]], tests: Mapping[str, Sce
     """The federation of these scenes: who holds which of ``train``, and what is tested on, the main set first."""
     index = [torch.tensor(part, dtype=torch.long) for part in parts]
     main, *more = ((name, ClientData(some.plain(), torch.arange(len(some)))) for name, some in tests.items())
-    domains = ["+".join(sorted({train.scenes[place].domain for place in part})) for part in parts]
-    return DealtScenes(train, main[1], index, more=dict(more), domains=domains)
+    return DealtScenes(train, main[1], index, more=dict(more))

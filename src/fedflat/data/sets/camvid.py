@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedflat.data.domains import Domains
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.files.folder_set import FolderSet
 from fedflat.data.scenes.augment import Jitter, ScaleCrop
@@ -100,13 +101,14 @@ class CamVid(FolderSet):
                 tests["test"] += [i for i in places if splits[i] == "test"]
         parts = _in_time({name: run for name, run in runs.items() if run}, self.clients)
         views = ScaleCrop(*self.crop, low=0.75, high=1.5, jitter=Jitter()) if self.augment else None
-        everything = Examples(images, masks, len(CLASSES), HALF, HALF, views)
+        domains = Domains(("sequence",), tuple((sequence,) for sequence in sequences))
+        everything = Examples(images, masks, len(CLASSES), HALF, HALF, views, domains)
         if not tests["test"]:
             raise DataError(f"camvid: {folder / 'index.csv'} names no frame to test on.")
         index = [torch.tensor(part) for part in parts]
         held = {name: ClientData(everything.plain(), torch.tensor(some)) for name, some in tests.items()}
         main = held.pop("test")
-        return DealtScenes(everything, main, index, more=held, domains=[sequences[part[0]] for part in parts])
+        return DealtScenes(everything, main, index, more=held)
 
 
 def _in_time(runs: dict[str, list[int]], clients: int) -> list[list[int]]:

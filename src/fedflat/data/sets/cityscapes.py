@@ -8,7 +8,7 @@ from pathlib import Path
 from fedflat.data.scenes.classes import CITYSCAPES_IDS, Ids, check_classes
 from fedflat.data.scenes.dealing import equal_shares, uniform
 from fedflat.data.scenes.folders import paired, subfolders
-from fedflat.data.scenes.scene_set import SceneSet, by_domain
+from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes, Scene
 from fedflat.errors import choice, flag, number
 from fedflat.language.spelling import register
@@ -77,7 +77,7 @@ class Cityscapes(SceneSet):
         if self.double:
             parts = [[*part, *(place + len(train) for place in part)] for part in parts]
             train = [*train, *(replace(scene, mirrored=True) for scene in train)]
-        return self.federation(train, parts, by_domain(test))
+        return self.federation(train, parts, {"test": test})
 
     def _listed(self, folder: Path, part: str) -> list[Scene]:
         found: list[Scene] = []

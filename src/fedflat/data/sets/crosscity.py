@@ -10,7 +10,7 @@ from fedflat.data.scenes.augment import ScaleCrop
 from fedflat.data.scenes.classes import CITYSCAPES_IDS, Ids
 from fedflat.data.scenes.dealing import drawn_sizes
 from fedflat.data.scenes.folders import paired
-from fedflat.data.scenes.scene_set import SceneSet, by_domain
+from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes, Scene
 from fedflat.language.spelling import register
 
@@ -62,7 +62,7 @@ class CrossCity(SceneSet):
             train += paired(self.name, folder / city / "Images" / "Train", ".png", None, city, self.by_hand)
             test += paired(self.name, folder / city / "Images" / "Test", ".png", mask, city, self.by_hand)
         parts = drawn_sizes([scene.domain for scene in train], *SIZES, self.rng(seed))
-        return self.federation(train, parts, by_domain(test))
+        return self.federation(train, parts, {"test": test})
 
 
 crosscity = register("data set", "crosscity")(CrossCity)

@@ -43,6 +43,8 @@ class Idda(SceneSet):
     by_hand = "Ask for it at https://idda-dataset.github.io/home and unpack it into a folder idda."
     published = (1024, 1856)
     view = (512, 928)
+    facets = ("town", "weather", "vehicle")
+    look = 2
 
     unseen: str = "country"
     split: str = "heterogeneous"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,8 @@ SIZES = (16, 100)
 """Scenes of a client."""
 WHERE = "places.csv"
 """The file with the place of each training image, which Mapillary tells through its interface, not in the archive."""
+ANYWHERE = "anywhere"
+"""The domain of images whose continent is not told."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,6 +47,7 @@ class Mapillary(SceneSet):
     by_hand = "Ask for it at https://www.mapillary.com/dataset/vistas and unpack it into a folder mapillary."
     published = (768, 1024)
     keeps_shape = True
+    facets = ("continent",)
 
     split: str = "places"
     classes: str = "cityscapes"
@@ -77,6 +80,7 @@ class Mapillary(SceneSet):
             parts = uniform(len(train), count, low, high, self.rng(seed))
         else:
             where = _places(self.name, folder / WHERE, train)
+            train = [replace(scene, domain=place[2]) for scene, place in zip(train, where, strict=True)]
             chosen = seed if self.seed is None else self.seed
             parts = place_clusters(np.array([place[:2] for place in where]), [p[2] for p in where], low, high, chosen)
         return self.federation(train, parts, {"test": test})
@@ -88,7 +92,7 @@ class Mapillary(SceneSet):
         def mask(image: Path) -> Path:
             return masks / f"{image.stem}.png"
 
-        return paired(self.name, folder / part / "images", ".jpg", mask, part, self.by_hand)
+        return paired(self.name, folder / part / "images", ".jpg", mask, ANYWHERE, self.by_hand)
 
 
 def _places(owner: str, path: Path, scenes: Sequence[Scene]) -> list[tuple[float, float, str]]:

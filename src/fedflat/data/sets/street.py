@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedflat.data.domains import Domain, Domains
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import DataSpec, OnDemand
 from fedflat.data.street.film import Film, Journey
@@ -28,6 +29,8 @@ MEAN, STD = (0.45, 0.46, 0.48), (0.25, 0.25, 0.26)
 """Of the colours, about; the same whatever is said, so that models can be carried from one set to another."""
 KEPT = 256 << 20
 """Bytes of clients' pictures that are kept for their next visit."""
+FACETS = ("town", "weather", "view")
+"""What is said of a domain."""
 TEST_FRAMES = 4
 """Pictures of each vehicle in a test set."""
 TEST_NUMBERS, AGAIN = 1 << 40, 1 << 50
@@ -133,7 +136,11 @@ class Street(DataSpec):
         """The federation for this seed, unless these data have their own."""
         seed = seed if self.seed is None else self.seed
         main, *more = _tests(replace(self, seed=seed)).items()
-        return OnDemand(self.clients, Maker(self, seed), main[1], more=dict(more))
+        return OnDemand(self.clients, Maker(self, seed), main[1], more=dict(more), whence=self.whence)
+
+    def whence(self, client: int) -> Domain:
+        """The domain of a client in words."""
+        return _words(*self.domain(client))
 
     def journey(self, seed: int, number: int, domain: tuple[int, str, str]) -> Journey:
         """A way through this world."""
@@ -219,11 +226,17 @@ def _test(examples: Examples) -> ClientData:
 
 def _examples(spec: Street, films: list[Film]) -> Examples:
     images = torch.from_numpy(np.concatenate([film.images for film in films]))
+    each = [_words(f.journey.town, f.journey.weather, f.journey.view) for f in films for _ in f.images]
+    domains = Domains(FACETS, tuple(each), look=2)
     if spec.targets == "place":
         places = np.concatenate([film.places[:, :2] for film in films])
-        return Examples(images, torch.from_numpy(places), 0, MEAN, STD)
+        return Examples(images, torch.from_numpy(places), 0, MEAN, STD, domains=domains)
     masks = torch.from_numpy(np.concatenate([film.masks for film in films]))
-    return Examples(images, masks, len(CLASSES), MEAN, STD)
+    return Examples(images, masks, len(CLASSES), MEAN, STD, domains=domains)
+
+
+def _words(town: int, weather: str, view: str) -> Domain:
+    return f"town{town}", weather, view
 
 
 street = register("data set", "street")(Street)

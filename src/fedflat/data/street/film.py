@@ -33,6 +33,7 @@ class Film:
     images: NDArray[np.uint8]
     masks: NDArray[np.uint8]
     places: NDArray[np.float64]
+    journey: Journey
 
 
 @dataclass(frozen=True)
@@ -72,4 +73,4 @@ class Journey:
             noise = numpy_generator(self.seed, "street/noise", self.number, frame)
             taken.append(picture(place, seen, moving, light, lens, noise, view.bonnet))
         places = way + np.array([self.town * APART, 0.0, 0.0])
-        return Film(np.stack([image for image, _ in taken]), np.stack([mask for _, mask in taken]), places)
+        return Film(np.stack([image for image, _ in taken]), np.stack([mask for _, mask in taken]), places, self)

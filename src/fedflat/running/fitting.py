@@ -1,0 +1,84 @@
+"""Which form of a model each part of a test set is tested with, where clients keep a part of the model.
+
+A domain that clients have is tested with what those of them keep that have been visited; any other as a domain that
+nobody has seen. Where a crew keeps the clients' memories itself, nobody here knows them, and no domain is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from fedflat.client.domains import Part
+from fedflat.client.piece import Fit, Piece
+from fedflat.data.domains import Domain
+from fedflat.data.examples import ClientData
+from fedflat.data.federation import Federation
+from fedflat.engine.flat import Layout, Model
+from fedflat.errors import SettingError
+from fedflat.executors.memories import ClientStates
+
+
+def fitting_piece(pieces: Sequence[Piece]) -> Piece | None:
+    """The piece that says how models are tested, if there is one."""
+    return next((piece for piece in pieces if type(piece).fit is not Piece.fit), None)
+
+
+def homes(fed: Federation) -> dict[Domain, list[int]]:
+    """The clients of each domain; none where their data are not here, or no domain is known."""
+    found: dict[Domain, list[int]] = {}
+    for client in range(fed.population) if fed.here and fed.test.domains else ():
+        found.setdefault(fed.domain(client), []).append(client)
+    found.pop((), None)
+    return found
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How the models of a run are tested."""
+
+    piece: Piece | None = None
+    layout: Layout | None = None
+    homes: Mapping[Domain, Sequence[int]] = field(default_factory=dict)
+    clients: ClientStates = field(default_factory=ClientStates)
+
+    def parts(self, data: ClientData, model: Model) -> list[Part]:
+        """The parts of a test set; nothing if it cannot be tested."""
+        everything = torch.arange(len(data))
+        if self.piece is None:
+            return [Part(everything, Fit(model))]
+        assert self.layout is not None
+        found: list[Part] = []
+        unseen = set(range(len(data)))
+        for domain, places in data.domains.finest().items() if data.domains else ():
+            kept = [self.clients.memory(client).get(self.piece.key, {}) for client in self.homes.get(domain, ())]
+            known = [memory for memory in kept if memory]
+            if known:
+                fit = self.piece.fit(self.layout, model, known)
+                assert fit is not None, "what clients keep fits them"
+                found.append(Part(torch.tensor(places), fit))
+                unseen -= set(places)
+        rest = self._rest(data, sorted(unseen))
+        fit = self.piece.fit(self.layout, model, ()) if rest else None
+        return [*found, Part(torch.tensor(rest), fit)] if fit is not None else found
+
+    def _rest(self, data: ClientData, unseen: list[int]) -> list[int]:
+        """Those of the rest that can be tested at all."""
+        assert self.piece is not None
+        if not self.piece.seen_only or data.domains is None:
+            return unseen
+        return [place for place in unseen if data.domains.each[place] in self.homes]
+
+
+def check_fitting(piece: Piece | None, fed: Federation, homes: Mapping[Domain, Sequence[int]]) -> None:
+    """Refuse a method that can be tested on seen domains only where the main test set has none."""
+    domains = fed.test.domains
+    if piece is None or not piece.seen_only or domains is None or not fed.here:
+        return
+    if not set(domains.each) & set(homes):
+        raise SettingError(
+            f"{piece} is tested on domains that clients have, with what these clients keep, and no test example is of "
+            "a client's domain here. Use silobn(), or data that are tested on what clients have seen."
+        )

@@ -1,0 +1,209 @@
+"""Each domain of a test set has its scores, and is tested with what its clients keep."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fedflat as ff
+from fedflat.client.local import Local
+from fedflat.data.domains import Domains
+from fedflat.data.examples import ClientData
+from fedflat.data.sampling import Sampler
+from fedflat.engine.flat import FlatModule, Model
+from fedflat.errors import SettingError
+from fedflat.language.spelling import parse
+from fedflat.running.experiment import Experiment
+from fedflat.running.prepare import make_ready
+from fedflat.running.run_folder import RunBook
+from fedflat.running.state import Run
+from fedflat.running.train import train
+from fedflat.tasks.iou import confusion, mean_iou
+
+STREET = {"towns": 2, "view": "car", "width": 32, "height": 16, "examples": 3, "tests": 17, "unseen_weather": ""}
+"""Clients 0 and 2: town 0, sun and rain; 1 and 3: town 1, rain and sun. Two clients of each domain from 4 on."""
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 9, 1))
+
+
+class Book(RunBook):
+    """Keeps what clients remember at the end."""
+
+    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        self.model, self.clients = run.model, dict(run.clients.kept.items())
+
+
+def experiment(method: str, clients: int = 4, cohorts: Any = ((0, 1), (2, 1)), **more: Any) -> Experiment:
+    on = ff.street(weather="sun,rain", clients=clients, seed=3, **{**STREET, **more})
+    local = Local(batch_size=3, lr=0.1)
+    return Experiment(
+        method=parse(method, "method"), on=on, model=network, task=parse("segmentation()", "task"), rounds=len(cohorts),
+        local=local, sampler=Sampler(cohorts=[list(cohort) for cohort in cohorts]), dtype="float64",
+    )  # fmt: skip
+
+
+def outcome(method: str, **more: Any) -> tuple[Any, Book, Any]:
+    exp, book = experiment(method, **more), Book()
+    train(exp, book=book)
+    return make_ready(exp), book, book.rows[-1]
+
+
+def module_of(ready: Any, model: Model) -> nn.Module:
+    flat: FlatModule = ready.learner.another()
+    flat.load(model.params)
+    flat.buffers = model.buffers
+    return copy.deepcopy(flat.module).eval()
+
+
+def miou(pairs: list[tuple[Tensor, Tensor]]) -> float:
+    return mean_iou(sum(confusion(p, y, 9) for p, y in pairs))  # type: ignore[arg-type]
+
+
+def predicted(module: nn.Module, data: ClientData, places: list[int], batch: int) -> list[tuple[Tensor, Tensor]]:
+    found = []
+    for cut in torch.tensor(places).split(batch):
+        one = data.batch(cut, torch.float64)
+        with torch.no_grad():
+            found.append((module(one.inputs).argmax(1), one.targets))
+    return found
+
+
+def places_of(domains: Domains, *values: str) -> list[int]:
+    return [place for place, domain in enumerate(domains.each) if set(values) <= set(domain)]
+
+
+def test_each_domain_has_its_scores() -> None:
+    """FedAvg's one model: scores of all and of each town and weather, and the spread over town-and-weather."""
+    ready, book, row = outcome("fedavg")
+    data, module = ready.fed.test, module_of(ready, book.model)
+    assert list(row["tests"]) == [
+        "test/town0", "test/town1", "test/rain", "test/sun", "unseen_towns", "unseen_towns/rain", "unseen_towns/sun",
+    ]  # fmt: skip
+    assert row["miou"] == pytest.approx(miou(predicted(module, data, list(range(17)), 17)))
+    for value in ("town0", "town1", "rain", "sun"):
+        there = predicted(module, data, places_of(data.domains, value), 17)
+        assert row["tests"][f"test/{value}"]["miou"] == pytest.approx(miou(there))
+    finest = [
+        miou(predicted(module, data, places_of(data.domains, town, weather), 17))
+        for town in ("town0", "town1") for weather in ("sun", "rain")
+    ]  # fmt: skip
+    assert row["miou_std"] == pytest.approx(statistics.pstdev(finest))
+    assert "miou_std" not in row["tests"]["test/rain"]
+
+
+def with_statistics(ready: Any, model: Model, kept: list[dict[str, Tensor]]) -> nn.Module:
+    """The server's model with the mean of clients' statistics."""
+    mean = sum(one["statistics"] for one in kept) / len(kept)
+    assert mean.shape == model.buffers.shape
+    return module_of(ready, Model(model.params, mean))
+
+
+def by_the_batch(ready: Any, model: Model) -> nn.Module:
+    """The server's model with batch normalisation in training mode."""
+    module = module_of(ready, model)
+    module[1].train()  # type: ignore[index]
+    return module
+
+
+def test_silobn_tests_a_domain_with_the_statistics_of_its_client() -> None:
+    """Client 3, sun in town 1, was never visited: what it has is unseen as yet, and so is town 2."""
+    ready, book, row = outcome("silobn")
+    data, pairs = ready.fed.test, []
+    assert [ready.fed.domain(client)[:2] for client in range(4)] == [
+        ("town0", "sun"), ("town1", "rain"), ("town0", "rain"), ("town1", "sun"),
+    ]  # fmt: skip
+    for client in (0, 1, 2):
+        module = with_statistics(ready, book.model, [book.clients[client]["private"]])
+        here = predicted(module, data, places_of(data.domains, *ready.fed.domain(client)), 17)
+        if client == 2:
+            expected = miou(here + pairs[:1])  # clients 0 and 2: town 0
+            assert row["tests"]["test/town0"]["miou"] == pytest.approx(expected)
+        pairs += here
+    rest = places_of(data.domains, "town1", "sun")
+    pairs += predicted(by_the_batch(ready, book.model), data, rest, 8)
+    assert row["miou"] == pytest.approx(miou(pairs))
+
+
+def test_silobn_tests_unseen_domains_in_batches_of_eight_and_keeps_nothing() -> None:
+    """Seventeen images: eight, and nine, for one alone would not do."""
+    ready, book, row = outcome("silobn")
+    data, module = ready.fed.tests["unseen_towns"], by_the_batch(ready, book.model)
+    pairs = predicted(module, data, list(range(8)), 8) + predicted(module, data, list(range(8, 17)), 9)
+    assert row["tests"]["unseen_towns"]["miou"] == pytest.approx(miou(pairs))
+    assert torch.equal(book.model.buffers, ready.learner.initial().buffers)
+
+
+def test_several_clients_of_a_domain_give_the_mean_of_their_statistics() -> None:
+    ready, book, row = outcome("silobn", clients=8, cohorts=[(0, 4), (1, 2), (3, 5)])
+    assert ready.fed.domain(0) == ready.fed.domain(4)
+    kept = [book.clients[client]["private"] for client in (0, 4)]
+    data = ready.fed.test
+    pairs = predicted(with_statistics(ready, book.model, kept), data, places_of(data.domains, "town0", "sun"), 17)
+    module = with_statistics(ready, book.model, [book.clients[2]["private"]])
+    pairs += predicted(module, data, places_of(data.domains, "town0", "rain"), 17)
+    assert row["tests"]["test/town0"]["miou"] == pytest.approx(miou(pairs))
+
+
+def test_silobn_by_the_batch_everywhere() -> None:
+    ready, book, row = outcome("silobn(seen='batch')")
+    data, module = ready.fed.test, by_the_batch(ready, book.model)
+    groups = [places_of(data.domains, *ready.fed.domain(client)) for client in range(4)]
+    assert max(map(len, groups)) <= 8
+    assert row["miou"] == pytest.approx(miou([pair for group in groups for pair in predicted(module, data, group, 8)]))
+
+
+def test_fedbn_is_tested_on_seen_domains_only() -> None:
+    ready, book, row = outcome("fedbn")
+    assert list(row["tests"]) == ["test/town0", "test/town1", "test/rain", "test/sun"]
+    data, kept = ready.fed.test, book.clients[1]["private"]
+    params = book.model.params.clone()
+    params[6 * 27 + 6 : 6 * 27 + 6 + 12] = kept["params"]
+    module = module_of(ready, Model(params, kept["statistics"]))
+    pairs = predicted(module, data, places_of(data.domains, "town1", "rain"), 17)
+    server = module_of(ready, book.model)  # client 3 would start from what the server has
+    pairs += predicted(server, data, places_of(data.domains, "town1", "sun"), 17)
+    assert row["tests"]["test/town1"]["miou"] == pytest.approx(miou(pairs))
+
+
+def test_one_image_alone_has_its_own_statistics() -> None:
+    ready, book, row = outcome("silobn", tests=1)
+    [pair] = predicted(by_the_batch(ready, book.model), ready.fed.tests["unseen_towns"], [0], 1)
+    assert row["tests"]["unseen_towns"]["miou"] == pytest.approx(miou([pair]))
+
+
+def test_fedbn_where_only_the_unseen_is_tested_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    exp = experiment("fedbn")
+    elsewhere = exp.on.open(0).more["unseen_towns"]  # type: ignore[union-attr]
+    opened = type(exp.on).open
+    monkeypatch.setattr(type(exp.on), "open", lambda self, seed: _with_test(opened(self, seed), elsewhere))
+    with pytest.raises(SettingError, match=r"no test example is of a client's domain here\. Use silobn\(\)"):
+        make_ready(exp)
+
+
+def _with_test(fed: Any, test: ClientData) -> Any:
+    from dataclasses import replace
+
+    return replace(fed, test=test, more={})
+
+
+def test_without_known_domains_silobn_takes_the_batch() -> None:
+    rng = torch.Generator().manual_seed(0)
+    x, y = torch.randn(20, 3, 4, 4, generator=rng), torch.randint(9, (20, 4, 4), generator=rng)
+    on = ff.tensors(x, y, x[:10], y[:10], clients=2, classes=9)
+    exp = Experiment(
+        method=parse("silobn", "method"), on=on, model=network, task=parse("segmentation()", "task"), rounds=1,
+        local=Local(batch_size=5, lr=0.1), sampler=Sampler(clients=2), dtype="float64",
+    )  # fmt: skip
+    book = Book()
+    train(exp, book=book)
+    ready = make_ready(exp)
+    pairs = predicted(by_the_batch(ready, book.model), ready.fed.test, list(range(10)), 8)
+    assert book.rows[-1]["miou"] == pytest.approx(miou(pairs))
+    assert "tests" not in book.rows[-1]
