@@ -77,6 +77,25 @@ def test_a_table_in_per_cent_under_another_name() -> None:
     assert "better" not in lines[4]
 
 
+def test_domains_have_a_table_of_their_own() -> None:
+    """The main test set's by their bare names, others' with the set's; the spread over domains comes last."""
+    runs = [result([0.25, 0.5], judged=MIOU, method=method) for method in ("fedavg()", "silobn()")]
+    for row in runs[0].rows:
+        row["miou_std"] = 0.0125
+        row["tests"] = {
+            "test/rain": {"miou": 0.25}, "unseen": {"miou": 0.2, "miou_std": 0.02}, "unseen/sun": {"miou": 0.125},
+        }  # fmt: skip
+    first, _, second, foot = table(summarise(runs, None), None, 2, "markdown").split("\n\n")
+    assert cells(first.splitlines()[0])[:6] == ["method", "mIoU %", "last %", "best %", "unseen %", "loss"]
+    heads, _, one, other = map(cells, second.splitlines())
+    assert heads == ["method", "rain %", "std %", "unseen/sun %", "unseen/std %"]
+    assert one == ["`fedavg()`", "25.00", "1.25", "12.50", "2.00"]
+    assert other == ["`silobn()`", *"----"]
+    assert foot.startswith("The mIoU in each domain of the test set")
+    (row, _) = csv.DictReader(io.StringIO(table(summarise(runs, None), None, 2, "csv")))
+    assert float(row["tests.unseen/std"]) == 0.02
+
+
 def test_the_csv_names_the_score() -> None:
     runs = [result([4.0, 1.0])]
     (row,) = csv.DictReader(io.StringIO(table(summarise(runs, None), None, 2, "csv")))

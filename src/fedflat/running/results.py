@@ -22,6 +22,8 @@ from fedflat.running.state import Ledger, Run
 from fedflat.tasks.headline import ACCURACY, Headline
 
 LOSS = Headline("loss", higher_is_better=False)
+MAIN, STD = "test", "std"
+"""What the main test set is called where domains are told apart, and what the spread over its domains."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -223,7 +225,8 @@ class Summary:
     headline: Headline = ACCURACY
     """The score it is judged by."""
     tests: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """The same score and its spread on further test sets, by their names."""
+    """The same score and its spread on further test sets, by their names; on the examples of a domain under
+    TEST/DOMAIN, and its standard deviation over the domains of a test set under TEST/std."""
 
 
 def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
@@ -259,10 +262,16 @@ def _summary(runs: list[Result], target: float | None) -> Summary:
 
 
 def _tests(runs: list[Result]) -> dict[str, tuple[float, float]]:
-    """The headline on each further test set that the runs have."""
-    names = dict.fromkeys(name for run in runs for row in run.last_rows for name in row.get("tests", {}))
-    finals = {name: [run.final(f"tests.{name}.{run.headline.name}") for run in runs] for name in names}
-    return {name: (mean(values), _spread(values)) for name, values in finals.items()}
+    """The headline on each further test set and in each domain that the runs have, and its spread over domains."""
+    score = runs[0].headline.name
+    rows = [row for run in runs for row in run.last_rows]
+    named = dict.fromkeys(name for row in rows for name in row.get("tests", {}))
+    where = {name: f"tests.{name}.{score}" for name in named}
+    where |= {f"{name}/{STD}": f"{where[name]}_{STD}" for name in named}
+    where |= {f"{MAIN}/{STD}": f"{score}_{STD}"}
+    finals = {name: [run.final(place) for run in runs] for name, place in where.items()}
+    known = {name: values for name, values in finals.items() if name in named or any(map(math.isfinite, values))}
+    return {name: (mean(values), _spread(values)) for name, values in known.items()}
 
 
 def _spread(values: list[float]) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
-from fedflat.running.results import Summary
+from fedflat.running.results import MAIN, STD, Summary
 from fedflat.tasks.headline import Headline
 
 FORMATS = ("text", "csv", "markdown", "html")
@@ -39,7 +39,8 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, style: s
     """The table of methods that are judged by one score."""
     judged = summaries[0].headline
     personal = any(math.isfinite(summary.personal) for summary in summaries)
-    tests = list(dict.fromkeys(name for summary in summaries for name in summary.tests))
+    named = list(dict.fromkeys(name for summary in summaries for name in summary.tests))
+    tests, domains = ([name for name in named if ("/" in name) == apart] for apart in (False, True))
     heads = ["method", judged.column, *map(judged.head, ["last", "best", *tests, *(["personal"] if personal else [])])]
     loss = judged.name != "loss"
     heads += ["loss"] if loss else []
@@ -60,7 +61,27 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, style: s
         foot += f"\n{', '.join(tests)}: the {judged.label} on {which}, likewise."
     if personal:
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
+    if domains:
+        foot += f"\n\n{_by_domain(summaries, domains, draw)}"
     return f"{draw(heads, rows)}\n\n{foot}"
+
+
+def _by_domain(
+    summaries: Sequence[Summary], domains: list[str], draw: Callable[[list[str], list[list[str]]], str]
+) -> str:
+    """The scores in each domain of each test set."""
+    judged = summaries[0].headline
+    sets = dict.fromkeys(name.partition("/")[0] for name in sorted(domains, key=lambda name: not name.startswith(MAIN)))
+    order = [name for test in sets for name in sorted(domains, key=_last) if name.partition("/")[0] == test]
+    heads = ["method", *(judged.head(name.removeprefix(f"{MAIN}/")) for name in order)]
+    nothing = (math.nan, math.nan)
+    rows = [[s.method, *(judged.said(*s.tests.get(name, nothing)) for name in order)] for s in summaries]
+    foot = f"The {judged.label} in each domain of the test set, and of others as SET/DOMAIN. {STD}: over the domains."
+    return f"{draw(heads, rows)}\n\n{foot}"
+
+
+def _last(name: str) -> bool:
+    return name.endswith(f"/{STD}")
 
 
 def _cells(s: Summary, tests: Sequence[str], personal: bool, loss: bool, target: bool) -> list[str]:

@@ -8,7 +8,8 @@ const cell = (said) => (Array.isArray(said) && said.length > 1 ? [said[0], " ", 
 /** The methods that are judged by one score, by their places. */
 const membersOf = (doc, place) => doc.methods.map((_, i) => i).filter((i) => doc.methods[i].board === place);
 const boardsOf = (doc) => doc.boards.map((board, place) => ({ ...board, judged: judgedBy(board.headline), methods: membersOf(doc, place) }));
-const testsOf = (methods) => [...new Set(methods.flatMap((m) => Object.keys(m.tests)))];
+const testsOf = (methods) => [...new Set(methods.flatMap((m) => Object.keys(m.tests)))].filter((name) => !name.includes("/"));
+const domainsOf = (methods) => [...new Set(methods.flatMap((m) => Object.keys(m.tests)))].filter((name) => name.includes("/"));
 
 /** The columns of a table: a head, the number to sort by, the text to show. Columns nobody has are left out. */
 function columns(methods, { judged, target: wanted, headline }) {
@@ -54,6 +55,22 @@ function drawBoard(section, doc, board, which) {
       : el("td", {}, cell(text(doc.methods[i])))));
   section.append(scrolling(el("table", { class: "results" }, el("caption", { class: "unseen" }, `Results of the methods${which}`),
     el("thead", {}, el("tr", {}, heads.map(head))), el("tbody", {}, order.map(row))), `Table of results${which}`), note(tableNote(doc, board), "Click a head to sort."));
+  drawDomains(section, doc, board, which);
+}
+
+/** The score in each domain of each test set. */
+function drawDomains(section, doc, { judged, methods }, which) {
+  const names = domainsOf(methods.map((i) => doc.methods[i])), last = (name) => name.endsWith("/std");
+  if (!names.length) return;
+  const sets = [...new Set(names.map((name) => name.split("/")[0]))].sort((a, b) => (b === "test") - (a === "test"));
+  const of = (set) => names.filter((name) => name.startsWith(`${set}/`)).sort((a, b) => last(a) - last(b));
+  section.append(scrolling(el("table", { class: "results domains" }, el("caption", { class: "unseen" }, `The ${judged.label} by domain${which}`),
+    el("thead", {},
+      el("tr", {}, el("th", { scope: "col", rowspan: 2 }, "Method"), sets.map((set) => el("th", { scope: "colgroup", colspan: of(set).length }, judged.head(set)))),
+      el("tr", {}, sets.flatMap(of).map((name) => el("th", { scope: "col" }, name.slice(name.indexOf("/") + 1))))),
+    el("tbody", {}, methods.map((i) => el("tr", {}, el("th", { scope: "row" }, el("div", {}, sign(i), el("code", {}, doc.methods[i].name))),
+      sets.flatMap(of).map((name) => el("td", {}, cell(spreadScore(judged, ...(doc.methods[i].tests[name] || [])))))))),
+  ), `Table by domain${which}`), note(`The ${judged.label} in each domain of each test set. std: its standard deviation over the domains.`));
 }
 
 function counted(method) {
