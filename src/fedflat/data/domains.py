@@ -45,8 +45,11 @@ class Domains:
 
     @property
     def looks(self) -> list[int]:
-        """A number for each example that is the same for all that look alike, wherever they are counted."""
-        return [zlib.crc32("/".join(domain[: self.look or None]).encode()) for domain in self.each]
+        """A number for each example that is the same for all that look alike, wherever it is worked out.
+
+        It has 24 bits, so that a float holds it.
+        """
+        return [zlib.crc32("/".join(domain[: self.look or None]).encode()) >> 8 for domain in self.each]
 
     def groups(self) -> dict[str, list[int]]:
         """The examples of every value that tells some of them from others, by the facets' order and their own."""
