@@ -48,7 +48,7 @@ def test_every_method_with_a_paper_of_its_own_is_a_base() -> None:
     methods = {text.partition("(")[0] for text in BASES.values()}
     ours = {entry.name for entry in registered("method") if entry.make.__module__.startswith("fedflat.methods.")}
     whole = {name for name in ours if name.startswith(("fed", "naive", "mime", "mofed", "scaffold", "adabest", "silo"))}
-    assert methods == whole - {"fedavg_ft"}  # which is FedAvg judged otherwise
+    assert methods == whole - {"fedavg_ft", "fedvc"}  # which are FedAvg judged otherwise, and on other visits
 
 
 @pytest.mark.parametrize("base", BASES)

@@ -102,6 +102,7 @@ from fedflat.methods.fedgloss import naive_fedgloss as naive_fedgloss
 from fedflat.methods.fedlesam import fedlesam as fedlesam
 from fedflat.methods.fedsmoo import fedsmoo as fedsmoo
 from fedflat.methods.fedspeed import fedspeed as fedspeed
+from fedflat.methods.fedvc import fedvc as fedvc
 from fedflat.methods.mime import mime as mime
 from fedflat.methods.mime import mimelite as mimelite
 from fedflat.methods.pieces import active_clients as active_clients
@@ -208,6 +209,9 @@ from fedflat.topology.hierarchy import hierarchy as hierarchy
 from fedflat.topology.star import star as star
 from fedflat.topology.topology import Crowd as Crowd
 from fedflat.topology.topology import Topology as Topology
+from fedflat.topology.words import fedcyclic as fedcyclic
+from fedflat.topology.words import fedseq as fedseq
+from fedflat.topology.words import hfl as hfl
 from fedflat.version import __version__ as __version__
 
 __all__: list[str]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 
+import fedflat as ff
 from fedflat.cli import main
 from fedflat.report.making import command, labels, stack
 from report.made import EXPERIMENT
@@ -19,6 +21,8 @@ SAID = {
     "--momentum 'cosine(0.9, 0.1, 5)' --clip 2 --weighting uniform --dtype float64 --eval-every 2 --eval-last 1 "
     "--on-bad stop --seed 5 --threads 1",
     "epochs": "fedavg --model logistic --rounds 1 --clients-per-round 2 --local-epochs 2 --virtual 8 --drop-last",
+    "topology": "'fedseq(groups=4) + sam(0.05)' --model logistic --rounds 1 --clients-per-round 5",
+    "virtual clients": "'fedvc(8)' --model logistic --rounds 1 --clients-per-round 2",
 }
 
 
@@ -34,6 +38,16 @@ def test_the_command_repeats_the_run(words: str, tmp_path: Path, monkeypatch: py
     assert json.loads(Path("twice/run.json").read_text())["experiment"] == facts["experiment"]
     once, twice = (Path(folder, "metrics.jsonl").read_text().splitlines() for folder in ("once", "twice"))
     assert [json.loads(row)["loss"] for row in once] == [json.loads(row)["loss"] for row in twice]
+
+
+@pytest.mark.parametrize(("method", "brought"), [("fedseq(4)", "--topology"), ("fedvc(8)", "--sampler|--virtual")])
+def test_what_a_method_brings_goes_without_saying(method: str, brought: str) -> None:
+    settings = {"rounds": 2, "model": "logistic()"}
+    alone, starred = (ff.experiment(said, "digits(clients=20)", **settings).as_json() for said in (method, "fedavg"))
+    assert not re.search(brought, command(alone, {}))
+    assert re.search(brought, command({**alone, "method": "fedavg()"}, {}))
+    assert "--topology" not in command(starred, {})
+    assert "--sampler" not in command(starred, {})
 
 
 def test_what_only_python_can_say_has_no_command() -> None:

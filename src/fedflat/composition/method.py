@@ -7,7 +7,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from fedflat.client.piece import Piece
 from fedflat.engine.stage import Stage
@@ -21,6 +21,7 @@ from fedflat.server.shadows import Shadow
 
 if TYPE_CHECKING:
     from fedflat.composition.cost import Cost
+    from fedflat.topology.topology import Topology
 
 P = ParamSpec("P")
 Named = Callable[[], None]
@@ -43,6 +44,10 @@ class Method:
     """"sized", "uniform", or None for no opinion (then "sized")."""
     rule: Rule | None = None
     """What replaces the mean of the replies."""
+    topology: Topology | None = None
+    """Who talks to whom, or None for no opinion (then a star)."""
+    virtual: int | None = None
+    """Examples of each visit where clients are virtual: drawn by their sizes, and counting alike (FedVC)."""
     pooled: bool = False
     """Whether all data are brought to one place: centralised training."""
     chained: bool = field(default=False, compare=False)
@@ -81,9 +86,9 @@ class Method:
                     f"{piece} averages the replies itself and decides where the server steps to, so there is nothing "
                     f"for {rate} to scale. Leave it out."
                 )
-        if self.pooled and (self.server or self.rule):
-            idle = [*self.server, self.rule][0]
-            raise SettingError(f"centralised training has no server, so {idle} has nothing to do. Leave it out.")
+        idle = [*self.server, *(one for one in (self.rule, self.topology) if one)]
+        if self.pooled and idle:
+            raise SettingError(f"centralised training has no server, so {idle[0]} has nothing to do. Leave it out.")
 
     def __repr__(self) -> str:
         return self.said or f"Method(client={self.client}, server={self.server}, shadows={self.shadows})"
@@ -104,6 +109,14 @@ class Method:
         return (*self.shadows, *self.protocols)
 
     @property
+    def brings(self) -> dict[str, Any]:
+        """The settings of a run that it decides, by name; whoever says them must say the same."""
+        found: dict[str, Any] = {} if self.topology is None else {"topology": self.topology}
+        if self.virtual is not None:
+            found |= {"sampler": "by_size", "virtual": self.virtual, "weighting": "uniform"}
+        return found
+
+    @property
     def cost(self) -> Cost:
         """What a round costs each client, and what is kept."""
         from fedflat.composition.cost import cost  # which runs a method dry, and so knows methods
@@ -120,6 +133,8 @@ class Method:
         rule = (self.rule,) if self.rule else ()
         parts = [("client", self.client), ("replies", rule), ("server", self.server), ("evaluated", self.measures)]
         said = [f"{name}: {' -> '.join(p.full() for p in pieces)}" for name, pieces in parts if pieces]
+        said += [f"virtual clients: {self.virtual} examples a visit, drawn by size"] if self.virtual else []
+        said += [f"topology: {self.topology}"] if self.topology else []
         return "; ".join(said) or "client: plain steps; server: plain average"
 
 
@@ -150,6 +165,10 @@ def _join(a: Method, b: Method, said: str, *, chained: bool, blend: bool = True)
         )
     if a.rule and b.rule:
         raise SettingError(f"{a.rule} and {b.rule} both replace the mean of the replies. Leave one of them out.")
+    if a.topology and b.topology:
+        raise SettingError(f"{a} and {b} both say who talks to whom. Leave one of them out.")
+    if a.virtual and b.virtual:
+        raise SettingError(f"{a} and {b} both make clients virtual. Leave one of them out.")
     return Method(
         client=a.client + b.client,
         server=a.server + b.server,
@@ -157,6 +176,8 @@ def _join(a: Method, b: Method, said: str, *, chained: bool, blend: bool = True)
         protocols=a.protocols + b.protocols,
         weighting=a.weighting or b.weighting,
         rule=a.rule or b.rule,
+        topology=a.topology or b.topology,
+        virtual=a.virtual or b.virtual,
         pooled=a.pooled or b.pooled,
         chained=chained,
         said=said,

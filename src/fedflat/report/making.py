@@ -54,6 +54,9 @@ def command(experiment: dict[str, Any], how: dict[str, Any]) -> str:
         return ""
     words = ["fedflat", "run", quote(experiment["method"])]
     said = worth_saying({**settings(experiment), **how})
+    for name, brought in _brought(experiment["method"]).items():
+        if said.get(name) == brought:
+            del said[name]
     task = said.pop("task", TASK)
     words += [typed(name, value) for name, value in said.items()]
     words += [typed("task", task)] if task != usual_task(experiment["on"]) else []
@@ -62,6 +65,15 @@ def command(experiment: dict[str, Any], how: dict[str, Any]) -> str:
     for plugin in experiment.get("plugins", ()):
         words += ["--plugin", quote(plugin["place"] or plugin["name"])] if plugin["digest"] else []
     return " ".join(words)
+
+
+def _brought(method: str) -> dict[str, Any]:
+    """The settings that a method decides by itself, as run.json has them; none if this version cannot read it."""
+    try:
+        found = parse(method, "method").brings
+    except (FedflatError, AttributeError):
+        return {}
+    return {name: value if isinstance(value, int | str) else repr(value) for name, value in found.items()}
 
 
 def usual_task(on: str) -> str:

@@ -24,7 +24,7 @@ from fedflat.folder.plugins_needed import needs_of, refuse_unmet
 from fedflat.language.schedules import Scalar, Schedule, at, check_end
 from fedflat.language.spelling import parse
 from fedflat.models.spec import ModelSpec
-from fedflat.settings.groups import CONTIGUOUS, EvaluateSettings, RunSettings
+from fedflat.settings.groups import CONTIGUOUS, SETTINGS, EvaluateSettings, RunSettings
 from fedflat.settings.setting import Setting, settings_of
 from fedflat.tasks.headline import Headline
 from fedflat.tasks.own_loss import LossFn
@@ -60,6 +60,9 @@ class Experiment(RunSettings):
         if self.loss is cross_entropy and self.task.classifies:
             object.__setattr__(self, "loss", None)  # said, but the task's own
         _refuse_strangers(self)
+        for one in SETTINGS:
+            if one.about.otherwise is not None or one.name in self.method.brings:
+                _settle(self, one)
         super().__post_init__()
         if self.weighting is not None:
             for piece in self.method.server:
@@ -180,6 +183,24 @@ def _read(given: object, one: Setting) -> Any:
             f"run: {one.name} must be a registered {one.about.registered} or its text, found {given!r:.200}."
         )
     return value
+
+
+def _settle(exp: Experiment, one: Setting) -> None:
+    """Let a setting be what was said, or what the method brings, which must be the same; or else what it usually is."""
+    *group, name = one.path
+    holder = getattr(exp, group[0]) if group else exp
+    said, brought = getattr(holder, name), exp.method.brings.get(one.name)
+    if said is not None and brought is not None and said != brought:
+        raise SettingError(
+            f"run: {one.name}={said!r} contradicts the method {exp.method}, which brings {brought!r}. Leave it out, or "
+            "take another method."
+        )
+    known = [value for value in (said, brought, one.about.otherwise) if value is not None]
+    value = _read(known[0], one) if one.about.registered else known[0]
+    if group:
+        object.__setattr__(exp, group[0], replace(holder, **{name: value}))
+    else:
+        object.__setattr__(exp, name, value)
 
 
 def _must_be(what: str, needed: str, value: object, fits: bool) -> None:

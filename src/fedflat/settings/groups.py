@@ -41,8 +41,8 @@ class RunSettings(Plain):
     )
     rounds: int = field(metadata=about("server steps", low=1, typed=500))
     topology: Topology = setting(
-        "star()", "who talks to whom: star, \"chains(groups=20)\", \"clusters(4, shared='features')\", hierarchy(4)",
-        metavar="WHO", registered="topology",
+        None, "who talks to whom: star, \"chains(groups=20)\", \"clusters(4, shared='features')\", hierarchy(4)",
+        metavar="WHO", registered="topology", otherwise="star()", unsaid="the method's, else star",
     )  # fmt: skip
     init: Start = setting(
         "fresh()", 'weights to begin with: fresh, \'from_run("runs/mine")\', "pretrained(mnist(), rounds=5)"',
@@ -89,9 +89,10 @@ class SamplerSettings(Plain):
     clients: int = setting(
         10, "clients a round, or their expected number", option="clients_per_round", says="clients a round", low=1
     )
-    kind: str = setting(
-        "uniform", "without replacement, each on its own, or in proportion to examples (FedVC)", option="sampler",
-        metavar="KIND", allowed=("uniform", "bernoulli", "by_size"),
+    kind: str | None = setting(
+        None, "without replacement, each on its own, or in proportion to examples (FedVC)", option="sampler",
+        metavar="KIND", allowed=("uniform", "bernoulli", "by_size"), otherwise="uniform",
+        unsaid="the method's, else uniform",
     )  # fmt: skip
     seeding: str = setting(
         "run", "who is drawn depends on the run's seed and the round, or on the round only, alike for all seeds",

@@ -16,7 +16,7 @@ class Settings(TypedDict, total=False):
 
     model: ModelLike | str | None
     clients_per_round: int
-    sampler: str
+    sampler: str | None
     sampler_seed: str
     cohorts: Cohorts | None
     local_epochs: int
@@ -31,7 +31,7 @@ class Settings(TypedDict, total=False):
     orders: Orders | None
     eval_every: int | None
     eval_last: int | None
-    topology: Topology | str
+    topology: Topology | str | None
     init: Start | str
     task: Task | str | None
     server_data: DataSpec | str | None

@@ -30,6 +30,8 @@ class About:
     allowed: tuple[str, ...] = ()
     unsaid: str = ""
     """What happens if it is not said, where that depends on other things; it is then None in Python."""
+    otherwise: str | None = None
+    """What it is if it is not said, unless the method brings one."""
     typed: Any = None
     """What the command line takes if it is not typed; Python must say it."""
     text: bool = False
@@ -88,6 +90,8 @@ class Setting:
     @property
     def goes_without_saying(self) -> Any:
         """The value that a printed command leaves out: what is off, and words. Other numbers are always said."""
+        if self.about.otherwise is not None:
+            return self.about.otherwise
         return self.default if isinstance(self.default, str) or not self.default else None
 
     @property

@@ -2,10 +2,13 @@
 
 Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients, ICPR 2022 (FedSeq).
 
-    groups=N   everybody is put into N superclients once; the sampler draws superclients, so that "clients a round" are
-               chains a round; each goes through all its clients, in an order drawn anew in every round (FedSeq)
+    groups=N   everybody is put into N superclients once; the sampler draws superclients, and each goes through all its
+               clients, in an order drawn anew in every round (FedSeq)
     cut=n      the cohort of the round is cut into n chains, in a random order; cut=1 is FedCyclic. A cohort that was
                given is visited in the order given
+
+    draw       of superclients: as many as there are to be clients a round (draw="chains"), or the same share of them,
+               m = max(1, floor(C N)), where C is the share of the clients (draw="share")
 
     chain i    x_i = w;  for each of its clients in order: x_i <- local steps from x_i
     server     w <- sum_i |D_i| x_i / sum_i |D_i|,  |D_i| the examples of all clients of chain i
@@ -18,12 +21,13 @@ the chains by itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 import numpy as np
 
-from fedflat.errors import SettingError, number
+from fedflat.data.sampling import Sampler
+from fedflat.errors import SettingError, choice, number
 from fedflat.language.spelling import register
 from fedflat.topology.grouping.given import grouping_of
 from fedflat.topology.grouping.grouping import Grouping
@@ -38,6 +42,7 @@ class Chains(Topology):
 
     groups: int | Grouping | None = None
     cut: int | None = None
+    draw: str = field(default="chains", kw_only=True)
 
     def __post_init__(self) -> None:
         if (self.groups is None) == (self.cut is None):
@@ -47,6 +52,11 @@ class Chains(Topology):
             )
         if self.cut is None:
             grouping_of("chains", self.groups)
+            choice("chains", "draw", self.draw, ["chains", "share"])
+        elif self.draw != "chains":
+            raise SettingError(
+                "chains: draw says how many superclients are drawn, and with cut there are none. Leave it out."
+            )
         else:
             number("chains", "cut", self.cut, low=1, whole=True)
 
@@ -59,10 +69,18 @@ class Chains(Topology):
         """Who trains one after the other."""
         return crowd.groups(grouping_of("chains", self.groups))
 
+    def sampler(self, crowd: Crowd, groups: int) -> Sampler:
+        """Who draws out of so many superclients."""
+        if self.draw == "chains" or crowd.sampler.cohorts is not None:
+            return crowd.sampler
+        return replace(crowd.sampler, clients=max(1, crowd.sampler.clients * groups // crowd.population))
+
     def check(self, crowd: Crowd) -> None:
         """Refuse more chains than there are."""
         if self.cut is None:
             groups = len(self.superclients(crowd))
+            if self.draw == "share" and crowd.sampler.cohorts is None:
+                return super().check(crowd)
             if crowd.sampler.cohorts is None and crowd.sampler.clients > groups:
                 raise SettingError(
                     f"{crowd.sampler.clients} clients a round were asked for, which with {self} are superclients, but "
@@ -80,7 +98,7 @@ class Chains(Topology):
         """Superclients in rising order; chains of a cohort by their first client, or as the cohort was given."""
         if self.cut is None:
             groups = self.superclients(crowd)
-            drawn = crowd.draw_from(t, len(groups), lambda: _sizes(crowd, groups))
+            drawn = self.sampler(crowd, len(groups)).draw(t, len(groups), crowd.seed, lambda: _sizes(crowd, groups))
             return {SERVER: [tuple(crowd.rng("chain", t, i).permutation(groups[i]).tolist()) for i in drawn]}
         cohort = crowd.draw(t)
         if crowd.sampler.cohorts is not None:
@@ -90,12 +108,16 @@ class Chains(Topology):
 
     def smallest(self, crowd: Crowd) -> int:
         """Chains a round."""
-        return crowd.sampler.smallest(crowd.rounds) if self.cut is None else self.cut
+        if self.cut is not None:
+            return self.cut
+        return self.sampler(crowd, len(self.superclients(crowd))).smallest(crowd.rounds)
 
     def visits(self, crowd: Crowd) -> int:
         """Every client of every chain."""
-        longer = fmean(map(len, self.superclients(crowd))) if self.cut is None else 1
-        return round(longer * crowd.sampler.visits(crowd.rounds))
+        if self.cut is not None:
+            return crowd.sampler.visits(crowd.rounds)
+        groups = self.superclients(crowd)
+        return round(fmean(map(len, groups)) * self.sampler(crowd, len(groups)).visits(crowd.rounds))
 
 
 def _sizes(crowd: Crowd, groups: Sequence[Chain]) -> Sequence[int]:
