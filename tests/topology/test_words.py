@@ -108,7 +108,7 @@ def test_different_topologies_in_one_study(tmp_path: Path, capsys: pytest.Captur
     more = ["--rounds", "2", "--clients-per-round", "4", "--model", "logistic", "--out", str(tmp_path / "study")]
     assert main([*words, *more]) == 0
     printed = capsys.readouterr().out
-    assert "fedseq(5) + sam(rho=0.05)" in printed
+    assert "fedseq(groups=5) + sam(rho=0.05)" in printed
     plan = json.loads((tmp_path / "study/study.json").read_text())["runs"]
     assert [one["experiment"]["topology"] for one in plan] == [
         "star()", "chains(groups=5, draw='share')", "hierarchy(2, every=1)", "star()"
@@ -128,7 +128,7 @@ def test_virtual_clients() -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("fedseq(2)", {"topology": "star()"}, r"topology=star\(\) contradicts the method fedseq\(2\), which brings ch"),
+    ("fedseq(2)", {"topology": "star()"}, r"topology=star\(\) contradicts the method fedseq\(groups=2\), which brings ch"),
     ("fedseq(2)", {"topology": "chains(groups=2)"}, "contradicts the method"),
     ("hfl(2)", {"topology": "hierarchy(3)"}, "contradicts the method"),
     ("fedvc(5)", {"sampler": Sampler(clients=2, kind="uniform")}, "sampler='uniform' contradicts .* brings 'by_size'"),
@@ -153,14 +153,13 @@ def test_what_is_said_may_be_the_same() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("fedseq(2) + hfl(2)", r"fedseq\(2\) and hfl\(2\) both say who talks to whom"),
+        ("fedseq(2) + hfl(2)", r"fedseq\(groups=2\) and hfl\(clusters=2\) both say who talks to whom"),
         ("fedseq(2) + sam(0.1) + fedcyclic()", "both say who talks to whom"),
         ("chain(fedseq(2), fedseq(2))", "both say who talks to whom"),
         ("fedvc(5) + fedvc(5)", "both make clients virtual"),
         ("fedvc(5) + mime()", "averages clients uniform"),
         ("centralised() + fedseq(2)", "has no server, so chains"),
         ("fedseq('two')", "groups must be a number or a grouping"),
-        ("fedseq()", "missing a required argument: 'groups'"),
         ("hfl(2, T_c=0)", "every must be a whole number of at least 1"),
         ("fedvc(0)", "n must be a whole number of at least 1"),
     ],
@@ -172,4 +171,4 @@ def test_sums_that_are_refused(text: str, words: str) -> None:
 
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "fedseq(4)", "--topology", "star", "--on", ON, "--rounds", "1", "--quiet"]) == 2
-    assert "topology=star() contradicts the method fedseq(4)" in capsys.readouterr().err
+    assert "topology=star() contradicts the method fedseq(groups=4)" in capsys.readouterr().err

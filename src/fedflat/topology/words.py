@@ -14,7 +14,7 @@ from fedflat.topology.hierarchy import Hierarchy
 
 
 @method
-def fedseq(groups: int | Grouping) -> Method:
+def fedseq(groups: int | Grouping = 10) -> Method:
     """Superclients whose clients train one after the other (Zaccone et al., ICPR 2022).
 
     ``groups`` is how many there are, put together at random, or a grouping. The share of superclients that is drawn in
@@ -30,7 +30,7 @@ def fedcyclic() -> Method:
 
 
 @method
-def hfl(clusters: int | Grouping, T_c: int = Hierarchy.every) -> Method:
+def hfl(clusters: int | Grouping = 4, T_c: int = Hierarchy.every) -> Method:
     """Hierarchical FL: clusters with a model each, which become their mean every ``T_c`` rounds.
 
     The clients of a round are drawn in each cluster.
