@@ -39,8 +39,9 @@ class Local(LocalSettings):
         left = self.planned(t, client, examples)
         used = self._draw(examples, rng)
         while left > 0:
-            epoch = used[torch.randperm(len(used), generator=rng)].split(self.batch_size)
-            epoch = epoch[: min(left, self._per_epoch(len(used)))]
+            shuffled = torch.randperm(examples if used is None else len(used), generator=rng)
+            epoch = (shuffled if used is None else used[shuffled]).split(self.batch_size)
+            epoch = epoch[: min(left, self._per_epoch(len(shuffled)))]
             left -= len(epoch)
             yield from epoch
 
@@ -80,10 +81,10 @@ class Local(LocalSettings):
             return self.steps * min(self.batch_size, examples) / examples
         return self.epochs
 
-    def _draw(self, examples: int, rng: torch.Generator) -> Tensor:
-        """The places in the client's data that this visit uses."""
+    def _draw(self, examples: int, rng: torch.Generator) -> Tensor | None:
+        """The places in the client's data that this visit uses; None: all of them."""
         if self.virtual is None:
-            return torch.arange(examples)
+            return None
         repeats = -(-self.virtual // examples)
         return torch.cat([torch.randperm(examples, generator=rng) for _ in range(repeats)])[: self.virtual]
 

@@ -110,7 +110,7 @@ class OneClient:
 def _walk(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None) -> Done:
     """Walk from what was sent."""
     mail, client, flat = letter.mail, letter.client, job.learner.flat
-    flat.module.train()
+    flat.train()
     visits = [open_visit(job, letter, data, piece) for piece in job.pieces]
     stack = list(zip(job.pieces, visits, strict=True))
     with torch.random.fork_rng(devices=[]):
@@ -296,5 +296,5 @@ def _spied(name: str, grad: GradFn, spy: Spy, w: Tensor) -> Tensor:
 def full_gradient(job: ClientJob, data: ClientData, w: Tensor, terms: Terms = ()) -> Tensor:
     """The gradient over all the client's examples, as they are, of the loss and ``terms`` of it."""
     learner = job.learner
-    learner.flat.module.train()
+    learner.flat.train()
     return survey(lambda places: Oracle(learner, data.batch(places, learner.dtype), terms, still=True), len(data), w)

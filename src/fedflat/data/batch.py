@@ -35,7 +35,7 @@ class Batch:
     """Or `Mixed`."""
 
     def __len__(self) -> int:
-        return len(self.first)
+        return self.first.shape[0]
 
     @property
     def first(self) -> Tensor:
@@ -55,6 +55,8 @@ def arguments(inputs: Tensors) -> tuple[Tensor, ...]:
 
 def leading(value: Tensors) -> Tensor:
     """The first tensor of some."""
+    if type(value) is Tensor:  # by far the most
+        return value
     return arguments(value.first if isinstance(value, Mixed) else value)[0]
 
 

@@ -131,7 +131,7 @@ class Examples(AnyExamples):
     domains: Domains | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
-        return len(leading(self.targets))
+        return leading(self.targets).shape[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -239,7 +239,7 @@ class ClientData:
     """What becomes of raw inputs in training, before they are augmented."""
 
     def __len__(self) -> int:
-        return len(self.index)
+        return self.index.shape[0]
 
     @property
     def own_test(self) -> ClientData | None:

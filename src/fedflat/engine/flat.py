@@ -127,6 +127,7 @@ class FlatModule:
             p.grad = g.view(p.shape)
         self._buffers = torch.zeros(sum(self.layout.buffer_sizes), dtype=self.dtype, device=self.device)
         self._places = self._flatten_buffers()
+        self._parts = tuple(self.module.modules())
 
     def _split(self, vector: Tensor) -> tuple[Tensor, ...]:
         return torch.split(vector, list(self.layout.sizes))
@@ -173,6 +174,10 @@ class FlatModule:
         """The model that `named` has written."""
         self.module.load_state_dict(named, strict=False)
         return self.model()
+
+    def train(self) -> nn.Module:
+        """The module, in training mode; asking all of its parts is quicker than telling them."""
+        return self.module if all(part.training for part in self._parts) else self.module.train()
 
     def load(self, w: Tensor) -> None:
         """Put the module's parameters at the point ``w``."""

@@ -169,7 +169,7 @@ def rows(stacked: Extras, count: int) -> Iterator[dict[str, dict[str, Tensor]]]:
 
 def _finite(t: Tensor) -> bool:
     # The sum is finite only if every entry is; it may overflow without one, so look again before saying no.
-    return bool(torch.isfinite(t.sum())) or bool(torch.isfinite(t).all())
+    return not t.numel() or bool(torch.isfinite(t.sum())) or bool(torch.isfinite(t).all())
 
 
 @dataclass(frozen=True)
