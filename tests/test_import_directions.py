@@ -12,7 +12,7 @@ import fedflat
 
 LAYERS = (
     "version", "sayable", "errors", "files", "onepage", "language", "settings", "engine", "models", "data", "tasks",
-    "client", "server", "composition", "methods", "topology", "profiling", "folder", "executors", "flatness",
+    "client", "server", "composition", "methods", "topology", "attacks", "profiling", "folder", "executors", "flatness",
     "corruptions", "running", "observe", "studies", "analyse", "presets", "report", "reproduce", "cli", "public",
     "__main__",
 )  # fmt: skip

@@ -15,7 +15,9 @@ from fedflat.sayable import SAYABLE
 from fedflat.version import __version__
 
 _HOMES = {
+    "fedflat.attacks.attack": ("Attack", "Victim"),
     "fedflat.client.asks": ("Describe", "Describer", "Gradient", "Train"),
+    "fedflat.client.attacker": ("Attacker",),
     "fedflat.client.piece": ("Piece", "Site", "Term", "Visit"),
     "fedflat.composition.method": ("Method", "made_of", "method"),
     "fedflat.data.batch": ("Batch", "Mixed"),

@@ -1,9 +1,13 @@
 """What the package holds, for type checkers; made by `python -m fedflat.public`."""
 
+from fedflat.attacks.attack import Attack as Attack
+from fedflat.attacks.attack import Victim as Victim
+from fedflat.attacks.label_flip import label_flip as label_flip
 from fedflat.client.asks import Describe as Describe
 from fedflat.client.asks import Describer as Describer
 from fedflat.client.asks import Gradient as Gradient
 from fedflat.client.asks import Train as Train
+from fedflat.client.attacker import Attacker as Attacker
 from fedflat.client.piece import Piece as Piece
 from fedflat.client.piece import Site as Site
 from fedflat.client.piece import Term as Term
@@ -47,7 +51,6 @@ from fedflat.data.sets.given import tensors as tensors
 from fedflat.data.sets.gta5 import gta5 as gta5
 from fedflat.data.sets.idda import idda as idda
 from fedflat.data.sets.image_folder import image_folder as image_folder
-from fedflat.data.sets.label_flip import label_flip as label_flip
 from fedflat.data.sets.mapillary import mapillary as mapillary
 from fedflat.data.sets.mnist import mnist as mnist
 from fedflat.data.sets.omniglot import omniglot as omniglot

@@ -14,7 +14,7 @@ from pathlib import Path
 import fedflat
 from fedflat.language.spelling import KINDS, registered
 
-INSIDE = ("ask", "describer", "measure")
+INSIDE = ("ask", "describer", "measure", "attacker")
 """Kinds that travel as text between server and clients and that nobody types: in Python their classes are public."""
 SAYABLE = Path(__file__).with_name("sayable.py")
 STUB = Path(__file__).with_name("__init__.pyi")

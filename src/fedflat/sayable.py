@@ -79,7 +79,7 @@ SAYABLE = {
     "image_folder": "fedflat.data.sets.image_folder",
     "kmeans": "fedflat.topology.grouping.kmeans",
     "krum": "fedflat.methods.pieces",
-    "label_flip": "fedflat.data.sets.label_flip",
+    "label_flip": "fedflat.attacks.label_flip",
     "last_sam": "fedflat.methods.pieces",
     "layerwise_sam": "fedflat.methods.pieces",
     "lda": "fedflat.data.partitions.lda",

@@ -75,7 +75,7 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
         "sampler": {"clients": 7, "kind": "bernoulli", "seeding": "round", "cohorts": [[3, 1], [0, 2]]},
         "evaluate": {"every": 2, "last": 1}, "seed": 5, "weighting": "uniform", "dtype": "float64",
         "layout": "contiguous", "on_bad": "stop", "min_replies": None, "loss": "cross_entropy",
-        "init": "fresh()", "server_data": None, "task": "classification()", "topology": "star()",
+        "init": "fresh()", "server_data": None, "attack": None, "task": "classification()", "topology": "star()",
         "headline": ACCURACY.as_json(),
     }  # fmt: skip
     assert saved["how"] == {

@@ -173,8 +173,6 @@ def test_what_needs_everybody_is_done_for_few_and_refused_for_many() -> None:
 def test_what_on_demand_cannot_do_is_said() -> None:
     with pytest.raises(SettingError, match=r"keeps none. Its clients are made when asked for: use data that are dealt"):
         run(30, "fedavg + personal")
-    with pytest.raises(SettingError, match=r"label_flip: .* the clients of synthetic\(\) are made when asked for"):
-        parse("label_flip(synthetic())", "data set").open(0)
 
 
 def test_on_another_device() -> None:

@@ -31,7 +31,7 @@ RIGHT = {
         "digits(lda(0), clients=50)", "cifar10(pathological(2), clients=100, split=0.7)", "synthetic(clients=1e6)",
         "digits(quantity_skew(1.5, kind='dirichlet'), seed=3)", "cifar100(pam(0.1, 10), clients=500)",
         "shakespeare(clients=100, target='sequence')", "femnist(by_class(0.2))", "stackoverflow(most=128)", "omniglot",
-        "label_flip(digits(lda(0.1)), attackers=0.2)", "fashion_mnist(iid(), pool=True, split=0.5)",
+        "fashion_mnist(iid(), pool=True, split=0.5)",
     ],
     "partition": ["lda(0.1)", "pam()", "pathological(classes_per_client=2)", "quantity_skew()", "from_file('a.json')"],
     "model": ["cnn", "mlp(hidden=[64, 64])", "resnet18(norm='batch')", "stochastic(mlp([8]), dim=4)"],
@@ -47,6 +47,8 @@ RIGHT = {
         "random(d_min=300, k_max=4)", "greedy(psi='labels', tau='gini', d_min=1000, k_max=11, start='uniform')",
         "kmeans(psi='task2vec', clusters=8)", "icg(50)", "random_groups(3)", "given_groups([[0, 1], [2]])",
     ],
+    "attack": ["label_flip(L_S=0.3, L=0.5, pairs=[[0, 2], [3, 5]])", "label_flip(count=10, among='intra')"],
+    "attacker": ["swaps([[0, 2], [3, 5]])"],
     "measure": ["epoch_ends(inside=False)"],
     "task": ["classification", "segmentation(ignore=255)", "next_character(ignore=0)", "regression()", "retrieval"],
     "growth": ["linear(0.5)", "logarithmic(a=0.5, b=20)", "exponential(4.6e-4, b=5)"],
@@ -118,7 +120,7 @@ def _changed(rng: random.Random, text: str, every: list[str]) -> str:
             return text.replace(rng.choice(every), rng.choice(every))
         case 4:
             deep = rng.choice((2, 50, 150, 300, 4000))
-            left, right = rng.choice([("(", ")"), ("[", "]"), ("-", ""), ("chain(", ")"), ("label_flip(", ")")])
+            left, right = rng.choice([("(", ")"), ("[", "]"), ("-", ""), ("chain(", ")"), ("pretrained(", ")")])
             return left * deep + text + right * deep
         case 5:
             return text + rng.choice([" + ", ", ", " - ", " ", ""]) + rng.choice(RIGHT[rng.choice(KINDS)])

@@ -30,7 +30,7 @@ SAID: dict[str, Any] = {
     "eval_every": 6, "eval_last": 2, "weighting": "uniform", "dtype": "float64", "layout": "contiguous",
     "on_bad": "stop", "min_replies": 3, "seed": 5, "topology": "chains(groups=3)",
     "init": "pretrained(on=digits(), rounds=2)",
-    "server_data": "digits(clients=3)",
+    "server_data": "digits(clients=3)", "attack": "label_flip(L_S=0.3)",
     "task": "regression()",
 }  # fmt: skip
 """Something else than the default for each setting that can be typed."""

@@ -90,7 +90,6 @@ REFUSED = {
     "texts": (("fedavg", "diabetes(clients=6)", "next_character()"), "these data have none"),
     "mixed letters": (("fedavg + mixup", "sayings(clients=6)", None), "whole numbers"),
     "classes of FedCR": (("fedcr", "diabetes(clients=6)", None), "fedcr has a Gaussian for each class"),
-    "swapped labels": (("fedavg", "label_flip(diabetes(clients=6))", None), "classes are swapped"),
     "dealt out by classes": (("fedavg", "diabetes(lda(0.1), clients=6)", None), "no class each"),
     "something else": (("fedavg", "digits(clients=6)", "fedavg"), "is a method, not a task"),
 }

@@ -16,6 +16,7 @@ WHERE = {
     "partitions": 'Say one inside a data set, as in --on "digits(lda(0.1), clients=50)".',
     "tasks": 'Say one with --task, as in --task "segmentation(ignore=255)"; data sets name their usual one.',
     "topologies": 'Say one with --topology, as in --topology "chains(groups=20)".',
+    "attacks": 'Say one with --attack, as in --attack "label_flip(L_S=0.3, L=0.5, pairs=[[0, 2]])".',
     "groupings": 'Say one inside a topology, as in --topology "chains(random(d_min=200, k_max=5))".',
     "starts": 'Say one with --init, as in --init "pretrained(mnist(), rounds=5)".',
     "schedules": 'Say one in place of a number, as in --lr "decay(0.1, 0.998)" or "fedsam(rho=warmup(0.01, 0.1, 50))".',

@@ -28,7 +28,7 @@ EXAMPLES = """examples:
 """
 
 
-KINDS = ("models", "partitions", "tasks", "topologies", "groupings", "starts", "schedules")
+KINDS = ("models", "partitions", "tasks", "topologies", "groupings", "starts", "attacks", "schedules")
 
 
 class Parser(argparse.ArgumentParser):

@@ -73,7 +73,8 @@ class Stack:
     def __init__(
         self, job: ClientJob, batched: Batched, letters: Sequence[Letter], data: Sequence[ClientData]
     ) -> None:  # fmt: skip
-        self.job, self.batched, self.letters, self.data = job, batched, letters, data
+        self.job, self.batched, self.letters = job, batched, letters
+        self.data = [job.used(letter.client, held) for letter, held in zip(letters, data, strict=True)]
         self.mail, self.count, self.examples = letters[0].mail, len(letters), len(data[0])
         self.clients = tuple(letter.client for letter in letters)
         self.sent = self.mail.params.expand(self.count, -1)

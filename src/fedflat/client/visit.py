@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from fedflat.client.attacker import Attacker
 from fedflat.client.blame import guilty
 from fedflat.client.judge import headline, scores
 from fedflat.client.learner import Learner, Oracle, Terms
@@ -47,6 +48,12 @@ class ClientJob:
     """Whether each reply brings the client's own model along, for somebody to look at."""
     said: Mapping[str, Any] = field(default_factory=dict)
     """The texts of the run that it is part of, for clients elsewhere to be told in."""
+    attackers: Mapping[int, Attacker] = field(default_factory=dict)
+    """Clients that do not train on what they hold."""
+
+    def used(self, client: int, data: ClientData) -> ClientData:
+        """What ``client`` makes of the data it holds."""
+        return self.attackers[client].data(data) if client in self.attackers else data
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,8 @@ Done = tuple[Reply, Memory]
 
 def visit(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None = None) -> Done:
     """Do what the mail asks."""
-    done: Done = letter.mail.ask.do(OneClient(letter.mail.ask.job(job), letter, data, spy))
+    job, data = letter.mail.ask.job(job), job.used(letter.client, data)
+    done: Done = letter.mail.ask.do(OneClient(job, letter, data, spy))
     return done
 
 

@@ -22,7 +22,6 @@ from fedflat.data.examples import ClientData
 from fedflat.data.files.places import roots
 from fedflat.data.sets.cifar10 import Cifar10
 from fedflat.data.sets.cifar100 import FINE_TO_COARSE, Cifar100
-from fedflat.data.sets.label_flip import LabelFlip
 from fedflat.errors import DataError
 
 FOLDERS = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C"}
@@ -98,8 +97,6 @@ class Official:
 
 def official(on: object) -> Official | None:
     """The published corruptions of the test set of these data; None if there are none, or they are not at hand."""
-    while isinstance(on, LabelFlip):  # test data are never touched
-        on = on.on
     if not isinstance(on, Cifar10) or on.pool:  # pooled, the test set is another one
         return None
     name = FOLDERS[on.name]

@@ -7,9 +7,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 HOMES = (
-    "client.asks", "client.describers", "client.measures", "data.partitions", "data.sets", "language.schedules",
-    "methods", "models", "running.starts", "tasks", "topology",
-    "topology.grouping",
+    "attacks", "client.asks", "client.attacker", "client.describers", "client.measures", "data.partitions", "data.sets",
+    "language.schedules", "methods", "models", "running.starts", "tasks", "topology", "topology.grouping",
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from fedflat.language.plugins import MAINS, load_installed, plugin_of
 
 KINDS = (
     "method", "data set", "partition", "model", "schedule", "start", "task", "topology", "grouping", "growth", "ask",
-    "describer", "measure",
+    "describer", "measure", "attack", "attacker",
 )  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -274,9 +274,13 @@ def find(name: str, kind: str | None = None) -> Entry:
     if entry and (kind is None or entry.kind == kind):
         return entry
     if entry and kind:
-        raise SpellingError(f"{shown(name)} is a {entry.kind}, not a {kind}. {_where(kind)}")
+        raise SpellingError(f"{shown(name)} is {_a(entry.kind)}, not {_a(kind)}. {_where(kind)}")
     names = [e.name for e in _REGISTRY.values() if kind is None or e.kind == kind]
     raise SpellingError(f"unknown {kind or 'name'} {shown(name)}.{nearest(name, names)} {_where(kind)}")
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def _where(kind: str | None) -> str:

@@ -18,7 +18,9 @@ from fedflat.folder.schema import EXPERIMENT, check
 from fedflat.language.spelling import parse
 from fedflat.running.experiment import from_json
 
-ORDER = {"experiment": EXPERIMENT, "measures": [str], "mean_examples": float, "shows": bool}
+ORDER = {
+    "experiment": EXPERIMENT, "measures": [str], "mean_examples": float, "shows": bool, "attackers": {"*": str}
+}  # fmt: skip
 
 
 def order_of(job: ClientJob) -> Order:
@@ -39,6 +41,7 @@ def order_of(job: ClientJob) -> Order:
     return Order({
         "experiment": dict(job.said), "measures": [repr(piece) for piece in measures],
         "mean_examples": job.mean_examples, "shows": job.shows,
+        "attackers": {str(client): repr(attacker) for client, attacker in job.attackers.items()},
     })  # fmt: skip
 
 
@@ -57,6 +60,7 @@ def job_of(order: Order, *, on: DataSpec | None = None, device: str = "cpu") -> 
     job = ClientJob(
         exp.open_learner(fed, device), (*exp.pieces(), *measures), exp.local, exp.seed,
         texts["mean_examples"], texts["shows"], texts["experiment"],
+        {int(client): parse(text, "attacker") for client, text in texts["attackers"].items()},
     )  # fmt: skip
     return job, fed
 

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from fedflat.attacks.attack import Victim
+from fedflat.client.attacker import Attacker
 from fedflat.client.judge import outputs
 from fedflat.client.learner import Learner
 from fedflat.client.piece import Site
@@ -76,12 +78,18 @@ class Ready:
         """What is good to know before the first round; ``state_memory`` as in `train`."""
         site = Site(self.job.pieces, self.learner.flat.module, self.scene.layout, self.exp.task)
         said = [piece.remark(site) for piece in self.job.pieces]
+        said += [self.exp.attack.remark(self.victim)] if self.exp.attack is not None else []
         if self.client_memory:
             budget = usual_budget() if state_memory is None else state_memory
             fits = self.client_memory <= budget
             where = "kept in memory" if fits else f"{size(budget)} kept in memory, the rest on disk"
             said.append(f"clients will remember up to {size(self.client_memory)} in all, {where}")
         return [text for text in said if text]
+
+    @cached_property
+    def victim(self) -> Victim:
+        """The run as those see it who attack it."""
+        return victim_of(self.exp, self.fed, self.learner, self.crowd)
 
     def addressed(self, mail: Mail, cohort: Sequence[int]) -> Mail:
         """The mail as it goes to this cohort: pieces that must know it are told what those before each client do."""
@@ -151,7 +159,8 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     check_batches(exp, fed, learner)
     shows = any(shadow.looks for shadow in exp.method.shadows)
     mean = mean_examples(exp, fed)
-    job = ClientJob(learner, exp.pieces(), exp.local, exp.seed, mean, shows, exp.as_json())
+    attackers = attackers_in(exp, fed, learner, crowd)
+    job = ClientJob(learner, exp.pieces(), exp.local, exp.seed, mean, shows, exp.as_json(), attackers)
     for protocol in exp.method.protocols:
         protocol.check(exp.on, fed)
     for piece in job.pieces:
@@ -196,6 +205,22 @@ def gathered(exp: Experiment, fed: Federation, learner: Learner) -> Crowd:
     if wrong:
         raise SettingError(f"{exp.topology}: slots must be named in letters and digits, found {shown(wrong[0])}.")
     return crowd
+
+
+def victim_of(exp: Experiment, fed: Federation, learner: Learner, crowd: Crowd) -> Victim:
+    """The run as those see it who attack it."""
+    return Victim(exp.on, fed, learner, exp.topology.superclients(crowd), exp.seed)
+
+
+def attackers_in(exp: Experiment, fed: Federation, learner: Learner, crowd: Crowd) -> Mapping[int, Attacker]:
+    """The clients that lie, if there is an attack; one that cannot be made is refused."""
+    if exp.attack is None:
+        return {}
+    if exp.method.pooled:
+        raise SettingError("centralised training has no clients that could attack. Leave --attack out.")
+    victim = victim_of(exp, fed, learner, crowd)
+    exp.attack.check(victim)
+    return exp.attack.attackers(victim)
 
 
 def members(asked: Asked) -> list[int]:

@@ -20,7 +20,7 @@ from fedflat.engine.flat import Model
 from fedflat.executors.crew import Crew
 from fedflat.executors.memories import ClientStates
 from fedflat.folder.diary import Row
-from fedflat.running.evaluate import Scores, evaluate
+from fedflat.running.evaluate import Scores, evaluate, load
 from fedflat.running.model_files import Named, in_memory
 from fedflat.running.prepare import Ready
 from fedflat.running.state import Run
@@ -70,6 +70,10 @@ def evaluated(
     named = models_of(ready, t + 1, models, shadows)
     own, fitting = (lambda name: ready.own_tests(crew, several.get(name))), ready.fitting(clients)
     scores = evaluate(ready.learner, ready.fed, named, own, fitting)
+    if (attack := ready.exp.attack) is not None:
+        for name, model in named.items():
+            load(ready.learner, model)
+            scores[name] |= attack.scores(ready.victim)
     if ready.centre(t + 1, models) is None:
         scores[SLOTS] = _means({slot: scores[slot] for slot in several}, _examples(ready))
     row = {"round": t + 1, **reported(scores), **_notes(new, len(ready.slots) > 1), "train_loss": loss_of(new)}

@@ -16,6 +16,7 @@ from fedflat.language.schedules import Scalar
 from fedflat.settings.setting import about, check, setting, settings_of
 
 if TYPE_CHECKING:
+    from fedflat.attacks.attack import Attack
     from fedflat.client.learner import ModelLike
     from fedflat.data.federation import DataSpec
     from fedflat.executors.crew import ExecutorLike
@@ -55,6 +56,10 @@ class RunSettings(Plain):
     server_data: DataSpec | None = setting(
         None, "data that the server itself holds, for starts and methods that use some", metavar="DATA",
         registered="data set",
+    )  # fmt: skip
+    attack: Attack | None = setting(
+        None, 'who attacks the run, and how: "label_flip(L_S=0.3, L=0.5, pairs=[[0, 2]])"', metavar="HOW",
+        registered="attack",
     )  # fmt: skip
     seed: int = setting(0, "decides every random draw", metavar="S", low=0, high=LARGEST_SEED)
     weighting: str | None = setting(

@@ -2,6 +2,7 @@
 
 from typing import TypedDict
 
+from fedflat.attacks.attack import Attack
 from fedflat.client.learner import ModelLike
 from fedflat.data.federation import DataSpec
 from fedflat.executors.crew import ExecutorLike
@@ -35,6 +36,7 @@ class Settings(TypedDict, total=False):
     init: Start | str
     task: Task | str | None
     server_data: DataSpec | str | None
+    attack: Attack | str | None
     weighting: str | None
     dtype: str
     layout: str

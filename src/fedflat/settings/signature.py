@@ -22,6 +22,7 @@ _HEAD = '''"""Settings as keyword arguments, for type checkers; made by `python 
 
 from typing import TypedDict
 
+from fedflat.attacks.attack import Attack
 from fedflat.client.learner import ModelLike
 from fedflat.data.federation import DataSpec
 from fedflat.executors.crew import ExecutorLike

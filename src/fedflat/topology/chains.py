@@ -66,8 +66,8 @@ class Chains(Topology):
         return True
 
     def superclients(self, crowd: Crowd) -> tuple[Chain, ...]:
-        """Who trains one after the other."""
-        return crowd.groups(grouping_of("chains", self.groups))
+        """Who trains one after the other; nobody stays together where cohorts are cut."""
+        return () if self.groups is None else crowd.groups(grouping_of("chains", self.groups))
 
     def sampler(self, crowd: Crowd, groups: int) -> Sampler:
         """Who draws out of so many superclients."""

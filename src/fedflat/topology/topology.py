@@ -127,6 +127,10 @@ class Topology(Spelled, ABC):
         """The server's models by name, and whose they are."""
         return {SERVER: range(crowd.population)}
 
+    def superclients(self, crowd: Crowd) -> Sequence[Chain]:
+        """Groups of clients that train one after the other and stay together, where there are any."""
+        return ()
+
     @abstractmethod
     def asked(self, crowd: Crowd, t: int) -> Asked:
         """Who is asked in round ``t``; replies are folded in this order. A slot that is left out stays as it is."""

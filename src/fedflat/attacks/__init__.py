@@ -1,0 +1,1 @@
+"""Attacks on a run: clients that lie about their data, and clients that look for what others hold."""
