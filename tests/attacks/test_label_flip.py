@@ -17,7 +17,7 @@ import fedflat as ff
 from fedflat import cifar100, label_flip
 from fedflat.attacks.attack import Victim
 from fedflat.attacks.label_flip import LabelFlip
-from fedflat.client.attacker import Swaps
+from fedflat.client.attacker import Swaps, used
 from fedflat.client.learner import Learner
 from fedflat.data.federation import DataSpec, Dealt
 from fedflat.data.sets.cifar100 import FINE_TO_COARSE
@@ -271,9 +271,9 @@ def test_what_is_for_testing_is_left_alone() -> None:
     assert len(ready.job.attackers) == 10
     for client in range(10):
         honest = ready.fed.data(client)
-        used = ready.job.used(client, honest)
-        assert torch.equal(used.own_test.labels, honest.own_test.labels)
-        assert not torch.equal(used.labels, honest.labels)
+        lying = used(ready.job.attackers, client, honest)
+        assert torch.equal(lying.own_test.labels, honest.own_test.labels)
+        assert not torch.equal(lying.labels, honest.labels)
 
 
 def test_the_accuracy_of_the_swapped_classes() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fedflat as ff
-from fedflat.client.visit import full_gradient
+from fedflat.client.survey import full_gradient
 from fedflat.engine.mail import Mail, Replies
 from fedflat.running.prepare import make_ready
 from fedflat.server.piece import Desk, Send
@@ -65,7 +65,7 @@ def test_a_piece_sees_them(tmp_path: Path) -> None:
     assert with_data.model is not None
     w = plain.model.params
     sizes = [len(ready.fed.data(k)) for k in range(2)]
-    by_hand = sum(n * full_gradient(ready.job, ready.fed.data(k), w) for k, n in enumerate(sizes)) / sum(sizes)
+    by_hand = sum(n * full_gradient(ready.learner, ready.fed.data(k), w) for k, n in enumerate(sizes)) / sum(sizes)
     torch.testing.assert_close(with_data.model.params, w - 0.5 * by_hand, rtol=0, atol=1e-12)
     assert with_data.rows[-1]["taught"] == sum(sizes)
 

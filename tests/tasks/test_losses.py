@@ -14,7 +14,8 @@ import fedflat as ff
 from fedflat.client.judge import scores
 from fedflat.client.learner import Learner
 from fedflat.client.local import Local
-from fedflat.client.visit import ClientJob, full_gradient
+from fedflat.client.survey import full_gradient
+from fedflat.client.visit import ClientJob
 from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData, Examples
 from fedflat.flatness.hessian import Hessian
@@ -124,7 +125,7 @@ def test_every_mean_over_batches_is_the_whole_sum_by_the_whole_count() -> None:
     learner.flat.load(w)
     assert scores(learner, data)["loss"] == pytest.approx(loss, rel=1e-12)
     job = ClientJob(learner, (), Local(), 0)
-    torch.testing.assert_close(full_gradient(job, data, w), gradient.detach(), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(full_gradient(job.learner, data, w), gradient.detach(), rtol=1e-10, atol=1e-12)
     objective = Objective(learner, torch.empty(0), data, batch_size=70)
     assert objective.loss(w) == pytest.approx(loss, rel=1e-12)
     torch.testing.assert_close(objective.gradient(w)[1], gradient.detach(), rtol=1e-10, atol=1e-12)

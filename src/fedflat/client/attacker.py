@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,6 +22,11 @@ class Attacker(Spelled, ABC):
     @abstractmethod
     def data(self, data: ClientData) -> ClientData:
         """What it trains on in place of what it holds; what it keeps for testing stays as it is."""
+
+
+def used(attackers: Mapping[int, Attacker], client: int, data: ClientData) -> ClientData:
+    """What ``client`` trains on: what it holds, or what it makes of that if it is one of the attackers."""
+    return attackers[client].data(data) if client in attackers else data
 
 
 def pairs_of(said: str, pairs: object) -> Pairs:

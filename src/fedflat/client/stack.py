@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedflat.client.attacker import used
 from fedflat.client.batched import Batched, StackOracle
 from fedflat.client.blame import guilty
 from fedflat.client.judge import headline
@@ -74,7 +75,7 @@ class Stack:
         self, job: ClientJob, batched: Batched, letters: Sequence[Letter], data: Sequence[ClientData]
     ) -> None:  # fmt: skip
         self.job, self.batched, self.letters = job, batched, letters
-        self.data = [job.used(letter.client, held) for letter, held in zip(letters, data, strict=True)]
+        self.data = [used(job.attackers, letter.client, held) for letter, held in zip(letters, data, strict=True)]
         self.mail, self.count, self.examples = letters[0].mail, len(letters), len(data[0])
         self.clients = tuple(letter.client for letter in letters)
         self.sent = self.mail.params.expand(self.count, -1)

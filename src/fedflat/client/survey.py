@@ -7,7 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fedflat.client.learner import Learner, Oracle, Terms
 from fedflat.client.piece import BatchOracle
+from fedflat.data.examples import ClientData
 from fedflat.tasks.average import Average
 
 
@@ -21,3 +23,9 @@ def survey(oracle: Callable[[Tensor], BatchOracle], examples: int, w: Tensor) ->
         here = oracle(places)
         mean.add(total, here(w), len(places), here.count)
     return mean.finish(total)
+
+
+def full_gradient(learner: Learner, data: ClientData, w: Tensor, terms: Terms = ()) -> Tensor:
+    """The gradient over all of a client's examples, as they are, of the loss and ``terms`` of it."""
+    learner.flat.train()
+    return survey(lambda places: Oracle(learner, data.batch(places, learner.dtype), terms, still=True), len(data), w)

@@ -14,13 +14,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from fedflat.client.attacker import Attacker
+from fedflat.client.attacker import Attacker, used
 from fedflat.client.blame import guilty
 from fedflat.client.judge import headline, scores
 from fedflat.client.learner import Learner, Oracle, Terms
 from fedflat.client.local import Local
 from fedflat.client.piece import BatchOracle, Memory, Piece, Term, Visit
-from fedflat.client.survey import survey
+from fedflat.client.survey import full_gradient
 from fedflat.data.batch import Batch, Tensors
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import GradFn, Model
@@ -51,10 +51,6 @@ class ClientJob:
     attackers: Mapping[int, Attacker] = field(default_factory=dict)
     """Clients that do not train on what they hold."""
 
-    def used(self, client: int, data: ClientData) -> ClientData:
-        """What ``client`` makes of the data it holds."""
-        return self.attackers[client].data(data) if client in self.attackers else data
-
 
 @dataclass(frozen=True)
 class Letter:
@@ -73,7 +69,7 @@ Done = tuple[Reply, Memory]
 
 def visit(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None = None) -> Done:
     """Do what the mail asks."""
-    job, data = letter.mail.ask.job(job), job.used(letter.client, data)
+    job, data = letter.mail.ask.job(job), used(job.attackers, letter.client, data)
     done: Done = letter.mail.ask.do(OneClient(job, letter, data, spy))
     return done
 
@@ -134,17 +130,10 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None) -> 
         flat.load(walked.own.params)
         metrics["own_accuracy"] = headline(job.learner, data.own_test)
     reply = Reply(
-        client=client,
-        delta=mail.params - walked.returned,
-        buffers=walked.buffers,
-        examples=len(data),
-        samples=walked.samples,
-        extras={piece.key: v.outbox for piece, v in stack if v.outbox},
-        metrics=metrics,
-        steps=walked.steps,
-        own=walked.own if job.shows else None,
-        letter=letter.id,
-    )
+        client=client, delta=mail.params - walked.returned, buffers=walked.buffers, examples=len(data),
+        samples=walked.samples, extras={piece.key: v.outbox for piece, v in stack if v.outbox}, metrics=metrics,
+        steps=walked.steps, own=walked.own if job.shows else None, letter=letter.id,
+    )  # fmt: skip
     return reply, {piece.key: v.memory for piece, v in stack if v.memory}
 
 
@@ -265,7 +254,7 @@ def before(mail: Mail, *clients: int) -> Tensor | None:
 def _whole(job: ClientJob, letter: Letter, data: ClientData, w: Tensor) -> Tensor:
     """The gradient over all the client's data, of the loss with its terms."""
     terms = [(piece, open_visit(job, letter, data, piece)) for piece in job.pieces if isinstance(piece, Term)]
-    return full_gradient(job, data, w, terms)
+    return full_gradient(job.learner, data, w, terms)
 
 
 def _bare(job: ClientJob, data: ClientData, places: Tensor) -> Oracle:
@@ -299,10 +288,3 @@ def _spied(name: str, grad: GradFn, spy: Spy, w: Tensor) -> Tensor:
     g = grad(w)
     spy(name, g)
     return g
-
-
-def full_gradient(job: ClientJob, data: ClientData, w: Tensor, terms: Terms = ()) -> Tensor:
-    """The gradient over all the client's examples, as they are, of the loss and ``terms`` of it."""
-    learner = job.learner
-    learner.flat.train()
-    return survey(lambda places: Oracle(learner, data.batch(places, learner.dtype), terms, still=True), len(data), w)
