@@ -11,8 +11,9 @@ import pytest
 import fedflat
 
 LAYERS = (
-    "version", "sayable", "errors", "files", "onepage", "language", "settings", "engine", "models", "data", "tasks",
-    "client", "server", "composition", "methods", "topology", "attacks", "profiling", "folder", "executors", "flatness",
+    "version", "sayable", "errors", "files", "onepage", "language", "settings", "engine", "clock", "models", "data",
+    "tasks", "client", "server", "composition", "methods", "topology", "attacks", "profiling", "folder", "executors",
+    "flatness",
     "corruptions", "running", "observe", "studies", "analyse", "presets", "report", "reproduce", "cli", "public",
     "__main__",
 )  # fmt: skip

@@ -12,6 +12,13 @@ from fedflat.client.piece import Piece as Piece
 from fedflat.client.piece import Site as Site
 from fedflat.client.piece import Term as Term
 from fedflat.client.piece import Visit as Visit
+from fedflat.clock.devices import devices as devices
+from fedflat.clock.measured import measured as measured
+from fedflat.clock.presence import on_off as on_off
+from fedflat.clock.presence import trace as trace
+from fedflat.clock.spread import lognormal as lognormal
+from fedflat.clock.spread import one_of as one_of
+from fedflat.clock.spread import uniform as uniform
 from fedflat.composition.method import Method as Method
 from fedflat.composition.method import chain as chain
 from fedflat.composition.method import made_of as made_of

@@ -76,6 +76,7 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
         "evaluate": {"every": 2, "last": 1}, "seed": 5, "weighting": "uniform", "dtype": "float64",
         "layout": "contiguous", "on_bad": "stop", "min_replies": None, "loss": "cross_entropy",
         "init": "fresh()", "server_data": None, "attack": None, "task": "classification()", "topology": "star()",
+        "clock": None,
         "headline": ACCURACY.as_json(),
     }  # fmt: skip
     assert saved["how"] == {

@@ -51,6 +51,12 @@ RIGHT = {
     "attacker": ["swaps([[0, 2], [3, 5]])"],
     "measure": ["epoch_ends(inside=False)"],
     "task": ["classification", "segmentation(ignore=255)", "next_character(ignore=0)", "regression()", "retrieval"],
+    "clock": [
+        "devices()", "devices(speed=lognormal(100, 1), up=uniform(1e5, 1e6), deadline=60, extra=0.3)",
+        "measured('a.json', present=on_off(600, 60))",
+    ],
+    "spread": ["lognormal(100, sigma=0.5)", "uniform(1, 2.5)", "one_of([10, 100], shares=[0.9, 0.1])"],
+    "presence": ["on_off(on=600, off=60)", "on_off(5, 1, by='rounds')", "trace('a.json', every=86400)"],
     "growth": ["linear(0.5)", "logarithmic(a=0.5, b=20)", "exponential(4.6e-4, b=5)"],
 }  # fmt: skip
 

@@ -18,6 +18,9 @@ WHERE = {
     "topologies": 'Say one with --topology, as in --topology "chains(groups=20)".',
     "attacks": 'Say one with --attack, as in --attack "label_flip(L_S=0.3, L=0.5, pairs=[[0, 2]])".',
     "groupings": 'Say one inside a topology, as in --topology "chains(random(d_min=200, k_max=5))".',
+    "clocks": 'Say one with --clock, as in --clock "devices(speed=lognormal(100, 0.5), deadline=60)".',
+    "spreads": 'Say one in place of a number in a clock, as in --clock "devices(up=uniform(1e5, 1e6))".',
+    "presences": 'Say one inside a clock, as in --clock "devices(present=on_off(on=600, off=60))".',
     "starts": 'Say one with --init, as in --init "pretrained(mnist(), rounds=5)".',
     "schedules": 'Say one in place of a number, as in --lr "decay(0.1, 0.998)" or "fedsam(rho=warmup(0.01, 0.1, 50))".',
 }

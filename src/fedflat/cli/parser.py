@@ -28,7 +28,10 @@ EXAMPLES = """examples:
 """
 
 
-KINDS = ("models", "partitions", "tasks", "topologies", "groupings", "starts", "attacks", "schedules")
+KINDS = (
+    "models", "partitions", "tasks", "topologies", "groupings", "clocks", "spreads", "presences", "starts", "attacks",
+    "schedules",
+)  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):

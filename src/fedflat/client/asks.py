@@ -10,13 +10,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from fedflat.client.drift import Only
+from fedflat.client.piece import Piece
 from fedflat.client.visit import ClientJob, Done, OneClient
 from fedflat.engine.ask import Ask
 from fedflat.errors import SettingError
@@ -35,6 +38,11 @@ class Walking(Protocol):
         ...
 
 
+def walk_work(pieces: Sequence[Piece], examples: int, samples: int) -> int:
+    """Gradients of single examples in a walk: as many of each as the pieces ask for, and those over all the data."""
+    return samples * prod(piece.asks for piece in pieces) + examples * sum(piece.surveys for piece in pieces)
+
+
 @register("ask", "train")
 @dataclass(frozen=True, repr=False)
 class Train(Ask):
@@ -44,6 +52,10 @@ class Train(Ask):
 
     trains = commits = stacks = True
     up = 1
+
+    def work(self, job: ClientJob, examples: int, samples: int) -> int:
+        """That of a walk."""
+        return walk_work(job.pieces, examples, samples)
 
     def do(self, client: Walking) -> Any:
         """Walk."""
@@ -63,6 +75,10 @@ class Tune(Ask):
     def job(self, job: ClientJob) -> ClientJob:
         """The same without the method's pieces."""
         return replace(job, pieces=(Only("classifier"),), shows=False)
+
+    def work(self, job: ClientJob, examples: int, samples: int) -> int:
+        """That of a walk."""
+        return walk_work(job.pieces, examples, samples)
 
     def do(self, client: Walking) -> Any:
         """Walk."""

@@ -37,6 +37,10 @@ class Ask(Spelled, ABC):
         """The client's job as it wants it."""
         return job
 
+    def work(self, job: Any, examples: int, samples: int) -> int:
+        """Gradients of single examples that a client takes that holds ``examples``; a walk goes through ``samples``."""
+        return self.surveys * examples
+
     @abstractmethod
     def do(self, client: Any) -> Any:
         """Do it, for one client or for a stack of them: the reply, and what is remembered from now on."""

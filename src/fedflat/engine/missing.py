@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fedflat.errors import choice
 
-CRASHED, LATE, REFUSED, NOT_FINITE = REASONS = ("crashed", "too late", "refused", "not finite")
+CRASHED, LATE, REFUSED, NOT_FINITE, AWAY = REASONS = ("crashed", "too late", "refused", "not finite", "away")
 
 
 @dataclass(frozen=True)
@@ -35,4 +35,7 @@ class Missing:
         return f"client {self.client} {_WORDS[self.reason]}" + (f" ({self.why})" if self.why else "")
 
 
-_WORDS = {CRASHED: "crashed", LATE: "was too late", REFUSED: "was refused", NOT_FINITE: "sent NaN or infinity"}
+_WORDS = {
+    CRASHED: "crashed", LATE: "was too late", REFUSED: "was refused", NOT_FINITE: "sent NaN or infinity",
+    AWAY: "was away",
+}  # fmt: skip

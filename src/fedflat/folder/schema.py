@@ -146,7 +146,7 @@ RUN = {
     "origin": {
         "data?": str, "place?": (str, None), "shape?": [int], "classes?": int, "outputs?": int,
         "inputs?": [{"shape": [int], "whole": bool}], "module?": str, "start?": str,
-        "server?": str,
+        "server?": str, "clock?": str,
     },
     "how": HOW, "made": str, "machine": {"*": (str, int, None)},
     "end?": {"metrics": MARK, "watch": MARK, "models": {"*": FILE}, "reported": str, "digest": str},
@@ -156,7 +156,8 @@ STUDY = {
 }  # fmt: skip
 OF_ANY_VERSION = {"fedflat": str, "*": object}
 LEDGER = {
-    "down": int, "up": int, "c2c?": int, "samples": int, "training": float, "seconds": float, "missing?": int
+    "down": int, "up": int, "c2c?": int, "samples": int, "training": float, "seconds": float, "missing?": int,
+    "clock?": float,
 }  # fmt: skip
 TESTS = {"*": {"*": NUMBER}}
 METRICS = {

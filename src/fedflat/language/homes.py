@@ -7,7 +7,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 HOMES = (
-    "attacks", "client.asks", "client.attacker", "client.describers", "client.measures", "data.partitions", "data.sets",
+    "attacks", "client.asks", "client.attacker", "client.describers", "client.measures", "clock", "data.partitions",
+    "data.sets",
     "language.schedules", "methods", "models", "running.starts", "tasks", "topology", "topology.grouping",
 )  # fmt: skip
 

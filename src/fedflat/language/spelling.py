@@ -23,7 +23,7 @@ from fedflat.language.plugins import MAINS, load_installed, plugin_of
 
 KINDS = (
     "method", "data set", "partition", "model", "schedule", "start", "task", "topology", "grouping", "growth", "ask",
-    "describer", "measure", "attack", "attacker",
+    "describer", "measure", "attack", "attacker", "clock", "spread", "presence",
 )  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -145,8 +145,10 @@ def spell(value: Any) -> str:
 def spell_call(name: str, signature: inspect.Signature, arguments: dict[str, Any]) -> str:
     """``name(...)`` with required arguments by place, the others by name."""
     parts: list[str] = []
-    for key, value in arguments.items():
-        parameter = signature.parameters[key]
+    for key, parameter in signature.parameters.items():
+        if key not in arguments:
+            continue
+        value = arguments[key]
         if parameter.kind is parameter.VAR_POSITIONAL:
             parts += map(spell, value)
         elif parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:

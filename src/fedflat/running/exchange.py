@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any, overload
 
 from fedflat.client.diagnosis import diagnose
 from fedflat.client.piece import Memory
 from fedflat.client.visit import Letter
+from fedflat.clock.timetable import Ended
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold, rows
 from fedflat.engine.missing import NOT_FINITE, Missing
 from fedflat.executors.crew import Crew, Visited
@@ -19,6 +21,7 @@ from fedflat.running.listening import Ear
 from fedflat.running.prepare import Ready
 from fedflat.running.relay import Relay
 from fedflat.running.state import Ledger
+from fedflat.running.timing import planned
 from fedflat.server.piece import Send
 from fedflat.server.shadows import Notes, Shadow
 from fedflat.topology.topology import Chain
@@ -67,6 +70,12 @@ class Letters(Sequence[Letter]):
         """What no other letter of the run is called."""
         return f"{self.mails[client].round}/{self.exchange}/{client}"
 
+    def lost(self, lost: Mapping[int, Ended]) -> Iterator[Missing]:
+        """Those of its clients that will not answer."""
+        for client in self.mails:
+            if client in lost:
+                yield Missing(client, self.id(client), lost[client].reason, lost[client].why)
+
     @property
     def ids(self) -> dict[str, int]:
         """The ids of all letters, and whom they go to."""
@@ -85,6 +94,10 @@ class Line:
     """Exchanges so far."""
     lacking: set[int] = field(default_factory=set)
     """Who was missing, and may not have what it was sent last."""
+    clock: float = 0.0
+    """Simulated seconds when its last exchange was over."""
+    chosen: bool = False
+    """Whether those who came first have been taken, where more were asked."""
 
     def reaching(self, mail: Mail) -> Sequence[Chain]:
         """Training goes along the chains; whatever else is asked is asked of every client by itself."""
@@ -102,16 +115,19 @@ class Exchange:
     ledger: Ledger
     ear: Ear = field(default_factory=Ear)
     """Who listens to the round."""
+    strict: bool = True
+    """Whether deadlines and absences count; if not, the server waits for everybody who is asked."""
 
     def __post_init__(self) -> None:
         self.attendance = Attendance(self.ready.exp)
         self.round = 0
+        self._start = self.ledger.clock or 0.0
         self._ears = [one for one in self.ready.exp.method.hearing if one.key in self.shadows]
         """What wants every single reply."""
 
     def along(self, slot: str, chains: Sequence[Chain]) -> Send:
         """What a slot sends its mail by, along these chains."""
-        return partial(self._send, Line(slot, chains))
+        return partial(self._send, Line(slot, chains, clock=self._start))
 
     def _send(self, line: Line, mail: Mail) -> Replies:
         """One call, one exchange."""
@@ -127,13 +143,16 @@ class Exchange:
         return replies
 
     def _dispatch(self, line: Line, mail: Mail) -> Iterator[Reply | Sheaf]:
+        lost = self._timed(line, mail)
         chains, came = line.reaching(mail), 0
         counts = mail.commit and mail.ask.commits
         relay = Relay(self.ready.addressed(mail, [chain[0] for chain in chains]), chains)
         for wave in relay:
-            letters = Letters(wave.mails, list(wave.mails), self.clients, line.count, frozenset(line.lacking))
+            cohort = [client for client in wave.mails if client not in lost]
+            letters = Letters(wave.mails, cohort, self.clients, line.count, frozenset(line.lacking))
             each = not wave.last or (counts and bool(self._ears))
-            for visited in answers(self.crew.visit(letters), letters.ids, mail, each=each):
+            visits = answers(self.crew.visit(letters), letters.ids, mail, each=each)
+            for visited in chain(letters.lost(lost), visits):
                 found = self._taken(line, relay, letters, visited, last=wave.last)
                 if found is None:
                     continue
@@ -148,6 +167,30 @@ class Exchange:
                 elif isinstance(reply, Reply):
                     relay.hand_on(reply)
         self.attendance.enough(mail.round, came)
+
+    def _timed(self, line: Line, mail: Mail) -> Mapping[int, Ended]:
+        """Let simulated time pass by an exchange; who will not answer. Who is asked and not needed leaves the line."""
+        if self.ready.fleet is None:
+            return {}
+        sent = partial(self._bytes_to, line)
+        fleet = self.ready.fleet if self.strict else self.ready.fleet.patient
+        choose = mail.ask.trains and not line.chosen
+        ends = self.ready.exp.topology.ends(self.ready.crowd, mail.round)
+        if ends is not None:
+            self.ledger = self.ledger.until(ends)
+            return {}
+        plan = planned(self.ready, fleet, line.clock, mail, line.reaching(mail), sent, choose=choose)
+        line.clock, line.chosen = plan.over, line.chosen or choose
+        self.ledger = self.ledger.until(plan.over)
+        for place in plan.surplus:
+            self.ledger = self.ledger.plus(down=sent(line.chains[place][0], mail))
+        line.chains = [chain for place, chain in enumerate(line.chains) if place not in plan.surplus]
+        return plan.lost
+
+    def _bytes_to(self, line: Line, client: int, mail: Mail) -> int:
+        """Bytes of a mail to a client: of the part that stays with clients, only its first values, at a first visit."""
+        own = self.ready.withheld * mail.params.element_size() if mail.ask.trains and client in self.clients else 0
+        return (mail.after(None) if client in line.lacking else mail).nbytes - own
 
     def _taken(
         self, line: Line, relay: Relay, letters: Letters, visited: Visited, *, last: bool

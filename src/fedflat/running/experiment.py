@@ -71,6 +71,11 @@ class Experiment(RunSettings):
                         f"run: weighting={self.weighting!r} would change nothing, since {piece} takes the "
                         f"{piece.averages} mean of the replies itself. Leave it out."
                     )
+        if self.clock is not None and self.clock.loses and self.min_replies is None:
+            raise SettingError(
+                f"run: with {self.clock} replies may be lost, by a deadline or by clients that are away. Say with how "
+                "many a round may go on: --min-replies 1."
+            )
         self.topology.refuse(self.method, self.pieces())
         check_end("run", (self.local, *self.pieces(), *self.method.server, *self.method.shadows), self.rounds)
 
@@ -105,8 +110,10 @@ class Experiment(RunSettings):
         )  # fmt: skip
 
     def cohort_sampler(self) -> Sampler:
-        """Who draws the cohorts; in a centralised run there is one client."""
-        return Sampler(clients=1) if self.method.pooled else self.sampler
+        """Who draws the cohorts: of one in a centralised run; a clock may ask more than are waited for."""
+        if self.method.pooled:
+            return Sampler(clients=1)
+        return replace(self.sampler, clients=self.clock.asked_for(self.sampler.clients)) if self.clock else self.sampler
 
     def rate(self, t: int) -> float:
         """The local learning rate of round ``t``."""

@@ -30,6 +30,7 @@ LOOKED_AT = 3
 def origin_of(ready: Ready) -> Origin:
     """What tells the data and the module of this run from others."""
     module, inputs = ready.learner.module(), arguments(ready.learner.sample)
+    digest = "" if ready.exp.clock is None else ready.exp.clock.digest()
     trained = [tensor for tensor in module.parameters() if tensor.requires_grad]
     return {
         "data": data_digest(ready.fed),
@@ -39,6 +40,7 @@ def origin_of(ready: Ready) -> Origin:
         "outputs": ready.learner.outputs,
         "inputs": [{"shape": list(x.shape[1:]), "whole": not x.is_floating_point()} for x in inputs],
         **({} if ready.holding is None else {"server": sign(_examples(ready.holding.data))}),
+        **({"clock": digest} if digest else {}),
         "module": module_digest(module),
         "start": sign([_tensor(tensor) for tensor in trained] + [text for text in [ready.exp.init.digest()] if text]),
     }
@@ -54,6 +56,8 @@ def refuse_other(folder: Path, recorded: Origin, now: Origin) -> None:
         )
     if recorded.get("server") != now.get("server"):
         raise RunError(f"{folder}: these are not the server's data that the run was begun with. Give the same ones.")
+    if recorded.get("clock") != now.get("clock"):
+        raise RunError(f"{folder}: the clock's file is not what it was when the run was begun. Put back the same one.")
     refuse_other_module(folder, recorded, now["module"])
 
 

@@ -19,6 +19,7 @@ from fedflat.client.learner import Learner
 from fedflat.client.piece import Site
 from fedflat.client.trial import try_out
 from fedflat.client.visit import ClientJob
+from fedflat.clock.clock import Fleet
 from fedflat.data.domains import Domain
 from fedflat.data.federation import Dealt, Federation
 from fedflat.data.files.places import data_place
@@ -28,6 +29,7 @@ from fedflat.engine.mail import Mail
 from fedflat.errors import FedflatError, SettingError, shown
 from fedflat.executors.crew import Crew
 from fedflat.executors.memories import ClientStates, usual_budget
+from fedflat.running.devices import check_devices, fleet_of, visit_seconds
 from fedflat.running.evaluate import OwnTests, own_tests
 from fedflat.running.experiment import Experiment, open_federation
 from fedflat.running.fitting import Fitting, check_fitting, fitting_piece, homes
@@ -54,6 +56,11 @@ class Ready:
     """Numbers of the model that stay with the clients."""
     holding: Holding | None = None
     """What the server has besides models."""
+
+    @cached_property
+    def fleet(self) -> Fleet | None:
+        """The clients' devices, if the run has a clock; centralised training needs none."""
+        return fleet_of(self.exp)
 
     @property
     def roster(self) -> Roster:
@@ -195,12 +202,17 @@ def gathered(exp: Experiment, fed: Federation, learner: Learner) -> Crowd:
     """The clients as the topology sees them, if it can be made of them."""
     sampler = exp.cohort_sampler()
     crowd = Crowd(fed.population, fed.sizes, sampler, exp.rounds, exp.seed, learner.flat.layout)
-    exp.topology.check(crowd)
+    fleet = fleet_of(exp)
+    if fleet is not None:
+        crowd = replace(crowd, lasts=visit_seconds(exp, fed, learner, fleet))
+    check_devices(exp, crowd)
     if sampler.kind == "by_size":
         fed.sizes()
+    smallest = exp.topology.smallest(crowd)
+    replies = smallest if exp.clock is None else exp.clock.waited_for(smallest)
     if exp.method.rule:
-        exp.method.rule.check(exp.topology.smallest(crowd))
-    check_attendance(exp, exp.topology.smallest(crowd))
+        exp.method.rule.check(replies)
+    check_attendance(exp, replies)
     wrong = [name for name in exp.topology.slots(crowd) if not re.fullmatch(r"\w+", name)]
     if wrong:
         raise SettingError(f"{exp.topology}: slots must be named in letters and digits, found {shown(wrong[0])}.")

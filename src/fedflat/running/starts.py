@@ -197,7 +197,8 @@ class Pretrained(Start):
         method = parse("centralised()", "method")
         return replace(
             exp, method=method, on=on, server_data=None, rounds=self.rounds, local=local, sampler=Sampler(),
-            init=Fresh(), topology=Star(), weighting=None, evaluate=replace(exp.evaluate, every=self.rounds, last=1),
+            init=Fresh(), topology=Star(), clock=None, min_replies=exp.min_replies and 1, weighting=None,
+            evaluate=replace(exp.evaluate, every=self.rounds, last=1),
         )  # fmt: skip
 
 

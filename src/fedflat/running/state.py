@@ -40,6 +40,8 @@ class Ledger:
     """Seconds in all."""
     missing: int = 0
     """Visits that ended without a reply that could be used."""
+    clock: float | None = None
+    """Simulated seconds on the clients' devices, if the run has a clock."""
 
     @property
     def sent(self) -> int:
@@ -48,15 +50,21 @@ class Ledger:
 
     @property
     def spent(self) -> dict[str, int | float]:
-        """All of it by name; what goes from client to client, and who was missing, only where there is something."""
-        return {name: value for name, value in asdict(self).items() if name not in ("c2c", "missing") or value}
+        """All of it by name; what goes from client to client, and who was missing, only where there is something, and
+        simulated time only where there is a clock."""
+        perhaps = {"c2c": 0, "missing": 0, "clock": None}
+        return {name: value for name, value in asdict(self).items() if value != perhaps.get(name, ...)}
 
     def plus(self, *, down: int = 0, up: int = 0, c2c: int = 0, samples: int = 0, missing: int = 0) -> Ledger:
         """The same with more sent, trained on, or missing."""
         return Ledger(
             self.down + down, self.up + up, self.c2c + c2c, self.samples + samples, self.training, self.seconds,
-            self.missing + missing,
+            self.missing + missing, self.clock,
         )  # fmt: skip
+
+    def until(self, clock: float) -> Ledger:
+        """The same at a later simulated time."""
+        return replace(self, clock=max(self.clock or 0.0, clock))
 
     def with_time(self, training: float, seconds: float) -> Ledger:
         """The same with more time spent."""

@@ -24,7 +24,7 @@ from fedflat.running.prepare import Ready, make_ready, members
 from fedflat.running.reporting import evaluated, loss_of, modules, named_models
 from fedflat.running.results import Result
 from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
+from fedflat.running.state import Ledger, Run
 from fedflat.server.piece import Stepped, step
 from fedflat.server.shadows import Notes
 
@@ -127,7 +127,7 @@ def last_word(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
         if asked is None or any(row.get("tuned") for row in book.rows):
             continue
         notes = {protocol.key: dict(run.shadows[protocol.key])}
-        exchange = Exchange(ready, crew, ClientStates(), notes, run.ledger)
+        exchange = Exchange(ready, crew, ClientStates(), notes, run.ledger, strict=False)
         lr = exp.rate(exp.rounds - 1)
         for slot, clients in ready.slots.items():
             mail = Mail(exp.rounds, run.models[slot].params, run.models[slot].buffers, lr, ask=asked)
@@ -143,7 +143,8 @@ def beginning(ready: Ready, model: Model, clients: ClientStates, crew: Crew | No
     buffers, own = ready.learner.initial().buffers, ready.own_tests(crew) if crew else None
     scene = replace(ready.scene, own_accuracies=own and (lambda params: own(Model(params, buffers))))
     notes = {one.key: one.open(scene, model.params) for one in ready.exp.method.measures}
-    return Run(0, dict.fromkeys(ready.slots, model), {slot: {} for slot in ready.slots}, notes, clients)
+    ledger = Ledger(clock=None if ready.fleet is None else 0.0)
+    return Run(0, dict.fromkeys(ready.slots, model), {slot: {} for slot in ready.slots}, notes, clients, ledger)
 
 
 @dataclass(frozen=True)

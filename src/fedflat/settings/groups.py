@@ -18,6 +18,7 @@ from fedflat.settings.setting import about, check, setting, settings_of
 if TYPE_CHECKING:
     from fedflat.attacks.attack import Attack
     from fedflat.client.learner import ModelLike
+    from fedflat.clock.clock import Clock
     from fedflat.data.federation import DataSpec
     from fedflat.executors.crew import ExecutorLike
     from fedflat.running.starts import Start
@@ -60,6 +61,10 @@ class RunSettings(Plain):
     attack: Attack | None = setting(
         None, 'who attacks the run, and how: "label_flip(L_S=0.3, L=0.5, pairs=[[0, 2]])"', metavar="HOW",
         registered="attack",
+    )  # fmt: skip
+    clock: Clock | None = setting(
+        None, 'devices of the clients, to simulate time: "devices(speed=lognormal(100, 0.5), deadline=60)"',
+        metavar="CLOCK", registered="clock",
     )  # fmt: skip
     seed: int = setting(0, "decides every random draw", metavar="S", low=0, high=LARGEST_SEED)
     weighting: str | None = setting(

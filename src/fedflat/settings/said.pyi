@@ -4,6 +4,7 @@ from typing import TypedDict
 
 from fedflat.attacks.attack import Attack
 from fedflat.client.learner import ModelLike
+from fedflat.clock.clock import Clock
 from fedflat.data.federation import DataSpec
 from fedflat.executors.crew import ExecutorLike
 from fedflat.language.schedules import Scalar
@@ -37,6 +38,7 @@ class Settings(TypedDict, total=False):
     task: Task | str | None
     server_data: DataSpec | str | None
     attack: Attack | str | None
+    clock: Clock | str | None
     weighting: str | None
     dtype: str
     layout: str

@@ -24,6 +24,7 @@ from typing import TypedDict
 
 from fedflat.attacks.attack import Attack
 from fedflat.client.learner import ModelLike
+from fedflat.clock.clock import Clock
 from fedflat.data.federation import DataSpec
 from fedflat.executors.crew import ExecutorLike
 from fedflat.language.schedules import Scalar

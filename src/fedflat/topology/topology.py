@@ -48,6 +48,8 @@ class Crowd:
     rounds: int
     seed: int
     layout: Layout
+    lasts: Callable[[int, int], float] = lambda client, t: 1.0
+    """How long a visit of a client in a round takes by itself, in simulated seconds; 1 if the run has no clock."""
     _groups: dict[str, tuple[Chain, ...]] = field(default_factory=dict, repr=False, compare=False)
     _stories: dict[str, tuple[Iterator[Any], list[Any]]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -145,6 +147,11 @@ class Topology(Spelled, ABC):
         """The model that stands for all slots when ``done`` rounds are done: it is reported, and shadows are averages
         of it."""
         return next(iter(models.values())) if self.centred else None
+
+    def ends(self, crowd: Crowd, t: int) -> float | None:
+        """When round ``t`` ends, in simulated seconds since the start, for a topology that keeps time itself because
+        its rounds overlap; None: a round begins when the one before it has ended, and waits for its replies."""
+        return None
 
     def smallest(self, crowd: Crowd) -> int:
         """The fewest replies that a slot has in a round in which it steps."""

@@ -1,0 +1,48 @@
+"""The clients' devices in a run: who has one, and how long a visit takes there by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fedflat.client.asks import walk_work
+from fedflat.client.learner import Learner
+from fedflat.clock.clock import Fleet
+from fedflat.data.federation import Federation
+from fedflat.errors import SettingError
+from fedflat.running.experiment import Experiment
+from fedflat.topology.topology import Crowd
+
+
+def fleet_of(exp: Experiment) -> Fleet | None:
+    """The clients' devices, if the run has a clock; centralised training needs none."""
+    return None if exp.clock is None or exp.method.pooled else Fleet(exp.clock, exp.seed)
+
+
+def visit_seconds(
+    exp: Experiment, fed: Federation, learner: Learner, fleet: Fleet
+) -> Callable[[int, int], float]:  # fmt: skip
+    """How long a client's training visit in a round takes by itself, by what the method says it sends."""
+    pieces, cost, buffers = exp.pieces(), exp.method.cost, learner.flat.buffers.nbytes
+    vector = learner.flat.layout.dim * learner.dtype.itemsize
+
+    def lasts(client: int, t: int) -> float:
+        examples = fed.size(client)
+        work = walk_work(pieces, examples, exp.local.samples(t, client, examples))
+        return fleet.seconds(client, work, cost.down * vector + buffers, cost.up * vector + buffers)
+
+    return lasts
+
+
+def check_devices(exp: Experiment, crowd: Crowd) -> None:
+    """Refuse clients that the topology cannot be made of, or that the clock knows nothing of."""
+    try:
+        exp.topology.check(crowd)
+    except SettingError as error:
+        if exp.clock is None or crowd.sampler.clients == exp.sampler.clients:
+            raise
+        raise SettingError(
+            f"{error} (With extra={exp.clock.extra:g} in the clock, {crowd.sampler.clients} are asked and "
+            f"{exp.sampler.clients} waited for.)"
+        ) from None
+    if exp.clock is not None and not exp.method.pooled:
+        exp.clock.check(crowd.population)

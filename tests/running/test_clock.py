@@ -1,0 +1,197 @@
+"""Runs with a clock: the same numbers as without, and simulated time that can be worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from fedflat.client.local import Local
+from fedflat.data.sampling import Sampler
+from fedflat.errors import DataError, FedflatError, SettingError
+from fedflat.executors.in_process import InProcess
+from fedflat.language.spelling import parse
+from fedflat.running.experiment import Experiment
+from fedflat.running.results import Result
+from fedflat.running.train import train
+from running.small import begin, experiment, go_on, timeless
+
+MODEL = 4 * (4 * 5 + 5 + 5 * 3 + 3)
+"""Bytes of the model of `experiment`."""
+
+
+def made(exp: Experiment) -> Result:
+    return train(exp, executor=InProcess(1))
+
+
+def measured(folder: Path, *speeds: float) -> str:
+    path = folder / "devices.json"
+    devices = {str(client): {"speed": speed, "down": MODEL, "up": MODEL / 2} for client, speed in enumerate(speeds)}
+    path.write_text(json.dumps(devices))
+    return f"measured('{path}')"
+
+
+def same_model(one: Result, other: Result) -> None:
+    assert one.model is not None
+    assert other.model is not None
+    assert torch.equal(one.model.params, other.model.params)
+
+
+def clocks(result: Result) -> list[float]:
+    return [row["clock"] for row in result.rows]
+
+
+def test_two_clients_of_speed_one_and_two_in_three_rounds(tmp_path: Path) -> None:
+    assert MODEL == 172
+    # sent in 1 s and back in 2 s; six examples at speed 1 and nine at speed 2: every round waits 9 s for the first
+    exp = experiment(clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=3, sampler=Sampler(cohorts=[[0, 1], [1], [0, 1]]))
+    assert clocks(made(exp)) == [1 + 6 + 2, 9 + 1 + 4.5 + 2, 16.5 + 9]
+
+
+def test_sam_computes_twice(tmp_path: Path) -> None:
+    exp = experiment("fedsam", clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=1, sampler=Sampler(cohorts=[[0, 1]]))
+    assert clocks(made(exp)) == [1 + 12 + 2]
+
+
+def test_several_exchanges_come_one_after_the_other(tmp_path: Path) -> None:
+    # a probe and a training visit, each with a model sent there and back
+    cohorts = Sampler(cohorts=[[0, 1]])
+    exp = experiment("naive_fedgloss", clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=1, sampler=cohorts)
+    assert clocks(made(exp)) == [2 * (1 + 6 + 2)]
+
+
+def test_a_chain_hands_on_from_link_to_link(tmp_path: Path) -> None:
+    # 1 s down, 6 s; handed on at the sender's rate in 2 s, 4.5 s; 2 s up; beside it 1 + 12/9 + 2
+    cohorts = Sampler(cohorts=[[0, 1, 2]])
+    exp = experiment(clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=1, sampler=cohorts, topology="chains(cut=2)")
+    assert clocks(made(exp)) == [1 + 6 + 2 + 4.5 + 2]
+
+
+def test_clusters_are_side_by_side(tmp_path: Path) -> None:
+    exp = experiment(
+        clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=2, sampler=Sampler(cohorts=[[0, 1], [1, 2]]),
+        topology="clusters(given_groups([[0, 2], [1, 3, 4]]), shared='all')",
+    )  # fmt: skip
+    assert clocks(made(exp)) == [9, 9 + 7.5]
+
+
+def test_the_first_of_those_who_are_asked_are_taken(tmp_path: Path) -> None:
+    # of [0, 1, 2, 3] the server waits for two: client 2 after 1 + 12/9 + 2 s, client 3 after 1 + 7/9 + 2 s
+    cohorts = Sampler(cohorts=[[0, 1, 2, 3]])
+    clock = measured(tmp_path, 1, 2, 9, 9, 9).replace("')", "', extra=1.0)")
+    asked = made(experiment(clock=clock, rounds=1, sampler=cohorts))
+    taken = made(experiment(rounds=1, sampler=Sampler(cohorts=[[2, 3]])))
+    assert clocks(asked) == [1 + 12 / 9 + 2]
+    same_model(asked, taken)
+    assert asked.ledger.down == 2 * taken.ledger.down
+    assert asked.ledger.up == taken.ledger.up
+    assert asked.ledger.missing == 0
+
+
+def test_a_reply_past_the_deadline_is_cut_off(tmp_path: Path) -> None:
+    clock = measured(tmp_path, 1, 2, 9, 9, 9).replace("')", "', deadline=8)")
+    cut = made(experiment(clock=clock, rounds=1, sampler=Sampler(cohorts=[[0, 1, 2]]), min_replies=1))
+    came = made(experiment(rounds=1, sampler=Sampler(cohorts=[[1, 2]])))
+    assert clocks(cut) == [8]
+    same_model(cut, came)
+    assert cut.ledger.missing == 1
+
+
+def test_fewer_than_a_round_needs_end_the_run(tmp_path: Path) -> None:
+    clock = measured(tmp_path, 1, 2, 9, 9, 9).replace("')", "', deadline=8)")
+    with pytest.raises(FedflatError, match=r"2 replies came .* min_replies asks for 3 .* client 0 was too late"):
+        made(experiment(clock=clock, rounds=1, sampler=Sampler(cohorts=[[0, 1, 2]]), min_replies=3))
+
+
+def test_a_deadline_that_nobody_meets_says_what_to_change(tmp_path: Path) -> None:
+    clock = measured(tmp_path, 1, 2, 9, 9, 9).replace("')", "', deadline=3)")
+    with pytest.raises(FedflatError, match=r"round 0: nobody met the deadline of 3 s; the first .* after 3.778 s"):
+        made(experiment(clock=clock, rounds=1, sampler=Sampler(cohorts=[[0, 1, 2, 3]]), min_replies=1))
+
+
+def test_a_chain_with_a_late_client_brings_nothing(tmp_path: Path) -> None:
+    clock = measured(tmp_path, 1, 2, 9, 9, 9).replace("')", "', deadline=10)")
+    cohorts = Sampler(cohorts=[[0, 1, 2, 3]])
+    cut = made(experiment(clock=clock, rounds=1, sampler=cohorts, min_replies=1, topology="chains(cut=2)"))
+    came = made(experiment(rounds=1, sampler=Sampler(cohorts=[[2, 3]]), topology="chains(cut=1)"))
+    assert clocks(cut) == [10]
+    same_model(cut, came)
+
+
+METHODS = ["fedavg", "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=3)", "mimelite", "scaffold"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_clock_changes_no_number(method: str) -> None:
+    with_clock = made(experiment(method, clock="devices(speed=lognormal(10, 1), up=uniform(1, 100))"))
+    without = made(experiment(method))
+    bare = [{name: value for name, value in row.items() if name != "clock"} for row in timeless(with_clock.rows)]
+    assert bare == timeless(without.rows)
+    same_model(with_clock, without)
+    assert clocks(with_clock) == sorted(clocks(with_clock))
+    assert "clock" not in without.rows[-1]
+
+
+def test_a_stopped_run_goes_on_by_the_same_clock(tmp_path: Path) -> None:
+    exp = experiment(
+        clock="devices(speed=lognormal(10, 1), up=100, deadline=20, present=on_off(50, 10))", min_replies=1, seed=1
+    )
+    whole = made(exp)
+    with pytest.raises(KeyboardInterrupt):
+        begin(exp, tmp_path / "run", stop=3)
+    assert timeless(go_on(exp, tmp_path / "run").rows) == timeless(whole.rows)
+
+
+METERED = "devices(speed=1e15, down=1e15, up=1, latency=0)"
+"""A second for each byte that is sent to the server."""
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedsmoo", "mimelite", "mime"])
+def test_bytes_of_replies_are_known_beforehand(method: str) -> None:
+    one = made(experiment(method, clock=METERED, rounds=3, sampler=Sampler(clients=1)))
+    assert one.ledger.clock == pytest.approx(one.ledger.up, rel=1e-9)
+
+
+def test_what_stays_with_clients_is_not_carried() -> None:
+    module = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    local = Local(batch_size=20, lr=0.05)
+    exp = experiment("fedbn", clock=METERED, rounds=3, sampler=Sampler(clients=1), model=module, local=local)
+    ledger = made(exp).ledger
+    assert ledger.clock == pytest.approx(ledger.up, rel=1e-9)
+
+
+@pytest.mark.parametrize(("clock", "said"), [
+    ("devices(deadline=5)", "--min-replies 1"), ("devices(present=on_off(1, 1))", "--min-replies 1"),
+])  # fmt: skip
+def test_who_may_lose_replies_must_say_how_many_do(clock: str, said: str) -> None:
+    with pytest.raises(SettingError, match=said):
+        experiment(clock=clock)
+
+
+@pytest.mark.parametrize(("content", "said"), [
+    ('{"0": {"speed": 1, "down": 1, "up": 1}}', "no entry for 4 of the 5 clients: 1, 2, 3, 4"),
+    ('{"0": {"speed": -1, "down": 1, "up": 1}}', "client '0': speed must be a number of at least 1e-09, found -1"),
+    ('{"0": {"speed": 1, "down": 0, "up": 1}}', "down must be a number of at least 1e-09, found 0"),
+    ('{"0": {"speed": 1, "down": 1, "up": NaN}}', "up must be a number"),
+    ('{"0": {"speed": 1, "down": 1}}', "must have speed, down and up"),
+    ('{"0": {"speed": 1, "down": 1, "up": 1, "colour": 2}}', "must have speed, down and up"),
+    ("[]", "must hold an object"), ("speed", "is not JSON"), ("", "is not JSON"),
+])  # fmt: skip
+def test_a_wrong_file_is_refused_before_round_0(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "wrong.json"
+    path.write_text(content)
+    with pytest.raises((SettingError, DataError), match=said):
+        made(experiment(clock=f"measured('{path}')"))
+
+
+def test_a_file_that_is_not_there_is_refused() -> None:
+    with pytest.raises(DataError, match="there is no file"):
+        made(experiment(clock="measured('nowhere.json')"))
+
+
+def test_the_text_says_it_again() -> None:
+    text = "devices(speed=one_of([1, 2], shares=[0.5, 0.5]), deadline=3, present=on_off(5, 1, by='rounds'))"
+    assert repr(parse(text, "clock")) == text
