@@ -17,8 +17,9 @@ from fedflat.executors.in_process import InProcess
 from fedflat.folder.diary import Row
 from fedflat.models.simple import mlp
 from fedflat.observe import as_listener
+from fedflat.running.crowd import members
 from fedflat.running.experiment import Evaluate, Experiment
-from fedflat.running.prepare import make_ready, members
+from fedflat.running.prepare import make_ready
 from fedflat.running.run_folder import RunBook
 from fedflat.running.state import Run
 from fedflat.running.train import train

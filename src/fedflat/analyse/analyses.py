@@ -22,7 +22,7 @@ from fedflat.flatness.plane import Plane
 from fedflat.flatness.points import Landscape, losses
 from fedflat.flatness.subsample import subset
 from fedflat.flatness.surface import Surface
-from fedflat.running.prepare import members
+from fedflat.running.crowd import members
 from fedflat.tasks.headline import ACCURACY, Headline
 from fedflat.topology.topology import SERVER
 

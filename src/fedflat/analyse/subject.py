@@ -16,6 +16,7 @@ from fedflat.engine.flat import Model
 from fedflat.errors import RunError, SettingError
 from fedflat.folder.facts import Facts, read_facts
 from fedflat.folder.study_file import is_run, runs_in
+from fedflat.running.descriptions import recalled
 from fedflat.running.experiment import Experiment, from_json
 from fedflat.running.fingerprint import origin_of, refuse_other
 from fedflat.running.model_files import read_model, unnamed
@@ -46,7 +47,7 @@ class Subject:
         with remembered(self.facts["origin"].get("place")):
             ready = make_ready(self.experiment)
             refuse_other(self.folder, self.facts["origin"], origin_of(ready))
-        return ready
+        return recalled(ready, self.folder, self.facts["identity"])
 
     @property
     def shelf(self) -> Shelf:

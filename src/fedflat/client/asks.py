@@ -4,13 +4,13 @@
     tune       plain steps of the last layer, nothing else: what the personalised protocol ends with
     gradient   the gradient over all the client's data, no walk
     evaluate   the scores of the model on what the client keeps for testing
-    describe   a vector computed from the client's data, and perhaps from the model, by a describer
+    describe   a tensor computed from the client's data, and perhaps from the model, by a describer
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar, Protocol
@@ -19,9 +19,13 @@ import torch
 from torch import Tensor
 
 from fedflat.client.drift import Only
+from fedflat.client.learner import Learner
 from fedflat.client.piece import Piece
 from fedflat.client.visit import ClientJob, Done, OneClient
+from fedflat.data.examples import ClientData
+from fedflat.data.federation import Federation
 from fedflat.engine.ask import Ask
+from fedflat.engine.seeds import derive
 from fedflat.errors import SettingError
 from fedflat.language.spelling import Spelled, register
 
@@ -120,30 +124,73 @@ class Evaluate(Ask):
 
 
 class Describer(Spelled, ABC):
-    """How a client describes itself in a few numbers."""
+    """How a client describes itself: a frozen dataclass. Every client is asked once, before round 0."""
 
     needs_model: ClassVar[bool] = False
-    """Whether a model must be sent along."""
+    """Whether a model must be sent along: a fresh one, if it is no `probe`."""
+    uses_data: ClassVar[bool] = False
+    """Whether it needs data that the server itself holds."""
+    reveals: ClassVar[str] = "the server learns what it computes of every client's data"
+    """What that tells about clients, as a sentence without its end."""
+    shares: ClassVar[bool] = False
+    """Whether its numbers are amounts of classes: clients are compared by the shares of them."""
+    components: ClassVar[bool] = False
+    """Whether clients are compared by the principal components of their tensors."""
+
+    @property
+    def probe(self) -> int:
+        """For how many epochs the model that is sent is trained on the server's own data before; 0: it is fresh."""
+        return 0
+
+    def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
+        """Refuse data that cannot be described so; ``public`` are the server's own."""
+
+    def job(self, job: ClientJob) -> ClientJob:
+        """The client's job as it wants it."""
+        return job
 
     @abstractmethod
     def describe(self, client: OneClient) -> Tensor:
-        """A vector for the server, and for everybody it is shown to."""
+        """A tensor for the server, and for everybody it is shown to."""
+
+    def samples(self, client: OneClient) -> int:
+        """How many examples the client trains on for it, epochs counted."""
+        return 0
+
+    def reading(self, learner: Learner, public: ClientData | None, seed: int) -> Callable[[Tensor], Tensor]:
+        """What the server makes of a tensor as it comes, and keeps in its place."""
+        return lambda sent: sent
+
+
+Descriptions = Mapping[Describer, Sequence[Tensor]]
+"""What every client has said of itself, client by client, to each describer."""
 
 
 @register("describer", "label_counts")
 @dataclass(frozen=True, repr=False)
 class LabelCounts(Describer):
-    """How many examples of each class a client trains on. The server learns just that."""
+    """How many examples of each class a client trains on. The server learns just that: it is not private."""
+
+    reveals = "the server learns how many examples of each class every client holds, which is not private"
+    shares = True
+
+    def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
+        """Refuse examples without a class each."""
+        if not fed.test.examples.labelled:
+            raise SettingError(
+                "label_counts: these data have no class for each example, so clients cannot be described by their "
+                "labels. Use another description, such as psi='classifier'."
+            )
 
     def describe(self, client: OneClient) -> Tensor:
         """Count."""
-        return torch.bincount(client.data.labels, minlength=client.data.examples.classes).double()
+        return torch.bincount(client.data.labels, minlength=client.data.examples.classes).double().cpu()
 
 
 @register("ask", "describe")
 @dataclass(frozen=True, repr=False)
 class Describe(Ask):
-    """A vector computed by a describer, under "describe" and "vector"."""
+    """A tensor computed by a describer, under "describe" and "vector"; its draws are apart from those of rounds."""
 
     by: Describer
 
@@ -156,6 +203,11 @@ class Describe(Ask):
         """As the describer says."""
         return self.by.needs_model
 
+    def job(self, job: ClientJob) -> ClientJob:
+        """As the describer wants it."""
+        return self.by.job(replace(job, seed=derive(job.seed, "describe")))
+
     def do(self, client: OneClient) -> Done:
         """Let the describer look."""
-        return client.answer("describe", {"vector": self.by.describe(client)}, examples=len(client.data))
+        found, samples = {"vector": self.by.describe(client)}, self.by.samples(client)
+        return client.answer("describe", found, examples=len(client.data), samples=samples)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,9 @@ from fedflat.engine.stage import Stage
 from fedflat.language.spelling import Spelled
 from fedflat.tasks.classification import Classification
 from fedflat.tasks.task import Count, Task
+
+if TYPE_CHECKING:
+    from fedflat.client.asks import Describer, Descriptions
 
 Memory = dict[str, dict[str, Tensor]]
 """What one client remembers between its visits: piece key -> name -> tensor."""
@@ -84,6 +87,9 @@ class Visit:
     before: Tensor | None = None
     """How many clients are asked before this one in the exchange, and the sum of their mean batches, if a piece is
     `ordered`; in a stack, a row for each client."""
+
+    told: Mapping[str, Tensor] = field(default_factory=dict)
+    """What this piece was told before round 0, the same at every client (`Piece.told`); no rows in a stack."""
 
     @cached_property
     def rng(self) -> torch.Generator:
@@ -155,6 +161,15 @@ class Piece(Spelled):
     def asks(self) -> int:
         """Gradients asked for each gradient given."""
         return 1
+
+    @property
+    def describers(self) -> tuple[Describer, ...]:
+        """What every client must say of itself before round 0."""
+        return ()
+
+    def told(self, descriptions: Descriptions) -> Mapping[str, Tensor]:
+        """What of it every client is told, once: read in a visit as ``visit.told``."""
+        return {}
 
     def check(self, site: Site) -> None:
         """Refuse a place where it cannot work."""

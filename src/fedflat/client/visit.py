@@ -24,7 +24,7 @@ from fedflat.client.survey import full_gradient
 from fedflat.data.batch import Batch, Tensors
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import GradFn, Model
-from fedflat.engine.mail import WEIGHT, Mail, Reply
+from fedflat.engine.mail import WEIGHT, Extras, Mail, Reply
 from fedflat.engine.seeds import derive, seed_modules, torch_generator
 from fedflat.tasks.task import Count, Supply
 
@@ -50,6 +50,8 @@ class ClientJob:
     """The texts of the run that it is part of, for clients elsewhere to be told in."""
     attackers: Mapping[int, Attacker] = field(default_factory=dict)
     """Clients that do not train on what they hold."""
+    told: Extras = field(default_factory=dict)
+    """What every client is told once, before round 0: what `Piece.told` chooses of others' descriptions, by piece."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +106,12 @@ class OneClient:
         self.job.learner.flat.buffers = self.letter.mail.buffers
         return scores(self.job.learner, data)
 
-    def answer(self, key: str, found: dict[str, Tensor], *, examples: int, loss: float = float("nan")) -> Done:
+    def answer(
+        self, key: str, found: dict[str, Tensor], *, examples: int, samples: int = 0, loss: float = float("nan")
+    ) -> Done:
         """A reply with a few tensors and no model; nothing is remembered of it."""
-        none = self.letter.mail.params.new_empty(0)
-        reply = Reply(self.letter.client, none, none, examples, 0, {key: found}, {"loss": loss}, letter=self.letter.id)
+        none, metrics = self.letter.mail.params.new_empty(0), {"loss": loss}
+        reply = Reply(self.letter.client, none, none, examples, samples, {key: found}, metrics, letter=self.letter.id)
         return reply, self.letter.memory
 
 
@@ -240,6 +244,7 @@ def open_visit(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -
         full_gradient=partial(_whole, job, letter, data),
         mean_examples=job.mean_examples,
         before=before(mail, letter.client),
+        told=job.told.get(piece.key, {}),
     )
 
 

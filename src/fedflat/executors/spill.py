@@ -11,6 +11,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterable
+from mmap import ACCESS_COPY, mmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,6 +67,10 @@ class Spill:
             pieces.append(piece)
             offset, left = offset + len(piece), left - len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def mapped(self) -> mmap:
+        """The whole file as it is now, read when it is looked at; what is written there stays where it is."""
+        return mmap(self._handle, self._end, access=ACCESS_COPY)
 
     def check(self, place: Place) -> None:
         """`Damaged` unless the record is what was written."""

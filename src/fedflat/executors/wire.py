@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from safetensors import SafetensorError
@@ -45,9 +45,10 @@ class Garbled(FedflatError):
 
 @dataclass(frozen=True)
 class Order:
-    """What all visits of a run have in common, in texts."""
+    """What all visits of a run have in common, in texts, and what clients are told before round 0."""
 
     texts: Mapping[str, Any]
+    told: Extras = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def encode(message: Message) -> bytes:
     """The bytes of a message."""
     writer = _Writer()
     if isinstance(message, Order):
-        texts: dict[str, Any] = {"kind": "order", "texts": dict(message.texts)}
+        texts: dict[str, Any] = {"kind": "order", "texts": dict(message.texts), "told": writer.all(message.told)}
     elif isinstance(message, Missing):
         texts = {"kind": "missing", **{name: getattr(message, name) for name in _MISSING}}
     else:
@@ -88,7 +89,7 @@ def decode(content: bytes, *, model: Model | None = None, device: str = "cpu", m
         check(texts, _SCHEMAS[texts["kind"]])
         reader = _Reader(tensors, device)
         if texts["kind"] == "order":
-            message: Message = Order(texts["texts"])
+            message: Message = Order(texts["texts"], reader.all(texts.get("told", {})))
         elif texts["kind"] == "missing":
             message = Missing(**{name: texts[name] for name in _MISSING})
         elif texts["kind"] == "letter":
@@ -165,7 +166,7 @@ _NUMBER = (float, {"nan", "inf", "-inf"})
 _MISSING = {"client": int, "letter": str, "reason": set(REASONS), "why": str}
 _EXTRAS = {"*": {"*": int}}
 _SCHEMAS: dict[str, Schema] = {
-    "order": {"kind": str, "texts": {"*": object}},
+    "order": {"kind": str, "texts": {"*": object}, "told?": _EXTRAS},
     "missing": {"kind": str, **_MISSING},
     "letter": {
         "kind": str, "id": str, "client": int, "round": int, "lr": _NUMBER, "commit": bool, "ask": str,

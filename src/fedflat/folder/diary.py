@@ -87,6 +87,12 @@ class Diary:
         self.mark = to
         return [row for _, row in pairs[1:]]
 
+    def take_up(self) -> list[Row]:
+        """Go on from the last whole line: the rows so far."""
+        *_, (mark, _) = pairs = [(self.start, Row()), *self._rows()]
+        self.rewind(mark)
+        return [row for _, row in pairs[1:]]
+
     def append(self, row: Row) -> None:
         """Write a row and see it to the disk."""
         line, mark = self.mark.line(row)

@@ -166,5 +166,9 @@ METRICS = {
     "tuned?": bool, "*": object,
 }  # fmt: skip
 WATCH = {"round": int, "*": object}
-ROWS: dict[str, Schema] = {"metrics": METRICS, "watch": WATCH}
+ASKED = {
+    "by": str, "client": int, "down": int, "up": int, "samples": int, "dtype": str, "shape": [int], "offset": int,
+    "digest": str,
+}  # fmt: skip
+ROWS: dict[str, Schema] = {"metrics": METRICS, "watch": WATCH, "asked": ASKED}
 CHECKPOINT = {"run": str, "round": int, "ledger": LEDGER, "metrics": MARK, "watch": MARK}

@@ -67,9 +67,10 @@ class Watching(Listener):
     def of(cls, ready: Ready, text: str | None, say: Say = lambda text: None) -> Watching:
         """Those that a text names, if they have something to see in this run; ``say`` is told if one fails."""
         watchers = watchers_of(text)
-        if watchers and len(ready.slots) > 1:
+        slots = ready.supposed.slots
+        if watchers and len(slots) > 1:
             raise SettingError(
-                f"watch: {ready.exp.topology} has {len(ready.slots)} models at the server, and watchers look at one. "
+                f"watch: {ready.exp.topology} has {len(slots)} models at the server, and watchers look at one. "
                 "Leave --watch out."
             )
         if text == ALL:

@@ -18,7 +18,8 @@ from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import SMALL, InProcess
 from fedflat.executors.rows import Stacked
 from fedflat.executors.workers import Workers, order_for
-from fedflat.running.prepare import Ready, members
+from fedflat.running.crowd import members
+from fedflat.running.prepare import Ready
 
 WORTH = 6.0
 """Seconds of visits below which starting processes or tracing a network does not pay."""
@@ -49,9 +50,11 @@ class Load:
     @classmethod
     def of(cls, ready: Ready) -> Load:
         """Look at everything but the clock."""
+        ready = ready.supposed
         job, topology = ready.job, ready.exp.topology
+        before = ready.fed.population * sum(one.needs_model for one in ready.describers)
         bare = cls(
-            topology.visits(ready.crowd), topology.at_once(ready.crowd), seconds(ready),
+            before + topology.visits(ready.crowd), topology.at_once(ready.crowd), seconds(ready),
             job.learner.flat.layout.dim < SMALL, False, None, job.learner.device,
         )  # fmt: skip
         fits = bare.small and not topology.hands_on and bare.run >= WORTH and (bare.cohort >= MANY or bare.cohort == 1)

@@ -23,6 +23,7 @@ from fedflat.files import pack, write_file
 from fedflat.folder.facts import Facts, read_facts
 from fedflat.folder.plugins_needed import refuse_unmet
 from fedflat.language.spelling import parse
+from fedflat.running.descriptions import recalled
 from fedflat.running.experiment import from_json
 from fedflat.running.fingerprint import Origin, module_digest, origin_of, refuse_other, refuse_other_module
 from fedflat.running.model_files import Named, chosen, module_of, read_model
@@ -75,6 +76,7 @@ def _standing(
     with remembered(facts["origin"].get("place")):
         ready = make_ready(from_json(facts["experiment"], on=on, model=module, exact=False))
         refuse_other(folder, facts["origin"], origin_of(ready))
+    ready = recalled(ready, folder, facts["identity"])
     return ready.learner, named_models(ready, last_state(folder, facts["identity"]))
 
 

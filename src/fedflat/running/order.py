@@ -38,11 +38,12 @@ def order_of(job: ClientJob) -> Order:
             f"the run cannot be told to clients elsewhere: {job.said['method']!r} and what is measured do not make its "
             "pieces again. Register the method and what it measures, or make the visits here (executor='in-process')."
         )
-    return Order({
+    texts = {
         "experiment": dict(job.said), "measures": [repr(piece) for piece in measures],
         "mean_examples": job.mean_examples, "shows": job.shows,
         "attackers": {str(client): repr(attacker) for client, attacker in job.attackers.items()},
-    })  # fmt: skip
+    }  # fmt: skip
+    return Order(texts, job.told)
 
 
 def job_of(order: Order, *, on: DataSpec | None = None, device: str = "cpu") -> tuple[ClientJob, Federation]:
@@ -60,7 +61,7 @@ def job_of(order: Order, *, on: DataSpec | None = None, device: str = "cpu") -> 
     job = ClientJob(
         exp.open_learner(fed, device), (*exp.pieces(), *measures), exp.local, exp.seed,
         texts["mean_examples"], texts["shows"], texts["experiment"],
-        {int(client): parse(text, "attacker") for client, text in texts["attackers"].items()},
+        {int(client): parse(text, "attacker") for client, text in texts["attackers"].items()}, order.told,
     )  # fmt: skip
     return job, fed
 

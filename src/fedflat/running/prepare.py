@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from statistics import fmean
-from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from fedflat.attacks.attack import Victim
+from fedflat.client.asks import Describer, Descriptions
 from fedflat.client.attacker import Attacker
 from fedflat.client.judge import outputs
 from fedflat.client.learner import Learner
@@ -21,18 +20,21 @@ from fedflat.client.trial import try_out
 from fedflat.client.visit import ClientJob
 from fedflat.clock.clock import Fleet
 from fedflat.data.domains import Domain
-from fedflat.data.federation import Dealt, Federation
+from fedflat.data.federation import Federation
 from fedflat.data.files.places import data_place
 from fedflat.data.roster import Roster
+from fedflat.data.sampling import Sampler
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
 from fedflat.errors import FedflatError, SettingError, shown
 from fedflat.executors.crew import Crew
 from fedflat.executors.memories import ClientStates, usual_budget
-from fedflat.running.devices import check_devices, fleet_of, visit_seconds
+from fedflat.running.crowd import check_batches, check_crowd, gathered, members
+from fedflat.running.devices import fleet_of
 from fedflat.running.evaluate import OwnTests, own_tests
 from fedflat.running.experiment import Experiment, open_federation
 from fedflat.running.fitting import Fitting, check_fitting, fitting_piece, homes
+from fedflat.running.state import Ledger
 from fedflat.running.tables import size
 from fedflat.server.piece import Holding, Stepped
 from fedflat.server.shadows import Scene
@@ -56,6 +58,34 @@ class Ready:
     """Numbers of the model that stay with the clients."""
     holding: Holding | None = None
     """What the server has besides models."""
+    descriptions: Descriptions = field(default_factory=dict)
+    """What every client has said of itself before round 0."""
+    beforehand: Ledger = Ledger()
+    """What that has cost."""
+
+    @cached_property
+    def describers(self) -> tuple[Describer, ...]:
+        """What every client must be asked before round 0, by whoever wants to know."""
+        method = self.exp.method
+        pieces = [*(one.describers for one in self.job.pieces), *(one.describers for one in method.server)]
+        return tuple(dict.fromkeys(chain(self.exp.topology.describers, *pieces, self.exp.init.describers)))
+
+    @cached_property
+    def supposed(self) -> Ready:
+        """The same for estimates, where groups hang on what clients have not been asked yet: these are guessed."""
+        if all(describer in self.descriptions for describer in self.exp.topology.describers):
+            return self
+        crowd = self.crowd.supposed
+        try:
+            self.exp.topology.check(crowd)
+        except SettingError:  # which the groups that there will be may not meet
+            crowd = replace(crowd, sampler=Sampler(clients=1))
+        return replace(self, crowd=crowd)
+
+    @property
+    def device(self) -> str:
+        """Where models are."""
+        return self.learner.device
 
     @cached_property
     def fleet(self) -> Fleet | None:
@@ -85,12 +115,14 @@ class Ready:
         """What is good to know before the first round; ``state_memory`` as in `train`."""
         site = Site(self.job.pieces, self.learner.flat.module, self.scene.layout, self.exp.task)
         said = [piece.remark(site) for piece in self.job.pieces]
-        said += [self.exp.attack.remark(self.victim)] if self.exp.attack is not None else []
+        if self.exp.attack is not None and self.supposed is self:  # else nobody knows yet who attacks
+            said.append(self.exp.attack.remark(self.victim))
         if self.client_memory:
             budget = usual_budget() if state_memory is None else state_memory
             fits = self.client_memory <= budget
             where = "kept in memory" if fits else f"{size(budget)} kept in memory, the rest on disk"
             said.append(f"clients will remember up to {size(self.client_memory)} in all, {where}")
+        said += [f"before round 0 every client is asked for {one}: {one.reveals}" for one in self.describers]
         return [text for text in said if text]
 
     @cached_property
@@ -151,7 +183,7 @@ class Ready:
     def client_memory(self) -> int:
         """Bytes that all clients together will remember, once each has been seen or the run has ended."""
         vectors = self.exp.method.cost.client_state + sum(shadow.keeps for shadow in self.exp.method.shadows)
-        seen = min(self.fed.population, self.exp.topology.visits(self.crowd))
+        seen = min(self.fed.population, self.exp.topology.visits(self.supposed.crowd))
         return seen * vectors * self.scene.layout.dim * self.learner.dtype.itemsize
 
 
@@ -161,12 +193,14 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     fed = source()
     learner = exp.open_learner(fed, device)
     crowd = gathered(exp, fed, learner)
-    check_orders(exp, fed, crowd)
+    known = not exp.topology.describers  # else what hangs on groups is made and checked when clients have been asked
+    if known:
+        check_crowd(exp, fed, crowd)
     try_out(learner, fed)
     check_batches(exp, fed, learner)
     shows = any(shadow.looks for shadow in exp.method.shadows)
     mean = mean_examples(exp, fed)
-    attackers = attackers_in(exp, fed, learner, crowd)
+    attackers = attackers_in(exp, fed, learner, crowd) if known else {}
     job = ClientJob(learner, exp.pieces(), exp.local, exp.seed, mean, shows, exp.as_json(), attackers)
     for protocol in exp.method.protocols:
         protocol.check(exp.on, fed)
@@ -176,8 +210,18 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     withheld = sum(piece.withheld(learner.flat.layout) for piece in job.pieces)
     ready = Ready(exp, fed, source, learner, crowd, job, scene, withheld, held_by_server(exp, learner))
     check_fitting(fitting_piece(job.pieces), fed, ready.homes)
+    check_describers(ready)
     exp.init.check(ready)
     return ready
+
+
+def check_describers(ready: Ready) -> None:
+    """Refuse data that clients cannot describe as they will be asked."""
+    public = ready.holding.data if ready.holding else None
+    for describer in ready.describers:
+        if public is None and (describer.uses_data or describer.probe):
+            raise SettingError(f"{describer} needs data of the server's own. Name some: --server-data 'digits()'.")
+        describer.check(ready.fed, ready.learner, public)
 
 
 def held_by_server(exp: Experiment, learner: Learner) -> Holding | None:
@@ -198,27 +242,6 @@ def held_by_server(exp: Experiment, learner: Learner) -> Holding | None:
     return Holding(learner, data)
 
 
-def gathered(exp: Experiment, fed: Federation, learner: Learner) -> Crowd:
-    """The clients as the topology sees them, if it can be made of them."""
-    sampler = exp.cohort_sampler()
-    crowd = Crowd(fed.population, fed.sizes, sampler, exp.rounds, exp.seed, learner.flat.layout)
-    fleet = fleet_of(exp)
-    if fleet is not None:
-        crowd = replace(crowd, lasts=visit_seconds(exp, fed, learner, fleet))
-    check_devices(exp, crowd)
-    if sampler.kind == "by_size":
-        fed.sizes()
-    smallest = exp.topology.smallest(crowd)
-    replies = smallest if exp.clock is None else exp.clock.waited_for(smallest)
-    if exp.method.rule:
-        exp.method.rule.check(replies)
-    check_attendance(exp, replies)
-    wrong = [name for name in exp.topology.slots(crowd) if not re.fullmatch(r"\w+", name)]
-    if wrong:
-        raise SettingError(f"{exp.topology}: slots must be named in letters and digits, found {shown(wrong[0])}.")
-    return crowd
-
-
 def victim_of(exp: Experiment, fed: Federation, learner: Learner, crowd: Crowd) -> Victim:
     """The run as those see it who attack it."""
     return Victim(exp.on, fed, learner, exp.topology.superclients(crowd), exp.seed)
@@ -235,11 +258,6 @@ def attackers_in(exp: Experiment, fed: Federation, learner: Learner, crowd: Crow
     return exp.attack.attackers(victim)
 
 
-def members(asked: Asked) -> list[int]:
-    """All clients that are asked, in the order of their letters."""
-    return [client for chains in asked.values() for chain in chains for client in chain]
-
-
 def mean_examples(exp: Experiment, fed: Federation) -> float:
     """How many examples a client holds on average, if a piece must know; counting may be refused."""
     for piece in exp.pieces():
@@ -249,51 +267,3 @@ def mean_examples(exp: Experiment, fed: Federation) -> float:
             except SettingError as error:
                 raise SettingError(f"{piece}: {error}") from None
     return 0.0
-
-
-def check_attendance(exp: Experiment, cohort: int) -> None:
-    """Refuse to ask for more replies than there are clients in a round."""
-    if exp.min_replies is not None and exp.min_replies > cohort:
-        raise SettingError(
-            f"min_replies={exp.min_replies} asks for more replies than there are clients in a round, {cohort}. Ask for "
-            "fewer, or ask more clients a round."
-        )
-
-
-def check_orders(exp: Experiment, fed: Federation, crowd: Crowd) -> None:
-    """Refuse given batches that are missing, empty, or not places in the client's own data."""
-    orders = exp.local.orders
-    for t in range(exp.rounds if orders is not None else 0):
-        for client in members(exp.topology.asked(crowd, t)):
-            size = fed.size(client)
-            try:
-                steps = exp.local.planned(t, client, size)
-                fits = steps > 0 and all(_places(batch, size) for batch in orders[t][client])  # type: ignore[index]
-            except SettingError:
-                raise
-            except (TypeError, KeyError, ValueError):
-                fits = False
-            if not fits:
-                raise SettingError(
-                    f"the batch orders of round {t}, client {client} must be lists of places from 0 to {size - 1}, at "
-                    "least one list and none of them empty, found something else."
-                )
-
-
-def check_batches(exp: Experiment, fed: Federation, learner: Learner) -> None:
-    """Refuse batches of one example for a model that cannot be trained on them, where sizes are known beforehand."""
-    for t, given in enumerate(exp.local.orders or ()):
-        for client in given:
-            if exp.local.smallest_batch(t, client, 0) == 1:
-                learner.refuse_one(f"the orders of round {t}, client {client} have")
-    if isinstance(fed, Dealt) and exp.local.orders is None:
-        for client, size in enumerate(fed.sizes()):
-            if exp.local.smallest_batch(0, client, size) == 1:
-                cut = f"in batches of {exp.local.batch_size} these leave"
-                learner.refuse_one(f"client {client} has {size} examples, {cut}")
-
-
-def _places(batch: Any, size: int) -> bool:
-    places = np.asarray(batch)
-    whole = places.ndim == 1 and places.dtype.kind in "iu"
-    return whole and len(places) > 0 and bool(places.min() >= 0) and bool(places.max() < size)

@@ -4,6 +4,7 @@
     metrics.jsonl        one object for each evaluation, appended and flushed: see `diary`
     watch.jsonl          the same for each round that was watched
     checkpoint/          see `store`
+    descriptions/        what clients have said of themselves before round 0, if they were asked: see `archive`
     final.safetensors    the model it reports, by the module's own names; final-NAME.safetensors: the others
 
 All of it hangs together by digests, and whoever reads it checks them. `RunBook` keeps everything in memory;
@@ -27,6 +28,7 @@ from fedflat.files import NEW, Damaged, hold, refuse_link, unwritable, write_fil
 from fedflat.folder.checkpoints import Store
 from fedflat.folder.diary import DIARIES, Mark, Row
 from fedflat.folder.facts import Facts, diaries, ended, new_facts, read_facts, same_version
+from fedflat.running.archive import Archive
 from fedflat.running.fingerprint import origin_of, refuse_other
 from fedflat.running.model_files import Named, write_models
 from fedflat.running.prepare import Ready
@@ -35,6 +37,8 @@ from fedflat.running.state import Run, read_checkpoint
 Say = Callable[[str], None]
 FIRST = "start"
 """The folder of a run that had to be made first, within that of a run."""
+DESCRIPTIONS = "descriptions"
+"""The folder of what clients have said of themselves before round 0, within that of a run: see `archive`."""
 PAUSE = 20.0
 """Least seconds between two checkpoints, unless told otherwise."""
 
@@ -55,9 +59,13 @@ class RunBook:
         """Where to go on from, with the memories in ``clients``; None for the beginning."""
         return None
 
-    def before(self, ready: Ready) -> RunBook:
-        """The book of a run that must be made first."""
+    def before(self, ready: Ready, place: str = FIRST) -> RunBook:
+        """The book of a run that must be made first, in a folder of that name within this one's."""
         return RunBook()
+
+    def archive(self) -> Archive:
+        """Where what clients say of themselves before round 0 is kept."""
+        return Archive()
 
     def write(self, row: Row) -> None:
         """Add an evaluation."""
@@ -160,9 +168,9 @@ class FolderBook(RunBook):
         self._rewind({})
         return None
 
-    def before(self, ready: Ready) -> RunBook:
+    def before(self, ready: Ready, place: str = FIRST) -> RunBook:
         """A folder within this one, which may be there already."""
-        folder = self.folder / FIRST
+        folder = self.folder / place
         if (folder / "run.json").exists():
             book = FolderBook.open(folder, pause=self.pause, say=self.say)
             book.compare(origin_of(ready))
@@ -171,6 +179,10 @@ class FolderBook(RunBook):
         return FolderBook.create(
             folder, made, self.facts["how"], origin=origin_of(ready), pause=self.pause, say=self.say
         )
+
+    def archive(self) -> Archive:
+        """A folder within this one."""
+        return Archive(self.folder / DESCRIPTIONS, self.facts["identity"], self.say)
 
     def _rewind(self, marks: Mapping[str, Mark]) -> None:
         """Forget what was written after the checkpoint: it will be written again."""

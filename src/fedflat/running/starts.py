@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedflat.client.asks import Describer
 from fedflat.client.local import Local
 from fedflat.data.federation import DataSpec
 from fedflat.data.sampling import Sampler
@@ -44,6 +45,11 @@ class Start(Spelled, ABC):
     @abstractmethod
     def model(self, ready: Ready, first: First) -> Model:
         """Parameters and buffers before round 0."""
+
+    @property
+    def describers(self) -> tuple[Describer, ...]:
+        """What every client must say of itself first; `model` finds it in ``ready.descriptions``."""
+        return ()
 
     def check(self, ready: Ready) -> None:
         """Refuse beforehand what cannot be begun with."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail
@@ -16,16 +17,18 @@ from fedflat.executors.interrupt import ending_as_by_ctrl_c, uninterrupted
 from fedflat.executors.memories import ClientStates
 from fedflat.folder.diary import Row
 from fedflat.running.attendance import Diverged
+from fedflat.running.crowd import members
+from fedflat.running.descriptions import described
 from fedflat.running.exchange import Exchange
 from fedflat.running.experiment import Experiment
 from fedflat.running.listening import Listening, nobody
 from fedflat.running.model_files import Named
-from fedflat.running.prepare import Ready, make_ready, members
+from fedflat.running.prepare import Ready, make_ready
 from fedflat.running.reporting import evaluated, loss_of, modules, named_models
 from fedflat.running.results import Result
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Ledger, Run
-from fedflat.server.piece import Stepped, step
+from fedflat.running.run_folder import FIRST, RunBook
+from fedflat.running.state import Run
+from fedflat.server.piece import Desks, Stepped, step
 from fedflat.server.shadows import Notes
 
 
@@ -39,12 +42,11 @@ def train(
 
     ``until`` stops after so many rounds, to go on later: schedules are the whole run's. For ``state_memory`` see `How`.
     """
-    ready = what if isinstance(what, Ready) else make_ready(what)
-    exp, fed, learner = ready.exp, ready.fed, ready.learner
-    book = book or RunBook()
-    clients = ClientStates(state_memory, book.place, learner.device)
-    resumed = book.resume(clients)
-    first = next(iter(resumed.models.values())) if resumed else start(ready, book, executor, tell)
+    ready, book = what if isinstance(what, Ready) else make_ready(what), book or RunBook()
+    exp, fed, clients = ready.exp, ready.fed, ClientStates(state_memory, book.place, ready.device)
+    resumed, earlier = book.resume(clients), partial(made_before, book, executor, tell, ready.device)
+    ready = described(ready, book, executor, earlier)                                # 0 what clients are like
+    first = next(iter(resumed.models.values())) if resumed else exp.init.model(ready, earlier)
     listener, end = listening(ready, book.say), min(until or exp.rounds, exp.rounds)
 
     with executor.open(listener.job(ready.job), fed, ready.source) as crew:
@@ -60,7 +62,7 @@ def train(
                 for slot, chains in asked.items():                                   # 2 ask, average, step
                     mail = Mail(t, run.models[slot].params, run.models[slot].buffers, exp.rate(t), ask=exp.ask)
                     send = exchange.along(slot, chains)
-                    new[slot] = step(exp.method.server, run.desks[slot], send, mail, ready.holding)
+                    new[slot] = step(exp.method.server, run.desks[slot], send, mail, ready.holding, ready.descriptions)
                 models = ready.merged(t, run.models, new)                            # 3 where models meet
                 trained = time.monotonic() - begun - ear.seconds
                 seen_by(ready, shadows, t, run.models, models)                       # 4 averages of models
@@ -91,15 +93,13 @@ def train(
     return Result.of(exp, status, run, book.rows, modules(ready, run), ready.centre(run.round, run.models))
 
 
-def start(ready: Ready, book: RunBook, executor: Executor, tell: Tell) -> Model:
-    """The model before round 0; a run that must be made for it first is kept with this one, and gone on with."""
-
-    def first(exp: Experiment) -> Named:
-        before = make_ready(exp, ready.learner.device)
-        with closing(book.before(before)) as own:
-            return named_of(before, train(before, executor=executor, book=own, tell=tell))
-
-    return ready.exp.init.model(ready, first)
+def made_before(
+    book: RunBook, executor: Executor, tell: Tell, device: str, exp: Experiment, place: str = FIRST
+) -> Named:  # fmt: skip
+    """The model of a run that must be made before this one; it is kept with this one, and gone on with."""
+    before = make_ready(exp, device)
+    with closing(book.before(before, place)) as own:
+        return named_of(before, train(before, executor=executor, book=own, tell=tell))
 
 
 def named_of(ready: Ready, result: Result) -> Named:
@@ -143,8 +143,9 @@ def beginning(ready: Ready, model: Model, clients: ClientStates, crew: Crew | No
     buffers, own = ready.learner.initial().buffers, ready.own_tests(crew) if crew else None
     scene = replace(ready.scene, own_accuracies=own and (lambda params: own(Model(params, buffers))))
     notes = {one.key: one.open(scene, model.params) for one in ready.exp.method.measures}
-    ledger = Ledger(clock=None if ready.fleet is None else 0.0)
-    return Run(0, dict.fromkeys(ready.slots, model), {slot: {} for slot in ready.slots}, notes, clients, ledger)
+    desks: dict[str, Desks] = {slot: {} for slot in ready.slots}
+    ledger = replace(ready.beforehand, clock=None if ready.fleet is None else ready.beforehand.clock or 0.0)
+    return Run(0, dict.fromkeys(ready.slots, model), desks, notes, clients, ledger)
 
 
 @dataclass(frozen=True)

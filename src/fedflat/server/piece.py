@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from fedflat.client.asks import Describer, Descriptions
 from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Model
@@ -45,6 +46,8 @@ class Desk:
     """Measurements of this round, written with the metrics."""
     holding: Holding | None = None
     """The server's own data, if it has any; always there for a piece that `uses_data`."""
+    descriptions: Descriptions = field(default_factory=dict)
+    """What every client has said of itself before round 0; always there of the piece's `describers`."""
 
 
 class ServerPiece(Spelled):
@@ -66,6 +69,11 @@ class ServerPiece(Spelled):
         """Exchanges asked for each one given."""
         return 1
 
+    @property
+    def describers(self) -> tuple[Describer, ...]:
+        """What every client must say of itself before round 0."""
+        return ()
+
     def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
         """Send, and hand on what came back."""
         return send(mail)
@@ -82,10 +90,12 @@ class Stepped:
 
 
 def step(
-    pieces: Sequence[ServerPiece], desks: Desks, send: Send, mail: Mail, holding: Holding | None = None
-) -> Stepped:
+    pieces: Sequence[ServerPiece], desks: Desks, send: Send, mail: Mail, holding: Holding | None = None,
+    descriptions: Descriptions | None = None,
+) -> Stepped:  # fmt: skip
     """One server step: the exchange through all pieces, then ``w <- w - delta``."""
-    mine = {piece.key: Desk(dict(desks.get(piece.key, {})), holding=holding) for piece in pieces}
+    known = (holding, descriptions or {})
+    mine = {piece.key: Desk(dict(desks.get(piece.key, {})), {}, *known) for piece in pieces}
     for piece in pieces:
         send = partial(piece.exchange, mine[piece.key], send)
     replies = send(mail)

@@ -25,6 +25,7 @@ from fedflat.observe import Watching, as_listener
 from fedflat.observe.trackers import tracked
 from fedflat.profiling.profiled import Wanted, profiled
 from fedflat.running.auto import Load
+from fedflat.running.descriptions import recalled
 from fedflat.running.experiment import Experiment, from_json, refuse_unsayable
 from fedflat.running.fingerprint import origin_of
 from fedflat.running.model_files import damaged_models, rewrite_models
@@ -165,7 +166,7 @@ def _looked_after(exp: Experiment, how: How, book: FolderBook, voice: Voice) -> 
     read_rows(book.folder, "watch", book.facts)
     if lost := damaged_models(book.folder, book.facts):
         run = last_state(book.folder, book.facts["identity"])
-        ready = make_ready(exp, how.device)
+        ready = recalled(make_ready(exp, how.device), book.folder, book.facts["identity"])
         book.compare(origin_of(ready))
         rewrite_models(book.folder, book.facts, named_models(ready, run), lost)
         voice.say(f"{book.folder}: written again from the checkpoint: the model {' and '.join(map(repr, lost))}.")

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from fedflat.client.asks import Describer, Descriptions
 from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
 from fedflat.data.sampling import Sampler
@@ -23,9 +25,8 @@ from fedflat.engine.flat import Layout, Model
 from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError, shown
 from fedflat.language.spelling import Spelled
-
-if TYPE_CHECKING:
-    from fedflat.topology.grouping.grouping import Grouping
+from fedflat.topology.grouping.grouping import Grouping
+from fedflat.topology.grouping.representers import representers
 
 T = TypeVar("T")
 SERVER = "server"
@@ -50,8 +51,32 @@ class Crowd:
     layout: Layout
     lasts: Callable[[int, int], float] = lambda client, t: 1.0
     """How long a visit of a client in a round takes by itself, in simulated seconds; 1 if the run has no clock."""
+    classes: int | None = None
+    """How many there are, if every example has one."""
+    descriptions: Descriptions = field(default_factory=dict)
+    """What clients have said of themselves."""
+    supposes: bool = False
+    """Whether groups that nobody can know yet are guessed, for estimates."""
     _groups: dict[str, tuple[Chain, ...]] = field(default_factory=dict, repr=False, compare=False)
     _stories: dict[str, tuple[Iterator[Any], list[Any]]] = field(default_factory=dict, repr=False, compare=False)
+
+    def told(self, descriptions: Descriptions) -> Crowd:
+        """The same once clients have said of themselves what they were asked."""
+        return replace(self, descriptions=descriptions, _groups={}, _stories={})
+
+    @property
+    def supposed(self) -> Crowd:
+        """The same before they have: groups are guessed by their sizes alone."""
+        return replace(self, supposes=True, _groups={}, _stories={})
+
+    def described(self, describer: Describer) -> Sequence[Tensor]:
+        """What each client has said of itself, as a topology that names the describer among its own can ask."""
+        if describer not in self.descriptions:
+            raise SettingError(
+                f"clients have not been asked for {describer}: that is done when a run begins, for those describers "
+                "that its topology declares."
+            )
+        return self.descriptions[describer]
 
     def draw(self, t: int) -> list[int]:
         """The cohort of round ``t``, out of everybody."""
@@ -80,13 +105,12 @@ class Crowd:
         return self._groups[repr(grouping)]
 
     def _grouped(self, grouping: Grouping) -> tuple[Chain, ...]:
-        if grouping.psi is not None:
-            raise SettingError(
-                f"{grouping} needs clients that are described by their {grouping.psi}, and in this version nobody asks "
-                "them to before a run. Use random(...), random_groups(...) or given_groups(...)."
-            )
-        unknown = np.zeros((self.population, 0))
-        found = tuple(map(tuple, grouping.assign(unknown, self.sizes(), self.rng("groups"))))
+        if self.supposes and not all(one in self.descriptions for one in grouping.describers):
+            return tuple(map(tuple, grouping.about(self.sizes())))
+        known = [representers(one, self.described(one)) for one in grouping.describers]
+        vectors = np.concatenate(known, axis=1) if known else np.zeros((self.population, 0))
+        assigned = grouping.assign(vectors, self.sizes(), self.rng("groups"), classes=self.classes)
+        found = tuple(map(tuple, assigned))
         if not all(found) or sorted(client for group in found for client in group) != list(range(self.population)):
             raise SettingError(
                 f"{grouping} must put each of the {self.population} clients into one group and leave no group empty, "
@@ -100,6 +124,13 @@ class Topology(Spelled, ABC):
 
     key: ClassVar[str]
     """Its name in messages."""
+
+    @property
+    def describers(self) -> tuple[Describer, ...]:
+        """What every client must say of itself before round 0, such as a grouping needs in a field ``groups``:
+        `Crowd.described` has it then."""
+        groups = getattr(self, "groups", None)
+        return groups.describers if isinstance(groups, Grouping) else ()
 
     @property
     def hands_on(self) -> bool:

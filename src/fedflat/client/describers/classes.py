@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from fedflat.errors import SettingError
+from fedflat.client.describers.public import checked, so_many
+from fedflat.client.describers.trained import Trained
+from fedflat.client.judge import outputs
+from fedflat.client.learner import Learner
+from fedflat.client.visit import OneClient
+from fedflat.data.examples import ClientData
+from fedflat.data.federation import Federation
+from fedflat.errors import SettingError, number
+from fedflat.language.spelling import register
 
 
 def class_shares(labels: Tensor, classes: int) -> Tensor:
@@ -40,3 +51,50 @@ def confidence(probabilities: Tensor, labels: Tensor, classes: int) -> Tensor:
             "rate, or for fewer epochs."
         )
     return sums / sums.sum()
+
+
+@register("describer", "confidence")
+@dataclass(frozen=True, repr=False)
+class Confidence(Trained):
+    """How sure a model that the client has trained is of each class of the server's public set.
+
+    epochs
+        For how long.
+    per_class
+        How many public examples of each class the server looks at, if it has as many.
+    """
+
+    uses_data = True
+    shares = True
+    reveals = "the server gets a model that every client has trained on its own data alone"
+
+    epochs: int = 10
+    per_class: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number("confidence", "per_class", self.per_class, low=1, whole=True)
+
+    def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
+        """Refuse a public set that lacks a class, or that the run is also tested on."""
+        assert public is not None
+        checked("confidence", public, fed, learner.dtype)
+
+    def describe(self, client: OneClient) -> Tensor:
+        """Train; the whole model goes up."""
+        model = self.model(client)
+        return torch.cat([model.params, model.buffers])
+
+    def reading(self, learner: Learner, public: ClientData | None, seed: int) -> Callable[[Tensor], Tensor]:
+        """The server tries each model as it comes, and keeps the shares alone."""
+        assert public is not None
+        shown, layout = so_many(public, self.per_class, seed), learner.flat.layout
+
+        def read(sent: Tensor) -> Tensor:
+            learner.flat.load(sent[: layout.dim])
+            learner.flat.buffers = sent[layout.dim :]
+            found = [(output.double().softmax(1), batch.labels) for batch, output in outputs(learner, shown)]
+            chances, labels = (torch.cat(part).cpu() for part in zip(*found, strict=True))
+            return confidence(chances, labels, chances.shape[1])
+
+        return read

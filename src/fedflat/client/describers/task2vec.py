@@ -6,8 +6,9 @@
 3. The vector has the mean over each filter of every layer with a ``weight``, the last layer left out.
 
 An epoch is a number of draws with replacement, in which every class the client holds is equally likely. The authors'
-probe was trained on ImageNet. Here it is the model that the server sends, which should have been trained on data of the
-server's own; vectors of different probes cannot be compared.
+probe was trained on ImageNet, whose weights cannot be had here. Ours is the run's own model, trained by the server on
+data of its own before it is sent (``probe_epochs`` over them, by the run's local steps). It is kept in the run folder;
+vectors of different probes cannot be compared.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.asks import Describer
+from fedflat.client.learner import Learner
 from fedflat.client.visit import OneClient
 from fedflat.data.batch import arguments
+from fedflat.data.examples import ClientData
+from fedflat.data.federation import Federation
 from fedflat.engine.seeds import torch_generator
 from fedflat.errors import MOST_AT_ONCE, SettingError, choice, number
 from fedflat.language.spelling import register
@@ -111,9 +115,12 @@ class Task2Vec(Describer):
         ``"batch"`` or ``"sample"``: whose gradients are squared.
     lr, decay
         Adam's, for the last layer.
+    probe_epochs
+        For how long the server trains the probe on its own data (``--server-data``); 0: a random probe.
     """
 
     needs_model = True
+    reveals = "the server learns how much each filter of a probe matters for every client's data"
 
     epochs: int = 10
     draws: int = 10_000
@@ -121,6 +128,7 @@ class Task2Vec(Describer):
     fisher: str = "batch"
     lr: float = 4e-4
     decay: float = 1e-4
+    probe_epochs: int = 10
 
     def __post_init__(self) -> None:
         number("task2vec", "epochs", self.epochs, low=1, whole=True)
@@ -129,6 +137,18 @@ class Task2Vec(Describer):
         choice("task2vec", "fisher", self.fisher, ["batch", "sample"])
         number("task2vec", "lr", self.lr, low=0, open_low=True)
         number("task2vec", "decay", self.decay, low=0)
+        number("task2vec", "probe_epochs", self.probe_epochs, low=0, whole=True)
+
+    @property
+    def probe(self) -> int:
+        """See `Describer.probe`."""
+        return self.probe_epochs
+
+    def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
+        """Refuse examples without classes, and a model without a layer before its last one."""
+        if not fed.test.examples.labelled:
+            raise SettingError("task2vec: clients are described by how their classes are told apart, and have none.")
+        Probe(learner.flat.module)
 
     def describe(self, client: OneClient) -> Tensor:
         """See `Describer.describe`."""

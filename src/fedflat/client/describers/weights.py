@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
+from fedflat.client.describers.trained import Trained
+from fedflat.client.learner import Learner
+from fedflat.client.visit import OneClient
+from fedflat.data.examples import ClientData
+from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, choice
+from fedflat.language.spelling import register
 
 LAYERS = ("all", "last", "last_two")
 
@@ -27,3 +35,34 @@ def classifier_weights(module: nn.Module, layers: str = "all") -> Tensor:
             "as psi='confidence'."
         )
     return torch.cat({"all": found, "last": found[-1:], "last_two": found[:-3:-1]}[layers])
+
+
+@register("describer", "classifier_weights")
+@dataclass(frozen=True, repr=False)
+class ClassifierWeights(Trained):
+    """The weights of the linear layers of a model that the client has trained; clients differ in their components.
+
+    epochs
+        For how long.
+    layers
+        ``"all"``, ``"last"`` or ``"last_two"``: which linear layers.
+    """
+
+    components = True
+    reveals = "the server gets linear layers that every client has trained on its own data alone"
+
+    epochs: int = 10
+    layers: str = "all"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choice("classifier_weights", "layers", self.layers, LAYERS)
+
+    def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
+        """Refuse a model without linear layers."""
+        classifier_weights(learner.flat.module, self.layers)
+
+    def describe(self, client: OneClient) -> Tensor:
+        """Train, and cut them out."""
+        self.model(client)
+        return classifier_weights(client.job.learner.flat.module, self.layers).clone()

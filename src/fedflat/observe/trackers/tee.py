@@ -9,8 +9,10 @@ from typing import Any
 from fedflat.executors.memories import ClientStates
 from fedflat.folder.diary import Row
 from fedflat.observe.trackers.tracker import Tracker, names_of, numbers, open_tracker
+from fedflat.running.archive import Archive
 from fedflat.running.model_files import Named
-from fedflat.running.run_folder import FolderBook, RunBook
+from fedflat.running.prepare import Ready
+from fedflat.running.run_folder import FIRST, FolderBook, RunBook
 from fedflat.running.state import Run
 
 
@@ -56,6 +58,14 @@ class Tee(RunBook):
         self.rows, self.watched = self.book.rows, self.book.watched
         self._tell(lambda tracker: tracker.begin(self.book.facts, run.round if run else 0))
         return run
+
+    def before(self, ready: Ready, place: str = FIRST) -> RunBook:
+        """As the book does; trackers are not told of it."""
+        return self.book.before(ready, place)
+
+    def archive(self) -> Archive:
+        """As the book does."""
+        return self.book.archive()
 
     def write(self, row: Row) -> None:
         """Write an evaluation and tell of it."""

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from fedflat.client.asks import Describer
 from fedflat.errors import SettingError, choice
 from fedflat.language.spelling import register
 from fedflat.topology.grouping.dissimilarity import OF_DISTRIBUTIONS, TAUS, Vectors, scores
-from fedflat.topology.grouping.grouping import DISTRIBUTIONS, Choice, Filling, Groups
+from fedflat.topology.grouping.grouping import Choice, Filling, Groups
 
 ALIKE = 1e-12
 """Scores that differ by less are the same: rounding shall not decide who comes first."""
@@ -24,7 +25,8 @@ class Greedy(Filling):
     """Each group takes the client that is least like the mean of those it has.
 
     psi
-        What clients are described by: ``"labels"``, ``"confidence"``, ``"classifier"`` or ``"task2vec"``.
+        What clients are described by: ``"labels"``, ``"confidence"``, ``"classifier"``, ``"task2vec"``, or a describer
+        with its arguments, such as ``classifier_weights(epochs=5)``.
     tau
         How unlike two descriptions are: ``"cosine"``, ``"euclidean"``, ``"gini"``, ``"kl"`` or ``"norm_cosine"``.
     d_min, k_max
@@ -37,7 +39,7 @@ class Greedy(Filling):
     Only positive scores count; where there is none the first client comes, and of equal ones the first.
     """
 
-    psi: str = "confidence"
+    psi: str | Describer = "confidence"
     tau: str = "kl"
     d_min: int = 1000
     k_max: int = 11
@@ -48,7 +50,7 @@ class Greedy(Filling):
         choice("greedy", "tau", self.tau, TAUS)
         choice("greedy", "start", self.start, ["random", "uniform"])
         self.check_limits(self.d_min, self.k_max)
-        if self.tau in OF_DISTRIBUTIONS and self.psi not in DISTRIBUTIONS:
+        if self.tau in OF_DISTRIBUTIONS and not all(one.shares for one in self.describers):
             raise SettingError(
                 f"greedy: tau={self.tau!r} compares probabilities of classes, and psi={self.psi!r} gives none. Use "
                 "tau='cosine' or 'euclidean', or psi='confidence'."

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 
 import numpy as np
 
+from fedflat.client.asks import Describer
 from fedflat.errors import SettingError, choice, number
-from fedflat.language.spelling import Spelled
+from fedflat.language.spelling import Spelled, known, parse
 from fedflat.topology.grouping.dissimilarity import Vectors
 
-PSIS = ("labels", "confidence", "classifier", "task2vec")
-"""What a client can be described by."""
-DISTRIBUTIONS = ("labels", "confidence")
-"""Those that are probabilities of classes."""
+PSIS = {
+    "labels": "label_counts()", "confidence": "confidence()", "classifier": "classifier_weights()",
+    "task2vec": "task2vec()",
+}  # fmt: skip
+"""Short names of what a client can be described by."""
 Groups = list[list[int]]
 Choice = Callable[[list[int], np.ndarray], int]
 """Who comes next: from the group so far, and the clients that are in none, in ascending order."""
@@ -30,13 +31,24 @@ Choice = Callable[[list[int], np.ndarray], int]
 class Grouping(Spelled, ABC):
     """A frozen dataclass that puts clients into groups."""
 
-    psi: str | None
-    """What clients are described by; None: nothing."""
+    psi: str | Describer | None
+    """What clients are described by: a describer, its text, or one of `PSIS`; None: nothing."""
 
     @property
     def owner(self) -> str:
         """Its name, for messages."""
         return repr(self).partition("(")[0]
+
+    @property
+    def describers(self) -> tuple[Describer, ...]:
+        """What every client must say of itself before round 0."""
+        if self.psi is None or isinstance(self.psi, Describer):
+            return () if self.psi is None else (self.psi,)
+        return (parse(PSIS.get(self.psi, self.psi), "describer"),)
+
+    def about(self, sizes: Sequence[int]) -> Groups:
+        """Groups of about the number and the sizes that there will be, as long as clients have not been asked."""
+        return [list(range(len(sizes)))]
 
     @abstractmethod
     def assign(
@@ -66,17 +78,31 @@ class Grouping(Spelled, ABC):
 
     def check_psi(self) -> None:
         """Refuse a description that is not known."""
-        choice(self.owner, "psi", self.psi, PSIS)
+        if not isinstance(self.psi, Describer):
+            told = isinstance(self.psi, str) and known(self.psi.partition("(")[0].strip())
+            if not told or told.kind != "describer":
+                choice(self.owner, "psi", self.psi, PSIS)
 
 
-@dataclass(frozen=True, repr=False)
 class Filling(Grouping):
     """Groups that are filled one after the other, within limits."""
+
+    d_min: int
+    """A group is filled until it has as many examples."""
+    k_max: int
+    """No group has more clients."""
 
     def check_limits(self, d_min: int, k_max: int) -> None:
         """Refuse limits that no group can keep."""
         number(self.owner, "d_min", d_min, low=1, whole=True)
         number(self.owner, "k_max", k_max, low=1, whole=True)
+
+    def about(self, sizes: Sequence[int]) -> Groups:
+        """As if clients came by number."""
+        try:
+            return self.fill(in_order(range(len(sizes))), sizes, self.d_min, self.k_max)
+        except SettingError:  # which others may not meet
+            return super().about(sizes)
 
     def fill(self, choose: Choice, sizes: Sequence[int], d_min: int, k_max: int) -> Groups:
         """The groups, if ``choose`` says who comes next."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedflat.client.asks import Describer
 from fedflat.errors import SettingError, number
 from fedflat.language.spelling import register
 from fedflat.topology.grouping.balance import balanced
@@ -31,7 +32,7 @@ class Icg(Grouping):
     """
 
     groups: int
-    psi: str = "confidence"
+    psi: str | Describer = "confidence"
 
     def __post_init__(self) -> None:
         number("icg", "groups", self.groups, low=1, whole=True)
@@ -40,6 +41,10 @@ class Icg(Grouping):
     def into(self, groups: int) -> Icg:
         """The same with another number of groups."""
         return replace(self, groups=groups)
+
+    def about(self, sizes: Sequence[int]) -> Groups:
+        """Clients by number, as many in each group or nearly."""
+        return [part.tolist() for part in np.array_split(np.arange(len(sizes)), min(self.groups, len(sizes)))]
 
     def assign(
         self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None

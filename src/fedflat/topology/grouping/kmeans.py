@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedflat.client.asks import Describer
 from fedflat.errors import SettingError, number
 from fedflat.language.spelling import register
 from fedflat.topology.grouping.dissimilarity import Vectors, squares
@@ -29,7 +30,7 @@ class KMeans(Filling):
         None: as many as the data have classes, or clients if there are fewer.
     """
 
-    psi: str = "confidence"
+    psi: str | Describer = "confidence"
     d_min: int = 1000
     k_max: int = 11
     clusters: int | None = None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
+import numpy as np
+from torch import Tensor
+
+from fedflat.client.asks import Describer
 from fedflat.errors import SettingError
 from fedflat.topology.grouping.dissimilarity import Vectors
 
@@ -12,35 +16,45 @@ COLUMNS = 1 << 16
 """Numbers of each client that are multiplied together."""
 
 
-def representers(psi: str, sent: np.ndarray) -> Vectors:
-    """The representers by this description: label counts as shares, weights of layers by their components.
+def representers(describer: Describer, sent: Sequence[Tensor]) -> Vectors:
+    """The representers by this description, as it declares: its shares, its components, or its very numbers.
 
-    >>> representers("labels", np.array([[3, 1], [0, 2]])).tolist()
+    >>> import torch
+    >>> from fedflat.client.asks import LabelCounts
+    >>> representers(LabelCounts(), [torch.tensor([3, 1]), torch.tensor([0, 2])]).tolist()
     [[0.75, 0.25], [0.0, 1.0]]
     """
-    if psi == "labels":
-        counts = np.asarray(sent, np.float64)
-        if not (counts.sum(1) > 0).all():
-            client = int(np.flatnonzero(counts.sum(1) <= 0)[0])
-            raise SettingError(f"client {client} has no labels to be described by.")
-        shares: Vectors = counts / counts.sum(1, keepdims=True)
-        return shares
-    return principal(sent) if psi == "classifier" else np.asarray(sent, np.float64)
+    if len({one.shape for one in sent}) > 1:
+        raise SettingError(
+            f"clients cannot be compared by {describer}, since their tensors have different shapes. Use another "
+            "description."
+        )
+    if describer.components:
+        return principal(sent)
+    found: Vectors = np.stack([one.reshape(-1).double().numpy() for one in sent])
+    if not describer.shares:
+        return found
+    if not (found.sum(1) > 0).all():
+        client = int(np.flatnonzero(found.sum(1) <= 0)[0])
+        raise SettingError(f"client {client} has no labels to be described by.")
+    shares: Vectors = found / found.sum(1, keepdims=True)
+    return shares
 
 
-def principal(vectors: np.ndarray, share: float = SHARE) -> Vectors:
-    """The vectors by their principal components: the fewest that hold more than this share of the variance.
+def principal(sent: Sequence[Tensor], share: float = SHARE) -> Vectors:
+    """The tensors by their principal components: the fewest that hold more than this share of the variance.
 
-    They come from the clients' inner products, since there are far fewer clients than weights. The signs of
-    components mean nothing; distances do.
+    They come from the clients' inner products, since there are far fewer clients than weights; only a part of each
+    tensor is looked at at a time. The signs of components mean nothing; distances do.
 
-    >>> found = principal(np.array([[0.0, 0.0, 0.1], [3.0, 4.0, 0.0], [6.0, 8.0, 0.1]]))
+    >>> import torch
+    >>> found = principal([torch.tensor(v) for v in ([0.0, 0.0, 0.1], [3.0, 4.0, 0.0], [6.0, 8.0, 0.1])])
     >>> found.shape, np.abs(np.diff(found[:, 0])).round(3).tolist()
     ((3, 1), [5.0, 5.0])
     """
-    products = np.zeros((len(vectors), len(vectors)))
-    for start in range(0, vectors.shape[1], COLUMNS):
-        part = np.asarray(vectors[:, start : start + COLUMNS], np.float64)
+    products = np.zeros((len(sent), len(sent)))
+    for start in range(0, sent[0].numel(), COLUMNS):
+        part = np.stack([one.reshape(-1)[start : start + COLUMNS].double().numpy() for one in sent])
         part = part - part.mean(0)
         products += part @ part.T
     variances, axes = np.linalg.eigh(products)

@@ -1,0 +1,55 @@
+"""The server's public set: so many examples of each class, and none of them among those the run is tested on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+
+import torch
+
+from fedflat.data.batch import arguments
+from fedflat.data.examples import ClientData
+from fedflat.data.federation import Federation
+from fedflat.engine.seeds import torch_generator
+from fedflat.errors import SettingError
+
+AT_A_TIME = 256
+
+
+def so_many(public: ClientData, per_class: int, seed: int) -> ClientData:
+    """So many examples of each class, drawn by the seed, or all of a class that has fewer; in the order they lie in."""
+    labels = public.labels.cpu()
+    order = torch.randperm(len(labels), generator=torch_generator(seed, "public"))
+    chosen = torch.cat([order[labels[order] == label][:per_class] for label in labels.unique()])
+    return ClientData(public.examples, public.index[chosen.sort().values.to(public.index.device)])
+
+
+def checked(owner: str, public: ClientData, fed: Federation, dtype: torch.dtype) -> None:
+    """Refuse a public set without some class, or with examples that the run is also tested on."""
+    if not public.examples.labelled or not fed.test.examples.labelled:
+        raise SettingError(f"{owner}: clients are told apart by classes, and these data have none for each example.")
+    counts = torch.bincount(public.labels.cpu(), minlength=fed.classes)
+    if len(counts) > fed.classes or not bool((counts > 0).all()):
+        more = len(counts) > fed.classes
+        has = f"{len(counts)} classes" if more else f"none of class {int(counts.argmin())}"
+        raise SettingError(
+            f"{owner}: the server's public set has {has}, and the clients' data have {fed.classes} classes. Take data "
+            "with the same classes."
+        )
+    known = set(_digests(public, dtype))
+    for name, test in fed.tests.items():
+        shared = sum(one in known for one in _digests(test, dtype))
+        if shared:
+            raise SettingError(
+                f"{owner}: {shared} examples of the server's public set are also in the test set {name!r}, on which "
+                "the run is judged. Take other data, or take them out of the test set: --server-data "
+                "'public(digits())' with --on 'without_public(digits(lda(0)))'."
+            )
+
+
+def _digests(data: ClientData, dtype: torch.dtype) -> Iterator[bytes]:
+    """What tells each input from others."""
+    for batch in data.batches(torch.arange(len(data)).split(AT_A_TIME), dtype):
+        tensors = [tensor.cpu().contiguous() for tensor in arguments(batch.inputs)]
+        for at in range(len(batch)):
+            yield blake2b(b"".join(tensor[at].numpy().tobytes() for tensor in tensors), digest_size=16).digest()

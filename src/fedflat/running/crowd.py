@@ -1,0 +1,93 @@
+"""The clients as the topology sees them, and whether the run that was said can be made of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedflat.client.learner import Learner
+from fedflat.data.federation import Dealt, Federation
+from fedflat.errors import SettingError, shown
+from fedflat.running.devices import check_devices, fleet_of, visit_seconds
+from fedflat.running.experiment import Experiment
+from fedflat.topology.topology import Asked, Crowd
+
+
+def gathered(exp: Experiment, fed: Federation, learner: Learner) -> Crowd:
+    """The clients as the topology sees them."""
+    classes, fleet = fed.classes if fed.test.examples.labelled else None, fleet_of(exp)
+    sampler, layout = exp.cohort_sampler(), learner.flat.layout
+    crowd = Crowd(fed.population, fed.sizes, sampler, exp.rounds, exp.seed, layout, classes=classes)
+    return crowd if fleet is None else replace(crowd, lasts=visit_seconds(exp, fed, learner, fleet))
+
+
+def check_crowd(exp: Experiment, fed: Federation, crowd: Crowd) -> None:
+    """Refuse clients that the topology cannot be made of, or who cannot be asked as the run says."""
+    check_devices(exp, crowd)
+    if crowd.sampler.kind == "by_size":
+        fed.sizes()
+    smallest = exp.topology.smallest(crowd)
+    replies = smallest if exp.clock is None else exp.clock.waited_for(smallest)
+    if exp.method.rule:
+        exp.method.rule.check(replies)
+    check_attendance(exp, replies)
+    wrong = [name for name in exp.topology.slots(crowd) if not re.fullmatch(r"\w+", name)]
+    if wrong:
+        raise SettingError(f"{exp.topology}: slots must be named in letters and digits, found {shown(wrong[0])}.")
+    check_orders(exp, fed, crowd)
+
+
+def members(asked: Asked) -> list[int]:
+    """All clients that are asked, in the order of their letters."""
+    return [client for chains in asked.values() for chain in chains for client in chain]
+
+
+def check_attendance(exp: Experiment, cohort: int) -> None:
+    """Refuse to ask for more replies than there are clients in a round."""
+    if exp.min_replies is not None and exp.min_replies > cohort:
+        raise SettingError(
+            f"min_replies={exp.min_replies} asks for more replies than there are clients in a round, {cohort}. Ask for "
+            "fewer, or ask more clients a round."
+        )
+
+
+def check_orders(exp: Experiment, fed: Federation, crowd: Crowd) -> None:
+    """Refuse given batches that are missing, empty, or not places in the client's own data."""
+    orders = exp.local.orders
+    for t in range(exp.rounds if orders is not None else 0):
+        for client in members(exp.topology.asked(crowd, t)):
+            size = fed.size(client)
+            try:
+                steps = exp.local.planned(t, client, size)
+                fits = steps > 0 and all(_places(batch, size) for batch in orders[t][client])  # type: ignore[index]
+            except SettingError:
+                raise
+            except (TypeError, KeyError, ValueError):
+                fits = False
+            if not fits:
+                raise SettingError(
+                    f"the batch orders of round {t}, client {client} must be lists of places from 0 to {size - 1}, at "
+                    "least one list and none of them empty, found something else."
+                )
+
+
+def check_batches(exp: Experiment, fed: Federation, learner: Learner) -> None:
+    """Refuse batches of one example for a model that cannot be trained on them, where sizes are known beforehand."""
+    for t, given in enumerate(exp.local.orders or ()):
+        for client in given:
+            if exp.local.smallest_batch(t, client, 0) == 1:
+                learner.refuse_one(f"the orders of round {t}, client {client} have")
+    if isinstance(fed, Dealt) and exp.local.orders is None:
+        for client, size in enumerate(fed.sizes()):
+            if exp.local.smallest_batch(0, client, size) == 1:
+                cut = f"in batches of {exp.local.batch_size} these leave"
+                learner.refuse_one(f"client {client} has {size} examples, {cut}")
+
+
+def _places(batch: Any, size: int) -> bool:
+    places = np.asarray(batch)
+    whole = places.ndim == 1 and places.dtype.kind in "iu"
+    return whole and len(places) > 0 and bool(places.min() >= 0) and bool(places.max() < size)

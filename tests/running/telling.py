@@ -1,0 +1,90 @@
+"""A describer, and a client piece, a server piece and a start that want to know what clients say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedflat.client.asks import Describer, Descriptions
+from fedflat.client.piece import Piece, Visit
+from fedflat.client.visit import OneClient
+from fedflat.engine.flat import GradFn, Model
+from fedflat.engine.mail import Mail, Replies
+from fedflat.engine.stage import Stage
+from fedflat.running.prepare import Ready
+from fedflat.running.starts import First, Fresh
+from fedflat.server.piece import Desk, Send, ServerPiece
+
+ASKED: list[int] = []
+"""Who has been asked, in this process."""
+BREAK: set[int] = set()
+"""At whom Ctrl-C is pressed."""
+
+
+@dataclass(frozen=True, repr=False)
+class Means(Describer):
+    """The mean of each input over a client's examples, and how many there are, ``times`` over: a small matrix."""
+
+    reveals = "the server learns what a client's inputs are on average"
+
+    times: int = 2
+
+    def describe(self, client: OneClient) -> Tensor:
+        if client.letter.client in BREAK:
+            raise KeyboardInterrupt
+        ASKED.append(client.letter.client)
+        mean = client.data.batch(torch.arange(len(client.data)), torch.float64).inputs.flatten(1).mean(0)
+        return torch.stack([mean * (at + 1) for at in range(self.times)])
+
+
+@dataclass(frozen=True, repr=False)
+class Pulled(Piece):
+    """Adds to the gradient what every client was told: the mean of all clients' means."""
+
+    stage, key = Stage.CORRECT, "pulled"
+    stacks = True
+
+    @property
+    def describers(self) -> tuple[Describer, ...]:
+        return (Means(),)
+
+    def told(self, descriptions: Descriptions) -> Mapping[str, Tensor]:
+        return {"mean": torch.stack(list(descriptions[Means()])).mean(0)}
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        g = grad(w).clone()
+        g[..., : v.told["mean"].shape[1]] += v.told["mean"][0].to(g.dtype)
+        return g
+
+
+@dataclass(frozen=True, repr=False)
+class Noting(ServerPiece):
+    """Notes how many clients have said of themselves what, and changes nothing."""
+
+    stage, key = Stage.PACE, "noting"
+
+    @property
+    def describers(self) -> tuple[Describer, ...]:
+        return (Means(),)
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        desk.notes["known"] = float(sum(one.sum() for one in desk.descriptions[Means()]))
+        return send(mail)
+
+
+@dataclass(frozen=True, repr=False)
+class FromMeans(Fresh):
+    """Begins with the first parameter set to what the first client has said."""
+
+    @property
+    def describers(self) -> tuple[Describer, ...]:
+        return (Means(times=1),)
+
+    def model(self, ready: Ready, first: First) -> Model:
+        model = super().model(ready, first)
+        params = model.params.clone()
+        params[0] = float(ready.descriptions[Means(times=1)][0][0, 0])
+        return Model(params, model.buffers)
