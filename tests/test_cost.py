@@ -51,6 +51,8 @@ TABLE = {
     "silobn()": (0, 0, 1, 1, 1, 0, 1),
     "fedala()": (0, 0, 1, 1, 1, 0, 1),
     "fedcr()": (0, 0, 1, 1, 1, 0, 1),
+    "self_training()": (2, 0, 3, 1, 1, 0, 1),
+    "self_training(kd=0.0)": (1, 0, 2, 1, 1, 0, 1),
 }
 """As the papers have it, in vectors of the model's size. What is smaller does not count: FedFSA's chosen layers,
 normalisation, heads, FedALA's last tensors, FedCR's Gaussians of the classes."""

@@ -66,6 +66,7 @@ from fedflat.data.sets.shakespeare import shakespeare as shakespeare
 from fedflat.data.sets.stackoverflow import stackoverflow as stackoverflow
 from fedflat.data.sets.street import street as street
 from fedflat.data.sets.synthetic import synthetic as synthetic
+from fedflat.data.sets.unlabelled import unlabelled as unlabelled
 from fedflat.data.splitting import federate as federate
 from fedflat.engine.ask import Ask as Ask
 from fedflat.engine.mail import Mail as Mail
@@ -113,6 +114,7 @@ from fedflat.methods.fedlesam import fedlesam as fedlesam
 from fedflat.methods.fedsmoo import fedsmoo as fedsmoo
 from fedflat.methods.fedspeed import fedspeed as fedspeed
 from fedflat.methods.fedvc import fedvc as fedvc
+from fedflat.methods.ladd import self_training as self_training
 from fedflat.methods.mime import mime as mime
 from fedflat.methods.mime import mimelite as mimelite
 from fedflat.methods.pieces import active_clients as active_clients

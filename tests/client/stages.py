@@ -24,6 +24,7 @@ def visiting(piece: Piece, sent: Tensor, layout: Layout = PLANE, **more: Any) ->
         "key": piece.key, "seed": 0, "round": 0, "client": 0, "sent": sent, "start": sent, "stop": sent, "lr": 0.1,
         "planned": 1, "epochs": 1.0, "layout": layout, "inbox": {}, "memory": {}, "full_gradient": lambda w: w,
         "examples": 1, "batch_size": 1, "oracle": lambda places: None,
+        "inputs": lambda places: None, "elsewhere": lambda model, inputs: None,
     }  # fmt: skip
     return Visit(**{**given, **more})
 

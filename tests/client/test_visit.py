@@ -20,7 +20,8 @@ from fedflat.client.learner import Learner
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece, Term, Visit
 from fedflat.client.sharpness import Sam
-from fedflat.client.visit import ClientJob, Letter, full_gradient, visit
+from fedflat.client.survey import full_gradient
+from fedflat.client.visit import ClientJob, Letter, visit
 from fedflat.composition.method import Method
 from fedflat.data.batch import Batch
 from fedflat.data.sampling import Sampler
@@ -200,7 +201,7 @@ def test_the_gradient_over_all_examples() -> None:
     what = job(model=nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double())
     before = what.learner.flat.buffers
     w = what.learner.initial().params
-    found = full_gradient(what, FED.data(1), w)
+    found = full_gradient(what.learner, FED.data(1), w)
     module, (x, y) = what.learner.module(), DATA[1]
     expected = torch.autograd.grad(cross_entropy(module(x), y), list(module.parameters()))
     torch.testing.assert_close(found, torch.cat([g.view(-1) for g in expected]), rtol=1e-10, atol=1e-12)
@@ -212,7 +213,7 @@ def test_a_mail_may_ask_for_the_gradient_instead_of_a_walk() -> None:
     memory = {"dual": {"sigma": torch.ones(3)}}
     asking = replace(letter(what, ask=Gradient()), memory=memory)
     reply, after = visit(what, asking, FED.data(2))
-    assert torch.equal(reply.delta, full_gradient(what, FED.data(2), asking.mail.params))
+    assert torch.equal(reply.delta, full_gradient(what.learner, FED.data(2), asking.mail.params))
     assert after is memory
     assert reply.samples == reply.examples == 9
     assert reply.extras == {}

@@ -15,7 +15,7 @@ from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from fedflat.client.images import channels_last, gains, refusal
 from fedflat.client.piece import Term, Visit
-from fedflat.data.batch import Batch, Mixed, Tensors, arguments, each
+from fedflat.data.batch import Batch, Mixed, Tensors, arguments, each, leading
 from fedflat.engine.flat import FlatModule, Model
 from fedflat.engine.seeds import derive
 from fedflat.errors import SettingError
@@ -51,11 +51,16 @@ class Learner:
         """Where the walk stands, for tasks that choose examples by what the model makes of them."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("flat", "at")} | {"at": None}
+        return {k: v for k, v in self.__dict__.items() if k not in ("flat", "beside", "at")} | {"at": None}
 
     @cached_property
     def flat(self) -> FlatModule:
         """The module of this process."""
+        return self.another()
+
+    @cached_property
+    def beside(self) -> FlatModule:
+        """Another module of this process, for models that are looked at while one is trained."""
         return self.another()
 
     def another(self) -> FlatModule:
@@ -116,7 +121,8 @@ class Learner:
             output = forward(*arguments(batch.inputs))
         if self.mixed:
             output = each(lambda part: part.to(self.dtype), output)
-        value, count = self.mean(output, batch)
+        blind = any(term.blind for term, _ in terms)
+        value, count = (leading(output).new_zeros(()), len(batch)) if blind else self.mean(output, batch)
         for (term, v), noted in zip(terms, seen, strict=True):
             value = value + term.loss(v, batch, output, noted)
         return value, count
@@ -129,6 +135,12 @@ class Learner:
         made = self.flat.forward(*arguments(self.laid_out(inputs)))
         self.flat.module.train(training)
         return made
+
+    def elsewhere(self, model: Model, inputs: Tensors) -> Any:
+        """What the module makes of inputs at ``model``, in evaluation mode; where the walk stands is not touched."""
+        self.beside.load(model.params)
+        self.beside.buffers = model.buffers
+        return self.beside.forward(*arguments(inputs))
 
     @property
     def buffers(self) -> Tensor:

@@ -75,6 +75,10 @@ class Visit:
     """The gradient on the batch of the client's examples at the given places, as they are."""
     full_gradient: GradFn
     """The gradient over all the client's examples, of the loss with its terms."""
+    inputs: Callable[[Tensor], Tensors]
+    """What goes into the module of the client's examples at the given places, as they are."""
+    elsewhere: Callable[[Model, Tensors], Any]
+    """What another model than the client's own makes of inputs, in evaluation mode and without a gradient."""
     steps: int = 0
     walked: float = 0.0
     """The sum of the rates so far."""
@@ -151,6 +155,9 @@ class Piece(Spelled):
     anchored: ClassVar[bool] = False
     """Whether it means something only to clients that the server itself has sent its model, not to one in a chain: it
     remembers, compares or encloses what belongs to that model, without declaring vectors it keeps or sends up."""
+    blind: ClassVar[bool] = False
+    """Whether it learns without being told what should come out: a term that stands in the place of the task's loss.
+    Clients then hold no targets."""
     stacks: ClassVar[bool] = False
     """Whether it works on many clients at once: a row for each in every vector, also in what it keeps and sends."""
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedflat.client.learner import Learner
+from fedflat.client.piece import Piece
 from fedflat.data.batch import Batch, arguments
 from fedflat.data.federation import Federation
+from fedflat.data.unlabelled import WHY
 from fedflat.engine.flat import FlatModule, Layout
 from fedflat.errors import FedflatError, SettingError
 from fedflat.settings.groups import CHANNELS_LAST
@@ -18,14 +21,18 @@ COUNTER = "num_batches_tracked"
 """The counter of a batch normalisation, which nobody reads when there is a momentum."""
 
 
-def try_out(learner: Learner, fed: Federation) -> None:
-    """Refuse a model or a loss that does not fit the data or cannot be trained on them."""
+def try_out(learner: Learner, fed: Federation, pieces: Sequence[Piece] = ()) -> None:
+    """Refuse a model or a loss that does not fit the data or cannot be trained on them with a client's pieces."""
     if len(fed.test) == 0:
         raise SettingError(
             "there must be at least one example to test on, found none. Give a test set, or let clients keep a part of "
             "their own with split=0.7."
         )
     data = fed.data(0) if fed.here else fed.test
+    if data.examples.unlabelled:
+        if not any(piece.blind for piece in pieces):
+            raise SettingError(f"run: the method learns from labels. {WHY}")
+        data = fed.test
     batch = data.batch(torch.arange(2) % len(data), learner.dtype)
     flat = learner.another()
     with torch.random.fork_rng(devices=[]):

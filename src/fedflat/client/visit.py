@@ -242,6 +242,8 @@ def open_visit(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -
         batch_size=job.local.batch_size,
         oracle=partial(_bare, job, data),
         full_gradient=partial(_whole, job, letter, data),
+        inputs=lambda places: data.batch(places, job.learner.dtype).inputs,
+        elsewhere=job.learner.elsewhere,
         mean_examples=job.mean_examples,
         before=before(mail, letter.client),
         told=job.told.get(piece.key, {}),

@@ -8,8 +8,9 @@ from math import prod
 import torch
 
 from fedflat.composition.method import Method
+from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail, Replies
-from fedflat.server.piece import Desks, step
+from fedflat.server.piece import Desks, settle, step
 
 DIM = 16
 """Long enough that a few numbers more in a mail are no vector."""
@@ -65,11 +66,12 @@ def cost(method: Method) -> Cost:
         return Replies(mail, zeros, mail.buffers, zeros, 1, 1, 0.0, 1.0, _Means(whole, zeros))
 
     desks: Desks = {}
-    known = True
+    here, known = Model(zeros, zeros[:0]), True
     try:
         for t in range(2):
             sent.clear()
-            desks = step(method.server, desks, send, Mail(t, zeros, zeros[:0], 1.0)).desks
+            desks = settle(method.server, desks, here, t, 2)
+            desks = step(method.server, desks, send, Mail(t, here.params, here.buffers, 1.0)).desks
     except Exception:  # a piece that wants replies of a shape which only its clients know
         sent, desks, known = [Mail(0, zeros, zeros[:0], 1.0)], {}, False
     asks = [mail.ask for mail in sent]

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -44,6 +44,8 @@ class AnyExamples(ABC):
     """What should come out for each example, as it is stored."""
     domains: Domains | None = None
     """Where each example is from, if that is known."""
+    unlabelled: ClassVar[bool] = False
+    """Whether nobody is told what should come out."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -83,6 +85,10 @@ class AnyExamples(ABC):
     @abstractmethod
     def retargeted(self, targets: Tensor) -> Self:
         """The same inputs with other targets."""
+
+    def stripped(self) -> Self:
+        """The same inputs with targets of the same shapes that say nothing."""
+        return self.retargeted(each(_blank, self.targets))
 
     @abstractmethod
     def to(self, device: str) -> Self:
@@ -205,20 +211,14 @@ def _picked(some: Tensors, index: Tensor) -> Any:
     return each(lambda t: t.index_select(0, index), some)
 
 
+def _blank(targets: Tensor) -> Tensor:
+    nothing = torch.nan if targets.is_floating_point() else 255
+    return torch.full((), nothing, dtype=targets.dtype, device=targets.device).expand(targets.shape)
+
+
 def _typed(dtype: torch.dtype, targets: Tensor) -> Tensor:
     """Numbers to be met in the model's type, classes whole."""
     return targets.to(dtype) if targets.is_floating_point() else targets.long()
-
-
-def joined(sets: Sequence[Examples]) -> Examples:
-    """Sets of the same kind, one after the other."""
-    inputs, targets = (
-        each(lambda *parts: torch.cat(parts), *some) for some in ([s.inputs for s in sets], [s.targets for s in sets])
-    )
-    domains = sets[0].domains
-    for one in sets[1:]:
-        domains = domains and one.domains and domains + one.domains
-    return replace(sets[0], inputs=inputs, targets=targets, domains=domains)
 
 
 @cache

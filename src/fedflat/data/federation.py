@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedflat.data.batch import each
 from fedflat.data.domains import Domain
-from fedflat.data.examples import AnyExamples, ClientData, Examples, joined
+from fedflat.data.examples import AnyExamples, ClientData, Examples
 from fedflat.data.skew import Skew
 from fedflat.errors import SettingError
 from fedflat.language.spelling import Spelled
@@ -178,7 +179,7 @@ class OnDemand(Federation):
     """
 
     clients: int
-    make: Callable[[int], Examples]
+    make: Callable[[int], AnyExamples]
     """The training examples of a client, the same whenever it is asked for."""
     test: ClientData
     device: str = "cpu"
@@ -225,7 +226,7 @@ class OnDemand(Federation):
     def pooled(self) -> Dealt:
         """See `Federation.pooled`."""
         made = [self.make(client) for client in self._everybody("to train in one place")]
-        train = joined(made)
+        train = joined([one for one in made if isinstance(one, Examples)])
         everybody = [torch.arange(len(train), device=self.device)]
         return Dealt(train.to(self.device), self.test, everybody, more=self.more)
 
@@ -236,3 +237,14 @@ class OnDemand(Federation):
                 f"most {EVERYBODY} clients for it."
             )
         return range(self.clients)
+
+
+def joined(sets: Sequence[Examples]) -> Examples:
+    """Sets of the same kind, one after the other."""
+    inputs, targets = (
+        each(lambda *parts: torch.cat(parts), *some) for some in ([s.inputs for s in sets], [s.targets for s in sets])
+    )
+    domains = sets[0].domains
+    for one in sets[1:]:
+        domains = domains and one.domains and domains + one.domains
+    return replace(sets[0], inputs=inputs, targets=targets, domains=domains)

@@ -19,6 +19,7 @@ from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.files.places import check_data_dir, data_place, remembered
 from fedflat.data.opening import opened
 from fedflat.data.sampling import Sampler
+from fedflat.data.unlabelled import without_labels
 from fedflat.errors import RunError, SettingError
 from fedflat.folder.plugins_needed import needs_of, refuse_unmet
 from fedflat.language.schedules import Scalar, Schedule, at, check_end
@@ -98,7 +99,8 @@ class Experiment(RunSettings):
 
     def source(self, device: str) -> Callable[[], Federation]:
         """A picklable way to the data, for worker processes too."""
-        return partial(open_federation, self.on, self.seed, self.method.pooled, device, data_place())
+        blind = any(piece.blind for piece in self.method.client)
+        return partial(open_federation, self.on, self.seed, self.method.pooled, device, data_place(), blind)
 
     def open_learner(self, fed: Federation, device: str) -> Learner:
         """The module and its loss, made for the data."""
@@ -215,12 +217,16 @@ def _must_be(what: str, needed: str, value: object, fits: bool) -> None:
         raise SettingError(f"run: {what} must be {needed}, found {value!r}.")
 
 
-def open_federation(on: DataSpec, seed: int, pooled: bool, device: str, place: str | None = None) -> Federation:
-    """The federation on its device; one client with everything if ``pooled``. ``place`` is where to look for files."""
+def open_federation(
+    on: DataSpec, seed: int, pooled: bool, device: str, place: str | None = None, blind: bool = False
+) -> Federation:
+    """The federation on its device; one client with everything if ``pooled``. ``place`` is where to look for files;
+    ``blind`` clients hold no targets."""
     check_data_dir()
     with remembered(place):
         fed = opened(on, seed)
     fed = fed.pooled() if pooled else fed
+    fed = without_labels(fed) if blind else fed
     return fed if device == "cpu" else fed.to(device)
 
 

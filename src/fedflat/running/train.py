@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +28,7 @@ from fedflat.running.reporting import evaluated, loss_of, modules, named_models
 from fedflat.running.results import Result
 from fedflat.running.run_folder import FIRST, RunBook
 from fedflat.running.state import Run
-from fedflat.server.piece import Desks, Stepped, step
+from fedflat.server.piece import Desks, Stepped, settle, step
 from fedflat.server.shadows import Notes
 
 
@@ -71,7 +71,7 @@ def train(
                 with uninterrupted():                                                # 6 take over, write down
                     run.clients.keep()
                     run.round, run.models, run.shadows = t + 1, models, shadows
-                    run.desks = run.desks | {slot: one.desks for slot, one in new.items()}
+                    run.desks = settled(ready, run.desks | {s: one.desks for s, one in new.items()}, models, t + 1)
                     run.ledger = exchange.ledger.with_time(trained, time.monotonic() - begun)
                     book.note(seen, row and row | run.ledger.spent)
                     book.checkpoint(run)
@@ -143,9 +143,15 @@ def beginning(ready: Ready, model: Model, clients: ClientStates, crew: Crew | No
     buffers, own = ready.learner.initial().buffers, ready.own_tests(crew) if crew else None
     scene = replace(ready.scene, own_accuracies=own and (lambda params: own(Model(params, buffers))))
     notes = {one.key: one.open(scene, model.params) for one in ready.exp.method.measures}
-    desks: dict[str, Desks] = {slot: {} for slot in ready.slots}
     ledger = replace(ready.beforehand, clock=None if ready.fleet is None else ready.beforehand.clock or 0.0)
-    return Run(0, dict.fromkeys(ready.slots, model), desks, notes, clients, ledger)
+    models = dict.fromkeys(ready.slots, model)
+    return Run(0, models, settled(ready, {slot: {} for slot in models}, models, 0), notes, clients, ledger)
+
+
+def settled(ready: Ready, desks: Mapping[str, Desks], models: Mapping[str, Model], completed: int) -> dict[str, Desks]:
+    """What the server's pieces remember when so many rounds are over, by slot."""
+    exp = ready.exp
+    return {slot: settle(exp.method.server, desks[slot], models[slot], completed, exp.rounds) for slot in models}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ pseudo-gradient ``delta``. Its pieces stack exactly as a client's do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
@@ -78,6 +78,11 @@ class ServerPiece(Spelled):
         """Send, and hand on what came back."""
         return send(mail)
 
+    def settled(self, memory: Mapping[str, Tensor], model: Model, completed: int, rounds: int) -> Mapping[str, Tensor]:
+        """What it remembers when ``completed`` rounds are over and the slot has this model: before the first round,
+        and after each one, also in a slot that was not asked in it."""
+        return memory
+
 
 @dataclass(frozen=True)
 class Stepped:
@@ -105,3 +110,9 @@ def step(
         replies=replies,
         notes={name: value for desk in mine.values() for name, value in desk.notes.items()},
     )
+
+
+def settle(pieces: Sequence[ServerPiece], desks: Desks, model: Model, completed: int, rounds: int) -> Desks:
+    """What the pieces of a slot remember between two rounds; see `ServerPiece.settled`."""
+    found = {p.key: dict(p.settled(desks.get(p.key, {}), model, completed, rounds)) for p in pieces}
+    return {key: memory for key, memory in found.items() if memory or key in desks}

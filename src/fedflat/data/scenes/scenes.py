@@ -136,6 +136,10 @@ class Scenes(AnyExamples):
         """See `AnyExamples.retargeted`; masks on disk stay as they are."""
         raise SettingError("scenes are read from disk with their masks, which cannot be changed here.")
 
+    def stripped(self) -> Scenes:
+        """See `AnyExamples.stripped`: the masks are not read."""
+        return replace(self, scenes=tuple(replace(scene, mask=None) for scene in self.scenes))
+
     def to(self, device: str) -> Scenes:
         """See `AnyExamples.to`."""
         return replace(self, device=device)
@@ -170,6 +174,8 @@ class DealtScenes(Dealt):
 
     def _pixels(self, client: int) -> NDArray[np.int64]:
         data = self.data(client)
+        if data.examples.unlabelled:
+            return np.zeros(self.classes, np.int64)
         labels = data.batch(torch.arange(min(len(data), LOOKED_INTO)), torch.float32).targets
         return np.bincount(labels[labels != IGNORE].numpy(), minlength=self.classes)
 

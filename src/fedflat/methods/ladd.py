@@ -1,0 +1,177 @@
+"""LADD: clusters of like-looking clients teach themselves, from a model that was trained on other, labelled images.
+
+Shenaj et al., Learning Across Domains and Devices: Style-Driven Source-Free Domain Adaptation in Clustered Federated
+Learning, WACV 2023, arXiv:2210.02326.
+
+    before   each client sends its style once; the server trains f_0 on its own images in these styles
+    client   from (Phi, theta_c), one pass over images without labels:
+             loss = pseudo(z; g_c) + kd distillation(z; f_0)         see `fedflat.tasks.pseudo_labels`
+    server   Phi <- mean over the cohort, theta_c <- mean over the cohort's members of cluster c
+             every omega rounds  g_c <- (Phi, theta_c)                          before t_start
+                                 g_c <- (n g_c + (Phi, theta_c)) / (n + 1)      from then on; n counts from 0
+
+``g_c`` is ``f_0`` before the first refresh, and its running statistics are always those of ``(Phi, theta_c)``. Teacher
+and ``f_0`` travel with every mail, and are counted: clients need not remember anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedflat.client.piece import Site, Term, Visit
+from fedflat.composition.method import Method, method
+from fedflat.data.batch import Batch, arguments
+from fedflat.engine.flat import Model
+from fedflat.engine.mail import Mail, Replies
+from fedflat.engine.stage import Stage
+from fedflat.errors import SettingError, choice, flag, number
+from fedflat.language.schedules import Scalar, at, scalar
+from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.tasks.pseudo_labels import (
+    SHARE,
+    UNSURE,
+    PseudoLabels,
+    distillation_loss,
+    fda_thresholds,
+    pseudo_labels,
+    pseudo_loss,
+)
+
+KEY = "teacher"
+CHUNK = 64
+"""Examples that the teacher looks at in one go."""
+
+
+@dataclass(frozen=True, repr=False)
+class SelfTraining(Term):
+    """The client's half: what a teacher is sure of is learnt, and the first model is not forgotten."""
+
+    kd: Scalar = 10.0
+    rule: str = "ladd"
+    mask: bool = True
+    sure: float = UNSURE
+    share: float = SHARE
+
+    key = KEY
+    blind = True
+
+    def __post_init__(self) -> None:
+        scalar("self_training", "kd", self.kd)
+        choice("self_training", "rule", self.rule, ["ladd", "fda"])
+        flag("self_training", "mask", self.mask)
+        number("self_training", "sure", self.sure, low=0, high=1)
+        number("self_training", "share", self.share, low=0, high=1)
+
+    def check(self, site: Site) -> None:
+        """Refuse a task without classes."""
+        if not (site.task.classifies or site.task.headline.name == "miou"):
+            raise SettingError(
+                f"self_training takes a teacher's classes for labels, and {site.task} has none. Use segmentation()."
+            )
+
+    def loss(self, v: Visit, batch: Batch, output: Tensor | tuple[Tensor, ...], seen: Any) -> Tensor:
+        """Of all outputs the pseudo-labels', and of the main one the distillation's; means over all pixels."""
+        given, first, counted = self._taught(v, batch)
+        value = torch.zeros((), dtype=arguments(output)[0].dtype, device=arguments(output)[0].device)
+        for one in arguments(output):
+            total, pixels = pseudo_loss(as_images(one), given)
+            value = value + total / pixels
+        if first is not None:
+            total, pixels = distillation_loss(as_images(arguments(output)[0]), first, counted)
+            value = value + at(self.kd, v.round) * (total / pixels)
+        return value
+
+    def _taught(self, v: Visit, batch: Batch) -> tuple[PseudoLabels, Tensor | None, PseudoLabels | None]:
+        """The pseudo-labels of a batch, the first model's scores, and where these count; the same at every point."""
+        if v.memo.get("batch") is not batch:
+            given = self._labels(v, "teacher", self._scores(v, "teacher", batch.inputs))
+            first = self._scores(v, "first", batch.inputs) if "first" in v.inbox else None
+            counted = self._labels(v, "first", first) if first is not None and self.mask else None
+            v.memo |= {"batch": batch, "taught": (given, first, counted)}
+        found: tuple[PseudoLabels, Tensor | None, PseudoLabels | None] = v.memo["taught"]
+        return found
+
+    def _scores(self, v: Visit, who: str, inputs: Any) -> Tensor:
+        return as_images(v.elsewhere(Model(v.inbox[who], v.inbox[f"{who}_buffers"]), inputs))
+
+    def _labels(self, v: Visit, who: str, scores: Tensor) -> PseudoLabels:
+        limits = self._thresholds(v, who) if self.rule == "fda" else None
+        return pseudo_labels(scores, rule=self.rule, sure=self.sure, share=self.share, thresholds=limits)
+
+    def _thresholds(self, v: Visit, who: str) -> Tensor:
+        """FDA's thresholds are those of all the client's images as they are, looked at once in a visit."""
+        if f"{who} thresholds" not in v.memo:
+            scores = [self._scores(v, who, v.inputs(places)) for places in torch.arange(v.examples).split(CHUNK)]
+            sure, classes = zip(*((one.softmax(1).max(1)) for one in scores), strict=True)
+            flat = torch.cat([one.flatten() for one in sure]), torch.cat([one.flatten() for one in classes])
+            limits = fda_thresholds(*flat, scores[0].shape[1], sure=self.sure, share=self.share)
+            v.memo[f"{who} thresholds"] = limits
+        found: Tensor = v.memo[f"{who} thresholds"]
+        return found
+
+
+def as_images(scores: Tensor) -> Tensor:
+    """Scores at pixels; where each example has one class, the batch is looked at as one image of so many pixels."""
+    return scores if scores.dim() == 4 else scores.T.reshape(1, scores.shape[1], -1, 1)
+
+
+@dataclass(frozen=True, repr=False)
+class Teaching(ServerPiece):
+    """The server's half: a teacher for each slot, which follows its model, and the first model if clients want it.
+
+    ``t_start`` is a number of completed rounds or a share of the run; None: the teacher is never a mean.
+    """
+
+    omega: int = 1
+    t_start: int | float | None = 0.5
+    first: bool = True
+
+    stage, key = Stage.TERM, KEY
+
+    def __post_init__(self) -> None:
+        number("self_training", "omega", self.omega, low=1, whole=True)
+        flag("self_training", "first", self.first)
+        if self.t_start is not None:
+            number("self_training", "t_start", self.t_start, low=0)
+            if isinstance(self.t_start, float) and self.t_start >= 1:
+                raise SettingError(
+                    "self_training: t_start must be a share of the run below 1.0 or a whole number of rounds, found "
+                    f"{self.t_start!r}."
+                )
+
+    def begins(self, rounds: int) -> int | None:
+        """The completed rounds from which on the teacher is a mean."""
+        return int(self.t_start * rounds + 1e-9) if isinstance(self.t_start, float) else self.t_start
+
+    def settled(self, memory: Mapping[str, Tensor], model: Model, completed: int, rounds: int) -> Mapping[str, Tensor]:
+        """The teacher between two rounds."""
+        if completed == 0:
+            first = {"first": model.params, "first_buffers": model.buffers} if self.first else {}
+            return {"teacher": model.params, "teacher_buffers": model.buffers, "averaged": torch.tensor(0), **first}
+        if completed % self.omega:
+            return memory
+        n, start = int(memory["averaged"]), self.begins(rounds)
+        mean = start is not None and completed >= start
+        params = torch.lerp(memory["teacher"], model.params, 1 / (n + 1)) if mean else model.params
+        more = {"teacher": params, "teacher_buffers": model.buffers, "averaged": torch.tensor(n + mean)}
+        return {**memory, **more}
+
+    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+        """Send them along."""
+        kept = {name: tensor for name, tensor in desk.memory.items() if name != "averaged"}
+        return send(mail.enclose(self.key, **kept))
+
+
+@method
+def self_training(
+    kd: Scalar = SelfTraining.kd, omega: int = Teaching.omega, t_start: int | float | None = Teaching.t_start,
+    rule: str = SelfTraining.rule, mask: bool = SelfTraining.mask, sure: float = UNSURE, share: float = SHARE,
+) -> Method:  # fmt: skip
+    """FedAvg on images without labels, taught by its own averages: LADD's round without clusters."""
+    client = SelfTraining(kd, rule, mask, sure, share)
+    return Method(client=(client,), server=(Teaching(omega, t_start, first=kd != 0),))
