@@ -12,10 +12,14 @@ from fedflat.client.piece import Piece as Piece
 from fedflat.client.piece import Site as Site
 from fedflat.client.piece import Term as Term
 from fedflat.client.piece import Visit as Visit
+from fedflat.clock.clock import Clock as Clock
+from fedflat.clock.device import Device as Device
 from fedflat.clock.devices import devices as devices
 from fedflat.clock.measured import measured as measured
+from fedflat.clock.presence import Presence as Presence
 from fedflat.clock.presence import on_off as on_off
 from fedflat.clock.presence import trace as trace
+from fedflat.clock.spread import Spread as Spread
 from fedflat.clock.spread import lognormal as lognormal
 from fedflat.clock.spread import one_of as one_of
 from fedflat.clock.spread import uniform as uniform

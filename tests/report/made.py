@@ -59,6 +59,14 @@ def write_judged(folder: Path, headline: Headline, scores: list[float], *, unsee
     return folder
 
 
+def write_timed(folder: Path, each: float, *, between: int = 0, **more: Any) -> Path:
+    """A run with a clock, each of whose rounds takes so long, and so many bytes from client to client."""
+    write_run(folder, done=0, status="running", **more)
+    rows = [{**row, "clock": each * row["round"]} for row in evaluations(1, 10)]
+    write_rows(folder, "metrics", [{**row, "c2c": between * row["round"]} for row in rows], "done")
+    return folder
+
+
 def evaluations(first: int, last: int, seed: int = 0) -> list[dict[str, Any]]:
     """What a run claims of these rounds."""
     return [

@@ -20,7 +20,16 @@ import fedflat
 from fedflat.report import collect, document, write_report
 from fedflat.tasks.headline import Headline
 from report.damage import damaged_runs
-from report.made import evaluations, write_analyses, write_analysis, write_judged, write_rows, write_run, write_watch
+from report.made import (
+    evaluations,
+    write_analyses,
+    write_analysis,
+    write_judged,
+    write_rows,
+    write_run,
+    write_timed,
+    write_watch,
+)
 from report.test_judged import MIOU, RMSE, compared
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -291,8 +300,25 @@ def test_curves_are_read_by_pointer_and_by_key(seen: Watched) -> None:
     assert "fedavg()" in said
 
 
+def test_simulated_time_is_an_axis_where_there_is_a_clock(browser: Any, tmp_path: Path) -> None:
+    runs = [write_timed(tmp_path / "a", 400.0), write_timed(tmp_path / "b", 40.0, method="fedsam(rho=0.1)")]
+    write_report(runs, tmp_path / "page.html", target=0.3)
+    watched = Watched(browser, (tmp_path / "page.html").as_uri())
+    page = watched.page
+    heads = page.locator("#results th").all_inner_texts()
+    assert any(head.startswith("Simulated") and "30.00" in head for head in heads)
+    row = page.locator("#results tbody tr").first.inner_text()
+    assert "1 h 06 min" in row
+    assert "26 min 40 s" in row
+    page.get_by_role("button", name="Simulated time").click()
+    assert "simulated time" in page.locator("#training svg.chart").first.text_content()
+    assert watched.complaints == []
+    watched.context.close()
+
+
 def test_axes_and_legend(seen: Watched) -> None:
     page = seen.page
+    assert page.get_by_role("button", name="Simulated time").count() == 0
     page.get_by_role("button", name="Bytes").click()
     assert "sent" in page.locator("#training svg.chart").first.text_content()
     assert page.evaluate("document.activeElement.textContent") == "Bytes"

@@ -19,6 +19,7 @@ from report.made import (
     write_analysis,
     write_rows,
     write_run,
+    write_timed,
     write_watch,
 )
 
@@ -56,6 +57,17 @@ def test_curves(tmp_path: Path) -> None:
     assert curve["mean"][9] == pytest.approx(accuracy(0, 10))
     assert curve["bytes"][2] == 1200
     assert curve["seconds"][2] == 3
+
+
+def test_simulated_time_and_all_that_was_sent(tmp_path: Path) -> None:
+    chain = write_timed(tmp_path / "a", 7.0, between=50, clock="devices()")
+    timed, other = collect([chain, write_run(tmp_path / "b", method="fedsam()")], target=0.3)["methods"]
+    curve = timed["curves"]["accuracy"]
+    assert curve["clock"] == [7 * t for t in range(1, 11)]
+    assert curve["bytes"][2] == 3 * (100 + 300 + 50)
+    assert (timed["clock"], timed["clock_to_target"], timed["bytes_to_target"]) == (70, 28, 4 * 450)
+    assert (other["clock"], other["clock_to_target"]) == (None, None)
+    assert "clock" not in other["curves"]["accuracy"]
 
 
 def test_long_runs_are_thinned(tmp_path: Path) -> None:

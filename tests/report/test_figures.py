@@ -10,7 +10,7 @@ import pytest
 from fedflat.errors import SettingError
 from fedflat.report import collect, write_report
 from fedflat.report.figures import draw_figures
-from report.made import write_analyses, write_run, write_watch
+from report.made import write_analyses, write_run, write_timed, write_watch
 
 NAMES = {"accuracy", "loss", "density", "surface", "plane", "partition-seed0"}
 BEGINNINGS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
@@ -25,6 +25,16 @@ def test_every_figure(tmp_path: Path) -> None:
     assert write_report(runs, tmp_path / "report.html", figures=tmp_path / "figures", formats=["svg"]) == []
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {f"{name}.svg" for name in NAMES}
     assert ">a $strange_name$ method<" in (tmp_path / "figures" / "accuracy.svg").read_text()
+
+
+def test_with_a_clock_scores_are_drawn_against_time_and_bytes(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    document = collect([write_timed(tmp_path / "a", 7.0), write_run(tmp_path / "b", method="fedsam()")])
+    assert draw_figures(document, tmp_path / "figures", ["svg"]) == []
+    made = {path.stem: path.read_text() for path in (tmp_path / "figures").iterdir()}
+    assert made.keys() == {"accuracy", "loss", "accuracy-clock", "accuracy-bytes"}
+    assert "simulated hours" in made["accuracy-clock"]
+    assert "gigabytes sent" in made["accuracy-bytes"]
 
 
 def test_every_format(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -200,3 +201,31 @@ def test_a_frame_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(SettingError, match=r"pandas is not installed here. Install it .* or take .* result.rows"):
         result(CURVE).frame()
+
+
+def timed(run: Result, each: float) -> Result:
+    """The same run by a clock, each of whose rounds takes so long."""
+    rows = [{**row, "clock": each * row["round"]} for row in run.rows]
+    return replace(run, rows=rows, ledger=replace(run.ledger, clock=each * run.rounds))
+
+
+def test_simulated_seconds_to_a_target() -> None:
+    """Reached in round 4 by the one seed, in round 9 by the other; two and four seconds a round."""
+    runs = [timed(result(CURVE), 2.0), timed(result({8: 0.6, 9: 0.7, 10: 0.8}, seed=1), 4.0)]
+    (summary,) = summarise(runs, 0.7)
+    assert (summary.clock, summary.clock_to_target) == ((20 + 40) / 2, (8 + 36) / 2)
+    heads, _, row, *_ = table([summary], 0.7, 3, "markdown").splitlines()
+    assert "| simulated to 70.0 % |" in heads
+    assert "| simulated in all |" in heads
+    assert "| 22.0 s |" in row
+    assert "| 30.0 s |" in row
+
+
+def test_who_has_no_clock_has_no_simulated_seconds() -> None:
+    with_clock, without = timed(result(CURVE), 2.0), result(CURVE, method="fedsam(rho=0.1)")
+    one, other = summarise([with_clock, without], 0.7)
+    assert one.clock_to_target == 8
+    assert (math.isnan(other.clock), other.clock_to_target) == (True, None)
+    assert "simulated" not in table([other], 0.7, 3)
+    assert " - " in table([one, other], 0.7, 3).splitlines()[-4]
+    assert "by the run's clock" in table([one, other], 0.7, 3)

@@ -25,6 +25,8 @@ STYLE = {
     "axes.linewidth": 0.6, "lines.linewidth": 1.2, "pdf.fonttype": 42, "svg.fonttype": "none", "savefig.dpi": 300,
     "axes.formatter.useoffset": False,
 }  # fmt: skip
+COSTS = {"clock": ("simulated hours", 1 / 3600), "bytes": ("gigabytes sent", 1e-9)}
+"""What scores are drawn against besides rounds where there is a clock, in which unit."""
 Drawn = tuple[str, Any]
 """A name, and the figure of that name."""
 
@@ -98,7 +100,8 @@ def _numbers(values: Sequence[float | None], factor: float = 1.0) -> list[float]
 
 
 def _curves(document: Document) -> Iterator[Drawn]:
-    """The headlines and losses against rounds: the mean over seeds, and from the least to the largest."""
+    """The headlines and losses against rounds, with a clock also against time and bytes: the mean over seeds, and from
+    the least to the largest."""
     for place, board in enumerate(document["boards"]):
         judged, more = board["headline"], f"-{place + 1}" if place else ""
         said = f"{judged['label']}, {judged['unit']}" if judged["unit"] else judged["label"]
@@ -106,16 +109,24 @@ def _curves(document: Document) -> Iterator[Drawn]:
             there = [(i, m) for i, m in enumerate(document["methods"]) if m["board"] == place and name in m["curves"]]
             if there:
                 yield f"{name}{more}", _curve(there, name, label, factor)
+            timed = [(i, m) for i, m in there if "clock" in m["curves"][name]]
+            if timed and name == judged["name"]:  # then what it costs is of interest, by all measures of it
+                for along, (called, scale) in COSTS.items():
+                    yield f"{name}{more}-{along}", _curve(timed, name, label, factor, along, called, scale)
 
 
-def _curve(methods: Sequence[tuple[int, Document]], measure: str, said: str, factor: float) -> Any:
+def _curve(
+    methods: Sequence[tuple[int, Document]], measure: str, said: str, factor: float, along: str = "round",
+    called: str = "round", scale: float = 1.0,
+) -> Any:  # fmt: skip
     figure, axis = _canvas(COLUMN, 2.8)
     for place, method in methods:
         curve = method["curves"][measure]
-        x, band = curve["round"], {name: _numbers(curve[name], factor) for name in ("mean", "low", "high")}
+        x = _numbers(curve[along], scale)
+        band = {name: _numbers(curve[name], factor) for name in ("mean", "low", "high")}
         axis.plot(x, band["mean"], label=_plain(method["name"]), **_look(place))
         axis.fill_between(x, band["low"], band["high"], color=_look(place)["color"], alpha=0.15, linewidth=0)
-    axis.set(xlabel="round", ylabel=_plain(said))
+    axis.set(xlabel=called, ylabel=_plain(said))
     _legend(figure)
     return figure
 

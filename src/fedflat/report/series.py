@@ -43,8 +43,8 @@ def thinned(count: int, limit: int) -> list[int]:
 def curves(seeds: Sequence[Sequence[Row]], names: Sequence[str]) -> dict[str, Any]:
     """For each measurement its mean, least and largest over the seeds, in the rounds in which it was made.
 
-    Rounds come with the mean bytes and seconds spent until then, where the rows know them. Each measurement has rounds
-    of its own: what is measured now and then is a line through those, and thinned by itself.
+    Rounds come with the mean bytes, seconds and simulated seconds spent until then, where the rows know them. Each
+    measurement has rounds of its own: what is measured now and then is a line through those, and thinned by itself.
     """
     found = {name: _curve([row for seed in seeds for row in seed if name in row], name) for name in names}
     return {name: curve for name, curve in found.items() if any(value is not None for value in curve["mean"])}
@@ -120,11 +120,13 @@ def _spaced(rounds: Sequence[int], limit: int) -> list[int]:
 
 
 def _bytes(row: Row) -> float | None:
-    down, up = short(row.get("down"), 15), short(row.get("up"), 15)
-    return None if down is None or up is None else down + up
+    down, up, between = (short(row.get(name), 15) for name in ("down", "up", "c2c"))
+    return None if down is None or up is None else down + up + (between or 0)
 
 
-_SPENT: dict[str, Callable[[Row], float | None]] = {"bytes": _bytes, "seconds": lambda row: row.get("seconds")}
+_SPENT: dict[str, Callable[[Row], float | None]] = {
+    "bytes": _bytes, "seconds": lambda row: row.get("seconds"), "clock": lambda row: row.get("clock")
+}  # fmt: skip
 
 
 def _numbers(values: list[Any]) -> list[float]:

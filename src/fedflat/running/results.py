@@ -1,4 +1,5 @@
-"""Results as the papers define them: means over the last rounds, spread over seeds, rounds and bytes to a target."""
+"""Results as the papers define them: means over the last rounds, spread over seeds, rounds, bytes and simulated seconds
+to a target."""
 
 from __future__ import annotations
 
@@ -222,6 +223,9 @@ class Summary:
     """The headline at the last evaluation, mean over seeds."""
     best: float = math.nan
     """The best headline of all evaluations, mean over seeds."""
+    clock: float = math.nan
+    """Simulated seconds of the whole run, mean over seeds; NaN without a clock."""
+    clock_to_target: float | None = None
     headline: Headline = ACCURACY
     """The score it is judged by."""
     tests: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -241,6 +245,7 @@ def _summary(runs: list[Result], target: float | None) -> Summary:
     hits = [run.reached(target) if target is not None else None for run in runs]
     found = [hit for hit in hits if hit is not None]
     everywhere = len(found) == len(runs)
+    timed = all(run.ledger.clock is not None for run in runs)
     return Summary(
         method=runs[0].method,
         seeds=len(runs),
@@ -256,6 +261,8 @@ def _summary(runs: list[Result], target: float | None) -> Summary:
         personal_spread=_spread(personal),
         latest=mean(run.latest() for run in runs),
         best=mean(run.best() for run in runs),
+        clock=mean(run.ledger.clock or 0.0 for run in runs) if timed else math.nan,
+        clock_to_target=mean(hit.get("clock", math.nan) for hit in found) if everywhere and timed else None,
         headline=runs[0].headline,
         tests=_tests(runs),
     )

@@ -44,10 +44,12 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, style: s
     heads = ["method", judged.column, *map(judged.head, ["last", "best", *tests, *(["personal"] if personal else [])])]
     loss = judged.name != "loss"
     heads += ["loss"] if loss else []
+    timed = any(math.isfinite(summary.clock) for summary in summaries)
+    spent = ["sent", *(["simulated"] if timed else [])]
     if target is not None:
-        heads += [f"rounds to {judged.goal(target)}", f"sent to {judged.goal(target)}"]
-    heads += ["sent in all", "samples/s"]
-    rows = [_cells(summary, tests, personal, loss, target is not None) for summary in summaries]
+        heads += [f"{what} to {judged.goal(target)}" for what in ("rounds", *spent)]
+    heads += [*(f"{what} in all" for what in spent), "samples/s"]
+    rows = [_cells(summary, tests, personal, loss, target is not None, timed) for summary in summaries]
     draw = {"text": _text, "markdown": _markdown, "html": _html}[style]
     seeds = summaries[0].seeds
     spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
@@ -61,6 +63,8 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, style: s
         foot += f"\n{', '.join(tests)}: the {judged.label} on {which}, likewise."
     if personal:
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
+    if timed:
+        foot += "\nSimulated: the time it would have taken on the clients' devices, by the run's clock."
     if domains:
         foot += f"\n\n{_by_domain(summaries, domains, draw)}"
     return f"{draw(heads, rows)}\n\n{foot}"
@@ -84,7 +88,7 @@ def _last(name: str) -> bool:
     return name.endswith(f"/{STD}")
 
 
-def _cells(s: Summary, tests: Sequence[str], personal: bool, loss: bool, target: bool) -> list[str]:
+def _cells(s: Summary, tests: Sequence[str], personal: bool, loss: bool, target: bool, timed: bool) -> list[str]:
     said = s.headline.said
     score = said(s.score, s.spread)
     if s.diverged:
@@ -96,8 +100,23 @@ def _cells(s: Summary, tests: Sequence[str], personal: bool, loss: bool, target:
         cells += [
             "-" if s.rounds_to_target is None else f"{s.rounds_to_target:.0f}",
             "-" if s.bytes_to_target is None else size(s.bytes_to_target),
+            *([span(s.clock_to_target)] if timed else []),
         ]
-    return [*cells, size(s.bytes), f"{s.speed:,.0f}"]
+    return [*cells, size(s.bytes), *([span(s.clock)] if timed else []), f"{s.speed:,.0f}"]
+
+
+def span(seconds: float | None) -> str:
+    """A time for people, in one unit, so that times can be compared.
+
+    >>> span(12.34), span(150), span(9000), span(260000), span(None)
+    ('12.3 s', '2.5 min', '2.5 h', '3.0 d', '-')
+    """
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    for unit, step, least in (("d", 86400, 172800), ("h", 3600, 7200), ("min", 60, 120)):
+        if seconds >= least:
+            return f"{seconds / step:,.1f} {unit}"
+    return f"{seconds:.1f} s"
 
 
 def size(count: float) -> str:

@@ -26,7 +26,9 @@ function columns(methods, { judged, target: wanted, headline }) {
     ["trace", "Trace", (m) => m.trace, (m) => spread(m.trace, m.trace_spread)],
     ["rounds_to_target", `Rounds\u00a0to ${target}`, (m) => m.rounds_to_target, (m) => whole(m.rounds_to_target)],
     ["bytes_to_target", `Sent\u00a0to ${target}`, (m) => m.bytes_to_target, (m) => bytes(m.bytes_to_target)],
+    ["clock_to_target", `Simulated\u00a0to ${target}`, (m) => m.clock_to_target, (m) => seconds(m.clock_to_target)],
     ["bytes", "Sent\u00a0in\u00a0all", (m) => m.bytes, (m) => bytes(m.bytes)],
+    ["clock", "Simulated\u00a0in\u00a0all", (m) => m.clock, (m) => seconds(m.clock)],
     ["seconds", "Time", (m) => m.seconds, (m) => seconds(m.seconds)],
     ["speed", "Samples/s", (m) => m.speed, (m) => whole(m.speed)],
   ].filter(([key, , value]) => key === "method" || key === headline.name || methods.some((method) => known(value(method))));
@@ -91,6 +93,7 @@ function tableNote(doc, { judged, headline, target, target_of_first: ofFirst, ah
     `${judged.title}${headline.name === "loss" ? "" : " and loss"} on the test set: ${doc.last > 1 ? `mean of the evaluations in the last ${doc.last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : ""}.`,
     judged.higher ? "" : `Less ${judged.label} is better.`,
     testsOf(methods).length ? `${listed(testsOf(methods))}: the ${judged.label} on ${testsOf(methods).length > 1 ? "further test sets" : "a further test set"}.` : "",
+    methods.some((m) => known(m.clock)) ? "Simulated: the time it would have taken on the clients' devices, by the run's clock." : "",
     target !== null ? `Target ${judged.said(target)}${ofFirst ? `: the ${judged.label} of the first method` : ""}.` : "",
     methods.length > 1 && ahead === null ? "No row is marked: no method is ahead of all others by more than the spread." : "",
     doc.methods.some((m) => known(m.lambda_1)) ? `λ₁${doc.methods.some((m) => known(m.trace)) ? " and trace" : ""} of the Hessian${doc.methods.some((m) => known(m.scaled)) ? ", ‖w‖ the norm of the weights" : ""}: ${doc.curvature_of}.` : "",
@@ -109,8 +112,12 @@ function measures(doc, { judged, headline, methods }) {
 const AXES = {
   round: { name: "Rounds", xTitle: "round", xFormat: whole },
   bytes: { name: "Bytes", xTitle: "sent", xFormat: bytes },
+  clock: { name: "Simulated time", xTitle: "simulated time", xFormat: seconds },
   seconds: { name: "Time", xTitle: "time", xFormat: seconds },
 };
+
+/** The axes that some curve has. */
+const axesOf = (doc) => Object.entries(AXES).filter(([key]) => doc.methods.some((m) => Object.values(m.curves).some((one) => one[key])));
 
 function series(doc, axis, measure, field = "curves", members = null) {
   return doc.methods.map((m, method) => ({ method, name: m.name, of: m[field][measure] }))
@@ -118,9 +125,9 @@ function series(doc, axis, measure, field = "curves", members = null) {
 }
 
 function drawTraining(section, doc) {
-  kept("axis", "round");
+  if (!axesOf(doc).some(([key]) => key === kept("axis", "round"))) state.axis = "round";
   section.append(el("div", { class: "controls" }, doc.methods.length > 1 ? legend(doc.methods.map((m, place) => ({ ...m, place }))) : null,
-    choices("Horizontal axis", "axis", Object.entries(AXES).map(([key, axis]) => [key, axis.name]), "training")),
+    choices("Horizontal axis", "axis", axesOf(doc).map(([key, axis]) => [key, axis.name]), "training")),
     ...boardsOf(doc).map((board) => boardCurves(doc, board, doc.boards.length > 1 ? ` (${board.judged.label})` : "")),
     note(curveNote(doc), "Point at a chart, or focus it and use the arrow keys, to read values."));
 }
