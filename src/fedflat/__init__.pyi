@@ -208,6 +208,7 @@ from fedflat.tasks.segmentation import segmentation as segmentation
 from fedflat.tasks.task import Meter as Meter
 from fedflat.tasks.task import Supply as Supply
 from fedflat.tasks.task import Task as Task
+from fedflat.topology.asynchronous import asynchronous as asynchronous
 from fedflat.topology.bank import bank as bank
 from fedflat.topology.chains import chains as chains
 from fedflat.topology.clusters import clusters as clusters

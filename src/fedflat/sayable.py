@@ -7,6 +7,7 @@ SAYABLE = {
     "adam": "fedflat.methods.pieces",
     "all_clients": "fedflat.methods.pieces",
     "asam": "fedflat.methods.pieces",
+    "asynchronous": "fedflat.topology.asynchronous",
     "bank": "fedflat.topology.bank",
     "bisenetv2": "fedflat.models.bisenet",
     "by_class": "fedflat.data.partitions.by_class",

@@ -16,7 +16,6 @@ from fedflat.errors import SettingError
 from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess
 from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
 from fedflat.language.spelling import parse
 from fedflat.running.prepare import make_ready
 from fedflat.running.train import train
@@ -111,12 +110,6 @@ def test_stopped_and_gone_on_with_between_meetings(tmp_path: Path) -> None:
     assert final(tmp_path / "part") == final(tmp_path / "whole")
     assert set(final(tmp_path / "whole")) == {"final.safetensors", "final-server.safetensors"}
     assert timeless(rows(tmp_path / "part")) == timeless(rows(tmp_path / "whole"))
-
-
-def test_workers_give_the_same_bits() -> None:
-    ready = make_ready(experiment(topology="bank(3, R=2)"))
-    alone, spread = (train(ready, executor=executor) for executor in (InProcess(threads=1), Workers(2)))
-    assert timeless(alone.rows) == timeless(spread.rows)
 
 
 def test_what_is_sent_is_what_fedseq_sends() -> None:

@@ -259,7 +259,7 @@ def _landscape(
 def _cohort(subject: Subject) -> list[int]:
     """The clients of the round that would come next; of the last one if the rounds were given."""
     ready, round = subject.ready, subject.state.round
-    if ready.exp.topology.hands_on or len(ready.slots) > 1:
+    if ready.exp.topology.hands_on or not ready.exp.topology.waits or len(ready.slots) > 1:
         raise SettingError(
             f"{subject.folder}: what is local and what is global is defined where every client is sent the server's "
             f"one model, not with {ready.exp.topology}. Choose a run with a star."

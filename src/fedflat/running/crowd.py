@@ -21,7 +21,7 @@ def gathered(exp: Experiment, fed: Federation, learner: Learner) -> Crowd:
     classes, fleet = fed.classes if fed.test.examples.labelled else None, fleet_of(exp)
     sampler, layout = exp.cohort_sampler(), learner.flat.layout
     crowd = Crowd(fed.population, fed.sizes, sampler, exp.rounds, exp.seed, layout, classes=classes)
-    return crowd if fleet is None else replace(crowd, lasts=visit_seconds(exp, fed, learner, fleet))
+    return crowd if fleet is None else replace(crowd, lasts=visit_seconds(exp, fed, learner, fleet), timed=True)
 
 
 def check_crowd(exp: Experiment, fed: Federation, crowd: Crowd) -> None:
@@ -57,9 +57,10 @@ def check_attendance(exp: Experiment, cohort: int) -> None:
 def check_orders(exp: Experiment, fed: Federation, crowd: Crowd) -> None:
     """Refuse given batches that are missing, empty, or not places in the client's own data."""
     orders = exp.local.orders
-    for t in range(exp.rounds if orders is not None else 0):
-        for client in members(exp.topology.asked(crowd, t)):
-            size = fed.size(client)
+    for came in range(exp.rounds if orders is not None else 0):
+        underway = exp.topology.underway(crowd, came)
+        for client in members(exp.topology.asked(crowd, came)):
+            t, size = underway.since[client] if underway else came, fed.size(client)
             try:
                 steps = exp.local.planned(t, client, size)
                 fits = steps > 0 and all(_places(batch, size) for batch in orders[t][client])  # type: ignore[index]

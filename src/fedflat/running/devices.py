@@ -46,3 +46,8 @@ def check_devices(exp: Experiment, crowd: Crowd) -> None:
         ) from None
     if exp.clock is not None and not exp.method.pooled:
         exp.clock.check(crowd.population)
+        if not exp.topology.waits and (exp.clock.loses or exp.clock.extra):
+            raise SettingError(
+                f"{exp.topology} waits for nobody, so there is no round that a deadline could end, that clients could "
+                f"miss, or that more could be asked for than are needed, as {exp.clock} says. Leave that out."
+            )

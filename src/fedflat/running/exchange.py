@@ -115,6 +115,8 @@ class Exchange:
     ledger: Ledger
     ear: Ear = field(default_factory=Ear)
     """Who listens to the round."""
+    sent: dict[int, Mail] = field(default_factory=dict)
+    """What was sent in earlier rounds and somebody is still at work on."""
     strict: bool = True
     """Whether deadlines and absences count; if not, the server waits for everybody who is asked."""
 
@@ -146,7 +148,7 @@ class Exchange:
         lost = self._timed(line, mail)
         chains, came = line.reaching(mail), 0
         counts = mail.commit and mail.ask.commits
-        relay = Relay(self.ready.addressed(mail, [chain[0] for chain in chains]), chains)
+        relay = Relay(self.ready.addressed(mail, [chain[0] for chain in chains]), chains, self._answered(mail))
         for wave in relay:
             cohort = [client for client in wave.mails if client not in lost]
             letters = Letters(wave.mails, cohort, self.clients, line.count, frozenset(line.lacking))
@@ -159,11 +161,12 @@ class Exchange:
                 reply, memory = found
                 if wave.last and isinstance(reply, Reply):
                     reply = relay.whole(reply)
+                answered = relay.sent.get(_clients(reply)[0], mail)
                 if counts:
-                    self._stage(reply, memory | self._heard(mail, reply) if wave.last else memory)
+                    self._stage(reply, memory | self._heard(answered, reply) if wave.last else memory)
                 if wave.last:
                     came += len(reply) if isinstance(reply, Sheaf) else 1
-                    yield reply
+                    yield self.ready.exp.topology.taken(mail, answered, reply) if relay.sent else reply
                 elif isinstance(reply, Reply):
                     relay.hand_on(reply)
         self.attendance.enough(mail.round, came)
@@ -175,7 +178,7 @@ class Exchange:
         sent = partial(self._bytes_to, line)
         fleet = self.ready.fleet if self.strict else self.ready.fleet.patient
         choose = mail.ask.trains and not line.chosen
-        ends = self.ready.exp.topology.ends(self.ready.crowd, mail.round)
+        ends = self.ready.exp.topology.ends(self.ready.crowd, mail.round) if mail.ask.trains else None
         if ends is not None:
             self.ledger = self.ledger.until(ends)
             return {}
@@ -191,6 +194,17 @@ class Exchange:
         """Bytes of a mail to a client: of the part that stays with clients, only its first values, at a first visit."""
         own = self.ready.withheld * mail.params.element_size() if mail.ask.trains and client in self.clients else 0
         return (mail.after(None) if client in line.lacking else mail).nbytes - own
+
+    def _answered(self, mail: Mail) -> dict[int, Mail]:
+        """What those who reply in a round were sent, where that was in earlier ones too; counted when it is sent."""
+        underway = self.ready.exp.topology.underway(self.ready.crowd, mail.round) if mail.ask.trains else None
+        if underway is None:
+            return {}
+        self.ledger = self.ledger.plus(down=len(underway.started) * mail.nbytes)
+        rate = self.ready.exp.rate
+        sent = {t: replace(old, lr=rate(t), ask=mail.ask) for t, old in self.sent.items()} | {mail.round: mail}
+        self.sent = {t: one for t, one in sent.items() if t in underway.left}
+        return {client: sent[t] for client, t in underway.since.items()}
 
     def _taken(
         self, line: Line, relay: Relay, letters: Letters, visited: Visited, *, last: bool
@@ -249,7 +263,7 @@ class Exchange:
         remote = 0 if self.ready.exp.method.pooled else 1  # in centralised training nothing is sent
         own = self.ready.withheld * mail.params.element_size() if mail.ask.trains else 0
         down = remote * (n * mail.nbytes - known * own)
-        way = {"down": down} if relay.begins(clients[0]) else {"c2c": down}
+        way = {"c2c": down} if not relay.begins(clients[0]) else {"down": 0 if relay.sent else down}
         if isinstance(came, Missing):
             self.ledger = self.ledger.plus(**way)
             return

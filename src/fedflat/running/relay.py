@@ -6,7 +6,7 @@ client of every chain, whose reply is the chain's. A star is one wave.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fedflat.engine.flat import Model
@@ -40,8 +40,9 @@ class _Way:
 class Relay:
     """The chains of one exchange. Each wave must be gone through before the next one is asked for."""
 
-    def __init__(self, mail: Mail, chains: Sequence[Chain]) -> None:
-        self.mail, self.chains = mail, chains
+    def __init__(self, mail: Mail, chains: Sequence[Chain], sent: Mapping[int, Mail] | None = None) -> None:
+        """``sent`` are other mails that some chains have begun with, by their first clients."""
+        self.mail, self.chains, self.sent = mail, chains, sent or {}
         self._of = {client: place for place, chain in enumerate(chains) for client in chain}
         self._ways: dict[int, _Way] = {}
         self._broken: set[int] = set()
@@ -55,7 +56,7 @@ class Relay:
         """The server's own mail to the first of a chain, to the others with what the one before it has returned."""
         way = self._ways.get(place)
         if way is None:
-            return self.mail
+            return self.sent.get(self.chains[place][0], self.mail)
         return replace(self.mail, params=way.model.params, buffers=way.model.buffers, repeat=False)
 
     def begins(self, client: int) -> bool:

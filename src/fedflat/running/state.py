@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from fedflat.engine.flat import Model
+from fedflat.engine.mail import Mail
 from fedflat.errors import FedflatError, RunError
 from fedflat.executors.memories import ClientStates
 from fedflat.files import Damaged
@@ -83,6 +84,8 @@ class Run:
     shadows: dict[str, dict[str, Tensor]]
     clients: ClientStates = field(default_factory=ClientStates)
     ledger: Ledger = Ledger()
+    sent: dict[int, Mail] = field(default_factory=dict)
+    """What somebody is still at work on, by the round in which it was sent; nothing where rounds wait for replies."""
 
     @property
     def model(self) -> Model:
@@ -97,6 +100,9 @@ class Run:
             at = "" if slot == SERVER else f"slot/{slot}/"
             groups[f"{at}model"] = {"params": model.params, "buffers": model.buffers}
             groups |= {f"{at}server/{key}": memory for key, memory in self.desks.get(slot, {}).items()}
+        for round, mail in self.sent.items():
+            extras = {f"{key}/{name}": tensor for key, named in mail.extras.items() for name, tensor in named.items()}
+            groups[f"sent/{round}"] = {"params": mail.params, "buffers": mail.buffers, **extras}
         for key, notes in self.shadows.items():
             groups[f"shadow/{key}"] = {}  # there, even with nothing to note yet
             for name, tensor in notes.items():
@@ -151,11 +157,14 @@ def run_of(round: int, groups: dict[str, Group], facts: dict[str, Any], clients:
     models: dict[str, Model] = {}
     desks: dict[str, Desks] = {}
     shadows: dict[str, dict[str, Tensor]] = {}
+    sent: dict[int, Mail] = {}
     for name, group in groups.items():
         slot, name = name.split("/", 2)[1:] if name.startswith("slot/") else (SERVER, name)
         kind, _, rest = name.partition("/")
         if kind == "model":
             models[slot] = Model(group["params"], group["buffers"])
+        elif kind == "sent":
+            sent[int(rest)] = _mail(int(rest), group)
         elif kind == "server":
             desks.setdefault(slot, {})[rest] = group
         elif kind == "shadow":
@@ -166,4 +175,14 @@ def run_of(round: int, groups: dict[str, Group], facts: dict[str, Any], clients:
     if not models:
         raise KeyError("model")
     desks = {slot: desks.get(slot, {}) for slot in models}
-    return Run(round, models, desks, shadows, clients, Ledger(**facts["ledger"]))
+    return Run(round, models, desks, shadows, clients, Ledger(**facts["ledger"]), sent)
+
+
+def _mail(round: int, group: Group) -> Mail:
+    """What was sent in a round; what was asked, and at which rate, the run's settings say."""
+    extras: dict[str, dict[str, Tensor]] = {}
+    for path, tensor in group.items():
+        key, _, name = path.partition("/")
+        if name:
+            extras.setdefault(key, {})[name] = tensor
+    return Mail(round, group["params"], group["buffers"], 0.0, extras)

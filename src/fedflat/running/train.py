@@ -57,7 +57,7 @@ def train(
                 asked = ready.asked(t)                                               # 1 who is asked, by which model
                 shadows = {key: dict(notes) for key, notes in run.shadows.items()}
                 ear = listener.listen(t, members(asked), shadows, due)
-                exchange = Exchange(ready, crew, run.clients, shadows, run.ledger, ear)
+                exchange = Exchange(ready, crew, run.clients, shadows, run.ledger, ear, run.sent)
                 new = dict[str, Stepped]()
                 for slot, chains in asked.items():                                   # 2 ask, average, step
                     mail = Mail(t, run.models[slot].params, run.models[slot].buffers, exp.rate(t), ask=exp.ask)
@@ -70,7 +70,7 @@ def train(
                 seen = {key: value for one in new.values() for key, value in ear.see(one).items()} | exchange.absent
                 with uninterrupted():                                                # 6 take over, write down
                     run.clients.keep()
-                    run.round, run.models, run.shadows = t + 1, models, shadows
+                    run.round, run.models, run.shadows, run.sent = t + 1, models, shadows, exchange.sent
                     run.desks = settled(ready, run.desks | {s: one.desks for s, one in new.items()}, models, t + 1)
                     run.ledger = exchange.ledger.with_time(trained, time.monotonic() - begun)
                     book.note(seen, row and row | run.ledger.spent)

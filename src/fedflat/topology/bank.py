@@ -2,7 +2,7 @@
 
 Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients, ICPR 2022.
 
-    bank       m models, all w^0, counters p_i = 0
+    bank       m models, all w^0, counters p_i = 0;  m as `chains` draws them (draw)
     round      m superclients are drawn; model i goes to one of them, not to the one it just left unless it is the only
                one drawn: bank_i <- local steps through all its clients;  p_i <- p_i + |D_S|
     every R    w = sum_i p_i bank_i / sum_i p_i,  bank_i <- w,  p_i <- 0
@@ -15,7 +15,7 @@ meeting. Models that meet in every round are one model: R=1 is `chains` with the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 from fedflat.engine.flat import Model
@@ -36,9 +36,10 @@ class Bank(Topology):
 
     groups: int | Grouping
     R: int | str = SUPERCLIENTS
+    draw: str = field(default="chains", kw_only=True)
 
     def __post_init__(self) -> None:
-        Chains(groups=self.groups)
+        Chains(groups=self.groups, draw=self.draw)
         if isinstance(self.R, str):
             choice("bank", "R", self.R, WORDS)
         else:
@@ -47,7 +48,11 @@ class Bank(Topology):
     @property
     def chains(self) -> Chains:
         """Who is visited, whatever model it is by."""
-        return Chains(groups=self.groups)
+        return Chains(groups=self.groups, draw=self.draw)
+
+    def superclients(self, crowd: Crowd) -> tuple[Chain, ...]:
+        """Who trains one after the other."""
+        return self.chains.superclients(crowd)
 
     @property
     def hands_on(self) -> bool:
@@ -68,7 +73,7 @@ class Bank(Topology):
         """After how many rounds they meet; None: never."""
         if not isinstance(self.R, str):
             return self.R
-        return {SUPERCLIENTS: len(self.chains.superclients(crowd)), CHAINS: self.size(crowd)}.get(self.R)
+        return {SUPERCLIENTS: len(self.superclients(crowd)), CHAINS: self.size(crowd)}.get(self.R)
 
     def size(self, crowd: Crowd) -> int:
         """m, the number of chains."""
@@ -106,7 +111,7 @@ class Bank(Topology):
 
     def _dealt(self, crowd: Crowd) -> Iterator[list[Chain]]:
         """The chains of each round, in the order of the models that go there."""
-        home = {client: i for i, group in enumerate(self.chains.superclients(crowd)) for client in group}
+        home = {client: i for i, group in enumerate(self.superclients(crowd)) for client in group}
         left: Sequence[int | None] = [None] * self.size(crowd)
         for t in count():
             chains = self.chains.asked(crowd, t)[SERVER]

@@ -9,7 +9,7 @@ them. In a star every chain has one client.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -22,6 +22,7 @@ from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
 from fedflat.data.sampling import Sampler
 from fedflat.engine.flat import Layout, Model
+from fedflat.engine.mail import Mail, Reply, Sheaf
 from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError, shown
 from fedflat.language.spelling import Spelled
@@ -36,6 +37,20 @@ Chain = tuple[int, ...]
 """Clients, in the order in which the model goes from one to the next."""
 Asked = dict[str, list[Chain]]
 """For each slot that steps in a round: the chains that start from its model."""
+
+
+@dataclass(frozen=True)
+class Underway:
+    """A round of a topology that does not wait for those it asks: replies come to models of earlier rounds."""
+
+    since: Mapping[int, int]
+    """Whose replies the round has, in the order in which they come, and in which round each of them was asked."""
+    started: Sequence[int]
+    """Who is asked in this round."""
+    left: Set[int]
+    """Rounds whose model somebody is still at work on when this one is done."""
+    moment: float
+    """When the server steps."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,8 @@ class Crowd:
     """What clients have said of themselves."""
     supposes: bool = False
     """Whether groups that nobody can know yet are guessed, for estimates."""
+    timed: bool = False
+    """Whether the run has a clock."""
     _groups: dict[str, tuple[Chain, ...]] = field(default_factory=dict, repr=False, compare=False)
     _stories: dict[str, tuple[Iterator[Any], list[Any]]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -92,7 +109,9 @@ class Crowd:
 
     def story(self, name: str, tell: Callable[[], Iterator[T]], t: int) -> T:
         """The ``t``-th of what ``tell`` tells, where each round depends on those before it; told once, and kept."""
-        more, told = self._stories.setdefault(name, (tell(), []))
+        if name not in self._stories:
+            self._stories[name] = tell(), []
+        more, told = self._stories[name]
         while len(told) <= t:
             told.append(next(more))
         found: T = told[t]
@@ -148,6 +167,11 @@ class Topology(Spelled, ABC):
         return True
 
     @property
+    def waits(self) -> bool:
+        """Whether a round has the replies of those who were asked in it."""
+        return True
+
+    @property
     def tells_slots(self) -> bool:
         """Whether each slot's model is a result by itself, evaluated and written beside the one that stands for all."""
         return True
@@ -167,6 +191,14 @@ class Topology(Spelled, ABC):
     @abstractmethod
     def asked(self, crowd: Crowd, t: int) -> Asked:
         """Who is asked in round ``t``; replies are folded in this order. A slot that is left out stays as it is."""
+
+    def underway(self, crowd: Crowd, t: int) -> Underway | None:
+        """Who is at work on what in round ``t``, if it does not wait for those it asks."""
+        return None
+
+    def taken(self, now: Mail, sent: Mail, reply: Reply | Sheaf) -> Reply | Sheaf:
+        """What the server takes a reply for that answers ``sent``, when ``now`` is what it sends."""
+        return reply
 
     def merge(
         self, crowd: Crowd, t: int, models: Mapping[str, Model], weights: Mapping[str, float]

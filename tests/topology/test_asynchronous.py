@@ -1,0 +1,306 @@
+"""Servers that do not wait: FedAsync and FedBuff against their twins, what they reduce to, what they send and keep."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fedflat as ff
+from fedflat.data.sampling import Sampler
+from fedflat.errors import SettingError
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.rows import Stacked
+from fedflat.executors.workers import Workers
+from fedflat.folder.checkpoints import Store
+from fedflat.language.spelling import parse
+from fedflat.running.prepare import make_ready
+from fedflat.running.state import Run
+from fedflat.running.train import train
+from fedflat.topology.topology import Crowd, Underway
+from literal import fedasync, fedbuff
+from literal.problem import Plan, Problem, random_plan, random_problem
+from quadratic import experiment as on_quadratics
+from running.small import begin, experiment, final, go_on, rows, start, timeless, wait_for
+from topology.spied import Spy, replay
+
+EXECUTORS = [InProcess(threads=1), Stacked()]
+DRAWN = "durations='lognormal'"
+
+
+def polynomial(a: float) -> Callable[[int], float]:
+    return lambda staleness: (1 + staleness) ** -a
+
+
+def hinge(a: float, b: float) -> Callable[[int], float]:
+    return lambda staleness: 1.0 if staleness <= b else 1 / (a * (staleness - b) + 1)
+
+
+WEIGHTS = {
+    "": polynomial(0.0), "staleness='polynomial'": polynomial(0.5), "staleness='polynomial', a=1.5": polynomial(1.5),
+    "staleness='hinge'": hinge(10, 4), "staleness='hinge', a=0.3, b=1": hinge(0.3, 1),
+}  # fmt: skip
+
+
+def setting(rounds: int = 12) -> tuple[Problem, Plan]:
+    """Eight clients of unequal sizes; orders for all of them in every round, and nobody given."""
+    problem = random_problem(5, clients=8)
+    return problem, random_plan(6, problem, rounds=rounds, cohort=8, momentum=0.5, wd=0.01)
+
+
+def observed(topology: str, problem: Problem, plan: Plan, executor: Executor, **more: Any) -> tuple[Spy, Crowd]:
+    """A run whose clients are drawn, four at work unless the topology says otherwise."""
+    more = {"sampler": Sampler(clients=4), **more}
+    exp = replace(on_quadratics(parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology")), **more)
+    book = Spy()
+    ready = make_ready(exp)
+    train(ready, book=book, executor=executor)
+    return book, ready.crowd
+
+
+def happened(topology: str, crowd: Crowd, rounds: int) -> list[Underway]:
+    found = [parse(topology, "topology").underway(crowd, t) for t in range(rounds)]
+    assert all(found)
+    return found
+
+
+def told(topology: str, crowd: Crowd, rounds: int) -> dict[str, Any]:
+    """What a twin must know: who was asked, and how long everybody takes."""
+    seconds = parse(topology, "topology")._seconds(crowd)
+    calls = [client for one in happened(topology, crowd, rounds) for client in one.started]
+    return {"calls": calls, "durations": [seconds(client, 0) for client in range(crowd.population)]}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS, ids=["alone", "stacked"])
+@pytest.mark.parametrize("durations", ["durations='equal'", DRAWN], ids=["equal", "drawn"])
+@pytest.mark.parametrize("said", WEIGHTS)
+def test_the_twin_of_fedbuff(said: str, durations: str, executor: Executor) -> None:
+    problem, plan = setting()
+    topology = f"asynchronous(buffer=3, {durations}, {said})"
+    book, crowd = observed(topology, problem, plan, executor)
+    more = told(topology, crowd, plan.rounds)
+    twin = fedbuff.run(problem, plan, **more, concurrency=4, K=3, s=WEIGHTS[said])
+    np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
+    late = [[t - v for v in one.since.values()] for t, one in enumerate(happened(topology, crowd, plan.rounds))]
+    assert late == twin.stale
+    assert len({staleness for each in late for staleness in each}) > 1
+
+
+def test_the_twin_of_fedbuff_with_clients_that_count_alike() -> None:
+    problem, plan = setting()
+    topology = f"asynchronous(buffer=2, concurrency=5, {DRAWN}, spread=2)"
+    book, crowd = observed(topology, problem, plan, EXECUTORS[0], weighting="uniform")
+    twin = fedbuff.run(problem, plan, **told(topology, crowd, 12), concurrency=5, K=2, sizes=[1] * 8)
+    np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("durations", ["durations='equal'", DRAWN], ids=["equal", "drawn"])
+@pytest.mark.parametrize("said", WEIGHTS)
+def test_the_twin_of_fedasync(said: str, durations: str) -> None:
+    problem, plan = setting(20)
+    topology = f"asynchronous(mixing=0.6, {durations}, {said})"
+    book, crowd = observed(topology, problem, plan, EXECUTORS[0])
+    twin = fedasync.run(problem, plan, **told(topology, crowd, 20), concurrency=4, alpha=0.6, s=WEIGHTS[said])
+    np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
+    assert max(twin.stale) > 2
+
+
+def test_mixing_is_not_stepping_along_an_old_difference() -> None:
+    problem, plan = setting()
+    mixed, _ = observed("asynchronous(mixing=1.0)", problem, plan, EXECUTORS[0])
+    stepped, _ = observed("asynchronous()", problem, plan, EXECUTORS[0])
+    assert np.array_equal(mixed.params()[0], stepped.params()[0])
+    assert np.abs(mixed.params()[1] - stepped.params()[1]).max() > 1e-3
+
+
+def test_clients_that_are_given() -> None:
+    """They are asked one after the other, as places get free."""
+    problem, plan = setting(4)
+    plan = replace(plan, cohorts=[[3, 1], [0, 2], [5, 3], [1, 0]])
+    book = replay("fedavg", problem, plan, "asynchronous(buffer=2, concurrency=3)")
+    calls = [3, 1, 0, 2, 5, 3, 1, 0]
+    twin = fedbuff.run(problem, plan, calls=calls, durations=[1.0] * 8, concurrency=3, K=2)
+    assert twin.stale == [[0, 0], [1, 0], [1, 1], [0, 0]]
+    np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS, ids=["alone", "stacked"])
+@pytest.mark.parametrize("kind", ["uniform", "by_size"])
+@pytest.mark.parametrize("method", ["fedsam(0.1) + wima(2)", "fedadam(lr=0.1) + mixup()", "fedcm() + median()"])
+def test_a_buffer_of_all_at_work_is_fedavg(method: str, kind: str, executor: Executor) -> None:
+    """With equal durations: bit for bit, and all that is counted."""
+    sampler = Sampler(clients=3, kind=kind)
+    waiting, not_waiting = (
+        train(experiment(method, topology=topology, sampler=sampler), executor=executor)
+        for topology in ("star()", "asynchronous(buffer=3)")
+    )
+    assert torch.equal(waiting.model.params, not_waiting.model.params)  # type: ignore[union-attr]
+    assert timeless(waiting.rows) == timeless(not_waiting.rows)
+
+
+def test_one_at_work_whose_model_is_taken_is_one_client_a_round() -> None:
+    one = Sampler(clients=1)
+    waiting, not_waiting = (
+        train(experiment("fedprox()", topology=topology, sampler=one), executor=InProcess(threads=1))
+        for topology in ("star()", "asynchronous(mixing=1.0, staleness='hinge')")
+    )
+    assert torch.equal(waiting.model.params, not_waiting.model.params)  # type: ignore[union-attr]
+    assert timeless(waiting.rows) == timeless(not_waiting.rows)
+
+
+SLOW = f"asynchronous(buffer=2, concurrency=4, staleness='polynomial', {DRAWN})"
+METHODS = ["fedavgm() + wima(2)", "fedcm()", "active_clients()", "fedgloss(0.05, admm=False)"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_that_was_stopped_ends_with_the_same_bits(method: str, tmp_path: Path) -> None:
+    """With clients at work on models of several rounds, and on what the server's pieces sent along."""
+    exp = experiment(method, topology=SLOW, rounds=9)
+    begin(exp, tmp_path / "whole")
+    for stop in (3, 5):
+        with pytest.raises(KeyboardInterrupt):
+            begin(exp, tmp_path / f"part{stop}", stop=stop)
+        go_on(exp, tmp_path / f"part{stop}")
+        assert final(tmp_path / f"part{stop}") == final(tmp_path / "whole")
+        assert timeless(rows(tmp_path / f"part{stop}")) == timeless(rows(tmp_path / "whole"))
+
+
+def test_workers_give_the_same_bits_and_stacks_the_same_numbers() -> None:
+    ready = make_ready(experiment("fedsam(0.1)", topology=SLOW, dtype="float64"))
+    alone, spread, stacked = (train(ready, executor=e) for e in (InProcess(threads=1), Workers(2), Stacked()))
+    assert timeless(alone.rows) == timeless(spread.rows)
+    for one, other in zip(alone.rows, stacked.rows, strict=True):
+        assert other["loss"] == pytest.approx(one["loss"], rel=1e-11)
+        assert (other["down"], other["up"]) == (one["down"], one["up"])
+
+
+def test_kill_9_while_clients_are_at_work(tmp_path: Path) -> None:
+    on, part, whole = "digits(lda(0), clients=20)", tmp_path / "part", tmp_path / "whole"
+    words = ["run", "fedavg", "--on", on, "--topology", SLOW, "--rounds", "400", "--eval-every", "400", "--quiet"]
+    process = start(*words, "--checkpoint-every", "0", "--threads", "1", "--out", str(part), start_new_session=True)
+    wait_for(lambda: max(Store(part / "checkpoint").rounds(), default=0) > 5, "a checkpoint")
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    store = Store(part / "checkpoint")
+    reached = store.rounds()[0]
+    assert 5 < reached < 400
+    assert any(name.startswith("sent/") for name in store.read(reached)[0])
+    ff.resume(part, quiet=True)
+    ff.run("fedavg", on=on, topology=SLOW, rounds=400, eval_every=400, threads=1, quiet=True, out=whole)
+    assert final(part) == final(whole)
+    assert timeless(rows(part)) == timeless(rows(whole))
+
+
+class Counting(Spy):
+    """A book that looks at what is under way."""
+
+    kept: list[list[int]]
+
+    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        self.kept.append(sorted(run.sent))
+
+
+def test_models_are_kept_while_somebody_is_at_work_on_them() -> None:
+    """By hand from who was asked when; never more than there are clients at work, however long the run."""
+    exp = experiment(topology=SLOW, rounds=40)
+    book = Counting()
+    book.kept = []
+    ready = make_ready(exp)
+    train(ready, book=book)
+    found = happened(SLOW, ready.crowd, 40)
+    for t in range(30):
+        later = {v for one in found[t + 1 :] for v in one.since.values() if v <= t}
+        assert later <= set(book.kept[t])
+        assert len(book.kept[t]) <= 4
+    assert max(map(len, book.kept)) > 1
+
+
+def test_what_is_sent_is_counted_when_it_is_sent() -> None:
+    ready = make_ready(experiment(topology=SLOW))
+    ledger, one = train(ready).ledger, 4 * ready.scene.layout.dim
+    asked = sum(len(each.started) for each in happened(SLOW, ready.crowd, 6))
+    assert asked > 6 * 2
+    assert (ledger.down, ledger.up, ledger.c2c) == (asked * one, 6 * 2 * one, 0)
+
+
+def test_who_is_at_work() -> None:
+    """Different clients, as many as there are places, none of them twice with the same model."""
+    topology = "asynchronous(buffer=3, concurrency=7, durations='lognormal', spread=1.5)"
+    ready = make_ready(experiment(on=parse("digits(iid(), clients=12)", "data set"), topology=topology, rounds=60))
+    at_work: dict[int, int] = {}
+    moment = 0.0
+    for t in range(60):
+        now = ready.exp.topology.underway(ready.crowd, t)
+        assert now is not None
+        for client in now.started:
+            assert client not in at_work
+            at_work[client] = t
+        assert len(now.since) == 3
+        for client, since in now.since.items():
+            assert at_work.pop(client) == since <= t
+        assert 4 <= len(at_work) <= 7
+        assert set(at_work.values()) == set(now.left)
+        assert now.moment >= moment
+        moment = now.moment
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("scaffold()", r"scaffold\(\) means nothing with asynchronous\(\)"), ("feddyn()", r"dual\(0.01\) means"),
+        ("mimelite()", "mime"), ("mime()", "mime"), ("fedacg()", r"lookahead\(.*\) means nothing with asynchronous"),
+        ("naive_fedgloss(admm=False)", r"server_sam\(.*means nothing"), ("fedala()", "ala"), ("fedbn()", "private"),
+        ("adabest()", "means nothing"), ("fedlesam()", "means nothing"), ("centralised()", "nobody for asynchronous"),
+    ],
+)  # fmt: skip
+def test_methods_that_mean_nothing_there(method: str, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        experiment(method, topology="asynchronous()")
+
+
+def test_a_perturbed_model_is_not_mixed_with() -> None:
+    experiment("fedgloss(0.05, admm=False)", topology="asynchronous()")
+    with pytest.raises(SettingError, match="stale_sam"):
+        experiment("fedgloss(0.05, admm=False)", topology="asynchronous(mixing=0.5)")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("asynchronous(buffer=0)", "buffer"), ("asynchronous(concurrency=0)", "concurrency"),
+        ("asynchronous(staleness='old')", "staleness must be"), ("asynchronous(a=1)", "a=1 says nothing with"),
+        ("asynchronous(staleness='polynomial', b=1)", "b=1 says nothing with 'polynomial'"),
+        ("asynchronous(staleness='hinge', a=-1)", "a must be"), ("asynchronous(mixing=0)", "mixing"),
+        ("asynchronous(mixing=1.5)", "mixing"), ("asynchronous(durations='long')", "durations must be"),
+        ("asynchronous(spread=1)", "spread=1 says nothing with 'equal'"),
+    ],
+)  # fmt: skip
+def test_texts_that_say_no_topology(text: str, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        parse(text, "topology")
+
+
+@pytest.mark.parametrize(
+    ("topology", "more", "words"),
+    [
+        ("asynchronous(concurrency=6)", {}, "6 clients at work were asked for, but there are only 5 clients"),
+        ("asynchronous(buffer=6)", {}, "6 replies a step were asked for, but there are only 5 clients"),
+        ("asynchronous()", {"sampler": Sampler(clients=2, kind="bernoulli")}, "no cohort whose size could be drawn"),
+        ("asynchronous(buffer=2, concurrency=2)", {"sampler": Sampler(cohorts=[[0, 0]] * 6)}, "different clients"),
+        ("asynchronous(concurrency=2)", {"sampler": Sampler(cohorts=[[0]] * 6)}, "client 0 again in round 0"),
+        ("asynchronous(buffer=2)", {"sampler": Sampler(cohorts=[[0]] * 6)}, "client 0 again in round 0"),
+        ("asynchronous(buffer=3)", {"sampler": Sampler(cohorts=[[0], [1]] * 3)}, "client 0 again in round 0"),
+        ("asynchronous(buffer=2)", {"sampler": Sampler(cohorts=[[t % 5] for t in range(6)])}, "in round 3 nobody"),
+    ],
+)  # fmt: skip
+def test_clients_it_cannot_be_made_of(topology: str, more: dict[str, Any], words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        make_ready(experiment(topology=topology, **more))
