@@ -304,3 +304,36 @@ def test_texts_that_say_no_topology(text: str, words: str) -> None:
 def test_clients_it_cannot_be_made_of(topology: str, more: dict[str, Any], words: str) -> None:
     with pytest.raises(SettingError, match=words):
         make_ready(experiment(topology=topology, **more))
+
+
+CLOCK = "devices(speed=lognormal(50, 1.0), up=1e3, latency=0.2)"
+
+
+def test_by_a_clock() -> None:
+    """Who comes when is by the clients' devices, worked out here; numbers are those of a twin with these durations."""
+    problem, plan = setting()
+    clock = parse(CLOCK, "clock")
+    book, crowd = observed("asynchronous(buffer=3)", problem, plan, EXECUTORS[0], clock=clock, seed=2)
+    more = told("asynchronous(buffer=3)", crowd, plan.rounds)
+    for client, seconds in enumerate(more["durations"]):
+        device = clock.device(client, 2)
+        computing = 2 * problem.sizes[client] / device.speed  # two epochs
+        assert seconds == pytest.approx(0.2 + 32 / device.down + computing + 0.2 + 32 / 1e3, rel=1e-12)
+    assert len(set(more["durations"])) == 8
+    twin = fedbuff.run(problem, plan, **more, concurrency=4, K=3)
+    np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
+    moments = [one.moment for one in happened("asynchronous(buffer=3)", crowd, plan.rounds)]
+    assert [row["clock"] for row in book.rows] == moments
+
+
+@pytest.mark.parametrize(
+    ("topology", "clock", "words"),
+    [
+        ("asynchronous(durations='equal')", "devices()", "says how long clients take, and so does the run's clock"),
+        ("asynchronous()", "devices(deadline=3.0)", "waits for nobody"),
+        ("asynchronous()", "devices(extra=0.5)", "waits for nobody"),
+    ],
+)
+def test_clocks_that_do_not_fit(topology: str, clock: str, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        make_ready(experiment(topology=topology, clock=parse(clock, "clock"), min_replies=1))

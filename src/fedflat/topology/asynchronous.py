@@ -88,7 +88,7 @@ class Asynchronous(Topology):
         """Refuse more clients at work, or replies in a step, than there are clients."""
         sampler = crowd.sampler
         if crowd.timed and self.durations is not None:
-            raise SettingError(f"{self} says how long clients take, and so does the run's clock. Leave one of them out.")
+            raise SettingError(f"{self} says how long clients take, and so does the run's clock. Leave one out.")
         if sampler.kind == "bernoulli":
             raise SettingError(
                 f"{self} asks a client whenever one is done, so there is no cohort whose size could be drawn. Use the "
