@@ -2,6 +2,7 @@
 
 from fedflat.attacks.attack import Attack as Attack
 from fedflat.attacks.attack import Victim as Victim
+from fedflat.attacks.gan import gan as gan
 from fedflat.attacks.label_flip import label_flip as label_flip
 from fedflat.client.asks import Describe as Describe
 from fedflat.client.asks import Describer as Describer

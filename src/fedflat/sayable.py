@@ -70,6 +70,7 @@ SAYABLE = {
     "from_weights": "fedflat.running.starts",
     "fsa": "fedflat.methods.fedfsa",
     "fsa_cnn": "fedflat.models.cnn",
+    "gan": "fedflat.attacks.gan",
     "given_groups": "fedflat.topology.grouping.given",
     "greedy": "fedflat.topology.grouping.greedy",
     "gta5": "fedflat.data.sets.gta5",

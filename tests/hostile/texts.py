@@ -47,7 +47,10 @@ RIGHT = {
         "random(d_min=300, k_max=4)", "greedy(psi='labels', tau='gini', d_min=1000, k_max=11, start='uniform')",
         "kmeans(psi='task2vec', clusters=8)", "icg(50)", "random_groups(3)", "given_groups([[0, 1], [2]])",
     ],
-    "attack": ["label_flip(L_S=0.3, L=0.5, pairs=[[0, 2], [3, 5]])", "label_flip(count=10, among='intra')"],
+    "attack": [
+        "gan(client=3, epochs=2, betas=[0.5, 0.9])", "label_flip(L_S=0.3, L=0.5, pairs=[[0, 2], [3, 5]])",
+        "label_flip(count=10, among='intra')",
+    ],
     "attacker": ["swaps([[0, 2], [3, 5]])"],
     "measure": ["epoch_ends(inside=False)"],
     "task": ["classification", "segmentation(ignore=255)", "next_character(ignore=0)", "regression()", "retrieval"],

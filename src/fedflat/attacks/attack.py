@@ -22,6 +22,8 @@ from fedflat.engine.mail import Mail
 from fedflat.errors import SettingError
 from fedflat.language.spelling import Spelled
 
+ATTACK = "attack"
+"""Where an attack's notes are, among those of the shadows."""
 Notes = dict[str, Tensor]
 """What an attack remembers from visit to visit. Replace tensors, never change them in place."""
 
@@ -57,6 +59,10 @@ class Attack(Spelled, ABC):
 
     def scores(self, victim: Victim) -> dict[str, float]:
         """What is measured because of it, of the learner's module where it stands."""
+        return {}
+
+    def tells(self, notes: Notes) -> dict[str, float]:
+        """What is written of it with every evaluation, from what it remembers."""
         return {}
 
     @property

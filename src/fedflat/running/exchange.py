@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, overload
 
+from fedflat.attacks.attack import ATTACK
 from fedflat.client.diagnosis import diagnose
 from fedflat.client.piece import Memory
 from fedflat.client.visit import Letter
 from fedflat.clock.timetable import Ended
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold, rows
 from fedflat.engine.missing import NOT_FINITE, Missing
-from fedflat.executors.crew import Crew, Visited
+from fedflat.executors.crew import Crew, Visited, threads
 from fedflat.executors.memories import ClientStates
 from fedflat.running.attendance import Attendance, answers
 from fedflat.running.listening import Ear
@@ -216,6 +218,7 @@ class Exchange:
             self._count(letters, relay, reply, last=last)
             line.lacking.difference_update(_clients(reply))
             if reply.finite:
+                self._overheard(letters, reply)
                 return visited
             assert isinstance(reply, Reply)
             missing = Missing(reply.client, reply.letter, NOT_FINITE)
@@ -227,6 +230,16 @@ class Exchange:
         self.attendance.excuse(self.round, missing, partial(self._diagnose, letters, missing.client))
         relay.break_off(missing.client)
         return None
+
+    def _overheard(self, letters: Letters, reply: Reply | Sheaf) -> None:
+        """Show an attack what clients were sent; its time is not the training's."""
+        attack, begun = self.ready.exp.attack, time.monotonic()
+        for client in _clients(reply) if attack is not None and attack.listens else ():
+            mail = letters.mail_to(client)
+            if mail.commit and mail.ask.trains and attack is not None:
+                with threads(1):  # the same bits wherever visits are made
+                    attack.overhear(self.ready.victim, self.shadows.setdefault(ATTACK, {}), client, mail)
+        self.ear.seconds += time.monotonic() - begun
 
     def _heard(self, mail: Mail, reply: Reply | Sheaf) -> Memory:
         """Tell all who listen; what shadows keep for the client, to be kept with its memory."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+from fedflat.attacks.attack import ATTACK
 from fedflat.engine.flat import Model
 from fedflat.executors.crew import Crew
 from fedflat.executors.memories import ClientStates
@@ -80,6 +81,7 @@ def evaluated(
     if several and "clients" in row:
         counts = {slot: len(clients) for slot, clients in several.items()}
         row["clients"] = _means({slot: {"clients": scores[slot]["clients"]} for slot in several}, counts)["clients"]
+    row |= {} if attack is None else attack.tells(dict(shadows.get(ATTACK, {})))
     for one in ready.exp.method.measures:
         row |= one.scores(shadows[one.key])
     return row

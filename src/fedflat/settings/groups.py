@@ -59,7 +59,7 @@ class RunSettings(Plain):
         registered="data set",
     )  # fmt: skip
     attack: Attack | None = setting(
-        None, 'who attacks the run, and how: "label_flip(L_S=0.3, L=0.5, pairs=[[0, 2]])"', metavar="HOW",
+        None, 'who attacks the run, and how: "label_flip(L_S=0.3, L=0.5, pairs=[[0, 2]])", gan', metavar="HOW",
         registered="attack",
     )  # fmt: skip
     clock: Clock | None = setting(
