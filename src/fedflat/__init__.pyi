@@ -227,6 +227,9 @@ from fedflat.topology.hierarchy import hierarchy as hierarchy
 from fedflat.topology.star import star as star
 from fedflat.topology.topology import Crowd as Crowd
 from fedflat.topology.topology import Topology as Topology
+from fedflat.topology.words import fedasync as fedasync
+from fedflat.topology.words import fedasyncseq as fedasyncseq
+from fedflat.topology.words import fedbuff as fedbuff
 from fedflat.topology.words import fedcyclic as fedcyclic
 from fedflat.topology.words import fedseq as fedseq
 from fedflat.topology.words import hfl as hfl

@@ -23,7 +23,7 @@ from literal import fedasyncseq
 from literal.problem import Plan, Problem, random_plan, random_problem, toy_q
 from quadratic import experiment as on_quadratics
 from running.small import begin, experiment, final, go_on, rows, timeless
-from topology.spied import replay
+from topology.spied import Spy, replay
 
 GROUPS = [[0, 3, 5], [1, 4], [2, 6], [7]]
 SAID = "given_groups([[0, 3, 5], [1, 4], [2, 6], [7]])"
@@ -64,7 +64,12 @@ def test_the_twin(said: str, R: int | None, executor: Executor) -> None:
 def test_on_q() -> None:
     """Models go to clients (1, 2), then to (2, 1): worked out apart from the code."""
     problem, plan = toy_q("full")
-    book = replay("fedavg", problem, replace(plan, cohorts=[[0, 1], [1, 0]]), "bank(given_groups([[0], [1]]), R=2)")
+    exp = on_quadratics(
+        parse("fedasyncseq(groups=given_groups([[0], [1]]), R=2)", "method"), problem,
+        replace(plan, cohorts=[[0, 1], [1, 0]]),
+    )  # fmt: skip
+    book = Spy()
+    train(exp, book=book)
     for slot in ("chain0", "chain1"):
         np.testing.assert_allclose(book.params(slot)[-1], (1.881, 1.0332), rtol=0, atol=1e-8)
 

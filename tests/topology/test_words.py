@@ -31,6 +31,11 @@ SAME = {
     "fedcyclic()": "chains(cut=1)",
     "hfl(2)": "hierarchy(2)",
     "hfl(clusters=2, T_c=3)": "hierarchy(2, every=3)",
+    "fedasyncseq(3, R=2)": "bank(3, R=2, draw='share')",
+    "fedbuff(buffer=2, concurrency=3, durations='lognormal')": (
+        "asynchronous(buffer=2, concurrency=3, staleness='polynomial', durations='lognormal')"
+    ),
+    "fedasync(alpha=0.5, staleness='hinge', b=1)": "asynchronous(mixing=0.5, staleness='hinge', b=1)",
 }
 """The word, and the topology behind it."""
 ON = "digits(lda(0), clients=20)"

@@ -1,13 +1,19 @@
 """Methods that bring their topology, by the names of their papers.
 
     fedseq(groups=20) + sam(rho=0.05)        --topology "chains(groups=20, draw='share')" and SAM
+    fedasyncseq(groups=20, R=5)              --topology "bank(20, R=5, draw='share')"
     fedcyclic()                              --topology "chains(cut=1)"
     hfl(clusters=4, T_c=5)                   --topology "hierarchy(4, every=5)"
+    fedbuff(buffer=5)                        --topology "asynchronous(buffer=5, staleness='polynomial')"
+    fedasync(alpha=0.6)                      --topology "asynchronous(mixing=0.6, staleness='polynomial')"
 """
 
 from __future__ import annotations
 
 from fedflat.composition.method import Method, method
+from fedflat.language.schedules import Scalar
+from fedflat.topology.asynchronous import POLYNOMIAL, Asynchronous
+from fedflat.topology.bank import Bank
 from fedflat.topology.chains import Chains
 from fedflat.topology.grouping.grouping import Grouping
 from fedflat.topology.hierarchy import Hierarchy
@@ -24,6 +30,16 @@ def fedseq(groups: int | Grouping = 10) -> Method:
 
 
 @method
+def fedasyncseq(groups: int | Grouping = 10, R: int | str = Bank.R) -> Method:
+    """FedSeq with a model for each chain, which goes from superclient to superclient; all meet every ``R`` rounds.
+
+    ``R`` is a number, "superclients" (as many as there are), "chains" (as many as a round has), or "never". As many
+    superclients are drawn as in `fedseq`.
+    """
+    return Method(topology=Bank(groups, R, draw="share"))
+
+
+@method
 def fedcyclic() -> Method:
     """All clients of a round in one chain, in random order; the last one's model is the server's."""
     return Method(topology=Chains(cut=1))
@@ -36,3 +52,27 @@ def hfl(clusters: int | Grouping = 4, T_c: int = Hierarchy.every) -> Method:
     The clients of a round are drawn in each cluster.
     """
     return Method(topology=Hierarchy(clusters, T_c))
+
+
+@method
+def fedbuff(
+    buffer: int = 5, concurrency: int | None = None, staleness: str = POLYNOMIAL, a: float | None = None,
+    b: float | None = None, durations: str | None = None, spread: float | None = None,
+) -> Method:  # fmt: skip
+    """Clients always at work; the server steps whenever ``buffer`` replies have come (Nguyen et al., AISTATS 2022).
+
+    ``concurrency`` clients are at work, as many as clients a round if it is not said. A stale reply counts less.
+    """
+    return Method(topology=Asynchronous(buffer, concurrency, staleness, a, b, None, durations, spread))
+
+
+@method
+def fedasync(
+    alpha: Scalar = 0.6, concurrency: int | None = None, staleness: str = POLYNOMIAL, a: float | None = None,
+    b: float | None = None, durations: str | None = None, spread: float | None = None,
+) -> Method:  # fmt: skip
+    """Clients always at work; each one's model is mixed in with weight ``alpha`` when it comes (Xie et al., 2019).
+
+    ``concurrency`` clients are at work, as many as clients a round if it is not said. A stale model counts less.
+    """
+    return Method(topology=Asynchronous(1, concurrency, staleness, a, b, alpha, durations, spread))
