@@ -193,3 +193,11 @@ def test_folders_without_pictures_say_what_is_needed(tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(DataError, match=r"Install fedflat\[vision\]"):
         pictures.check_pillow()
+
+
+def test_16_bits_a_channel_are_refused(folder: Path) -> None:
+    """Pillow would cut all levels above 255 off."""
+    Image.fromarray(np.full((4, 6), 40_000, np.uint16)).save(folder / "cat" / "003.png")
+    fed = ff.image_folder(str(folder), clients=2, size=[6, 5]).open(0)
+    with pytest.raises(DataError, match=r"cat/003\.png has 16 bits a channel, and 8 are needed"):
+        fed.pooled().data(0).batch(torch.arange(fed.pooled().size(0)), torch.float32)

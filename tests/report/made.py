@@ -5,10 +5,14 @@ from __future__ import annotations
 import copy
 import json
 import math
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedflat.analyse.shelf import Shelf
+from fedflat.data.files.png import png
 from fedflat.folder.facts import diaries, ended, new_facts, read_facts
 from fedflat.tasks.headline import Headline
 
@@ -139,6 +143,30 @@ def write_analyses(folder: Path, points: int = 11, stretch: float = 1.0) -> None
     kinds = {"gaussian_noise": [0.8, 0.7, 0.6], "motion_blur": [0.9, 0.8, None]}
     write_analysis(folder, "corruptions", {"model": "server", "seed": 0}, {"clean": 0.95, "kinds": kinds, "mean": 0.76})
     write_analysis(folder, "partition", {}, {"counts": [[5, 0, 1], [0, 7, 0]], "clients": 2})
+    matrices = {"test": [[8, 2], [0, 10]], "unseen": [[5, 5], [0, 0]]}
+    write_analysis(folder, "confusion", near, {"names": ["cat", "dog"], "sets": matrices})
+
+
+def picture(colour: int) -> str:
+    """A PNG file of one grey, in letters."""
+    return b64encode(png(np.full((4, 8), colour, np.uint8))).decode()
+
+
+def write_pictures(folder: Path, guess: int) -> None:
+    """Two examples of one test set and one of another, and the styles of three clients."""
+    both = {"image": picture(1), "truth": picture(2), "mask": picture(guess)}
+    sets = {
+        "test": [{"place": 3, "score": 0.5, "domain": "rome", **both}, {"place": 9, "score": None, **both}],
+        "unseen": [{"place": 0, "score": 0.25, **both}],
+    }
+    result = {"names": ["road", "sky"], "colours": [[128, 64, 128], [70, 130, 180]], "sets": sets}
+    write_analysis(folder, "pictures", {"model": "server", "each": 2}, result)
+    clients = [
+        {"client": k, "x": k / 2, "y": k % 2, "cluster": k % 2, "domain": "", "image": picture(k) if k else None}
+        for k in range(3)
+    ]
+    styles = {"clients": clients, "shares": [0.75, 0.2], "silhouette": 0.5, "of": 30, "aspect": 2.0}
+    write_analysis(folder, "styles", {"seed": 0}, styles)
 
 
 def write_watch(folder: Path, rounds: int = 10) -> None:

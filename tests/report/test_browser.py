@@ -25,6 +25,7 @@ from report.made import (
     write_analyses,
     write_analysis,
     write_judged,
+    write_pictures,
     write_rows,
     write_run,
     write_timed,
@@ -91,8 +92,8 @@ def test_everything_is_drawn_and_nothing_is_fetched(seen: Watched, report: Path)
     """All parts are there; every path has finite numbers; every picture has a name."""
     shown = seen.page.eval_on_selector_all("main section:not([hidden])", "all => all.map((one) => one.id)")
     assert shown == [
-        "results", "training", "curvature", "surface", "plane", "interpolate", "watched", "local_global", "partition",
-        "corruptions", "made",
+        "results", "training", "confusion", "curvature", "surface", "plane", "interpolate", "watched", "local_global",
+        "partition", "corruptions", "made",
     ]  # fmt: skip
     paths = seen.page.eval_on_selector_all("main svg path.line", "all => all.map((one) => one.getAttribute('d'))")
     assert len(paths) >= 2 * 3
@@ -695,3 +696,33 @@ def test_models_of_a_plane_are_named_beside_it(browser: Any, tmp_path: Path) -> 
     ]
     assert watched.complaints == []
     watched.context.close()
+
+
+def test_pictures_of_each_method_side_by_side(open_page: Callable[[list[Path]], Any], tmp_path: Path) -> None:
+    """A row for each example of the chosen test set, a column for each method that is not hidden."""
+    runs = [write_judged(tmp_path / name, MIOU, [0.2, 0.4], method=f"{name}()") for name in ("fedavg", "fedsam")]
+    for guess, run in enumerate(runs):
+        write_pictures(run, 100 + guess)
+    page = open_page(runs)
+    assert page.locator("#pictures thead th").all_inner_texts() == ["example", "image", "truth", "fedavg()", "fedsam()"]
+    assert page.locator("#pictures tbody th").all_inner_texts() == ["rome", "no. 9"]
+    drawn = "all => all.map((one) => [one.naturalWidth, one.naturalHeight])"
+    assert page.eval_on_selector_all("#pictures img", drawn) == [[8, 4]] * 8
+    assert page.locator("#pictures tbody small").all_inner_texts() == ["50.00 %"] * 2 + ["\N{EN DASH}"] * 2
+    assert page.locator("#pictures .colours li").all_inner_texts() == ["road", "sky"]
+    page.select_option("#pictures select", "unseen")
+    assert page.locator("#pictures tbody small").all_inner_texts() == ["25.00 %"] * 2
+    page.locator("#pictures .legend button").first.click()
+    assert page.locator("#pictures thead th").all_inner_texts()[3:] == ["fedsam()"]
+    said = page.get_attribute("#styles svg[role=img]", "aria-label")
+    assert said == "The styles of 3 of 30 clients in the plane, in 2 clusters."
+    assert page.locator("#styles svg image").count() == 2
+    assert "95.00 % of how much they differ" in page.inner_text("#styles")
+
+
+def test_classes_that_are_taken_for_others(seen: Watched) -> None:
+    """Shares of what truly is of a class; a class that does not occur has none."""
+    seen.page.select_option("#confusion select >> nth=0", "unseen")
+    seen.page.locator("#confusion summary").first.click()
+    assert seen.page.locator("#confusion tbody tr >> nth=0").inner_text().split() == ["cat", "5", "5"]
+    assert "Most often taken: cat for dog (50.00 %)." in seen.page.inner_text("#confusion")

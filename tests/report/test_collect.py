@@ -283,7 +283,7 @@ def test_damaged_watching(tmp_path: Path) -> None:
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / m, method=m) for m in ("fedavg()", "fedprox()")]
     said = collect(runs)["missing"]
-    assert said[0].startswith("Not analysed: eigenvalues and traces of the Hessian, loss surfaces,")
+    assert said[0].startswith("Not analysed: confusions of classes, eigenvalues and traces of the Hessian,")
     assert said[1].startswith("Nothing was watched")
     write_analyses(runs[0])
     assert "No loss surfaces of fedprox()." in collect(runs)["missing"]

@@ -8,6 +8,8 @@ _SOME = {"*": object}
 _TABLE = ([[NUMBER]], None)
 _GRID = {"x": [NUMBER], "y": [NUMBER], "loss?": _TABLE, "error?": _TABLE, "*": object}
 _POINT = {"name": str, "x?": NUMBER, "y?": NUMBER, "loss?": NUMBER, "error?": NUMBER, "*": object}
+_PICTURE = {"place": int, "image": str, "truth": str, "mask": str, "score?": NUMBER, "domain?": str, "*": object}
+_STYLE = {"client": int, "x": NUMBER, "y": NUMBER, "cluster": int, "domain?": str, "image?": (str, None), "*": object}
 _CLIENT = {"client": (int, str), "local?": NUMBER, "global?": NUMBER, "*": object}
 
 RESULTS: dict[str, Schema] = {
@@ -26,6 +28,11 @@ RESULTS: dict[str, Schema] = {
     "local_global": {"clients": [_CLIENT], "round?": NUMBER, "local?": NUMBER, "global?": NUMBER, "*": object},
     "corruptions": {"kinds": {"*": [NUMBER]}, "clean?": NUMBER, "mean?": NUMBER, "source?": str, "*": object},
     "partition": {"counts": [[NUMBER]], "clients?": int, "*": object},
+    "pictures": {"names": [str], "colours": [[int]], "sets": {"*": [_PICTURE]}, "*": object},
+    "confusion": {"names": [str], "sets": {"*": [[int]]}, "*": object},
+    "styles": {
+        "clients": [_STYLE], "shares": [NUMBER], "silhouette?": NUMBER, "of?": int, "aspect?": NUMBER, "*": object
+    },
 }  # fmt: skip
 
 _VALUES = [[NUMBER]]

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fedflat.analyse.subject import Subject
+from fedflat.client.piece import Fit
 from fedflat.data.examples import AnyExamples, Examples
 from fedflat.data.files.pictures import Picture, opened, pictures_in
 from fedflat.data.on_disk import OnDisk
@@ -27,6 +28,7 @@ from fedflat.data.scenes.reading import Frame, read_image, unframed
 from fedflat.data.scenes.scenes import Scenes
 from fedflat.errors import DataError, SettingError
 from fedflat.running.evaluate import load
+from fedflat.running.fitting import fitting_piece
 from fedflat.tasks.segmentation import Segmentation
 
 Bytes = NDArray[np.uint8]
@@ -75,7 +77,17 @@ class Eye:
             )
         if self.size is not None and not self.segments:
             raise SettingError("predict: a class is told at the size that the run is tested at; leave --size out.")
-        load(self.subject.ready.learner, self.subject.model(self.model)[1])
+        load(self.subject.ready.learner, self.fit.model)
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The model as it is tested where nobody has been: what clients keep is theirs."""
+        ready, (name, model) = self.subject.ready, self.subject.model(self.model)
+        piece = fitting_piece(ready.job.pieces)
+        fit = Fit(model) if piece is None else piece.fit(ready.scene.layout, model, ())
+        if fit is None:
+            raise SettingError(f"{self.subject.folder}: {piece} has no form of {name} for pictures of nobody's.")
+        return fit
 
     @cached_property
     def segments(self) -> bool:
@@ -132,7 +144,8 @@ class Eye:
     def _scores(self, x: Tensor) -> Tensor:
         learner = self.subject.ready.learner
         batch = self.examples.like(x.unsqueeze(0)).batch(torch.tensor([0]), learner.dtype)
-        output: Tensor = learner.flat.forward(learner.laid_out(batch.inputs.to(learner.device)))
+        inputs = learner.laid_out(batch.inputs.to(learner.device))
+        output: Tensor = learner.flat.forward(inputs, norms=self.fit.norms)
         return output[0, : len(self.names)].cpu()
 
 

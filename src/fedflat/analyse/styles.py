@@ -1,9 +1,8 @@
-"""The clients' styles in the plane: amplitudes of low frequencies, in clusters, along their two principal directions."""
+"""The clients' styles in the plane: amplitudes of low frequencies in clusters, along two principal directions."""
 
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -41,7 +40,10 @@ def see_styles(subject: Subject, look: Look, tell: Tell) -> Found:
             if client in shown:
                 images[client] = kept(some[0], WIDEST)
             tell(done + 1, count, f"client {client}")
-        return _result(np.stack(styles), clients, images, _domains(subject, clients)) | {"of": fed.population}
+        domains = [", ".join(fed.domain(client)) for client in clients]
+        return _result(np.stack(styles), clients, images, domains) | {
+            "of": fed.population, "aspect": fed.shape[2] / fed.shape[1]
+        }  # fmt: skip
 
     return once(subject.shelf, "styles", {"seed": look.seed}, work)
 
@@ -76,16 +78,4 @@ def in_the_plane(points: NDArray[np.floating]) -> tuple[NDArray[np.float64], lis
 def _images(subject: Subject, client: int) -> Tensor:
     """Some of a client's images as levels from 0 to 255, not augmented."""
     data = subject.ready.fed.data(client)
-    batch = data.batch(torch.arange(min(len(data), IMAGES)), torch.float32)
-    return levels(data.examples, batch.inputs)
-
-
-def _domains(subject: Subject, clients: list[int]) -> list[str]:
-    """What is known of where clients are from: a town, a weather."""
-    named = getattr(subject.ready.fed, "domains", ())
-    if named:
-        return [str(named[client]) for client in clients]
-    domain = getattr(subject.experiment.on, "domain", None)
-    if domain is None:
-        return ["" for _ in clients]
-    return [", ".join(f"town {part}" if isinstance(part, int) else str(part) for part in domain(c)) for c in clients]
+    return levels(data.examples.raw(data.index[:IMAGES]))

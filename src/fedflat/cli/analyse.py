@@ -16,6 +16,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedflat.analyse import analyses as see
 from fedflat.analyse.analyses import Closely, Found, Look, Tell
+from fedflat.analyse.pictures import see_confusion, see_pictures
+from fedflat.analyse.styles import see_styles
 from fedflat.analyse.subject import Subject, subjects
 from fedflat.errors import FedflatError
 from fedflat.executors.allocator import keep_memory
@@ -82,6 +84,9 @@ def _jobs(asked: Namespace, runs: list[Subject], look: Look) -> Iterator[tuple[s
             "corruptions": asked.corruptions is not None
             and partial(see.see_corruptions, run, look, kinds=asked.corruptions or None),
             "plane of clients": asked.plane == ["clients"] and partial(see.see_clients_plane, run, look),
+            "pictures": asked.pictures is not None and partial(see_pictures, run, look, each=asked.pictures),
+            "confusion": asked.confusion and partial(see_confusion, run, look),
+            "styles": asked.styles and partial(see_styles, run, look),
             "partition": partial(see.see_partition, run),
         }
         yield from ((f"{run.folder}: {what}", job) for what, job in asked_of.items() if job)
@@ -121,6 +126,11 @@ def _words(found: Found) -> str:
         text = f"{judged.label} {clean} clean, {mean} over all corruptions ({result.get('source')})"
     elif found.kind == "interpolate":
         text = f"barrier {result.get('barrier')}"
+    elif found.kind in ("pictures", "confusion"):
+        text = f"{len(result['names'])} classes on {', '.join(result['sets'])}"
+    elif found.kind == "styles":
+        clusters, apart = len({one["cluster"] for one in result["clients"]}), _said(result.get("silhouette"), ".2f")
+        text = f"{len(result['clients'])} clients in {clusters} clusters, silhouette {apart}"
     elif found.kind == "partition":
         text = f"{_said(result.get('clients'), ',')} clients"
     else:

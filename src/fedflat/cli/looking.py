@@ -35,6 +35,12 @@ def analyse_options(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--interpolate", nargs=2, metavar=("A", "B"), help="the line between two models: RUN[:MODEL]")
     what.add_argument("--local-global", action="store_true", help="how sharp clients' models are, at home and abroad")
     what.add_argument("--corruptions", nargs="*", metavar="KIND", help="accuracy under 19 kinds of corruption, or some")
+    what.add_argument(
+        "--pictures", type=whole, nargs="?", const=3, metavar="N",
+        help="image, truth and mask of N examples of every test set (default 3), or of one of each of its domains",
+    )  # fmt: skip
+    what.add_argument("--confusion", action="store_true", help="which class is taken for which, on every test set")
+    what.add_argument("--styles", action="store_true", help="the styles of the clients' images, in clusters")
     where = parser.add_argument_group("of which model, on which examples")
     where.add_argument("--model", metavar="NAME", help="server, swa, ... (default: the one the run reports)")
     where.add_argument("--set", default="test", metavar="SET", help="test (default), train, or client:K")

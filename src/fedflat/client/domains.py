@@ -53,7 +53,7 @@ def judged(
     named |= {domain: Tally(learner) for domain in several if domain not in same}
     members = {name: torch.tensor(groups[name] if name in groups else finest[name]) for name in named}
     for part in parts:
-        for places, batch, output in _passed(learner, data, part):
+        for places, batch, output in passed(learner, data, part):
             whole.add(batch, output)
             for name, tally in named.items():
                 rows = torch.isin(places, members[name])
@@ -67,7 +67,7 @@ def judged(
     return found | ({"": found[""] | {headline + SPREAD: pstdev(values)}} if len(values) > 1 else {})
 
 
-def _passed(learner: Learner, data: ClientData, part: Part) -> Iterator[tuple[Tensor, Batch, Any]]:
+def passed(learner: Learner, data: ClientData, part: Part) -> Iterator[tuple[Tensor, Batch, Any]]:
     """Batch by batch: the places of its examples, the batch, and what the module makes of it."""
     learner.flat.load(part.fit.model.params)
     learner.flat.buffers = part.fit.model.buffers

@@ -198,7 +198,8 @@ class Examples(AnyExamples):
         stored = self.inputs
         if isinstance(stored, Tensor) and stored.is_floating_point():
             inputs = inputs.to(stored.dtype) / 255
-        return replace(self, inputs=inputs, targets=torch.zeros(len(inputs), dtype=torch.long), augment=None)
+        none = torch.zeros(len(inputs), dtype=torch.long)
+        return replace(self, inputs=inputs, targets=none, augment=None, domains=None)
 
     def traces(self) -> list[Any]:
         """See `AnyExamples.traces`."""

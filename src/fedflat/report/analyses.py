@@ -6,6 +6,7 @@ says which file it was; numbers that are not finite become None and are drawn as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -175,10 +176,57 @@ def _partition(result: Result, settings: Result) -> Result:
     return {"counts": counts, "clients": result.get("clients", len(counts)), "shown": len(counts)}
 
 
+def _png(text: str) -> str:
+    """The letters of a PNG file, and nothing else."""
+    if not text.startswith("iVBORw0KGgo") or not re.fullmatch("[A-Za-z0-9+/]+={0,2}", text):
+        raise Damaged("a picture is no PNG file")
+    return text
+
+
+def _pictures(result: Result, settings: Result) -> Result:
+    sets = {
+        str(where): [
+            {"place": one["place"], "score": short(one.get("score")), "domain": str(one.get("domain", ""))}
+            | {name: _png(one[name]) for name in ("image", "truth", "mask")}
+            for one in some
+        ]
+        for where, some in result["sets"].items()
+    }
+    if not sets or any(len(colour) != 3 or not all(0 <= part < 256 for part in colour) for colour in result["colours"]):
+        raise Damaged("it has no pictures, or colours that are none")
+    return {"names": result["names"], "colours": result["colours"], "sets": sets}
+
+
+def _confusion(result: Result, settings: Result) -> Result:
+    for matrix in result["sets"].values():
+        _same_length(result["names"], matrix, *matrix)
+    if not result["sets"]:
+        raise Damaged("it has no test set")
+    return {"names": result["names"], "sets": result["sets"]}
+
+
+def _styles(result: Result, settings: Result) -> Result:
+    clients = [
+        {
+            "client": one["client"], "x": short(one["x"]), "y": short(one["y"]), "cluster": one["cluster"],
+            "domain": str(one.get("domain", "")), "image": _png(one["image"]) if one.get("image") else None,
+        }
+        for one in result["clients"]
+    ]  # fmt: skip
+    if not clients:
+        raise Damaged("it has no clients")
+    shares = [short(share, 3) for share in result["shares"][:2]]
+    return {
+        "clients": clients, "shares": shares, "silhouette": short(result.get("silhouette"), 3),
+        "of": result.get("of", len(clients)), "aspect": short(result.get("aspect")) or 1.0,
+    }  # fmt: skip
+
+
 _SETTINGS = {
     "model?": str, "set?": str, "of?": int, "examples?": (int, None), "a?": str, "b?": str, "probes?": int, "*": object
 }  # fmt: skip
 _TAKE_APART: dict[str, Callable[[Result, Result], Result]] = {
     "curvature": _curvature, "surface": _surface, "plane": _plane, "interpolate": _interpolate,
     "local_global": _local_global, "corruptions": _corruptions, "partition": _partition,
+    "pictures": _pictures, "confusion": _confusion, "styles": _styles,
 }  # fmt: skip

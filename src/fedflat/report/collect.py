@@ -3,8 +3,9 @@
     boards      one entry for each score that runs are judged by: its headline, who is ahead, the target
     methods     one entry for each method: its board, its summary over seeds, its curves, what was watched
     runs        one entry for each run: its folder, seed, state, machine, the command that repeats it
-    curvature, surface, plane, interpolate, local_global, corruptions, partition, classes
+    pictures, confusion, curvature, surface, plane, interpolate, local_global, corruptions, partition, styles, classes
                 one entry for each analysis, with the places of its method and its run
+    album       the pictures that examples name by their places
     problems    what could not be read;  missing  what was not measured
 """
 
@@ -20,8 +21,10 @@ from statistics import mean, stdev
 from typing import Any
 
 from fedflat.report import making
+from fedflat.report.album import in_an_album
 from fedflat.report.boards import Board
 from fedflat.report.gathering import gather
+from fedflat.report.missing import missing
 from fedflat.report.naming import Names
 from fedflat.report.reading import Read
 from fedflat.report.series import curves, over_classes, score_curves, short, watched
@@ -31,19 +34,12 @@ from fedflat.tasks.headline import Headline, common_target
 from fedflat.version import __version__
 
 Document = dict[str, Any]
-ANALYSES = ("curvature", "surface", "plane", "interpolate", "local_global", "corruptions", "partition")
+ANALYSES = (
+    "pictures", "confusion", "curvature", "surface", "plane", "interpolate", "local_global", "corruptions", "partition",
+    "styles",
+)  # fmt: skip
 _SCORES = ("loss", "train_loss", "personal", "clients")
 """What is drawn besides the headline."""
-_MISSING = {
-    "curvature": "eigenvalues and traces of the Hessian",
-    "surface": "loss surfaces",
-    "plane": "planes through models",
-    "interpolate": "losses between models",
-    "local_global": "local against global models",
-    "corruptions": "accuracies on corrupted images",
-    "partition": "who holds which classes",
-}
-
 
 def collect(folders: Sequence[Path], *, target: float | str | None = None) -> Document:
     """What these runs and studies hold. ``target`` is the headline to reach, typed or not; None: the first method's."""
@@ -66,7 +62,9 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
     boards = [Board.of(headline, counted, target) for headline in dict.fromkeys(headline for _, headline in kinds)]
     summaries = {(one.method, one.headline): one for board in boards for one in board.summaries}
     found = {kind: _analyses(kind, runs, places, methods) for kind in ANALYSES}
-    found["partition"] = _distinct(found["partition"])
+    found["partition"] = _distinct(found["partition"], "counts")
+    found["styles"] = _distinct(found["styles"], "clients")
+    found["pictures"], pasted = in_an_album(found["pictures"])
     models = Names(runs, names)
     found["plane"] = [models.plane(one["run"], one) for one in found["plane"]]
     found["interpolate"] = [models.line(one["run"], one) for one in found["interpolate"]]
@@ -84,11 +82,12 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
         "runs": [_run(run, place) for run, place in zip(runs, places, strict=True)],
         "shared": _shared(runs),
         **found,
+        "album": pasted,
         "classes": _classes(runs, places, methods),
         "problems": problems + _twice(runs, names) + making.unread(run.facts["experiment"] for run in runs),
     }
     _add_curvature(document)
-    document["missing"] = _missing(document)
+    document["missing"] = missing(document)
     shown = [summaries[kind] for kind in kinds]
     document["text"] = table(shown, boards[0].target, document["last"]) if shown else ""
     return document
@@ -209,11 +208,11 @@ def _analyses(kind: str, runs: Sequence[Read], places: Sequence[int], methods: S
     ]
 
 
-def _distinct(partitions: Sequence[Document]) -> list[Document]:
-    """Each partition once: methods with one seed share it."""
+def _distinct(found: Sequence[Document], what: str) -> list[Document]:
+    """What is of the clients' data once: methods with one seed share it."""
     kept: dict[str, Document] = {}
-    for one in partitions:
-        key = json.dumps([one["seed"], one["counts"]])
+    for one in found:
+        key = json.dumps([one["seed"], one[what]])
         kept.setdefault(key, {**one, "label": f"seed {one['seed']}"})
     return list(kept.values())
 
@@ -246,23 +245,6 @@ def _add_curvature(document: Document) -> None:
             numbers = [value for value in values if value is not None]
             method[name] = short(mean(numbers)) if numbers else None
             method[f"{name}_spread"] = short(stdev(numbers)) if len(numbers) > 1 else None
-
-
-def _missing(document: Document) -> list[str]:
-    """What was not measured, and how to measure it."""
-    lacking = [said for kind, said in _MISSING.items() if not document[kind]]
-    said = [f"Not analysed: {', '.join(lacking)}. `fedflat analyse RUN` adds them."] if lacking else []
-    if not any(method["watch"] for method in document["methods"]) and not document["classes"]:
-        said.append("Nothing was watched during training: no drift, norms or accuracies of classes over the rounds.")
-    shared = ("partition", "plane", "interpolate")  # kept with one run, though of several
-    partly = [kind for kind in ANALYSES if document[kind] and kind not in shared]
-    for kind in partly:
-        without = {m["name"] for m in document["methods"]} - {
-            document["methods"][one["method"]]["name"] for one in document[kind]
-        }
-        if without:
-            said.append(f"No {_MISSING[kind]} of {', '.join(sorted(without))}.")
-    return said
 
 
 def _twice(runs: Sequence[Read], names: Sequence[str]) -> list[str]:

@@ -3,6 +3,8 @@
 const PARTS = [
   { id: "results", title: "Results", of: (doc) => (doc.methods.length ? [doc.boards, ...doc.methods.map(({ curves, watch, ...rest }) => rest)] : []), draw: drawResults },
   { id: "training", title: "Training", of: (doc) => doc.methods.map((m) => m.curves), draw: drawTraining },
+  { id: "pictures", title: "Pictures", of: (doc) => doc.pictures, draw: drawPictures },
+  { id: "confusion", title: "Which class is taken for which", short: "Confusion", of: (doc) => doc.confusion, draw: drawConfusion },
   { id: "curvature", title: "Curvature", of: (doc) => doc.curvature, draw: drawCurvature },
   { id: "surface", title: "Loss surfaces", of: (doc) => doc.surface, draw: drawSurfaces },
   { id: "plane", title: "Planes through models", short: "Planes", of: (doc) => doc.plane, draw: drawPlanes },
@@ -10,6 +12,7 @@ const PARTS = [
   { id: "watched", title: "Watched during training", short: "Watched", of: (doc) => (doc.classes.length || doc.methods.some((m) => Object.keys(m.watch).length) ? [doc.methods.map((m) => m.watch), doc.classes] : []), draw: drawWatched },
   { id: "local_global", title: "Local against global", of: (doc) => doc.local_global, draw: drawLocalGlobal },
   { id: "partition", title: "The clients' data", short: "Data", of: (doc) => doc.partition, draw: drawPartition },
+  { id: "styles", title: "The clients' styles", short: "Styles", of: (doc) => doc.styles, draw: drawStyles },
   { id: "corruptions", title: "Corrupted images", short: "Corruptions", of: (doc) => doc.corruptions, draw: drawCorruptions },
   { id: "made", title: "How the runs were made", short: "Runs", of: (doc) => doc.runs, draw: drawMade },
   { id: "missing", title: "What is missing", short: "Missing", of: (doc) => [...doc.problems, ...doc.missing], draw: drawMissing },

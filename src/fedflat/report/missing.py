@@ -1,0 +1,43 @@
+"""What was not measured of the runs on a page, and how to measure it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Document = dict[str, Any]
+SHARED = ("partition", "styles", "plane", "interpolate")
+"""Analyses that are kept with one run, though of several."""
+
+
+def missing(document: Document) -> list[str]:
+    """A sentence for all that nobody measured, and one for each thing that was measured of some methods only."""
+    words = _words(document)
+    lacking = [said for kind, said in words.items() if not document[kind]]
+    said = [f"Not analysed: {', '.join(lacking)}. `fedflat analyse RUN` adds them."] if lacking else []
+    if not any(method["watch"] for method in document["methods"]) and not document["classes"]:
+        said.append("Nothing was watched during training: no drift, norms or accuracies of classes over the rounds.")
+    for kind in words:
+        if document[kind] and kind not in SHARED:
+            without = {m["name"] for m in document["methods"]} - {
+                document["methods"][one["method"]]["name"] for one in document[kind]
+            }
+            said += [f"No {words[kind]} of {', '.join(sorted(without))}."] if without else []
+    return said
+
+
+def _words(document: Document) -> dict[str, str]:
+    """What can be analysed of these runs, by what they are judged by."""
+    judged = {board["headline"]["name"]: board["headline"]["label"] for board in document["boards"]}
+    masks, classes = "miou" in judged, bool({"miou", "accuracy"} & set(judged))
+    return {
+        **({"pictures": "pictures of masks"} if masks or document["pictures"] else {}),
+        **({"confusion": "confusions of classes"} if classes or document["confusion"] else {}),
+        "curvature": "eigenvalues and traces of the Hessian",
+        "surface": "loss surfaces",
+        "plane": "planes through models",
+        "interpolate": "losses between models",
+        "local_global": "local against global models",
+        "corruptions": f"{' and '.join(judged.values()) or 'scores'} on corrupted images",
+        "partition": "who holds which classes",
+        **({"styles": "styles of the clients"} if masks or document["styles"] else {}),
+    }

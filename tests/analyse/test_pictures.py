@@ -1,0 +1,195 @@
+"""Pictures, confusions and styles of runs, against plain PyTorch and numbers worked out by hand."""
+
+from __future__ import annotations
+
+import io
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import fedflat
+from fedflat.analyse.analyses import Look
+from fedflat.analyse.pictures import chosen, kept, see_confusion, see_pictures
+from fedflat.analyse.styles import in_the_plane, see_styles
+from fedflat.analyse.subject import Subject
+from fedflat.cli.main import main
+from fedflat.data.domains import Domains
+from fedflat.data.examples import ClientData, Examples
+from fedflat.errors import SettingError
+from fedflat.report import collect
+
+ON = (
+    "street(towns=2, weather='sun', unseen_weather='night', unseen_towns=0, clients=4, examples=3, width=64, "
+    "height=32, tests=8)"
+)
+QUICK: dict[str, Any] = {"rounds": 2, "clients_per_round": 2, "threads": 1}
+
+
+def silent(done: float, total: float, what: str) -> None:
+    assert 0 < done <= total
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "street"
+    fedflat.run("fedavg", on=ON, model="small_unet(width=4)", lr=0.5, out=folder, **QUICK)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "digits"
+    fedflat.run("fedavg", on="digits(clients=10)", model="logistic", lr=0.5, out=folder, **QUICK)
+    return folder
+
+
+def pixels(letters: str) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(b64decode(letters))))
+
+
+def test_pictures_are_the_test_images_and_what_the_module_says(run: Path) -> None:
+    found = see_pictures(Subject(run), Look(), silent, each=2)
+    assert list(found.result["sets"]) == ["test", "unseen_weather"]
+    assert found.result["names"][:2] == ["road", "pavement"]
+    assert found.result["colours"][0] == [128, 64, 128]
+    test = fedflat.street(
+        towns=2, weather="sun", unseen_weather="night", unseen_towns=0, clients=4, examples=3, width=64, height=32,
+        tests=8,
+    ).open(0).test  # fmt: skip
+    module = fedflat.load(run)
+    assert {one["domain"].split(",")[0] for one in found.result["sets"]["test"]} == {"town0", "town1"}
+    for one in found.result["sets"]["test"]:
+        place = one["place"]
+        assert pixels(one["image"]).tolist() == test.examples.inputs[place].permute(1, 2, 0).tolist()
+        truth = test.examples.targets[place]
+        assert pixels(one["truth"]).tolist() == truth.tolist()
+        with torch.no_grad():
+            guess = module(test.batch(torch.tensor([place]), torch.float32).inputs)[0].argmax(0)
+        assert pixels(one["mask"]).tolist() == guess.tolist()
+        there, ious = truth != 255, []
+        for c in truth[there].unique().tolist():
+            both = ((guess == c) & (truth == c) & there).sum()
+            ious.append(float(both / (((guess == c) | (truth == c)) & there).sum()))
+        assert one["score"] == pytest.approx(sum(ious) / len(ious), abs=1e-6)
+    assert not see_pictures(Subject(run), Look(), silent, each=2).fresh
+
+
+def test_large_pictures_are_kept_small() -> None:
+    """Means of squares of pixels, for the last ones of what is there."""
+    image = torch.zeros(1, 2, 513)
+    image[..., ::3], image[..., 512] = 90.0, 240.0
+    small = pixels(kept(image))
+    assert small.shape == (1, 171)
+    assert set(small[0, :170].tolist()) == {30}
+    assert small[0, 170] == round((90 + 240) / 3)
+
+
+def test_examples_of_every_domain_are_chosen() -> None:
+    """One of each; without domains as many as are asked for, spread evenly."""
+    def data(domains: Domains | None) -> ClientData:
+        examples = Examples(torch.zeros(12, 3, 2, 2), torch.zeros(12, 2, 2), 2, domains=domains)
+        return ClientData(examples, torch.arange(12))
+
+    assert chosen(data(None), 3) == [2, 6, 10]
+    assert chosen(data(None), 20) == list(range(12))
+    towns = Domains(("town",), tuple((name,) for name in "aaabbbbbcccc"))
+    assert chosen(data(towns), 1) == [1, 5, 10]
+    many = Domains(("frame",), tuple((f"{i:02d}",) for i in range(12)))
+    assert len(chosen(data(many), 1)) == 12
+
+
+def test_confusion_counts_what_is_taken_for_what(classes: Path, run: Path) -> None:
+    found = see_confusion(Subject(classes), Look(), silent).result
+    test = fedflat.digits(clients=10).open(0).test
+    batch = test.batch(torch.arange(len(test)), torch.float32)
+    with torch.no_grad():
+        guess = fedflat.load(classes)(batch.inputs).argmax(1)
+    expected = [[int(((batch.targets == j) & (guess == i)).sum()) for i in range(10)] for j in range(10)]
+    assert found["sets"] == {"test": expected}
+    assert found["names"] == [str(c) for c in range(10)]
+    masks = see_confusion(Subject(run), Look(examples=3, seed=1), silent).result["sets"]
+    assert list(masks) == ["test", "unseen_weather"]
+    held = [sum(map(sum, matrix)) for matrix in masks.values()]
+    assert all(0 < count <= 3 * 64 * 32 for count in held)
+
+
+def test_confusion_of_some_clients_data(classes: Path) -> None:
+    found = see_confusion(Subject(classes), Look(where="client:3"), silent).result["sets"]
+    held = fedflat.digits(clients=10).open(0).data(3).counts(10).tolist()
+    assert [sum(row) for row in found["client:3"]] == held
+
+
+def test_points_in_the_plane() -> None:
+    """A cross in three dimensions: its arms are the directions, and their squares the shares."""
+    points = np.array([[3, 0, 1], [-3, 0, 1], [0, 2, 1], [0, -2, 1]], np.float64)
+    places, shares = in_the_plane(points)
+    assert np.abs(places).tolist() == pytest.approx(np.abs(points[:, :2]), abs=1e-12)
+    assert shares == pytest.approx([9 / 13, 4 / 13])
+    still, none = in_the_plane(np.ones((3, 5)))
+    assert (still.tolist(), none) == ([[0.0, 0.0]] * 3, [0.0, 0.0])
+    one, share = in_the_plane(np.array([[1.0], [3.0]]))
+    assert one[:, 1].tolist() == [0.0, 0.0]
+    assert share == [1.0, 0.0]
+
+
+def test_styles_of_dark_and_bright_clients(tmp_path: Path) -> None:
+    """Clients of two brightnesses lie in two heaps, and each shows its first image."""
+    light = [20, 22, 24, 200, 202, 204]
+    rng = np.random.default_rng(0)
+    for client, level in enumerate(light):
+        for kind in "ab":
+            for place in range(5):  # every fifth is to test on
+                folder = tmp_path / "data" / f"client{client}" / kind
+                folder.mkdir(parents=True, exist_ok=True)
+                image = (level + rng.integers(4, size=(4, 8, 3))).astype(np.uint8)
+                Image.fromarray(image).save(folder / f"{place}.png")
+    on = f"image_folder('{tmp_path / 'data'}', by_user())"
+    fedflat.run("fedavg", on=on, model="logistic", out=tmp_path / "run", **QUICK)
+    found = see_styles(Subject(tmp_path / "run"), Look(), silent).result
+    at = [one["x"] for one in found["clients"]]
+    assert len(at) == 6
+    assert max(at[:3]) < min(at[3:]) or max(at[3:]) < min(at[:3])
+    labels = [one["cluster"] for one in found["clients"]]
+    assert set(labels[:3]).isdisjoint(labels[3:])
+    assert found["shares"][0] > 0.99
+    assert pixels(found["clients"][3]["image"]).shape == (4, 8, 3)
+    assert found["aspect"] == 2.0
+
+
+def test_styles_of_constant_images_are_one_cluster(tmp_path: Path) -> None:
+    """Nothing differs, nothing is divided by nothing."""
+    x = torch.full((8, 3, 6, 6), 77, dtype=torch.uint8)
+    on = fedflat.tensors(x, torch.arange(8) % 2, x[:2], torch.tensor([0, 1]), clients=4)
+    from fedflat.analyse.styles import _result
+    from fedflat.data.styles.frequencies import client_style
+
+    fed = on.open(0)
+    styles = [client_style(fed.data(k).examples.raw(fed.data(k).index).inputs.float(), size=None) for k in range(4)]
+    found = _result(np.stack([style.flatten().numpy() for style in styles]), [0, 1, 2, 3], {}, [""] * 4)
+    assert [(one["x"], one["y"], one["cluster"]) for one in found["clients"]] == [(0.0, 0.0, 0)] * 4
+    assert found["silhouette"] == 0.0
+
+
+def test_from_the_command_line_to_the_page(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyse", str(run), "--pictures", "2", "--confusion", "--styles", "--quiet"]) == 0
+    said = capsys.readouterr().out
+    assert "pictures: 9 classes on test, unseen_weather" in said
+    assert "styles: 4 clients in 3 clusters" in said
+    found = collect([run])
+    assert found["problems"] == []
+    assert all(found[kind] for kind in ("pictures", "confusion", "styles"))
+
+
+def test_what_cannot_be_shown_is_said(classes: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="there are pictures of masks only"):
+        see_pictures(Subject(classes), Look(), silent)
+    fedflat.run("fedavg", on="diabetes(clients=3)", out=tmp_path / "run", **QUICK)
+    with pytest.raises(SettingError, match="no classes that could be confused"):
+        see_confusion(Subject(tmp_path / "run"), Look(), silent)
+    with pytest.raises(SettingError, match="styles are of images, found inputs of 10"):
+        see_styles(Subject(tmp_path / "run"), Look(), silent)
