@@ -9,11 +9,10 @@ import pytest
 
 BENCH = Path(__file__).parents[2] / "benchmarks" / "bench.py"
 
+pytestmark = pytest.mark.slow
 
-QUICK, LONG = ["w3"], ["one-core", "flatness", "w2", "w4", "w5", "cohorts", "start-up"]
 
-
-@pytest.mark.parametrize("part", [*QUICK, *(pytest.param(part, marks=pytest.mark.slow) for part in LONG)])
+@pytest.mark.parametrize("part", ["one-core", "flatness", "w2", "w3", "w4", "w5", "cohorts", "start-up"])
 def test_the_benchmark_runs_at_a_small_size(part: str, tmp_path: Path) -> None:
     """That it measures, not what: real processes, and each must train on as many examples as it was asked to."""
     said = subprocess.run(

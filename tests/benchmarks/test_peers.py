@@ -26,6 +26,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict]:
     return done.stdout, json.loads(out.read_text())
 
 
+@pytest.mark.slow
 def test_everybody_does_the_same_work(compared: tuple[str, dict]) -> None:
     three_clients_of_eight = 24
     for it in compared[1]["participants"].values():
@@ -33,12 +34,14 @@ def test_everybody_does_the_same_work(compared: tuple[str, dict]) -> None:
         assert it["rounds"] == 2 + 1 + 2  # to warm up, to see how long one takes, one in each repeat
 
 
+@pytest.mark.slow
 def test_everybody_learns(compared: tuple[str, dict]) -> None:
     for it in compared[1]["participants"].values():
         after_warm_up, at_the_end = it["losses"]
         assert at_the_end < after_warm_up
 
 
+@pytest.mark.slow
 def test_ratios_are_within_a_repeat(compared: tuple[str, dict]) -> None:
     found = compared[1]["participants"]
     bare, ours = (found[name]["samples_per_second"] for name in ("bare", "fedflat"))
@@ -47,6 +50,7 @@ def test_ratios_are_within_a_repeat(compared: tuple[str, dict]) -> None:
         assert found["fedflat"]["of_bare"][repeat] == ours[repeat] / bare[repeat] == found["bare"]["fedflat_is"][repeat]
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_for_each(compared: tuple[str, dict]) -> None:
     printed, figures = compared
     rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| ")]
