@@ -66,6 +66,8 @@ from fedflat.data.sets.image_folder import image_folder as image_folder
 from fedflat.data.sets.mapillary import mapillary as mapillary
 from fedflat.data.sets.mnist import mnist as mnist
 from fedflat.data.sets.omniglot import omniglot as omniglot
+from fedflat.data.sets.public_part import public_part as public_part
+from fedflat.data.sets.public_part import without_public_part as without_public_part
 from fedflat.data.sets.sayings import sayings as sayings
 from fedflat.data.sets.shakespeare import shakespeare as shakespeare
 from fedflat.data.sets.stackoverflow import stackoverflow as stackoverflow
@@ -213,6 +215,8 @@ from fedflat.topology.asynchronous import asynchronous as asynchronous
 from fedflat.topology.bank import bank as bank
 from fedflat.topology.chains import chains as chains
 from fedflat.topology.clusters import clusters as clusters
+from fedflat.topology.grouping.alike import alike as alike
+from fedflat.topology.grouping.alike import by_column as by_column
 from fedflat.topology.grouping.given import given_groups as given_groups
 from fedflat.topology.grouping.given import random_groups as random_groups
 from fedflat.topology.grouping.greedy import greedy as greedy

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedflat.client.learner import Learner
+from fedflat.data.columns import column
 from fedflat.data.federation import Dealt, Federation
 from fedflat.errors import SettingError, shown
 from fedflat.running.devices import check_devices, fleet_of, visit_seconds
@@ -19,8 +21,10 @@ from fedflat.topology.topology import Asked, Crowd
 def gathered(exp: Experiment, fed: Federation, learner: Learner) -> Crowd:
     """The clients as the topology sees them."""
     classes, fleet = fed.classes if fed.test.examples.labelled else None, fleet_of(exp)
-    sampler, layout = exp.cohort_sampler(), learner.flat.layout
-    crowd = Crowd(fed.population, fed.sizes, sampler, exp.rounds, exp.seed, layout, classes=classes)
+    crowd = Crowd(
+        fed.population, fed.sizes, exp.cohort_sampler(), exp.rounds, exp.seed, learner.flat.layout,
+        column=partial(column, fed), classes=classes,
+    )  # fmt: skip
     return crowd if fleet is None else replace(crowd, lasts=visit_seconds(exp, fed, learner, fleet), timed=True)
 
 

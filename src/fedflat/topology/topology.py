@@ -39,6 +39,11 @@ Asked = dict[str, list[Chain]]
 """For each slot that steps in a round: the chains that start from its model."""
 
 
+def no_columns(name: str) -> Sequence[str]:
+    """Refuse to tell what is not known."""
+    raise SettingError(f"nothing is known of the column {name!r}, since these data have none. Group clients otherwise.")
+
+
 @dataclass(frozen=True)
 class Underway:
     """A round of a topology that does not wait for those it asks: replies come to models of earlier rounds."""
@@ -66,6 +71,8 @@ class Crowd:
     layout: Layout
     lasts: Callable[[int, int], float] = lambda client, t: 1.0
     """How long a visit of a client in a round takes by itself, in simulated seconds; 1 if the run has no clock."""
+    column: Callable[[str], Sequence[str]] = no_columns
+    """The value of a column of the data, such as a town, at each client; may be refused."""
     classes: int | None = None
     """How many there are, if every example has one."""
     descriptions: Descriptions = field(default_factory=dict)
@@ -127,6 +134,9 @@ class Crowd:
         if self.supposes and not all(one in self.descriptions for one in grouping.describers):
             return tuple(map(tuple, grouping.about(self.sizes())))
         known = [representers(one, self.described(one)) for one in grouping.describers]
+        if grouping.needs_column is not None:
+            values = self.column(grouping.needs_column)
+            known.append(np.unique(values, return_inverse=True)[1].astype(np.float64)[:, None])
         vectors = np.concatenate(known, axis=1) if known else np.zeros((self.population, 0))
         assigned = grouping.assign(vectors, self.sizes(), self.rng("groups"), classes=self.classes)
         found = tuple(map(tuple, assigned))

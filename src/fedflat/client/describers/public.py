@@ -43,7 +43,7 @@ def checked(owner: str, public: ClientData, fed: Federation, dtype: torch.dtype)
             raise SettingError(
                 f"{owner}: {shared} examples of the server's public set are also in the test set {name!r}, on which "
                 "the run is judged. Take other data, or take them out of the test set: --server-data "
-                "'public(digits())' with --on 'without_public(digits(lda(0)))'."
+                "'public_part(digits())' with --on 'without_public_part(digits(lda(0)))'."
             )
 
 

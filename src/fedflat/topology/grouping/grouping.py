@@ -46,6 +46,11 @@ class Grouping(Spelled, ABC):
             return () if self.psi is None else (self.psi,)
         return (parse(PSIS.get(self.psi, self.psi), "describer"),)
 
+    @property
+    def needs_column(self) -> str | None:
+        """The column of the data that it is made by, if so: its values, as numbers, are then the representers."""
+        return None
+
     def about(self, sizes: Sequence[int]) -> Groups:
         """Groups of about the number and the sizes that there will be, as long as clients have not been asked."""
         return [list(range(len(sizes)))]

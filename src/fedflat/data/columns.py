@@ -1,0 +1,43 @@
+"""What is known of clients besides their examples, by name: the facets of the domains that their examples are of."""
+
+from __future__ import annotations
+
+from fedflat.data.federation import Federation
+from fedflat.errors import SettingError, nearest
+
+
+def facets(fed: Federation) -> tuple[str, ...]:
+    """The names there are."""
+    domains = fed.test.domains or (fed.data(0).domains if fed.here else None)
+    return domains.facets if domains else ()
+
+
+def column(fed: Federation, name: str) -> list[str]:
+    """The value at each client; refused if there is no such column, or if a client has several values.
+
+    >>> from fedflat import street
+    >>> column(street(towns=2, weather="rain,sun", clients=4).open(0), "weather")
+    ['rain', 'sun', 'rain', 'sun']
+    """
+    known = facets(fed)
+    if name not in known:
+        raise SettingError(
+            f"these data have no column {name!r}.{nearest(name, known)} "
+            + (f"They have {', '.join(known)}." if known else "They say nothing of where clients are from.")
+        )
+    return [_value(fed, client, known.index(name), name) for client in range(fed.population)]
+
+
+def _value(fed: Federation, client: int, place: int, name: str) -> str:
+    domain = fed.domain(client)
+    if domain:
+        return domain[place]
+    domains = fed.data(client).domains
+    values = sorted({one[place] for one in domains.each}) if domains else []
+    if len(values) != 1:
+        found = f"several ({', '.join(values[:3])}{', ...' if len(values) > 3 else ''})" if values else "none"
+        raise SettingError(
+            f"clients cannot be grouped by {name!r}, since client {client} has {found}. Deal the data out so that "
+            "every client has one."
+        )
+    return values[0]
