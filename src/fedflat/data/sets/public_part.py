@@ -2,8 +2,8 @@
 
     --on "without_public_part(cifar10(lda(0)))" --server-data "public_part(cifar10())"
 
-``public_part`` has these examples, ``without_public_part`` the same data set without them in its test set. Which ones they
-are hangs on the seed and on the test set alone, not on how the training examples are dealt out.
+``public_part`` has these examples, ``without_public_part`` the same data set without them in its test set. Which ones
+they are hangs on the seed and on the test set alone, not on how the training examples are dealt out.
 """
 
 from __future__ import annotations
