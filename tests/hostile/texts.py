@@ -45,7 +45,8 @@ RIGHT = {
     "describer": ["label_counts", "label_counts()", "task2vec(draws=640, fisher='sample')"],
     "grouping": [
         "random(d_min=300, k_max=4)", "greedy(psi='labels', tau='gini', d_min=1000, k_max=11, start='uniform')",
-        "kmeans(psi='task2vec', clusters=8)", "icg(50)", "random_groups(3)", "given_groups([[0, 1], [2]])",
+        "kmeans(psi='task2vec', clusters=8)", "icg(50)", "alike(3, psi=classifier_weights(epochs=2))",
+        "by_column('town')", "random_groups(3)", "given_groups([[0, 1], [2]])",
     ],
     "attack": [
         "gan(client=3, epochs=2, betas=[0.5, 0.9])", "label_flip(L_S=0.3, L=0.5, pairs=[[0, 2], [3, 5]])",
