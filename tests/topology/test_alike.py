@@ -70,7 +70,7 @@ def test_clusters_by_labels_in_a_run() -> None:
         "fedavg", "digits(lda(0), clients=12)", rounds=1, clients_per_round=2, topology="clusters(alike(3))"
     )
     result = train(exp)
-    assert set(result.rows[-1]["models"]) == {"cluster0", "cluster1", "cluster2"}
+    assert set(result.rows[-1]["models"]) == {"cluster0", "cluster1", "cluster2", "slots"}
 
 
 def test_refused() -> None:
