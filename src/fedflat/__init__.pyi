@@ -236,6 +236,7 @@ from fedflat.topology.words import fedasyncseq as fedasyncseq
 from fedflat.topology.words import fedbuff as fedbuff
 from fedflat.topology.words import fedcyclic as fedcyclic
 from fedflat.topology.words import fedseq as fedseq
+from fedflat.topology.words import fedseq2par as fedseq2par
 from fedflat.topology.words import hfl as hfl
 from fedflat.version import __version__ as __version__
 

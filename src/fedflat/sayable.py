@@ -63,6 +63,7 @@ SAYABLE = {
     "fedprox": "fedflat.methods.recipes",
     "fedsam": "fedflat.methods.recipes",
     "fedseq": "fedflat.topology.words",
+    "fedseq2par": "fedflat.topology.words",
     "fedsmoo": "fedflat.methods.fedsmoo",
     "fedspeed": "fedflat.methods.fedspeed",
     "fedvc": "fedflat.methods.fedvc",

@@ -42,11 +42,12 @@ class Spy(RunBook):
 
 
 def replay(
-    method: str, problem: Problem, plan: Plan, topology: str = "star()", *, executor: Executor = InProcess(threads=1),
+    method: str, problem: Problem, plan: Plan, topology: str | None = "star()", *,
+    executor: Executor = InProcess(threads=1),
     **more: Any,
 ) -> Spy:  # fmt: skip
-    """A run as planned."""
+    """A run as planned; without a topology, by that of the method."""
     book = Spy()
-    exp = experiment(parse(method, "method"), problem, plan, topology=parse(topology, "topology"), **more)
+    exp = experiment(parse(method, "method"), problem, plan, topology=topology and parse(topology, "topology"), **more)
     train(make_ready(exp), book=book, executor=executor)
     return book

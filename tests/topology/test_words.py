@@ -28,6 +28,8 @@ from running.small import begin, experiment, final, go_on, rows, timeless
 SAME = {
     "fedseq(groups=2)": "chains(groups=2, draw='share')",
     "fedseq(random(d_min=12, k_max=3))": "chains(groups=random(d_min=12, k_max=3), draw='share')",
+    "fedseq(2, passes=2)": "chains(groups=2, draw='share', passes=2)",
+    "fedseq2par(growth=linear(0.5, b=2))": "chains(groups=2, draw='share', growth=linear(0.5, b=2))",
     "fedcyclic()": "chains(cut=1)",
     "hfl(2)": "hierarchy(2)",
     "hfl(clusters=2, T_c=3)": "hierarchy(2, every=3)",

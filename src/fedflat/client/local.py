@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedflat.client.drift import Clip, Decay, Momentum
 from fedflat.client.piece import Piece
-from fedflat.engine.seeds import torch_generator
+from fedflat.engine.seeds import of_visit, torch_generator
 from fedflat.errors import SettingError
 from fedflat.settings.groups import LocalSettings
 
@@ -30,12 +30,12 @@ class Local(LocalSettings):
         momentum = () if self.momentum == 0 else (Momentum(self.momentum, keep),)
         return (*clip, *decay, *momentum)
 
-    def batches(self, seed: int, t: int, client: int, examples: int) -> Iterator[Tensor]:
-        """The places of each batch in the client's data."""
+    def batches(self, seed: int, t: int, client: int, examples: int, visit: int = 0) -> Iterator[Tensor]:
+        """The places of each batch in the client's data; of a further ``visit`` in the round, others unless given."""
         if self.orders is not None:
             yield from (torch.as_tensor(batch, dtype=torch.long) for batch in self._given(t, client))
             return
-        rng = torch_generator(seed, "batches", t, client)
+        rng = torch_generator(seed, "batches", *of_visit(t, client, visit))
         left = self.planned(t, client, examples)
         used = self._draw(examples, rng)
         while left > 0:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fedflat.data.batch import Batch, Tensors
 from fedflat.engine.flat import GradFn, Layout, Model
-from fedflat.engine.seeds import torch_generator
+from fedflat.engine.seeds import of_visit, torch_generator
 from fedflat.engine.stage import Stage
 from fedflat.language.spelling import Spelled
 from fedflat.tasks.classification import Classification
@@ -91,6 +91,8 @@ class Visit:
     before: Tensor | None = None
     """How many clients are asked before this one in the exchange, and the sum of their mean batches, if a piece is
     `ordered`; in a stack, a row for each client."""
+    visit: int = 0
+    """How often the client was visited before in this exchange."""
 
     told: Mapping[str, Tensor] = field(default_factory=dict)
     """What this piece was told before round 0, the same at every client (`Piece.told`); no rows in a stack."""
@@ -98,7 +100,7 @@ class Visit:
     @cached_property
     def rng(self) -> torch.Generator:
         """This piece's own random numbers in this visit."""
-        return torch_generator(self.seed, f"piece/{self.key}", self.round, self.client)
+        return torch_generator(self.seed, f"piece/{self.key}", *of_visit(self.round, self.client, self.visit))
 
     def draw(self, make: Callable[[torch.Generator], Tensor]) -> Tensor:
         """What ``make`` makes of the piece's random numbers; in a stack, a row for each client."""

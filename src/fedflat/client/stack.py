@@ -27,7 +27,7 @@ from fedflat.data.batch import Batch, Tensors, each, rows, stacked
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import Sheaf
-from fedflat.engine.seeds import torch_generator
+from fedflat.engine.seeds import of_visit, torch_generator
 
 
 @dataclass
@@ -39,7 +39,8 @@ class StackVisit(Visit):
     @cached_property
     def rngs(self) -> list[torch.Generator]:
         """The piece's own random numbers at each client."""
-        return [torch_generator(self.seed, f"piece/{self.key}", self.round, client) for client in self.clients]
+        paths = (of_visit(self.round, client, self.visit) for client in self.clients)
+        return [torch_generator(self.seed, f"piece/{self.key}", *path) for path in paths]
 
     def draw(self, make: Callable[[torch.Generator], Tensor]) -> Tensor:
         """What ``make`` makes of each client's random numbers, in rows."""
@@ -165,9 +166,9 @@ class Stack:
             for _ in range(self.job.local.planned(self.mail.round, self.clients[0], self.examples)):
                 yield self._batch(places)
             return
-        seed, t = self.job.seed, self.mail.round
-        rngs = [torch_generator(seed, "augment", t, k) for k in self.clients] if self._augments else None
-        orders = [self.job.local.batches(seed, t, client, self.examples) for client in self.clients]
+        seed, t, again = self.job.seed, self.mail.round, self.mail.visit
+        rngs = [torch_generator(seed, "augment", *self.mail.path(k)) for k in self.clients] if self._augments else None
+        orders = [self.job.local.batches(seed, t, client, self.examples, again) for client in self.clients]
         for step in zip(*orders, strict=True):
             yield self._batch(torch.stack(step), rngs)
 

@@ -94,7 +94,7 @@ class OneClient:
         mail, job, client, examples = self.letter.mail, self.job, self.letter.client, len(self.data)
         job.learner.flat.buffers = mail.buffers
         with torch.random.fork_rng(devices=[]):
-            seed_modules(derive(job.seed, "module", mail.round, client), job.learner.device)
+            seed_modules(derive(job.seed, "module", *mail.path(client)), job.learner.device)
             gradient = _whole(job, self.letter, self.data, mail.params)
         metrics = {"loss": float("nan")}
         reply = Reply(client, gradient, mail.buffers, examples, examples, {}, metrics, letter=self.letter.id)
@@ -122,7 +122,7 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None) -> 
     visits = [open_visit(job, letter, data, piece) for piece in job.pieces]
     stack = list(zip(job.pieces, visits, strict=True))
     with torch.random.fork_rng(devices=[]):
-        seed_modules(derive(job.seed, "module", mail.round, client), job.learner.device)  # dropout, whatever draws
+        seed_modules(derive(job.seed, "module", *mail.path(client)), job.learner.device)  # dropout, whatever draws
         try:
             walked = walk(stack, job.learner, mail.params, mail.buffers, mail.lr, _batches(job, letter, data), spy)
         except Exception as error:
@@ -247,6 +247,7 @@ def open_visit(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -
         mean_examples=job.mean_examples,
         before=before(mail, letter.client),
         told=job.told.get(piece.key, {}),
+        visit=mail.visit,
     )
 
 
@@ -275,10 +276,10 @@ def _batches(job: ClientJob, letter: Letter, data: ClientData) -> Iterator[Batch
 
 def supply(job: ClientJob, letter: Letter, data: ClientData, output: Callable[[Tensors], Any]) -> Supply:
     """What a task makes a client's batches from."""
-    t, client = letter.mail.round, letter.client
-    places = job.local.batches(job.seed, t, client, len(data))
-    augment = torch_generator(job.seed, "augment", t, client)
-    draws = partial(torch_generator, job.seed, "task", t, client)
+    mail, client = letter.mail, letter.client
+    places = job.local.batches(job.seed, mail.round, client, len(data), mail.visit)
+    augment = torch_generator(job.seed, "augment", *mail.path(client))
+    draws = partial(torch_generator, job.seed, "task", *mail.path(client))
     return Supply(data, places, job.learner.dtype, augment, draws, output)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedflat.engine.ask import Ask
 from fedflat.engine.flat import Model
+from fedflat.engine.seeds import of_visit
 from fedflat.errors import FedflatError
 from fedflat.language.spelling import parse
 
@@ -52,12 +53,24 @@ class Mail:
     before: Mapping[int, tuple[int, float]] = field(default_factory=dict)
     """For each client, how many are asked before it in this exchange, and the sum of their mean batches; only if
     a piece of the method wants to know (`Piece.ordered`)."""
+    visit: int = 0
+    """How often the client was visited before in this exchange: a chain may come by again."""
 
     @cached_property
     def nbytes(self) -> int:
         """Bytes of the tensors sent."""
         model = () if self.repeat or not self.ask.needs_model else (self.params, self.buffers)
         return _nbytes(*model, extras=self.extras)
+
+    @cached_property
+    def models(self) -> int:
+        """Vectors of the model's size that are sent; what is smaller does not count."""
+        model = 0 if self.repeat or not self.ask.needs_model else 1
+        return model + sum(t.numel() == self.params.numel() for t in _tensors(self.extras))
+
+    def path(self, client: int) -> tuple[int, ...]:
+        """What a client's draws in this visit hang on, besides the seed and their purpose."""
+        return of_visit(self.round, client, self.visit)
 
     def after(self, last: Mail | None) -> Mail:
         """The same to a client whose last mail was ``last``: the model it still has is not sent again."""
@@ -81,6 +94,14 @@ class _Sent:
     def nbytes(self) -> int:
         """Bytes of the tensors sent."""
         return _nbytes(self.delta, self.buffers, extras=self.extras)
+
+    @property
+    def models(self) -> int:
+        """Vectors of the model's size, one for each row of a sheaf; what is smaller does not count."""
+        if not self.delta.numel():
+            return 0
+        size, rows = self.delta.shape[-1], self.delta.numel() // self.delta.shape[-1]
+        return rows * (1 + sum(t.numel() == rows * size for t in _tensors(self.extras)))
 
     @property
     def finite(self) -> bool:

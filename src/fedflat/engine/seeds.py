@@ -22,6 +22,15 @@ def derive(seed: int, purpose: str, *path: int) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
+def of_visit(round: int, client: int, visit: int = 0) -> tuple[int, ...]:
+    """The path of a client's draws in a round; a further ``visit`` in the round has draws of its own.
+
+    >>> of_visit(3, 7), of_visit(3, 7, 1)
+    ((3, 7), (3, 7, 1))
+    """
+    return (round, client, visit) if visit else (round, client)
+
+
 def torch_generator(seed: int, purpose: str, *path: int) -> torch.Generator:
     """A CPU generator for ``(seed, purpose, *path)``."""
     return torch.Generator().manual_seed(derive(seed, purpose, *path))

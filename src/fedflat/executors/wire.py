@@ -170,7 +170,7 @@ _SCHEMAS: dict[str, Schema] = {
     "missing": {"kind": str, **_MISSING},
     "letter": {
         "kind": str, "id": str, "client": int, "round": int, "lr": _NUMBER, "commit": bool, "ask": str,
-        "model": ([int], None), "before": ([_NUMBER], None), "extras": _EXTRAS, "memory": _EXTRAS,
+        "visit": int, "model": ([int], None), "before": ([_NUMBER], None), "extras": _EXTRAS, "memory": _EXTRAS,
     },
     "answer": {
         "kind": str, "letter": str, "client": int, "delta": int, "buffers": int, "examples": int, "samples": int,
@@ -186,7 +186,7 @@ def _letter(letter: Letter, writer: _Writer) -> dict[str, Any]:
         model = Model(mail.params.new_empty(0), mail.buffers.new_empty(0))
     return {
         "kind": "letter", "id": letter.id, "client": client, "round": mail.round, "lr": _number(mail.lr),
-        "ask": repr(mail.ask), "commit": mail.commit,
+        "ask": repr(mail.ask), "commit": mail.commit, "visit": mail.visit,
         "model": None if mail.repeat else writer.model(model),
         "before": [_number(told) for told in mail.before[client]] if mail.before else None,
         "extras": writer.all(mail.extras), "memory": writer.all(letter.memory),
@@ -207,7 +207,7 @@ def _read_letter(texts: dict[str, Any], reader: _Reader, known: Model | None) ->
     mail = Mail(
         round=texts["round"], params=model.params, buffers=model.buffers, lr=float(texts["lr"]),
         extras=reader.all(texts["extras"]), ask=ask, commit=texts["commit"], repeat=sent is None,
-        before={} if before is None else {client: (before[0], float(before[1]))},
+        before={} if before is None else {client: (before[0], float(before[1]))}, visit=texts["visit"],
     )  # fmt: skip
     return Letter(client, mail, reader.all(texts["memory"]), texts["id"])
 

@@ -45,8 +45,8 @@ def check_crowd(exp: Experiment, fed: Federation, crowd: Crowd) -> None:
 
 
 def members(asked: Asked) -> list[int]:
-    """All clients that are asked, in the order of their letters."""
-    return [client for chains in asked.values() for chain in chains for client in chain]
+    """All clients that are asked, in the order of their first letters."""
+    return list(dict.fromkeys(client for chains in asked.values() for chain in chains for client in chain))
 
 
 def check_attendance(exp: Experiment, cohort: int) -> None:

@@ -70,7 +70,8 @@ class Letters(Sequence[Letter]):
 
     def id(self, client: int) -> str:
         """What no other letter of the run is called."""
-        return f"{self.mails[client].round}/{self.exchange}/{client}"
+        mail = self.mails[client]
+        return f"{mail.round}/{self.exchange}/{client}" + (f"/{mail.visit}" if mail.visit else "")
 
     def lost(self, lost: Mapping[int, Ended]) -> Iterator[Missing]:
         """Those of its clients that will not answer."""
@@ -103,7 +104,8 @@ class Line:
 
     def reaching(self, mail: Mail) -> Sequence[Chain]:
         """Training goes along the chains; whatever else is asked is asked of every client by itself."""
-        return self.chains if mail.ask.trains else [(client,) for chain in self.chains for client in chain]
+        each = dict.fromkeys(client for chain in self.chains for client in chain)
+        return self.chains if mail.ask.trains else [(client,) for client in each]
 
 
 @dataclass
@@ -188,7 +190,7 @@ class Exchange:
         line.clock, line.chosen = plan.over, line.chosen or choose
         self.ledger = self.ledger.until(plan.over)
         for place in plan.surplus:
-            self.ledger = self.ledger.plus(down=sent(line.chains[place][0], mail))
+            self.ledger = self.ledger.plus(down=sent(line.chains[place][0], mail), models_s2c=mail.models)
         line.chains = [chain for place, chain in enumerate(line.chains) if place not in plan.surplus]
         return plan.lost
 
@@ -202,7 +204,8 @@ class Exchange:
         underway = self.ready.exp.topology.underway(self.ready.crowd, mail.round) if mail.ask.trains else None
         if underway is None:
             return {}
-        self.ledger = self.ledger.plus(down=len(underway.started) * mail.nbytes)
+        n = len(underway.started)
+        self.ledger = self.ledger.plus(down=n * mail.nbytes, models_s2c=n * mail.models)
         rate = self.ready.exp.rate
         sent = {t: replace(old, lr=rate(t), ask=mail.ask) for t, old in self.sent.items()} | {mail.round: mail}
         self.sent = {t: one for t, one in sent.items() if t in underway.left}
@@ -276,12 +279,15 @@ class Exchange:
         remote = 0 if self.ready.exp.method.pooled else 1  # in centralised training nothing is sent
         own = self.ready.withheld * mail.params.element_size() if mail.ask.trains else 0
         down = remote * (n * mail.nbytes - known * own)
-        way = {"c2c": down} if not relay.begins(clients[0]) else {"down": 0 if relay.sent else down}
+        models, sent = remote * n * mail.models, 0 if relay.sent else 1
+        way = {"down": sent * down, "models_s2c": sent * models}
+        if not relay.begins(clients[0]):
+            way = {"c2c": down, "models_c2c": models}
         if isinstance(came, Missing):
             self.ledger = self.ledger.plus(**way)
             return
-        up = remote * (came.nbytes - n * own) if last else 0
-        self.ledger = self.ledger.plus(up=up, samples=n * came.samples, **way)
+        up = {"up": remote * (came.nbytes - n * own), "models_c2s": remote * came.models} if last else {}
+        self.ledger = self.ledger.plus(samples=n * came.samples, **way, **up)
 
     @property
     def absent(self) -> dict[str, Any]:

@@ -145,7 +145,7 @@ class Ready:
     def asked(self, t: int) -> Asked:
         """Who is asked in round ``t``: the chains that start from each slot of the server."""
         asked = self.exp.topology.asked(self.crowd, t)
-        clients = members(asked)
+        clients = [client for chains in asked.values() for chain in chains for client in set(chain)]
         strange = set(asked) - set(self.slots)
         if strange or not clients or len(set(clients)) < len(clients) or not all(map(all, asked.values())):
             raise FedflatError(

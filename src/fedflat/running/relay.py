@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fedflat.engine.flat import Model
-from fedflat.engine.mail import Mail, Reply
+from fedflat.engine.mail import WEIGHT, Mail, Reply
 from fedflat.errors import SettingError
 from fedflat.topology.topology import Chain
 
@@ -31,6 +31,9 @@ class _Way:
 
     model: Model
     examples: int
+    """Each client's once."""
+    weight: float
+    """What they weigh together."""
     samples: int
     steps: int
     loss: float
@@ -46,18 +49,20 @@ class Relay:
         self._of = {client: place for place, chain in enumerate(chains) for client in chain}
         self._ways: dict[int, _Way] = {}
         self._broken: set[int] = set()
+        self._visited: set[int] = set()
 
     def __iter__(self) -> Iterator[Wave]:
         for left in range(max(map(len, self.chains)), 0, -1):
             there = [p for p, chain in enumerate(self.chains) if len(chain) >= left and p not in self._broken]
-            yield Wave({self.chains[place][-left]: self._next(place) for place in there}, last=left == 1)
+            yield Wave({self.chains[place][-left]: self._next(place, left) for place in there}, last=left == 1)
 
-    def _next(self, place: int) -> Mail:
+    def _next(self, place: int, left: int) -> Mail:
         """The server's own mail to the first of a chain, to the others with what the one before it has returned."""
-        way = self._ways.get(place)
+        way, chain = self._ways.get(place), self.chains[place]
         if way is None:
-            return self.sent.get(self.chains[place][0], self.mail)
-        return replace(self.mail, params=way.model.params, buffers=way.model.buffers, repeat=False)
+            return self.sent.get(chain[0], self.mail)
+        visit = chain[:-left].count(chain[-left])
+        return replace(self.mail, params=way.model.params, buffers=way.model.buffers, repeat=False, visit=visit)
 
     def begins(self, client: int) -> bool:
         """Whether the client is sent the server's mail, and not what another client has returned."""
@@ -71,10 +76,13 @@ class Relay:
                 "chain only the last client replies. Leave the piece out, or use a star."
             )
         place = self._of[reply.client]
-        before = self._ways.get(place) or _Way(Model(self.mail.params, self.mail.buffers), 0, 0, 0, 0.0)
+        before = self._ways.get(place) or _Way(Model(self.mail.params, self.mail.buffers), 0, 0.0, 0, 0, 0.0)
+        first = 0 if reply.client in self._visited else 1
+        self._visited.add(reply.client)
         self._ways[place] = _Way(
             Model(before.model.params - reply.delta, reply.buffers),
-            before.examples + reply.examples,
+            before.examples + first * reply.examples,
+            before.weight + first * reply.weight,
             before.samples + reply.samples,
             before.steps + reply.steps,
             before.loss + reply.samples * reply.metrics["loss"],
@@ -86,9 +94,10 @@ class Relay:
             return reply
         self.hand_on(reply)
         way = self._ways[self._of[reply.client]]
+        metrics = {**reply.metrics, "loss": way.loss / way.samples}
         return replace(
             reply, delta=self.mail.params - way.model.params, examples=way.examples, samples=way.samples,
-            steps=way.steps, metrics={**reply.metrics, "loss": way.loss / way.samples},
+            steps=way.steps, metrics=metrics | ({WEIGHT: way.weight} if WEIGHT in metrics else {}),
         )  # fmt: skip
 
     def break_off(self, client: int) -> None:

@@ -228,6 +228,8 @@ class Summary:
     clock_to_target: float | None = None
     headline: Headline = ACCURACY
     """The score it is judged by."""
+    models: float = 0.0
+    """Models sent in the whole run, between server and clients and among clients, mean over seeds."""
     tests: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """The same score and its spread on further test sets, by their names; on the examples of a domain under
     TEST/DOMAIN, and its standard deviation over the domains of a test set under TEST/std."""
@@ -255,6 +257,7 @@ def _summary(runs: list[Result], target: float | None) -> Summary:
         rounds_to_target=mean(hit["round"] for hit in found) if everywhere else None,
         bytes_to_target=mean(hit["down"] + hit["up"] + hit.get("c2c", 0) for hit in found) if everywhere else None,
         bytes=mean(run.ledger.sent for run in runs),
+        models=mean(run.ledger.models for run in runs),
         speed=mean(run.speed for run in runs),
         diverged=sum(run.diverged for run in runs),
         personal=mean(personal),

@@ -39,6 +39,12 @@ class Ledger:
     """Seconds in exchanges."""
     seconds: float = 0.0
     """Seconds in all."""
+    models_s2c: int = 0
+    """Models from the server to clients: vectors of the model's size, as the papers count exchanges."""
+    models_c2s: int = 0
+    """Models from clients to the server."""
+    models_c2c: int = 0
+    """Models from client to client."""
     missing: int = 0
     """Visits that ended without a reply that could be used."""
     clock: float | None = None
@@ -53,15 +59,17 @@ class Ledger:
     def spent(self) -> dict[str, int | float]:
         """All of it by name; what goes from client to client, and who was missing, only where there is something, and
         simulated time only where there is a clock."""
-        perhaps = {"c2c": 0, "missing": 0, "clock": None}
+        perhaps = {"c2c": 0, "models_c2c": 0, "missing": 0, "clock": None}
         return {name: value for name, value in asdict(self).items() if value != perhaps.get(name, ...)}
 
-    def plus(self, *, down: int = 0, up: int = 0, c2c: int = 0, samples: int = 0, missing: int = 0) -> Ledger:
-        """The same with more sent, trained on, or missing."""
-        return Ledger(
-            self.down + down, self.up + up, self.c2c + c2c, self.samples + samples, self.training, self.seconds,
-            self.missing + missing, self.clock,
-        )  # fmt: skip
+    @property
+    def models(self) -> int:
+        """Models in all directions."""
+        return self.models_s2c + self.models_c2s + self.models_c2c
+
+    def plus(self, **more: int) -> Ledger:
+        """The same with more sent, trained on, or missing, by the names of its counts."""
+        return replace(self, **{name: getattr(self, name) + count for name, count in more.items()})
 
     def until(self, clock: float) -> Ledger:
         """The same at a later simulated time."""

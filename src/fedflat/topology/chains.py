@@ -7,10 +7,12 @@ Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially T
     cut=n      the cohort of the round is cut into n chains, in a random order; cut=1 is FedCyclic. A cohort that was
                given is visited in the order given
 
+    passes=E   every chain is gone through so often, in an order drawn anew, and every visit has its own batches
+    growth     the number of superclients grows with the rounds, and everybody is put into groups anew (FedSeq2Par)
     draw       of superclients: as many as there are to be clients a round (draw="chains"), or the same share of them,
                m = max(1, floor(C N)), where C is the share of the clients (draw="share")
 
-    chain i    x_i = w;  for each of its clients in order: x_i <- local steps from x_i
+    chain i    x_i = w;  E times, for each of its clients in order: x_i <- local steps from x_i
     server     w <- sum_i |D_i| x_i / sum_i |D_i|,  |D_i| the examples of all clients of chain i
 
 The server's pieces see a chain as one reply, and so do those who watch. What is handed from client to client is counted
@@ -20,17 +22,19 @@ the chains by itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from statistics import fmean
+from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
 
 from fedflat.data.sampling import Sampler
-from fedflat.errors import SettingError, choice, number
+from fedflat.errors import SettingError, choice, number, shown
 from fedflat.language.spelling import register
-from fedflat.topology.grouping.given import grouping_of
+from fedflat.topology.grouping.given import RandomGroups, grouping_of
 from fedflat.topology.grouping.grouping import Grouping
+from fedflat.topology.grouping.growth import Growth
+from fedflat.topology.grouping.icg import Icg
 from fedflat.topology.topology import SERVER, Asked, Chain, Crowd, Topology
 
 
@@ -42,7 +46,10 @@ class Chains(Topology):
 
     groups: int | Grouping | None = None
     cut: int | None = None
-    draw: str = field(default="chains", kw_only=True)
+    _: KW_ONLY
+    draw: str = "chains"
+    passes: int = 1
+    growth: Growth | None = None
 
     def __post_init__(self) -> None:
         if (self.groups is None) == (self.cut is None):
@@ -50,24 +57,51 @@ class Chains(Topology):
                 "chains: say either groups=N, superclients that stay together, or cut=N, the cohort of each round cut "
                 f"into N chains; found {'neither' if self.cut is None else 'both'}."
             )
+        number("chains", "passes", self.passes, low=1, whole=True)
+        choice("chains", "draw", self.draw, ["chains", "share"])
         if self.cut is None:
-            grouping_of("chains", self.groups)
-            choice("chains", "draw", self.draw, ["chains", "share"])
-        elif self.draw != "chains":
+            self._check_growth(grouping_of("chains", self.groups))
+            return
+        number("chains", "cut", self.cut, low=1, whole=True)
+        if self.draw != "chains" or self.growth is not None:
+            name = "draw" if self.growth is None else "growth"
+            raise SettingError(f"chains: {name} is about superclients, and with cut there are none. Leave it out.")
+
+    def _check_growth(self, grouping: Grouping) -> None:
+        if self.growth is None:
+            return
+        if not isinstance(self.growth, Growth):
+            raise SettingError(f"chains: growth must be one such as linear(0.1, b=5), found {shown(self.growth)}.")
+        if not isinstance(grouping, Icg | RandomGroups):
             raise SettingError(
-                "chains: draw says how many superclients are drawn, and with cut there are none. Leave it out."
+                f"chains: {grouping} cannot be made with another number of groups, as {self.growth} needs it. Use "
+                "icg(...) or a number."
             )
-        else:
-            number("chains", "cut", self.cut, low=1, whole=True)
+        if grouping.count != self.growth.b:
+            raise SettingError(
+                f"chains: {grouping} has {grouping.count} groups, and {self.growth} begins with {self.growth.b}. Say "
+                "the same number in both."
+            )
 
     @property
     def hands_on(self) -> bool:
         """That is what a chain is."""
         return True
 
-    def superclients(self, crowd: Crowd) -> tuple[Chain, ...]:
-        """Who trains one after the other; nobody stays together where cohorts are cut."""
-        return () if self.groups is None else crowd.groups(grouping_of("chains", self.groups))
+    def superclients(self, crowd: Crowd, t: int = 0) -> tuple[Chain, ...]:
+        """Who trains one after the other in round ``t``; nobody stays together where cohorts are cut."""
+        if self.groups is None:
+            return ()
+        grouping = grouping_of("chains", self.groups)
+        if self.growth is None:
+            return crowd.groups(grouping)
+        assert isinstance(grouping, Icg | RandomGroups)
+        count = self.count(crowd, t)
+        return crowd.groups(grouping.into(count), count)
+
+    def count(self, crowd: Crowd, t: int) -> int:
+        """How many superclients there are in round ``t``."""
+        return self.growth.groups(t, crowd.population) if self.growth else len(self.superclients(crowd))
 
     def sampler(self, crowd: Crowd, groups: int) -> Sampler:
         """Who draws out of so many superclients."""
@@ -97,27 +131,34 @@ class Chains(Topology):
     def asked(self, crowd: Crowd, t: int) -> Asked:
         """Superclients in rising order; chains of a cohort by their first client, or as the cohort was given."""
         if self.cut is None:
-            groups = self.superclients(crowd)
+            groups = self.superclients(crowd, t)
             drawn = self.sampler(crowd, len(groups)).draw(t, len(groups), crowd.seed, lambda: _sizes(crowd, groups))
-            return {SERVER: [tuple(crowd.rng("chain", t, i).permutation(groups[i]).tolist()) for i in drawn]}
+            return {SERVER: [self._order(crowd, (t, i), groups[i]) for i in drawn]}
         cohort = crowd.draw(t)
         if crowd.sampler.cohorts is not None:
-            return {SERVER: [tuple(part.tolist()) for part in np.array_split(cohort, self.cut)]}
+            return {SERVER: [tuple(part.tolist()) * self.passes for part in np.array_split(cohort, self.cut)]}
         shuffled = crowd.rng("chain", t).permutation(cohort)
-        return {SERVER: sorted(tuple(part.tolist()) for part in np.array_split(shuffled, min(self.cut, len(cohort))))}
+        parts = sorted(part.tolist() for part in np.array_split(shuffled, min(self.cut, len(cohort))))
+        return {SERVER: [(*part, *self._order(crowd, (t, i), part, 1)) for i, part in enumerate(parts)]}
+
+    def _order(self, crowd: Crowd, path: tuple[int, int], clients: Sequence[int], first: int = 0) -> Chain:
+        """The visits of a chain, pass by pass, from the pass ``first`` on."""
+        paths = ((*path, p) if p else path for p in range(first, self.passes))
+        return tuple(client for one in paths for client in crowd.rng("chain", *one).permutation(clients).tolist())
 
     def smallest(self, crowd: Crowd) -> int:
         """Chains a round."""
         if self.cut is not None:
             return self.cut
-        return self.sampler(crowd, len(self.superclients(crowd))).smallest(crowd.rounds)
+        return self.sampler(crowd, self.count(crowd, 0)).smallest(crowd.rounds)
 
     def visits(self, crowd: Crowd) -> int:
-        """Every client of every chain."""
+        """Every client of every chain, in every pass."""
         if self.cut is not None:
-            return crowd.sampler.visits(crowd.rounds)
-        groups = self.superclients(crowd)
-        return round(fmean(map(len, groups)) * self.sampler(crowd, len(groups)).visits(crowd.rounds))
+            return self.passes * crowd.sampler.visits(crowd.rounds)
+        counts = Counter(self.count(crowd, t) for t in range(crowd.rounds))
+        shares = (self.sampler(crowd, n).visits(rounds) / n for n, rounds in counts.items())
+        return round(self.passes * crowd.population * sum(shares))
 
 
 def _sizes(crowd: Crowd, groups: Sequence[Chain]) -> Sequence[int]:

@@ -124,13 +124,14 @@ class Crowd:
         found: T = told[t]
         return found
 
-    def groups(self, grouping: Grouping) -> tuple[Chain, ...]:
-        """Everybody in groups, made once and looked at for clients lost or repeated."""
-        if repr(grouping) not in self._groups:
-            self._groups[repr(grouping)] = self._grouped(grouping)
-        return self._groups[repr(grouping)]
+    def groups(self, grouping: Grouping, *path: int) -> tuple[Chain, ...]:
+        """Everybody in groups, made once and looked at for clients lost or repeated; other ones by another path."""
+        known = f"{grouping} {path}"
+        if known not in self._groups:
+            self._groups[known] = self._grouped(grouping, *path)
+        return self._groups[known]
 
-    def _grouped(self, grouping: Grouping) -> tuple[Chain, ...]:
+    def _grouped(self, grouping: Grouping, *path: int) -> tuple[Chain, ...]:
         if self.supposes and not all(one in self.descriptions for one in grouping.describers):
             return tuple(map(tuple, grouping.about(self.sizes())))
         known = [representers(one, self.described(one)) for one in grouping.describers]
@@ -138,7 +139,7 @@ class Crowd:
             values = self.column(grouping.needs_column)
             known.append(np.unique(values, return_inverse=True)[1].astype(np.float64)[:, None])
         vectors = np.concatenate(known, axis=1) if known else np.zeros((self.population, 0))
-        assigned = grouping.assign(vectors, self.sizes(), self.rng("groups"), classes=self.classes)
+        assigned = grouping.assign(vectors, self.sizes(), self.rng("groups", *path), classes=self.classes)
         found = tuple(map(tuple, assigned))
         if not all(found) or sorted(client for group in found for client in group) != list(range(self.population)):
             raise SettingError(

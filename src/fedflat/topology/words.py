@@ -2,6 +2,7 @@
 
     fedseq(groups=20) + sam(rho=0.05)        --topology "chains(groups=20, draw='share')" and SAM
     fedasyncseq(groups=20, R=5)              --topology "bank(20, R=5, draw='share')"
+    fedseq2par(growth=linear(0.1, b=5))      --topology "chains(5, draw='share', growth=linear(0.1))"
     fedcyclic()                              --topology "chains(cut=1)"
     hfl(clusters=4, T_c=5)                   --topology "hierarchy(4, every=5)"
     fedbuff(buffer=5)                        --topology "asynchronous(buffer=5, staleness='polynomial')"
@@ -16,17 +17,33 @@ from fedflat.topology.asynchronous import POLYNOMIAL, Asynchronous
 from fedflat.topology.bank import Bank
 from fedflat.topology.chains import Chains
 from fedflat.topology.grouping.grouping import Grouping
+from fedflat.topology.grouping.growth import Exponential, Growth
 from fedflat.topology.hierarchy import Hierarchy
 
 
 @method
-def fedseq(groups: int | Grouping = 10) -> Method:
+def fedseq(groups: int | Grouping = 10, passes: int = 1) -> Method:
     """Superclients whose clients train one after the other (Zaccone et al., ICPR 2022).
 
     ``groups`` is how many there are, put together at random, or a grouping. The share of superclients that is drawn in
-    a round is the share of clients that a star would draw, at least one: a round has about as many visits.
+    a round is the share of clients that a star would draw, at least one: a round has about as many visits. In each of
+    several ``passes`` the clients of a superclient are visited in another order, on batches of their own.
     """
-    return Method(topology=Chains(groups=groups, draw="share"))
+    return Method(topology=Chains(groups=groups, draw="share", passes=passes))
+
+
+@method
+def fedseq2par(
+    growth: Growth = Exponential(0.01, 5), groups: Grouping | None = None, passes: int = 1
+) -> Method:  # fmt: skip
+    """FedSeq with ever more, ever shorter superclients: from sequential to parallel training (Caldarola's thesis).
+
+    ``growth`` says how many there are in each round; whenever there are more, clients are put together anew, at random
+    or by ``groups``, such as ``icg(5, psi='labels')`` for a growth that begins with 5. The share of superclients that
+    is drawn stays the same.
+    """
+    first = growth.b if groups is None and isinstance(growth, Growth) else groups
+    return Method(topology=Chains(groups=first, draw="share", passes=passes, growth=growth))
 
 
 @method

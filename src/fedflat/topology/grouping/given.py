@@ -25,6 +25,10 @@ class RandomGroups(Grouping):
     def __post_init__(self) -> None:
         number("random_groups", "count", self.count, low=1, whole=True)
 
+    def into(self, groups: int) -> RandomGroups:
+        """The same with another number of groups."""
+        return RandomGroups(groups)
+
     def assign(
         self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
     ) -> Groups:

@@ -38,6 +38,11 @@ class Icg(Grouping):
         number("icg", "groups", self.groups, low=1, whole=True)
         self.check_psi()
 
+    @property
+    def count(self) -> int:
+        """How many groups."""
+        return self.groups
+
     def into(self, groups: int) -> Icg:
         """The same with another number of groups."""
         return replace(self, groups=groups)
