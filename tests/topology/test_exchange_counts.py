@@ -79,6 +79,27 @@ def test_growing_superclients() -> None:
     assert ledger.models == sum(len(each) + sum(map(len, each)) for each in asked)
 
 
+@pytest.mark.parametrize(
+    ("psi", "models"),
+    [
+        ("'labels'", 0),
+        ("classifier_weights(epochs=1)", 2 * K),
+        ("confidence(epochs=1)", 2 * K),
+        ("task2vec(draws=64, epochs=1, probe_epochs=1)", K),
+    ],
+)
+def test_describing_clients_before_the_first_round(psi: str, models: int) -> None:
+    """A model down and up to train one; of Task2Vec the probe, since what comes back is no model."""
+    exp = ff.experiment(
+        f"fedseq(icg(4, psi={psi}))", f"digits(iid(), clients={K})", rounds=1, clients_per_round=C, model="mlp([4])",
+        server_data="digits(clients=9)",
+    )  # fmt: skip
+    ledger = train(exp).ledger
+    assert ledger.models == models + 12
+    assert ledger.models_s2c == (models > 0) * K + 2
+    assert ledger.models_c2c == 8
+
+
 def test_models_are_bytes_by_the_size_of_one() -> None:
     exp = experiment("scaffold", rounds=3)
     ready = make_ready(exp)

@@ -128,6 +128,8 @@ class Describer(Spelled, ABC):
 
     needs_model: ClassVar[bool] = False
     """Whether a model must be sent along: a fresh one, if it is no `probe`."""
+    models: ClassVar[int] = 0
+    """How many models its answer is counted as; a part of a model is one."""
     uses_data: ClassVar[bool] = False
     """Whether it needs data that the server itself holds."""
     reveals: ClassVar[str] = "the server learns what it computes of every client's data"

@@ -78,6 +78,8 @@ def settled(ready: Ready, archive: Archive) -> Ready:
     spent = Ledger(clock=None if ready.fleet is None else 0.0)
     for one in ready.describers:
         spent = _with(spent, [archive.cost(repr(one), client) for client in clients], ready.fleet)
+        each = 0 if ready.exp.method.pooled else len(clients)
+        spent = spent.plus(models_s2c=each * one.needs_model, models_c2s=each * one.models)
     told = {}
     for piece in ready.job.pieces:
         if piece.describers:

@@ -29,7 +29,7 @@ from fedflat.engine.mail import Mail
 from fedflat.errors import FedflatError, SettingError, shown
 from fedflat.executors.crew import Crew
 from fedflat.executors.memories import ClientStates, usual_budget
-from fedflat.running.crowd import check_batches, check_crowd, gathered, members
+from fedflat.running.crowd import check_batches, check_crowd, gathered
 from fedflat.running.devices import fleet_of
 from fedflat.running.evaluate import OwnTests, own_tests
 from fedflat.running.experiment import Experiment, open_federation

@@ -17,6 +17,7 @@ class Trained(Describer):
     """What describers have in common that look at a model after some epochs of training."""
 
     needs_model = True
+    models = 1
 
     epochs: int
 
