@@ -90,6 +90,7 @@ def test_the_twin_of_fedbuff(said: str, durations: str, executor: Executor) -> N
     np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
     late = [[t - v for v in one.since.values()] for t, one in enumerate(happened(topology, crowd, plan.rounds))]
     assert late == twin.stale
+    np.testing.assert_allclose([row["staleness"] for row in book.rows], [np.mean(each) for each in late], rtol=1e-15)
     assert len({staleness for each in late for staleness in each}) > 1
 
 
@@ -142,7 +143,7 @@ def test_a_buffer_of_all_at_work_is_fedavg(method: str, kind: str, executor: Exe
         for topology in ("star()", "asynchronous(buffer=3)")
     )
     assert torch.equal(waiting.model.params, not_waiting.model.params)  # type: ignore[union-attr]
-    assert timeless(waiting.rows) == timeless(not_waiting.rows)
+    assert [row | {"staleness": 0.0} for row in timeless(waiting.rows)] == timeless(not_waiting.rows)
 
 
 def test_one_at_work_whose_model_is_taken_is_one_client_a_round() -> None:
@@ -152,7 +153,7 @@ def test_one_at_work_whose_model_is_taken_is_one_client_a_round() -> None:
         for topology in ("star()", "asynchronous(mixing=1.0, staleness='hinge')")
     )
     assert torch.equal(waiting.model.params, not_waiting.model.params)  # type: ignore[union-attr]
-    assert timeless(waiting.rows) == timeless(not_waiting.rows)
+    assert [row | {"staleness": 0.0} for row in timeless(waiting.rows)] == timeless(not_waiting.rows)
 
 
 SLOW = f"asynchronous(buffer=2, concurrency=4, staleness='polynomial', {DRAWN})"

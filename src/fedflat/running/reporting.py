@@ -77,7 +77,8 @@ def evaluated(
             scores[name] |= attack.scores(ready.victim)
     if ready.centre(t + 1, models) is None:
         scores[SLOTS] = _means({slot: scores[slot] for slot in several}, _examples(ready))
-    row = {"round": t + 1, **reported(scores), **_notes(new, len(ready.slots) > 1), "train_loss": loss_of(new)}
+    noted = _notes(new, len(ready.slots) > 1) | ready.exp.topology.notes(ready.crowd, t)
+    row = {"round": t + 1, **reported(scores), **noted, "train_loss": loss_of(new)}
     if several and "clients" in row:
         counts = {slot: len(clients) for slot, clients in several.items()}
         row["clients"] = _means({slot: {"clients": scores[slot]["clients"]} for slot in several}, counts)["clients"]

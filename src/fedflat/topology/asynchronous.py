@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
@@ -121,6 +122,10 @@ class Asynchronous(Topology):
     def ends(self, crowd: Crowd, t: int) -> float:
         """When the server steps."""
         return self.underway(crowd, t).moment
+
+    def notes(self, crowd: Crowd, t: int) -> dict[str, float]:
+        """How many steps old the models were, on average, that the replies of the step answer."""
+        return {"staleness": fmean(t - since for since in self.underway(crowd, t).since.values())}
 
     def weight(self, staleness: int) -> float:
         """s(staleness)."""

@@ -227,6 +227,10 @@ class Topology(Spelled, ABC):
         its rounds overlap; None: a round begins when the one before it has ended, and waits for its replies."""
         return None
 
+    def notes(self, crowd: Crowd, t: int) -> dict[str, float]:
+        """Measurements of its own in round ``t``, written with each evaluation."""
+        return {}
+
     def smallest(self, crowd: Crowd) -> int:
         """The fewest replies that a slot has in a round in which it steps."""
         return crowd.sampler.smallest(crowd.rounds)
