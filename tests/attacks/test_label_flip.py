@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from fedflat.data.sets.cifar100 import FINE_TO_COARSE
 from fedflat.data.sets.given import clients_of
 from fedflat.errors import SettingError
 from fedflat.folder.facts import read_facts
+from fedflat.language import spelling
 from fedflat.language.spelling import parse
 from fedflat.running.prepare import make_ready
 from running.small import begin, final, go_on, rows, timeless
@@ -306,3 +307,15 @@ def test_the_remark_before_the_run() -> None:
     ):
         ready = make_ready(ff.experiment("fedavg", **RUN, topology=topology, attack=FLIP))
         assert said in ready.remarks()
+
+
+def test_an_attack_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is printed in docs/attacks.md."""
+    text = (Path(__file__).parents[2] / "docs" / "attacks.md").read_text()
+    code = text.split("```python\n")[1].split("```")[0]
+    for name in ("_REGISTRY", "_NAMES"):
+        monkeypatch.setattr(spelling, name, dict(getattr(spelling, name)))
+    exec(code, {"ff": ff, "dataclass": dataclass, "__name__": "__main__"})
+    exp = ff.experiment("fedavg", **{**RUN, "rounds": 1}, attack="everybody_swaps")
+    assert set(make_ready(exp).job.attackers) == set(range(20))
+    assert ff.train(exp).rows

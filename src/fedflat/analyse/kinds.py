@@ -27,6 +27,10 @@ RESULTS: dict[str, Schema] = {
     },
     "local_global": {"clients": [_CLIENT], "round?": NUMBER, "local?": NUMBER, "global?": NUMBER, "*": object},
     "corruptions": {"kinds": {"*": [NUMBER]}, "clean?": NUMBER, "mean?": NUMBER, "source?": str, "*": object},
+    "recovery": {
+        "client": int, "visits": int, "features": str, "real": int, "made": int, "accuracy?": NUMBER,
+        "distance": NUMBER, "test?": NUMBER, "untrained?": NUMBER, "recovered": str, "originals": str, "*": object,
+    },
     "partition": {"counts": [[NUMBER]], "clients?": int, "*": object},
     "pictures": {"names": [str], "colours": [[int]], "sets": {"*": [_PICTURE]}, "*": object},
     "confusion": {"names": [str], "sets": {"*": [[int]]}, "*": object},

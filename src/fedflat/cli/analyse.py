@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from fedflat.analyse import analyses as see
 from fedflat.analyse.analyses import Closely, Found, Look, Tell
 from fedflat.analyse.pictures import see_confusion, see_pictures
+from fedflat.analyse.recovery import see_recovery
 from fedflat.analyse.styles import see_styles
 from fedflat.analyse.subject import Subject, subjects
 from fedflat.errors import FedflatError
@@ -83,6 +84,7 @@ def _jobs(asked: Namespace, runs: list[Subject], look: Look) -> Iterator[tuple[s
             and partial(see.see_local_global, run, look, clients=asked.clients),
             "corruptions": asked.corruptions is not None
             and partial(see.see_corruptions, run, look, kinds=asked.corruptions or None),
+            "recovery": asked.recovered and partial(see_recovery, run),
             "plane of clients": asked.plane == ["clients"] and partial(see.see_clients_plane, run, look),
             "pictures": asked.pictures is not None and partial(see_pictures, run, look, each=asked.pictures),
             "confusion": asked.confusion and partial(see_confusion, run, look),
@@ -124,6 +126,13 @@ def _words(found: Found) -> str:
         values = [result.get(name) for name in ("clean", "mean")]
         clean, mean = (judged.with_unit(math.nan if value is None else value) for value in values)
         text = f"{judged.label} {clean} clean, {mean} over all corruptions ({result.get('source')})"
+    elif found.kind == "recovery":
+        distance, test, none = (_said(result.get(name)) for name in ("distance", "test", "untrained"))
+        text = (
+            f"Fréchet distance {distance} of what client {result['client']} has recovered in {result['visits']} visits "
+            f"(test images: {test}, a generator that has learnt nothing: {none}; higher is safer), by "
+            f"{result['features']}"
+        )
     elif found.kind == "interpolate":
         text = f"barrier {result.get('barrier')}"
     elif found.kind in ("pictures", "confusion"):

@@ -34,6 +34,7 @@ def analyse_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     what.add_argument("--interpolate", nargs=2, metavar=("A", "B"), help="the line between two models: RUN[:MODEL]")
     what.add_argument("--local-global", action="store_true", help="how sharp clients' models are, at home and abroad")
+    what.add_argument("--recovered", action="store_true", help="what an attack by gan(...) has recovered, and how near")
     what.add_argument("--corruptions", nargs="*", metavar="KIND", help="accuracy under 19 kinds of corruption, or some")
     what.add_argument(
         "--pictures", type=whole, nargs="?", const=3, metavar="N",

@@ -222,11 +222,18 @@ def _styles(result: Result, settings: Result) -> Result:
     }  # fmt: skip
 
 
+def _recovery(result: Result, settings: Result) -> Result:
+    numbers = {name: short(result.get(name)) for name in ("distance", "test", "untrained", "accuracy")}
+    told = {name: result[name] for name in ("client", "visits", "real", "made")}
+    pictures = {name: _png(result[name]) for name in ("recovered", "originals")}
+    return {**numbers, **told, **pictures, "features": str(result["features"])}
+
+
 _SETTINGS = {
     "model?": str, "set?": str, "of?": int, "examples?": (int, None), "a?": str, "b?": str, "probes?": int, "*": object
 }  # fmt: skip
 _TAKE_APART: dict[str, Callable[[Result, Result], Result]] = {
     "curvature": _curvature, "surface": _surface, "plane": _plane, "interpolate": _interpolate,
     "local_global": _local_global, "corruptions": _corruptions, "partition": _partition,
-    "pictures": _pictures, "confusion": _confusion, "styles": _styles,
+    "pictures": _pictures, "confusion": _confusion, "styles": _styles, "recovery": _recovery,
 }  # fmt: skip

@@ -3,7 +3,8 @@
     boards      one entry for each score that runs are judged by: its headline, who is ahead, the target
     methods     one entry for each method: its board, its summary over seeds, its curves, what was watched
     runs        one entry for each run: its folder, seed, state, machine, the command that repeats it
-    pictures, confusion, curvature, surface, plane, interpolate, local_global, corruptions, partition, styles, classes
+    pictures, confusion, curvature, surface, plane, interpolate, local_global, corruptions, partition, styles, recovery,
+    classes
                 one entry for each analysis, with the places of its method and its run
     album       the pictures that examples name by their places
     problems    what could not be read;  missing  what was not measured
@@ -36,7 +37,7 @@ from fedflat.version import __version__
 Document = dict[str, Any]
 ANALYSES = (
     "pictures", "confusion", "curvature", "surface", "plane", "interpolate", "local_global", "corruptions", "partition",
-    "styles",
+    "styles", "recovery",
 )  # fmt: skip
 _SCORES = ("loss", "train_loss", "personal", "clients")
 """What is drawn besides the headline."""

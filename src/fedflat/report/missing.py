@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 Document = dict[str, Any]
-SHARED = ("partition", "styles", "plane", "interpolate")
-"""Analyses that are kept with one run, though of several."""
+SHARED = ("partition", "styles", "plane", "interpolate", "recovery")
+"""Analyses that are kept with one run, though of several, or that not every run has something for."""
 
 
 def missing(document: Document) -> list[str]:
@@ -28,6 +28,7 @@ def missing(document: Document) -> list[str]:
 def _words(document: Document) -> dict[str, str]:
     """What can be analysed of these runs, by what they are judged by."""
     judged = {board["headline"]["name"]: board["headline"]["label"] for board in document["boards"]}
+    spied = any(run["settings"].get("attack", "").startswith("gan(") for run in document["runs"])
     masks, classes = "miou" in judged, bool({"miou", "accuracy"} & set(judged))
     return {
         **({"pictures": "pictures of masks"} if masks or document["pictures"] else {}),
@@ -40,4 +41,5 @@ def _words(document: Document) -> dict[str, str]:
         "corruptions": f"{' and '.join(judged.values()) or 'scores'} on corrupted images",
         "partition": "who holds which classes",
         **({"styles": "styles of the clients"} if masks or document["styles"] else {}),
+        **({"recovery": "images recovered from models"} if spied else {}),
     }

@@ -12,7 +12,10 @@ from fedflat.onepage import one_page
 from fedflat.report.collect import Document, collect
 
 STYLES = ("page.css",)
-SCRIPTS = ("drawing.js", "charts.js", "maps.js", "surface.js", "results.js", "analyses.js", "pictures.js", "page.js")
+SCRIPTS = (
+    "drawing.js", "charts.js", "maps.js", "surface.js", "results.js", "analyses.js", "pictures.js",
+    "recovery.js", "page.js",
+)  # fmt: skip
 
 _BODY = """<noscript><p>The charts of this page are drawn by its own script, which is switched off. The results as \
 text:</p>

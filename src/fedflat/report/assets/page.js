@@ -14,6 +14,7 @@ const PARTS = [
   { id: "partition", title: "The clients' data", short: "Data", of: (doc) => doc.partition, draw: drawPartition },
   { id: "styles", title: "The clients' styles", short: "Styles", of: (doc) => doc.styles, draw: drawStyles },
   { id: "corruptions", title: "Corrupted images", short: "Corruptions", of: (doc) => doc.corruptions, draw: drawCorruptions },
+  { id: "recovery", title: "Recovered from models", short: "Recovered", of: (doc) => doc.recovery, draw: drawRecovery },
   { id: "made", title: "How the runs were made", short: "Runs", of: (doc) => doc.runs, draw: drawMade },
   { id: "missing", title: "What is missing", short: "Missing", of: (doc) => [...doc.problems, ...doc.missing], draw: drawMissing },
 ];
