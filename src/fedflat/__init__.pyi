@@ -73,6 +73,7 @@ from fedflat.data.sets.shakespeare import shakespeare as shakespeare
 from fedflat.data.sets.stackoverflow import stackoverflow as stackoverflow
 from fedflat.data.sets.street import street as street
 from fedflat.data.sets.synthetic import synthetic as synthetic
+from fedflat.data.sets.tested_on import tested_on as tested_on
 from fedflat.data.sets.unlabelled import unlabelled as unlabelled
 from fedflat.data.splitting import federate as federate
 from fedflat.engine.ask import Ask as Ask
@@ -217,6 +218,7 @@ from fedflat.topology.chains import chains as chains
 from fedflat.topology.clusters import clusters as clusters
 from fedflat.topology.grouping.alike import alike as alike
 from fedflat.topology.grouping.alike import by_column as by_column
+from fedflat.topology.grouping.by_style import by_style as by_style
 from fedflat.topology.grouping.given import given_groups as given_groups
 from fedflat.topology.grouping.given import random_groups as random_groups
 from fedflat.topology.grouping.greedy import greedy as greedy
@@ -229,6 +231,8 @@ from fedflat.topology.grouping.kmeans import kmeans as kmeans
 from fedflat.topology.grouping.random_order import random as random
 from fedflat.topology.hierarchy import hierarchy as hierarchy
 from fedflat.topology.star import star as star
+from fedflat.topology.style_clusters import ladd as ladd
+from fedflat.topology.style_clusters import style_clusters as style_clusters
 from fedflat.topology.topology import Crowd as Crowd
 from fedflat.topology.topology import Topology as Topology
 from fedflat.topology.words import fedasync as fedasync

@@ -53,6 +53,9 @@ class Layout:
     buffer_shapes: tuple[tuple[int, ...], ...]
     batchnorms: tuple[str, ...] = ()
     """Names of the submodules that are batch normalisations."""
+    head: tuple[str, ...] = ()
+    """Names of the parameters of the head's convolutions and linear layers: of the submodules that a module names in
+    its ``head_layers``, or else of its last layer."""
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
@@ -62,7 +65,7 @@ class Layout:
         if not params:
             raise SettingError("the model has no trainable parameter: there is nothing to learn.")
         norms = [n for n, part in module.named_modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
-        return cls(*_columns(params), *_columns(buffers), tuple(norms))
+        return cls(*_columns(params), *_columns(buffers), tuple(norms), _head(module, params[-1][0]))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -103,6 +106,16 @@ class Layout:
         """A mask of the last layer: all parameters of the submodule that owns the last one."""
         owner = self.names[-1].rpartition(".")[0]
         return self.where(lambda name, shape: name.rpartition(".")[0] == owner)
+
+
+def _head(module: nn.Module, last: str) -> tuple[str, ...]:
+    layers = getattr(module, "head_layers", (last.rpartition(".")[0],))
+    weighing = [
+        (f"{name}." if name else "", part) for name, part in module.named_modules()
+        if any(name == layer or name.startswith(f"{layer}.") for layer in layers)
+        and any(p.dim() > 1 for p in part.parameters(recurse=False))
+    ]  # fmt: skip
+    return tuple(prefix + own for prefix, part in weighing for own, _ in part.named_parameters(recurse=False))
 
 
 def _columns(pairs: list[tuple[str, tuple[int, ...]]]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:

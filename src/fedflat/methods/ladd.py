@@ -1,4 +1,4 @@
-"""LADD: clusters of like-looking clients teach themselves, from a model that was trained on other, labelled images.
+"""LADD's round: clients teach themselves, from a model that was trained on other, labelled images.
 
 Shenaj et al., Learning Across Domains and Devices: Style-Driven Source-Free Domain Adaptation in Clustered Federated
 Learning, WACV 2023, arXiv:2210.02326.
@@ -10,8 +10,9 @@ Learning, WACV 2023, arXiv:2210.02326.
              every omega rounds  g_c <- (Phi, theta_c)                          before t_start
                                  g_c <- (n g_c + (Phi, theta_c)) / (n + 1)      from then on; n counts from 0
 
-``g_c`` is ``f_0`` before the first refresh, and its running statistics are always those of ``(Phi, theta_c)``. Teacher
-and ``f_0`` travel with every mail, and are counted: clients need not remember anything.
+The clusters are in `fedflat.topology.style_clusters`. ``g_c`` is ``f_0`` before the first refresh, and its running
+statistics are always those of ``(Phi, theta_c)``. Teacher and ``f_0`` travel with every mail, and are counted: clients
+need not remember anything.
 """
 
 from __future__ import annotations

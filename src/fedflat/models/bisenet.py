@@ -59,6 +59,8 @@ class BiSeNetV2(ModelSpec):
 class Bilateral(nn.Module):
     """Both branches, their aggregation, and the heads."""
 
+    head_layers = ("auxiliary", "head")
+
     def __init__(self, spec: BiSeNetV2, channels: int, classes: int) -> None:
         super().__init__()
         norm = (spec.norm, spec.groups)

@@ -73,6 +73,8 @@ class DeepLabV3(ModelSpec):
 class DeepLab(nn.Module):
     """Features, the pyramid, and the head."""
 
+    head_layers = ("aspp", "head")
+
     def __init__(self, features: nn.Module, aspp: nn.Module, classes: int, norm: str, groups: int) -> None:
         super().__init__()
         self.features, self.aspp = features, aspp

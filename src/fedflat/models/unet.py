@@ -54,6 +54,8 @@ class SmallUNet(ModelSpec):
 class Net(nn.Module):
     """The network, layers named by where they stand."""
 
+    head_layers = ("up2", "up1", "up0", "classify")
+
     def __init__(self, channels: int, classes: int, width: int, groups: int) -> None:
         super().__init__()
         self.down1 = _step(channels, width, groups, stride=2)

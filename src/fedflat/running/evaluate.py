@@ -21,7 +21,7 @@ from fedflat.engine.mail import Mail, Reply
 from fedflat.engine.missing import Missing
 from fedflat.errors import FedflatError
 from fedflat.executors.crew import Crew
-from fedflat.running.fitting import Fitting
+from fedflat.running.fitting import Fitting, Routing
 from fedflat.server.protocol import mean_known
 
 Scores = dict[str, Any]
@@ -41,7 +41,8 @@ def evaluate(
 
 
 def score(
-    learner: Learner, fed: Federation, model: Model, own: OwnTests | None = None, fitting: Fitting = Fitting()
+    learner: Learner, fed: Federation, model: Model, own: OwnTests | None = None,
+    fitting: Fitting | Routing = Fitting(),
 ) -> Scores:  # fmt: skip
     """Mean loss and scores on the test set, and on the others by their names; with ``own`` tests also ``clients``, the
     mean of the clients' headlines, each on its own part.

@@ -6,10 +6,11 @@ nobody has seen. Where a crew keeps the clients' memories itself, nobody here kn
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from fedflat.client.domains import Part
 from fedflat.client.piece import Fit, Piece
@@ -70,6 +71,21 @@ class Fitting:
         if not self.piece.seen_only or data.domains is None:
             return unseen
         return [place for place in unseen if data.domains.each[place] in self.homes]
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Which of the server's models each test example is tested with."""
+
+    route: Callable[[ClientData], Tensor]
+    """For each example the place of its model."""
+    models: Sequence[Model]
+
+    def parts(self, data: ClientData, model: Model) -> list[Part]:
+        """The parts of a test set, each with its own model."""
+        where = self.route(data)
+        places = {at: (where == at).nonzero().squeeze(-1) for at in where.unique().tolist()}
+        return [Part(mine, Fit(self.models[at])) for at, mine in places.items()]
 
 
 def check_fitting(piece: Piece | None, fed: Federation, homes: Mapping[Domain, Sequence[int]]) -> None:

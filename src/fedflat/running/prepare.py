@@ -20,6 +20,7 @@ from fedflat.client.trial import try_out
 from fedflat.client.visit import ClientJob
 from fedflat.clock.clock import Fleet
 from fedflat.data.domains import Domain
+from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.data.files.places import data_place
 from fedflat.data.roster import Roster
@@ -33,7 +34,7 @@ from fedflat.running.crowd import check_batches, check_crowd, gathered
 from fedflat.running.devices import fleet_of
 from fedflat.running.evaluate import OwnTests, own_tests
 from fedflat.running.experiment import Experiment, open_federation
-from fedflat.running.fitting import Fitting, check_fitting, fitting_piece, homes
+from fedflat.running.fitting import Fitting, Routing, check_fitting, fitting_piece, homes
 from fedflat.running.state import Ledger
 from fedflat.running.tables import size
 from fedflat.server.piece import Holding, Stepped
@@ -105,6 +106,21 @@ class Ready:
     def fitting(self, clients: ClientStates) -> Fitting:
         """How models are tested, where ``clients`` keep a part of them."""
         return Fitting(fitting_piece(self.job.pieces), self.scene.layout, self.homes, clients)
+
+    def routing(self, models: Mapping[str, Model]) -> Routing | None:
+        """Which of these models each test example is tested with, if the topology says so."""
+        if self._route(self.fed.test) is None:
+            return None
+        return Routing(self._route, list(models.values()))  # type: ignore[arg-type]
+
+    def _route(self, data: ClientData) -> Tensor | None:
+        if id(data) not in self._routes:
+            self._routes[id(data)] = self.exp.topology.route(self.crowd, data)
+        return self._routes[id(data)]
+
+    @cached_property
+    def _routes(self) -> dict[int, Tensor | None]:
+        return {}
 
     @cached_property
     def homes(self) -> Mapping[Domain, Sequence[int]]:

@@ -3,8 +3,10 @@
 A run reports its last shadow; without one the server's model; if the server has several, the model that stands for all
 of them, and beside it each of them under the name of its slot, if it is of interest by itself. Where no model stands
 for all, the scores that count are the means over the slots by their clients' examples, under "slots", and the file of
-the reported model is that of the slot with the most examples. What clients score on their own test parts is, in each of
-these cases, the mean over the clients of the model of their own slot.
+the reported model is that of the slot with the most examples. Where the topology says which slot's model a test example
+is for (`Topology.route`), the scores that count are those of all examples, each by its own model, under "routed". What
+clients score on their own test parts is, in each of these cases, the mean over the clients of the model of their own
+slot.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from fedflat.engine.flat import Model
 from fedflat.executors.crew import Crew
 from fedflat.executors.memories import ClientStates
 from fedflat.folder.diary import Row
-from fedflat.running.evaluate import Scores, evaluate, load
+from fedflat.running.evaluate import Scores, evaluate, load, score
 from fedflat.running.model_files import Named, in_memory
 from fedflat.running.prepare import Ready
 from fedflat.running.state import Run
@@ -29,6 +31,8 @@ from fedflat.server.piece import Stepped
 from fedflat.server.shadows import Notes
 from fedflat.topology.topology import SERVER
 
+ROUTED = "routed"
+"""The name under which the scores are told of test examples that are each judged by the model they are for."""
 SLOTS = "slots"
 """The name under which the means over slots are told, where no model stands for all."""
 
@@ -75,6 +79,10 @@ def evaluated(
         for name, model in named.items():
             load(ready.learner, model)
             scores[name] |= attack.scores(ready.victim)
+    routing = ready.routing({slot: models[slot] for slot in ready.slots})
+    if routing is not None:
+        scores[ROUTED] = score(ready.learner, ready.fed, models[next(iter(ready.slots))], fitting=routing)
+        scores |= {one.key: scores.pop(one.key) for one in ready.exp.method.shadows if one.key in scores}
     if ready.centre(t + 1, models) is None:
         scores[SLOTS] = _means({slot: scores[slot] for slot in several}, _examples(ready))
     noted = _notes(new, len(ready.slots) > 1) | ready.exp.topology.notes(ready.crowd, t)

@@ -4,6 +4,7 @@
     from_weights("weights.safetensors")         by the module's own names
     from_run("runs/mine")                       what another run has ended with
     pretrained(cifar10(), rounds=20)            trained in one place first, beside the run, where it is kept
+    pretrained(gta5(), rounds=10, styles=True)  on images that look like the clients' (LADD)
 
 A file or a run that has changed meanwhile is noticed: its digest is part of what the run was made of.
 """
@@ -16,9 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from fedflat.client.asks import Describer
+from fedflat.client.describers.mean_style import MeanStyle
 from fedflat.client.local import Local
 from fedflat.data.federation import DataSpec
+from fedflat.data.restyled import InStyles
 from fedflat.data.sampling import Sampler
 from fedflat.engine.flat import Model
 from fedflat.errors import RunError, SettingError, choice, number
@@ -158,8 +163,9 @@ class FromRun(Kept):
 class Pretrained(Start):
     """Weights trained in one place first: ``rounds`` visits to everything that ``on``, or the server itself, holds.
 
-    The work of a visit is the run's own, but for what is said here. It is a run of its own in the folder ``start`` of
-    the run folder: it can be stopped and gone on with, and looked at.
+    The work of a visit is the run's own, but for what is said here. With ``styles`` every image is trained on in the
+    style of a client, drawn anew each time: ``True`` or a ``mean_style(...)``, which every client is then asked for. It
+    is a run of its own in the folder ``start`` of the run folder: it can be stopped and gone on with, and looked at.
     """
 
     on: DataSpec | None = None
@@ -168,8 +174,11 @@ class Pretrained(Start):
     batch_size: int | None = None
     epochs: int = 1
     keep: str = ALL
+    styles: bool | MeanStyle = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.styles, bool | MeanStyle):
+            raise SettingError(f"pretrained: styles must be True or a mean_style(...), found {self.styles!r}.")
         if not isinstance(self.on, DataSpec | None):
             raise SettingError(f"pretrained: on must be a data set, such as digits(), found {self.on!r}.")
         number("pretrained", "rounds", self.rounds, low=1, whole=True)
@@ -182,7 +191,17 @@ class Pretrained(Start):
 
     def model(self, ready: Ready, first: First) -> Model:
         """What the run before has ended with."""
-        return fitted(first(self.experiment(ready.exp)), ready, self)
+        before = self.experiment(ready.exp)
+        for style in self.describers:
+            before = replace(before, on=InStyles(before.on, torch.stack([*ready.descriptions[style]]), style.size))
+        return fitted(first(before), ready, self)
+
+    @property
+    def describers(self) -> tuple[MeanStyle, ...]:
+        """Their styles, if they are wanted."""
+        if isinstance(self.styles, MeanStyle):
+            return (self.styles,)
+        return (MeanStyle(),) if self.styles else ()
 
     def check(self, ready: Ready) -> None:
         """The run that comes first is made ready, and its module must fit."""

@@ -3,6 +3,7 @@
     clusters(3)                        three federations side by side, random for now
     clusters(3, shared="features")     a head for each cluster on features that all clusters train
     clusters(3, shared=["conv1"])      the layer conv1 is common, all else belongs to a cluster
+    clusters(3, shared="trunk")        all is common but the convolutions of the head that makes masks
 
     cluster c  w_c <- the server's step on the replies of its own clients; one that nobody was drawn from stays as it is
     shared     Phi <- sum_c W_c Phi_c / sum_c W_c,  W_c what the replies of cluster c weigh together in this round
@@ -28,7 +29,7 @@ from fedflat.topology.grouping.given import grouping_of
 from fedflat.topology.grouping.grouping import Grouping
 from fedflat.topology.topology import Asked, Crowd, Topology, mean_model
 
-NOTHING, FEATURES, CLASSIFIER, ALL = BLOCKS = ("nothing", "features", "classifier", "all")
+NOTHING, FEATURES, CLASSIFIER, TRUNK, ALL = BLOCKS = ("nothing", "features", "classifier", "trunk", "all")
 
 
 @dataclass(frozen=True, repr=False)
@@ -154,7 +155,8 @@ class Clusters(Clustered):
         if not isinstance(self.shared, str):
             return any(_within(name, layer) for layer in self.shared)
         last = name.rpartition(".")[0] == layout.names[-1].rpartition(".")[0]
-        return {NOTHING: False, FEATURES: not last, CLASSIFIER: last, ALL: True}[self.shared]
+        head = name in layout.head
+        return {NOTHING: False, FEATURES: not last, CLASSIFIER: last, TRUNK: not head, ALL: True}[self.shared]
 
 
 def _drawn(crowd: Crowd, t: int, place: int, members: Sequence[int]) -> list[tuple[int, ...]]:

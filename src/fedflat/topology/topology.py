@@ -20,6 +20,7 @@ from torch import Tensor
 from fedflat.client.asks import Describer, Descriptions
 from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
+from fedflat.data.examples import ClientData
 from fedflat.data.sampling import Sampler
 from fedflat.engine.flat import Layout, Model
 from fedflat.engine.mail import Mail, Reply, Sheaf
@@ -230,6 +231,10 @@ class Topology(Spelled, ABC):
     def notes(self, crowd: Crowd, t: int) -> dict[str, float]:
         """Measurements of its own in round ``t``, written with each evaluation."""
         return {}
+
+    def route(self, crowd: Crowd, data: ClientData) -> Tensor | None:
+        """For each test example the place of the slot whose model it is for; None if all models are for everybody."""
+        return None
 
     def smallest(self, crowd: Crowd) -> int:
         """The fewest replies that a slot has in a round in which it steps."""

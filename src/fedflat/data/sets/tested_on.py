@@ -1,0 +1,53 @@
+"""Training on one data set and testing on another: what a model of one world is worth in the next.
+
+    tested_on(street(style="game"), street())     clients of the first, test sets of the second
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fedflat.data.federation import DataSpec, Dealt, Federation, OnDemand
+from fedflat.errors import SettingError
+from fedflat.language.spelling import register
+
+
+@dataclass(frozen=True, repr=False)
+class TestedOn(DataSpec):
+    """The clients of one data set and the test sets of another, of the same classes."""
+
+    stored = False
+    origin = "is made of two other sets"
+
+    on: DataSpec
+    tests: DataSpec
+
+    def __post_init__(self) -> None:
+        for name, value in (("on", self.on), ("tests", self.tests)):
+            if not isinstance(value, DataSpec):
+                raise SettingError(f"tested_on: {name} must be a data set, such as digits(), found {value!r}.")
+
+    @property
+    def usual_task(self) -> str:  # type: ignore[override]
+        """That of the set to train on."""
+        return self.on.usual_task
+
+    def class_names(self) -> tuple[str, ...]:
+        """See `DataSpec.class_names`."""
+        return self.on.class_names()
+
+    def open(self, seed: int) -> Federation:
+        """The federation with the other's test sets."""
+        fed, other = self.on.open(seed), self.tests.open(seed)
+        if (fed.classes, fed.shape[0]) != (other.classes, other.shape[0]):
+            raise SettingError(
+                f"tested_on: {self.on} has {fed.classes} classes and inputs of shape {fed.shape}, {self.tests} has "
+                f"{other.classes} and {other.shape}. Take sets of the same classes and kind."
+            )
+        if not isinstance(fed, Dealt | OnDemand):
+            raise SettingError(f"tested_on: the clients of {self.on} cannot be tested elsewhere.")
+        held_out = {"held_out": None} if isinstance(fed, Dealt) else {}
+        return replace(fed, test=other.test, more=other.more, **held_out)  # type: ignore[arg-type]
+
+
+tested_on = register("data set", "tested_on")(TestedOn)
