@@ -207,7 +207,7 @@ class Replies:
     count: int
     population: int
     loss: float
-    """The mean training loss, weighted like ``delta``."""
+    """The mean training loss, weighted like ``delta``; a client whose loss is over nothing does not count."""
     steps: float
     """The mean number of local steps, each client alike."""
     means: Mapping[tuple[str, str, str], Tensor]
@@ -272,7 +272,7 @@ def fold(
         delta.add(reply.delta, weight)
         uniform.add(reply.delta, n)
         buffers.add(reply.buffers, weight)
-        loss.add(torch.tensor(reply.metrics["loss"], dtype=torch.float64), weight)
+        loss.add(torch.tensor(reply.metrics["loss"], dtype=torch.float64), weight if reply.weight else 0.0)
         steps += n * reply.steps
         batch += n * reply.samples / reply.steps
         for key, named in reply.extras.items():

@@ -2,7 +2,8 @@
 
     mean       over all pixels that are not ignored, weighted by class if weights are given
     hardest    of each image the mean of the floor(share P) largest of its P pixel losses, ignored ones counting 0;
-               then the mean over images (online hard example mining, Shrivastava et al., CVPR 2016, arXiv:1604.03540)
+               then the mean over images that are not all ignored (online hard example mining, Shrivastava et al.,
+               CVPR 2016, arXiv:1604.03540)
 
 Every loss is a pair, a sum and what it is to be divided by, so that batches without a pixel to learn from count
 nothing. A network with several outputs has the sum of their losses.
@@ -54,11 +55,11 @@ def hard_loss(
     outputs: Tensor | Sequence[Tensor], labels: Tensor, *, share: float = 0.25, ignore: int = IGNORE,
     weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Summed means of each image's hardest pixels, and how many images there are."""
+    """Summed means of each image's hardest pixels, and how many images have a pixel that counts."""
     total = _sum(
         hardest(pixel_losses(one, labels, ignore=ignore, weights=weights), share).sum() for one in _several(outputs)
     )
-    return total, torch.tensor(len(labels), device=labels.device)
+    return total, (labels != ignore).flatten(1).any(1).sum()
 
 
 def hardest(losses: Tensor, share: float = 0.25) -> Tensor:

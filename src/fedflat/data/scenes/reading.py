@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,14 @@ class Frame:
     height: int
     width: int
     keep: bool = False
+
+
+def stat_of(path: Path) -> os.stat_result:
+    """What the system knows of a file."""
+    try:
+        return path.stat()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}). Fetch it again.") from None
 
 
 def read_scene(image: Path, mask: Path | None, ids: Ids, frame: Frame) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ from fedflat.data.examples import AnyExamples, Augment, ClientData, Examples
 from fedflat.data.federation import Dealt
 from fedflat.data.on_disk import BUDGET
 from fedflat.data.scenes.classes import IGNORE, Ids
-from fedflat.data.scenes.reading import Frame, read_scene
+from fedflat.data.scenes.reading import Frame, read_scene, stat_of
 from fedflat.data.skew import Skew
 from fedflat.errors import SettingError
 
@@ -120,7 +120,7 @@ class Scenes(AnyExamples):
     def _key(self, place: int) -> Key:
         """What says which file is read, and how."""
         scene = self.scenes[place]
-        found = scene.image.stat()
+        found = stat_of(scene.image)
         reader = OneScene(scene.mask, scene.mirrored, self.ids, self.frame)
         return Key(reader, str(scene.image), found.st_size, found.st_mtime_ns)
 
@@ -152,7 +152,7 @@ class Scenes(AnyExamples):
         """See `AnyExamples.traces`: names and lengths of the files, and how they are read."""
         files = [path for scene in self.scenes for path in (scene.image, scene.mask) if path is not None]
         frame = [self.frame.height, self.frame.width, int(self.frame.keep), self.classes, *self.ids.table]
-        return [*(f"{path.name} {path.stat().st_size}" for path in files), *frame]
+        return [*(f"{path.name} {stat_of(path).st_size}" for path in files), *frame]
 
 
 @dataclass(frozen=True)
