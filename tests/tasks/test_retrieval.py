@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
 import fedflat as ff
+from fedflat.client.learner import Learner
+from fedflat.corruptions.evaluate import measure
 from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData, Examples
+from fedflat.language.spelling import parse
 from fedflat.tasks.retrieval import Retrieval
 from fedflat.tasks.task import Supply
 
@@ -106,3 +111,32 @@ def test_mining_follows_the_clients_own_model(executor: str) -> None:
         model=Walking, rounds=2, clients_per_round=3, batch_size=4, lr=0.2, dtype="float64", quiet=True, drop_last=True,
     )  # fmt: skip
     assert not torch.equal(seen.model.params, again.model.params)  # looked up once a visit, it chooses others
+
+
+@pytest.mark.parametrize(("examples", "warned"), [(8, True), (16, False)])
+def test_clients_without_another_place_are_said_beforehand(
+    examples: int, warned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    """A way gone twice in steps of about 7 m: after four of them nothing is beyond 25 m, after eight there is."""
+    on = ff.street(
+        targets="place", towns=1, clients=2, examples=examples, width=16, height=8, tests=4, unseen_towns=0,
+        unseen_weather="", weather="sun",
+    )  # fmt: skip
+    ff.run("fedavg", on=on, task="retrieval()", model="embedder(width=4)", rounds=1, clients_per_round=2, threads=1)
+    said = capsys.readouterr().err
+    assert ("2 of the 2 clients looked at will learn nothing" in said) == warned
+
+
+def test_a_corrupted_query_is_looked_up_in_the_clean_gallery() -> None:
+    """Queries without any other of their place are found in the gallery, and nowhere without it."""
+    rng = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, (6, 3, 16, 16), generator=rng, dtype=torch.uint8)
+    queries, gallery = (
+        ClientData(Examples(x, torch.arange(6), 6), index) for index in (torch.arange(6), torch.arange(6))
+    )
+    learner = Learner(parse("embedder(width=4)", "model"), (3, 16, 16), 8, seed=0, task=Retrieval(width=8))
+    alone = measure(learner, learner.initial(), queries, kinds=["brightness"], severities=[1])
+    assert math.isnan(alone["clean"])
+    found = measure(learner, learner.initial(), queries, kinds=["brightness"], severities=[1], reference=gallery)
+    assert found["clean"] == 1.0  # each image is its own nearest
+    assert 0 <= found["mean"] <= 1

@@ -204,8 +204,10 @@ def see_corruptions(subject: Subject, look: Look, tell: Tell, *, kinds: Sequence
     """The headline under each kind of corruption; of a whole test set that has published ones, on those if at hand."""
     name, model = subject.model(look.model)
     published = official(subject.experiment.on) if look.where == "test" else None
+    reference = subject.ready.fed.tests.get(subject.ready.exp.task.reference)
     settings = {
-        **look.said(subject, name), "kinds": None if kinds is None else list(kinds), "images": source(published)
+        **look.said(subject, name), "kinds": None if kinds is None else list(kinds), "images": source(published),
+        **({} if reference is None else {"looked up in": len(reference)}),
     }  # fmt: skip
 
     def work() -> Result:
@@ -213,7 +215,7 @@ def see_corruptions(subject: Subject, look: Look, tell: Tell, *, kinds: Sequence
         data = look.data(subject)
         for kind, scores in under_all(
             subject.ready.learner, model, data, kinds=kinds, seed=look.seed, known=list(found), tell=tell,
-            published=published,
+            published=published, reference=reference,
         ):  # fmt: skip
             found[kind] = scores
             subject.shelf.note("corruptions", settings, found)

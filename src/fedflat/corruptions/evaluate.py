@@ -12,6 +12,7 @@ severities, and whichever other kinds are asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from fedflat.corruptions.digital import pillow
 from fedflat.corruptions.kind import SEVERITIES, Bytes
 from fedflat.corruptions.official import Official
 from fedflat.data.batch import arguments
-from fedflat.data.examples import AnyExamples, ClientData, Examples
+from fedflat.data.examples import ClientData, Examples
 from fedflat.engine.flat import Model
 from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError, number
@@ -37,7 +38,7 @@ DRAWN = "drawn by fedflat"
 def under_all(
     learner: Learner, model: Model, data: ClientData, *, kinds: Sequence[str] | None = None,
     severities: Sequence[int] = SEVERITIES, seed: int = 0, known: Collection[str] = (), tell: Tell = quiet,
-    published: Official | None = None,
+    published: Official | None = None, reference: ClientData | None = None,
 ) -> Iterator[tuple[str, list[float]]]:  # fmt: skip
     """Of each kind its name and the headline at each severity, one kind at a time; first ``("clean", [headline])``.
 
@@ -47,6 +48,8 @@ def under_all(
         Names that are not asked for again.
     published
         The files that hold the images of the whole test set, of which ``data`` is a part; None: they are drawn.
+    reference
+        What the examples are looked up in, if the task does so: a gallery of clean images.
     """
     images = pixels(data)
     able = [name for name in KINDS if images.shape[1] == 3 or name not in COLOURED]
@@ -63,7 +66,8 @@ def under_all(
         return corrupted(images, name, severity, seed)
 
     names = [name for name in (CLEAN, *asked) if name not in known]
-    return _walk(learner, model, data, names, severities, change, tell)
+    judge = partial(_judged, learner, model, data, reference)
+    return _walk(judge, pixels(data), names, severities, change, tell)
 
 
 def _check(kinds: Sequence[str], severities: Sequence[int], able: Sequence[str]) -> None:
@@ -78,15 +82,14 @@ def _check(kinds: Sequence[str], severities: Sequence[int], able: Sequence[str])
 
 
 def _walk(
-    learner: Learner, model: Model, data: ClientData, kinds: Sequence[str], severities: Sequence[int],
+    judge: Callable[[Bytes], float], clean: Bytes, kinds: Sequence[str], severities: Sequence[int],
     change: Callable[[str, int], Bytes], tell: Tell,
 ) -> Iterator[tuple[str, list[float]]]:  # fmt: skip
-    targets = _targets(data)
     total, done = sum(1 if name == CLEAN else len(severities) for name in kinds), 0
     for name in kinds:
         found = []
-        for x in [pixels(data)] if name == CLEAN else (change(name, severity) for severity in severities):
-            found.append(_judged(learner, model, data.examples, x, targets))
+        for x in [clean] if name == CLEAN else (change(name, severity) for severity in severities):
+            found.append(judge(x))
             done += 1
             tell(done, total, name)
         yield name, found
@@ -126,12 +129,16 @@ def corrupted(x: Bytes, kind: str, severity: int, seed: int) -> Bytes:
     )
 
 
-def _judged(learner: Learner, model: Model, like: AnyExamples, x: Bytes, y: torch.Tensor) -> float:
+def _judged(learner: Learner, model: Model, data: ClientData, reference: ClientData | None, x: Bytes) -> float:
+    """The headline on the examples with these images, looked up in the reference if there is one."""
+    y, like = _targets(data), data.examples
     assert isinstance(like, Examples)
     examples = Examples(torch.from_numpy(x).to(y.device), y, like.classes, like.mean, like.std)
     batches = cut(learner, ClientData(examples, torch.arange(len(y), device=y.device)))
     move(learner, model.params, model.buffers)
     meter, judged = learner.task.meter(learner.outputs), learner.task.headline
+    for batch in cut(learner, reference) if reference is not None else ():
+        meter.refer(learner.flat.forward(*arguments(batch.inputs)), batch)  # type: ignore[attr-defined]
     for batch in batches:
         meter.add(learner.flat.forward(*arguments(batch.inputs)), batch)
     found = meter.scores().get(judged.name)

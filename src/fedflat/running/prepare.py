@@ -130,7 +130,7 @@ class Ready:
     def remarks(self, state_memory: int | None = None) -> list[str]:
         """What is good to know before the first round; ``state_memory`` as in `train`."""
         site = Site(self.job.pieces, self.learner.flat.module, self.scene.layout, self.exp.task)
-        said = [piece.remark(site) for piece in self.job.pieces]
+        said = [self.exp.task.remark(self.fed), *(piece.remark(site) for piece in self.job.pieces)]
         if self.exp.attack is not None and self.supposed is self:  # else nobody knows yet who attacks
             said.append(self.exp.attack.remark(self.victim))
         if self.client_memory:

@@ -31,6 +31,8 @@ from fedflat.tasks.task import Supply, Task
 RECALL = Headline("recall@1", unit="%", factor=100.0)
 NEAREST = (1, 5, 10, 20)
 CHUNK = 256
+LOOKED_AT = 5
+"""Clients that are looked at before the first round."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,6 +73,25 @@ class Retrieval(Task):
                 f"retrieval: the model turned a batch of {len(batch)} into {tuple(output.shape)}; one vector for each "
                 "example is needed. Use a model such as embedder()."
             )
+
+    def remark(self, fed: Federation) -> str:
+        """Say which clients have nothing to learn from: no two examples of one place, or none of another."""
+        count = min(fed.population, LOOKED_AT) if fed.here else 0
+        looked = [place * fed.population // count for place in range(count)]
+        idle = [client for client in looked if not self._triple(fed.data(client).targets)]
+        if not idle:
+            return ""
+        some = f"client {idle[0]}" if len(idle) == 1 else f"{len(idle)} of the {count} clients looked at"
+        return (
+            f"retrieval: {some} will learn nothing, since no example has another one of its place, and one of another "
+            "place, at the same client. Give clients more examples, or say within and beyond for these data"
+        )
+
+    def _triple(self, targets: Tensor) -> bool:
+        """Whether some example has a positive and a negative among these."""
+        own = torch.eye(len(targets), dtype=torch.bool, device=targets.device)
+        same = self.same(targets, targets) & ~own
+        return bool((same.any(1) & self.other(targets, targets).any(1)).any())
 
     def same(self, a: Tensor, b: Tensor, within: float | None = None) -> Tensor:
         """Which of ``a``, in rows, are of the place of which of ``b``."""

@@ -92,6 +92,10 @@ class Task(Spelled, ABC):
         """Refuse a module whose output for a batch does not fit."""
         _one_tensor(output, batch)
 
+    def remark(self, fed: Federation) -> str:
+        """What is good to know of these data before the first round; empty if nothing is."""
+        return ""
+
     @property
     def makes_batches(self) -> bool:
         """Whether its batches are more than some examples as they are."""
