@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fedflat.data.batch import Batch, Tensors
+from fedflat.data.examples import ClientData
 from fedflat.engine.flat import GradFn, Layout, Model
 from fedflat.engine.seeds import of_visit, torch_generator
 from fedflat.engine.stage import Stage
@@ -186,6 +187,10 @@ class Piece(Spelled):
     def remark(self, site: Site) -> str:
         """What is good to know about it there, if anything."""
         return ""
+
+    def data(self, v: Visit, data: ClientData) -> ClientData:
+        """What to train on in this visit; who changes it cannot work on a stack."""
+        return data
 
     def begin(self, v: Visit, w: Tensor) -> Tensor:
         """Where to start walking."""

@@ -121,6 +121,8 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None) -> 
     flat.train()
     visits = [open_visit(job, letter, data, piece) for piece in job.pieces]
     stack = list(zip(job.pieces, visits, strict=True))
+    for piece, v in stack:
+        data = piece.data(v, data)
     with torch.random.fork_rng(devices=[]):
         seed_modules(derive(job.seed, "module", *mail.path(client)), job.learner.device)  # dropout, whatever draws
         try:

@@ -268,6 +268,13 @@ class ClientData:
             return torch.tensor([len(self)])
         return torch.bincount(self.labels.cpu(), minlength=classes)
 
+    def changed(self, change: Change) -> ClientData:
+        """The same data whose raw inputs ``change`` changes in training, after what changes them already."""
+        before = self.change
+        if before is None:
+            return replace(self, change=change)
+        return replace(self, change=lambda inputs, places: change(before(inputs, places), places))
+
     def to(self, device: str) -> ClientData:
         """The same examples on another device."""
         held_out = None if self.held_out is None else self.held_out.to(device)

@@ -6,6 +6,7 @@ from fedflat.client.drift import Clip, Prox
 from fedflat.client.mixing import Cutout, Mixup
 from fedflat.client.private import Private
 from fedflat.client.sharpness import Asam, LastSam, LayerwiseSam, Sam
+from fedflat.client.styles import Cfsi, Lab
 from fedflat.client.terms import Man
 from fedflat.composition.method import Method, made_of, method
 from fedflat.errors import SettingError
@@ -149,6 +150,22 @@ def krum(attackers: int = 1, keep: int = rules.Krum.keep) -> Method:
 def norm_clip(norm: float = 1.0) -> Method:
     """No reply longer than ``norm`` (Sun et al., Can You Really Backdoor Federated Learning?, 2019)."""
     return Method(rule=rules.NormClip(norm))
+
+
+@made_of(Cfsi)
+def cfsi() -> None:
+    """Images take on low frequencies of others' (Liu et al., CVPR 2021; FedDrive, Fantauzzo et al., IROS 2022).
+
+    A bank of the amplitudes of everybody's images is exchanged before round 0.
+    """
+
+
+@made_of(Lab)
+def lab() -> None:
+    """Images take on colours of others', by mean and spread in LAB space (FedDrive, Fantauzzo et al., IROS 2022).
+
+    A bank of the means and spreads of everybody's images is exchanged before round 0.
+    """
 
 
 @method

@@ -8,16 +8,23 @@ import torch
 from fedflat.data.styles.bank import StyleBank, chosen
 from fedflat.errors import SettingError
 
-TOWNS = ["one", "one", "two", "three"]
-BANK = StyleBank((torch.arange(4.0), torch.arange(4.0) * 10), TOWNS)
+LOOKS = torch.tensor([1.0, 1.0, 2.0, 3.0])
+BANK = StyleBank(torch.arange(4.0).view(4, 1), LOOKS)
 
 
 def test_styles_of_the_own_domain_are_left_out() -> None:
-    mean, std = BANK.draw(400, torch.Generator().manual_seed(0), exclude="one")
-    assert mean.unique().tolist() == [2, 3]
-    assert torch.equal(std, mean * 10)  # both of one and the same image
-    assert BANK.draw(400, torch.Generator().manual_seed(0))[0].unique().tolist() == [0, 1, 2, 3]
-    assert 140 < int((mean == 2).sum()) < 260
+    drawn = BANK.draw(torch.ones(400), torch.Generator().manual_seed(0)).squeeze(1)
+    assert drawn.unique().tolist() == [2, 3]
+    assert 140 < int((drawn == 2).sum()) < 260
+    every = BANK.draw(torch.ones(400), torch.Generator().manual_seed(0), own=True)
+    assert every.unique().tolist() == [0, 1, 2, 3]
+
+
+def test_each_image_by_its_own_domain() -> None:
+    looks = torch.tensor([2.0, 3.0]).repeat(200)
+    drawn = BANK.draw(looks, torch.Generator().manual_seed(0)).squeeze(1)
+    assert drawn[::2].unique().tolist() == [0, 1, 3]
+    assert drawn[1::2].unique().tolist() == [0, 1, 2]
 
 
 def test_every_second_image_has_a_style() -> None:
@@ -25,7 +32,7 @@ def test_every_second_image_has_a_style() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(SettingError, match="all 2 styles are of the domain 'one' itself"):
-        StyleBank((torch.arange(2.0),), TOWNS[:2]).draw(1, torch.Generator(), exclude="one")
-    with pytest.raises(SettingError, match="one style and one domain for each image"):
-        StyleBank((torch.arange(3.0),), TOWNS)
+    with pytest.raises(SettingError, match=r'all 2 images are of one domain.*exclude="none"'):
+        StyleBank(torch.zeros(2, 1), LOOKS[:2]).draw(LOOKS[:1], torch.Generator())
+    with pytest.raises(SettingError, match="found 3 styles and 4 domains"):
+        StyleBank(torch.zeros(3, 1), LOOKS)

@@ -1,8 +1,7 @@
-"""Whose style an image is given: a bank of styles, each from some domain, drawn from by a generator."""
+"""Whose style an image is given: a bank of the styles of all clients' images, drawn from by a generator."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,32 +12,40 @@ from fedflat.errors import SettingError
 
 @dataclass(frozen=True)
 class StyleBank:
-    """One style for each entry, of images of all clients, and the domain each image is from (such as a town)."""
+    """A style for each image of all clients, and a number that is the same for those that look alike (of one town)."""
 
-    styles: tuple[Tensor, ...]
-    """What a style is made of, such as amplitudes, or means and spreads; the first axis counts the entries."""
-    domains: Sequence[object]
+    styles: Tensor
+    """What a style is made of; the first axis counts the images."""
+    looks: Tensor
 
     def __post_init__(self) -> None:
-        lengths = {len(part) for part in self.styles} | {len(self.domains)}
-        if len(lengths) != 1 or 0 in lengths:
+        if len(self.styles) != len(self.looks) or len(self.looks) == 0:
             raise SettingError(
-                f"a bank of styles needs one style and one domain for each image, found {sorted(lengths)} of them."
+                "a bank of styles needs one style and one domain for each image, found "
+                f"{len(self.styles)} styles and {len(self.looks)} domains."
             )
 
     def __len__(self) -> int:
-        return len(self.domains)
+        return len(self.looks)
 
-    def draw(self, count: int, rng: torch.Generator, exclude: object = None) -> tuple[Tensor, ...]:
-        """Styles of ``count`` entries, drawn with replacement from those of other domains than ``exclude``."""
-        open_to = torch.tensor([i for i, domain in enumerate(self.domains) if exclude is None or domain != exclude])
-        if len(open_to) == 0:
+    def draw(self, looks: Tensor, rng: torch.Generator, *, own: bool = False) -> Tensor:
+        """A style for each of some images with these looks, drawn with replacement from images that look otherwise, or
+        with ``own`` from all of them."""
+        drawn = []
+        for look in looks.tolist():
+            others = torch.arange(len(self)) if own else self.others(look)
+            drawn.append(int(others[torch.randint(len(others), (1,), generator=rng)]))
+        return self.styles.index_select(0, torch.tensor(drawn, dtype=torch.long))
+
+    def others(self, look: float) -> Tensor:
+        """The images that look otherwise."""
+        found = (self.looks != look).nonzero().squeeze(-1)
+        if len(found) == 0:
             raise SettingError(
-                f"a bank of styles: all {len(self)} styles are of the domain {exclude!r} itself. Use clients of "
-                "several domains, or let them draw from their own."
+                f"a bank of styles: all {len(self)} images are of one domain, and there is none of another to take a "
+                'style from. Use clients of several domains, or let them take any: exclude="none".'
             )
-        drawn = open_to[torch.randint(len(open_to), (count,), generator=rng)]
-        return tuple(part.index_select(0, drawn) for part in self.styles)
+        return found
 
 
 def chosen(index: Tensor) -> Tensor:
