@@ -36,7 +36,8 @@ def beside(preset: Preset, results: Sequence[Result], typed: Mapping[str, Any], 
     elif preset.measure == "personal":
         here = f"{judged.said(mean(result.best('personal') for result in results))} as its best personal {judged.label}"
     else:
-        here = judged.said(mean(result.final() for result in results))
+        score = f"{preset.measure}.{judged.name}" if preset.measure.startswith("tests.") else None
+        here = judged.said(mean(result.final(score) for result in results))
     said = preset.arguments()
     other = [name.replace("_", " ") for name, value in typed.items() if name not in said or said[name] != value]
     changed = f"; changed here: {', '.join(other)}" if other else ""

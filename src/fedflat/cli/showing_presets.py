@@ -75,9 +75,12 @@ def command(preset: Preset) -> str:
 def paper(preset: Preset) -> str:
     """What the paper reports, as part of a sentence."""
     when = f"after {preset.rounds:,} rounds ({preset.table})"
+    if preset.unsaid:
+        return f"no number is reported ({preset.table})"
     if preset.reported is None:
         return f"the paper reports no convergence {when}"
     what = " as its best personal accuracy" if preset.measure == "personal" else ""
+    what = f" on the test set {test}" if (test := preset.measure.removeprefix("tests.")) != preset.measure else what
     return f"the paper reports {preset.figure}{what} {when}"
 
 

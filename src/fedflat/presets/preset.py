@@ -25,7 +25,10 @@ class Preset:
     settings: Mapping[str, Any]
     """The other arguments of `fedflat.experiment`, as far as the paper says them."""
     reported: float | None
-    """The accuracy the paper prints, in per cent; None: it says that the run does not converge."""
+    """The number the paper prints, an accuracy or mean IoU in per cent; None: it says that the run does not converge,
+    or nothing (``unsaid``)."""
+    unsaid: bool = False
+    """Whether there is no number to compare with."""
     spread: float | None = None
     """The standard deviation printed beside it."""
     table: str
@@ -35,7 +38,8 @@ class Preset:
     seeds: tuple[int, ...] = ()
     """The authors' seeds, where they are known; the first one is used if nothing else is said."""
     measure: str = "accuracy"
-    """What is reported: the "accuracy" over the last rounds, or the best round of "personal"."""
+    """What is reported: the "accuracy", or what else the run is judged by, over the last rounds; the same on a further
+    test set, as in "tests.unseen"; or the best round of "personal"."""
 
     def arguments(self, **changed: Any) -> dict[str, Any]:
         """The arguments of `fedflat.experiment`, or of `fedflat.run`, with some of them replaced.
@@ -71,5 +75,5 @@ class Preset:
         ('83.9 ± 0.4', 'X')
         """
         if self.reported is None:
-            return "X"
+            return "-" if self.unsaid else "X"
         return f"{self.reported}" + (f" ± {self.spread}" if self.spread is not None else "")

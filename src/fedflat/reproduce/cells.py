@@ -12,6 +12,9 @@ from fedflat.presets.preset import Preset
 if TYPE_CHECKING:
     from fedflat.running.experiment import Experiment
 
+TESTS = "tests."
+"""Before the name of a further test set."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
@@ -32,8 +35,8 @@ class Cell:
     seeds: Sequence[int] = field(default_factory=tuple)
     """The authors' seeds, where they are known."""
     measure: str = "accuracy"
-    """What is reported: the "accuracy", or whatever the run is judged by, over the last rounds, or the best round of
-    "personal"."""
+    """What is reported: the "accuracy", or whatever the run is judged by, over the last rounds; the same on a further
+    test set, as in "tests.unseen"; or the best round of "personal"."""
 
     @classmethod
     def of(cls, preset: Preset) -> Cell:
@@ -41,9 +44,14 @@ class Cell:
         arguments = {name: value for name, value in preset.arguments().items() if name != "seed"}
         return cls(
             name=preset.name, arguments=arguments, reported=preset.reported, spread=preset.spread,
-            diverges=preset.reported is None, table=preset.table, note=preset.note, seeds=preset.seeds,
+            diverges=preset.reported is None and not preset.unsaid, table=preset.table, note=preset.note, seeds=preset.seeds,
             measure=preset.measure,
         )  # fmt: skip
+
+    @property
+    def test(self) -> str:
+        """The further test set that it is measured on; empty for the main one."""
+        return self.measure.removeprefix(TESTS) if self.measure.startswith(TESTS) else ""
 
     @property
     def rounds(self) -> int:

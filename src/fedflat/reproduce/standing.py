@@ -105,7 +105,9 @@ def measured(entry: Entry, row: Row) -> float:
         return judged.factor * float(row.get("personal", math.nan))
     models: dict[str, Any] = row.get("models", {})
     begun = [name for name in entry.models if name in models]
-    return judged.factor * float(models[begun[-1]].get(judged.name, math.nan)) if begun else math.nan
+    found = models[begun[-1]] if begun else {}
+    found = found.get("tests", {}).get(entry.cell.test, {}) if entry.cell.test else found
+    return judged.factor * float(found.get(judged.name, math.nan))
 
 
 def last_ones(entry: Entry, curve: list[tuple[int, float]]) -> list[float]:

@@ -16,8 +16,8 @@
     settings = {lr = 0.1}                    # in place of the shared ones
     seeds = [0, 1, 2]                        # the authors', may be left out
 
-A row may also have ``measure`` ("accuracy", or what else its task is judged by, or "personal" for the best round of
-clients' own models), ``table`` and ``note``. ``on`` may stand in a row or among the settings.
+A row may also have ``measure`` ("accuracy", or what else its task is judged by; "tests.unseen", the same on a further test
+set; or "personal" for the best round of clients' own models), ``table`` and ``note``. ``on`` may stand in a row or among the settings.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from typing import Any
 
 from fedflat.errors import LARGEST, DataError, nearest
 from fedflat.language.spelling import parse
-from fedflat.reproduce.cells import Cell
-from fedflat.tasks.headline import ACCURACY, Headline
+from fedflat.reproduce.cells import TESTS, Cell
+from fedflat.tasks.headline import Headline
 
 TOP = ("title", "source", "settings", "rows")
 ROW = ("name", "method", "on", "settings", "reported", "spread", "seeds", "measure", "table", "note")
@@ -96,8 +96,11 @@ def _cell(path: Path, paper: str, place: int, row: dict[str, Any], shared: dict[
     if not isinstance(seeds, list) or not all(_whole(seed) and seed >= 0 for seed in seeds):
         raise DataError(f"{path}: {where}seeds must be a list of whole numbers from 0, found {seeds!r}.")
     measure = _text(path, where, row, "measure", judged.name)
-    if measure not in (judged.name, "personal"):
-        raise DataError(f"{path}: {where}measure must be {judged.name} or personal, found {measure!r}.")
+    if measure not in (judged.name, "personal") and not measure.startswith(TESTS):
+        raise DataError(
+            f"{path}: {where}measure must be {judged.name}, {TESTS} and the name of a further test set, or personal, "
+            f"found {measure!r}."
+        )
     return Cell(
         name=f"{paper}/{name}", arguments=arguments, reported=None if reported == "X" else reported, spread=spread,
         diverges=reported == "X", table=_text(path, where, row, "table", ""), note=_text(path, where, row, "note", ""),
@@ -107,8 +110,9 @@ def _cell(path: Path, paper: str, place: int, row: dict[str, Any], shared: dict[
 
 def _judged(arguments: dict[str, Any]) -> Headline:
     """What the run of a row will be judged by."""
-    task = arguments.get("task")
-    return ACCURACY if task is None else parse(task, "task").headline
+    task = arguments.get("task") or parse(arguments["on"], "data set").usual_task
+    headline: Headline = parse(task, "task").headline
+    return headline
 
 
 def _settings(path: Path, where: str, row: dict[str, Any]) -> dict[str, Any]:
