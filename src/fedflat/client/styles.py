@@ -51,7 +51,7 @@ class Restyle(Piece):
         """The whole bank."""
         said: Sequence[Tensor] = descriptions[self.describers[0]]
         if len({rows.shape[1] for rows in said}) > 1:
-            raise SettingError(f"{self}: clients have images of several sizes, and styles need one. Say a size= of all.")
+            raise SettingError(f"{self}: clients have images of several sizes, and styles need one. Give all one size.")
         bank = torch.cat(list(said))
         if self.exclude == "domain":
             StyleBank(bank, bank[:, 0]).others(float(bank[0, 0]))

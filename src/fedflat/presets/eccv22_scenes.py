@@ -1,12 +1,12 @@
 """FedSAM, FedASAM and server-side SWA on driving scenes: Table 8 of `fedflat.presets.eccv22`.
 
-    eccv22/idda-country-seen-fedasam-swa           clients of one town, weather and vehicle, tested on new scenes of them
+    eccv22/idda-country-seen-fedasam-swa           clients of one town, weather and vehicle, tested on new scenes
     eccv22/idda-country-unseen-fedasam-swa         the same run on the town that nobody has
     eccv22/idda-rainy-unseen-uniform-fedasam-swa   the same scenes shuffled, tested on rain
     eccv22/cityscapes-silobn-asam
 
-Data, task and model are those of `fedflat.presets.feddrive`, with its caveats; batches of 8 throughout, 1,500 rounds, no
-mixed precision.
+Data, task and model are those of `fedflat.presets.feddrive`, with its caveats; batches of 8 throughout, 1,500 rounds,
+no mixed precision.
 """
 
 from __future__ import annotations

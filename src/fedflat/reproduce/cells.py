@@ -44,8 +44,8 @@ class Cell:
         arguments = {name: value for name, value in preset.arguments().items() if name != "seed"}
         return cls(
             name=preset.name, arguments=arguments, reported=preset.reported, spread=preset.spread,
-            diverges=preset.reported is None and not preset.unsaid, table=preset.table, note=preset.note, seeds=preset.seeds,
-            measure=preset.measure,
+            diverges=preset.reported is None and not preset.unsaid, table=preset.table, note=preset.note,
+            seeds=preset.seeds, measure=preset.measure,
         )  # fmt: skip
 
     @property

@@ -16,8 +16,9 @@
     settings = {lr = 0.1}                    # in place of the shared ones
     seeds = [0, 1, 2]                        # the authors', may be left out
 
-A row may also have ``measure`` ("accuracy", or what else its task is judged by; "tests.unseen", the same on a further test
-set; or "personal" for the best round of clients' own models), ``table`` and ``note``. ``on`` may stand in a row or among the settings.
+A row may also have ``measure`` ("accuracy", or what else its task is judged by; "tests.unseen", the same on a further
+test set; or "personal" for the best round of clients' own models), ``table`` and ``note``. ``on`` may stand in a row or
+among the settings.
 """
 
 from __future__ import annotations
