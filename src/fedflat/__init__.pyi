@@ -130,11 +130,13 @@ from fedflat.methods.pieces import adagrad as adagrad
 from fedflat.methods.pieces import adam as adam
 from fedflat.methods.pieces import all_clients as all_clients
 from fedflat.methods.pieces import asam as asam
+from fedflat.methods.pieces import cfsi as cfsi
 from fedflat.methods.pieces import clip as clip
 from fedflat.methods.pieces import cutout as cutout
 from fedflat.methods.pieces import ema as ema
 from fedflat.methods.pieces import fedbn as fedbn
 from fedflat.methods.pieces import krum as krum
+from fedflat.methods.pieces import lab as lab
 from fedflat.methods.pieces import last_sam as last_sam
 from fedflat.methods.pieces import layerwise_sam as layerwise_sam
 from fedflat.methods.pieces import man as man

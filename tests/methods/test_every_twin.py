@@ -15,7 +15,7 @@ TWINS = {
     "fedsam": "fedsam", "fedsmoo": "fedsmoo", "fedspeed": "fedspeed", "fedyogi": "fedopt", "fsa": "fedfsa",
     "last_sam": "last_sam", "layerwise_sam": "layerwise_sam", "man": "man", "mime": "mime", "mimelite": "mime",
     "mofedsam": "mofedsam", "naive_fedgloss": "naive_fedgloss", "prox": "fedprox", "sam": "fedsam",
-    "scaffold": "scaffold", "ladd": "ladd", "self_training": "ladd",
+    "cfsi": "styles", "lab": "styles", "scaffold": "scaffold", "ladd": "ladd", "self_training": "ladd",
     "server_momentum": "fedopt", "server_sgd": "fedavg", "silobn": "fedbn", "swa": "swa",
     "wima": "wima", "yogi": "fedopt",
     "active_clients": "feddyn", "all_clients": "feddyn", "clip": "problem",

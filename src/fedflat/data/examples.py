@@ -6,7 +6,7 @@ Images stay uint8 until a batch is cut; crops, flips and normalisation are done 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, ClassVar, Protocol, Self
@@ -27,12 +27,8 @@ class Augment(Protocol):
         ...
 
 
-class Change(Protocol):
-    """Changes raw inputs before they are augmented."""
-
-    def __call__(self, inputs: Any, places: Tensor) -> Any:
-        """The changed inputs of a client's examples at ``places``, of the same shape and type."""
-        ...
+Change = Callable[[Any, Tensor], Any]
+"""From the raw inputs of a client's examples and their places to changed ones, of the same shape and type."""
 
 
 class AnyExamples(ABC):

@@ -100,6 +100,6 @@ def own_looks(data: ClientData, client: int) -> Tensor:
 
 def windows_of(rows: Tensor, channels: int, half: tuple[int, int]) -> Tensor:
     """The windows ``(N, channels, 2r+1, 2c+1)`` that `Spectra` has sent one half of."""
-    halved = rows.unflatten(1, (channels, -1))
+    halved = rows.view(len(rows), channels, -1)
     whole = torch.cat([halved, halved[..., :-1].flip(-1)], dim=-1)
-    return whole.unflatten(-1, (2 * half[0] + 1, 2 * half[1] + 1))
+    return whole.view(len(rows), channels, 2 * half[0] + 1, 2 * half[1] + 1)
