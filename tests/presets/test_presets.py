@@ -25,7 +25,8 @@ def test_every_paper_has_some() -> None:
 def test_a_preset_counts_the_last_rounds_as_its_paper_does() -> None:
     """A shorter run at most its last tenth, unless it is said."""
     for preset in every():
-        assert preset.experiment().evaluate.last == (1 if preset.name.startswith("man/") else 100)
+        last = 10 if preset.unsaid else 1 if preset.name.startswith("man/") else 100
+        assert preset.experiment().evaluate.last == last
     preset = find("fedfsa/fmnist-pat5")
     assert preset.experiment(rounds=30).evaluate.last == 3
     assert preset.experiment(rounds=30, eval_last=8).evaluate.last == 8
@@ -61,7 +62,8 @@ def test_every_one_is_an_experiment(paper: str) -> None:
         assert exp.sampler.clients == said["clients_per_round"]
         assert exp.sampler.kind == said.get("sampler", "uniform")
         assert exp.sampler.seeding == said.get("sampler_seed", "run")
-        assert (exp.local.epochs, exp.local.batch_size) == (said["local_epochs"], said["batch_size"])
+        assert (exp.local.epochs, exp.local.steps) == (said.get("local_epochs", 1), said.get("local_steps"))
+        assert exp.local.batch_size == said["batch_size"]
         assert (exp.local.weight_decay, exp.local.momentum) == (said.get("weight_decay", 0), said.get("momentum", 0))
         assert exp.local.clip == said.get("clip")
         assert exp.seed == (preset.seeds or (0,))[0]
@@ -73,7 +75,8 @@ def test_every_one_is_an_experiment(paper: str) -> None:
 def test_what_is_reported_is_a_percentage() -> None:
     for preset in every():
         assert preset.reported is None or 1 <= preset.reported <= 100
-        assert preset.table.startswith("Table ")
+        assert preset.table.startswith("Table ") != preset.unsaid
+        assert not preset.unsaid or (preset.reported, preset.figure) == (None, "-")
 
 
 def test_every_column_has_one_main_run() -> None:
@@ -88,6 +91,17 @@ def test_every_column_has_one_main_run() -> None:
             assert bool(preset.column) == (plain.endswith(main) and "naive" not in plain), preset.name
             if preset.column:
                 assert preset.column == preset.name.replace(main, "")
+
+
+def test_the_columns_of_feddrive() -> None:
+    """One run gives two numbers on IDDA: on what was seen and what was not."""
+    seen, unseen = find("feddrive/idda-country-seen"), find("feddrive/idda-country-unseen")
+    assert seen.experiment() == unseen.experiment()
+    assert (seen.measure, unseen.measure) == ("miou", "tests.unseen")
+    assert seen.method == "silobn(only_named='bn') + lab()"
+    assert find("feddrive/cityscapes-fedavg-lab").method == "fedavg() + lab(exclude='none')"
+    assert [find(f"feddrive/cityscapes-{word}").settings["batch_size"] for word in ("fedavg", "silobn")] == [16, 8]
+    assert all(preset.experiment().task.headline.name == "miou" for preset in BY_PAPER["feddrive"])
 
 
 def test_code_and_paper_are_both_there() -> None:

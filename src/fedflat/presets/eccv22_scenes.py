@@ -46,6 +46,7 @@ def presets() -> Iterator[Preset]:
 def _preset(said: str, column: str, reported: float | None) -> Preset:
     on_cityscapes = column == "cityscapes"
     split = "uniform" if said.startswith(UNIFORM) else "heterogeneous"
+    uniform = "-uniform" if split == "uniform" else ""
     unseen = "rainy" if "rainy" in column else "country"
     idda = f"idda(unseen='{unseen}', split='{split}', size=[512, 928])"
     asam = f"rho={0.1 if on_cityscapes else 0.5}, eta=0.2"
@@ -63,6 +64,6 @@ def _preset(said: str, column: str, reported: float | None) -> Preset:
         settings=settings | {"dtype": "float32", "batch_size": 8},
         reported=reported,
         table="Table 8",
-        column=f"eccv22/{column}" if said == "fedasam+swa" else "",
+        column=f"eccv22/{column}{uniform}" if said.endswith("fedasam+swa") else "",
         measure="tests.unseen" if column.endswith("unseen") else "miou",
     )
