@@ -99,8 +99,8 @@ def test_the_columns_of_feddrive() -> None:
     assert seen.experiment() == unseen.experiment()
     assert (seen.measure, unseen.measure) == ("miou", "tests.unseen")
     assert seen.method == "silobn(only_named='bn') + lab()"
-    assert find("feddrive/cityscapes-fedavg-lab").method == "fedavg() + lab(exclude='none')"
-    assert [find(f"feddrive/cityscapes-{word}").settings["batch_size"] for word in ("fedavg", "silobn")] == [16, 8]
+    assert find("feddrive/cityscapes-cities-fedavg-lab").method == "fedavg() + lab(exclude='none')"
+    assert [find(f"feddrive/cityscapes-cities-{word}").settings["batch_size"] for word in ("fedavg", "silobn")] == [16, 8]
     assert all(preset.experiment().task.headline.name == "miou" for preset in BY_PAPER["feddrive"])
 
 

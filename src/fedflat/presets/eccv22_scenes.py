@@ -2,8 +2,8 @@
 
     eccv22/idda-country-seen-fedasam-swa           clients of one town, weather and vehicle, tested on new scenes
     eccv22/idda-country-unseen-fedasam-swa         the same run on the town that nobody has
-    eccv22/idda-rainy-unseen-uniform-fedasam-swa   the same scenes shuffled, tested on rain
-    eccv22/cityscapes-silobn-asam
+    eccv22/idda-uniform-rainy-unseen-fedasam-swa   the same scenes shuffled, tested on rain
+    eccv22/cityscapes-cities-silobn-asam
 
 Data, task and model are those of `fedflat.presets.feddrive`, with its caveats; batches of 8 throughout, 1,500 rounds,
 no mixed precision.
@@ -46,7 +46,8 @@ def presets() -> Iterator[Preset]:
 def _preset(said: str, column: str, reported: float | None) -> Preset:
     on_cityscapes = column == "cityscapes"
     split = "uniform" if said.startswith(UNIFORM) else "heterogeneous"
-    uniform = "-uniform" if split == "uniform" else ""
+    kind = ("uniform" if split == "uniform" else "cities") if on_cityscapes else "uniform" * (split == "uniform")
+    name = "-".join(filter(None, ("eccv22/cityscapes" if on_cityscapes else "eccv22/idda", kind, *column.split("-")[1:])))
     unseen = "rainy" if "rainy" in column else "country"
     idda = f"idda(unseen='{unseen}', split='{split}', size=[512, 928])"
     asam = f"rho={0.1 if on_cityscapes else 0.5}, eta=0.2"
@@ -56,7 +57,7 @@ def _preset(said: str, column: str, reported: float | None) -> Preset:
     }  # fmt: skip
     settings = CITYSCAPES if on_cityscapes else IDDA
     return Preset(
-        name=f"eccv22/{column}-{said.replace('+', '-')}",
+        name=f"{name}-{said.removeprefix(UNIFORM).replace('+', '-')}",
         method=" + ".join(words[word] for word in said.removeprefix(UNIFORM).split("+")),
         on=f"cityscapes(split='{split}', double=True)" if on_cityscapes else idda,
         model="bisenetv2()",
@@ -64,6 +65,6 @@ def _preset(said: str, column: str, reported: float | None) -> Preset:
         settings=settings | {"dtype": "float32", "batch_size": 8},
         reported=reported,
         table="Table 8",
-        column=f"eccv22/{column}{uniform}" if said.endswith("fedasam+swa") else "",
+        column=name if said.endswith("fedasam+swa") else "",
         measure="tests.unseen" if column.endswith("unseen") else "miou",
     )

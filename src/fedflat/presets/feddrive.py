@@ -3,15 +3,16 @@
 Fantauzzo et al., FedDrive: Generalizing Federated Learning to Semantic Segmentation in Autonomous Driving, IROS 2022,
 arXiv:2202.13670; the tables are counted as in Caldarola's doctoral thesis.
 
-    feddrive/cityscapes-silobn-lab             Table 6.2: clients of one city each, tested on three other cities
-    feddrive/cityscapes-uniform-fedavg         ... all cities shuffled
-    feddrive/idda-country-seen-silobn-lab      Table 6.3: clients of one town, weather and vehicle, tested on new scenes
-    feddrive/idda-country-unseen-silobn-lab    ... the same run on the town that nobody has
-    feddrive/idda-rainy-unseen-silobn-lab      ... on the rain that nobody has
-    feddrive/street-country-silobn-lab         the same rows on scenes drawn from a seed, without a download; no number
-    feddrive/street-rainy-silobn-lab           ... with rain unseen
-    feddrive/camvid-fedasam-swa                on CamVid, dusk unseen; no number
-    feddrive/idda-country-unseen               the column's main run, SiLoBN + LAB
+    feddrive/cityscapes-cities-silobn-lab          Table 6.2: clients of one city each, tested on three other cities
+    feddrive/cityscapes-uniform-fedavg             ... all cities shuffled
+    feddrive/idda-country-seen-silobn-lab          Table 6.3: clients of one town, weather and vehicle
+    feddrive/idda-country-unseen-silobn-lab        ... the same run on the town that nobody has
+    feddrive/idda-rainy-unseen-silobn-lab          ... on the rain that nobody has
+    feddrive/idda-uniform-country-seen-fedavg      ... all scenes shuffled
+    feddrive/street-country-silobn-lab             the same rows on scenes drawn from a seed; no number
+    feddrive/street-rainy-silobn-lab               ... with rain unseen
+    feddrive/camvid-dusk-fedasam-swa               on CamVid, dusk unseen; no number
+    feddrive/idda-country-unseen                   the column's main run, SiLoBN + LAB
 
 Reported is the mean IoU: means over every fifth of the last 100 rounds and three seeds, which are not named; ours are
 means over each of them. The poly rate falls within a visit by a ten-thousandth at most in the released code, so it is
@@ -91,9 +92,10 @@ def presets() -> Iterator[Preset]:
 
 
 def _cityscapes(said: str, cell: Cell) -> Preset:
-    split = "uniform" if said.startswith(UNIFORM) else "heterogeneous"
+    split = _split(said)
+    column = "feddrive/cityscapes-" + ("uniform" if split == "uniform" else "cities")
     return Preset(
-        name=f"feddrive/cityscapes-{_name(said)}",
+        name=f"{column}-{_name(said)}",
         method=_method(said, exclude="none"),
         on=f"cityscapes(split='{split}', double=True)",
         model="bisenetv2()",
@@ -103,15 +105,15 @@ def _cityscapes(said: str, cell: Cell) -> Preset:
         spread=cell.spread,
         table="Table 6.2",
         note=_note(said),
-        column="feddrive/cityscapes" if said == "silobn" else "",
+        column=column if said == "silobn+lab" else "",
         measure="miou",
     )
 
 
 def _idda(said: str, column: str, cell: Cell) -> Preset:
     unseen, where = column.split()
-    split = "uniform" if said.startswith(UNIFORM) else "heterogeneous"
-    name = f"feddrive/idda-{unseen}-{where}"
+    split = _split(said)
+    name = "feddrive/idda-" + ("uniform-" if split == "uniform" else "") + f"{unseen}-{where}"
     return Preset(
         name=f"{name}-{_name(said)}",
         method=_method(said, exclude="domain"),
@@ -147,7 +149,7 @@ def _street(said: str, kind: str) -> Preset:
 def _camvid(said: str) -> Preset:
     settings = {name: value for name, value in CAMVID.items() if said != "centralised" or name != "local_epochs"}
     return Preset(
-        name=f"feddrive/camvid-{_name(said)}",
+        name=f"feddrive/camvid-dusk-{_name(said)}",
         method=ON_CAMVID[said],
         on="camvid(clients=20, crop=[128, 192])",
         model="bisenetv2(width=0.25)",
@@ -157,13 +159,17 @@ def _camvid(said: str) -> Preset:
         unsaid=True,
         table="CamVid",
         note="As many steps a round as five clients take together." if said == "centralised" else "",
-        column="feddrive/camvid" if said == "silobn" else "",
+        column="feddrive/camvid-dusk" if said == "silobn" else "",
         measure="miou",
     )
 
 
 def _name(said: str) -> str:
-    return said.replace("+", "-")
+    return said.removeprefix(UNIFORM).replace("+", "-")
+
+
+def _split(said: str) -> str:
+    return "uniform" if said.startswith(UNIFORM) else "heterogeneous"
 
 
 def _batch(said: str) -> int:
