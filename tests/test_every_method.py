@@ -355,6 +355,7 @@ def _declared_cost(ready: Ready, book: Costs, ears: Listening) -> None:
     else:
         bank = _bank(exp.method)
         assert first == (declared[0] - 4 * clients * small + POPULATION * bank, declared[1] + bank)
+    assert len([1 for letter, *_ in ears.heard if letter.mail.round == ROUNDS - 1]) == clients * exchanges
 
 
 def _bank(method: Method) -> int:
@@ -366,7 +367,6 @@ def _bank(method: Method) -> int:
             numbers += 1 + 3 * (side * side + 1) // 2
         numbers += 1 + 6 if isinstance(piece, Lab) else 0
     return 4 * numbers * (6 + 9 + 12 + 7)
-    assert len([1 for letter, *_ in ears.heard if letter.mail.round == ROUNDS - 1]) == clients * exchanges
 
 
 def _declared_gradients(ready: Ready, ears: Listening) -> None:

@@ -100,7 +100,8 @@ def test_the_columns_of_feddrive() -> None:
     assert (seen.measure, unseen.measure) == ("miou", "tests.unseen")
     assert seen.method == "silobn(only_named='bn') + lab()"
     assert find("feddrive/cityscapes-cities-fedavg-lab").method == "fedavg() + lab(exclude='none')"
-    assert [find(f"feddrive/cityscapes-cities-{word}").settings["batch_size"] for word in ("fedavg", "silobn")] == [16, 8]
+    both = [find(f"feddrive/cityscapes-cities-{word}") for word in ("fedavg", "silobn")]
+    assert [preset.settings["batch_size"] for preset in both] == [16, 8]
     assert all(preset.experiment().task.headline.name == "miou" for preset in BY_PAPER["feddrive"])
 
 

@@ -46,8 +46,11 @@ def presets() -> Iterator[Preset]:
 def _preset(said: str, column: str, reported: float | None) -> Preset:
     on_cityscapes = column == "cityscapes"
     split = "uniform" if said.startswith(UNIFORM) else "heterogeneous"
-    kind = ("uniform" if split == "uniform" else "cities") if on_cityscapes else "uniform" * (split == "uniform")
-    name = "-".join(filter(None, ("eccv22/cityscapes" if on_cityscapes else "eccv22/idda", kind, *column.split("-")[1:])))
+    uniform = split == "uniform"
+    if on_cityscapes:
+        name = f"eccv22/cityscapes-{'uniform' if uniform else 'cities'}"
+    else:
+        name = f"eccv22/{column.replace('idda', 'idda-uniform')}" if uniform else f"eccv22/{column}"
     unseen = "rainy" if "rainy" in column else "country"
     idda = f"idda(unseen='{unseen}', split='{split}', size=[512, 928])"
     asam = f"rho={0.1 if on_cityscapes else 0.5}, eta=0.2"
