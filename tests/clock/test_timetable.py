@@ -70,6 +70,18 @@ def test_the_other_way_round_the_link_from_client_to_client_is_another() -> None
     assert found.over == 9.25 + 10.75 + 12 + 10.5
 
 
+def test_a_chain_may_go_round_several_times() -> None:
+    # slow has computed at 22.5, fast at 47.25; back: 0.75 + 100/min(10, 10), 12 s; slow sends in 10.5 s
+    way = Way([Leg(0, 100, 12), Leg(1, 100, 8), Leg(0, 100, 12)], 50)
+    assert timetable(fleet(SLOW, FAST), 0, 0.0, [way]).over == 47.25 + 10.75 + 12 + 10.5
+    assert timetable(fleet(SLOW, FAST, deadline=60), 0, 0.0, [way]).lost.keys() == {(0, 1)}
+
+
+def test_a_client_hands_nothing_to_itself() -> None:
+    way = Way([Leg(0, 100, 12), Leg(0, 100, 12)], 50)
+    assert timetable(fleet(SLOW), 0, 0.0, [way]).over == 10.5 + 12 + 12 + 10.5
+
+
 def test_the_first_who_come_are_taken() -> None:
     devices = [Device(speed, 1, 1) for speed in (1, 4, 2, 8)]  # they take 8, 2, 4 and 1 s
     ways = [alone(client, 8) for client in range(4)]
@@ -99,8 +111,8 @@ def test_how_many_are_asked_and_waited_for(count: int, extra: float, asked: int)
 def test_who_is_late_is_cut_off_and_the_server_waits_until_then() -> None:
     found = timetable(fleet(SLOW, FAST, deadline=20), 0, 5.0, [alone(0, 12, 100, 50), alone(1, 12, 100, 50)])
     assert found.over == 25
-    assert found.lost.keys() == {0}
-    lost = found.lost[0]
+    assert found.lost.keys() == {(0, 0)}
+    lost = found.lost[0, 0]
     assert (lost.at, lost.reason, lost.would) == (25, LATE, 38)
     assert "33 s, the deadline is 20 s" in lost.why
 
@@ -120,9 +132,9 @@ def test_enough_who_come_make_the_late_ones_needless() -> None:
 
 def test_the_client_that_has_the_model_at_the_deadline_is_late() -> None:
     way = Way([Leg(0, 100, 12), Leg(1, 100, 8)], 50)  # slow has handed on at 43.25
-    assert timetable(fleet(SLOW, FAST, deadline=43), 0, 0.0, [way]).lost.keys() == {0}
+    assert timetable(fleet(SLOW, FAST, deadline=43), 0, 0.0, [way]).lost.keys() == {(0, 0)}
     found = timetable(fleet(SLOW, FAST, deadline=44), 0, 0.0, [way])
-    assert found.lost.keys() == {1}
+    assert found.lost.keys() == {(1, 0)}
     assert found.over == 44
 
 
@@ -137,11 +149,11 @@ def test_who_is_away_is_noticed_at_once(tmp_path: Path) -> None:
     ways = [alone(0, 12), alone(1, 12), alone(2, 12)]
     found = timetable(fleet(*[Device(2, 1, 1)] * 3, present=there), 0, 1.0, ways)  # each takes 6 s
     assert found.over == 7
-    assert {client: one.reason for client, one in found.lost.items()} == {0: AWAY, 2: AWAY}
-    assert found.lost[0].at == 4
-    assert "left 3 s after" in found.lost[0].why
-    assert found.lost[2].at == 1
-    assert "when it was asked, 0 s after" in found.lost[2].why
+    assert {client: one.reason for (client, _), one in found.lost.items()} == {0: AWAY, 2: AWAY}
+    assert found.lost[0, 0].at == 4
+    assert "left 3 s after" in found.lost[0, 0].why
+    assert found.lost[2, 0].at == 1
+    assert "when it was asked, 0 s after" in found.lost[2, 0].why
 
 
 def test_in_a_chain_a_client_must_be_there_when_it_is_its_turn(tmp_path: Path) -> None:
@@ -149,8 +161,8 @@ def test_in_a_chain_a_client_must_be_there_when_it_is_its_turn(tmp_path: Path) -
     way = Way([Leg(0, 0, 12), Leg(1, 0, 12)], 0)
     assert timetable(fleet(*[Device(2, 1, 1)] * 2, present=there), 0, 0.0, [way]).over == 12
     late = timetable(fleet(*[Device(2, 1, 1)] * 2, present=there), 0, 1.0, [way])
-    assert late.lost.keys() == {0}
-    assert late.lost[0].at == 6
+    assert late.lost.keys() == {(0, 0)}
+    assert late.lost[0, 0].at == 6
 
 
 amounts = st.floats(0.1, 1000)
@@ -177,7 +189,7 @@ def test_an_exchange_is_as_long_as_what_it_waits_for(
 ) -> None:
     some, ways = made
     found = timetable(fleet(*some, extra=extra, deadline=deadline), 3, start, ways)
-    kept = [one for place, one in enumerate(found.ended) if place not in found.surplus and one.client is None]
+    kept = [one for place, one in enumerate(found.ended) if place not in found.surplus and one.visit is None]
     assert all(one.at <= found.over for one in kept)
     assert found.over == max([one.at for one in kept] + [one.at for one in found.lost.values()])
     assert start <= found.over

@@ -17,10 +17,12 @@ from running.small import alive, children, final, rows, start, timeless, wait_fo
 
 METHOD = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=7)"
 ON = "digits(lda(0), clients=30)"
+CLOCK = "devices(speed=lognormal(50, sigma=1.0), deadline=8, present=on_off(500, 25))"
+"""By which some are too late and some are away, but never all who are asked."""
 ROUNDS = 200
 RUN = (
     "run", METHOD, "--on", ON, "--rounds", str(ROUNDS), "--clients-per-round", "3", "--eval-every", "25",
-    "--eval-last", "3", "--quiet", "--checkpoint-every", "0",
+    "--eval-last", "3", "--quiet", "--checkpoint-every", "0", "--clock", CLOCK, "--min-replies", "1",
 )  # fmt: skip
 
 
@@ -32,7 +34,7 @@ def never_stopped(executor: str = "auto") -> Path:
     folder = Path(root) / "whole"
     ff.run(
         METHOD, on=ON, rounds=ROUNDS, clients_per_round=3, eval_every=25, eval_last=3, threads=1, executor=executor,
-        out=folder, quiet=True,
+        out=folder, quiet=True, clock=CLOCK, min_replies=1,
     )  # fmt: skip
     return folder
 

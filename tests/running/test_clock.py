@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+import fedflat as ff
 from fedflat.client.local import Local
 from fedflat.data.sampling import Sampler
 from fedflat.errors import DataError, FedflatError, SettingError
+from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess
+from fedflat.executors.rows import Stacked
+from fedflat.executors.workers import Workers
 from fedflat.language.spelling import parse
 from fedflat.running.experiment import Experiment
 from fedflat.running.results import Result
 from fedflat.running.train import train
-from running.small import begin, experiment, go_on, timeless
+from running.small import SIZES, begin, experiment, go_on, timeless
+from wired import Wired
 
 MODEL = 4 * (4 * 5 + 5 + 5 * 3 + 3)
 """Bytes of the model of `experiment`."""
@@ -70,12 +76,50 @@ def test_a_chain_hands_on_from_link_to_link(tmp_path: Path) -> None:
     assert clocks(made(exp)) == [1 + 6 + 2 + 4.5 + 2]
 
 
+def test_a_chain_that_goes_round_twice(tmp_path: Path) -> None:
+    # 1 s down; 4.5 s, 2 s on; 12/9 s, 2 s back; and the same again, with 2 s up at the end
+    cohorts, clock = Sampler(cohorts=[[1, 2]]), measured(tmp_path, 1, 2, 9, 9, 9)
+    exp = experiment(clock=clock, rounds=1, sampler=cohorts, topology="chains(cut=1, passes=2)")
+    assert clocks(made(exp)) == pytest.approx([1 + 2 * (4.5 + 2 + 12 / 9 + 2)], rel=1e-12)
+    late = {"clock": clock.replace("')", "', deadline=13)"), "min_replies": 1, "topology": "chains(cut=2, passes=2)"}
+    cut = made(replace(exp, sampler=Sampler(cohorts=[[1, 2, 3]]), **late))
+    assert (clocks(cut), cut.ledger.missing, cut.ledger.samples) == ([13], 1, SIZES[1] + SIZES[2] + 2 * SIZES[3])
+
+
 def test_clusters_are_side_by_side(tmp_path: Path) -> None:
     exp = experiment(
         clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=2, sampler=Sampler(cohorts=[[0, 1], [1, 2]]),
         topology="clusters(given_groups([[0, 2], [1, 3, 4]]), shared='all')",
     )  # fmt: skip
     assert clocks(made(exp)) == [9, 9 + 7.5]
+
+
+GROUPS = "given_groups([[0, 2], [1, 3, 4]])"
+"""In a round visits take 9 s and 7/9 + 3 s, in the next 12/9 + 3 s and 7.5 s, if these are the cohorts."""
+IN_TURN = Sampler(cohorts=[[0, 3], [2, 1], [0, 3]])
+
+
+@pytest.mark.parametrize(("topology", "ends"), [
+    (f"clusters({GROUPS}, shared='all')", [9, 9 + 7.5, 16.5 + 9]),
+    (f"clusters({GROUPS})", [9, 9 + 12 / 9 + 3, 9 + 12 / 9 + 3 + 9]),
+    (f"hierarchy({GROUPS}, every=2)", [9, 9 + 12 / 9 + 3, 9 + 12 / 9 + 3 + 9]),
+    (f"hierarchy({GROUPS}, every=1)", [9, 9 + 7.5, 16.5 + 9]),
+])  # fmt: skip
+def test_clusters_wait_for_each_other_when_they_meet(tmp_path: Path, topology: str, ends: list[float]) -> None:
+    result = made(experiment(clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=3, sampler=IN_TURN, topology=topology))
+    assert clocks(result) == pytest.approx(ends, rel=1e-12)
+    met = 9 + 12 / 9 + 3 if "every=2" in topology else 7 / 9 + 3 + 7.5  # before the last round of cluster1
+    if "shared" not in topology and "every=1" not in topology:
+        assert result.rows[-1]["clocks"]["cluster1"] == pytest.approx(met + 7 / 9 + 3, rel=1e-12)
+
+
+def test_own_clocks_of_clusters_are_gone_on_with(tmp_path: Path) -> None:
+    exp = experiment(clock="devices(speed=lognormal(10, 1))", topology=f"hierarchy({GROUPS}, every=3)", rounds=6)
+    exp = replace(exp, sampler=Sampler(clients=1))
+    whole = made(exp)
+    with pytest.raises(KeyboardInterrupt):
+        begin(exp, tmp_path / "run", stop=2)
+    assert timeless(go_on(exp, tmp_path / "run").rows) == timeless(whole.rows)
 
 
 def test_the_first_of_those_who_are_asked_are_taken(tmp_path: Path) -> None:
@@ -195,3 +239,28 @@ def test_a_file_that_is_not_there_is_refused() -> None:
 def test_the_text_says_it_again() -> None:
     text = "devices(speed=one_of([1, 2], shares=[0.5, 0.5]), deadline=3, present=on_off(5, 1, by='rounds'))"
     assert repr(parse(text, "clock")) == text
+
+
+LOSING = "devices(speed=lognormal(30, sigma=1.0), extra=0.5, deadline=10, present=on_off(60, 10))"
+
+
+def small(clock: str | None, executor: Executor) -> Result:
+    exp = ff.experiment(
+        "fedavg", on="digits(lda(0.5), clients=12)", model="logistic", clients_per_round=4, rounds=4, eval_every=1,
+        lr=0.01, seed=2, clock=clock, min_replies=None if clock is None else 1,
+    )  # fmt: skip
+    return train(exp, executor=executor)
+
+
+def test_a_clock_changes_no_number_of_a_stack() -> None:
+    same_model(small("devices(speed=lognormal(10, 1))", Stacked(1)), small(None, Stacked(1)))
+
+
+@pytest.mark.parametrize("executor", [Stacked(1), Workers(2), Wired()], ids=repr)
+def test_wherever_visits_are_made_the_same_clients_come_at_the_same_time(executor: Executor) -> None:
+    here, there = small(LOSING, InProcess(1)), small(LOSING, executor)
+    assert clocks(there) == clocks(here)
+    assert (there.ledger.down, there.ledger.up) == (here.ledger.down, here.ledger.up)
+    assert there.ledger.missing == here.ledger.missing > 0
+    if not isinstance(executor, Stacked):  # which rounds otherwise
+        same_model(there, here)

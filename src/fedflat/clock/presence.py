@@ -13,6 +13,8 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from fedflat.clock.json_file import check_path, digest_of, entries_of, refuse_missing
 from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import LARGEST, LONGEST_WAIT, DataError, choice, is_number, number, shown
@@ -46,6 +48,20 @@ class Presence(Spelled, ABC):
         """The same by its own time."""
 
 
+@dataclass(frozen=True)
+class _Life:
+    """A client's coming and going, as far as it was drawn."""
+
+    begins: bool
+    """Whether it is there at the start."""
+    changes: list[float]
+    """When it comes or goes."""
+
+    def there(self, changes: int) -> bool:
+        """Whether it is there after so many changes."""
+        return self.begins == (changes % 2 == 0)
+
+
 @dataclass(frozen=True, repr=False)
 class OnOff(Presence):
     """Clients are there for a while and away for a while, of ``on`` and ``off`` on average, exponentially distributed.
@@ -55,7 +71,7 @@ class OnOff(Presence):
 
     on: float
     off: float
-    _changes: dict[tuple[int, int], list[float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _known: dict[tuple[int, int], _Life] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         number("on_off", "on", self.on, low=0, open_low=True, high=LONGEST_WAIT)
@@ -66,25 +82,20 @@ class OnOff(Presence):
         """Until the next change, if it is there."""
         if self.off == 0:
             return inf
-        changes = self._until(client, seed, at)
-        place = bisect_right(changes, at)
-        there = (place % 2 == 0) == self._begins(client, seed)
-        return changes[place] if there else None
+        life = self._known.get((seed, client))
+        if life is None:
+            begins = numpy_generator(seed, "clock/there", client).random() < self.on / (self.on + self.off)
+            life = self._known[seed, client] = _Life(bool(begins), [])
+        while not life.changes or life.changes[-1] <= at:
+            self._live_on(life, numpy_generator(seed, "clock/changes", client, len(life.changes)))
+        place = bisect_right(life.changes, at)
+        return life.changes[place] if life.there(place) else None
 
-    def _begins(self, client: int, seed: int) -> bool:
-        """Whether it is there at the start."""
-        return bool(numpy_generator(seed, "clock/there", client).random() < self.on / (self.on + self.off))
-
-    def _until(self, client: int, seed: int, at: float) -> list[float]:
-        """The times of all changes up to one after ``at``."""
-        changes = self._changes.setdefault((seed, client), [])
-        there = self._begins(client, seed)
-        while not changes or changes[-1] <= at:
-            rng = numpy_generator(seed, "clock/changes", client, len(changes))
-            for drawn in rng.exponential(size=AHEAD).tolist():
-                stays = there == (len(changes) % 2 == 0)
-                changes.append((changes[-1] if changes else 0.0) + drawn * (self.on if stays else self.off))
-        return changes
+    def _live_on(self, life: _Life, rng: np.random.Generator) -> None:
+        """Draw some more of a client's changes."""
+        for drawn in rng.exponential(size=AHEAD).tolist():
+            lasts = drawn * (self.on if life.there(len(life.changes)) else self.off)
+            life.changes.append((life.changes[-1] if life.changes else 0.0) + lasts)
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,12 +12,15 @@ and both must be there until it has come. The last one sends its reply to the se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from fedflat.clock.clock import Fleet
 from fedflat.engine.missing import AWAY, LATE
+
+Visit = tuple[int, int]
+"""A client, and how often its chain has been there before."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Ended:
 
     at: float
     """When its reply comes, or when the server knows that none will."""
-    client: int | None = None
+    visit: Visit | None = None
     """Who did not do its part, if no reply comes."""
     reason: str = ""
     why: str = ""
@@ -64,52 +67,55 @@ class Timetable:
     """What becomes of each chain."""
     surplus: frozenset[int] = frozenset()
     """The places of the chains that were asked and are not needed."""
-    lost: dict[int, Ended] = field(default_factory=dict)
-    """Clients that do not do their part in a chain that was needed."""
+    lost: Mapping[Visit, Ended] = field(default_factory=dict)
+    """Visits that are not made, or not to their end, in a chain that was needed."""
 
 
 def timetable(fleet: Fleet, t: int, start: float, ways: Sequence[Way], *, choose: bool = True) -> Timetable:
     """The exchange of round ``t`` that begins at ``start``; if ``choose``, not all who were asked are waited for."""
     ended = [_along(fleet, t, start, way) for way in ways]
     wanted = fleet.clock.waited_for(len(ways)) if choose else len(ways)
-    came = sorted((one.at, place) for place, one in enumerate(ended) if one.client is None)
+    came = sorted((one.at, place) for place, one in enumerate(ended) if one.visit is None)
     if len(came) >= wanted:
         first = frozenset(place for _, place in came[:wanted])
         return Timetable(came[wanted - 1][0], ended, frozenset(range(len(ways))) - first)
-    lost = {one.client: one for one in ended if one.client is not None}
+    lost = {one.visit: one for one in ended if one.visit is not None}
     return Timetable(max(one.at for one in ended), ended, lost=lost)
 
 
 def _along(fleet: Fleet, t: int, start: float, way: Way) -> Ended:
     """Follow one chain, to its reply or to where it breaks off."""
     deadline = inf if fleet.clock.deadline is None else start + fleet.clock.deadline
-    asked, broken = start, None
+    asked, broken, clients = start, None, [leg.client for leg in way.legs]
     for place, leg in enumerate(way.legs):
         device = fleet[leg.client]
-        before = fleet[way.legs[place - 1].client] if place else None
-        got = asked + (before.hands_on(device, leg.down) if before else device.receives(leg.down))
+        got = asked + (_handed(fleet, way, place) if place else device.receives(leg.down))
         done = got + device.computes(leg.work)
-        after = way.legs[place + 1] if place + 1 < len(way.legs) else None
-        sent = done + (device.hands_on(fleet[after.client], after.down) if after else device.sends(way.up))
-        broken = broken or _broken(fleet, t, leg.client, asked, sent, deadline, start)
+        sent = done + (_handed(fleet, way, place + 1) if place + 1 < len(clients) else device.sends(way.up))
+        visit = leg.client, clients[:place].count(leg.client)
+        broken = broken or _broken(fleet, t, visit, asked, sent, deadline, start)
         asked = done
-    if broken is None:
-        return Ended(sent, would=sent)
-    return Ended(broken.at, broken.client, broken.reason, broken.why, would=sent)
+    return Ended(sent, would=sent) if broken is None else replace(broken, would=sent)
+
+
+def _handed(fleet: Fleet, way: Way, place: int) -> float:
+    """How long it takes to hand the model on to the client at a place of its chain; a client has its own already."""
+    before, leg = way.legs[place - 1], way.legs[place]
+    return 0.0 if before.client == leg.client else fleet[before.client].hands_on(fleet[leg.client], leg.down)
 
 
 def _broken(
-    fleet: Fleet, t: int, client: int, asked: float, sent: float, deadline: float, start: float
+    fleet: Fleet, t: int, visit: Visit, asked: float, sent: float, deadline: float, start: float
 ) -> Ended | None:  # fmt: skip
     """How a client fails that is asked and would have sent at these times, if it does."""
-    until = fleet.until(client, t, asked)
+    until = fleet.until(visit[0], t, asked)
     if asked < deadline and until is None:
-        return Ended(asked, client, AWAY, f"when it was asked, {_span(asked - start)} after the exchange began")
+        return Ended(asked, visit, AWAY, f"when it was asked, {_span(asked - start)} after the exchange began")
     if until is not None and until < min(sent, deadline):
-        return Ended(until, client, AWAY, f"it left {_span(until - start)} after the exchange began")
+        return Ended(until, visit, AWAY, f"it left {_span(until - start)} after the exchange began")
     if sent > deadline:
         takes = f"its part would have ended after {_span(sent - start)}, the deadline is {_span(deadline - start)}"
-        return Ended(deadline, client, LATE, takes)
+        return Ended(deadline, visit, LATE, takes)
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from fedflat.attacks.attack import ATTACK
 from fedflat.client.diagnosis import diagnose
 from fedflat.client.piece import Memory
-from fedflat.clock.timetable import Ended
+from fedflat.clock.timetable import Ended, Visit
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold, rows
 from fedflat.engine.missing import NOT_FINITE, Missing
 from fedflat.executors.crew import Crew, Visited, threads
@@ -48,13 +48,13 @@ class Exchange:
     def __post_init__(self) -> None:
         self.attendance = Attendance(self.ready.exp)
         self.round = 0
-        self._start = self.ledger.clock or 0.0
+        self._start, self._met = self.ledger.clock or 0.0, False
         self._ears = [one for one in self.ready.exp.method.hearing if one.key in self.shadows]
         """What wants every single reply."""
 
     def along(self, slot: str, chains: Sequence[Chain]) -> Send:
         """What a slot sends its mail by, along these chains."""
-        return partial(self._send, Line(slot, chains, clock=self._start))
+        return partial(self._send, Line(slot, chains))
 
     def _send(self, line: Line, mail: Mail) -> Replies:
         """One call, one exchange."""
@@ -75,7 +75,7 @@ class Exchange:
         counts = mail.commit and mail.ask.commits
         relay = Relay(self.ready.addressed(mail, [chain[0] for chain in chains]), chains, self._answered(mail))
         for wave in relay:
-            cohort = [client for client in wave.mails if client not in lost]
+            cohort = [client for client, sent in wave.mails.items() if (client, sent.visit) not in lost]
             letters = Letters(wave.mails, cohort, self.clients, line.count, frozenset(line.lacking))
             each = not wave.last or (counts and bool(self._ears))
             visits = answers(self.crew.visit(letters), letters.ids, mail, each=each)
@@ -96,7 +96,7 @@ class Exchange:
                     relay.hand_on(reply)
         self.attendance.enough(mail.round, came)
 
-    def _timed(self, line: Line, mail: Mail) -> Mapping[int, Ended]:
+    def _timed(self, line: Line, mail: Mail) -> Mapping[Visit, Ended]:
         """Let simulated time pass by an exchange; who will not answer. Who is asked and not needed leaves the line."""
         if self.ready.fleet is None:
             return {}
@@ -105,15 +105,25 @@ class Exchange:
         choose = mail.ask.trains and not line.chosen
         ends = self.ready.exp.topology.ends(self.ready.crowd, mail.round) if mail.ask.trains else None
         if ends is not None:
-            self.ledger = self.ledger.until(ends)
+            self.ledger = self.ledger.until((self.ready.beforehand.clock or 0.0) + ends)
             return {}
+        if line.count == 1:
+            line.clock = self._begins(line.slot, mail.round)
         plan = planned(self.ready, fleet, line.clock, mail, line.reaching(mail), sent, choose=choose)
         line.clock, line.chosen = plan.over, line.chosen or choose
-        self.ledger = self.ledger.until(plan.over)
+        self.ledger = self.ledger.until(plan.over, line.slot if len(self.ready.slots) > 1 else None)
         for place in plan.surplus:
             self.ledger = self.ledger.plus(down=sent(line.chains[place][0], mail), models_s2c=mail.models)
         line.chains = [chain for place, chain in enumerate(line.chains) if place not in plan.surplus]
         return plan.lost
+
+    def _begins(self, slot: str, t: int) -> float:
+        """When a slot's first exchange of round ``t`` begins: slots that have not met have clocks of their own."""
+        if len(self.ready.slots) == 1:
+            return self._start
+        if not self._met and (t == 0 or self.ready.exp.topology.meets(t - 1)):
+            self.ledger, self._met = replace(self.ledger, clocks=dict.fromkeys(self.ready.slots, self._start)), True
+        return self.ledger.clocks.get(slot, self._start)
 
     def _bytes_to(self, line: Line, client: int, mail: Mail) -> int:
         """Bytes of a mail to a client: of the part that stays with clients, only its first values, at a first visit."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import overload
 
 from fedflat.client.visit import Letter
-from fedflat.clock.timetable import Ended
+from fedflat.clock.timetable import Ended, Visit
 from fedflat.engine.mail import Mail
 from fedflat.engine.missing import Missing
 from fedflat.executors.memories import ClientStates
@@ -58,11 +58,12 @@ class Letters(Sequence[Letter]):
         mail = self.mails[client]
         return f"{mail.round}/{self.exchange}/{client}" + (f"/{mail.visit}" if mail.visit else "")
 
-    def lost(self, lost: Mapping[int, Ended]) -> Iterator[Missing]:
+    def lost(self, lost: Mapping[Visit, Ended]) -> Iterator[Missing]:
         """Those of its clients that will not answer."""
-        for client in self.mails:
-            if client in lost:
-                yield Missing(client, self.id(client), lost[client].reason, lost[client].why)
+        for client, mail in self.mails.items():
+            ended = lost.get((client, mail.visit))
+            if ended is not None:
+                yield Missing(client, self.id(client), ended.reason, ended.why)
 
     @property
     def ids(self) -> dict[str, int]:

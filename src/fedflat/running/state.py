@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ class Ledger:
     """Visits that ended without a reply that could be used."""
     clock: float | None = None
     """Simulated seconds on the clients' devices, if the run has a clock."""
+    clocks: Mapping[str, float] = field(default_factory=dict)
+    """The same of each slot, where there are several."""
 
     @property
     def sent(self) -> int:
@@ -56,10 +59,10 @@ class Ledger:
         return self.down + self.up + self.c2c
 
     @property
-    def spent(self) -> dict[str, int | float]:
+    def spent(self) -> dict[str, Any]:
         """All of it by name; what goes from client to client, and who was missing, only where there is something, and
         simulated time only where there is a clock."""
-        perhaps = {"c2c": 0, "models_c2c": 0, "missing": 0, "clock": None}
+        perhaps: dict[str, Any] = {"c2c": 0, "models_c2c": 0, "missing": 0, "clock": None, "clocks": {}}
         return {name: value for name, value in asdict(self).items() if value != perhaps.get(name, ...)}
 
     @property
@@ -71,9 +74,10 @@ class Ledger:
         """The same with more sent, trained on, or missing, by the names of its counts."""
         return replace(self, **{name: getattr(self, name) + count for name, count in more.items()})
 
-    def until(self, clock: float) -> Ledger:
-        """The same at a later simulated time."""
-        return replace(self, clock=max(self.clock or 0.0, clock))
+    def until(self, clock: float, slot: str | None = None) -> Ledger:
+        """The same at a later simulated time, of a slot if there are several."""
+        clocks = self.clocks if slot is None else {**self.clocks, slot: clock}
+        return replace(self, clock=max(self.clock or 0.0, clock), clocks=clocks)
 
     def with_time(self, training: float, seconds: float) -> Ledger:
         """The same with more time spent."""

@@ -122,6 +122,10 @@ class Clusters(Clustered):
         """Models that share nothing go their own ways: their mean stands for none of them."""
         return self.shared != NOTHING or self.groups == 1
 
+    def meets(self, t: int) -> bool:
+        """Only if something is shared: else each cluster goes its own way."""
+        return self.mixes
+
     def check(self, crowd: Crowd) -> None:
         """Refuse names of layers that the model has not."""
         super().check(crowd)

@@ -37,6 +37,10 @@ class Hierarchy(Clustered):
         """When they meet."""
         return True
 
+    def meets(self, t: int) -> bool:
+        """In the rounds after which models become their mean."""
+        return (t + 1) % self.every == 0
+
     def check(self, crowd: Crowd) -> None:
         """Refuse clusters that never meet."""
         super().check(crowd)
@@ -50,7 +54,7 @@ class Hierarchy(Clustered):
         self, crowd: Crowd, t: int, models: Mapping[str, Model], weights: Mapping[str, float]
     ) -> dict[str, Model]:
         """All become the mean, in the rounds in which they meet."""
-        if (t + 1) % self.every:
+        if not self.meets(t):
             return dict(models)
         centre = self.centre(crowd, t + 1, models)
         assert centre is not None

@@ -223,6 +223,10 @@ class Topology(Spelled, ABC):
         of it."""
         return next(iter(models.values())) if self.centred else None
 
+    def meets(self, t: int) -> bool:
+        """Whether slots that step from round ``t + 1`` on must wait until all have done round ``t``."""
+        return True
+
     def ends(self, crowd: Crowd, t: int) -> float | None:
         """When round ``t`` ends, in simulated seconds since the start, for a topology that keeps time itself because
         its rounds overlap; None: a round begins when the one before it has ended, and waits for its replies."""
