@@ -8,7 +8,7 @@ out with another: no per-layer Python, no state dictionaries, no optimiser objec
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -257,3 +257,17 @@ def _refuse_cumulative_statistics(module: nn.Module) -> None:
                 f"the BatchNorm layer {name!r} has momentum=None, a cumulative average whose counter is not "
                 "sent between clients. Give it a momentum, e.g. 0.1, or use GroupNorm."
             )
+
+
+def mean_model(models: Iterable[tuple[Model, float]]) -> Model:
+    """The weighted mean of parameters and of buffers, as a running mean: of one model, its own bits."""
+    total, mean = 0.0, None
+    for model, weight in models:
+        if weight > 0:
+            total += weight
+            share = weight / total
+            mean = model if mean is None else Model(
+                torch.lerp(mean.params, model.params, share), torch.lerp(mean.buffers, model.buffers, share)
+            )  # fmt: skip
+    assert mean is not None, "a mean of no models"
+    return mean

@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from fedflat.engine.flat import Model
+from fedflat.engine.flat import Model, mean_model
 from fedflat.errors import SettingError, choice, number
 from fedflat.language.spelling import register
 from fedflat.topology.chains import Chains
 from fedflat.topology.grouping.grouping import Grouping
-from fedflat.topology.topology import SERVER, Asked, Chain, Crowd, Topology, mean_model
+from fedflat.topology.topology import SERVER, Asked, Chain, Crowd, Topology
 
 SUPERCLIENTS, CHAINS, NEVER = WORDS = ("superclients", "chains", "never")
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedflat.composition.method import Method, method
 from fedflat.data.examples import ClientData
-from fedflat.engine.flat import Model
+from fedflat.engine.flat import Model, mean_model
 from fedflat.errors import choice
 from fedflat.language.schedules import Scalar
 from fedflat.language.spelling import register
@@ -28,7 +28,7 @@ from fedflat.tasks.pseudo_labels import SHARE, UNSURE
 from fedflat.topology.clusters import ALL, NOTHING, TRUNK, Clusters
 from fedflat.topology.grouping.by_style import ByStyle
 from fedflat.topology.grouping.grouping import Grouping
-from fedflat.topology.topology import Crowd, mean_model
+from fedflat.topology.topology import Crowd
 
 CLS = "cls"
 SHARED = {CLS: TRUNK, "all": NOTHING, "nothing": ALL}

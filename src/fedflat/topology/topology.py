@@ -9,12 +9,11 @@ them. In a star every chain has one client.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from fedflat.client.asks import Describer, Descriptions
@@ -286,17 +285,3 @@ class Topology(Spelled, ABC):
             why = "remembers at each client how it stood to one sequence of models, which breaks off when models meet"
         if why:
             raise SettingError(f"{piece} means nothing with {self}: it {why}. Leave one of them out.")
-
-
-def mean_model(models: Iterable[tuple[Model, float]]) -> Model:
-    """The weighted mean of parameters and of buffers, as a running mean: of one model, its own bits."""
-    total, mean = 0.0, None
-    for model, weight in models:
-        if weight > 0:
-            total += weight
-            share = weight / total
-            mean = model if mean is None else Model(
-                torch.lerp(mean.params, model.params, share), torch.lerp(mean.buffers, model.buffers, share)
-            )  # fmt: skip
-    assert mean is not None, "a mean of no models"
-    return mean
