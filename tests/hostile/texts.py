@@ -40,7 +40,9 @@ RIGHT = {
         "steps([0, 2], [0.1, 0.01])",
     ],
     "start": ["fresh", "from_run('runs/x')", "pretrained(digits(), rounds=2)"],
-    "topology": ["star", "chains(groups=4)", "clusters(3, shared='features')", "hierarchy(random_groups(2), every=5)"],
+    "topology": ["star", "chains(groups=4)", "clusters(3, shared='features')", "hierarchy(random_groups(2), every=5)",
+        "bank(4, R='chains')", "asynchronous(buffer=2, staleness='hinge', a=1.5, mixing=decay(0.6, 0.99))",
+    ],
     "ask": ["train", "tune()", "gradient()", "evaluate", "describe(label_counts())"],
     "describer": ["label_counts", "label_counts()", "task2vec(draws=640, fisher='sample')"],
     "grouping": [

@@ -11,9 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import fedflat as ff
+from fedflat.client.local import Local
+from fedflat.client.visit import Letter, visit
 from fedflat.data.sampling import Sampler
+from fedflat.engine.flat import Model
+from fedflat.engine.mail import Mail
 from fedflat.errors import SettingError
 from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess
@@ -182,10 +187,13 @@ def test_workers_give_the_same_bits_and_stacks_the_same_numbers() -> None:
         assert (other["down"], other["up"]) == (one["down"], one["up"])
 
 
-def test_kill_9_while_clients_are_at_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize("topology", [SLOW, "bank(10, R=7)"])
+def test_kill_9_in_the_middle(topology: str, tmp_path: Path) -> None:
+    """While clients are at work; of a bank between two meetings."""
     on, part, whole = "digits(lda(0), clients=20)", tmp_path / "part", tmp_path / "whole"
-    words = ["run", "fedavg", "--on", on, "--topology", SLOW, "--rounds", "400", "--eval-every", "400", "--quiet"]
-    process = start(*words, "--checkpoint-every", "0", "--threads", "1", "--out", str(part), start_new_session=True)
+    words = ["run", "fedavg", "--on", on, "--topology", topology, "--rounds", "400", "--clients-per-round", "2"]
+    more = ["--eval-every", "400", "--checkpoint-every", "0", "--threads", "1", "--quiet", "--out", str(part)]
+    process = start(*words, *more, start_new_session=True)
     wait_for(lambda: max(Store(part / "checkpoint").rounds(), default=0) > 5, "a checkpoint")
     process.kill()
     process.communicate()
@@ -193,9 +201,12 @@ def test_kill_9_while_clients_are_at_work(tmp_path: Path) -> None:
     store = Store(part / "checkpoint")
     reached = store.rounds()[0]
     assert 5 < reached < 400
-    assert any(name.startswith("sent/") for name in store.read(reached)[0])
+    assert topology != SLOW or any(name.startswith("sent/") for name in store.read(reached)[0])
     ff.resume(part, quiet=True)
-    ff.run("fedavg", on=on, topology=SLOW, rounds=400, eval_every=400, threads=1, quiet=True, out=whole)
+    ff.run(
+        "fedavg", on=on, topology=topology, rounds=400, clients_per_round=2, eval_every=400, threads=1, quiet=True,
+        out=whole,
+    )  # fmt: skip
     assert final(part) == final(whole)
     assert timeless(rows(part)) == timeless(rows(whole))
 
@@ -338,3 +349,27 @@ def test_by_a_clock() -> None:
 def test_clocks_that_do_not_fit(topology: str, clock: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         make_ready(experiment(topology=topology, clock=parse(clock, "clock"), min_replies=1))
+
+
+def test_running_statistics_are_mixed_as_parameters_are() -> None:
+    """By hand, with one client at work."""
+    local = Local(batch_size=3, lr=0.05, drop_last=True)
+    more = {"sampler": Sampler(clients=1), "model": _normalised, "rounds": 2, "local": local}
+    exp = experiment(topology="asynchronous(mixing=0.25)", **more)
+    ready = make_ready(exp)
+    found = train(ready, executor=InProcess(threads=1)).model
+    model = ready.learner.initial()
+    for t in range(2):
+        [(client,)] = ready.asked(t)["server"]
+        letter = Letter(client, Mail(t, model.params, model.buffers, exp.rate(t)), {})
+        reply, _ = visit(ready.job, letter, ready.fed.data(client))
+        x = model.params - reply.delta
+        model = Model(0.75 * model.params + 0.25 * x, 0.75 * model.buffers + 0.25 * reply.buffers)
+    assert found is not None
+    assert (model.buffers != ready.learner.initial().buffers).any()
+    torch.testing.assert_close(found.params, model.params)
+    torch.testing.assert_close(found.buffers, model.buffers)
+
+
+def _normalised() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import fmean
 
 from fedflat.client.piece import Piece
@@ -113,7 +114,8 @@ class Asynchronous(Topology):
         if self.durations != LOGNORMAL:
             return crowd.lasts
         spread = 1.0 if self.spread is None else self.spread
-        return lambda client, t: float(crowd.rng("duration", client).lognormal(0.0, spread))
+        drawn = cache(lambda client: float(crowd.rng("duration", client).lognormal(0.0, spread)))
+        return lambda client, t: drawn(client)
 
     def asked(self, crowd: Crowd, t: int) -> Asked:
         """Those whose replies come, in the order in which they do."""
