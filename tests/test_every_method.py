@@ -31,6 +31,7 @@ from fedflat.folder.checkpoints import Store
 from fedflat.folder.facts import read_rows
 from fedflat.language.spelling import Entry, parse, registered
 from fedflat.methods.fedcr import CommonRepresentation
+from fedflat.methods.mcd import Discrepancy
 from fedflat.methods.scaffold import Scaffold
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import stochastic
@@ -85,6 +86,7 @@ ROWS = {
     "last_sam": "last_sam(rho=0.05)",
     "layerwise_sam": "layerwise_sam(rho=0.05)",
     "man": "man(zeta=0.2)",
+    "mcd": "mcd(weight=0.5)",
     "median": "median()",
     "mime": "mime(b=0.5)",
     "mimelite": "mimelite(b=0.5, dampening=0.5)",
@@ -166,6 +168,7 @@ NEEDS: dict[type, dict[str, Any]] = {
     CommonRepresentation: {
         "model": stochastic(mlp([5]), dim=FEATURES, train_samples=2, test_samples=3), "local": LOCAL
     },
+    Discrepancy: {"task": "twofold(classification())"},
     Personal: {"split": 0.6},
     Cfsi: {"pictures": True},
     Lab: {"pictures": True},

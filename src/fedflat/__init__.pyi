@@ -75,6 +75,7 @@ from fedflat.data.sets.street import street as street
 from fedflat.data.sets.synthetic import synthetic as synthetic
 from fedflat.data.sets.tested_on import tested_on as tested_on
 from fedflat.data.sets.unlabelled import unlabelled as unlabelled
+from fedflat.data.sets.with_source import with_source as with_source
 from fedflat.data.splitting import federate as federate
 from fedflat.engine.ask import Ask as Ask
 from fedflat.engine.mail import Mail as Mail
@@ -123,6 +124,7 @@ from fedflat.methods.fedsmoo import fedsmoo as fedsmoo
 from fedflat.methods.fedspeed import fedspeed as fedspeed
 from fedflat.methods.fedvc import fedvc as fedvc
 from fedflat.methods.ladd import self_training as self_training
+from fedflat.methods.mcd import mcd as mcd
 from fedflat.methods.mime import mime as mime
 from fedflat.methods.mime import mimelite as mimelite
 from fedflat.methods.pieces import active_clients as active_clients
@@ -214,6 +216,7 @@ from fedflat.tasks.segmentation import segmentation as segmentation
 from fedflat.tasks.task import Meter as Meter
 from fedflat.tasks.task import Supply as Supply
 from fedflat.tasks.task import Task as Task
+from fedflat.tasks.twofold import twofold as twofold
 from fedflat.topology.asynchronous import asynchronous as asynchronous
 from fedflat.topology.bank import bank as bank
 from fedflat.topology.chains import chains as chains

@@ -22,6 +22,7 @@ TWINS = {
 }  # fmt: skip
 """The file in ``literal/``; the means of clients' models are fields of a trace there, the clip is in the local step."""
 ALONE = {
+    "mcd": "methods/test_mcd.py",
     "centralised": "methods/test_centralised.py", "cutout": "client/test_mixing.py", "mixup": "client/test_mixing.py",
     "fedavg_ft": "methods/test_personal.py", "personal": "methods/test_personal.py",
     "krum": "server/test_rules.py", "median": "server/test_rules.py", "norm_clip": "server/test_rules.py",

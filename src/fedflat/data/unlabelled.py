@@ -7,17 +7,18 @@ of a data set that says so (``unlabelled(street())``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from fedflat.data.batch import Batch
+from fedflat.data.changed import changed
 from fedflat.data.domains import Domains
 from fedflat.data.examples import AnyExamples, Examples
-from fedflat.data.federation import Dealt, Federation, OnDemand
+from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
 
 WHY = (
@@ -129,30 +130,6 @@ class Unlabelled(AnyExamples):
         return [*self.examples.traces(), "unlabelled"]
 
 
-@dataclass(frozen=True)
-class Stripping:
-    """Makes a client's examples, and takes their targets away."""
-
-    make: Callable[[int], AnyExamples]
-
-    def __call__(self, client: int) -> AnyExamples:
-        return without_targets(self.make(client))
-
-
-class Blindfolded(OnDemand):
-    """Clients that are made when they are asked for, without targets."""
-
-    def pooled(self) -> Dealt:
-        """See `Federation.pooled`."""
-        assert isinstance(self.make, Stripping)
-        pooled = OnDemand(**{**_fields(self), "make": self.make.make}).pooled()
-        return replace(pooled, train=without_targets(pooled.train))
-
-
-def _fields(fed: OnDemand) -> dict[str, Any]:
-    return {field.name: getattr(fed, field.name) for field in fields(fed)}
-
-
 def without_targets(examples: AnyExamples) -> AnyExamples:
     """The same inputs, and nothing that should come out."""
     return Unlabelled(examples.stripped())
@@ -160,11 +137,4 @@ def without_targets(examples: AnyExamples) -> AnyExamples:
 
 def without_labels(fed: Federation) -> Federation:
     """The same federation with clients that have no targets, nor tests of their own; its test sets stay."""
-    if isinstance(fed, Dealt):
-        return replace(fed, train=without_targets(fed.train), held_out=None)
-    if isinstance(fed, OnDemand):
-        return Blindfolded(**{**_fields(fed), "make": Stripping(fed.make)})
-    raise SettingError(
-        "unlabelled: labels can be taken from clients whose data are dealt out or made when asked for, found "
-        f"{type(fed).__name__}."
-    )
+    return changed(fed, without_targets, "unlabelled: labels can be taken from clients")

@@ -1,0 +1,48 @@
+"""Federations whose clients hold other examples than they did: fewer, more, or without something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from fedflat.data.examples import AnyExamples
+from fedflat.data.federation import Dealt, Federation, OnDemand
+from fedflat.errors import SettingError
+
+Change = Callable[[AnyExamples], AnyExamples]
+"""Makes other examples of some, as many of them and in their order; can be pickled."""
+
+
+@dataclass(frozen=True)
+class Changing:
+    """Makes a client's examples, and changes them."""
+
+    make: Callable[[int], AnyExamples]
+    change: Change
+
+    def __call__(self, client: int) -> AnyExamples:
+        return self.change(self.make(client))
+
+
+class Changed(OnDemand):
+    """Clients that are made when they are asked for, and then changed."""
+
+    def pooled(self) -> Dealt:
+        """See `Federation.pooled`."""
+        assert isinstance(self.make, Changing)
+        pooled = OnDemand(**{**_fields(self), "make": self.make.make}).pooled()
+        return replace(pooled, train=self.make.change(pooled.train))
+
+
+def changed(fed: Federation, change: Change, what: str) -> Federation:
+    """The same federation with clients whose examples are changed, and who keep none for testing; test sets stay."""
+    if isinstance(fed, Dealt):
+        return replace(fed, train=change(fed.train), held_out=None)
+    if isinstance(fed, OnDemand):
+        return Changed(**{**_fields(fed), "make": Changing(fed.make, change)})
+    raise SettingError(f"{what} whose data are dealt out or made when asked for, found {type(fed).__name__}.")
+
+
+def _fields(fed: OnDemand) -> dict[str, Any]:
+    return {field.name: getattr(fed, field.name) for field in fields(fed)}

@@ -1,0 +1,144 @@
+"""Clients with images of their own, without labels, and labelled images of another set beside them.
+
+    with_source(street(), street(style="game"))     what unsupervised domain adaptation has (`mcd`)
+
+Each batch of a client's images comes with as many labelled ones, drawn anew: these stand first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from fedflat.data.batch import Batch
+from fedflat.data.changed import changed
+from fedflat.data.domains import Domains
+from fedflat.data.examples import AnyExamples, ClientData
+from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.unlabelled import WHY
+from fedflat.errors import SettingError
+from fedflat.language.spelling import register
+
+IGNORE = 255
+
+
+@dataclass(frozen=True)
+class Beside(AnyExamples):
+    """Examples without targets, and as many with targets in each batch."""
+
+    examples: AnyExamples
+    """The own ones, without what should come out."""
+    source: ClientData
+    """The labelled ones."""
+
+    @property
+    def classes(self) -> int:  # type: ignore[override]
+        """See `AnyExamples.classes`."""
+        return self.examples.classes
+
+    @property
+    def targets(self) -> NoReturn:
+        """Refused: the own ones have none."""
+        raise SettingError(WHY)
+
+    @property
+    def labelled(self) -> bool:
+        """Those that are counted are not."""
+        return False
+
+    @property
+    def domains(self) -> Domains | None:  # type: ignore[override]
+        """See `AnyExamples.domains`."""
+        return self.examples.domains
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See `AnyExamples.shape`."""
+        return self.examples.shape
+
+    @property
+    def augments(self) -> bool:
+        """They do: who stands beside whom is drawn."""
+        return True
+
+    def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
+        """The labelled ones, drawn anew if there is a generator, and then those at ``index``, all of them ignored."""
+        places = torch.randint(len(self.source), (len(index),), generator=rng) if rng else index % len(self.source)
+        given, own = self.source.batch(places, dtype, rng), self.examples.batch(index, dtype, rng)
+        targets = torch.cat([given.targets, torch.full_like(own.targets, IGNORE)])
+        return Batch(torch.cat([given.inputs, own.inputs]), targets)
+
+    def plain(self) -> Beside:
+        """See `AnyExamples.plain`."""
+        return replace(self, examples=self.examples.plain())
+
+    def part(self, where: slice) -> Beside:
+        """See `AnyExamples.part`."""
+        return replace(self, examples=self.examples.part(where))
+
+    def retargeted(self, targets: Tensor) -> NoReturn:
+        """Refused: there are none to be changed."""
+        raise SettingError(WHY)
+
+    def to(self, device: str) -> Beside:
+        """See `AnyExamples.to`."""
+        return replace(self, examples=self.examples.to(device), source=self.source.to(device))
+
+    def traces(self) -> Sequence[Any]:
+        """See `AnyExamples.traces`."""
+        return [*self.examples.traces(), *self.source.examples.traces()]
+
+
+@dataclass(frozen=True)
+class Putting:
+    """Puts the labelled examples beside others."""
+
+    source: ClientData
+
+    def __call__(self, examples: AnyExamples) -> AnyExamples:
+        return Beside(examples.stripped(), self.source)
+
+
+@dataclass(frozen=True, repr=False)
+class WithSource(DataSpec):
+    """Clients without labels who also have all labelled images of a source; tested as the clients' own set is."""
+
+    stored = False
+    origin = "is made of two other sets"
+
+    on: DataSpec
+    source: DataSpec
+
+    def __post_init__(self) -> None:
+        for name, value in (("on", self.on), ("source", self.source)):
+            if not isinstance(value, DataSpec):
+                raise SettingError(f"with_source: {name} must be a data set, such as street(), found {value!r}.")
+
+    @property
+    def usual_task(self) -> str:  # type: ignore[override]
+        """That of the clients' own set."""
+        return self.on.usual_task
+
+    def class_names(self) -> tuple[str, ...]:
+        """See `DataSpec.class_names`."""
+        return self.on.class_names()
+
+    def open(self, seed: int) -> Federation:
+        """The federation with the source beside every client's images."""
+        fed, source = self.on.open(seed), self.source.open(seed).pooled()
+        if fed.classes != source.classes:
+            raise SettingError(
+                f"with_source: {self.on} has {fed.classes} classes, {self.source} {source.classes}. Take sets of the "
+                "same classes."
+            )
+        return changed(fed, Putting(source.data(0)), "with_source: a source can be put beside clients")
+
+
+with_source = register("data set", "with_source")(WithSource)
