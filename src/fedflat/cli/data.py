@@ -9,6 +9,9 @@ from pathlib import Path
 from fedflat.data.files import fetch
 from fedflat.data.show import show
 from fedflat.language.spelling import parse
+from fedflat.running.groups import drawn, groups_among
+from fedflat.topology.grouping.given import grouping_of
+from fedflat.topology.grouping.grouping import Grouping
 
 
 def carry_out(asked: Namespace) -> int:
@@ -20,8 +23,16 @@ def carry_out(asked: Namespace) -> int:
         folder = fetch.get(asked.name, Path(asked.data_dir) if asked.data_dir else None, _say)
         print(folder or f"{asked.name} {fetch.origin(asked.name)} and needs no files.")
     else:
-        print(show(parse(asked.on, "data set"), asked.seed))
+        spec = parse(asked.on, "data set")
+        print(show(spec, asked.seed))
+        if asked.groups is not None:
+            print(drawn(groups_among(spec, _grouping(asked.groups), asked.seed)))
     return 0
+
+
+def _grouping(text: str) -> Grouping:
+    """What a text says: a grouping, or so many random groups."""
+    return grouping_of("data show", int(text) if text.strip().isdecimal() else parse(text, "grouping"))
 
 
 def _say(text: str) -> None:

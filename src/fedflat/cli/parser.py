@@ -112,6 +112,7 @@ def build() -> Parser:
     show = jobs.add_parser("show", help="what a data set holds and how its clients differ")
     show.add_argument("on", metavar="DATA", help='such as "cifar10(lda(0), clients=100)"')
     show.add_argument("--seed", type=whole, default=0)
+    show.add_argument("--groups", metavar="GROUPING", help="also draw groups of clients: greedy(psi='labels'), or 5")
     for part in (listing, get, show):
         _data_dir(part)
     for command in (

@@ -7,6 +7,7 @@
     classes
                 one entry for each analysis, with the places of its method and its run
     album       the pictures that examples name by their places
+    groups      one entry for each run whose clients are in groups: labels of clients and of groups
     problems    what could not be read;  missing  what was not measured
 """
 
@@ -35,6 +36,8 @@ from fedflat.tasks.headline import Headline, common_target
 from fedflat.version import __version__
 
 Document = dict[str, Any]
+SEEN = 200
+"""Clients, and groups of them, whose labels are drawn."""
 ANALYSES = (
     "pictures", "confusion", "curvature", "surface", "plane", "interpolate", "local_global", "corruptions", "partition",
     "styles", "recovery",
@@ -85,6 +88,7 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
         **found,
         "album": pasted,
         "classes": _classes(runs, places, methods),
+        "groups": _groups(runs, places, methods),
         "problems": problems + _twice(runs, names) + making.unread(run.facts["experiment"] for run in runs),
     }
     _add_curvature(document)
@@ -225,6 +229,23 @@ def _classes(runs: Sequence[Read], places: Sequence[int], methods: Sequence[str]
         for run, place, classes in watched
         if classes is not None
     ]
+
+
+def _groups(runs: Sequence[Read], places: Sequence[int], methods: Sequence[str]) -> list[Document]:
+    """Who is with whom, and the labels of the first clients, group by group, and of the first groups."""
+    found = []
+    for run, place in zip(runs, places, strict=True):
+        if run.groups is None:
+            continue
+        one, counts, together = run.groups, run.groups.counts, run.groups.together
+        clients = [client for group in one.groups for client in group][:SEEN]
+        found.append({
+            "method": place, "label": f"{methods[place]}, seed {run.result.seed}", "by": one.by, "clients": one.clients,
+            "sizes": [len(group) for group in one.groups], "order": clients,
+            "before": None if counts is None else [counts[client] for client in clients],
+            "after": None if together is None else together[:SEEN],
+        })  # fmt: skip
+    return found
 
 
 def _add_curvature(document: Document) -> None:

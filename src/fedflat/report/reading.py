@@ -12,6 +12,7 @@ from fedflat.analyse.shelf import read_analysis
 from fedflat.files import Damaged
 from fedflat.folder.diary import Row
 from fedflat.folder.facts import read_facts, read_rows
+from fedflat.folder.groups import GROUPS, Grouped, read_groups
 from fedflat.report.analyses import Analysis, Unusable, checked
 from fedflat.running.results import Result
 
@@ -25,6 +26,8 @@ class Read:
     result: Result
     watch: list[Row]
     analyses: list[Analysis]
+    groups: Grouped | None = None
+    """Who is with whom, where clients are in groups."""
 
 
 def read(folder: Path, problems: list[str]) -> Read:
@@ -33,7 +36,16 @@ def read(folder: Path, problems: list[str]) -> Read:
     rows, watch = (read_rows(folder, name, facts) for name in ("metrics", "watch"))
     if not rows:
         problems.append(f"{folder} holds no evaluation yet.")
-    return Read(folder, facts, Result.told(facts, rows), watch, _analyses(folder, facts["identity"], problems))
+    analyses, groups = _analyses(folder, facts["identity"], problems), _groups(folder, facts["identity"], problems)
+    return Read(folder, facts, Result.told(facts, rows), watch, analyses, groups)
+
+
+def _groups(folder: Path, identity: str, problems: list[str]) -> Grouped | None:
+    try:
+        return read_groups(folder, identity)
+    except Damaged as error:
+        problems.append(f"{folder / GROUPS} is damaged ({error}): groups are not shown.")
+        return None
 
 
 def _analyses(folder: Path, identity: str, problems: list[str]) -> list[Analysis]:

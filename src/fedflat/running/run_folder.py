@@ -4,6 +4,7 @@
     metrics.jsonl        one object for each evaluation, appended and flushed: see `diary`
     watch.jsonl          the same for each round that was watched
     checkpoint/          see `store`
+    groups.json          who is with whom, where clients are in groups: see `groups`
     descriptions/        what clients have said of themselves before round 0, if they were asked: see `archive`
     final.safetensors    the model it reports, by the module's own names; final-NAME.safetensors: the others
 
@@ -28,8 +29,10 @@ from fedflat.files import NEW, Damaged, hold, refuse_link, unwritable, write_fil
 from fedflat.folder.checkpoints import Store
 from fedflat.folder.diary import DIARIES, Mark, Row
 from fedflat.folder.facts import Facts, diaries, ended, new_facts, read_facts, same_version
+from fedflat.folder.groups import GROUPS, write_groups
 from fedflat.running.archive import Archive
 from fedflat.running.fingerprint import origin_of, refuse_other
+from fedflat.running.groups import groups_of
 from fedflat.running.model_files import Named, write_models
 from fedflat.running.prepare import Ready
 from fedflat.running.state import Run, read_checkpoint
@@ -66,6 +69,9 @@ class RunBook:
     def archive(self) -> Archive:
         """Where what clients say of themselves before round 0 is kept."""
         return Archive()
+
+    def gather(self, ready: Ready) -> None:
+        """Note who is with whom, where clients are in groups."""
 
     def write(self, row: Row) -> None:
         """Add an evaluation."""
@@ -183,6 +189,12 @@ class FolderBook(RunBook):
     def archive(self) -> Archive:
         """A folder within this one."""
         return Archive(self.folder / DESCRIPTIONS, self.facts["identity"], self.say)
+
+    def gather(self, ready: Ready) -> None:
+        """Write it down, unless it is written."""
+        groups = None if (self.folder / GROUPS).exists() else groups_of(ready)
+        if groups is not None:
+            write_groups(self.folder, self.facts["identity"], groups)
 
     def _rewind(self, marks: Mapping[str, Mark]) -> None:
         """Forget what was written after the checkpoint: it will be written again."""

@@ -46,6 +46,7 @@ def train(
     exp, fed, clients = ready.exp, ready.fed, ClientStates(state_memory, book.place, ready.device)
     resumed, earlier = book.resume(clients), partial(made_before, book, executor, tell, ready.device)
     ready = described(ready, book, executor, earlier)                                # 0 what clients are like
+    book.gather(ready)
     first = next(iter(resumed.models.values())) if resumed else exp.init.model(ready, earlier)
     listener, end = listening(ready, book.say), min(until or exp.rounds, exp.rounds)
 

@@ -26,6 +26,7 @@ from fedflat.engine.mail import Mail, Reply, Sheaf
 from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError, shown
 from fedflat.language.spelling import Spelled
+from fedflat.topology.grouping.given import grouping_of
 from fedflat.topology.grouping.grouping import Grouping
 from fedflat.topology.grouping.representers import representers
 
@@ -198,6 +199,11 @@ class Topology(Spelled, ABC):
     def superclients(self, crowd: Crowd) -> Sequence[Chain]:
         """Groups of clients that train one after the other and stay together, where there are any."""
         return ()
+
+    def together(self, crowd: Crowd) -> Sequence[Chain]:
+        """Groups that clients are in from the first round on, such as a field ``groups`` says."""
+        groups = getattr(self, "groups", None)
+        return () if groups is None else crowd.groups(grouping_of(self.key, groups))
 
     @abstractmethod
     def asked(self, crowd: Crowd, t: int) -> Asked:

@@ -63,6 +63,10 @@ class Tee(RunBook):
         """As the book does; trackers are not told of it."""
         return self.book.before(ready, place)
 
+    def gather(self, ready: Ready) -> None:
+        """As the book does."""
+        self.book.gather(ready)
+
     def archive(self) -> Archive:
         """As the book does."""
         return self.book.archive()

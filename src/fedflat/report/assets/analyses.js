@@ -122,6 +122,27 @@ function drawPartition(section, doc) {
     () => ({ heads: ["client", ...turned.map((_, c) => `class ${c}`)], rows: item.counts.map((row, k) => [k, ...row.map(whole)]) })));
 }
 
+/** Labels before, client by client in the order of their groups, and after, group by group. */
+function drawGroups(section, doc) {
+  section.append(el("div", { class: "controls" }, selection("Run", "groups", doc.groups.map((item) => item.label), "groups")));
+  const item = doc.groups.find((one) => one.label === state.groups), many = item.sizes.length;
+  section.append(el("p", { class: "note" }, `${many} groups of ${Math.min(...item.sizes)} to ${Math.max(...item.sizes)} clients, by ${item.by}.`));
+  if (!item.before) return;
+  const home = item.sizes.flatMap((size, at) => Array(size).fill(at));
+  section.append(
+    labelMap("Before: labels of clients, group by group", item.before, item.clients, "client", (i) => item.order[i], (i) => `client ${item.order[i]} of group ${home[i]}`),
+    labelMap("After: labels of groups", item.after, many, "group", (i) => i, (i) => `group ${i}`));
+}
+
+function labelMap(title, rows, of, what, name, who) {
+  const sums = rows.map((row) => row.reduce((a, b) => a + b, 0) || 1), classes = rows[0].length;
+  const shares = Array.from({ length: classes }, (_, c) => rows.map((row, k) => row[c] / sums[k]));
+  const held = (rows.reduce((sum, row) => sum + row.filter((count) => count > 0).length, 0) / rows.length).toFixed(1);
+  return figure(title, `A ${what} holds ${held} of ${classes} classes on average.${rows.length < of ? ` The first ${rows.length} of ${of} ${what}s.` : ""}`,
+    heat(shares, { range: [0, 1], format: percents, rowTitle: "class", columnTitle: what, columnName: name, cell: (j, i) => `${who(i)}: ${percents(shares[j][i])} of its examples are of class ${j}`, sentence: `Shares of ${classes} classes at ${rows.length} ${what}s; a ${what} holds ${held} classes on average.` }),
+    () => ({ heads: [what, ...shares.map((_, c) => `class ${c}`)], rows: rows.map((row, k) => [name(k), ...row.map(whole)]) }));
+}
+
 function drawLocalGlobal(section, doc) {
   const { list, items } = comparable(doc.local_global, "local", "local_global");
   section.append(list || "", el("p", { class: "note" }, "λ₁ as each client's own loss has it (local) and as the loss of all has it (global): a flat local minimum need not be a flat global one."),

@@ -12,6 +12,7 @@ const PARTS = [
   { id: "watched", title: "Watched during training", short: "Watched", of: (doc) => (doc.classes.length || doc.methods.some((m) => Object.keys(m.watch).length) ? [doc.methods.map((m) => m.watch), doc.classes] : []), draw: drawWatched },
   { id: "local_global", title: "Local against global", of: (doc) => doc.local_global, draw: drawLocalGlobal },
   { id: "partition", title: "The clients' data", short: "Data", of: (doc) => doc.partition, draw: drawPartition },
+  { id: "groups", title: "Clients in groups", short: "Groups", of: (doc) => doc.groups, draw: drawGroups },
   { id: "styles", title: "The clients' styles", short: "Styles", of: (doc) => doc.styles, draw: drawStyles },
   { id: "corruptions", title: "Corrupted images", short: "Corruptions", of: (doc) => doc.corruptions, draw: drawCorruptions },
   { id: "recovery", title: "Recovered from models", short: "Recovered", of: (doc) => doc.recovery, draw: drawRecovery },

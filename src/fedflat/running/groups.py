@@ -1,0 +1,101 @@
+"""Who is with whom in a run, as soon as it is known; and the same of a data set and a grouping, without a run."""
+
+from __future__ import annotations
+
+from functools import partial
+from statistics import median
+
+import numpy as np
+import torch
+
+from fedflat.client.asks import LabelCounts
+from fedflat.data.columns import column
+from fedflat.data.federation import EVERYBODY, DataSpec, Federation
+from fedflat.data.sampling import Sampler
+from fedflat.data.skew import Skew
+from fedflat.engine.flat import Layout
+from fedflat.errors import SettingError
+from fedflat.folder.groups import Grouped
+from fedflat.running.prepare import Ready
+from fedflat.topology.grouping.grouping import Grouping
+from fedflat.topology.topology import Crowd
+
+MOST, MEMBERS = 12, 6
+"""How many groups are drawn in text, and how many clients of each."""
+BARS = " ▁▂▃▄▅▆▇█"
+
+
+def groups_of(ready: Ready) -> Grouped | None:
+    """The groups that a run's clients are in, if they are in any."""
+    found = ready.exp.topology.together(ready.crowd)
+    by = repr(getattr(ready.exp.topology, "groups", ""))
+    return Grouped(by, tuple(found), counts_of(ready.fed)) if found else None
+
+
+def counts_of(fed: Federation) -> tuple[tuple[int, ...], ...] | None:
+    """Examples of each class, client by client, where there are classes and not too many clients."""
+    if not fed.here or not fed.test.examples.labelled or fed.population > EVERYBODY:
+        return None
+    return tuple(tuple(fed.data(client).counts(fed.classes).tolist()) for client in range(fed.population))
+
+
+def groups_among(spec: DataSpec, grouping: Grouping, seed: int) -> Grouped:
+    """The groups of a data set's clients, as a run with this seed makes them; refused if that takes a model."""
+    fed = spec.open(seed)
+    counts = counts_of(fed)
+    for one in grouping.describers:
+        if not isinstance(one, LabelCounts):
+            raise SettingError(
+                f"{grouping} needs {one} of every client, which must be worked out by a model, and nothing is trained "
+                "here. Use psi='labels', or look at the report of a run with these groups."
+            )
+        if counts is None:
+            raise SettingError(f"{grouping} needs clients' labels, and these data have no class for each example.")
+    labelled = fed.test.examples.labelled
+    crowd = Crowd(
+        fed.population, fed.sizes, Sampler(clients=1), 1, seed, Layout((), (), (), ()), column=partial(column, fed),
+        classes=fed.classes if labelled else None,
+        descriptions={one: [torch.tensor(row) for row in counts or ()] for one in grouping.describers},
+    )  # fmt: skip
+    return Grouped(repr(grouping), crowd.groups(grouping), counts)
+
+
+def drawn(grouped: Grouped) -> str:
+    """Groups in lines of text: labels of clients, before, and of groups, after."""
+    lengths = [len(group) for group in grouped.groups]
+    lines = [
+        f"{grouped.by}: {len(lengths)} groups of {min(lengths)} to {max(lengths)} clients, median {median(lengths):g}"
+    ]
+    if grouped.counts is None or grouped.together is None:
+        return "\n".join(lines + [f"group {at}: clients {_some(group)}" for at, group in _first(grouped)])
+    for when, whose, counts in (("before", "client", grouped.counts), ("after", "group", grouped.together)):
+        skew = Skew.of_counts(np.array(counts))
+        lines.append(
+            f"{when:<6}  classes per {whose}: {skew.classes_min} to {skew.classes_max} of {skew.classes}, mean "
+            f"{skew.classes_mean:.2f}; distance of labels to everyone's: {skew.distance:.3f}"
+        )
+    for at, group in _first(grouped):
+        own = grouped.together[at]
+        lines.append(f"group {at:<6} {_bars(own)}  {sum(own)} examples of {len(group)} clients")
+        for client in group[:MEMBERS]:
+            mine = grouped.counts[client]
+            lines.append(f"  client {client:<4}{_bars(mine)}  {sum(mine)}")
+        if len(group) > MEMBERS:
+            lines.append(f"  and {len(group) - MEMBERS} clients more")
+    if len(lengths) > MOST:
+        lines.append(f"and {len(lengths) - MOST} groups more")
+    return "\n".join(lines)
+
+
+def _first(grouped: Grouped) -> list[tuple[int, tuple[int, ...]]]:
+    return list(enumerate(grouped.groups))[:MOST]
+
+
+def _some(clients: tuple[int, ...]) -> str:
+    return ", ".join(map(str, clients[: 2 * MEMBERS])) + (", ..." if len(clients) > 2 * MEMBERS else "")
+
+
+def _bars(counts: tuple[int, ...]) -> str:
+    """A bar for each class, the tallest for the most frequent one."""
+    most = max(counts) or 1
+    return "|" + "".join(BARS[-(-count * (len(BARS) - 1) // most)] for count in counts) + "|"
