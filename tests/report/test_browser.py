@@ -88,6 +88,22 @@ def seen(browser: Any, report: Path) -> Iterator[Watched]:
     watched.context.close()
 
 
+def test_labels_of_clients_and_of_groups_are_drawn(browser: Any, tmp_path: Path) -> None:
+    """Two pictures: a column for each client, in the order of groups, and one for each group; what each cell says."""
+    settings = {"rounds": 1, "model": "logistic", "clients_per_round": 1, "threads": 1, "quiet": True}
+    groups = "chains(groups=given_groups([[1, 2], [0]]))"
+    fedflat.run("fedavg", on="digits(lda(0), clients=3)", topology=groups, out=tmp_path / "run", **settings)
+    write_report([tmp_path / "run"], tmp_path / "report.html")
+    watched = Watched(browser, (tmp_path / "report.html").as_uri())
+    assert watched.page.locator("#groups svg.chart").count() == 2
+    said = watched.page.locator("#groups").inner_text()
+    assert "2 groups of 1 to 2 clients, by given_groups([[1, 2], [0]])." in said
+    watched.page.locator("#groups svg.chart").first.hover(position={"x": 60, "y": 40})
+    assert "client 1 of group 0: " in watched.page.locator("#groups .tip").first.inner_text()
+    assert watched.complaints == []
+    watched.context.close()
+
+
 def test_everything_is_drawn_and_nothing_is_fetched(seen: Watched, report: Path) -> None:
     """All parts are there; every path has finite numbers; every picture has a name."""
     shown = seen.page.eval_on_selector_all("main section:not([hidden])", "all => all.map((one) => one.id)")

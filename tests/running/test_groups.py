@@ -1,0 +1,115 @@
+"""Who is with whom: written into the run folder, drawn in text and in the report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedflat as ff
+from fedflat.cli import main
+from fedflat.errors import SettingError
+from fedflat.folder.facts import read_facts
+from fedflat.folder.groups import GROUPS, Grouped, read_groups
+from fedflat.language.spelling import parse
+from fedflat.report import collect
+from fedflat.running.groups import drawn, groups_among
+
+ON = "digits(lda(0.5), clients=10)"
+GREEDY = "greedy(psi='labels', tau='gini', d_min=400, k_max=5)"
+
+
+def run(folder: Path, topology: str, **more: object) -> Path:
+    settings = {"rounds": 1, "clients_per_round": 1, "model": "logistic", "threads": 1, "quiet": True, **more}
+    ff.run("fedavg", on=ON, topology=topology, out=folder, **settings)  # type: ignore[arg-type]
+    return folder
+
+
+def counts(seed: int = 0) -> np.ndarray:
+    fed = parse(ON, "data set").open(seed)
+    return np.stack([np.bincount(fed.data(client).labels.numpy(), minlength=10) for client in range(10)])
+
+
+def test_a_run_writes_down_its_groups(tmp_path: Path) -> None:
+    """Superclients and clusters; in a star there are none. They are those that `data show` draws for the same seed."""
+    for name, topology in (("a", f"chains(groups={GREEDY})"), ("b", f"clusters({GREEDY})"), ("c", "bank(2, R=1)")):
+        folder = run(tmp_path / name, topology)
+        found = read_groups(folder, read_facts(folder)["identity"])
+        assert found is not None
+        assert sorted(client for group in found.groups for client in group) == list(range(10))
+        assert np.array_equal(found.counts or (), counts())
+        assert np.array_equal(found.together or (), [counts()[list(group)].sum(0) for group in found.groups])
+        if name != "c":
+            assert found == groups_among(parse(ON, "data set"), parse(GREEDY, "grouping"), 0)
+    assert not (run(tmp_path / "star", "star()") / GROUPS).exists()
+
+
+def test_labels_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
+    """Figures by numpy: classes held, and the mean distance of labels to everyone's; bars in eighths of the most."""
+    groups = "given_groups([[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]])"
+    assert main(["data", "show", ON, "--seed", "2", "--groups", groups]) == 0
+    said = capsys.readouterr().out
+    whole = counts(2)
+    for when, whose, rows in (("before", "client", whole), ("after ", "group", whole.reshape(2, 5, 10).sum(1))):
+        held = (rows > 0).sum(1)
+        far = np.abs(rows / rows.sum(1, keepdims=True) - whole.sum(0) / whole.sum()).sum(1).mean() / 2
+        assert (
+            f"{when}  classes per {whose}: {held.min()} to {held.max()} of 10, mean {held.mean():.2f}; "
+            f"distance of labels to everyone's: {far:.3f}"
+        ) in said
+    assert f"{whole[:5].sum()} examples of 5 clients" in said
+    many = Grouped("x", ((0, 1),), ((8, 3, 1, 0), (0, 1, 0, 0)))
+    assert "|█▄▁ |  13 examples of 2 clients" in drawn(many)
+
+
+def test_many_groups_are_not_all_drawn() -> None:
+    said = drawn(Grouped("x", tuple((k,) for k in range(20)), tuple((1, k) for k in range(20))))
+    assert "group 11" in said
+    assert "group 12" not in said
+    assert said.endswith("and 8 groups more")
+    assert "and 4 clients more" in drawn(Grouped("x", (tuple(range(10)),), tuple((1, k) for k in range(10))))
+    assert drawn(Grouped("x", ((0, 2), (1,)), None)).splitlines()[1:] == ["group 0: clients 0, 2", "group 1: clients 1"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ("kmeans(psi='task2vec')", "must be worked out by a model, and nothing is trained here"),
+        ("11", "11 groups were asked for, but there are only 10 clients"),
+        ("greedy(psi='labels', d_min=100000)", "a group must have d_min=100000 examples, but all 10 clients together"),
+        ("fedavg()", "is a method, not a grouping"),
+        ("by_column('town')", "these data have no column 'town'"),
+    ],
+)
+def test_groups_that_cannot_be_made(groups: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "show", ON, "--groups", groups]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_labels_are_needed() -> None:
+    with pytest.raises(SettingError, match="have no class for each example"):
+        groups_among(ff.diabetes(clients=4), ff.alike(2), 0)
+    assert len(groups_among(ff.diabetes(clients=4), ff.random_groups(2), 0).groups) == 2
+
+
+def test_the_report_needs_no_data(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", f"chains(groups={GREEDY})")
+    [shown] = collect([folder])["groups"]
+    grouped = read_groups(folder, read_facts(folder)["identity"])
+    assert grouped is not None
+    order = [client for group in grouped.groups for client in group]
+    assert (shown["order"], shown["clients"], shown["by"]) == (order, 10, grouped.by)
+    assert np.array_equal(shown["before"], counts()[order])
+    assert np.array_equal(shown["after"], grouped.together or ())
+    assert shown["sizes"] == [len(group) for group in grouped.groups]
+    shutil.copytree(folder, tmp_path / "damaged")
+    for change in ({"groups": [[0], [1]]}, {"run": "another"}, {"counts": [[1]]}, {"groups": "x"}):
+        said = json.loads((folder / GROUPS).read_text()) | change
+        (tmp_path / "damaged" / GROUPS).write_text(json.dumps(said))
+        found = collect([tmp_path / "damaged"])
+        assert found["groups"] == []
+        assert len(found["runs"]) == 1
+        assert any("groups.json is damaged" in problem for problem in found["problems"])
