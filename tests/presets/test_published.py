@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedflat.presets import find
+from fedflat.presets import every, find
 
 # name, number, standard deviation, table
 NUMBERS = [
@@ -152,3 +152,17 @@ def test_seeds() -> None:
     assert find("fedgloss/cifar10-cnn-alpha0").seeds == (0, 42, 200299)
     assert find("fedfsa/fmnist-pat5").seeds == (23, 100, 200)
     assert find("wima/cifar10-alpha0").seeds == ()
+
+
+def test_attacks_with_the_same_share() -> None:
+    """Table 5.5: FedAvg has as many attackers at (0.1, 0.5) as at (0.5, 0.1), and in most columns the same numbers."""
+    own = {preset.name: preset for preset in every() if preset.name.startswith("attacks/")}
+    assert len(own) == 2 * (6 * 8 + 2)
+    assert own["attacks/cifar10-none-fedseq"].reported == 76.10
+    assert "attack" not in own["attacks/cifar100-none-fedavg"].settings
+    for flip in ("cifar10-0-2", "cifar10-3-5", "cifar10-both", "cifar10-both-random", "cifar100-intra"):
+        assert own[f"attacks/{flip}-0.1-0.5-fedavg"].reported == own[f"attacks/{flip}-0.5-0.1-fedavg"].reported
+    worst = own["attacks/cifar10-both-random-0.5-0.5-fedseq"].experiment()
+    assert own["attacks/cifar10-both-random-0.5-0.5-fedseq"].reported == 73.46
+    assert repr(worst.attack) == "label_flip(L_S=0.5, pairs=[[0, 2], [3, 5]], draw='random')"
+    assert repr(worst.topology) == "chains(groups=random(), draw='share')"
