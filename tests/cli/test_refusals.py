@@ -236,3 +236,38 @@ def test_status_of_the_process(tmp_path: Path) -> None:
         "fedflat: error: unknown method 'feddin'. Did you mean 'feddyn'? `fedflat methods` lists them all.\n"
     )
     assert not (tmp_path / "out").exists()
+
+
+DEVICES = '{"0": {"speed": 9, "down": 9, "up": 9}, "1": {"speed": 9, "down": 9, "up": 9}}'
+
+
+@pytest.mark.parametrize(("clock", "said"), [
+    ("measured('there.json')", "has no entry for 98 of the 100 clients: 2, 3, 4, 5, 6, ..."),
+    ("measured('negative.json')", "client '0': speed must be a number of at least 1e-09, found -3"),
+    ("measured('text.json')", "is not JSON"), ("measured('nowhere.json')", "there is no file 'nowhere.json'"),
+    ("devices(up=0)", "up must be a number of at least 1e-09, found 0"),
+    ("devices(speed='fast')", "speed must be a number or a spread such as lognormal(100, 0.5), found 'fast'"),
+    ("devices(deadline=-1)", "deadline must be a number above 0, found -1"),
+    ("devices(extra=50)", "extra must be a number"),
+    ("devices(extra=9.5)", "With extra=9.5 in the clock, 105 are asked and 10 waited for."),
+    ("devices(present=3)", "present must say when clients are there"),
+    ("devices(present=on_off(0, 5))", "on must be a number above 0, found 0"),
+    ("lognormal(3)", "'lognormal' is a spread, not a clock. Known: devices, measured."),
+])  # fmt: skip
+def test_clocks(capsys: pytest.CaptureFixture[str], clock: str, said: str) -> None:
+    Path("there.json").write_text(DEVICES)
+    Path("negative.json").write_text(DEVICES.replace("9", "-3"))
+    Path("text.json").write_text("speed 9")
+    assert said in refused(capsys, *RUN, "fedavg", "--clock", clock, "--min-replies", "1")
+
+
+def test_replies_that_a_clock_may_lose(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, *RUN, "fedavg", "--clock", "devices(deadline=3)")
+    assert "Say with how many a round may go on: --min-replies 1." in said
+
+
+def test_a_deadline_that_nobody_meets(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*RUN, "fedavg", "--clock", "devices(deadline=0.001)", "--min-replies", "1"]) == 2
+    said = capsys.readouterr().err
+    assert "round 0: nobody met the deadline of 0.001 s; the first reply would have come after " in said
+    assert "Set a later deadline" in said

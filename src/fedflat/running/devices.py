@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fedflat.client.asks import walk_work
 from fedflat.client.learner import Learner
@@ -10,6 +10,7 @@ from fedflat.clock.clock import Fleet
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
 from fedflat.running.experiment import Experiment
+from fedflat.running.tables import span
 from fedflat.topology.topology import Crowd
 
 
@@ -31,6 +32,18 @@ def visit_seconds(
         return fleet.seconds(client, work, cost.down * vector + buffers, cost.up * vector + buffers)
 
     return lasts
+
+
+def pace(exp: Experiment, crowd: Crowd, cohort: Sequence[int]) -> str:
+    """What is good to know of the clock before round 0, whose clients these are; nothing if there is none."""
+    if exp.clock is None:
+        return ""
+    if exp.method.pooled:
+        return "no client computes in centralised training, so the clock tells no time"
+    if not exp.topology.waits:
+        return ""
+    least, most = (span(of(crowd.lasts(client, 0) for client in cohort)) for of in (min, max))
+    return f"by the clock a visit by itself takes {least} to {most} in round 0"
 
 
 def check_devices(exp: Experiment, crowd: Crowd) -> None:

@@ -30,8 +30,8 @@ from fedflat.engine.mail import Mail
 from fedflat.errors import FedflatError, SettingError, shown
 from fedflat.executors.crew import Crew
 from fedflat.executors.memories import ClientStates, usual_budget
-from fedflat.running.crowd import check_batches, check_crowd, gathered
-from fedflat.running.devices import fleet_of
+from fedflat.running.crowd import check_batches, check_crowd, gathered, members
+from fedflat.running.devices import fleet_of, pace
 from fedflat.running.evaluate import OwnTests, own_tests
 from fedflat.running.experiment import Experiment, open_federation
 from fedflat.running.fitting import Fitting, Routing, check_fitting, fitting_piece, homes
@@ -138,6 +138,8 @@ class Ready:
             fits = self.client_memory <= budget
             where = "kept in memory" if fits else f"{size(budget)} kept in memory, the rest on disk"
             said.append(f"clients will remember up to {size(self.client_memory)} in all, {where}")
+        if self.exp.clock is not None:
+            said.append(pace(self.exp, self.crowd, members(self.supposed.asked(0))))
         said += [f"before round 0 every client is asked for {one}: {one.reveals}" for one in self.describers]
         return [text for text in said if text]
 
