@@ -126,6 +126,22 @@ def test_what_is_sent_is_what_fedseq_sends() -> None:
     assert (ledger.down, ledger.up, ledger.c2c) == (3 * 2 * one, 3 * 2 * one, 3 * 3 * one)
 
 
+@pytest.mark.parametrize(("R", "every"), [("2", 2), ("'never'", 6), ("1", 1)])
+def test_models_wait_for_each_other_when_they_meet(R: str, every: int) -> None:
+    """By hand, with superclients of one client: each model's visits come one after the other, whatever others do."""
+    clock = parse("devices(speed=lognormal(5, 1.0), latency=0.1)", "clock")
+    ready = make_ready(experiment(topology=f"bank(given_groups([[0], [1], [2], [3], [4]]), R={R})", clock=clock))
+    found = [row["clock"] for row in train(ready).rows]
+    expected, times = [], [0.0, 0.0]
+    for t in range(6):
+        chains = [chain for chains in ready.asked(t).values() for chain in chains]
+        times = [time + ready.crowd.lasts(chain[0], t) for time, chain in zip(times, chains, strict=True)]
+        expected.append(max(times))
+        if (t + 1) % every == 0:
+            times = [max(times)] * 2
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("method", "topology", "words"),
     [

@@ -121,7 +121,7 @@ class Exchange:
         """When a slot's first exchange of round ``t`` begins: slots that have not met have clocks of their own."""
         if len(self.ready.slots) == 1:
             return self._start
-        if not self._met and (t == 0 or self.ready.exp.topology.meets(t - 1)):
+        if not self._met and (t == 0 or self.ready.exp.topology.meets(self.ready.crowd, t - 1)):
             self.ledger, self._met = replace(self.ledger, clocks=dict.fromkeys(self.ready.slots, self._start)), True
         return self.ledger.clocks.get(slot, self._start)
 

@@ -75,6 +75,11 @@ class Bank(Topology):
             return self.R
         return {SUPERCLIENTS: len(self.superclients(crowd)), CHAINS: self.size(crowd)}.get(self.R)
 
+    def meets(self, crowd: Crowd, t: int) -> bool:
+        """In the rounds after which models become their mean."""
+        every = self.every(crowd)
+        return every is not None and (t + 1) % every == 0
+
     def size(self, crowd: Crowd) -> int:
         """m, the number of chains."""
         return self.chains.smallest(crowd)
@@ -132,10 +137,9 @@ class Bank(Topology):
         self, crowd: Crowd, t: int, models: Mapping[str, Model], weights: Mapping[str, float]
     ) -> dict[str, Model]:
         """All become the mean, in the rounds in which they meet."""
-        every = self.every(crowd)
-        if every is None or (t + 1) % every or len(models) == 1:
+        if not self.meets(crowd, t) or len(models) == 1:
             return dict(models)
-        seen = self.weights(crowd, range(t + 1 - every, t + 1))
+        seen = self.weights(crowd, range(t + 1 - (self.every(crowd) or 0), t + 1))
         return dict.fromkeys(models, mean_model((models[slot], seen[slot]) for slot in seen))
 
     def centre(self, crowd: Crowd, done: int, models: Mapping[str, Model]) -> Model:

@@ -122,7 +122,7 @@ class Clusters(Clustered):
         """Models that share nothing go their own ways: their mean stands for none of them."""
         return self.shared != NOTHING or self.groups == 1
 
-    def meets(self, t: int) -> bool:
+    def meets(self, crowd: Crowd, t: int) -> bool:
         """Only if something is shared: else each cluster goes its own way."""
         return self.mixes
 

@@ -37,7 +37,7 @@ class Hierarchy(Clustered):
         """When they meet."""
         return True
 
-    def meets(self, t: int) -> bool:
+    def meets(self, crowd: Crowd, t: int) -> bool:
         """In the rounds after which models become their mean."""
         return (t + 1) % self.every == 0
 
@@ -54,7 +54,7 @@ class Hierarchy(Clustered):
         self, crowd: Crowd, t: int, models: Mapping[str, Model], weights: Mapping[str, float]
     ) -> dict[str, Model]:
         """All become the mean, in the rounds in which they meet."""
-        if not self.meets(t):
+        if not self.meets(crowd, t):
             return dict(models)
         centre = self.centre(crowd, t + 1, models)
         assert centre is not None

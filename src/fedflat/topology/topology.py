@@ -228,7 +228,7 @@ class Topology(Spelled, ABC):
         of it."""
         return next(iter(models.values())) if self.centred else None
 
-    def meets(self, t: int) -> bool:
+    def meets(self, crowd: Crowd, t: int) -> bool:
         """Whether slots that step from round ``t + 1`` on must wait until all have done round ``t``."""
         return True
 
