@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
@@ -18,7 +18,7 @@ from fedflat.engine.mail import Mail
 from fedflat.engine.missing import Missing
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.executors.allocator import huge_pages, keep_memory
-from fedflat.executors.crew import Crew, Source, Visited, threads
+from fedflat.executors.crew import Crew, Source, Then, Visited, threads
 from fedflat.executors.interrupt import ALL
 from fedflat.executors.main_module import REMEDY, Way, hidden, way_to_main
 from fedflat.executors.parcel import WorkerDied, dumps, opened, packed, receive, send
@@ -91,8 +91,8 @@ def _deaf_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-Place = tuple[int, int]
-"""Which exchange of a crew a letter belongs to, and which letter of it it is."""
+Place = tuple[int, int, Letter]
+"""Which exchange of a crew a letter belongs to, which one of it, or of which chain, it is, and the letter."""
 
 
 class _Crew:
@@ -104,6 +104,9 @@ class _Crew:
         self.busy: dict[Connection, Place] = {}
         """Who works on what."""
         self.exchanges = 0
+        self.idle: list[Connection] = []
+        self.told: dict[Connection, Mail] = {}
+        """What each of them was sent last in this exchange."""
 
     def hire(self, n: int) -> list[Connection]:
         """Start ``n`` processes more; where to reach them, once they are ready."""
@@ -140,32 +143,63 @@ class _Crew:
         What is done with a reply is done by one thread: the cores are the workers'. Answers to letters of an exchange
         that was given up are dropped when they come. A worker that dies leaves its client missing, and is replaced.
         """
-        self.exchanges += 1
-        told: dict[Connection, Mail] = {}
-        idle, sent = [line for line in self.workers if line not in self.busy], 0
-        done: dict[int, bytes | WorkerDied] = {}
+        self._begin()
+        sent, done = 0, dict[int, tuple[Letter, bytes | WorkerDied]]()
         with threads(1):
             for place in range(len(letters)):
                 while True:
-                    while idle and sent < min(len(letters), place + 2 * len(self.workers)):
-                        with suppress(WorkerDied):  # which is seen when its answer is taken
-                            self._hand(idle[-1], letters[sent], told)
-                        self.busy[idle.pop()], sent = (self.exchanges, sent), sent + 1
+                    while self.idle and sent < min(len(letters), place + 2 * len(self.workers)):
+                        self._hand(sent, letters[sent])
+                        sent += 1
                     if place in done:
                         break
-                    for ready in wait(list(self.busy)):
-                        assert isinstance(ready, Connection)
-                        (exchange, of), answer = self.busy.pop(ready), self._answer(ready)
-                        if exchange == self.exchanges:
-                            done[of] = answer
-                        idle += [ready] if ready in self.workers else self.hire(1)
-                yield _outcome(done.pop(place), letters, place)
+                    done |= {at: (letter, answer) for at, letter, answer in self._answers()}
+                yield _outcome(*done.pop(place))
 
-    def _hand(self, line: Connection, letter: Letter, told: dict[Connection, Mail]) -> None:
-        if told.get(line) is not letter.mail:  # the same for all of an exchange: once is enough
-            told[line] = letter.mail
-            send(line, dumps(letter.mail))
-        send(line, dumps((letter.client, letter.memory, letter.id)))
+    def follow(self, letters: Sequence[Letter], then: Then, left: Callable[[int], float]) -> Iterator[Visited]:
+        """As `visit`, along chains: workers that get free go on with the chain that has most left to do."""
+        self._begin()
+        waiting: dict[int, Letter | None] = dict.fromkeys(range(len(letters)))
+        """Chains that nobody works on, and their next letter where it is not the first."""
+        done: dict[int, Visited] = {}
+        with threads(1):
+            for place in range(len(letters)):
+                while place not in done:
+                    while self.idle and waiting:
+                        at = max(waiting, key=lambda one: (left(one), -one))
+                        self._hand(at, waiting.pop(at) or letters[at])
+                    for at, letter, answer in self._answers():
+                        visited = _outcome(letter, answer)
+                        following = then(at, visited)
+                        if following is None:
+                            done[at] = visited
+                        else:
+                            waiting[at] = following
+                yield done.pop(place)
+
+    def _begin(self) -> None:
+        """An exchange begins."""
+        self.exchanges, self.told = self.exchanges + 1, {}
+        self.idle = [line for line in self.workers if line not in self.busy]
+
+    def _answers(self) -> Iterator[tuple[int, Letter, bytes | WorkerDied]]:
+        """Wait for workers; what those answer whose letters are of this exchange, all of whom are idle then."""
+        for ready in wait(list(self.busy)):
+            assert isinstance(ready, Connection)
+            (exchange, at, letter), answer = self.busy.pop(ready), self._answer(ready)
+            self.idle += [ready] if ready in self.workers else self.hire(1)
+            if exchange == self.exchanges:
+                yield at, letter, answer
+
+    def _hand(self, at: int, letter: Letter) -> None:
+        """Give a letter to a worker that is idle."""
+        line = self.idle.pop()
+        self.busy[line] = self.exchanges, at, letter
+        with suppress(WorkerDied):  # which is seen when its answer is taken
+            if self.told.get(line) is not letter.mail:  # the same for all of an exchange: once is enough
+                self.told[line] = letter.mail
+                send(line, dumps(letter.mail))
+            send(line, dumps((letter.client, letter.memory, letter.id)))
 
     def _answer(self, line: Connection) -> bytes | WorkerDied:
         """What a worker answers; one that is dead is let go."""
@@ -179,12 +213,11 @@ class _Crew:
             return died
 
 
-def _outcome(answer: bytes | WorkerDied, letters: Sequence[Letter], place: int) -> Visited:
+def _outcome(letter: Letter, answer: bytes | WorkerDied) -> Visited:
     try:
         if isinstance(answer, WorkerDied):
             raise answer
         visited: Visited = opened(answer)
     except Exception as error:
-        letter = letters[place]
         return Missing.by(error, letter.client, letter.id)
     return visited

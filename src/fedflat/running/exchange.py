@@ -12,10 +12,11 @@ from typing import Any
 from fedflat.attacks.attack import ATTACK
 from fedflat.client.diagnosis import diagnose
 from fedflat.client.piece import Memory
+from fedflat.client.visit import Letter
 from fedflat.clock.timetable import Ended, Visit
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold, rows
 from fedflat.engine.missing import NOT_FINITE, Missing
-from fedflat.executors.crew import Crew, Visited, threads
+from fedflat.executors.crew import Crew, Follower, Visited, threads
 from fedflat.executors.memories import ClientStates
 from fedflat.running.attendance import Attendance, answers
 from fedflat.running.letters import SHADOW, Letters, Line
@@ -74,27 +75,93 @@ class Exchange:
         chains, came = line.reaching(mail), 0
         counts = mail.commit and mail.ask.commits
         relay = Relay(self.ready.addressed(mail, [chain[0] for chain in chains]), chains, self._answered(mail))
+        along = self._by_themselves if self._follows(relay) else self._in_waves
+        for letters, visited in along(line, mail, relay, lost):
+            found = self._taken(line, relay, letters, visited, last=True)
+            if found is None:
+                continue
+            reply, memory = found
+            if isinstance(reply, Reply):
+                reply = relay.whole(reply)
+            answered = relay.sent.get(_clients(reply)[0], mail)
+            if counts:
+                self._stage(reply, memory | self._heard(answered, reply))
+            came += len(reply) if isinstance(reply, Sheaf) else 1
+            yield self.ready.exp.topology.taken(mail, answered, reply) if relay.sent else reply
+        self.attendance.enough(mail.round, came)
+
+    def _follows(self, relay: Relay) -> bool:
+        """Whether chains need not wait for each other; somebody who overhears visits hears them in their order."""
+        listens = self.ready.exp.attack is not None and self.ready.exp.attack.listens
+        return relay.longest > 1 and isinstance(self.crew, Follower) and not listens
+
+    def _in_waves(
+        self, line: Line, mail: Mail, relay: Relay, lost: Mapping[Visit, Ended]
+    ) -> Iterator[tuple[Letters, Visited]]:
+        """The last visits of chains, all of which go on together."""
         for wave in relay:
             cohort = [client for client, sent in wave.mails.items() if (client, sent.visit) not in lost]
-            letters = Letters(wave.mails, cohort, self.clients, line.count, frozenset(line.lacking))
-            each = not wave.last or (counts and bool(self._ears))
+            letters = self._letters(line, wave.mails, cohort)
+            each = not wave.last or (mail.commit and mail.ask.commits and bool(self._ears))
             visits = answers(self.crew.visit(letters), letters.ids, mail, each=each)
             for visited in chain(letters.lost(lost), visits):
-                found = self._taken(line, relay, letters, visited, last=wave.last)
-                if found is None:
-                    continue
-                reply, memory = found
-                if wave.last and isinstance(reply, Reply):
-                    reply = relay.whole(reply)
-                answered = relay.sent.get(_clients(reply)[0], mail)
-                if counts:
-                    self._stage(reply, memory | self._heard(answered, reply) if wave.last else memory)
                 if wave.last:
-                    came += len(reply) if isinstance(reply, Sheaf) else 1
-                    yield self.ready.exp.topology.taken(mail, answered, reply) if relay.sent else reply
-                elif isinstance(reply, Reply):
-                    relay.hand_on(reply)
-        self.attendance.enough(mail.round, came)
+                    yield letters, visited
+                else:
+                    self._hand_on(line, relay, letters, visited)
+
+    def _by_themselves(
+        self, line: Line, mail: Mail, relay: Relay, lost: Mapping[Visit, Ended]
+    ) -> Iterator[tuple[Letters, Visited]]:
+        """The last visits of chains, in their order; each goes on as soon as its own visit has ended."""
+        assert isinstance(self.crew, Follower)
+        now: dict[int, Letters] = {}
+        before = len(self.attendance.missing)
+
+        def onward(place: int) -> bool:
+            """Write the next letter along a chain, if its client will answer."""
+            client, sent = relay.next(place)
+            now[place] = self._letters(line, {client: sent}, [client])
+            for missing in now[place].lost(lost):
+                self._hand_on(line, relay, now[place], missing)
+            return place not in relay.broken
+
+        def then(at: int, visited: Visited) -> Letter | None:
+            place = begun[at]
+            if len(relay.left(place)) == 1:
+                return None
+            [one] = answers([visited], now[place].ids, mail, each=True)
+            self._hand_on(line, relay, now[place], one)
+            return now[place][0] if place not in relay.broken and onward(place) else None
+
+        begun = [place for place in range(len(relay.chains)) if onward(place)]
+        letters = [now[place][0] for place in begun]
+        visits = self.crew.follow(letters, then, lambda at: self._work(mail, relay.left(begun[at])))
+        for place, visited in zip(begun, visits, strict=True):
+            if place not in relay.broken:
+                yield from ((now[place], one) for one in answers([visited], now[place].ids, mail, each=True))
+        missed = self.attendance.missing[before:]
+        self.attendance.missing[before:] = sorted(missed, key=lambda one: relay.place(one.client))
+
+    def _hand_on(self, line: Line, relay: Relay, letters: Letters, visited: Visited) -> None:
+        """A visit in the middle of a chain has ended."""
+        found = self._taken(line, relay, letters, visited, last=False)
+        if found is None:
+            return
+        reply, memory = found
+        assert isinstance(reply, Reply)
+        mail = letters.mail_to(reply.client)
+        if mail.commit and mail.ask.commits:
+            self._stage(reply, memory)
+        relay.hand_on(reply)
+
+    def _work(self, mail: Mail, clients: Sequence[int]) -> int:
+        """Examples that these clients train on, one after the other."""
+        local, size = self.ready.exp.local, self.ready.roster.size
+        return sum(local.samples(mail.round, client, size(client)) for client in clients)
+
+    def _letters(self, line: Line, mails: Mapping[int, Mail], cohort: Sequence[int]) -> Letters:
+        return Letters(mails, cohort, self.clients, line.count, frozenset(line.lacking))
 
     def _timed(self, line: Line, mail: Mail) -> Mapping[Visit, Ended]:
         """Let simulated time pass by an exchange; who will not answer. Who is asked and not needed leaves the line."""

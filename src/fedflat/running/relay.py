@@ -1,7 +1,8 @@
-"""Chains on their way: who is visited at once, and what goes on to the next client of each chain.
+"""Chains on their way: who is visited next, and what goes on to the next client of each chain.
 
-All chains end together: in every wave each of them that is long enough has one visit, and the last wave visits the last
-client of every chain, whose reply is the chain's. A star is one wave.
+Where visits are made at the same time, each chain goes on by itself. Where they are not, all chains end together: in
+every wave each of them that is long enough has one visit, and the last wave visits the last client of every chain,
+whose reply is the chain's. A star is one wave. The numbers are the same.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Wave:
 class _Way:
     """What the clients of a chain have done so far."""
 
+    visits: int
     model: Model
     examples: int
     """Each client's once."""
@@ -41,32 +43,49 @@ class _Way:
 
 
 class Relay:
-    """The chains of one exchange. Each wave must be gone through before the next one is asked for."""
+    """The chains of one exchange; of waves, each must be gone through before the next one is asked for."""
 
     def __init__(self, mail: Mail, chains: Sequence[Chain], sent: Mapping[int, Mail] | None = None) -> None:
         """``sent`` are other mails that some chains have begun with, by their first clients."""
         self.mail, self.chains, self.sent = mail, chains, sent or {}
         self._of = {client: place for place, chain in enumerate(chains) for client in chain}
         self._ways: dict[int, _Way] = {}
-        self._broken: set[int] = set()
+        self.broken: set[int] = set()
+        """Chains that nothing comes of."""
         self._visited: set[int] = set()
 
-    def __iter__(self) -> Iterator[Wave]:
-        for left in range(max(map(len, self.chains)), 0, -1):
-            there = [p for p, chain in enumerate(self.chains) if len(chain) >= left and p not in self._broken]
-            yield Wave({self.chains[place][-left]: self._next(place, left) for place in there}, last=left == 1)
+    @property
+    def longest(self) -> int:
+        """Visits along the longest chain."""
+        return max(map(len, self.chains))
 
-    def _next(self, place: int, left: int) -> Mail:
-        """The server's own mail to the first of a chain, to the others with what the one before it has returned."""
+    def __iter__(self) -> Iterator[Wave]:
+        for left in range(self.longest, 0, -1):
+            there = [p for p, chain in enumerate(self.chains) if len(chain) >= left and p not in self.broken]
+            yield Wave(dict(map(self.next, there)), last=left == 1)
+
+    def left(self, place: int) -> Chain:
+        """Who is still to be visited along a chain."""
+        way = self._ways.get(place)
+        return self.chains[place][way.visits if way else 0 :]
+
+    def next(self, place: int) -> tuple[int, Mail]:
+        """Who is next along a chain, and its mail: the server's own to the first, to the others with what the one
+        before it has returned."""
         way, chain = self._ways.get(place), self.chains[place]
         if way is None:
-            return self.sent.get(chain[0], self.mail)
-        visit = chain[:-left].count(chain[-left])
-        return replace(self.mail, params=way.model.params, buffers=way.model.buffers, repeat=False, visit=visit)
+            return chain[0], self.sent.get(chain[0], self.mail)
+        client, model = chain[way.visits], way.model
+        visit = chain[: way.visits].count(client)
+        return client, replace(self.mail, params=model.params, buffers=model.buffers, repeat=False, visit=visit)
 
     def begins(self, client: int) -> bool:
         """Whether the client is sent the server's mail, and not what another client has returned."""
-        return self._of[client] not in self._ways
+        return self.place(client) not in self._ways
+
+    def place(self, client: int) -> int:
+        """Which chain a client is in."""
+        return self._of[client]
 
     def hand_on(self, reply: Reply) -> None:
         """A client in the middle of its chain is done."""
@@ -76,10 +95,11 @@ class Relay:
                 "chain only the last client replies. Leave the piece out, or use a star."
             )
         place = self._of[reply.client]
-        before = self._ways.get(place) or _Way(Model(self.mail.params, self.mail.buffers), 0, 0.0, 0, 0, 0.0)
+        before = self._ways.get(place) or _Way(0, Model(self.mail.params, self.mail.buffers), 0, 0.0, 0, 0, 0.0)
         first = 0 if reply.client in self._visited else 1
         self._visited.add(reply.client)
         self._ways[place] = _Way(
+            before.visits + 1,
             Model(before.model.params - reply.delta, reply.buffers),
             before.examples + first * reply.examples,
             before.weight + first * reply.weight,
@@ -102,4 +122,4 @@ class Relay:
 
     def break_off(self, client: int) -> None:
         """A client's reply cannot be used: nothing comes of its chain."""
-        self._broken.add(self._of[client])
+        self.broken.add(self._of[client])

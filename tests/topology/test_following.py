@@ -1,0 +1,113 @@
+"""Chains that go on by themselves, in whatever order their visits end: the bits of chains that wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+
+from fedflat.client.visit import Letter
+from fedflat.data.sampling import Sampler
+from fedflat.engine.missing import Missing
+from fedflat.executors.crew import Then, Visited
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.workers import Workers
+from fedflat.running.prepare import make_ready
+from fedflat.running.results import Result
+from fedflat.running.run_folder import RunBook
+from fedflat.running.train import train
+from running.small import experiment, timeless
+
+CHOICES: dict[str, Callable[..., int]] = {"first": min, "last": max}
+
+
+@dataclass
+class Ahead:
+    """Goes along one chain to its end before it begins with another, the first or the last one."""
+
+    choice: str = "first"
+    absent: int | None = None
+    order: list[int] = field(default_factory=list)
+    """Who was visited."""
+
+    @contextmanager
+    def open(self, *words: Any) -> Any:
+        with InProcess(threads=1).open(*words) as crew:
+            self.crew = crew
+            yield self
+
+    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
+        yield from self.crew.visit(letters)
+
+    def follow(self, letters: Sequence[Letter], then: Then, left: Callable[[int], float]) -> Iterator[Visited]:
+        waiting: dict[int, Letter] = dict(enumerate(letters))
+        done: dict[int, Visited] = {}
+        while waiting:
+            at = CHOICES[self.choice](waiting)
+            assert left(at) > 0
+            letter = waiting.pop(at)
+            self.order.append(letter.client)
+            away = letter.client == self.absent
+            [visited] = [Missing(letter.client, letter.id, "crashed")] if away else self.crew.visit([letter])
+            following = then(at, visited)
+            if following is None:
+                done[at] = visited
+            else:
+                waiting[at] = following
+        yield from (done[at] for at in sorted(done))
+
+
+def same(one: Result, other: Result) -> None:
+    assert one.model is not None
+    assert other.model is not None
+    assert torch.equal(one.model.params, other.model.params)
+    assert timeless(one.rows) == timeless(other.rows)
+
+
+UNEQUAL = "given_groups([[0, 3, 4], [1], [2]])"
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("method", [f"fedseq({UNEQUAL}) + sam(0.1) + fedavgm() + wima(2)", "fedseq(2, passes=3)"])
+def test_whichever_chain_goes_on_first(method: str, choice: str) -> None:
+    exp = experiment(method, sampler=Sampler(clients=5))
+    ahead = Ahead(choice=choice)
+    same(train(exp, executor=ahead), train(exp, executor=InProcess(threads=1)))
+    assert len(ahead.order) == sum(map(len, _visits(exp)))
+
+
+def _visits(exp: Any) -> list[list[int]]:
+    ready = make_ready(exp)
+    return [[client for chain in ready.asked(t)["server"] for client in chain] for t in range(exp.rounds)]
+
+
+class Noting(RunBook):
+    """Keeps who was missing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.missing: list[Any] = []
+
+    def note(self, seen: Any, row: Any) -> None:
+        self.missing += seen.get("missing", [])
+        super().note(seen, row)
+
+
+def test_who_is_missing_ends_its_own_chain_only() -> None:
+    """Those behind it are not visited, the others are, and it is written down."""
+    exp = experiment(f"fedseq({UNEQUAL})", rounds=1, min_replies=1, sampler=Sampler(clients=5))
+    [first, *_] = [chain for chain in make_ready(exp).asked(0)["server"] if len(chain) == 3]
+    ahead, book = Ahead(absent=first[1]), Noting()
+    result = train(exp, executor=ahead, book=book)
+    assert sorted(ahead.order) == sorted({1, 2, *first[:2]})
+    assert [one["client"] for one in book.missing] == [first[1]]
+    assert result.ledger.missing == 1
+
+
+def test_workers_follow_chains() -> None:
+    exp = experiment(f"fedseq({UNEQUAL}, passes=2) + mixup()", sampler=Sampler(clients=5))
+    same(train(exp, executor=Workers(2)), train(exp, executor=InProcess(threads=1)))
