@@ -101,7 +101,7 @@ class Exchange:
         """The last visits of chains, all of which go on together."""
         for wave in relay:
             cohort = [client for client, sent in wave.mails.items() if (client, sent.visit) not in lost]
-            letters = self._letters(line, wave.mails, cohort)
+            letters = line.letters(self.clients, wave.mails, cohort)
             each = not wave.last or (mail.commit and mail.ask.commits and bool(self._ears))
             visits = answers(self.crew.visit(letters), letters.ids, mail, each=each)
             for visited in chain(letters.lost(lost), visits):
@@ -121,7 +121,7 @@ class Exchange:
         def onward(place: int) -> bool:
             """Write the next letter along a chain, if its client will answer."""
             client, sent = relay.next(place)
-            now[place] = self._letters(line, {client: sent}, [client])
+            now[place] = line.letters(self.clients, {client: sent}, [client])
             for missing in now[place].lost(lost):
                 self._hand_on(line, relay, now[place], missing)
             return place not in relay.broken
@@ -136,7 +136,7 @@ class Exchange:
 
         begun = [place for place in range(len(relay.chains)) if onward(place)]
         letters = [now[place][0] for place in begun]
-        visits = self.crew.follow(letters, then, lambda at: self._work(mail, relay.left(begun[at])))
+        visits = self.crew.follow(letters, then, lambda at: self.ready.samples(mail.round, relay.left(begun[at])))
         for place, visited in zip(begun, visits, strict=True):
             if place not in relay.broken:
                 yield from ((now[place], one) for one in answers([visited], now[place].ids, mail, each=True))
@@ -154,14 +154,6 @@ class Exchange:
         if mail.commit and mail.ask.commits:
             self._stage(reply, memory)
         relay.hand_on(reply)
-
-    def _work(self, mail: Mail, clients: Sequence[int]) -> int:
-        """Examples that these clients train on, one after the other."""
-        local, size = self.ready.exp.local, self.ready.roster.size
-        return sum(local.samples(mail.round, client, size(client)) for client in clients)
-
-    def _letters(self, line: Line, mails: Mapping[int, Mail], cohort: Sequence[int]) -> Letters:
-        return Letters(mails, cohort, self.clients, line.count, frozenset(line.lacking))
 
     def _timed(self, line: Line, mail: Mail) -> Mapping[Visit, Ended]:
         """Let simulated time pass by an exchange; who will not answer. Who is asked and not needed leaves the line."""

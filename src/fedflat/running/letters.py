@@ -88,6 +88,10 @@ class Line:
     chosen: bool = False
     """Whether those who came first have been taken, where more were asked."""
 
+    def letters(self, clients: ClientStates, mails: Mapping[int, Mail], cohort: Sequence[int]) -> Letters:
+        """Letters to a cohort, of its exchange of now."""
+        return Letters(mails, cohort, clients, self.count, frozenset(self.lacking))
+
     def reaching(self, mail: Mail) -> Sequence[Chain]:
         """Training goes along the chains; whatever else is asked is asked of every client by itself."""
         each = dict.fromkeys(client for chain in self.chains for client in chain)

@@ -160,6 +160,10 @@ class Ready:
             count, batches = count + 1, batches + local.samples(mail.round, client, examples) / steps
         return replace(mail, before=told)
 
+    def samples(self, t: int, clients: Sequence[int]) -> int:
+        """How many examples these clients go through in their visits of round ``t``, epochs counted."""
+        return sum(self.exp.local.samples(t, client, self.roster.size(client)) for client in clients)
+
     def asked(self, t: int) -> Asked:
         """Who is asked in round ``t``: the chains that start from each slot of the server."""
         asked = self.exp.topology.asked(self.crowd, t)
