@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
 
+from fedflat.data.domains import Domains
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.partitions.lda import Lda
+
+BARS = 40
+"""The length of the longest bar, and of a row of bars, in letters."""
+HEIGHTS = " ▁▂▃▄▅▆▇█"
 
 
 def show(spec: DataSpec, seed: int = 0) -> str:
@@ -25,7 +31,50 @@ def show(spec: DataSpec, seed: int = 0) -> str:
         lines.append(partition.reading(fed.classes))
     if fed.held_out is not None:
         lines.append(f"held out by the clients for their own tests: {sum(map(len, fed.held_out))} examples")
+    if fed.test.domains is not None:
+        lines += ["", *_drawn_sizes(fed.sizes()), *_who_has_what(fed, fed.test.domains), *_tested(fed)]
     return "\n".join(lines)
+
+
+def _drawn_sizes(sizes: Sequence[int]) -> list[str]:
+    """How many clients are how large, as a row of bars."""
+    low, high = min(sizes), max(sizes)
+    if low == high:
+        return []
+    width = min(high - low + 1, BARS)
+    counts = [0] * width
+    for size in sizes:
+        counts[(size - low) * width // (high - low + 1)] += 1
+    most = max(counts)
+    return [f"clients by their size, {low} to {high}: " + "".join(HEIGHTS[-(-8 * count // most)] for count in counts)]
+
+
+def _who_has_what(fed: Federation, domains: Domains) -> list[str]:
+    """For each facet its values: how many clients have only that, and how many examples they hold, as a bar."""
+    homes, sizes = [fed.domain(client) for client in range(fed.population)], fed.sizes()
+    if not any(homes):
+        return ["every client has examples of several domains"]
+    lines = []
+    for place, facet in enumerate(domains.facets):
+        found: dict[str, list[int]] = {}
+        for home, size in zip(homes, sizes, strict=True):
+            found.setdefault(home[place] if home else "several", []).append(size)
+        most = max(map(sum, found.values()))
+        lines.append(f"clients by {facet}:")
+        for value, held in sorted(found.items()):
+            bar = "█" * max(round(BARS * sum(held) / most), 1)
+            lines.append(f"  {value:<12}{len(held):>5} clients {sum(held):>7} examples  {bar}")
+    return lines
+
+
+def _tested(fed: Federation) -> list[str]:
+    """Which domains each test set has examples of."""
+    lines = []
+    for name, data in fed.tests.items():
+        groups = data.domains.groups() if data.domains else {}
+        if groups:
+            lines.append(f"{name}: " + ", ".join(f"{value} ({len(places)})" for value, places in groups.items()))
+    return lines
 
 
 def _sizes(fed: Federation) -> str:

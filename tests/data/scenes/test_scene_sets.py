@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import shutil
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from fedflat.data.federation import DataSpec
 from fedflat.data.files.fetch import get, listing
 from fedflat.data.files.places import set_data_dir
 from fedflat.data.scenes.scenes import DealtScenes, Scenes
+from fedflat.data.show import show
 from fedflat.errors import DataError, SettingError
 from fedflat.language.spelling import parse
 
@@ -98,6 +100,14 @@ def test_idda(root: Path) -> None:
         assert {scene.domain.split("_")[part] for scene in apart.scenes} == {value}
     assert fed.classes == 16
     assert first_batch(fed)[1].max() == 255
+    lines = show(idda("rainy", **SMALL)).splitlines()
+    assert lines[2].startswith("69 clients, 276 examples")
+    assert any(re.fullmatch(r"  CN {13}\d\d clients +\d+ examples  █+", line) for line in lines)
+    assert [line for line in lines if line.startswith("clients by")] == [
+        "clients by town:", "clients by weather:", "clients by vehicle:",
+    ]  # fmt: skip
+    assert not any(line.startswith("  HRN") for line in lines)
+    assert lines[-1].startswith("unseen: T01 (")
     mixed = idda(unseen="bus", split="uniform", **SMALL).open(0)
     assert mixed.sizes() == fed.sizes()
     assert np.mean([len(set(held_by(mixed, k))) for k in range(20)]) > 3
@@ -133,6 +143,8 @@ def test_gta5_with_a_mask_of_another_size(root: Path) -> None:
 def test_mapillary_by_place(root: Path, version: str) -> None:
     streets.mapillary(root, {"AF": 20, "EU": 40}, version=version)
     fed = mapillary(size=(9, 12), crop=(4, 6)).open(0)
+    lines = show(mapillary(size=(9, 12))).splitlines()
+    assert [line.split()[0] for line in lines[lines.index("clients by continent:") + 1 :]] == ["AF", "EU"]
     assert sum(fed.sizes()) == 60
     assert all(16 <= size <= 100 for size in fed.sizes())
     x, y = first_batch(fed)
@@ -299,3 +311,19 @@ def test_spelling(name: str) -> None:
     assert isinstance(spec, DataSpec)
     assert parse(repr(spec), "data set") == spec
     assert repr(parse(name, "data set")) == f"{name}()"
+
+
+def test_splits_are_shown(root: Path) -> None:
+    """Who has what, as bars; how large clients are; and what is tested."""
+    streets.cityscapes(root, {"aachen": 9, "ulm": 4}, {"frankfurt": 2, "lindau": 1})
+    lines = show(cityscapes(clients=2, **SMALL)).splitlines()
+    assert lines[2] == "4 clients, 12 examples: 2 to 4 each, median 3"
+    assert lines[4:] == [
+        "clients by their size, 2 to 4: █ █",
+        "clients by city:",
+        "  aachen          2 clients       8 examples  " + 40 * "█",
+        "  ulm             2 clients       4 examples  " + 20 * "█",
+        "test: frankfurt (2), lindau (1)",
+    ]
+    mixed = show(cityscapes("uniform", 1, **SMALL)).splitlines()
+    assert "every client has examples of several domains" in mixed

@@ -95,6 +95,11 @@ class Scenes(AnyExamples):
         return torch.stack([decoded(BUDGET).take([self._key(place)])[0][1] for place in range(len(self))])
 
     @property
+    def labelled(self) -> bool:
+        """See `AnyExamples.labelled`; no mask is read for it."""
+        return False
+
+    @property
     def labels(self) -> Tensor:
         """Refused: a scene has a class for each pixel, none for itself."""
         raise SettingError(
