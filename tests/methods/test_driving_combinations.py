@@ -22,7 +22,8 @@ STREET = ff.street(
 DRIVING = ["cfsi(share=0.1)", "lab()", "silobn()", "silobn() + cfsi(share=0.1) + lab()"]
 BASES = [
     "fedprox(mu=0.1)", "fedavgm(beta=0.9)", "fedadam(lr=0.01, flavour='torch')", "fedadagrad(lr=0.01)",
-    "fedsam(rho=0.05)", "fedasam(rho=0.2)", "fedavg() + swa(start=1, cycle=1)", "fedasam(rho=0.2) + swa(start=1, cycle=1)",
+    "fedsam(rho=0.05)", "fedasam(rho=0.2)", "fedavg() + swa(start=1, cycle=1)",
+    "fedasam(rho=0.2) + swa(start=1, cycle=1)",
     "fedgloss(rho_s=0.05, rho_l=0.05)", "man(zeta=0.1)",
 ]  # fmt: skip
 

@@ -9,9 +9,9 @@ arXiv:2202.13670; the tables are counted as in Caldarola's doctoral thesis.
     feddrive/idda-country-unseen-silobn-lab        ... the same run on the town that nobody has
     feddrive/idda-rainy-unseen-silobn-lab          ... on the rain that nobody has
     feddrive/idda-uniform-country-seen-fedavg      ... all scenes shuffled
-    feddrive/street-country-silobn-lab             the same rows on scenes drawn from a seed; no number
-    feddrive/street-rainy-silobn-lab               ... with rain unseen
-    feddrive/camvid-dusk-fedasam-swa               on CamVid, dusk unseen; no number
+    feddrive/street-country-unseen-silobn-lab      the same rows on scenes drawn from a seed; no number
+    feddrive/street-rainy-unseen-silobn-lab        ... with rain unseen
+    feddrive/camvid-dusk-unseen-fedasam-swa        on CamVid, dusk unseen; no number
     feddrive/idda-country-unseen                   the column's main run, SiLoBN + LAB
 
 Reported is the mean IoU: means over every fifth of the last 100 rounds and three seeds, which are not named; ours are
@@ -86,9 +86,14 @@ def presets() -> Iterator[Preset]:
             yield _idda(said, column, cell)
     for said, _ in rows(TABLE_6_3, *COLUMNS):
         if not said.startswith(UNIFORM):
-            yield from (_street(said, kind) for kind in DRAWN)
+            yield from (_street(said, kind, where) for kind in DRAWN for where in _tested(said))
     for said in ON_CAMVID:
-        yield _camvid(said)
+        yield from (_camvid(said, where) for where in _tested(said))
+
+
+def _tested(said: str) -> tuple[str, ...]:
+    """FedBN has nothing to test the unseen with."""
+    return ("seen",) if said == "fedbn" else ("seen", "unseen")
 
 
 def _cityscapes(said: str, cell: Cell) -> Preset:
@@ -130,9 +135,10 @@ def _idda(said: str, column: str, cell: Cell) -> Preset:
     )
 
 
-def _street(said: str, kind: str) -> Preset:
+def _street(said: str, kind: str, where: str) -> Preset:
+    unseen = {"country": "tests.unseen_towns", "rainy": "tests.unseen_weather"}[kind]
     return Preset(
-        name=f"feddrive/street-{kind}-{_name(said)}",
+        name=f"feddrive/street-{kind}-{where}-{_name(said)}",
         method=_method(said, exclude="domain", only_named=False),
         on=DRAWN[kind],
         model="bisenetv2(width=0.25)",
@@ -141,15 +147,15 @@ def _street(said: str, kind: str) -> Preset:
         reported=None,
         unsaid=True,
         table="Street",
-        column=f"feddrive/street-{kind}" if said == "silobn+lab" else "",
-        measure="miou",
+        column=f"feddrive/street-{kind}-{where}" if said == "silobn+lab" else "",
+        measure="miou" if where == "seen" else unseen,
     )
 
 
-def _camvid(said: str) -> Preset:
+def _camvid(said: str, where: str) -> Preset:
     settings = {name: value for name, value in CAMVID.items() if said != "centralised" or name != "local_epochs"}
     return Preset(
-        name=f"feddrive/camvid-dusk-{_name(said)}",
+        name=f"feddrive/camvid-dusk-{where}-{_name(said)}",
         method=ON_CAMVID[said],
         on="camvid(clients=20, crop=[128, 192])",
         model="bisenetv2(width=0.25)",
@@ -159,8 +165,8 @@ def _camvid(said: str) -> Preset:
         unsaid=True,
         table="CamVid",
         note="As many steps a round as five clients take together." if said == "centralised" else "",
-        column="feddrive/camvid-dusk" if said == "silobn" else "",
-        measure="miou",
+        column=f"feddrive/camvid-dusk-{where}" if said == "silobn" else "",
+        measure="miou" if where == "seen" else "tests.unseen",
     )
 
 

@@ -78,7 +78,8 @@ def find_table(said: str) -> Table:
     if not found:
         raise SpellingError(f"reproduce: no preset matches {said!r}. `fedflat presets` lists them all.")
     where = f"{paper}'s {found[0].table}" if said in tables else paper if "/" not in said else said
-    return Table(said, where, f"the paper ({paper})", tuple(map(Cell.of, found)))
+    source = "nobody's, there are none yet" if all(p.unsaid for p in found) else f"the paper ({paper})"
+    return Table(said, where, source, tuple(map(Cell.of, found)))
 
 
 def _from_file(path: Path, name: str) -> Table:
