@@ -78,7 +78,7 @@ def find_table(said: str) -> Table:
     if not found:
         raise SpellingError(f"reproduce: no preset matches {said!r}. `fedflat presets` lists them all.")
     where = f"{paper}'s {found[0].table}" if said in tables else paper if "/" not in said else said
-    source = "nobody's, there are none yet" if all(p.unsaid for p in found) else f"the paper ({paper})"
+    source = "nobody: none are reported" if all(p.unsaid for p in found) else f"the paper ({paper})"
     return Table(said, where, source, tuple(map(Cell.of, found)))
 
 
