@@ -1,0 +1,196 @@
+"""BiSeNetV2 on driving scenes: fedflat's visit beside a bare loop of PyTorch, and files beside memory, in turn.
+
+    python benchmarks/segmentation.py                    # a quarter of an hour on a quiet machine
+    python benchmarks/segmentation.py --scenes 8 --repeats 1 --size 32x64 --model "small_unet(width=4)"
+
+Scenes of the street world are written as PNG files in Cityscapes' folders. A visit is one client's walk over all of
+them, in crops of half their sides, with one thread. In each repeat the same walk, over the same crops, is made
+
+    bare       by torch alone: the module, torch.optim.SGD, cross entropy of every head
+    ours       by fedflat's visit, the scenes in memory
+    files      by fedflat's visit, each scene decoded anew by the pool while the model works on the batch before
+    alone      the same without the pool: a batch is decoded when it is asked for
+
+after one that warms up. The first figure is the median of ratios of processor seconds within a repeat, which other
+work on the machine disturbs less than the clock; the others are ratios by the clock, and need a core beside the one
+that trains. Then the memory of `bare` and `ours`: the peak of the second walk of a process of its own, less what it had
+before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+import fedflat as ff
+from fedflat.client.images import channels_last
+from fedflat.client.visit import Letter, visit
+from fedflat.data.files.places import set_data_dir
+from fedflat.data.files.png import png
+from fedflat.data.scenes import scenes
+from fedflat.data.scenes.classes import CITYSCAPES_IDS
+from fedflat.data.street.film import Journey
+from fedflat.data.street.frame import CLASSES
+from fedflat.engine.mail import Mail
+from fedflat.engine.seeds import torch_generator
+from fedflat.executors.allocator import keep_memory
+from fedflat.running.prepare import Ready, make_ready
+from fedflat.studies.api import experiment
+
+ALIKE = {"pavement": "sidewalk", "sign": "traffic sign", "green": "vegetation"}
+LR = 0.01
+
+
+def write(root: Path, count: int, height: int, width: int) -> None:
+    """Scenes of one city, and one to test on."""
+    ids = {name: number for number, name in CITYSCAPES_IDS.items()}
+    table = np.zeros(256, np.uint8)
+    table[: len(CLASSES)] = [ids[ALIKE.get(name, name)] for name in CLASSES]
+    film = Journey(0, 0, 0, "sun", width=width, rows=height).film(count + 1)
+    for place, (image, mask) in enumerate(zip(film.images, film.masks, strict=True)):
+        part, name = ("train", "bern") if place < count else ("val", "basel")
+        for kind, ending, pixels in (
+            ("leftImg8bit", "leftImg8bit", image.transpose(1, 2, 0)), ("gtFine", "gtFine_labelIds", table[mask]),
+        ):  # fmt: skip
+            folder = root / "cityscapes" / kind / part / name
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{name}_{place:06d}_000000_{ending}.png").write_bytes(png(np.ascontiguousarray(pixels)))
+
+
+def prepared(asked: argparse.Namespace, root: Path) -> Ready:
+    """The run whose first visit is made."""
+    set_data_dir(root)
+    height, width = map(int, asked.size.split("x"))
+    on = ff.cityscapes(clients=1, size=[height, width], crop=[height // 2, width // 2])
+    return make_ready(
+        experiment("fedavg", on=on, model=asked.model, rounds=1, clients_per_round=1, batch_size=asked.batch, lr=LR)
+    )
+
+
+def bare(ready: Ready) -> None:
+    """The walk in plain PyTorch, with channels last where fedflat has them so."""
+    exp, data = ready.exp, ready.fed.data(0)
+    module = ready.learner.module().train()
+    optimiser = torch.optim.SGD(module.parameters(), lr=LR)
+    rng = torch_generator(exp.seed, "augment", 0, 0)
+    for places in exp.local.batches(exp.seed, 0, 0, len(data)):
+        batch = data.batch(places, torch.float32, rng)
+        inputs = channels_last(batch.inputs) if ready.learner.trains_channels_last else batch.inputs
+        optimiser.zero_grad()
+        outputs = module(inputs)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        sum(cross_entropy(one, batch.targets, ignore_index=255) for one in outputs).backward()
+        optimiser.step()
+
+
+def ours(ready: Ready) -> None:
+    """The walk as fedflat makes it."""
+    model = ready.learner.initial()
+    visit(ready.job, Letter(0, Mail(0, model.params, model.buffers, LR), {}), ready.fed.data(0))
+
+
+def files(ready: Ready, budget: int) -> None:
+    """The same with room for so many bytes of scenes."""
+    before, scenes.BUDGET = scenes.BUDGET, budget
+    try:
+        ours(ready)
+    finally:
+        scenes.BUDGET = before
+
+
+def timed(work: Callable[[], None]) -> tuple[float, float]:
+    """Seconds of the clock, and of the processor in this thread."""
+    begun, spent = time.perf_counter(), time.thread_time()
+    work()
+    return time.perf_counter() - begun, time.thread_time() - spent
+
+
+def compared(ready: Ready, asked: argparse.Namespace) -> None:
+    """Walk in turn, and print ratios."""
+    height, width = map(int, asked.size.split("x"))
+    room = 4 * height * width * 2 * asked.batch  # two batches: that which is worked on, and the next
+    unexpected = scenes.Scenes.expect
+    found: dict[str, list[float]] = {"ours": [], "files": [], "alone": []}
+    for repeat in range(asked.repeats + 1):
+        base, ours_now = timed(lambda: bare(ready)), timed(lambda: ours(ready))
+        decoded = timed(lambda: files(ready, room))
+        scenes.Scenes.expect = lambda self, index: None  # type: ignore[method-assign]
+        alone = timed(lambda: files(ready, room + 1))
+        scenes.Scenes.expect = unexpected  # type: ignore[method-assign]
+        if repeat:
+            found["ours"].append(base[1] / ours_now[1])
+            found["files"].append(ours_now[0] / decoded[0])
+            found["alone"].append(ours_now[0] / alone[0])
+    for name, said in (
+        ("ours", "a visit, of the speed of bare PyTorch"), ("files", "decoded by the pool, of the speed from memory"),
+        ("alone", "decoded without the pool, likewise"),
+    ):  # fmt: skip
+        ratios = found[name]
+        print(f"{said:<50}{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+
+
+def alone(ready: Ready, walk: Callable[[Ready], None]) -> float:
+    """By how many megabytes a walk raises what this process has in memory, at most."""
+
+    def memory(name: str) -> int:
+        return int(re.search(rf"{name}:\s+(\d+)", Path("/proc/self/status").read_text())[1])  # type: ignore[index]
+
+    walk(ready)  # what is loaded and kept the first time does not count
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is from now on
+    before = memory("VmRSS")
+    walk(ready)
+    return (memory("VmHWM") - before) * 1024 / 1e6
+
+
+def peak(asked: argparse.Namespace, root: Path, who: str) -> str:
+    """The memory of one walk in a process of its own, in megabytes."""
+    words = [sys.executable, __file__, "--alone", who, "--root", str(root), "--size", asked.size]
+    words += ["--model", asked.model, "--batch", str(asked.batch)]
+    return subprocess.run(words, capture_output=True, text=True, check=True, env=dict(os.environ)).stdout.strip()
+
+
+def main() -> None:
+    """Write, walk, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenes", type=int, default=32)
+    parser.add_argument("--size", default="256x512", help="height and width of the scenes; crops have half of each")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--model", default="bisenetv2()")
+    parser.add_argument("--alone", choices=["bare", "ours"], help=argparse.SUPPRESS)
+    parser.add_argument("--root", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if not re.fullmatch(r"\d+x\d+", asked.size):
+        parser.error("--size must be such as 256x512")
+    torch.set_num_threads(1)
+    if asked.alone:
+        print(f"{alone(prepared(asked, Path(asked.root)), bare if asked.alone == 'bare' else ours):.0f} MB")
+        return
+    keep_memory()
+    with TemporaryDirectory() as folder:
+        height, width = map(int, asked.size.split("x"))
+        write(Path(folder), asked.scenes, height, width)
+        ready = prepared(asked, Path(folder))
+        count = sum(p.numel() for p in ready.learner.module().parameters())
+        print(f"{asked.model}: {count:,} parameters, batches of {asked.batch} crops of {height // 2}x{width // 2}")
+        compared(ready, asked)
+        for who in ("bare", "ours"):
+            print(f"memory of a visit, {who:<31}{peak(asked, Path(folder), who)}")
+
+
+if __name__ == "__main__":
+    main()
