@@ -133,3 +133,17 @@ def test_places_are_seen_twice_and_can_be_looked_up() -> None:
 def test_wrong_settings_are_refused_at_once(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SettingError, match=sentence):
         street(**wrong)
+
+
+def test_classes_of_camvid() -> None:
+    """The same scenes, each class under its number there; fences and cyclists are not drawn."""
+    plain, other = (parse(f"street(clients=1, examples=4, tests=4, seed=1{more})", "data set").open(0)
+                    for more in ("", ", classes='camvid'"))  # fmt: skip
+    ours, theirs = plain.data(0).targets, other.data(0).targets
+    assert torch.equal(ours == 255, theirs == 255)
+    pairs = {(int(a), int(b)) for a, b in torch.stack([ours.flatten(), theirs.flatten()]).unique(dim=1).T}
+    road, pavement, building, pole, sign, green, sky, person, car = range(9)
+    known = {(road, 3), (pavement, 4), (building, 1), (pole, 2), (sign, 6), (green, 5), (sky, 0), (person, 9), (car, 8)}
+    assert pairs <= known | {(255, 255)}
+    assert len(pairs) > 6
+    assert other.classes == 11

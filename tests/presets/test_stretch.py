@@ -49,7 +49,7 @@ def test_the_shape_is_kept(text: str, share: float) -> None:
 
 
 def test_all_that_count_rounds_are_known() -> None:
-    words = {"rounds", "cycle", "window", "T_s", "start"}
+    words = {"rounds", "cycle", "window", "T_s", "start", "t_start"}
     found = {
         entry.name for kind in ("method", "schedule") for entry in registered(kind)
         if words & set(entry.signature.parameters)
@@ -104,3 +104,11 @@ def test_as_an_experiment() -> None:
     said = find("man/cifar10-iid-fedspeed").arguments() | {"on": "digits(iid(), clients=20)", "model": "logistic"}
     exp = experiment(**stretch(said, 50))
     assert exp.rate(49) == pytest.approx(0.1 * 0.998**490)
+
+
+def test_teachers_keep_their_share() -> None:
+    said = {"method": "ladd('all', omega=5, t_start=200) + wima(50)", "rounds": 300}
+    assert stretch(said, 30)["method"] == "ladd('all', omega=1, t_start=20) + wima(5)"
+    assert stretch({"method": "ladd(t_start=None)", "rounds": 300}, 30)["method"] == "ladd(t_start=None)"
+    assert stretch({"method": "self_training()", "rounds": 300}, 30)["method"] == "self_training()"
+    assert unfinished({**said, "rounds": 100}) == ["the mean of teachers from round 200 on"]

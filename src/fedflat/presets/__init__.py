@@ -19,7 +19,7 @@ from importlib import import_module
 from fedflat.errors import SpellingError, nearest
 from fedflat.presets.preset import Preset
 
-PAPERS = ("eccv22", "fedgloss", "fedfsa", "man", "wima", "feddrive", "attacks")
+PAPERS = ("eccv22", "fedgloss", "fedfsa", "man", "wima", "feddrive", "ladd", "attacks")
 
 __all__ = ["PAPERS", "Preset", "every", "find", "matching"]
 

@@ -4,7 +4,8 @@
     unfinished(arguments)                                                    what a run is too short for as it is
 
 That concerns warm-ups, cosines, polynomials, steps and cycles, FedGloSS's ``T_s``, SWA's cycle and WiMA's window; a
-decay falls to the same value at the end. What is no count of rounds (rates, radii, momenta, clients) stays.
+decay falls to the same value at the end. LADD's teachers are refreshed and averaged at the same shares of the run. What
+is no count of rounds (rates, radii, momenta, clients) stays.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fedflat.running.headline import last_tenth
 COUNTED = {
     "warmup": ("rounds",), "cosine": ("rounds",), "poly": ("rounds",), "cyclic": ("cycle",),
     "steps": ("rounds", "values"), "decay": ("rate",), "fedgloss": ("T_s",),
-    "swa": ("start", "cycle"), "wima": ("window",),
+    "swa": ("start", "cycle"), "wima": ("window",), "ladd": ("omega", "t_start"), "self_training": ("omega", "t_start"),
 }  # fmt: skip
 """The arguments that count rounds, or go with those that do."""
 SCHEDULED = ("lr", "weight_decay", "momentum", "clip")
@@ -89,6 +90,8 @@ def _late(name: str, given: Given, rounds: int) -> str:
             return f"the {'warm-up' if name == 'warmup' else name} over {over:,} rounds"
         case "steps", {"rounds": [*_, last]} if last >= rounds:
             return f"the step in round {last:,}"
+        case ("ladd" | "self_training"), {"t_start": int(first)} if first >= rounds:
+            return f"the mean of teachers from round {first:,} on"
         case "fedgloss", {"T_s": over} if over > rounds:
             return f"T_s={over}"
         case "swa", {"start": start, "cycle": cycle}:
@@ -102,7 +105,7 @@ def _scaled(count: int, share: float) -> int:
 
 
 def _counts(given: Given, share: float) -> Given:
-    return {name: _scaled(int(n), share) if n >= 1 else n for name, n in given.items()}  # swa(start=0.75)
+    return {name: _scaled(int(n), share) if n and n >= 1 else n for name, n in given.items()}  # swa(start=0.75)
 
 
 def _decay(given: Given, share: float) -> Given:

@@ -17,6 +17,8 @@ import torch
 from fedflat.data.domains import Domain, Domains
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import DataSpec, OnDemand
+from fedflat.data.scenes.scenes import HALF
+from fedflat.data.sets.camvid import CLASSES as CAMVID
 from fedflat.data.street.film import Film, Journey
 from fedflat.data.street.frame import CLASSES
 from fedflat.data.street.lens import FINISHES
@@ -27,6 +29,13 @@ from fedflat.language.spelling import register
 
 MEAN, STD = (0.45, 0.46, 0.48), (0.25, 0.25, 0.26)
 """Of the colours, about; the same whatever is said, so that models can be carried from one set to another."""
+LISTS = {"street": CLASSES, "camvid": CAMVID}
+"""Names of classes."""
+TO_CAMVID = torch.full((256,), 255, dtype=torch.uint8)
+"""From our classes to CamVid's: trees are what is green there, pedestrians the persons."""
+TO_CAMVID[: len(CLASSES)] = torch.tensor(
+    [CAMVID.index({"green": "tree", "person": "pedestrian"}.get(name, name)) for name in CLASSES], dtype=torch.uint8
+)
 KEPT = 256 << 20
 """Bytes of clients' pictures that are kept for their next visit."""
 FACETS = ("town", "weather", "view")
@@ -60,6 +69,9 @@ class Street(DataSpec):
     targets
         What comes with a picture: its ``"mask"``, or its ``"place"``, metres east and north, for retrieval. Then a
         client goes its way twice, so that it has each place twice, and there is a gallery to look places up in.
+    classes
+        ``"street"``, or ``"camvid"``: the classes of that set, without fences and cyclists, and colours made ready as
+        there, so that a model can be carried over.
     unseen_towns, unseen_weather, unseen_view
         What no client has seen, for test sets of their own.
     tests
@@ -88,6 +100,7 @@ class Street(DataSpec):
     style: str = "real"
     traffic: float = 1.0
     targets: str = "mask"
+    classes: str = "street"
     unseen_towns: int = 1
     unseen_weather: str = "fog"
     unseen_view: str = ""
@@ -105,6 +118,7 @@ class Street(DataSpec):
         number("street", "traffic", self.traffic, low=0, high=10)
         choice("street", "style", self.style, FINISHES)
         choice("street", "targets", self.targets, ["mask", "place"])
+        choice("street", "classes", self.classes, LISTS)
         for name, known in (("weather", WEATHERS), ("view", VIEWS)):
             seen, unseen = self.said(name), self.said(f"unseen_{name}")
             if not seen:
@@ -130,7 +144,7 @@ class Street(DataSpec):
 
     def class_names(self) -> tuple[str, ...]:
         """See `DataSpec.class_names`."""
-        return CLASSES if self.targets == "mask" else ()
+        return LISTS[self.classes] if self.targets == "mask" else ()
 
     def open(self, seed: int) -> OnDemand:
         """The federation for this seed, unless these data have their own."""
@@ -232,6 +246,8 @@ def _examples(spec: Street, films: list[Film]) -> Examples:
         places = np.concatenate([film.places[:, :2] for film in films])
         return Examples(images, torch.from_numpy(places), 0, MEAN, STD, domains=domains)
     masks = torch.from_numpy(np.concatenate([film.masks for film in films]))
+    if spec.classes == "camvid":
+        return Examples(images, TO_CAMVID[masks.long()], len(CAMVID), HALF, HALF, domains=domains)
     return Examples(images, masks, len(CLASSES), MEAN, STD, domains=domains)
 
 

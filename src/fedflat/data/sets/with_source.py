@@ -72,6 +72,11 @@ class Beside(AnyExamples):
         """The labelled ones, drawn anew if there is a generator, and then those at ``index``, all of them ignored."""
         places = torch.randint(len(self.source), (len(index),), generator=rng) if rng else index % len(self.source)
         given, own = self.source.batch(places, dtype, rng), self.examples.batch(index, dtype, rng)
+        if given.inputs.shape[1:] != own.inputs.shape[1:]:
+            raise SettingError(
+                f"with_source: images of the source have the shape {tuple(given.inputs.shape[1:])}, the clients' own "
+                f"{tuple(own.inputs.shape[1:])}. Give both the same size or crop."
+            )
         targets = torch.cat([given.targets, torch.full_like(own.targets, IGNORE)])
         return Batch(torch.cat([given.inputs, own.inputs]), targets)
 
