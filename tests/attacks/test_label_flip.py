@@ -26,6 +26,7 @@ from fedflat.errors import SettingError
 from fedflat.folder.facts import read_facts
 from fedflat.language import spelling
 from fedflat.language.spelling import parse
+from fedflat.report import collect
 from fedflat.running.prepare import make_ready
 from running.small import begin, final, go_on, rows, timeless
 from wired import Wired
@@ -285,9 +286,35 @@ def test_the_accuracy_of_the_swapped_classes() -> None:
     with torch.no_grad():
         right = (result.module()(batch.inputs).argmax(1) == batch.targets).double()
     by_hand = torch.stack([right[batch.targets == c].mean() for c in (0, 2, 3, 5)]).mean()
-    assert result.rows[-1]["swapped"] == pytest.approx(float(by_hand), abs=1e-12)
-    assert 0 < result.rows[-1]["swapped"] != result.rows[-1]["accuracy"]
-    assert result.rows[-1]["models"]["server"]["swapped"] == result.rows[-1]["swapped"]
+    last = result.rows[-1]
+    assert last["tests"] == {"swapped": {"accuracy": pytest.approx(float(by_hand))}}
+    assert last["models"]["server"]["tests"] == last["tests"]
+    assert last["tests"]["swapped"]["accuracy"] != last["accuracy"]
+
+
+def test_the_drop_against_the_run_without_an_attack(tmp_path: Path) -> None:
+    """Of two seeds each, in Python, in the table and in the report; a run on other data is no twin."""
+    short = {**RUN, "lr": 0.5, "rounds": 3}
+    clean = ff.compare(["fedavg"], seeds=2, **short, out=tmp_path / "clean", quiet=True)
+    lying = ff.compare(["fedavg"], seeds=2, **short, attack=FLIP, out=tmp_path / "lying", quiet=True)
+    by_hand = [one.final() - other.final() for one, other in zip(clean, lying, strict=True)]
+    table = ff.summarise([*clean, *lying], None)
+    assert [one.method for one in table] == ["fedavg()", f"fedavg(), attack={ff.parse(FLIP, 'attack')}"]
+    assert [one.seeds for one in table] == [2, 2]
+    assert table[1].tests["drop"] == pytest.approx((np.mean(by_hand), np.std(by_hand, ddof=1)))
+    assert "drop" not in table[0].tests
+    [alone] = ff.summarise(lying, None)
+    assert set(alone.tests) == {"swapped"}
+    assert alone.method == "fedavg()"
+    other = ff.run("fedavg", **{**short, "on": "digits(lda(10), clients=20)"}, quiet=True)
+    assert "drop" not in ff.summarise([*lying, other], None)[0].tests
+    text = repr(ff.Results([*clean, *lying]))
+    assert "swapped %" in text
+    assert "drop %" in text
+    assert "Drop: how much worse the accuracy is than that of the same run without its attack." in text
+    page = collect([tmp_path / "clean", tmp_path / "lying"])
+    assert page["methods"][1]["tests"]["drop"] == pytest.approx([np.mean(by_hand), np.std(by_hand, ddof=1)], abs=1e-4)
+    assert "tests.swapped" in page["methods"][1]["curves"]
 
 
 def test_stopped_and_resumed(tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ class Attack(Spelled, ABC):
         """What is good to know before the first round."""
         return ""
 
-    def scores(self, victim: Victim) -> dict[str, float]:
-        """What is measured because of it, of the learner's module where it stands."""
+    def tests(self, victim: Victim) -> dict[str, dict[str, float]]:
+        """What is measured because of it, of the learner's module where it stands: scores on further test sets."""
         return {}
 
     def tells(self, notes: Notes) -> dict[str, float]:

@@ -13,7 +13,8 @@ the pairs were, so that with one pair both are the same. Pairs that are not give
 of them, from anywhere (``among="any"``), each within one superclass ("intra"), or every label from another superclass
 ("extra"); superclasses are CIFAR-100's. Test labels stay clean.
 
-Beside the accuracy over all classes a run then tells ``swapped``: the mean accuracy of the classes that are swapped.
+Beside the accuracy over all classes a run then tells, as of a further test set, that of ``swapped``: the mean accuracy
+of the classes that are swapped.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from fedflat.language.spelling import register
 
 SUPERCLASSES = 20
 SWAPPED = "swapped"
-"""The mean accuracy of the swapped classes, in metrics and tables."""
+"""What the mean accuracy of the swapped classes is called, as if they were a further test set."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,7 +150,7 @@ class LabelFlip(Attack):
         said = "labels " + ", ".join(f"{a} and {b}" for a, b in self.drawn(victim)[:5])
         return said + (", ..." if len(self.drawn(victim)) > 5 else "")
 
-    def scores(self, victim: Victim) -> dict[str, float]:
+    def tests(self, victim: Victim) -> dict[str, dict[str, float]]:
         """The mean accuracy of the swapped classes on the test set; NaN if it has none of them."""
         test, wanted = victim.fed.test, torch.tensor(self.labels(victim))
         there = torch.isin(test.labels.cpu(), wanted)
@@ -158,7 +159,8 @@ class LabelFlip(Attack):
         for batch, output in outputs(victim.learner, some):
             count += torch.bincount(batch.targets.cpu(), minlength=len(count))
             right += torch.bincount(batch.targets[output.argmax(1) == batch.targets].cpu(), minlength=len(count))
-        return {SWAPPED: float((right.double() / count)[count > 0].mean())}
+        score = float((right.double() / count)[count > 0].mean())
+        return {SWAPPED: {victim.learner.task.headline.name: score}}
 
 
 def _paired(labels: Sequence[int] | np.ndarray) -> Pairs:

@@ -78,7 +78,8 @@ def evaluated(
     if (attack := ready.exp.attack) is not None:
         for name, model in named.items():
             load(ready.learner, model)
-            scores[name] |= attack.scores(ready.victim)
+            found = {**scores[name].get("tests", {}), **attack.tests(ready.victim)}
+            scores[name] |= {"tests": found} if found else {}
     routing = ready.routing({slot: models[slot] for slot in ready.slots})
     if routing is not None:
         scores[ROUTED] = score(ready.learner, ready.fed, models[next(iter(ready.slots))], fitting=routing)

@@ -18,6 +18,7 @@ from fedflat.engine.flat import Model
 from fedflat.errors import SettingError
 from fedflat.folder.diary import Row
 from fedflat.folder.facts import Facts, headline_of, read_facts, read_rows
+from fedflat.running.attacked import DROP, drops, twin_of
 from fedflat.running.experiment import Experiment
 from fedflat.running.state import Ledger, Run
 from fedflat.tasks.headline import ACCURACY, Headline
@@ -46,6 +47,10 @@ class Result:
     """What makes its models modules."""
     headline: Headline = ACCURACY
     """The score it is judged by."""
+    attack: str = field(default="", compare=False)
+    """The text of its attack, if there was one."""
+    twin: str = field(default="", compare=False)
+    """What it shares with the same run without an attack, see `twin_of`."""
 
     @classmethod
     def of(
@@ -55,7 +60,7 @@ class Result:
         """The result of a run just ended."""
         return cls(
             repr(exp.method), exp.seed, status, exp.rounds, exp.evaluate.last, list(rows), run.ledger, model,
-            source, exp.headline,
+            source, exp.headline, repr(exp.attack) if exp.attack else "", twin_of(exp.as_json()),
         )  # fmt: skip
 
     @classmethod
@@ -77,7 +82,7 @@ class Result:
         spent = {name: rows[-1][name] for name in vars(Ledger()) if name in rows[-1]} if rows else {}
         return cls(
             exp["method"], exp["seed"], facts["status"], exp["rounds"], exp["evaluate"]["last"], rows, Ledger(**spent),
-            headline=headline_of(facts),
+            headline=headline_of(facts), attack=exp.get("attack") or "", twin=twin_of(exp),
         )  # fmt: skip
 
     @property
@@ -236,12 +241,18 @@ class Summary:
 
 
 def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
-    """One line for each method and headline, in the order they come."""
-    kinds = dict.fromkeys((result.method, result.headline) for result in results)
-    return [_summary([r for r in results if (r.method, r.headline) == kind], target) for kind in kinds]
+    """One line for each method, attack and headline, in the order they come."""
+    kinds = dict.fromkeys((result.method, result.attack, result.headline) for result in results)
+    found = []
+    for kind in kinds:
+        own = [r for r in results if (r.method, r.attack, r.headline) == kind]
+        several = len({attack for method, attack, _ in kinds if method == kind[0]}) > 1
+        name = f"{kind[0]}, attack={kind[1]}" if kind[1] and several else kind[0]
+        found.append(replace(_summary(own, target, results), method=name))
+    return found
 
 
-def _summary(runs: list[Result], target: float | None) -> Summary:
+def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) -> Summary:
     finals = [run.final() for run in runs]
     personal = [run.best("personal") for run in runs]
     hits = [run.reached(target) if target is not None else None for run in runs]
@@ -267,7 +278,7 @@ def _summary(runs: list[Result], target: float | None) -> Summary:
         clock=mean(run.ledger.clock or 0.0 for run in runs) if timed else math.nan,
         clock_to_target=mean(hit.get("clock", math.nan) for hit in found) if everywhere and timed else None,
         headline=runs[0].headline,
-        tests=_tests(runs),
+        tests=_tests(runs) | ({DROP: (mean(lost), _spread(lost))} if (lost := drops(runs, among)) else {}),
     )
 
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
+from fedflat.running.attacked import DROP
 from fedflat.running.results import MAIN, STD, Summary
 from fedflat.tasks.headline import Headline
 
@@ -58,9 +59,11 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, style: s
     foot = f"{what} on the test set: {which}{spread}. Last, best: of all evaluations."
     if not judged.higher_is_better:
         foot += f" Less {judged.label} is better."
-    if tests:
-        which = "a further test set" if len(tests) == 1 else "further test sets"
-        foot += f"\n{', '.join(tests)}: the {judged.label} on {which}, likewise."
+    if sets := [name for name in tests if name != DROP]:
+        which = "a further test set" if len(sets) == 1 else "further test sets"
+        foot += f"\n{', '.join(sets)}: the {judged.label} on {which}, likewise."
+    if DROP in tests:
+        foot += f"\nDrop: how much worse the {judged.label} is than that of the same run without its attack."
     if personal:
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
     if timed:

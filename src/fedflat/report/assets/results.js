@@ -89,10 +89,12 @@ function compare(a, b, down) {
 
 function tableNote(doc, { judged, headline, target, target_of_first: ofFirst, ahead, methods: members }) {
   const methods = members.map((i) => doc.methods[i]), seeds = methods.some((m) => m.seeds > 1);
+  const sets = testsOf(methods).filter((name) => name !== "drop");
   return sentence([
     `${judged.title}${headline.name === "loss" ? "" : " and loss"} on the test set: ${doc.last > 1 ? `mean of the evaluations in the last ${doc.last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : ""}.`,
     judged.higher ? "" : `Less ${judged.label} is better.`,
-    testsOf(methods).length ? `${listed(testsOf(methods))}: the ${judged.label} on ${testsOf(methods).length > 1 ? "further test sets" : "a further test set"}.` : "",
+    sets.length ? `${listed(sets)}: the ${judged.label} on ${sets.length > 1 ? "further test sets" : "a further test set"}.` : "",
+    testsOf(methods).includes("drop") ? `Drop: how much worse the ${judged.label} is than that of the same run without its attack.` : "",
     methods.some((m) => known(m.clock)) ? "Simulated: the time it would have taken on the clients' devices, by the run's clock." : "",
     target !== null ? `Target ${judged.said(target)}${ofFirst ? `: the ${judged.label} of the first method` : ""}.` : "",
     methods.length > 1 && ahead === null ? "No row is marked: no method is ahead of all others by more than the spread." : "",
@@ -102,7 +104,7 @@ function tableNote(doc, { judged, headline, target, target_of_first: ofFirst, ah
 
 /** What is drawn of a board: the name of the curve, its title, and whether it is the score or a loss. */
 function measures(doc, { judged, headline, methods }) {
-  const tests = testsOf(methods.map((i) => doc.methods[i])).map((name) => [`tests.${name}`, `${judged.title}, ${name}`, true]);
+  const tests = testsOf(methods.map((i) => doc.methods[i])).map((name) => [`tests.${name}`, `${judged.title}, ${name}`, true]).filter(([key]) => key !== "tests.drop");
   return [
     [headline.name, judged.title, true], ...tests, ...(headline.name === "loss" ? [] : [["loss", "Test loss", false]]), ["train_loss", "Training loss", false],
     ["personal", `Personal ${judged.label}`, true], ["clients", `Clients' ${judged.label}`, true],
