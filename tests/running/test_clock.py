@@ -113,6 +113,28 @@ def test_clusters_wait_for_each_other_when_they_meet(tmp_path: Path, topology: s
         assert result.rows[-1]["clocks"]["cluster1"] == pytest.approx(met + 7 / 9 + 3, rel=1e-12)
 
 
+def test_models_of_a_bank_go_on_without_waiting_for_each_other(tmp_path: Path) -> None:
+    """Client 0 takes 9 s, 1 takes 7.5 s and 2 takes a = 12/9 + 3 s, each a superclient.
+
+    round 0    chain0 at 0 until 9, chain1 at 2 until a
+    round 1    chain0 at 2 from 9 until 9 + a, chain1 at 1 from a until a + 7.5
+    round 2    chain0 at 1 from 9 + a until 16.5 + a; chain1 at 2, which is busy, from 9 + a until 9 + 2 a; they meet
+    round 3    chain0 at 0 from 16.5 + a
+    """
+    a = 12 / 9 + 3
+    cohorts = Sampler(cohorts=[[0, 2], [2, 1], [1, 2], [0, 1]])
+    exp = experiment(
+        clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=4, sampler=cohorts,
+        topology="bank(given_groups([[0], [1], [2], [3, 4]]), R=3)",
+    )  # fmt: skip
+    whole = made(exp)
+    assert clocks(whole) == pytest.approx([9, 9 + a, 16.5 + a, 25.5 + a], rel=1e-12)
+    assert whole.rows[2]["clocks"] == pytest.approx({"chain0": 16.5 + a, "chain1": 9 + 2 * a}, rel=1e-12)
+    with pytest.raises(KeyboardInterrupt):
+        begin(exp, tmp_path / "run", stop=2)
+    assert timeless(go_on(exp, tmp_path / "run").rows) == timeless(whole.rows)
+
+
 def test_own_clocks_of_clusters_are_gone_on_with(tmp_path: Path) -> None:
     exp = experiment(clock="devices(speed=lognormal(10, 1))", topology=f"hierarchy({GROUPS}, every=3)", rounds=6)
     exp = replace(exp, sampler=Sampler(clients=1))
@@ -205,6 +227,12 @@ def test_what_stays_with_clients_is_not_carried() -> None:
     exp = experiment("fedbn", clock=METERED, rounds=3, sampler=Sampler(clients=1), model=module, local=local)
     ledger = made(exp).ledger
     assert ledger.clock == pytest.approx(ledger.up, rel=1e-9)
+
+
+@pytest.mark.parametrize("topology", ["chains(cut=2)", "bank(given_groups([[0], [1], [2], [3, 4]]), R=3)"])
+def test_where_none_can_come_first(topology: str) -> None:
+    with pytest.raises(SettingError, match=r"extra=0\.5 in the clock says"):
+        made(experiment(clock="devices(extra=0.5)", topology=topology))
 
 
 @pytest.mark.parametrize(("clock", "said"), [

@@ -55,6 +55,8 @@ class Ended:
     why: str = ""
     would: float = inf
     """When its reply would have come if the server had waited."""
+    free: Mapping[int, float] = field(default_factory=dict)
+    """When each of its clients has done its part."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,15 @@ class Timetable:
     """Visits that are not made, or not to their end, in a chain that was needed."""
 
 
-def timetable(fleet: Fleet, t: int, start: float, ways: Sequence[Way], *, choose: bool = True) -> Timetable:
-    """The exchange of round ``t`` that begins at ``start``; if ``choose``, not all who were asked are waited for."""
-    ended = [_along(fleet, t, start, way) for way in ways]
+def timetable(
+    fleet: Fleet, t: int, start: float, ways: Sequence[Way], *, choose: bool = True,
+    busy: Mapping[int, float] | None = None,
+) -> Timetable:  # fmt: skip
+    """The exchange of round ``t`` that begins at ``start``; if ``choose``, not all who were asked are waited for.
+
+    Who is still ``busy`` until some time with other chains begins then.
+    """
+    ended = [_along(fleet, t, start, way, busy or {}) for way in ways]
     wanted = fleet.clock.waited_for(len(ways)) if choose else len(ways)
     came = sorted((one.at, place) for place, one in enumerate(ended) if one.visit is None)
     if len(came) >= wanted:
@@ -83,19 +91,24 @@ def timetable(fleet: Fleet, t: int, start: float, ways: Sequence[Way], *, choose
     return Timetable(max(one.at for one in ended), ended, lost=lost)
 
 
-def _along(fleet: Fleet, t: int, start: float, way: Way) -> Ended:
+def _along(fleet: Fleet, t: int, start: float, way: Way, busy: Mapping[int, float]) -> Ended:
     """Follow one chain, to its reply or to where it breaks off."""
     deadline = inf if fleet.clock.deadline is None else start + fleet.clock.deadline
-    asked, broken, clients = start, None, [leg.client for leg in way.legs]
+    broken, free, clients = None, dict[int, float](), [leg.client for leg in way.legs]
+    asked = max(start, busy.get(clients[0], start))
     for place, leg in enumerate(way.legs):
         device = fleet[leg.client]
         got = asked + (_handed(fleet, way, place) if place else device.receives(leg.down))
         done = got + device.computes(leg.work)
-        sent = done + (_handed(fleet, way, place + 1) if place + 1 < len(clients) else device.sends(way.up))
+        if place + 1 < len(clients):
+            begins = max(done, busy.get(clients[place + 1], done))
+            sent = begins + _handed(fleet, way, place + 1)
+        else:
+            begins, sent = done, done + device.sends(way.up)
         visit = leg.client, clients[:place].count(leg.client)
         broken = broken or _broken(fleet, t, visit, asked, sent, deadline, start)
-        asked = done
-    return Ended(sent, would=sent) if broken is None else replace(broken, would=sent)
+        free[leg.client], asked = min(sent, broken.at) if broken else sent, begins
+    return Ended(sent, would=sent, free=free) if broken is None else replace(broken, would=sent, free=free)
 
 
 def _handed(fleet: Fleet, way: Way, place: int) -> float:

@@ -157,7 +157,8 @@ STUDY = {
 OF_ANY_VERSION = {"fedflat": str, "*": object}
 LEDGER = {
     "down": int, "up": int, "c2c?": int, "samples": int, "training": float, "seconds": float, "missing?": int,
-    "clock?": float, "clocks?": {"*": float}, "models_s2c?": int, "models_c2s?": int, "models_c2c?": int,
+    "clock?": float, "clocks?": {"*": float}, "busy?": {"*": float},
+    "models_s2c?": int, "models_c2s?": int, "models_c2c?": int,
 }  # fmt: skip
 TESTS = {"*": {"*": NUMBER}}
 METRICS = {

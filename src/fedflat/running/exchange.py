@@ -168,9 +168,12 @@ class Exchange:
             return {}
         if line.count == 1:
             line.clock = self._begins(line.slot, mail.round)
-        plan = planned(self.ready, fleet, line.clock, mail, line.reaching(mail), sent, choose=choose)
+        busy = {int(client): until for client, until in self.ledger.busy.items()}
+        plan = planned(self.ready, fleet, line.clock, mail, line.reaching(mail), sent, choose=choose, busy=busy)
         line.clock, line.chosen = plan.over, line.chosen or choose
         self.ledger = self.ledger.until(plan.over, line.slot if len(self.ready.slots) > 1 else None)
+        if self.ready.shares:
+            self.ledger = self.ledger.at_work({**busy, **{c: at for one in plan.ended for c, at in one.free.items()}})
         for place in plan.surplus:
             self.ledger = self.ledger.plus(down=sent(line.chains[place][0], mail), models_s2c=mail.models)
         line.chains = [chain for place, chain in enumerate(line.chains) if place not in plan.surplus]

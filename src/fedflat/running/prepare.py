@@ -181,6 +181,11 @@ class Ready:
         """The server's models by name, and whose they are."""
         return self.exp.topology.slots(self.crowd)
 
+    @cached_property
+    def shares(self) -> bool:
+        """Whether a client may be asked by several slots."""
+        return sum(map(len, self.slots.values())) > self.fed.population
+
     def merged(self, t: int, models: Mapping[str, Model], new: Mapping[str, Stepped]) -> dict[str, Model]:
         """The server's models after round ``t``, in which some slots have stepped."""
         weights = {slot: one.replies.weight for slot, one in new.items()}

@@ -52,6 +52,8 @@ class Ledger:
     """Simulated seconds on the clients' devices, if the run has a clock."""
     clocks: Mapping[str, float] = field(default_factory=dict)
     """The same of each slot, where there are several."""
+    busy: Mapping[str, float] = field(default_factory=dict)
+    """Clients that are at work when a slot begins its next round, and until when, where slots share clients."""
 
     @property
     def sent(self) -> int:
@@ -63,7 +65,8 @@ class Ledger:
         """All of it by name; what goes from client to client, and who was missing, only where there is something, and
         simulated time only where there is a clock."""
         perhaps: dict[str, Any] = {"c2c": 0, "models_c2c": 0, "missing": 0, "clock": None, "clocks": {}}
-        return {name: value for name, value in asdict(self).items() if value != perhaps.get(name, ...)}
+        named = {name: value for name, value in asdict(self).items() if name != "busy"}
+        return {name: value for name, value in named.items() if value != perhaps.get(name, ...)}
 
     @property
     def models(self) -> int:
@@ -78,6 +81,11 @@ class Ledger:
         """The same at a later simulated time, of a slot if there are several."""
         clocks = self.clocks if slot is None else {**self.clocks, slot: clock}
         return replace(self, clock=max(self.clock or 0.0, clock), clocks=clocks)
+
+    def at_work(self, busy: Mapping[int, float]) -> Ledger:
+        """The same with those at work until then; who is done before any slot goes on is of no interest."""
+        least = min(self.clocks.values(), default=0.0)
+        return replace(self, busy={str(client): until for client, until in busy.items() if until > least})
 
     def with_time(self, training: float, seconds: float) -> Ledger:
         """The same with more time spent."""
@@ -123,7 +131,8 @@ class Run:
 
     def facts(self) -> dict[str, Any]:
         """The numbers that are not tensors."""
-        return {"ledger": self.ledger.spent}
+        busy = {"busy": dict(self.ledger.busy)} if self.ledger.busy else {}
+        return {"ledger": self.ledger.spent | busy}
 
 
 def read_checkpoint(

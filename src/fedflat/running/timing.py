@@ -7,7 +7,7 @@ not. So it is known beforehand when a visit would end, and one that would be cut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from fedflat.clock.clock import Fleet
@@ -28,7 +28,7 @@ def work_of(ready: Ready, ask: Ask, t: int, client: int) -> int:
 
 def planned(
     ready: Ready, fleet: Fleet, start: float, mail: Mail, chains: Sequence[Chain], sent: Callable[[int, Mail], int],
-    *, choose: bool,
+    *, choose: bool, busy: Mapping[int, float] | None = None,
 ) -> Timetable:  # fmt: skip
     """The exchange of a mail along these chains, from ``start`` on; ``sent`` says what bytes a client is sent."""
     onward = replace(mail, repeat=False)
@@ -43,7 +43,7 @@ def planned(
         )
         for chain in chains
     ]
-    found = timetable(fleet, mail.round, start, ways, choose=choose)
+    found = timetable(fleet, mail.round, start, ways, choose=choose, busy=busy)
     if len(found.lost) == len(chains):
         raise FedflatError(f"round {mail.round}: {_nobody(fleet, start, found)}")
     return found
