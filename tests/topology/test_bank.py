@@ -128,14 +128,16 @@ def test_what_is_sent_is_what_fedseq_sends() -> None:
 
 @pytest.mark.parametrize(("R", "every"), [("2", 2), ("'never'", 6), ("1", 1)])
 def test_models_wait_for_each_other_when_they_meet(R: str, every: int) -> None:
-    """By hand, with superclients of one client: each model's visits come one after the other, whatever others do."""
+    """By hand, with superclients of one client: each model's visits come one after the other, and so do
+    each client's; models do not wait for each other besides."""
     clock = parse("devices(speed=lognormal(5, 1.0), latency=0.1)", "clock")
     ready = make_ready(experiment(topology=f"bank(given_groups([[0], [1], [2], [3], [4]]), R={R})", clock=clock))
     found = [row["clock"] for row in train(ready).rows]
-    expected, times = [], [0.0, 0.0]
+    expected, times, free = [], [0.0, 0.0], [0.0] * 5
     for t in range(6):
         chains = [chain for chains in ready.asked(t).values() for chain in chains]
-        times = [time + ready.crowd.lasts(chain[0], t) for time, chain in zip(times, chains, strict=True)]
+        for model, (client,) in enumerate(chains):
+            times[model] = free[client] = max(times[model], free[client]) + ready.crowd.lasts(client, t)
         expected.append(max(times))
         if (t + 1) % every == 0:
             times = [max(times)] * 2
