@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +39,9 @@ def test_a_run_is_read_by_its_headline() -> None:
     assert last_ones(own, [(1, 0.5), (2, 0.25), (3, 0.75)]) == [0.25]  # the least is the best round
     shares = replace(entry, headline=Headline("miou", "mIoU", "%", 100.0))
     assert measured(shares, {"models": {"server": {"miou": 0.25}}}) == 25
+    unseen = replace(shares, cell=replace(entry.cell, measure="tests.unseen"))
+    assert measured(unseen, {"models": {"server": {"miou": 0.25, "tests": {"unseen": {"miou": 0.125}}}}}) == 12.5
+    assert math.isnan(measured(unseen, {"models": {"server": {"miou": 0.25}}}))
 
 
 @pytest.mark.parametrize(("value", "word"), [(0.512, WITHIN), (0.5164, WITHIN), (0.52, DIFFERS), (0.5, DIFFERS)])

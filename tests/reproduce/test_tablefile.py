@@ -87,7 +87,7 @@ def row(**more: Any) -> dict[str, Any]:
         (row(spread=-1), "spread must be a number from 0 to 100 beside a number, found -1"),
         (row(reported="X"), "spread must be a number from 0 to 100 beside a number, found 0.95"),
         (row(seeds=[-1]), r"seeds must be a list of whole numbers from 0, found \[-1\]"),
-        (row(measure="loss"), "measure must be accuracy or personal, found 'loss'"),
+        (row(measure="loss"), "measure must be accuracy, tests.NAME of a further test set, or personal, found 'loss'"),
         (row(settings={"rounds": 0}), "rounds must be a whole number of at least 1, found 0"),
         (row(settings={"lrr": 0.1}), r"row 1 \(plain\): settings: there is no field 'lrr'\. Did you mean 'lr'\?"),
     ],

@@ -99,8 +99,8 @@ def _cell(path: Path, paper: str, place: int, row: dict[str, Any], shared: dict[
     measure = _text(path, where, row, "measure", judged.name)
     if measure not in (judged.name, "personal") and not measure.startswith(TESTS):
         raise DataError(
-            f"{path}: {where}measure must be {judged.name}, {TESTS} and the name of a further test set, or personal, "
-            f"found {measure!r}."
+            f"{path}: {where}measure must be {judged.name}, {TESTS}NAME of a further test set, or personal, found "
+            f"{measure!r}."
         )
     return Cell(
         name=f"{paper}/{name}", arguments=arguments, reported=None if reported == "X" else reported, spread=spread,
