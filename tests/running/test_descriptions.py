@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,9 @@ from fedflat.executors.rows import Stacked
 from fedflat.executors.workers import Workers
 from fedflat.language.spelling import register
 from fedflat.running.archive import Archive
+from fedflat.running.descriptions import described
 from fedflat.running.prepare import make_ready
+from fedflat.running.run_folder import RunBook
 from fedflat.running.state import Ledger
 from fedflat.running.train import train
 from plugins.forgetting import forget
@@ -202,3 +205,31 @@ def test_tensors_of_any_shape_are_kept(tmp_path: Path) -> None:
             assert ("x()", 5) not in kept
     with pytest.raises(FedflatError, match="line 1 is not the one that was written there"):
         Archive(tmp_path / "kept", "another run", held=False)
+
+
+def test_what_is_sent_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server reduces each tensor as it comes: however many clients there are, about one of them is alive."""
+    sent: list[weakref.ref[torch.Tensor]] = []
+    alive: list[int] = []
+
+    def reading(self: Means, learner: object, public: object, seed: int) -> Any:
+        def read(tensor: torch.Tensor) -> torch.Tensor:
+            sent.append(weakref.ref(tensor))
+            alive.append(sum(one() is not None for one in sent))
+            return tensor.sum().reshape(1, 1).expand(2, 4).clone()
+
+        return read
+
+    monkeypatch.setattr(telling.Means, "reading", reading)
+    train(experiment("pulled()", rounds=1))
+    assert len(alive) == 5
+    assert max(alive) <= 2
+
+
+def test_the_clock_waits_for_the_slowest(tmp_path: Path) -> None:
+    """By hand: nothing is trained on, 64 bytes go up over each client's own link, and everybody at once."""
+    devices = {str(k): {"speed": 100.0, "up": 10.0 * (k + 1), "down": 1e9} for k in range(5)}
+    (tmp_path / "clock.json").write_text(json.dumps(devices))
+    exp = experiment("noting()", clock=f"measured('{tmp_path / 'clock.json'}')", rounds=1)
+    ready = described(make_ready(exp), RunBook(), InProcess(threads=1), lambda exp, place: {})
+    assert ready.beforehand.clock == pytest.approx(64 / 10.0)

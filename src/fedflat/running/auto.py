@@ -53,8 +53,9 @@ class Load:
         ready = ready.supposed
         job, topology = ready.job, ready.exp.topology
         before = ready.fed.population * sum(one.needs_model for one in ready.describers)
+        visits, at_once = topology.visits(ready.crowd), topology.at_once(ready.crowd)
         bare = cls(
-            before + topology.visits(ready.crowd), topology.at_once(ready.crowd), seconds(ready),
+            before + visits, ready.fed.population if before > visits else at_once, seconds(ready),
             job.learner.flat.layout.dim < SMALL, False, None, job.learner.device,
         )  # fmt: skip
         fits = bare.small and not topology.hands_on and bare.run >= WORTH and (bare.cohort >= MANY or bare.cohort == 1)

@@ -26,6 +26,7 @@ from fedflat.engine.mail import Mail, Reply, Sheaf
 from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError, shown
 from fedflat.language.spelling import Spelled
+from fedflat.topology.grouping.dissimilarity import Vectors
 from fedflat.topology.grouping.given import grouping_of
 from fedflat.topology.grouping.grouping import Grouping
 from fedflat.topology.grouping.representers import representers
@@ -84,15 +85,16 @@ class Crowd:
     """Whether the run has a clock."""
     _groups: dict[str, tuple[Chain, ...]] = field(default_factory=dict, repr=False, compare=False)
     _stories: dict[str, tuple[Iterator[Any], list[Any]]] = field(default_factory=dict, repr=False, compare=False)
+    _vectors: dict[Describer, Vectors] = field(default_factory=dict, repr=False, compare=False)
 
     def told(self, descriptions: Descriptions) -> Crowd:
         """The same once clients have said of themselves what they were asked."""
-        return replace(self, descriptions=descriptions, _groups={}, _stories={})
+        return replace(self, descriptions=descriptions, _groups={}, _stories={}, _vectors={})
 
     @property
     def supposed(self) -> Crowd:
         """The same before they have: groups are guessed by their sizes alone."""
-        return replace(self, supposes=True, _groups={}, _stories={})
+        return replace(self, supposes=True, _groups={}, _stories={}, _vectors={})
 
     def described(self, describer: Describer) -> Sequence[Tensor]:
         """What each client has said of itself, as a topology that names the describer among its own can ask."""
@@ -132,10 +134,16 @@ class Crowd:
             self._groups[known] = self._grouped(grouping, *path)
         return self._groups[known]
 
+    def _representers(self, describer: Describer) -> Vectors:
+        """What clients are compared by, made once."""
+        if describer not in self._vectors:
+            self._vectors[describer] = representers(describer, self.described(describer))
+        return self._vectors[describer]
+
     def _grouped(self, grouping: Grouping, *path: int) -> tuple[Chain, ...]:
         if self.supposes and not all(one in self.descriptions for one in grouping.describers):
             return tuple(map(tuple, grouping.about(self.sizes())))
-        known = [representers(one, self.described(one)) for one in grouping.describers]
+        known = [self._representers(one) for one in grouping.describers]
         if grouping.needs_column is not None:
             values = self.column(grouping.needs_column)
             known.append(np.unique(values, return_inverse=True)[1].astype(np.float64)[:, None])
@@ -201,9 +209,9 @@ class Topology(Spelled, ABC):
         return ()
 
     def together(self, crowd: Crowd) -> Sequence[Chain]:
-        """Groups that clients are in from the first round on, such as a field ``groups`` says."""
-        groups = getattr(self, "groups", None)
-        return () if groups is None else crowd.groups(grouping_of(self.key, groups))
+        """Groups that clients are in from the first round on: superclients, or what a field ``groups`` says."""
+        groups, found = getattr(self, "groups", None), self.superclients(crowd)
+        return found if found or groups is None else crowd.groups(grouping_of(self.key, groups))
 
     @abstractmethod
     def asked(self, crowd: Crowd, t: int) -> Asked:

@@ -1,0 +1,54 @@
+"""What docs/groups.md prints: its commands, and the describer and the piece of one's own."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+
+import fedflat as ff
+from fedflat.cli import main
+from fedflat.cli.parser import build
+from fedflat.executors.in_process import InProcess
+from fedflat.running.descriptions import described
+from fedflat.running.prepare import make_ready
+from fedflat.running.run_folder import RunBook
+from fedflat.running.train import train
+
+DOC = (Path(__file__).parents[2] / "docs" / "groups.md").read_text()
+
+
+def commands() -> list[list[str]]:
+    [block] = re.findall(r"```sh\n(.*?)```", DOC, re.DOTALL)
+    return [shlex.split(line)[1:] for line in block.splitlines()]
+
+
+def test_commands_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first two really, in small; of the others the words are read."""
+    monkeypatch.chdir(tmp_path)
+    show, greedy, *others = commands()
+    assert main(show) == 0
+    assert main([*greedy[:-4], "--rounds", "1", "--out", "runs/greedy", "--quiet", "--threads", "1"]) == 0
+    assert (tmp_path / "runs/greedy/groups.json").exists()
+    for words in others:
+        build().parse_args(words)
+
+
+def test_a_describer_of_ones_own(tmp_path: Path) -> None:
+    """Every client is told the mean over all clients."""
+    [block] = re.findall(r"```python\n(.*?)```", DOC, re.DOTALL)
+    (tmp_path / "brightness.py").write_text(block)
+    ff.load_plugin(str(tmp_path / "brightness.py"))
+    [topology] = re.findall(r'`--topology "(clusters.*?)"`', DOC)
+    settings = {"rounds": 1, "clients_per_round": 2, "model": "logistic", "dtype": "float64"}
+    exp = ff.experiment("level()", "digits(lda(0), clients=6)", topology=topology, **settings)  # type: ignore[arg-type]
+    assert "how bright" in " ".join(make_ready(exp).remarks())
+    ready = described(make_ready(exp), RunBook(), InProcess(threads=1), lambda exp, place: {})
+    fed = ready.fed
+    means = [float(fed.data(k).batch(torch.arange(fed.size(k)), torch.float32).inputs.mean()) for k in range(6)]
+    assert float(ready.job.told["level"]["mean"]) == pytest.approx(sum(means) / 6, rel=1e-6)
+    assert len(ready.slots) == 3
+    assert train(exp).status == "done"
