@@ -64,7 +64,8 @@ _HOMES = {
     "fedflat.language.spelling": ("parse", "register"),
     "fedflat.engine.stage": ("Stage",),
     "fedflat.topology.grouping.grouping": ("Grouping",),
-    "fedflat.topology.topology": ("Crowd", "Topology"),
+    "fedflat.topology.crowd": ("Crowd",),
+    "fedflat.topology.topology": ("Topology",),
 }  # fmt: skip
 """The public names that cannot be said in text; those that can are in `SAYABLE`."""
 _HOME = SAYABLE | {name: home for home, names in _HOMES.items() for name in names}

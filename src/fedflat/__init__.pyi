@@ -221,6 +221,7 @@ from fedflat.topology.asynchronous import asynchronous as asynchronous
 from fedflat.topology.bank import bank as bank
 from fedflat.topology.chains import chains as chains
 from fedflat.topology.clusters import clusters as clusters
+from fedflat.topology.crowd import Crowd as Crowd
 from fedflat.topology.grouping.alike import alike as alike
 from fedflat.topology.grouping.alike import by_column as by_column
 from fedflat.topology.grouping.by_style import by_style as by_style
@@ -238,7 +239,6 @@ from fedflat.topology.hierarchy import hierarchy as hierarchy
 from fedflat.topology.star import star as star
 from fedflat.topology.style_clusters import ladd as ladd
 from fedflat.topology.style_clusters import style_clusters as style_clusters
-from fedflat.topology.topology import Crowd as Crowd
 from fedflat.topology.topology import Topology as Topology
 from fedflat.topology.words import fedasync as fedasync
 from fedflat.topology.words import fedasyncseq as fedasyncseq

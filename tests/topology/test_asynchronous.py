@@ -29,7 +29,8 @@ from fedflat.language.spelling import parse
 from fedflat.running.prepare import make_ready
 from fedflat.running.state import Run
 from fedflat.running.train import train
-from fedflat.topology.topology import Crowd, Underway
+from fedflat.topology.crowd import Crowd
+from fedflat.topology.topology import Underway
 from literal import fedasync, fedbuff
 from literal.problem import Plan, Problem, random_plan, random_problem
 from quadratic import experiment as on_quadratics

@@ -16,8 +16,9 @@ from fedflat.errors import FedflatError, SettingError
 from fedflat.language.spelling import parse, registered
 from fedflat.running.prepare import make_ready
 from fedflat.running.train import train
+from fedflat.topology.crowd import Chain, Crowd
 from fedflat.topology.grouping.grouping import Grouping
-from fedflat.topology.topology import Asked, Chain, Crowd, Topology
+from fedflat.topology.topology import Asked, Topology
 from running.small import experiment
 
 CHAINS, SHARED, MEETING, APART = "chains(groups=2)", "clusters(2, shared='features')", "hierarchy(2)", "clusters(2)"

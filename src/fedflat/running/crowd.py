@@ -15,7 +15,8 @@ from fedflat.data.federation import Dealt, Federation
 from fedflat.errors import SettingError, shown
 from fedflat.running.devices import check_devices, fleet_of, visit_seconds
 from fedflat.running.experiment import Experiment
-from fedflat.topology.topology import Asked, Crowd
+from fedflat.topology.crowd import Crowd
+from fedflat.topology.topology import Asked
 
 
 def gathered(exp: Experiment, fed: Federation, learner: Learner) -> Crowd:

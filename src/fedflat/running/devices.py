@@ -11,7 +11,7 @@ from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
 from fedflat.running.experiment import Experiment
 from fedflat.running.tables import span
-from fedflat.topology.topology import Crowd
+from fedflat.topology.crowd import Crowd
 
 
 def fleet_of(exp: Experiment) -> Fleet | None:

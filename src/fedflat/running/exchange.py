@@ -27,7 +27,7 @@ from fedflat.running.state import Ledger
 from fedflat.running.timing import planned
 from fedflat.server.piece import Send
 from fedflat.server.shadows import Notes, Shadow
-from fedflat.topology.topology import Chain
+from fedflat.topology.crowd import Chain
 
 
 @dataclass

@@ -17,8 +17,8 @@ from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
 from fedflat.folder.groups import Grouped
 from fedflat.running.prepare import Ready
+from fedflat.topology.crowd import Crowd
 from fedflat.topology.grouping.grouping import Grouping
-from fedflat.topology.topology import Crowd
 
 MOST, MEMBERS = 12, 6
 """How many groups are drawn in text, and how many clients of each."""

@@ -11,7 +11,7 @@ from fedflat.clock.timetable import Ended, Visit
 from fedflat.engine.mail import Mail
 from fedflat.engine.missing import Missing
 from fedflat.executors.memories import ClientStates
-from fedflat.topology.topology import Chain
+from fedflat.topology.crowd import Chain
 
 SHADOW = "shadow:"
 """Before the key of a shadow that keeps something for each client, in the client's memory."""

@@ -39,7 +39,8 @@ from fedflat.running.state import Ledger
 from fedflat.running.tables import size
 from fedflat.server.piece import Holding, Stepped
 from fedflat.server.shadows import Scene
-from fedflat.topology.topology import Asked, Crowd
+from fedflat.topology.crowd import Crowd
+from fedflat.topology.topology import Asked
 
 
 @dataclass(frozen=True)

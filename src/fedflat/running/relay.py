@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fedflat.engine.flat import Model
 from fedflat.engine.mail import WEIGHT, Mail, Reply
 from fedflat.errors import SettingError
-from fedflat.topology.topology import Chain
+from fedflat.topology.crowd import Chain
 
 
 @dataclass(frozen=True)

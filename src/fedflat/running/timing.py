@@ -17,7 +17,7 @@ from fedflat.engine.mail import Mail
 from fedflat.engine.missing import LATE
 from fedflat.errors import FedflatError
 from fedflat.running.prepare import Ready
-from fedflat.topology.topology import Chain
+from fedflat.topology.crowd import Chain
 
 
 def work_of(ready: Ready, ask: Ask, t: int, client: int) -> int:

@@ -14,7 +14,8 @@ from heapq import heappop, heappush
 from itertools import chain, count, islice
 
 from fedflat.errors import SettingError
-from fedflat.topology.topology import Crowd, Underway
+from fedflat.topology.crowd import Crowd
+from fedflat.topology.topology import Underway
 
 Seconds = Callable[[int, int], float]
 """How long a client takes, from being asked in a round to the end of its reply."""

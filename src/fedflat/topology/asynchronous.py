@@ -35,7 +35,8 @@ from fedflat.errors import SettingError, choice, number
 from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.language.spelling import register
 from fedflat.topology.arrivals import Office, Seconds
-from fedflat.topology.topology import SERVER, Asked, Crowd, Topology, Underway
+from fedflat.topology.crowd import Crowd
+from fedflat.topology.topology import SERVER, Asked, Topology, Underway
 
 CONSTANT, POLYNOMIAL, HINGE = "constant", "polynomial", "hinge"
 USUAL: dict[str, dict[str, float]] = {CONSTANT: {}, POLYNOMIAL: {"a": 0.5}, HINGE: {"a": 10.0, "b": 4.0}}

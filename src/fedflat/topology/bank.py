@@ -22,8 +22,9 @@ from fedflat.engine.flat import Model, mean_model
 from fedflat.errors import SettingError, choice, number
 from fedflat.language.spelling import register
 from fedflat.topology.chains import Chains
+from fedflat.topology.crowd import Chain, Crowd
 from fedflat.topology.grouping.grouping import Grouping
-from fedflat.topology.topology import SERVER, Asked, Chain, Crowd, Topology
+from fedflat.topology.topology import SERVER, Asked, Topology
 
 SUPERCLIENTS, CHAINS, NEVER = WORDS = ("superclients", "chains", "never")
 

@@ -31,11 +31,12 @@ import numpy as np
 from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError, choice, number, shown
 from fedflat.language.spelling import register
+from fedflat.topology.crowd import Chain, Crowd
 from fedflat.topology.grouping.given import RandomGroups, grouping_of
 from fedflat.topology.grouping.grouping import Grouping
 from fedflat.topology.grouping.growth import Growth
 from fedflat.topology.grouping.icg import Icg
-from fedflat.topology.topology import SERVER, Asked, Chain, Crowd, Topology
+from fedflat.topology.topology import SERVER, Asked, Topology
 
 
 @dataclass(frozen=True, repr=False)

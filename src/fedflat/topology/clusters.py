@@ -25,9 +25,10 @@ from torch import Tensor
 from fedflat.engine.flat import Layout, Model, mean_model
 from fedflat.errors import SettingError, choice
 from fedflat.language.spelling import register
+from fedflat.topology.crowd import Crowd
 from fedflat.topology.grouping.given import grouping_of
 from fedflat.topology.grouping.grouping import Grouping
-from fedflat.topology.topology import Asked, Crowd, Topology
+from fedflat.topology.topology import Asked, Topology
 
 NOTHING, FEATURES, CLASSIFIER, TRUNK, ALL = BLOCKS = ("nothing", "features", "classifier", "trunk", "all")
 

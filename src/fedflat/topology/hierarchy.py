@@ -16,7 +16,7 @@ from fedflat.engine.flat import Model
 from fedflat.errors import SettingError, number
 from fedflat.language.spelling import register
 from fedflat.topology.clusters import Clustered
-from fedflat.topology.topology import Crowd
+from fedflat.topology.crowd import Crowd
 
 
 @dataclass(frozen=True, repr=False)

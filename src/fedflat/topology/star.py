@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
 from fedflat.language.spelling import register
-from fedflat.topology.topology import SERVER, Asked, Crowd, Topology
+from fedflat.topology.crowd import Crowd
+from fedflat.topology.topology import SERVER, Asked, Topology
 
 
 @dataclass(frozen=True, repr=False)

@@ -26,9 +26,9 @@ from fedflat.language.spelling import register
 from fedflat.methods.ladd import SelfTraining, Teaching, self_training
 from fedflat.tasks.pseudo_labels import SHARE, UNSURE
 from fedflat.topology.clusters import ALL, NOTHING, TRUNK, Clusters
+from fedflat.topology.crowd import Crowd
 from fedflat.topology.grouping.by_style import ByStyle
 from fedflat.topology.grouping.grouping import Grouping
-from fedflat.topology.topology import Crowd
 
 CLS = "cls"
 SHARED = {CLS: TRUNK, "all": NOTHING, "nothing": ALL}

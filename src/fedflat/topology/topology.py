@@ -9,41 +9,29 @@ them. In a star every chain has one client.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
 from torch import Tensor
 
-from fedflat.client.asks import Describer, Descriptions
+from fedflat.client.asks import Describer
 from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
 from fedflat.data.examples import ClientData
-from fedflat.data.sampling import Sampler
-from fedflat.engine.flat import Layout, Model
+from fedflat.engine.flat import Model
 from fedflat.engine.mail import Mail, Reply, Sheaf
-from fedflat.engine.seeds import numpy_generator
-from fedflat.errors import SettingError, shown
+from fedflat.errors import SettingError
 from fedflat.language.spelling import Spelled
-from fedflat.topology.grouping.dissimilarity import Vectors
+from fedflat.topology.crowd import Chain, Crowd
 from fedflat.topology.grouping.given import grouping_of
 from fedflat.topology.grouping.grouping import Grouping
-from fedflat.topology.grouping.representers import representers
 
-T = TypeVar("T")
 SERVER = "server"
 """The slot of a server that has one model, and the name of the model that a run reports if no shadow does."""
 
-Chain = tuple[int, ...]
-"""Clients, in the order in which the model goes from one to the next."""
 Asked = dict[str, list[Chain]]
 """For each slot that steps in a round: the chains that start from its model."""
-
-
-def no_columns(name: str) -> Sequence[str]:
-    """Refuse to tell what is not known."""
-    raise SettingError(f"nothing is known of the column {name!r}, since these data have none. Group clients otherwise.")
 
 
 @dataclass(frozen=True)
@@ -58,104 +46,6 @@ class Underway:
     """Rounds whose model somebody is still at work on when this one is done."""
     moment: float
     """When the server steps."""
-
-
-@dataclass(frozen=True)
-class Crowd:
-    """The clients as a topology sees them: how many, how large, and who is drawn."""
-
-    population: int
-    sizes: Callable[[], Sequence[int]]
-    """How many examples each client trains on; may be refused where clients are made on demand."""
-    sampler: Sampler
-    rounds: int
-    seed: int
-    layout: Layout
-    lasts: Callable[[int, int], float] = lambda client, t: 1.0
-    """How long a visit of a client in a round takes by itself, in simulated seconds; 1 if the run has no clock."""
-    column: Callable[[str], Sequence[str]] = no_columns
-    """The value of a column of the data, such as a town, at each client; may be refused."""
-    classes: int | None = None
-    """How many there are, if every example has one."""
-    descriptions: Descriptions = field(default_factory=dict)
-    """What clients have said of themselves."""
-    supposes: bool = False
-    """Whether groups that nobody can know yet are guessed, for estimates."""
-    timed: bool = False
-    """Whether the run has a clock."""
-    _groups: dict[str, tuple[Chain, ...]] = field(default_factory=dict, repr=False, compare=False)
-    _stories: dict[str, tuple[Iterator[Any], list[Any]]] = field(default_factory=dict, repr=False, compare=False)
-    _vectors: dict[Describer, Vectors] = field(default_factory=dict, repr=False, compare=False)
-
-    def told(self, descriptions: Descriptions) -> Crowd:
-        """The same once clients have said of themselves what they were asked."""
-        return replace(self, descriptions=descriptions, _groups={}, _stories={}, _vectors={})
-
-    @property
-    def supposed(self) -> Crowd:
-        """The same before they have: groups are guessed by their sizes alone."""
-        return replace(self, supposes=True, _groups={}, _stories={}, _vectors={})
-
-    def described(self, describer: Describer) -> Sequence[Tensor]:
-        """What each client has said of itself, as a topology that names the describer among its own can ask."""
-        if describer not in self.descriptions:
-            raise SettingError(
-                f"clients have not been asked for {describer}: that is done when a run begins, for those describers "
-                "that its topology declares."
-            )
-        return self.descriptions[describer]
-
-    def draw(self, t: int) -> list[int]:
-        """The cohort of round ``t``, out of everybody."""
-        return self.draw_from(t, self.population, self.sizes)
-
-    def draw_from(self, t: int, count: int, sizes: Callable[[], Sequence[int]], place: int = 0) -> list[int]:
-        """As the sampler draws out of ``count`` others; draws of one round at different places are drawn apart."""
-        return self.sampler.draw(t, count, self.seed, sizes, place)
-
-    def rng(self, purpose: str, *path: int) -> np.random.Generator:
-        """Random numbers of the run's seed, for a topology's own draws."""
-        return numpy_generator(self.seed, f"topology/{purpose}", *path)
-
-    def story(self, name: str, tell: Callable[[], Iterator[T]], t: int) -> T:
-        """The ``t``-th of what ``tell`` tells, where each round depends on those before it; told once, and kept."""
-        if name not in self._stories:
-            self._stories[name] = tell(), []
-        more, told = self._stories[name]
-        while len(told) <= t:
-            told.append(next(more))
-        found: T = told[t]
-        return found
-
-    def groups(self, grouping: Grouping, *path: int) -> tuple[Chain, ...]:
-        """Everybody in groups, made once and looked at for clients lost or repeated; other ones by another path."""
-        known = f"{grouping} {path}"
-        if known not in self._groups:
-            self._groups[known] = self._grouped(grouping, *path)
-        return self._groups[known]
-
-    def _representers(self, describer: Describer) -> Vectors:
-        """What clients are compared by, made once."""
-        if describer not in self._vectors:
-            self._vectors[describer] = representers(describer, self.described(describer))
-        return self._vectors[describer]
-
-    def _grouped(self, grouping: Grouping, *path: int) -> tuple[Chain, ...]:
-        if self.supposes and not all(one in self.descriptions for one in grouping.describers):
-            return tuple(map(tuple, grouping.about(self.sizes())))
-        known = [self._representers(one) for one in grouping.describers]
-        if grouping.needs_column is not None:
-            values = self.column(grouping.needs_column)
-            known.append(np.unique(values, return_inverse=True)[1].astype(np.float64)[:, None])
-        vectors = np.concatenate(known, axis=1) if known else np.zeros((self.population, 0))
-        assigned = grouping.assign(vectors, self.sizes(), self.rng("groups", *path), classes=self.classes)
-        found = tuple(map(tuple, assigned))
-        if not all(found) or sorted(client for group in found for client in group) != list(range(self.population)):
-            raise SettingError(
-                f"{grouping} must put each of the {self.population} clients into one group and leave no group empty, "
-                f"found {shown(found)}."
-            )
-        return found
 
 
 class Topology(Spelled, ABC):
