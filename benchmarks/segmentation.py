@@ -80,10 +80,19 @@ def prepared(asked: argparse.Namespace, root: Path) -> Ready:
     )
 
 
-def bare(ready: Ready) -> None:
+class Client:
+    """Who walks: the run, the bare loop's module, and what fedflat's client is sent, all made beforehand."""
+
+    def __init__(self, ready: Ready) -> None:
+        model = ready.learner.initial()
+        self.ready, self.module = ready, ready.learner.module().train()
+        self.mail = Mail(0, model.params, model.buffers, LR)
+
+
+def bare(client: Client) -> None:
     """The walk in plain PyTorch, with channels last where fedflat has them so."""
+    ready, module = client.ready, client.module
     exp, data = ready.exp, ready.fed.data(0)
-    module = ready.learner.module().train()
     optimiser = torch.optim.SGD(module.parameters(), lr=LR)
     rng = torch_generator(exp.seed, "augment", 0, 0)
     for places in exp.local.batches(exp.seed, 0, 0, len(data)):
@@ -96,17 +105,16 @@ def bare(ready: Ready) -> None:
         optimiser.step()
 
 
-def ours(ready: Ready) -> None:
+def ours(client: Client) -> None:
     """The walk as fedflat makes it."""
-    model = ready.learner.initial()
-    visit(ready.job, Letter(0, Mail(0, model.params, model.buffers, LR), {}), ready.fed.data(0))
+    visit(client.ready.job, Letter(0, client.mail, {}), client.ready.fed.data(0))
 
 
-def files(ready: Ready, budget: int) -> None:
+def files(client: Client, budget: int) -> None:
     """The same with room for so many bytes of scenes."""
     before, scenes.BUDGET = scenes.BUDGET, budget
     try:
-        ours(ready)
+        ours(client)
     finally:
         scenes.BUDGET = before
 
@@ -118,17 +126,17 @@ def timed(work: Callable[[], None]) -> tuple[float, float]:
     return time.perf_counter() - begun, time.thread_time() - spent
 
 
-def compared(ready: Ready, asked: argparse.Namespace) -> None:
+def compared(client: Client, asked: argparse.Namespace) -> None:
     """Walk in turn, and print ratios."""
     height, width = map(int, asked.size.split("x"))
     room = 4 * height * width * 2 * asked.batch  # two batches: that which is worked on, and the next
     unexpected = scenes.Scenes.expect
     found: dict[str, list[float]] = {"ours": [], "files": [], "alone": []}
     for repeat in range(asked.repeats + 1):
-        base, ours_now = timed(lambda: bare(ready)), timed(lambda: ours(ready))
-        decoded = timed(lambda: files(ready, room))
+        base, ours_now = timed(lambda: bare(client)), timed(lambda: ours(client))
+        decoded = timed(lambda: files(client, room))
         scenes.Scenes.expect = lambda self, index: None  # type: ignore[method-assign]
-        alone = timed(lambda: files(ready, room + 1))
+        alone = timed(lambda: files(client, room + 1))
         scenes.Scenes.expect = unexpected  # type: ignore[method-assign]
         if repeat:
             found["ours"].append(base[1] / ours_now[1])
@@ -142,17 +150,17 @@ def compared(ready: Ready, asked: argparse.Namespace) -> None:
         print(f"{said:<50}{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
 
 
-def alone(ready: Ready, walk: Callable[[Ready], None]) -> float:
+def alone(client: Client, walk: Callable[[Client], None]) -> float:
     """By how many megabytes a walk raises what this process has in memory, at most."""
 
     def memory(name: str) -> int:
         return int(re.search(rf"{name}:\s+(\d+)", Path("/proc/self/status").read_text())[1])  # type: ignore[index]
 
-    walk(ready)  # what is loaded and kept the first time does not count
+    walk(client)  # what is loaded and kept the first time does not count
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak is from now on
     before = memory("VmRSS")
-    walk(ready)
+    walk(client)
     return (memory("VmHWM") - before) * 1024 / 1e6
 
 
@@ -178,7 +186,7 @@ def main() -> None:
         parser.error("--size must be such as 256x512")
     torch.set_num_threads(1)
     if asked.alone:
-        print(f"{alone(prepared(asked, Path(asked.root)), bare if asked.alone == 'bare' else ours):.0f} MB")
+        print(f"{alone(Client(prepared(asked, Path(asked.root))), bare if asked.alone == 'bare' else ours):.0f} MB")
         return
     keep_memory()
     with TemporaryDirectory() as folder:
@@ -187,7 +195,7 @@ def main() -> None:
         ready = prepared(asked, Path(folder))
         count = sum(p.numel() for p in ready.learner.module().parameters())
         print(f"{asked.model}: {count:,} parameters, batches of {asked.batch} crops of {height // 2}x{width // 2}")
-        compared(ready, asked)
+        compared(Client(ready), asked)
         for who in ("bare", "ours"):
             print(f"memory of a visit, {who:<31}{peak(asked, Path(folder), who)}")
 
