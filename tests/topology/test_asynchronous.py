@@ -84,10 +84,12 @@ def told(topology: str, crowd: Crowd, rounds: int) -> dict[str, Any]:
     return {"calls": calls, "durations": [seconds(client, 0) for client in range(crowd.population)]}
 
 
-@pytest.mark.parametrize("executor", EXECUTORS, ids=["alone", "stacked"])
-@pytest.mark.parametrize("durations", ["durations='equal'", DRAWN], ids=["equal", "drawn"])
+@pytest.mark.parametrize(
+    ("durations", "executor"), [("durations='equal'", EXECUTORS[0]), (DRAWN, EXECUTORS[1])], ids=["equal", "drawn"]
+)
 @pytest.mark.parametrize("said", WEIGHTS)
 def test_the_twin_of_fedbuff(said: str, durations: str, executor: Executor) -> None:
+    """One client at a time, and in stacks."""
     problem, plan = setting()
     topology = f"asynchronous(buffer=3, {durations}, {said})"
     book, crowd = observed(topology, problem, plan, executor)
@@ -138,8 +140,7 @@ def test_clients_that_are_given() -> None:
     np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("executor", EXECUTORS, ids=["alone", "stacked"])
-@pytest.mark.parametrize("kind", ["uniform", "by_size"])
+@pytest.mark.parametrize(("kind", "executor"), [("uniform", EXECUTORS[0]), ("by_size", EXECUTORS[1])])
 @pytest.mark.parametrize("method", ["fedsam(0.1) + wima(2)", "fedadam(lr=0.1) + mixup()", "fedcm() + median()"])
 def test_a_buffer_of_all_at_work_is_fedavg(method: str, kind: str, executor: Executor) -> None:
     """With equal durations: bit for bit, and all that is counted."""
@@ -188,11 +189,13 @@ def test_workers_give_the_same_bits_and_stacks_the_same_numbers() -> None:
         assert (other["down"], other["up"]) == (one["down"], one["up"])
 
 
-@pytest.mark.parametrize("topology", [SLOW, "bank(10, R=7)"])
-def test_kill_9_in_the_middle(topology: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("topology", "rounds"), [(SLOW, 400), pytest.param("bank(10, R=7)", 150, marks=pytest.mark.slow)]
+)
+def test_kill_9_in_the_middle(topology: str, rounds: int, tmp_path: Path) -> None:
     """While clients are at work; of a bank between two meetings."""
     on, part, whole = "digits(lda(0), clients=20)", tmp_path / "part", tmp_path / "whole"
-    words = ["run", "fedavg", "--on", on, "--topology", topology, "--rounds", "400", "--clients-per-round", "2"]
+    words = ["run", "fedavg", "--on", on, "--topology", topology, "--rounds", str(rounds), "--clients-per-round", "2"]
     more = ["--eval-every", "400", "--checkpoint-every", "0", "--threads", "1", "--quiet", "--out", str(part)]
     process = start(*words, *more, start_new_session=True)
     wait_for(lambda: max(Store(part / "checkpoint").rounds(), default=0) > 5, "a checkpoint")
@@ -201,12 +204,12 @@ def test_kill_9_in_the_middle(topology: str, tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGKILL
     store = Store(part / "checkpoint")
     reached = store.rounds()[0]
-    assert 5 < reached < 400
+    assert 5 < reached < rounds
     assert topology != SLOW or any(name.startswith("sent/") for name in store.read(reached)[0])
     ff.resume(part, quiet=True)
     ff.run(
-        "fedavg", on=on, topology=topology, rounds=400, clients_per_round=2, eval_every=400, threads=1, quiet=True,
-        out=whole,
+        "fedavg", on=on, topology=topology, rounds=rounds, clients_per_round=2, eval_every=400, threads=1,
+        quiet=True, out=whole,
     )  # fmt: skip
     assert final(part) == final(whole)
     assert timeless(rows(part)) == timeless(rows(whole))

@@ -1,7 +1,7 @@
 """What a clock is: a device for every client, who is there when, and how long the server waits.
 
 A clock changes no trained number, except where its deadline cuts a reply off, more clients are asked than are waited
-for, or a client is away.
+for, or a client is away; and with a server that does not wait, where it says whose reply comes when.
 """
 
 from __future__ import annotations

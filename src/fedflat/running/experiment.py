@@ -78,7 +78,8 @@ class Experiment(RunSettings):
                 "many a round may go on: --min-replies 1."
             )
         self.topology.refuse(self.method, self.pieces())
-        check_end("run", (self.local, *self.pieces(), *self.method.server, *self.method.shadows), self.rounds)
+        pieces = (*self.pieces(), *self.method.server, *self.method.shadows)
+        check_end("run", (self.local, self.topology, *pieces), self.rounds)
 
     def pieces(self) -> tuple[Piece, ...]:
         """The client's whole stack: the method's pieces, then the local clip, decay and momentum."""
