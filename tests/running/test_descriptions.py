@@ -233,3 +233,16 @@ def test_the_clock_waits_for_the_slowest(tmp_path: Path) -> None:
     exp = experiment("noting()", clock=f"measured('{tmp_path / 'clock.json'}')", rounds=1)
     ready = described(make_ready(exp), RunBook(), InProcess(threads=1), lambda exp, place: {})
     assert ready.beforehand.clock == pytest.approx(64 / 10.0)
+
+
+@pytest.mark.parametrize(
+    ("grouping", "words"),
+    [
+        ("greedy(psi='labels', d_min=43)", "d_min=43 examples, but all 5 clients together have 42"),
+        ("icg(6, psi='labels')", "6 groups cannot be made of 5 clients"),
+        ("alike(6)", "6 groups cannot be made of 5 clients"),
+    ],
+)
+def test_nobody_is_asked_for_groups_that_cannot_be(grouping: str, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        make_ready(experiment(topology=f"chains(groups={grouping})"))

@@ -224,6 +224,8 @@ def make_ready(exp: Experiment, device: str = "cpu") -> Ready:
     known = not exp.topology.describers  # else what hangs on groups is made and checked when clients have been asked
     if known:
         check_crowd(exp, fed, crowd)
+    else:
+        exp.topology.check_before(crowd)
     try_out(learner, fed, exp.method.client)
     check_batches(exp, fed, learner)
     shows = any(shadow.looks for shadow in exp.method.shadows)

@@ -86,6 +86,12 @@ class Topology(Spelled, ABC):
         """Whether each slot's model is a result by itself, evaluated and written beside the one that stands for all."""
         return True
 
+    def check_before(self, crowd: Crowd) -> None:
+        """Refuse clients that it cannot be made of, whatever they will say of themselves."""
+        groups = getattr(self, "groups", None)
+        if isinstance(groups, Grouping):
+            groups.possible(crowd.sizes())
+
     def check(self, crowd: Crowd) -> None:
         """Refuse clients that it cannot be made of."""
         crowd.sampler.check(crowd.population, crowd.rounds)

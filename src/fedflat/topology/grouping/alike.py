@@ -32,6 +32,11 @@ class Alike(Grouping):
         number("alike", "count", self.count, low=1, whole=True)
         self.check_psi()
 
+    def possible(self, sizes: Sequence[int]) -> None:
+        """Refuse more groups than clients."""
+        if self.count > len(sizes):
+            raise SettingError(f"alike: {self.count} groups cannot be made of {len(sizes)} clients. Lower count.")
+
     def about(self, sizes: Sequence[int]) -> Groups:
         """Clients by number, as many in each group or nearly."""
         return [part.tolist() for part in np.array_split(np.arange(len(sizes)), min(self.count, len(sizes)))]
@@ -41,8 +46,7 @@ class Alike(Grouping):
     ) -> Groups:
         """See `Grouping.assign`; groups are in the order of their first clients."""
         vectors = self.checked(representers, sizes)
-        if self.count > len(vectors):
-            raise SettingError(f"alike: {self.count} groups cannot be made of {len(vectors)} clients. Lower count.")
+        self.possible(sizes)
         labels = cluster(vectors, self.count, rng)
         return sorted(np.flatnonzero(labels == label).tolist() for label in range(self.count))
 

@@ -51,6 +51,9 @@ class Grouping(Spelled, ABC):
         """The column of the data that it is made by, if so: its values, as numbers, are then the representers."""
         return None
 
+    def possible(self, sizes: Sequence[int]) -> None:
+        """Refuse what cannot be, whatever clients say of themselves: before they are asked."""
+
     def about(self, sizes: Sequence[int]) -> Groups:
         """Groups of about the number and the sizes that there will be, as long as clients have not been asked."""
         return [list(range(len(sizes)))]
@@ -102,6 +105,17 @@ class Filling(Grouping):
         number(self.owner, "d_min", d_min, low=1, whole=True)
         number(self.owner, "k_max", k_max, low=1, whole=True)
 
+    def possible(self, sizes: Sequence[int]) -> None:
+        """Refuse groups that all clients together could not fill."""
+        self._enough(sizes, self.d_min)
+
+    def _enough(self, sizes: Sequence[int], d_min: int) -> None:
+        if sum(sizes) < d_min:
+            raise SettingError(
+                f"{self.owner}: a group must have d_min={d_min} examples, but all {len(sizes)} clients together have "
+                f"{sum(sizes)}. Lower d_min."
+            )
+
     def about(self, sizes: Sequence[int]) -> Groups:
         """As if clients came by number."""
         try:
@@ -113,11 +127,7 @@ class Filling(Grouping):
         """The groups, if ``choose`` says who comes next."""
         if not sizes:
             raise SettingError(f"{self.owner}: there are no clients to group.")
-        if sum(sizes) < d_min:
-            raise SettingError(
-                f"{self.owner}: a group must have d_min={d_min} examples, but all {len(sizes)} clients together have "
-                f"{sum(sizes)}. Lower d_min."
-            )
+        self._enough(sizes, d_min)
         groups: Groups = []
         examples: list[int] = []
         free = np.arange(len(sizes))

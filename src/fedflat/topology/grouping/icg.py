@@ -47,6 +47,11 @@ class Icg(Grouping):
         """The same with another number of groups."""
         return replace(self, groups=groups)
 
+    def possible(self, sizes: Sequence[int]) -> None:
+        """Refuse more groups than clients."""
+        if self.groups > len(sizes):
+            raise SettingError(f"icg: {self.groups} groups cannot be made of {len(sizes)} clients. Lower groups.")
+
     def about(self, sizes: Sequence[int]) -> Groups:
         """Clients by number, as many in each group or nearly."""
         return [part.tolist() for part in np.array_split(np.arange(len(sizes)), min(self.groups, len(sizes)))]
@@ -56,8 +61,7 @@ class Icg(Grouping):
     ) -> Groups:
         """See `Grouping.assign`; sizes do not matter."""
         vectors = self.checked(representers, sizes)
-        if self.groups > len(vectors):
-            raise SettingError(f"icg: {self.groups} groups cannot be made of {len(vectors)} clients. Lower groups.")
+        self.possible(sizes)
         order = rng.permutation(len(vectors))
         kinds = len(vectors) // self.groups
         taken, over = np.split(order, [kinds * self.groups])
