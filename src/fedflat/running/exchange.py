@@ -230,9 +230,11 @@ class Exchange:
     def _overheard(self, letters: Letters, reply: Reply | Sheaf) -> None:
         """Show an attack what clients were sent; its time is not the training's."""
         attack, begun = self.ready.exp.attack, time.monotonic()
-        for client in _clients(reply) if attack is not None and attack.listens else ():
+        if attack is None or not attack.listens:
+            return
+        for client in _clients(reply):
             mail = letters.mail_to(client)
-            if mail.commit and mail.ask.trains and attack is not None:
+            if mail.commit and mail.ask.trains:
                 with threads(1):  # the same bits wherever visits are made
                     attack.overhear(self.ready.victim, self.shadows.setdefault(ATTACK, {}), client, mail)
         self.ear.seconds += time.monotonic() - begun

@@ -32,6 +32,9 @@ class Letters(Sequence[Letter]):
     def __len__(self) -> int:
         return len(self.cohort)
 
+    def __iter__(self) -> Iterator[Letter]:
+        return map(self.to, self.cohort)
+
     @overload
     def __getitem__(self, place: int) -> Letter: ...
 

@@ -75,7 +75,11 @@ class Ledger:
 
     def plus(self, **more: int) -> Ledger:
         """The same with more sent, trained on, or missing, by the names of its counts."""
-        return replace(self, **{name: getattr(self, name) + count for name, count in more.items()})
+        new = object.__new__(Ledger)  # for every reply: `replace` would go through all fields
+        vars(new).update(vars(self))
+        for name, count in more.items():
+            vars(new)[name] += count
+        return new
 
     def until(self, clock: float, slot: str | None = None) -> Ledger:
         """The same at a later simulated time, of a slot if there are several."""
