@@ -13,15 +13,17 @@ from torch import nn
 import fedflat as ff
 from fedflat.client.local import Local
 from fedflat.data.sampling import Sampler
-from fedflat.errors import DataError, FedflatError, SettingError
+from fedflat.errors import DataError, FedflatError, RunError, SettingError
 from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess
 from fedflat.executors.rows import Stacked
 from fedflat.executors.workers import Workers
 from fedflat.language.spelling import parse
-from fedflat.running.experiment import Experiment
+from fedflat.running.experiment import Evaluate, Experiment
 from fedflat.running.results import Result
 from fedflat.running.train import train
+from fedflat.studies.how import How
+from fedflat.studies.study import resume, run_one
 from running.small import SIZES, begin, experiment, go_on, timeless
 from wired import Wired
 
@@ -262,6 +264,19 @@ def test_a_wrong_file_is_refused_before_round_0(tmp_path: Path, content: str, sa
 def test_a_file_that_is_not_there_is_refused() -> None:
     with pytest.raises(DataError, match="there is no file"):
         made(experiment(clock="measured('nowhere.json')"))
+
+
+def test_a_run_is_not_gone_on_with_by_other_devices(tmp_path: Path) -> None:
+    clock, run, how = measured(tmp_path, 1, 2, 3, 4), tmp_path / "run", How(executor="in-process", threads=1)
+    exp = ff.experiment("fedavg", "digits(iid(), clients=4)", model="logistic", clients_per_round=2, rounds=2)
+    exp = replace(exp, clock=clock, evaluate=Evaluate(every=2))
+    run_one(exp, how, run, until=1)
+    before = (tmp_path / "devices.json").read_text()
+    measured(tmp_path, 1, 2, 3, 5)
+    with pytest.raises(RunError, match="the clock's file is not what it was"):
+        resume(run)
+    (tmp_path / "devices.json").write_text(before)
+    assert clocks(resume(run)[0]) == clocks(made(exp))
 
 
 def test_the_text_says_it_again() -> None:
