@@ -17,6 +17,7 @@ import fedflat as ff
 from fedflat import cifar100, label_flip
 from fedflat.attacks.attack import Victim
 from fedflat.attacks.label_flip import LabelFlip
+from fedflat.cli.main import main
 from fedflat.client.attacker import Swaps, used
 from fedflat.client.learner import Learner
 from fedflat.data.federation import DataSpec, Dealt
@@ -27,7 +28,9 @@ from fedflat.folder.facts import read_facts
 from fedflat.language import spelling
 from fedflat.language.spelling import parse
 from fedflat.report import collect
+from fedflat.running.descriptions import described
 from fedflat.running.prepare import make_ready
+from fedflat.running.run_folder import RunBook
 from running.small import begin, final, go_on, rows, timeless
 from wired import Wired
 
@@ -346,3 +349,33 @@ def test_an_attack_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
     exp = ff.experiment("fedavg", **{**RUN, "rounds": 1}, attack="everybody_swaps")
     assert set(make_ready(exp).job.attackers) == set(range(20))
     assert ff.train(exp).rows
+
+
+@pytest.mark.parametrize(
+    ("method", "liars", "groups"),
+    [("fedasyncseq(groups=5, R=2)", 4, 5), ("fedcyclic()", 5, 0), ("hfl(clusters=2, T_c=2)", 5, 0), ("fedvc(8)", 5, 0)],
+)
+def test_superclients_are_where_clients_stay_together(method: str, liars: int, groups: int) -> None:
+    """Two superclients of four with two attackers each, or a quarter of all twenty."""
+    ready = make_ready(ff.experiment(method, **RUN, attack=FLIP))
+    assert (len(ready.job.attackers), len(ready.victim.superclients)) == (liars, groups)
+
+
+def test_groups_that_clients_describe_themselves_for() -> None:
+    """Nobody lies before the groups are known; then attackers are in half of them."""
+    exp = ff.experiment("fedseq(groups=greedy(psi='labels', tau='gini', d_min=250, k_max=6))", **RUN, attack=FLIP)
+    before = make_ready(exp)
+    assert not before.job.attackers
+    ready = described(before, RunBook(), ff.InProcess(1), lambda earlier, place: {})
+    groups = ready.victim.superclients
+    bad = [group for group in groups if set(group) & set(ready.job.attackers)]
+    assert len(bad) == max(1, len(groups) // 2)
+    assert len(ready.job.attackers) == sum(max(1, len(group) // 2) for group in bad)
+
+
+def test_attacks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["attacks"]) == 0
+    said = capsys.readouterr().out
+    assert "label_flip(L_S=0.1, L=0.5, " in said
+    assert "gan(client=0, epochs=300, " in said
+    assert "Say one with --attack" in said

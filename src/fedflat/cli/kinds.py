@@ -33,7 +33,7 @@ def carry_out(asked: Namespace) -> int:
     """List one kind, a line for what it is and how it is called."""
     entries = list(registered(ONE.get(asked.command, asked.command.removesuffix("s"))))
     calls = [_call(entry) for entry in entries]
-    width = max(len(call) for call in calls if len(call) < WIDE)
+    width = max((len(call) for call in calls if len(call) < WIDE), default=0)
     for call, entry in zip(calls, entries, strict=True):
         print(f"{call:<{width}}  {entry.summary.replace('``', '')}")
     print(f"\n{WHERE[asked.command]}")
