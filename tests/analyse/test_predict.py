@@ -196,3 +196,21 @@ def test_what_cannot_be_predicted_is_said(
     ):
         assert main(["predict", *words]) == 2
         assert sentence in capsys.readouterr().err
+
+
+def test_a_picture_of_nobody_is_normalised_by_itself(tmp_path: Path) -> None:
+    """Where clients keep their statistics, a picture is of a domain that nobody has seen."""
+    out = tmp_path / "run"
+    fedflat.run("fedavg + silobn", on=ON, model="bisenetv2(width=0.125)", batch_size=3, out=out, **QUICK)
+    pixels = photo(tmp_path / "a.png")
+    assert main(["predict", str(out), str(tmp_path / "a.png")]) == 0
+    x = torch.from_numpy(pixels.copy()).permute(2, 0, 1).float() / 255
+    x = (x - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
+    module = fedflat.load(out)
+    for part in module.modules():
+        if isinstance(part, torch.nn.BatchNorm2d):
+            part.train()
+    with torch.no_grad():
+        expected = module(torch.stack([x, x]))[0].argmax(0)
+    same = ids(tmp_path / "a.ids.png") == expected.numpy()
+    assert same.mean() > 0.999

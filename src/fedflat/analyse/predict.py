@@ -143,7 +143,8 @@ class Eye:
 
     def _scores(self, x: Tensor) -> Tensor:
         learner = self.subject.ready.learner
-        batch = self.examples.like(x.unsqueeze(0)).batch(torch.tensor([0]), learner.dtype)
+        twice = torch.tensor([0, 0] if self.fit.norms else [0])  # statistics of a batch need two examples
+        batch = self.examples.like(x.unsqueeze(0)).batch(twice, learner.dtype)
         inputs = learner.laid_out(batch.inputs.to(learner.device))
         output: Tensor = learner.flat.forward(inputs, norms=self.fit.norms)
         return output[0, : len(self.names)].cpu()
