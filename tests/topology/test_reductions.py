@@ -22,6 +22,8 @@ from literal.problem import Problem, random_plan, random_problem
 from running.small import experiment, timeless
 from topology.spied import replay
 
+SINGLE = "given_groups([[0], [1], [2], [3], [4]])"
+
 
 def result(method: str, topology: str, executor: Executor = InProcess(threads=1), **more: Any) -> Result:
     return train(experiment(method, topology=topology, **more), executor=executor)
@@ -40,10 +42,29 @@ def _unnamed(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["alone", "stacked"])
-@pytest.mark.parametrize("topology", ["chains(groups=5)", "chains(cut=2)"])
+@pytest.mark.parametrize("topology", [f"chains(groups={SINGLE})", "chains(cut=2)"])
 @pytest.mark.parametrize("method", ["fedsam(0.1) + wima(2)", "fedadam(lr=0.1) + mixup()", "fedcm() + median()"])
 def test_a_chain_of_one_client_each_is_the_star(method: str, topology: str, executor: Executor) -> None:
-    same(result(method, topology, executor), result(method, "star()", executor))
+    sampler = Sampler(cohorts=[[0, 3], [1, 4], [2, 3], [0, 1], [2, 4], [0, 2]])
+    same(result(method, topology, executor, sampler=sampler), result(method, "star()", executor, sampler=sampler))
+
+
+def test_fedseq_with_chains_of_one_is_fedavg() -> None:
+    """In a word each, whoever is drawn."""
+    alone = train(experiment("fedavg + sam(0.1)"), executor=InProcess(threads=1))
+    for said in (f"fedseq({SINGLE})", "fedseq(random(d_min=1, k_max=1))"):
+        found = train(experiment(f"{said} + sam(0.1)"), executor=InProcess(threads=1))
+        assert [row["models_s2c"] for row in found.rows] == [row["models_s2c"] for row in alone.rows]
+        if said == f"fedseq({SINGLE})":
+            same(found, alone)
+
+
+def test_one_chain_of_everybody_is_fedcyclic() -> None:
+    """The same clients in the same order, where that is given: the same bits."""
+    orders = [tuple(make_ready(experiment("fedseq(1)")).asked(t)["server"][0]) for t in range(6)]
+    seq = train(experiment("fedseq(1) + sam(0.1)"), executor=InProcess(threads=1))
+    cyclic = experiment("fedcyclic() + sam(0.1)", sampler=Sampler(cohorts=[list(order) for order in orders]))
+    same(seq, train(cyclic, executor=InProcess(threads=1)))
 
 
 @pytest.mark.parametrize("draw", ["together", "each"])
@@ -57,7 +78,7 @@ def test_however_clients_are_drawn(kind: str) -> None:
     sampler = replace(experiment().sampler, kind=kind)
     alone = result("fedavg", "star()", sampler=sampler)
     same(result("fedavg", "clusters(1)", sampler=sampler), alone)
-    same(result("fedavg", "chains(groups=5)", sampler=sampler), alone)
+    same(result("fedavg", f"chains(groups={SINGLE})", sampler=sampler), alone)
 
 
 def test_one_chain_of_everybody_is_a_loop() -> None:

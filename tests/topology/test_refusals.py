@@ -161,3 +161,20 @@ def test_every_topology_and_grouping_says_what_it_is() -> None:
     names = {entry.name for kind in ("topology", "grouping") for entry in registered(kind) if entry.summary}
     assert {"star", "chains", "clusters", "hierarchy", "random_groups", "given_groups"} <= names
     assert issubclass(ff.random_groups, Grouping)
+
+
+@pytest.mark.parametrize(
+    ("method", "clients", "words"),
+    [
+        ("fedseq(groups=5)", 2, "5 superclients of 5 clients are chains of one client each"),
+        ("fedseq(groups=6)", 2, "6 groups were asked for, but there are only 5 clients"),
+        ("fedseq2par(growth=linear(0.5, b=5))", 2, "5 superclients of 5 clients are chains of one client each"),
+        ("fedcyclic()", 1, "1 clients a round, cut into 1, are chains of one client each"),
+        ("hfl(2, T_c=7)", 1, "brings its clusters together every 7 rounds, but the run has only 6"),
+        ("hfl(6)", 1, "6 groups were asked for"),
+        ("hfl(5)", 2, "cluster0 has only 1"),
+    ],
+)
+def test_words_that_cannot_be_made_of_these_clients(method: str, clients: int, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        make_ready(experiment(method, sampler=Sampler(clients=clients)))

@@ -67,11 +67,12 @@ def test_workers_give_the_same_bits_and_stacks_the_same_numbers(topology: str) -
         assert (other["down"], other["up"], other.get("c2c")) == (one["down"], one["up"], one.get("c2c"))
 
 
-def test_kill_9_in_the_middle_of_chains(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["fedseq(groups=4, passes=2)", "fedseq2par(growth=linear(0.2, b=2))"])
+def test_kill_9_in_the_middle_of_chains(method: str, tmp_path: Path) -> None:
     """A round is taken over whole: what was under way is made again, and the bytes at the end are the same."""
     words = [
-        "run", "fedavg", "--on", "digits(lda(0), clients=20)", "--topology", "chains(groups=4)", "--rounds", "60",
-        "--clients-per-round", "2", "--eval-every", "50", "--quiet", "--checkpoint-every", "0", "--threads", "1",
+        "run", method, "--on", "digits(lda(0), clients=20)", "--rounds", "60", "--clients-per-round", "8",
+        "--model", "logistic", "--eval-every", "50", "--quiet", "--checkpoint-every", "0", "--threads", "1",
     ]  # fmt: skip
     part, whole = tmp_path / "part", tmp_path / "whole"
     process = start(*words, "--out", str(part), start_new_session=True)

@@ -120,17 +120,22 @@ def close(actual: np.ndarray, expected: Any) -> None:
     np.testing.assert_allclose(actual, np.asarray(expected), rtol=0, atol=5e-9)
 
 
-def on_q(topology: str) -> Spy:
+def on_q(said: str) -> Spy:
+    """By a topology, or by a method that brings it."""
     problem, plan = toy_q("full")
-    return replay("fedavg", problem, plan, topology)
+    if said.startswith(("fed", "hfl")):
+        return replay(said, problem, plan, None)
+    return replay("fedavg", problem, plan, said)
 
 
-def test_one_superclient_on_q() -> None:
+@pytest.mark.parametrize("said", ["chains(cut=1)", "fedcyclic()", "fedcyclic() + server_sgd(lr=1)"])
+def test_one_superclient_on_q(said: str) -> None:
     """Client 1, then client 2."""
-    close(on_q("chains(cut=1)").params(), [(1.8468, 1.1548), (1.24898112, 0.90833968)])
+    close(on_q(said).params(), [(1.8468, 1.1548), (1.24898112, 0.90833968)])
 
 
-def test_two_clusters_that_meet_on_q() -> None:
-    book = on_q("hierarchy(given_groups([[0], [1]]), every=2)")
+@pytest.mark.parametrize("said", ["hierarchy(ALONE, every=2)", "hfl(ALONE, T_c=2)"])
+def test_two_clusters_that_meet_on_q(said: str) -> None:
+    book = on_q(said.replace("ALONE", "given_groups([[0], [1]])"))
     for slot in ("cluster0", "cluster1"):
         close(book.params(slot)[-1], (1.89375, 1.04895))

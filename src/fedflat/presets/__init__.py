@@ -6,7 +6,7 @@
 A name is ``paper/column-method``; the column alone names its main run, and ``-repo`` at the end says that the run
 follows the released code where that differs from the paper. Each paper is a module of this package, which says what
 its tables are called, where the sources disagree, and what is left out because the library has no such data:
-Landmarks-User-160k, Tiny-ImageNet, FEMNIST and Shakespeare.
+Landmarks-User-160k and Tiny-ImageNet. Others run on a stand-in that is named, without a number.
 
 Nothing here imports torch until a preset is asked for its experiment.
 """
@@ -19,7 +19,7 @@ from importlib import import_module
 from fedflat.errors import SpellingError, nearest
 from fedflat.presets.preset import Preset
 
-PAPERS = ("eccv22", "fedgloss", "fedfsa", "man", "wima", "feddrive", "ladd", "attacks")
+PAPERS = ("eccv22", "fedgloss", "fedfsa", "man", "wima", "feddrive", "ladd", "attacks", "fedseq", "fedvpr")
 
 __all__ = ["PAPERS", "Preset", "every", "find", "matching"]
 

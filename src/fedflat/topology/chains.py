@@ -111,9 +111,11 @@ class Chains(Topology):
         return replace(crowd.sampler, clients=max(1, crowd.sampler.clients * groups // crowd.population))
 
     def check(self, crowd: Crowd) -> None:
-        """Refuse more chains than there are."""
+        """Refuse more chains than there are, and chains of one client each that nobody has asked for."""
         if self.cut is None:
             groups = len(self.superclients(crowd))
+            if groups == crowd.population and isinstance(self.groups, int):
+                raise self._single(f"{groups} superclients of {groups} clients are chains", "Make fewer of them")
             if self.draw == "share" and crowd.sampler.cohorts is None:
                 return super().check(crowd)
             if crowd.sampler.cohorts is None and crowd.sampler.clients > groups:
@@ -128,6 +130,14 @@ class Chains(Topology):
                 f"{self} cuts a cohort into {self.cut} chains, but there are rounds with "
                 f"{crowd.sampler.smallest(crowd.rounds)} clients only. Ask more clients a round, or make fewer chains."
             )
+        if crowd.sampler.cohorts is None and crowd.sampler.kind != "bernoulli" and crowd.sampler.clients == self.cut:
+            raise self._single(f"{self.cut} clients a round, cut into {self.cut}, are chains", "Ask more of them")
+
+    def _single(self, found: str, remedy: str) -> SettingError:
+        return SettingError(
+            f"{self}: {found} of one client each, so nothing would be handed on: that is a star. {remedy}, or use a "
+            "star; given_groups(...) makes chains of one where they are meant."
+        )
 
     def asked(self, crowd: Crowd, t: int) -> Asked:
         """Superclients in rising order; chains of a cohort by their first client, or as the cohort was given."""

@@ -1,0 +1,141 @@
+"""Every method of ours in chains: the numbers of a star whose clients are whole chains, or it is refused."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.data.federation import Federation
+from fedflat.data.sampling import Sampler
+from fedflat.data.sets.given import clients_of
+from fedflat.engine.mail import Reply
+from fedflat.errors import SettingError
+from fedflat.executors.crew import Crew, Source, Visited
+from fedflat.executors.in_process import InProcess
+from fedflat.running.descriptions import described
+from fedflat.running.experiment import Experiment
+from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.run_folder import RunBook
+from fedflat.running.train import train
+from test_every_method import EVERY, experiment, said
+
+GROUPS = [[0, 2], [1], [3]]
+CHAINS = f"fedseq(groups=given_groups({GROUPS}))"
+REFUSED = {
+    "memory at each client": "remembers at each client",
+    "sends": "sends vectors to the server",
+    "wants": "wants what every client has made",
+    "place": "centralised training",
+    "model": "must be sent the server's own model",
+}
+"""Why, by a word of it."""
+
+
+def in_chains(text: str) -> Experiment:
+    """All superclients in every round."""
+    exp = experiment(said(text))
+    sampler = Sampler(clients=4, kind=exp.sampler.kind)
+    return replace(exp, method=exp.method + said(CHAINS), topology=None, sampler=sampler)
+
+
+class Whole:
+    """Clients of a star are the chains of another run: a visit goes through all their clients, one after the other."""
+
+    def __init__(self, chains: Ready) -> None:
+        self.chains = chains
+
+    @contextmanager
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
+        self.job, self.fed = job, fed
+        yield self
+
+    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
+        for letter in letters:
+            if not letter.mail.ask.trains:
+                yield visit(self.job, letter, self.fed.data(letter.client))
+                continue
+            t, x, buffers = letter.mail.round, letter.mail.params, letter.mail.buffers
+            [order] = [c for c in self.chains.asked(t)["server"] if c[0] in GROUPS[letter.client]]
+            replies: list[Reply] = []
+            for client in order:
+                mail = replace(letter.mail, params=x, buffers=buffers)
+                reply, _ = visit(self.chains.job, Letter(client, mail, {}), self.chains.fed.data(client))
+                assert not reply.extras
+                x, buffers = x - reply.delta, reply.buffers
+                replies.append(reply)
+            samples = sum(reply.samples for reply in replies)
+            loss = sum(reply.samples * reply.metrics["loss"] for reply in replies) / samples
+            yield Reply(
+                letter.client, letter.mail.params - x, buffers, sum(reply.examples for reply in replies), samples, {},
+                {"loss": loss}, sum(reply.steps for reply in replies), letter=letter.id,
+            ), {}  # fmt: skip
+
+
+def star_of_chains(text: str, chains: Ready) -> Experiment:
+    """The same method without the chains, on clients that hold what a whole chain holds."""
+    exp = experiment(said(text))
+    data = [chains.fed.data(client).batch(torch.arange(chains.fed.size(client)), torch.float32) for client in range(4)]
+    held = [
+        (torch.cat([data[k].inputs for k in group]), torch.cat([data[k].targets for k in group])) for group in GROUPS
+    ]
+    test = chains.fed.test.batch(torch.arange(len(chains.fed.test)), torch.float32)
+    on = clients_of(held, test=(test.inputs, test.targets), classes=3)
+    return replace(exp, on=on, sampler=Sampler(clients=3, kind=exp.sampler.kind))
+
+
+def never(exp: Experiment, where: str) -> Any:
+    """No run comes first."""
+    raise AssertionError
+
+
+def refusal(text: str) -> str:
+    try:
+        make_ready(in_chains(text))
+    except SettingError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_a_method_in_chains(text: str) -> None:
+    why = refusal(text)
+    if why:
+        assert any(word in why for word in REFUSED.values()), why
+        assert re.search(r"Leave (it|one of them) out", why), why
+        return
+    chains = described(make_ready(in_chains(text)), RunBook(), InProcess(threads=1), never)
+    found = train(chains, executor=InProcess(threads=1))
+    if chains.describers or not chains.fed.data(0).examples.labelled:  # of which no star of chains can be made here
+        assert all(math.isfinite(row["loss"]) for row in found.rows)
+        return
+    expected = train(star_of_chains(text, chains), executor=Whole(chains))
+    assert found.model is not None
+    assert expected.model is not None
+    assert torch.equal(found.model.params, expected.model.params)
+    assert torch.equal(found.model.buffers, expected.model.buffers)
+    scores = [[(row["loss"], row["accuracy"], row["train_loss"]) for row in one.rows] for one in (found, expected)]
+    assert scores[0] == scores[1]
+
+
+def test_which_are_refused() -> None:
+    """Duals, control variates, memories of clients, and those who want every client's own reply; nothing else."""
+    refused = {text: refusal(text) for text in EVERY}
+    for text, why in refused.items():
+        method = said(text)
+        at_client = [piece for piece in in_pieces(text) if piece.keeps or piece.up or piece.ordered or piece.anchored]
+        assert bool(why) == bool(at_client or method.hearing or method.pooled), (text, why)
+    assert {"sam", "asam", "man", "prox", "mixup", "clip", "cutout", "layerwise_sam"} <= {
+        text.partition("(")[0] for text, why in refused.items() if not why
+    }
+
+
+def in_pieces(text: str) -> Any:
+    return experiment(said(text)).pieces()
