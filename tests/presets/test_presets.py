@@ -136,7 +136,7 @@ def test_unknown_names() -> None:
 
 def test_matching() -> None:
     assert matching("") == list(every())
-    assert {p.name.partition("/")[0] for p in matching("cifar100-alpha0.5")} == {"eccv22", "wima"}
+    assert {p.name.partition("/")[0] for p in matching("cifar100-alpha0.5")} == {"eccv22", "wima", "fedseq"}
     assert [p.name for p in matching("fedgloss/cifar10-cnn-alpha0-repo")] == [
         "fedgloss/cifar10-cnn-alpha0-fedgloss-repo"
     ]

@@ -76,6 +76,18 @@ NUMBERS = [
     ("wima/cifar10-alpha0-fedavg-wima-w200", 68.74, None, "Table 4.24"),
     ("wima/cifar100-alpha0.5-b20-features", 36.29, None, "Table 4.25"),
     ("wima/cifar10-alpha0.05-b20-all", 78.87, None, "Table 4.25"),
+    ("fedseq/cifar10-alpha0", 81.89, 0.28, "Table 5.1"),
+    ("fedseq/cifar100-alpha0.5-fedseq2par", 51.72, 0.10, "Table 5.1"),
+    ("fedseq/cifar100-alpha0-fedasyncseq", 50.23, 0.11, "Table 5.1"),
+    ("fedseq/cifar10-alpha0.5-fedcyclic", 83.49, 0.08, "Table 5.1"),
+    ("fedseq/femnist-iid-fedseq", 87.48, 0.03, "Table 5.1"),
+    ("fedseq/shakespeare-niid-feddyn", 51.77, 0.03, "Table 5.1"),
+    ("fedseq/shakespeare-niid-centralised", 52.00, 0.02, "Table 5.1"),
+    ("fedseq/cifar10-alpha0-clf-greedy-cosine", 79.95, None, "Table 5.3"),
+    ("fedseq/femnist-niid-conf-kmeans", 87.10, None, "Table 5.3"),
+    ("fedseq/shakespeare-iid-2par-t2v-icg", 52.54, None, "Table 5.3"),
+    ("fedseq/omniglot-standin-fedseq", None, None, "StackOverflow's column of Table 5.1"),
+    ("fedvpr/streets-standin-hfl-towns", None, None, "H-FL's Table 6.6"),
 ]
 
 
@@ -135,6 +147,14 @@ SETTINGS: list[tuple[str, str, str, str, int, dict[str, Any]]] = [
      "resnet20()", 10000, {"lr": 0.1, "batch_size": 100, "clients_per_round": 10, "local_epochs": 1}),
     ("wima/cifar100-alpha0-b20-classifier", "fedavg() + wima(window=100, scope='classifier')",
      "cifar100(lda(0), clients=100)", "resnet20()", 10000, {"batch_size": 20}),
+    ("fedseq/cifar100-alpha0.2-fedseq2par",
+     "fedseq2par(growth=exponential(0.000235), groups=icg(5, psi='task2vec'))",
+     "without_public_part(cifar100(by_class(0.2), clients=500))", "cnn()", 20000,
+     {"clients_per_round": 100, "lr": 0.01, "batch_size": 64, "weight_decay": 4e-4}),
+    ("fedseq/femnist-niid-fedseq", "fedseq(groups=kmeans(psi='task2vec', d_min=4120, k_max=21))",
+     "without_public_part(femnist())", "femnist_cnn()", 1500, {"clients_per_round": 700, "lr": 0.01, "batch_size": 20}),
+    ("fedvpr/streets-standin-fedvc250", "fedvc(n=1000)", "street(towns=4, clients=80, targets='place')", "embedder()", 1600,
+     {"clients_per_round": 5, "batch_size": 4}),
     ("wima/cifar100-pam-fedavg", "fedavg()", "cifar100(pam(), clients=500)", "resnet20()", 10000,
      {"lr": 0.05, "batch_size": 20, "clients_per_round": 100, "weight_decay": 4e-4}),
 ]  # fmt: skip

@@ -148,7 +148,7 @@ class Wild(Topology):
 
 
 @pytest.mark.parametrize(
-    "asks", [(), (("server", ()),), (("server", ((),)),), (("server", ((1, 1),)),), (("moon", ((1,),)),)]
+    "asks", [(), (("server", ()),), (("server", ((),)),), (("server", ((1,), (1, 2))),), (("moon", ((1,),)),)]
 )
 def test_a_topology_that_asks_nobody_or_somebody_twice(asks: tuple[object, ...]) -> None:
     ready = make_ready(experiment())

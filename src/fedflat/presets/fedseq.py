@@ -13,7 +13,7 @@ and tables are those of Caldarola's doctoral thesis, which has FedAsyncSeq, FedS
 A fifth of the clients, or of the superclients, in every round; three seeds, which are not named. Superclients of Table
 5.1 are those of Task2Vec, by the dissimilarity of norm-cosines on CIFAR and by k-means elsewhere. The probe of Task2Vec
 is the authors' pre-trained ImageNet network, which cannot be had here: ours is the run's own model, trained on the
-public part of the test set, ten images of each class, which is then not tested on; confidences are of the same part.
+public part of the test set, ten images of each class, on which no run is tested; confidences are of the same part.
 
 The rows FedDyn and SCAFFOLD are from code that is not the papers' algorithm: its FedDyn lacks the gradient of the
 linear term, and its SCAFFOLD is option I. Here they are as published. The rates at which superclients of FedSeq2Par
@@ -103,10 +103,10 @@ def presets() -> Iterator[Preset]:
 
 def _run(column: str, said: str, cell: Cell | None, table: str) -> Preset:
     data, _, split = column.partition("-")
-    on, public = f"{data}({_deal(data, split)})", f"{data}()"
+    on = f"without_public_part({data}({_deal(data, split)}))"
     method, settings = _method(said, data), {"local_epochs": 1, "eval_last": 100, "on_bad": "stop", **EACH[data]}
     if "task2vec" in method or "conf" in said:
-        on, settings = f"without_public_part({on})", {**settings, "server_data": f"public_part({public})"}
+        settings["server_data"] = f"public_part({data}())"
     if said == "feddyn":
         settings["clip"] = 30.0
     if said == "centralised":

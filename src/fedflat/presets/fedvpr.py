@@ -2,10 +2,10 @@
 
 Caldarola's doctoral thesis, chapter 6.3, where places of Mapillary's street-level sequences (MSLS) are looked for.
 
-    fedvpr/standin-hfl-towns        Table 6.6: FedAvg with four server optimisers, H-FL by continents and by cities, and
-                                    FedAvg with as many visits
-    fedvpr/standin-virtual125       Table 6.7: FedAvg with so many local steps for everybody
-    fedvpr/standin-fedvc125         the same by FedVC: clients drawn by their sizes, all counting alike
+    fedvpr/streets-standin-hfl-towns     Table 6.6: FedAvg with four server optimisers, H-FL by continents and by
+                                         cities, and FedAvg with as many visits
+    fedvpr/streets-standin-virtual125    Table 6.7: FedAvg with so many local steps for everybody
+    fedvpr/streets-standin-fedvc125      the same by FedVC: clients drawn by their sizes, all counting alike
 
 MSLS is not at hand, and no code was released: all rows run on drawn streets, whose towns stand for continents and
 cities, with a small network of our own and plain SGD. So there is no number of the paper beside them; what can be
@@ -51,6 +51,6 @@ def presets() -> Iterator[Preset]:
 
 def _run(name: str, method: str, on: str, rounds: int, table: str, **more: Any) -> Preset:
     return Preset(
-        name=f"fedvpr/standin-{name}", method=method, on=on, model="embedder()", rounds=rounds,
+        name=f"fedvpr/streets-standin-{name}", method=method, on=on, model="embedder()", rounds=rounds,
         settings={**SETTINGS, **more}, reported=None, unsaid=True, table=table, note=NOTE,
     )  # fmt: skip
