@@ -50,7 +50,8 @@ def presets() -> Iterator[Preset]:
 
 
 def _run(name: str, method: str, on: str, rounds: int, table: str, **more: Any) -> Preset:
+    where = "cities" if on == CITIES else "streets"
     return Preset(
-        name=f"fedvpr/streets-standin-{name}", method=method, on=on, model="embedder()", rounds=rounds,
+        name=f"fedvpr/{where}-standin-{name}", method=method, on=on, model="embedder()", rounds=rounds,
         settings={**SETTINGS, **more}, reported=None, unsaid=True, table=table, note=NOTE,
     )  # fmt: skip
