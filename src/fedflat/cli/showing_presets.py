@@ -25,7 +25,9 @@ def overview(papers: Sequence[str]) -> str:
         title, source, _, *about = _paragraphs(name)
         lines += [f"{name}: {title}", fill(source, WIDTH, initial_indent="  ", subsequent_indent="  ")]
         groups = _grouped([preset for preset in every() if _paper(preset) == name], _group)
-        lines += [f"  {_prefix(group):<36}{len(group):>4} runs  {_setting(group[0])}" for group in groups.values()]
+        for group in groups.values():
+            first, *others = dict.fromkeys(map(_setting, group))
+            lines += [f"  {_prefix(group):<36}{len(group):>4} runs  {first}", *(f"{'':<49}{one}" for one in others)]
         lines += ["", *(fill(text, WIDTH) + "\n" for text in about if len(papers) == 1)]
     return "\n".join([*lines, "`fedflat presets WORD` lists runs with this in their names, and the papers' numbers."])
 
@@ -92,8 +94,8 @@ def _grouped(found: Sequence[Preset], key: Callable[[Preset], str]) -> dict[str,
 
 
 def _group(preset: Preset) -> str:
-    """The data, and the first words of the name, which tell networks apart."""
-    return " ".join([preset.on, *preset.name.split("-")[:2]])
+    """The first words of the name, which tell data and networks apart."""
+    return "-".join(preset.name.split("-")[:2])
 
 
 def _setting(preset: Preset) -> str:
