@@ -93,7 +93,7 @@ def test_it_is_judged_by_its_headline(case: Case, whole: dict[str, Path]) -> Non
     assert facts["headline"]["higher_is_better"] is case.higher
     for row in rows(folder):
         assert math.isfinite(row[case.score])
-        assert tuple(row.get("tests", {})) == case.tests
+        assert tuple(name for name in row.get("tests", {}) if "/" not in name) == case.tests  # besides those by domain
         assert all(math.isfinite(scores[case.score]) for scores in row.get("tests", {}).values())
     losses = [row["loss"] for row in rows(folder)]
     assert losses[-1] < losses[0] or (case.task.startswith("retrieval") and losses[-1] != losses[0])
