@@ -22,13 +22,17 @@ TWINS = {
 }  # fmt: skip
 """The file in ``literal/``; the means of clients' models are fields of a trace there, the clip is in the local step."""
 ALONE = {
-    "mcd": "methods/test_mcd.py",
+    "mcd": "methods/test_mcd.py", "fedvc": "methods/test_fedvc.py",
+    "fedseq": "topology/test_words.py", "fedseq2par": "topology/test_words.py", "fedcyclic": "topology/test_words.py",
+    "hfl": "topology/test_words.py", "fedasyncseq": "topology/test_words.py", "fedasync": "topology/test_words.py",
+    "fedbuff": "topology/test_words.py",
     "centralised": "methods/test_centralised.py", "cutout": "client/test_mixing.py", "mixup": "client/test_mixing.py",
     "fedavg_ft": "methods/test_personal.py", "personal": "methods/test_personal.py",
     "krum": "server/test_rules.py", "median": "server/test_rules.py", "norm_clip": "server/test_rules.py",
     "trimmed_mean": "server/test_rules.py", "chain": "test_method.py",
 }  # fmt: skip
-"""Tests of their own, which follow them with plain loops."""
+"""Tests of their own, which follow them with plain loops; or, of words for topologies, hold them to these, whose twins are
+in ``tests/topology``."""
 
 
 def test_every_method_has_a_second_implementation() -> None:
