@@ -31,8 +31,7 @@ ALONE = {
     "krum": "server/test_rules.py", "median": "server/test_rules.py", "norm_clip": "server/test_rules.py",
     "trimmed_mean": "server/test_rules.py", "chain": "test_method.py",
 }  # fmt: skip
-"""Tests of their own, which follow them with plain loops; or, of words for topologies, hold them to these, whose twins are
-in ``tests/topology``."""
+"""Tests of their own, which follow them with plain loops, or hold words to topologies that have twins."""
 
 
 def test_every_method_has_a_second_implementation() -> None:
