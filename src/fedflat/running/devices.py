@@ -59,14 +59,14 @@ def check_devices(exp: Experiment, crowd: Crowd) -> None:
         ) from None
     if exp.clock is not None and not exp.method.pooled:
         exp.clock.check(crowd.population)
+        if not exp.topology.waits and (exp.clock.loses or exp.clock.extra):
+            raise SettingError(
+                f"{exp.topology} waits for nobody, so there is no round that a deadline could end, that clients could "
+                f"miss, or that more could be asked for than are needed, as {exp.clock} says. Leave that out."
+            )
         asked = exp.topology.asked(crowd, 0).values() if exp.clock.extra else ()
         if exp.clock.extra and (getattr(exp.topology, "cut", None) or all(len(chains) == 1 for chains in asked)):
             raise SettingError(
                 f"with {exp.topology} there are as many chains however many clients are asked, so none of them can be "
                 f"left out, as extra={exp.clock.extra:g} in the clock says. Leave that out."
-            )
-        if not exp.topology.waits and (exp.clock.loses or exp.clock.extra):
-            raise SettingError(
-                f"{exp.topology} waits for nobody, so there is no round that a deadline could end, that clients could "
-                f"miss, or that more could be asked for than are needed, as {exp.clock} says. Leave that out."
             )
