@@ -20,10 +20,11 @@ from fedflat.executors.in_process import InProcess
 from fedflat.executors.rows import Stacked
 from fedflat.executors.workers import Workers
 from fedflat.language.spelling import register
+from fedflat.observe.trackers.tee import Tee
 from fedflat.running.archive import Archive
 from fedflat.running.descriptions import described
 from fedflat.running.prepare import make_ready
-from fedflat.running.run_folder import RunBook
+from fedflat.running.run_folder import FolderBook, RunBook
 from fedflat.running.state import Ledger
 from fedflat.running.train import train
 from plugins.forgetting import forget
@@ -246,3 +247,16 @@ def test_the_clock_waits_for_the_slowest(tmp_path: Path) -> None:
 def test_nobody_is_asked_for_groups_that_cannot_be(grouping: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         make_ready(experiment(topology=f"chains(groups={grouping})"))
+
+
+def test_a_tracked_run_keeps_what_comes_first(tmp_path: Path) -> None:
+    """Whoever is told of the run besides, what clients said, who is with whom and a first run lie in its folder."""
+    exp = ff.experiment(
+        "fedavg", ON, rounds=1, clients_per_round=1, model="logistic", init="pretrained(digits(), rounds=1)",
+        topology="chains(groups=greedy(psi='labels', d_min=400))",
+    )  # fmt: skip
+    book = FolderBook.create(tmp_path / "run", exp.as_json(), {})
+    train(exp, book=Tee(book, []))
+    book.close()
+    for name in ("descriptions/asked.jsonl", "groups.json", "start/run.json"):
+        assert (tmp_path / "run" / name).exists()
