@@ -12,6 +12,7 @@ from fedflat.errors import SpellingError
 from fedflat.language.spelling import parse
 from fedflat.presets import PAPERS, Preset, every, find, matching
 from fedflat.presets.numbers import Cell, read, rows
+from fedflat.running.prepare import make_ready
 from fedflat.studies.api import experiment
 
 BY_PAPER = {paper: [p for p in every() if p.name.startswith(f"{paper}/")] for paper in PAPERS}
@@ -170,3 +171,11 @@ print("LOADED", [name for name in ("torch", "numpy", "rich") if name in sys.modu
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "LOADED []"
+
+
+@pytest.mark.parametrize("name", ["streets-standin-hfl-towns", "cities-standin-hfl-cities", "streets-standin-fedvc125"])
+def test_the_stand_ins_of_fedvpr_are_ready_to_run(name: str) -> None:
+    """Their data are drawn here: places are looked for, and towns are the clusters."""
+    ready = make_ready(find(f"fedvpr/{name}").experiment(on="street(towns=2, clients=20, examples=4, targets='place')"))
+    assert ready.exp.headline.name == "recall@1"
+    assert len(ready.slots) == (2 if "hfl" in name else 1)

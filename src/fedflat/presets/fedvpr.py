@@ -23,7 +23,8 @@ from fedflat.presets.preset import Preset
 STREETS = "street(towns=4, clients=80, targets='place')"
 CITIES = "street(towns=21, clients=210, targets='place')"
 SETTINGS: dict[str, Any] = {
-    "clients_per_round": 5, "local_epochs": 1, "batch_size": 4, "lr": 0.05, "eval_last": 10, "on_bad": "stop",
+    "task": "retrieval()", "clients_per_round": 5, "local_epochs": 1, "batch_size": 4, "lr": 0.05, "eval_last": 10,
+    "on_bad": "stop",
 }  # fmt: skip
 STEPS = {125: 3200, 250: 1600, 500: 800, 1000: 400, 2000: 200, 4000: 100}
 """Local steps, and the rounds that make two million of them in all."""
