@@ -40,7 +40,8 @@ from fedflat.running.prepare import Ready, make_ready
 from fedflat.running.results import Result
 from fedflat.running.run_folder import FolderBook, RunBook
 from fedflat.running.state import Run
-from fedflat.running.train import Tick, train
+from fedflat.running.ticks import Tick
+from fedflat.running.train import train
 from fedflat.server.protocol import Personal
 from fedflat.server.rules import Krum, TrimmedMean
 

@@ -17,7 +17,7 @@ from fedflat.analyse.subject import Subject, one_model, subjects
 from fedflat.cli.analyse import _words
 from fedflat.cli.main import main
 from fedflat.errors import RunError, SettingError
-from fedflat.running.train import Tick
+from fedflat.running.ticks import Tick
 from fedflat.studies.api import compare, run
 from fedflat.studies.how import How
 from fedflat.studies.study import Voice, resume, run_one

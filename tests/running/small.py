@@ -27,7 +27,8 @@ from fedflat.running.experiment import Evaluate, Experiment
 from fedflat.running.results import Result
 from fedflat.running.run_folder import FolderBook
 from fedflat.running.state import Run
-from fedflat.running.train import Tick, train
+from fedflat.running.ticks import Tick
+from fedflat.running.train import train
 
 SIZES = (6, 9, 12, 7, 8)
 EVERYTHING = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=3)"

@@ -29,7 +29,8 @@ from fedflat.folder.facts import read_facts
 from fedflat.running.experiment import Experiment
 from fedflat.running.results import Result
 from fedflat.running.run_folder import FolderBook, RunBook
-from fedflat.running.train import Tick, train
+from fedflat.running.ticks import Tick
+from fedflat.running.train import train
 from fedflat.version import __version__
 from running.small import EVERYTHING, Eager, begin, experiment, final, go_on, rows, stop_at, timeless
 

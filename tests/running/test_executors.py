@@ -31,7 +31,8 @@ from fedflat.executors.parcel import dumps, loads, opened, receive
 from fedflat.executors.worker import answer
 from fedflat.executors.workers import Workers
 from fedflat.running.prepare import Ready, make_ready
-from fedflat.running.train import Tick, train
+from fedflat.running.ticks import Tick
+from fedflat.running.train import train
 from running.small import EVERYTHING, SIZES, alive, experiment, timeless, wait_for
 
 

@@ -17,7 +17,8 @@ from fedflat.executors.in_process import InProcess
 from fedflat.executors.interrupt import Ended, ending_as_by_ctrl_c, status_of, uninterrupted
 from fedflat.folder.checkpoints import Store
 from fedflat.running.run_folder import FolderBook
-from fedflat.running.train import Tick, train
+from fedflat.running.ticks import Tick
+from fedflat.running.train import train
 from running.small import EVERYTHING, begin, experiment, final, go_on, rows, timeless
 
 

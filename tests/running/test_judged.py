@@ -17,7 +17,7 @@ from fedflat.folder.facts import read_facts, read_rows
 from fedflat.running.results import Result, Results, summarise
 from fedflat.running.state import Ledger
 from fedflat.running.tables import table
-from fedflat.running.train import Tick
+from fedflat.running.ticks import Tick
 from fedflat.studies.progress import Which, fitted, sentence
 from fedflat.tasks.headline import ACCURACY, Headline, common_target
 from report.made import write_rows, write_run

@@ -12,10 +12,11 @@ import pytest
 from rich.console import Console
 
 from fedflat.running.state import Ledger
-from fedflat.running.train import Stopwatch, Tick, train
+from fedflat.running.ticks import Stopwatch, Tick
+from fedflat.running.train import train
 from fedflat.studies import progress
 from fedflat.studies.progress import Talker, Which, duration, fitted, sentence
-from running.small import experiment
+from running.small import SIZES, experiment
 
 
 @pytest.mark.parametrize(
@@ -148,3 +149,12 @@ def test_every_round_is_told() -> None:
     assert [tick.loss for tick in ticks] == [row["train_loss"] for row in result.rows]
     assert [tick.row for tick in ticks] == result.rows
     assert ticks[-1].left == 0.0
+
+
+def test_clients_that_describe_themselves_are_counted() -> None:
+    assert sentence(Tick(0, 60, described=(1, 2000))) == "round 0: 1 of 2,000 clients described"
+    told: list[Tick] = []
+    method = "fedseq(groups=alike(2, psi='labels'))"
+    train(experiment(method, rounds=1), tell=told.append)
+    assert [tick.described for tick in told] == [(n, len(SIZES)) for n in range(1, len(SIZES) + 1)] + [None]
+    assert [tick.round for tick in told] == [0] * len(SIZES) + [1]

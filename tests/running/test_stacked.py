@@ -36,7 +36,8 @@ from fedflat.running.experiment import Evaluate, Experiment
 from fedflat.running.prepare import make_ready
 from fedflat.running.run_folder import FolderBook
 from fedflat.running.state import Run
-from fedflat.running.train import Tick, train
+from fedflat.running.ticks import Tick
+from fedflat.running.train import train
 from test_every_method import EVERY, Costs, experiment, said
 
 STACKED = [text for text in EVERY if "fedcr" not in text and "self_training" not in text and "mcd" not in text]

@@ -9,7 +9,8 @@ import pytest
 import fedflat as ff
 from fedflat.errors import SettingError
 from fedflat.running.experiment import Evaluate
-from fedflat.running.train import Tick, train
+from fedflat.running.ticks import Tick
+from fedflat.running.train import train
 from fedflat.server.shadows import Ema, Swa, Wima
 from fedflat.studies.how import How
 from fedflat.studies.study import resume, run_one

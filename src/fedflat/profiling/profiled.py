@@ -35,7 +35,7 @@ def profiled(wanted: Wanted, folder: Path | None) -> Iterator[Callable[[Listener
     def counted(tell: Listener) -> Listener:
         def hear(tick: Any) -> None:
             nonlocal rounds
-            rounds += 1
+            rounds += bool(tick.round)
             tell(tick)
 
         return hear

@@ -24,7 +24,7 @@ from fedflat.folder.study_file import read_plan
 from fedflat.language.plugins import load_plugin
 from fedflat.reproduce.plan import HOW
 from fedflat.running.experiment import Experiment, from_json
-from fedflat.running.train import Tell, Tick
+from fedflat.running.ticks import Tell, Tick
 from fedflat.studies.study import Voice, resume, run_one
 
 PAUSE = 0.5

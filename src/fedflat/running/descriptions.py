@@ -33,13 +33,14 @@ from fedflat.running.prepare import Ready, attackers_in
 from fedflat.running.run_folder import DESCRIPTIONS, RunBook
 from fedflat.running.starts import MATCHING, Pretrained, fitted
 from fedflat.running.state import Ledger
+from fedflat.running.ticks import Tell, Tick
 
 Earlier = Callable[[Experiment, str], Named]
 """Makes a run that must come first, in a folder of that name, or goes on with it; gives the model it ends with."""
 
 
-def described(ready: Ready, book: RunBook, executor: Executor, earlier: Earlier) -> Ready:
-    """The run with what all its clients say of themselves: those are asked who have not been."""
+def described(ready: Ready, book: RunBook, executor: Executor, earlier: Earlier, tell: Tell) -> Ready:
+    """The run with what all its clients say of themselves: those are asked who have not been; ``tell`` hears of it."""
     if not ready.describers:
         return ready
     archive, clients = book.archive(), ready.roster.clients
@@ -50,10 +51,11 @@ def described(ready: Ready, book: RunBook, executor: Executor, earlier: Earlier)
             for describer, unasked in wanted.items():
                 read = describer.reading(ready.learner, public, ready.exp.seed)
                 mail = _mail(ready, describer, earlier)
-                for reply in _asked(crew, mail, unasked) if unasked else ():
+                for count, reply in enumerate(_asked(crew, mail, unasked) if unasked else (), 1):
                     cost = Ledger() if ready.exp.method.pooled else Ledger(mail.nbytes, reply.nbytes)
                     said = read(reply.extras["describe"]["vector"])
                     archive.keep(repr(describer), reply.client, said, cost.plus(samples=reply.samples))
+                    tell(Tick(0, ready.exp.rounds, described=(len(clients) - len(unasked) + count, len(clients))))
     return settled(ready, archive)
 
 

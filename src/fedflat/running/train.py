@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from fedflat.engine.flat import Model
@@ -15,7 +15,6 @@ from fedflat.executors.crew import Crew, Executor
 from fedflat.executors.in_process import InProcess
 from fedflat.executors.interrupt import ending_as_by_ctrl_c, uninterrupted
 from fedflat.executors.memories import ClientStates
-from fedflat.folder.diary import Row
 from fedflat.running.attendance import Diverged
 from fedflat.running.crowd import members
 from fedflat.running.descriptions import described
@@ -28,6 +27,7 @@ from fedflat.running.reporting import evaluated, loss_of, modules, named_models
 from fedflat.running.results import Result
 from fedflat.running.run_folder import FIRST, RunBook
 from fedflat.running.state import Run
+from fedflat.running.ticks import Stopwatch, Tell
 from fedflat.server.piece import Desks, Stepped, settle, step
 from fedflat.server.shadows import Notes
 
@@ -45,7 +45,7 @@ def train(
     ready, book = what if isinstance(what, Ready) else make_ready(what), book or RunBook()
     exp, fed, clients = ready.exp, ready.fed, ClientStates(state_memory, book.place, ready.device)
     resumed, earlier = book.resume(clients), partial(made_before, book, executor, tell, ready.device)
-    ready = described(ready, book, executor, earlier)                                # 0 what clients are like
+    ready = described(ready, book, executor, earlier, tell)                               # 0 what clients are like
     book.gather(ready)
     first = next(iter(resumed.models.values())) if resumed else exp.init.model(ready, earlier)
     listener, end = listening(ready, book.say), min(until or exp.rounds, exp.rounds)
@@ -153,36 +153,3 @@ def settled(ready: Ready, desks: Mapping[str, Desks], models: Mapping[str, Model
     """What the server's pieces remember when so many rounds are over, by slot."""
     exp = ready.exp
     return {slot: settle(exp.method.server, desks[slot], models[slot], completed, exp.rounds) for slot in models}
-
-
-@dataclass(frozen=True)
-class Tick:
-    """What there is to tell when a round is done."""
-
-    round: int
-    rounds: int
-    loss: float
-    """The mean training loss of the round."""
-    row: Row | None
-    """The last evaluation."""
-    speed: float
-    """Examples trained on in a second of exchanges, since this process took the run up."""
-    left: float
-    """Seconds to go, judging by the rounds since then."""
-
-
-Tell = Callable[[Tick], None]
-
-
-class Stopwatch:
-    """Speed and time left, from where this process took the run up."""
-
-    def __init__(self, run: Run) -> None:
-        self.round, self.ledger = run.round, run.ledger
-
-    def tick(self, run: Run, rounds: int, loss: float, rows: list[Row]) -> Tick:
-        """What to tell now."""
-        now, before = run.ledger, self.ledger
-        speed = (now.samples - before.samples) / max(now.training - before.training, 1e-9)
-        left = (now.seconds - before.seconds) / (run.round - self.round) * (rounds - run.round)
-        return Tick(run.round, rounds, loss, rows[-1] if rows else None, speed, left)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 import time
@@ -16,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from fedflat.running.experiment import Experiment
-from fedflat.running.train import Tell, Tick
+from fedflat.running.ticks import Tell, Tick
 from fedflat.studies.study import Voice
 from fedflat.tasks.headline import ACCURACY, Headline
 
@@ -88,6 +87,8 @@ class Parts:
     def of(cls, tick: Tick, judged: Headline) -> Parts:
         """A run that has not begun has a number of rounds only."""
         score = judged.with_unit(tick.row[judged.name]) if tick.row and judged.name in tick.row else ""
+        if tick.described is not None:
+            return cls("round 0: {:,} of {:,} clients described".format(*tick.described), "", "", "", ("", ""))
         if not tick.round:
             return cls(f"round 0/{tick.rounds}", judged.label, score, "", ("", ""))
         left = f"{duration(tick.left)} left" if tick.round < tick.rounds else "done"
@@ -190,7 +191,7 @@ class Talker:
 
     def _lively(self, which: Which, rounds: int) -> Tell:
         self._keep()  # of a run that ended before its last round
-        self.last = Tick(0, rounds, math.nan, None, 0.0, 0.0), which
+        self.last = Tick(0, rounds), which
 
         def tell(tick: Tick) -> None:
             self.last = tick, which

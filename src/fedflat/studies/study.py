@@ -34,7 +34,8 @@ from fedflat.running.reporting import named_models
 from fedflat.running.results import Result
 from fedflat.running.run_folder import PAUSE, FolderBook, RunBook, Say, check_pause, make_folder
 from fedflat.running.state import last_state
-from fedflat.running.train import Tell, train
+from fedflat.running.ticks import Tell
+from fedflat.running.train import train
 from fedflat.studies.how import How, how_of
 from fedflat.tasks.own_loss import LossFn
 
