@@ -32,8 +32,6 @@ LOOKED_AT = 1_000
 class DataSpec(Spelled, ABC):
     """A frozen dataclass that says which data set, cut in which way; ``open`` reads it."""
 
-    stored: ClassVar[bool] = True
-    """Whether it is a data set of its own, not a change of another."""
     usual_task: ClassVar[str] = "classification()"
     """What is learnt from it if nothing is said."""
     origin: ClassVar[str] = ""

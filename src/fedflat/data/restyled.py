@@ -9,45 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.data.batch import Batch, Tensors
-from fedflat.data.domains import Domains
-from fedflat.data.examples import AnyExamples, Examples
-from fedflat.data.federation import DataSpec, Dealt
+from fedflat.data.batch import Batch
+from fedflat.data.derived_set import DerivedSet
+from fedflat.data.examples import AnyExamples
+from fedflat.data.federation import Dealt
 from fedflat.data.styles.frequencies import restyled
+from fedflat.data.wrapped import Wrapped
 
 
 @dataclass(frozen=True)
-class Restyled(AnyExamples):
+class Restyled(Wrapped):
     """Images that are each given a style, drawn anew whenever they are trained on, before they are augmented."""
 
-    examples: AnyExamples
     styles: Tensor
     """``(styles, channels, rows, columns)``: amplitudes of low frequencies."""
     size: tuple[int, int] | None = None
     """The height and width at which they were taken; None: as the images are."""
-
-    @property
-    def classes(self) -> int:  # type: ignore[override]
-        """See `AnyExamples.classes`."""
-        return self.examples.classes
-
-    @property
-    def targets(self) -> Tensors:
-        """See `AnyExamples.targets`."""
-        return self.examples.targets
-
-    @property
-    def domains(self) -> Domains | None:  # type: ignore[override]
-        """See `AnyExamples.domains`."""
-        return self.examples.domains
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """See `AnyExamples.shape`."""
-        return self.examples.shape
 
     @property
     def augments(self) -> bool:
@@ -63,33 +40,13 @@ class Restyled(AnyExamples):
         changed = replace(some, inputs=in_styles(some.inputs, drawn, self.size))
         return changed.batch(torch.arange(len(index), device=index.device), dtype, rng)
 
-    def raw(self, index: Tensor) -> Examples:
-        """See `AnyExamples.raw`; in their own styles."""
-        return self.examples.raw(index)
-
-    def expect(self, index: Tensor) -> None:
-        """See `AnyExamples.expect`."""
-        self.examples.expect(index)
-
     def plain(self) -> AnyExamples:  # type: ignore[override]
         """See `AnyExamples.plain`."""
         return self.examples.plain()
 
-    def part(self, where: slice) -> Restyled:
-        """See `AnyExamples.part`."""
-        return replace(self, examples=self.examples.part(where))
-
     def retargeted(self, targets: Tensor) -> Restyled:
         """See `AnyExamples.retargeted`."""
         return replace(self, examples=self.examples.retargeted(targets))
-
-    def to(self, device: str) -> Restyled:
-        """See `AnyExamples.to`."""
-        return replace(self, examples=self.examples.to(device))
-
-    def like(self, inputs: Tensor) -> Examples:
-        """See `AnyExamples.like`."""
-        return self.examples.like(inputs)
 
     def traces(self) -> Sequence[Any]:
         """See `AnyExamples.traces`."""
@@ -104,18 +61,11 @@ def in_styles(images: Tensor, styles: Tensor, size: tuple[int, int] | None) -> T
 
 
 @dataclass(frozen=True, repr=False)
-class InStyles(DataSpec):
+class InStyles(DerivedSet):
     """A data set in one place whose images are trained on in the styles of others; made in the course of a run."""
 
-    stored = False
-
-    on: DataSpec
     styles: Tensor = field(compare=False)
     size: tuple[int, int] | None = None
-
-    def class_names(self) -> tuple[str, ...]:
-        """See `DataSpec.class_names`."""
-        return self.on.class_names()
 
     def open(self, seed: int) -> Dealt:
         """Everything at one client, in styles."""

@@ -8,7 +8,7 @@ of a data set that says so (``unlabelled(street())``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -16,9 +16,9 @@ from torch import Tensor
 
 from fedflat.data.batch import Batch
 from fedflat.data.changed import changed
-from fedflat.data.domains import Domains
-from fedflat.data.examples import AnyExamples, Examples
+from fedflat.data.examples import AnyExamples
 from fedflat.data.federation import Federation
+from fedflat.data.wrapped import Wrapped
 from fedflat.errors import SettingError
 
 WHY = (
@@ -43,26 +43,10 @@ class Absent:
 
 
 @dataclass(frozen=True)
-class Unlabelled(AnyExamples):
+class Unlabelled(Wrapped):
     """Examples without targets."""
 
-    examples: AnyExamples
-    """The inputs; what stands there for targets says nothing."""
-
     unlabelled = True
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    @property
-    def classes(self) -> int:  # type: ignore[override]
-        """How many there are is known."""
-        return self.examples.classes
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """See `AnyExamples.shape`."""
-        return self.examples.shape
 
     @property
     def augments(self) -> bool:
@@ -73,11 +57,6 @@ class Unlabelled(AnyExamples):
     def targets(self) -> NoReturn:
         """Refused: there are none."""
         raise SettingError(WHY)
-
-    @property
-    def domains(self) -> Domains | None:  # type: ignore[override]
-        """See `AnyExamples.domains`."""
-        return self.examples.domains
 
     @property
     def labelled(self) -> bool:
@@ -93,26 +72,6 @@ class Unlabelled(AnyExamples):
         """See `AnyExamples.batch`; nothing should come out."""
         return Batch(self.examples.batch(index, dtype, rng).inputs, Absent())
 
-    def raw(self, index: Tensor) -> Examples:
-        """See `AnyExamples.raw`; their targets say nothing."""
-        return self.examples.raw(index)
-
-    def like(self, inputs: Tensor) -> Examples:
-        """See `AnyExamples.like`."""
-        return self.examples.like(inputs)
-
-    def expect(self, index: Tensor) -> None:
-        """See `AnyExamples.expect`."""
-        self.examples.expect(index)
-
-    def plain(self) -> Unlabelled:
-        """See `AnyExamples.plain`."""
-        return replace(self, examples=self.examples.plain())
-
-    def part(self, where: slice) -> Unlabelled:
-        """See `AnyExamples.part`."""
-        return replace(self, examples=self.examples.part(where))
-
     def retargeted(self, targets: Tensor) -> NoReturn:
         """Refused: there are none to be changed."""
         raise SettingError(WHY)
@@ -120,10 +79,6 @@ class Unlabelled(AnyExamples):
     def stripped(self) -> Unlabelled:
         """See `AnyExamples.stripped`."""
         return self
-
-    def to(self, device: str) -> Unlabelled:
-        """See `AnyExamples.to`."""
-        return replace(self, examples=self.examples.to(device))
 
     def traces(self) -> Sequence[Any]:
         """See `AnyExamples.traces`."""

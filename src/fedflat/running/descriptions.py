@@ -39,7 +39,9 @@ Earlier = Callable[[Experiment, str], Named]
 """Makes a run that must come first, in a folder of that name, or goes on with it; gives the model it ends with."""
 
 
-def described(ready: Ready, book: RunBook, executor: Executor, earlier: Earlier, tell: Tell = lambda tick: None) -> Ready:
+def described(
+    ready: Ready, book: RunBook, executor: Executor, earlier: Earlier, tell: Tell = lambda tick: None
+) -> Ready:  # fmt: skip
     """The run with what all its clients say of themselves: those are asked who have not been; ``tell`` hears of it."""
     if not ready.describers:
         return ready

@@ -14,33 +14,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedflat.data.derived_set import DerivedSet
 from fedflat.data.examples import ClientData
-from fedflat.data.federation import DataSpec, Dealt, Federation
+from fedflat.data.federation import Dealt, Federation
 from fedflat.engine.seeds import torch_generator
 from fedflat.errors import SettingError, number
 from fedflat.language.spelling import name_of, register
 
 
 @dataclass(frozen=True, repr=False)
-class Parted(DataSpec):
+class Parted(DerivedSet):
     """A data set, parted into what is public and the rest."""
 
-    stored = False
-    origin = "is a part of another set"
-
-    on: DataSpec
     per_class: int = 10
 
     def __post_init__(self) -> None:
-        owner = name_of(type(self))
-        number(owner, "per_class", self.per_class, low=1, whole=True)
-        if not isinstance(self.on, DataSpec):
-            raise SettingError(f"{owner}: on must be a data set, such as digits(), found {self.on!r}.")
-
-    @property
-    def usual_task(self) -> str:  # type: ignore[override]
-        """That of the data set."""
-        return self.on.usual_task
+        super().__post_init__()
+        number(name_of(type(self)), "per_class", self.per_class, low=1, whole=True)
 
     def parted(self, test: ClientData, seed: int) -> tuple[Tensor, Tensor]:
         """The places in the test set that are public, and the others, each in their order."""

@@ -7,34 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from fedflat.data.derived_set import DerivedSet
 from fedflat.data.federation import DataSpec, Dealt, Federation, OnDemand
 from fedflat.errors import SettingError
 from fedflat.language.spelling import register
 
 
 @dataclass(frozen=True, repr=False)
-class TestedOn(DataSpec):
+class TestedOn(DerivedSet):
     """The clients of one data set and the test sets of another, of the same classes."""
 
-    stored = False
-    origin = "is made of two other sets"
-
-    on: DataSpec
     tests: DataSpec
-
-    def __post_init__(self) -> None:
-        for name, value in (("on", self.on), ("tests", self.tests)):
-            if not isinstance(value, DataSpec):
-                raise SettingError(f"tested_on: {name} must be a data set, such as digits(), found {value!r}.")
-
-    @property
-    def usual_task(self) -> str:  # type: ignore[override]
-        """That of the set to train on."""
-        return self.on.usual_task
-
-    def class_names(self) -> tuple[str, ...]:
-        """See `DataSpec.class_names`."""
-        return self.on.class_names()
 
     def open(self, seed: int) -> Federation:
         """The federation with the other's test sets."""

@@ -16,10 +16,11 @@ from torch import Tensor
 
 from fedflat.data.batch import Batch
 from fedflat.data.changed import changed
-from fedflat.data.domains import Domains
+from fedflat.data.derived_set import DerivedSet
 from fedflat.data.examples import AnyExamples, ClientData
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.unlabelled import WHY
+from fedflat.data.wrapped import Wrapped
 from fedflat.errors import SettingError
 from fedflat.language.spelling import register
 
@@ -27,18 +28,11 @@ IGNORE = 255
 
 
 @dataclass(frozen=True)
-class Beside(AnyExamples):
+class Beside(Wrapped):
     """Examples without targets, and as many with targets in each batch."""
 
-    examples: AnyExamples
-    """The own ones, without what should come out."""
     source: ClientData
     """The labelled ones."""
-
-    @property
-    def classes(self) -> int:  # type: ignore[override]
-        """See `AnyExamples.classes`."""
-        return self.examples.classes
 
     @property
     def targets(self) -> NoReturn:
@@ -49,19 +43,6 @@ class Beside(AnyExamples):
     def labelled(self) -> bool:
         """Those that are counted are not."""
         return False
-
-    @property
-    def domains(self) -> Domains | None:  # type: ignore[override]
-        """See `AnyExamples.domains`."""
-        return self.examples.domains
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """See `AnyExamples.shape`."""
-        return self.examples.shape
 
     @property
     def augments(self) -> bool:
@@ -79,14 +60,6 @@ class Beside(AnyExamples):
             )
         targets = torch.cat([given.targets, torch.full_like(own.targets, IGNORE)])
         return Batch(torch.cat([given.inputs, own.inputs]), targets)
-
-    def plain(self) -> Beside:
-        """See `AnyExamples.plain`."""
-        return replace(self, examples=self.examples.plain())
-
-    def part(self, where: slice) -> Beside:
-        """See `AnyExamples.part`."""
-        return replace(self, examples=self.examples.part(where))
 
     def retargeted(self, targets: Tensor) -> NoReturn:
         """Refused: there are none to be changed."""
@@ -112,28 +85,10 @@ class Putting:
 
 
 @dataclass(frozen=True, repr=False)
-class WithSource(DataSpec):
+class WithSource(DerivedSet):
     """Clients without labels who also have all labelled images of a source; tested as the clients' own set is."""
 
-    stored = False
-    origin = "is made of two other sets"
-
-    on: DataSpec
     source: DataSpec
-
-    def __post_init__(self) -> None:
-        for name, value in (("on", self.on), ("source", self.source)):
-            if not isinstance(value, DataSpec):
-                raise SettingError(f"with_source: {name} must be a data set, such as street(), found {value!r}.")
-
-    @property
-    def usual_task(self) -> str:  # type: ignore[override]
-        """That of the clients' own set."""
-        return self.on.usual_task
-
-    def class_names(self) -> tuple[str, ...]:
-        """See `DataSpec.class_names`."""
-        return self.on.class_names()
 
     def open(self, seed: int) -> Federation:
         """The federation with the source beside every client's images."""
