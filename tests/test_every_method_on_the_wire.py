@@ -31,12 +31,12 @@ class NormalisedMlp(ModelSpec):
 
 @dataclass(frozen=True, repr=False)
 class CommonTable(DataSpec):
-    """The data of the common table, that can be said in text."""
+    """The data of a row of the common table, that can be said in text."""
 
-    split: bool = False
+    row: str
 
     def open(self, seed: int) -> Federation:
-        return experiment(said("personal()" if self.split else "fedavg()")).on.open(seed)
+        return experiment(said(self.row)).on.open(seed)
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def sayable(text: str) -> Experiment:
     """A row of the table on data and with a model that can be said."""
     exp = experiment(said(text))
     model = exp.model if isinstance(exp.model, ModelSpec) else NormalisedMlp()
-    return replace(exp, on=CommonTable(split=bool(exp.method.protocols)), model=model, rounds=2)
+    return replace(exp, on=CommonTable(text), model=model, rounds=2)
 
 
 @pytest.mark.parametrize("text", EVERY)

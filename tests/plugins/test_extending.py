@@ -51,6 +51,7 @@ def test_every_file_and_every_command(
         assert said in out
 
 
+@pytest.mark.slow
 def test_all_of_it_killed_and_resumed_ends_in_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

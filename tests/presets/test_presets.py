@@ -173,6 +173,7 @@ print("LOADED", [name for name in ("torch", "numpy", "rich") if name in sys.modu
     assert done.stdout.splitlines()[-1] == "LOADED []"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["streets-standin-hfl-towns", "cities-standin-hfl-cities", "streets-standin-fedvc125"])
 def test_the_stand_ins_of_fedvpr_are_ready_to_run(name: str) -> None:
     """Their data are drawn here: places are looked for, and towns are the clusters."""

@@ -607,6 +607,7 @@ def test_bare_and_broken_runs_have_a_page(browser: Any, tmp_path: Path) -> None:
     watched.context.close()
 
 
+@pytest.mark.slow
 def test_a_large_comparison_is_drawn_with_few_elements(browser: Any, tmp_path: Path) -> None:
     """Surfaces of 51 x 51 points are canvases, tables of data are made when they are opened: what the page costs is
     what it shows."""

@@ -69,6 +69,7 @@ def test_nothing_comes_from_elsewhere(tmp_path: Path) -> None:
     assert "@import" not in text
 
 
+@pytest.mark.slow
 def test_ten_methods_with_seeds_are_small(tmp_path: Path) -> None:
     """Ten methods, three seeds, a thousand rounds, surfaces of 51 x 51: below 8 MB."""
     long = {"done": 1000, "rounds": 1000}

@@ -101,6 +101,7 @@ def test_a_study_like_any_other(whole: Path, capsys: pytest.CaptureFixture[str])
     assert "fedgloss" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_cut_and_gone_on_with_is_the_whole(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine, out = table(tmp_path), tmp_path / "out"
     assert reproduce(mine, "--out", out, "--rounds", 4) == 0

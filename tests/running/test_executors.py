@@ -89,11 +89,11 @@ def letters(ready: Ready) -> list[Letter]:
 
 
 def test_the_same_bits_in_the_same_order() -> None:
-    """Five clients a round for one, two or three workers, some of whom take three times as long as others."""
+    """Five clients a round for one or three workers, some of whom take three times as long as others."""
     exp = experiment(EVERYTHING, sampler=Sampler(clients=5), rounds=3, model=Troubled("delay"))
     ready = make_ready(exp)
     here = train(ready, executor=InProcess(threads=1))
-    for n in (1, 2, 3):
+    for n in (1, 3):
         with Workers(n).open(ready.job, ready.fed, ready.source) as crew:
             replies = [reply for reply, _ in crew.visit(letters(ready))]
             assert [reply.client for reply in replies] == [3, 0, 4, 2, 1]

@@ -21,9 +21,8 @@ from running.killing import ON, ROUNDS, RUN, begin_or_go_on, ended, kill_9, newe
 from running.small import children, rows, start, wait_for
 
 
-@pytest.mark.parametrize(
-    "how", [pytest.param(("--threads", "1"), marks=pytest.mark.slow), ("--workers", "2")], ids=["alone", "workers"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [("--threads", "1"), ("--workers", "2")], ids=["alone", "workers"])
 def test_killed_and_resumed(tmp_path: Path, how: tuple[str, ...]) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print("moments drawn with seed", seed)

@@ -69,7 +69,7 @@ def test_methods_that_are_at_home_in_a_chain(method: str) -> None:
         ("clusters(given_groups([[0, 1, 2, 3, 4], []]))", "leave no group empty"),
         ("clusters(given_groups([[0, 'a']]))", "members must be lists of clients"),
         ("clusters(given_groups(3))", "members must be lists of clients"),
-        ("chains(groups=kmeans())", "confidence.* needs data of the server's own"),
+        ("chains(groups=kmeans(d_min=10, k_max=3))", "confidence.* needs data of the server's own"),
     ],
 )
 def test_clients_it_cannot_be_made_of(topology: str, words: str) -> None:

@@ -67,7 +67,10 @@ def test_workers_give_the_same_bits_and_stacks_the_same_numbers(topology: str) -
         assert (other["down"], other["up"], other.get("c2c")) == (one["down"], one["up"], one.get("c2c"))
 
 
-@pytest.mark.parametrize("method", ["fedseq(groups=4, passes=2)", "fedseq2par(growth=linear(0.2, b=2))"])
+@pytest.mark.parametrize(
+    "method",
+    ["fedseq(groups=4, passes=2)", pytest.param("fedseq2par(growth=linear(0.2, b=2))", marks=pytest.mark.slow)],
+)
 def test_kill_9_in_the_middle_of_chains(method: str, tmp_path: Path) -> None:
     """A round is taken over whole: what was under way is made again, and the bytes at the end are the same."""
     words = [
@@ -266,6 +269,7 @@ class Ring(ff.Topology):
 '''
 
 
+@pytest.mark.slow
 def test_a_topology_of_ones_own_on_the_command_line(tmp_path: Path) -> None:
     """Written in a file outside the package, said by text, in workers too."""
     (tmp_path / "my_ring.py").write_text(PLUGIN)

@@ -144,18 +144,17 @@ def spell(value: Any) -> str:
 
 def spell_call(name: str, signature: inspect.Signature, arguments: dict[str, Any]) -> str:
     """``name(...)`` with required arguments by place, the others by name."""
-    parts: list[str] = []
-    for key, parameter in signature.parameters.items():
-        if key not in arguments:
-            continue
-        value = arguments[key]
+    by_place: list[str] = []
+    by_name: list[str] = []
+    for key, value in arguments.items():
+        parameter = signature.parameters[key]
         if parameter.kind is parameter.VAR_POSITIONAL:
-            parts += map(spell, value)
+            by_place += map(spell, value)
         elif parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
-            parts.append(spell(value))
+            by_place.append(spell(value))
         else:
-            parts.append(f"{key}={spell(value)}")
-    return f"{name}({', '.join(parts)})"
+            by_name.append(f"{key}={spell(value)}")
+    return f"{name}({', '.join(by_place + by_name)})"
 
 
 class Spelled(Plain):
