@@ -280,7 +280,7 @@ def test_a_run_is_not_gone_on_with_by_other_devices(tmp_path: Path) -> None:
 
 
 def test_the_text_says_it_again() -> None:
-    text = "devices(speed=one_of([1, 2], shares=[0.5, 0.5]), deadline=3, present=on_off(5, 1, by='rounds'))"
+    text = "devices(deadline=3, present=on_off(5, 1, by='rounds'), speed=one_of([1, 2], shares=[0.5, 0.5]))"
     assert repr(parse(text, "clock")) == text
 
 

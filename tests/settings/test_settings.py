@@ -31,7 +31,7 @@ SAID: dict[str, Any] = {
     "on_bad": "stop", "min_replies": 3, "seed": 5, "topology": "chains(groups=3)",
     "init": "pretrained(on=digits(), rounds=2)",
     "server_data": "digits(clients=3)", "attack": "label_flip(L_S=0.3)",
-    "task": "regression()", "clock": "devices(speed=lognormal(50, sigma=1.0), extra=0.5)",
+    "task": "regression()", "clock": "devices(extra=0.5, speed=lognormal(50, sigma=1.0))",
 }  # fmt: skip
 """Something else than the default for each setting that can be typed."""
 TYPEABLE = [one for one in SETTINGS if one.typeable]

@@ -17,8 +17,10 @@ from fedflat.topology.grouping.grouping import Grouping
 def carry_out(asked: Namespace) -> int:
     """List, fetch or show."""
     if asked.job == "list":
-        for info in fetch.listing():
-            print(f"{info.name:<15}{info.summary}\n{'':15}{info.where or info.advice}")
+        found = fetch.listing()
+        width = 2 + max(len(info.name) for info in found)
+        for info in found:
+            print(f"{info.name:<{width}}{info.summary}\n{'':{width}}{info.where or info.advice}")
     elif asked.job == "get":
         folder = fetch.get(asked.name, Path(asked.data_dir) if asked.data_dir else None, _say)
         print(folder or f"{asked.name} {fetch.origin(asked.name)} and needs no files.")
