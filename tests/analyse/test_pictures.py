@@ -41,13 +41,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "digits"
-    fedflat.run("fedavg", on="digits(clients=10)", model="logistic", lr=0.5, out=folder, **QUICK)
-    return folder
-
-
 def pixels(letters: str) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(b64decode(letters))))
 

@@ -33,13 +33,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "digits"
-    fedflat.run("fedavg", on="digits(clients=10)", model="logistic", lr=0.5, out=folder, **QUICK)
-    return folder
-
-
 def photo(path: Path, height: int = 32, width: int = 64, seed: int = 0) -> np.ndarray:
     pixels = np.random.default_rng(seed).integers(256, size=(height // 8 + 1, width // 8 + 1, 3), dtype=np.uint8)
     image = Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC)

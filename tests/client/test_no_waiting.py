@@ -76,14 +76,14 @@ def test_no_number_is_read_while_walking(text: str) -> None:
 
 
 def test_the_check_can_fail() -> None:
-    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+    with pytest.raises(RuntimeError, match="meta"):
         float(torch.zeros(1, device="meta"))
-    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+    with pytest.raises(RuntimeError, match="meta"):
         torch.zeros(1, device="meta").to("cpu")
 
 
 @pytest.mark.parametrize("name", WAITS)
 def test_the_exceptions_are_exceptions(name: str) -> None:
     (text,) = [text for text in EVERY if text.startswith(name) and "personal" not in text]
-    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+    with pytest.raises(RuntimeError, match="meta"):
         train(replace(experiment(said(text)), rounds=3), executor=Shadowing())

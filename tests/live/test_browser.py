@@ -13,7 +13,7 @@ import pytest
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to draw it: apt-get install chromium")
 FEDFLAT = Path(sys.executable).with_name("fedflat")
 
 

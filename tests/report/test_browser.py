@@ -35,7 +35,7 @@ from report.test_judged import MIOU, RMSE, compared
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to draw it: apt-get install chromium")
 METHODS = ("fedavg", "fedsam(rho=0.1)")
 
 

@@ -42,16 +42,8 @@ class Absent:
         raise SettingError(WHY)
 
 
-@dataclass(frozen=True)
-class Unlabelled(Wrapped):
-    """Examples without targets."""
-
-    unlabelled = True
-
-    @property
-    def augments(self) -> bool:
-        """See `AnyExamples.augments`."""
-        return self.examples.augments
+class Targetless(Wrapped):
+    """Examples that refuse to say what should come out."""
 
     @property
     def targets(self) -> NoReturn:
@@ -68,13 +60,25 @@ class Unlabelled(Wrapped):
         """Refused: there are none."""
         raise SettingError(WHY)
 
-    def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
-        """See `AnyExamples.batch`; nothing should come out."""
-        return Batch(self.examples.batch(index, dtype, rng).inputs, Absent())
-
     def retargeted(self, targets: Tensor) -> NoReturn:
         """Refused: there are none to be changed."""
         raise SettingError(WHY)
+
+
+@dataclass(frozen=True)
+class Unlabelled(Targetless):
+    """Examples without targets."""
+
+    unlabelled = True
+
+    @property
+    def augments(self) -> bool:
+        """See `AnyExamples.augments`."""
+        return self.examples.augments
+
+    def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
+        """See `AnyExamples.batch`; nothing should come out."""
+        return Batch(self.examples.batch(index, dtype, rng).inputs, Absent())
 
     def stripped(self) -> Unlabelled:
         """See `AnyExamples.stripped`."""

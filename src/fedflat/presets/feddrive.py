@@ -96,21 +96,31 @@ def _tested(said: str) -> tuple[str, ...]:
     return ("seen",) if said == "fedbn" else ("seen", "unseen")
 
 
-def _cityscapes(said: str, cell: Cell) -> Preset:
-    split = _split(said)
-    column = "feddrive/cityscapes-" + ("uniform" if split == "uniform" else "cities")
+def _reported(said: str, column: str, cell: Cell, **what: Any) -> Preset:
+    """A row of the thesis in a column of its table."""
+    what["settings"] = what["settings"] | {"batch_size": _batch(said)}
     return Preset(
         name=f"{column}-{_name(said)}",
-        method=_method(said, exclude="none"),
-        on=f"cityscapes(split='{split}', double=True)",
         model="bisenetv2()",
         rounds=1600,
-        settings=CITYSCAPES | {"batch_size": _batch(said)},
         reported=cell.value,
         spread=cell.spread,
-        table="Table 6.2",
         note=_note(said),
         column=column if said == "silobn+lab" else "",
+        **what,
+    )
+
+
+def _cityscapes(said: str, cell: Cell) -> Preset:
+    split = _split(said)
+    return _reported(
+        said,
+        "feddrive/cityscapes-" + ("uniform" if split == "uniform" else "cities"),
+        cell,
+        method=_method(said, exclude="none"),
+        on=f"cityscapes(split='{split}', double=True)",
+        settings=CITYSCAPES,
+        table="Table 6.2",
         measure="miou",
     )
 
@@ -118,19 +128,14 @@ def _cityscapes(said: str, cell: Cell) -> Preset:
 def _idda(said: str, column: str, cell: Cell) -> Preset:
     unseen, where = column.split()
     split = _split(said)
-    name = "feddrive/idda-" + ("uniform-" if split == "uniform" else "") + f"{unseen}-{where}"
-    return Preset(
-        name=f"{name}-{_name(said)}",
+    return _reported(
+        said,
+        "feddrive/idda-" + ("uniform-" if split == "uniform" else "") + f"{unseen}-{where}",
+        cell,
         method=_method(said, exclude="domain"),
         on=f"idda(unseen='{unseen}', split='{split}', size=[512, 928])",
-        model="bisenetv2()",
-        rounds=1600,
-        settings=IDDA | {"batch_size": _batch(said)},
-        reported=cell.value,
-        spread=cell.spread,
+        settings=IDDA,
         table="Table 6.3",
-        note=_note(said),
-        column=name if said == "silobn+lab" else "",
         measure="miou" if where == "seen" else "tests.unseen",
     )
 

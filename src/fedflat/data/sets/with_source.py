@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,8 +19,7 @@ from fedflat.data.changed import changed
 from fedflat.data.derived_set import DerivedSet
 from fedflat.data.examples import AnyExamples, ClientData
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.data.unlabelled import WHY
-from fedflat.data.wrapped import Wrapped
+from fedflat.data.unlabelled import Targetless
 from fedflat.errors import SettingError
 from fedflat.language.spelling import register
 
@@ -28,21 +27,11 @@ IGNORE = 255
 
 
 @dataclass(frozen=True)
-class Beside(Wrapped):
+class Beside(Targetless):
     """Examples without targets, and as many with targets in each batch."""
 
     source: ClientData
     """The labelled ones."""
-
-    @property
-    def targets(self) -> NoReturn:
-        """Refused: the own ones have none."""
-        raise SettingError(WHY)
-
-    @property
-    def labelled(self) -> bool:
-        """Those that are counted are not."""
-        return False
 
     @property
     def augments(self) -> bool:
@@ -60,10 +49,6 @@ class Beside(Wrapped):
             )
         targets = torch.cat([given.targets, torch.full_like(own.targets, IGNORE)])
         return Batch(torch.cat([given.inputs, own.inputs]), targets)
-
-    def retargeted(self, targets: Tensor) -> NoReturn:
-        """Refused: there are none to be changed."""
-        raise SettingError(WHY)
 
     def to(self, device: str) -> Beside:
         """See `AnyExamples.to`."""
