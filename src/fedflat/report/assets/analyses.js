@@ -126,7 +126,8 @@ function drawPartition(section, doc) {
 function drawGroups(section, doc) {
   section.append(el("div", { class: "controls" }, selection("Run", "groups", doc.groups.map((item) => item.label), "groups")));
   const item = doc.groups.find((one) => one.label === state.groups), many = item.sizes.length;
-  section.append(el("p", { class: "note" }, `${many} groups of ${Math.min(...item.sizes)} to ${Math.max(...item.sizes)} clients, by ${item.by}.`));
+  const least = Math.min(...item.sizes), most = Math.max(...item.sizes);
+  section.append(el("p", { class: "note" }, `${many} groups of ${least === most ? most : `${least} to ${most}`} clients, by ${item.by}.`));
   if (!item.before) return;
   const home = item.sizes.flatMap((size, at) => Array(size).fill(at));
   section.append(
