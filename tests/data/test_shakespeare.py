@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedflat import iid, shakespeare
+from fedflat import experiment, iid, run, shakespeare
 from fedflat.data.federation import Federation
 from fedflat.data.files.places import set_data_dir
 from fedflat.data.sets.shakespeare import LETTERS
@@ -118,3 +118,11 @@ def test_refused(plays: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="shakespeare is not on this machine"):
         shakespeare(**SMALL).open(0)
     assert np.array_equal(sorted(set(LETTERS)), sorted(LETTERS))
+
+
+@pytest.mark.parametrize("target", ["next", "sequence"])
+def test_nothing_but_its_name_need_be_said(plays: Path, target: str) -> None:
+    result = run("fedavg", on=shakespeare(**SMALL, target=target), rounds=1, clients_per_round=2, quiet=True)
+    assert {"accuracy", "perplexity"} <= result.rows[-1].keys()
+    model = experiment("fedavg", on=shakespeare(**SMALL, target=target), rounds=1).model
+    assert repr(model) == ("char_lstm(every=False)" if target == "next" else "char_lstm()")

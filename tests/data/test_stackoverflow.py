@@ -11,7 +11,7 @@ import pytest
 import torch
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from fedflat import iid, stackoverflow
+from fedflat import experiment, iid, run, stackoverflow
 from fedflat.data.files.places import set_data_dir
 from fedflat.data.files.tf_example import text_of
 from fedflat.errors import DataError, SettingError
@@ -102,6 +102,13 @@ def test_fewer_people_and_sentences(folder: Path) -> None:
     firsts = {stackoverflow(**{**SMALL, "clients": 1}).open(seed).make.names for seed in range(9)}
     assert len(firsts) > 1
     assert torch.equal(pickle.loads(pickle.dumps(fed)).data(0).examples.inputs, fed.data(0).examples.inputs)
+
+
+def test_nothing_but_its_name_need_be_said(folder: Path) -> None:
+    result = run("fedavg", on=stackoverflow(**SMALL), rounds=1, clients_per_round=2, quiet=True)
+    assert {"accuracy", "perplexity"} <= result.rows[-1].keys()
+    task = experiment("fedavg", on=stackoverflow(**SMALL), rounds=1).task
+    assert repr(task) == "next_character(ignore=0)"  # what is no word is no target
 
 
 def test_refused(folder: Path) -> None:

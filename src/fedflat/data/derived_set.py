@@ -29,6 +29,11 @@ class DerivedSet(DataSpec):
         """That of the set it is made of."""
         return self.on.usual_task
 
+    @property
+    def usual_model(self) -> str | None:  # type: ignore[override]
+        """That of the set it is made of."""
+        return self.on.usual_model
+
     def class_names(self) -> tuple[str, ...]:
         """See `DataSpec.class_names`."""
         return self.on.class_names()

@@ -34,6 +34,8 @@ class DataSpec(Spelled, ABC):
 
     usual_task: ClassVar[str] = "classification()"
     """What is learnt from it if nothing is said."""
+    usual_model: ClassVar[str | None] = None
+    """The model for those who name none; None: that of the task."""
     origin: ClassVar[str] = ""
     """Where it comes from, if not from files."""
 

@@ -57,7 +57,7 @@ def experiment(
     own["task"] = task_of(own.get("task", on.usual_task))
     model = own.pop("model", None)
     if model is None:
-        model = default_model(own["task"], opened(on, seed).shape)
+        model = on.usual_model or default_model(own["task"], opened(on, seed).shape)
     return Experiment(
         method=parse(method, "method") if isinstance(method, str) else method,
         on=on,

@@ -50,6 +50,7 @@ class Shakespeare(NaturalSet):
     The first 80 % of each role's text are for training, the rest for testing; no window lies in both.
     """
 
+    usual_task = "next_character()"
     layout = Layout(("shakespeare",), ("plays.jsonl",), compressed=True)
     whose = "roles with enough text"
     by_hand = (
@@ -71,6 +72,11 @@ class Shakespeare(NaturalSet):
         number("shakespeare", "stride", self.stride, low=1, whole=True)
         if self.most is not None:
             number("shakespeare", "most", self.most, low=4, whole=True)
+
+    @property
+    def usual_model(self) -> str:  # type: ignore[override]
+        """One that guesses what `target` asks for."""
+        return "char_lstm()" if self.target == "sequence" else "char_lstm(every=False)"
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> Raw:

@@ -52,6 +52,7 @@ class StackOverflow(FileSet):
         At least so many sentences to test on, of people drawn from the set's own test part.
     """
 
+    usual_task = "next_character(ignore=0)"
     layout = Layout(("stackoverflow",), ("stackoverflow.sqlite", "stackoverflow.word_count"))
     by_hand = (
         "They are stackoverflow.sqlite.lzma and stackoverflow.word_count.tar.bz2 of TensorFlow Federated "
