@@ -1,6 +1,6 @@
 """A round of FedSeq beside a round of FedAvg with the same visits, in two workers: chains must not cost more.
 
-    python benchmarks/chains.py                     # clients of equal sizes, then of unequal ones
+    python benchmarks/chains.py                     # the papers' CNN, then visits of a few milliseconds
     python benchmarks/chains.py --rounds 20 --workers 2
 
 FedAvg asks the very clients that the chains of FedSeq go through, so both make the same visits of the same lengths.
@@ -13,8 +13,12 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from statistics import median
+from typing import Any
+
+from workloads import Noise
 
 from fedflat import experiment
+from fedflat.data.federation import DataSpec
 from fedflat.data.sampling import Sampler
 from fedflat.executors.workers import Workers
 from fedflat.running.crowd import members
@@ -22,24 +26,25 @@ from fedflat.running.experiment import Experiment
 from fedflat.running.prepare import make_ready
 from fedflat.running.train import train
 
-SPLITS = {"equal": "iid()", "unequal": "lda(0.3)"}
+MLP: dict[str, Any] = {"model": "mlp(hidden=[400, 400])", "local_epochs": 4, "batch_size": 16}
+CASES: dict[str, tuple[DataSpec | str, dict[str, Any]]] = {
+    "cnn": (Noise(40, 100, (3, 32, 32)), {"model": "cnn()", "batch_size": 50, "lr": 0.01}),
+    "mlp": ("digits(iid(), clients=40)", MLP),
+    "mlp, unequal": ("digits(lda(0.3), clients=40)", MLP),
+}
 
 
-def pair(split: str, rounds: int, chains: int) -> tuple[Experiment, Experiment, float]:
+def pair(
+    on: DataSpec | str, settings: dict[str, Any], rounds: int, chains: int
+) -> tuple[Experiment, Experiment, float]:
     """FedSeq, FedAvg with the same visits, and the least that chains can take of FedAvg's time in two workers."""
-    on = f"digits({split}, clients=40)"
-    seq = experiment(
-        "fedseq(groups=8)", on, rounds=rounds, clients_per_round=5 * chains, model="mlp(hidden=[400, 400])",
-        local_epochs=4, batch_size=16, eval_every=rounds, eval_last=1,
-    )  # fmt: skip
+    settings = {**settings, "rounds": rounds, "eval_every": rounds, "eval_last": 1}
+    seq = experiment("fedseq(groups=8)", on, clients_per_round=5 * chains, **settings)
     ready = make_ready(seq)
     asked = [ready.asked(t) for t in range(rounds)]
     work = [[sum(ready.fed.size(k) for k in chain) for chain in each["server"]] for each in asked]
     least = sum(max(max(each), sum(each) / 2) for each in work) / sum(sum(each) / 2 for each in work)
-    star = experiment(
-        "fedavg", on, rounds=rounds, model="mlp(hidden=[400, 400])", local_epochs=4, batch_size=16, eval_every=rounds,
-        eval_last=1,
-    )  # fmt: skip
+    star = experiment("fedavg", on, **settings)
     return seq, replace(star, sampler=Sampler(cohorts=[members(each) for each in asked])), least
 
 
@@ -51,9 +56,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--chains", type=int, default=3, help="a round")
     asked = parser.parse_args()
-    print(f"{'clients':<10}{'FedAvg':>10}{'FedSeq':>10}{'ratio':>8}{'at least':>10}")
-    for name, split in SPLITS.items():
-        seq, star, least = pair(split, asked.rounds, asked.chains)
+    print(f"{'clients':<14}{'FedAvg':>10}{'FedSeq':>10}{'ratio':>8}{'at least':>10}")
+    for name, (on, settings) in CASES.items():
+        seq, star, least = pair(on, settings, asked.rounds, asked.chains)
         seconds: dict[str, list[float]] = {"seq": [], "star": []}
         for turn in range(asked.turns):
             for key, exp in sorted({"seq": seq, "star": star}.items(), reverse=bool(turn % 2)):
@@ -61,7 +66,7 @@ def main() -> None:
                 seconds[key].append(result.ledger.training / asked.rounds)
         a, b = median(seconds["star"]), median(seconds["seq"])
         ratios = [one / other for one, other in zip(seconds["seq"], seconds["star"], strict=True)]
-        print(f"{name:<10}{a:>9.3f}s{b:>9.3f}s{median(ratios):>8.2f}{least:>10.2f}")
+        print(f"{name:<14}{a:>9.3f}s{b:>9.3f}s{median(ratios):>8.2f}{least:>10.2f}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import torch
 from fedflat.client.visit import Letter
 from fedflat.data.sampling import Sampler
 from fedflat.engine.missing import Missing
-from fedflat.executors.crew import Then, Visited
+from fedflat.executors.crew import Left, Then, Visited
 from fedflat.executors.in_process import InProcess
 from fedflat.executors.workers import Workers
 from fedflat.running.prepare import make_ready
@@ -43,12 +43,15 @@ class Ahead:
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
         yield from self.crew.visit(letters)
 
-    def follow(self, letters: Sequence[Letter], then: Then, left: Callable[[int], float]) -> Iterator[Visited]:
+    def follow(self, letters: Sequence[Letter], then: Then, left: Left) -> Iterator[Visited]:
         waiting: dict[int, Letter] = dict(enumerate(letters))
         done: dict[int, Visited] = {}
+        made = [0] * len(letters)
         while waiting:
             at = CHOICES[self.choice](waiting)
-            assert left(at) > 0
+            before = left(at, made[at])
+            made[at] += 1
+            assert before > left(at, made[at]) >= 0
             letter = waiting.pop(at)
             self.order.append(letter.client)
             away = letter.client == self.absent

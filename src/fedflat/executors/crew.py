@@ -38,16 +38,19 @@ class Crew(Protocol):
 Then = Callable[[int, Visited], Letter | None]
 """Told the place of a letter and what came of its visit: the letter that follows it, if one does."""
 
+Left = Callable[[int, int], float]
+"""Told the place of a chain's first letter and how many of its visits are made: what is still to be done along it."""
+
 
 @runtime_checkable
 class Follower(Protocol):
     """A crew that goes on from visit to visit along each of several chains, whatever the others do meanwhile."""
 
-    def follow(self, letters: Sequence[Letter], then: Then, left: Callable[[int], float]) -> Iterator[Visited]:
+    def follow(self, letters: Sequence[Letter], then: Then, left: Left) -> Iterator[Visited]:
         """How the last visit of each chain ends, in the order of the first letters.
 
-        ``then`` is asked by the process that the crew works for, at the end of each visit. ``left`` says what is still
-        to be done along the chain of the letter at a place: those with most of it go first.
+        ``then`` is asked by the process that the crew works for, at the end of each visit. Chains with most left go
+        first.
         """
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
@@ -18,7 +18,7 @@ from fedflat.engine.mail import Mail
 from fedflat.engine.missing import Missing
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.executors.allocator import huge_pages, keep_memory
-from fedflat.executors.crew import Crew, Source, Then, Visited, threads
+from fedflat.executors.crew import Crew, Left, Source, Then, Visited, threads
 from fedflat.executors.interrupt import ALL
 from fedflat.executors.main_module import REMEDY, Way, hidden, way_to_main
 from fedflat.executors.parcel import WorkerDied, dumps, opened, packed, receive, send
@@ -156,19 +156,31 @@ class _Crew:
                     done |= {at: (letter, answer) for at, letter, answer in self._answers()}
                 yield _outcome(*done.pop(place))
 
-    def follow(self, letters: Sequence[Letter], then: Then, left: Callable[[int], float]) -> Iterator[Visited]:
-        """As `visit`, along chains: workers that get free go on with the chain that has most left to do."""
+    def follow(self, letters: Sequence[Letter], then: Then, left: Left) -> Iterator[Visited]:
+        """As `visit`, along chains: workers that get free go on with the chain that has most left to do.
+
+        If that is another one than the worker's own, it is handed out before the reply is even read.
+        """
         self._begin()
-        waiting: dict[int, Letter | None] = dict.fromkeys(range(len(letters)))
-        """Chains that nobody works on, and their next letter where it is not the first."""
-        done: dict[int, Visited] = {}
+        waiting = dict(enumerate(letters))
+        """Chains that nobody works on, and their next letters."""
+        made, done = [0] * len(letters), dict[int, Visited]()
+
+        def hand_out(least: float = 0.0) -> None:
+            """Give chains with at least so much left to workers that are idle."""
+            while self.idle and waiting:
+                most, place = max((left(one, made[one]), -one) for one in waiting)
+                if most < least:
+                    return
+                self._hand(-place, waiting.pop(-place))
+
         with threads(1):
             for place in range(len(letters)):
                 while place not in done:
-                    while self.idle and waiting:
-                        at = max(waiting, key=lambda one: (left(one), -one))
-                        self._hand(at, waiting.pop(at) or letters[at])
+                    hand_out()
                     for at, letter, answer in self._answers():
+                        made[at] += 1
+                        hand_out(left(at, made[at]))
                         visited = _outcome(letter, answer)
                         following = then(at, visited)
                         if following is None:

@@ -136,7 +136,11 @@ class Exchange:
 
         begun = [place for place in range(len(relay.chains)) if onward(place)]
         letters = [now[place][0] for place in begun]
-        visits = self.crew.follow(letters, then, lambda at: self.ready.samples(mail.round, relay.left(begun[at])))
+
+        def left(at: int, made: int) -> float:
+            return self.ready.samples(mail.round, relay.chains[begun[at]][made:])
+
+        visits = self.crew.follow(letters, then, left)
         for place, visited in zip(begun, visits, strict=True):
             if place not in relay.broken:
                 yield from ((now[place], one) for one in answers([visited], now[place].ids, mail, each=True))
