@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import sys
 from pathlib import Path
 
@@ -35,6 +37,15 @@ def test_with_a_clock_scores_are_drawn_against_time_and_bytes(tmp_path: Path) ->
     assert made.keys() == {"accuracy", "loss", "accuracy-clock", "accuracy-bytes"}
     assert "simulated hours" in made["accuracy-clock"]
     assert "gigabytes sent" in made["accuracy-bytes"]
+
+
+def test_long_names_are_whole(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    name = "fedseq(groups=greedy(psi=confidence(epochs=2), d_min=5000, k_max=10)) + sam(rho=0.05)"
+    assert draw_figures(collect([write_run(tmp_path / "a", method=name)]), tmp_path / "figures", ["svg"]) == []
+    lines = re.findall(r">([^<>]+)</text>", (tmp_path / "figures" / "accuracy.svg").read_text())
+    assert name in html.unescape(" ".join(lines))
+    assert max(map(len, lines)) <= 46  # what fits into a column
 
 
 def test_every_format(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def _camvid(said: str, where: str) -> Preset:
         method=ON_CAMVID[said],
         on="camvid(clients=20, crop=[128, 192])",
         model="bisenetv2(width=0.25)",
-        rounds=100,
+        rounds=60,
         settings=settings | ({"local_steps": 50} if said == "centralised" else {}),
         reported=None,
         unsaid=True,

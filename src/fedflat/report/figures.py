@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from fedflat.errors import SettingError, choice
@@ -15,6 +16,8 @@ from fedflat.report.collect import Document
 
 FORMATS = ("png", "pdf", "svg")
 COLUMN, PAGE = 3.3, 6.9
+LEGEND, TITLE = 46, 26
+"""Letters in a line of a legend a column wide, and of the title of one of four panels."""
 COLORS = (
     "#0067a5", "#c44d00", "#007f5b", "#a0468a", "#85690a", "#2584b8", "#5d5d5d", "#7a3b0c", "#4b4bb5", "#b0063f",
 )  # fmt: skip
@@ -91,6 +94,11 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+def _lines(text: str, letters: int) -> str:
+    """The same in lines of at most so many letters."""
+    return _plain("\n".join(wrap(text, letters)))
+
+
 def _look(place: int) -> dict[str, Any]:
     return {"color": COLORS[place % len(COLORS)], "linestyle": DASHES[place % len(DASHES)]}
 
@@ -124,7 +132,7 @@ def _curve(
         curve = method["curves"][measure]
         x = _numbers(curve[along], scale)
         band = {name: _numbers(curve[name], factor) for name in ("mean", "low", "high")}
-        axis.plot(x, band["mean"], label=_plain(method["name"]), **_look(place))
+        axis.plot(x, band["mean"], label=_lines(method["name"], LEGEND), **_look(place))
         axis.fill_between(x, band["low"], band["high"], color=_look(place)["color"], alpha=0.15, linewidth=0)
     axis.set(xlabel=called, ylabel=_plain(said))
     _legend(figure)
@@ -138,7 +146,7 @@ def _densities(document: Document) -> Iterator[Drawn]:
         top = max(value for one in items for value in _known(one["density"]["y"]))
         for one in items:
             x, y = (_numbers(one["density"][along]) for along in ("x", "y"))
-            axis.plot(x, y, label=_plain(one["label"]), **_look(one["method"]))
+            axis.plot(x, y, label=_lines(one["label"], LEGEND), **_look(one["method"]))
         axis.set(xlabel="eigenvalue", ylabel="density", yscale="log", ylim=(top * 1e-7, top * 2))
         _legend(figure)
         yield f"density{name}", figure
@@ -155,7 +163,7 @@ def _surfaces(document: Document) -> Iterator[Drawn]:
             x, y = np.meshgrid(_numbers(one["x"]), _numbers(one["y"]))
             z = np.array([_numbers(row) for row in one["loss"]])
             axis.plot_surface(x, y, z, cmap="viridis", vmin=low, vmax=high, linewidth=0.1, edgecolor="#00000033")
-            axis.set(title=_plain(one["label"]), zlim=(low, high))
+            axis.set(title=_lines(one["label"], TITLE), zlim=(low, high))
         yield f"surface{name}", figure
 
 
