@@ -22,6 +22,7 @@ from fedflat.executors.workers import Workers
 from fedflat.language.spelling import parse, register
 from fedflat.running.exchange import Exchange
 from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.reception import Reception
 from fedflat.running.state import Ledger
 from running.small import experiment
 
@@ -36,7 +37,7 @@ def ready(**more: object) -> Ready:
 def exchanged(what: Ready, executor: object, ask: Ask) -> tuple[Replies, Ledger]:
     start = what.learner.initial()
     with executor.open(what.job, what.fed, what.source) as crew:  # type: ignore[attr-defined]
-        exchange = Exchange(what, crew, ClientStates(), {}, Ledger())
+        exchange = Exchange(crew, Reception(what, 0, ClientStates(), {}, Ledger()))
         send = exchange.along("server", [(0,), (2,), (3,), (5,)])
         return send(Mail(0, start.params, start.buffers, 0.1, ask=ask)), exchange.ledger
 
@@ -94,7 +95,7 @@ def test_only_what_counts_is_remembered() -> None:
     what = make_ready(experiment("feddyn", on=fedflat.digits(clients=6, split=0.7)))
     start, clients = what.learner.initial(), ClientStates()
     with InProcess(threads=1).open(what.job, what.fed, what.source) as crew:
-        send = Exchange(what, crew, clients, {}, Ledger()).along("server", [(0,), (1,)])
+        send = Exchange(crew, Reception(what, 0, clients, {}, Ledger())).along("server", [(0,), (1,)])
         for ask in ASKS:
             send(Mail(0, start.params, start.buffers, 0.1, ask=ask))
             assert (0 in clients) is True, ask

@@ -24,7 +24,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "messages": (
         "fedflat.executors.workers:_Crew._hand", "fedflat.executors.parcel", "fedflat.executors.worker:answer",
     ),
-    "aggregation": ("fedflat.engine.mail", "fedflat.server", "fedflat.running.exchange"),
+    "aggregation": ("fedflat.engine.mail", "fedflat.server", "fedflat.running.exchange", "fedflat.running.reception"),
     "evaluation": ("fedflat.running.evaluate", "fedflat.client.judge"),
     "checkpoint": (
         "fedflat.running.run_folder", "fedflat.folder.checkpoints", "fedflat.running.state:Run",

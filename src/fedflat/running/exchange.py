@@ -1,32 +1,23 @@
-"""One round's exchanges: letters to clients, replies counted, checked and folded."""
+"""One round's exchanges: letters along chains of clients, by the clock if there is one, and replies folded."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Any
 
-from fedflat.attacks.attack import ATTACK
-from fedflat.client.diagnosis import diagnose
-from fedflat.client.piece import Memory
 from fedflat.client.visit import Letter
 from fedflat.clock.timetable import Ended, Visit
-from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold, rows
-from fedflat.engine.missing import NOT_FINITE, Missing
-from fedflat.executors.crew import Crew, Follower, Visited, threads
-from fedflat.executors.memories import ClientStates
-from fedflat.running.attendance import Attendance, answers
-from fedflat.running.letters import SHADOW, Letters, Line
-from fedflat.running.listening import Ear
-from fedflat.running.prepare import Ready
+from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold
+from fedflat.executors.crew import Crew, Follower, Visited
+from fedflat.running.attendance import answers
+from fedflat.running.letters import Letters, Line
+from fedflat.running.reception import Reception, clients_of
 from fedflat.running.relay import Relay
 from fedflat.running.state import Ledger
 from fedflat.running.timing import planned
 from fedflat.server.piece import Send
-from fedflat.server.shadows import Notes, Shadow
 from fedflat.topology.crowd import Chain
 
 
@@ -34,24 +25,22 @@ from fedflat.topology.crowd import Chain
 class Exchange:
     """The clients of a round as the server sees them: `along` gives each of its slots a gradient oracle."""
 
-    ready: Ready
     crew: Crew
-    clients: ClientStates
-    shadows: dict[str, Notes]
-    ledger: Ledger
-    ear: Ear = field(default_factory=Ear)
-    """Who listens to the round."""
+    reception: Reception
+    """What becomes of each visit."""
     sent: dict[int, Mail] = field(default_factory=dict)
     """What was sent in earlier rounds and somebody is still at work on."""
     strict: bool = True
     """Whether deadlines and absences count; if not, the server waits for everybody who is asked."""
 
     def __post_init__(self) -> None:
-        self.attendance = Attendance(self.ready.exp)
-        self.round = 0
+        self.ready, self.clients = self.reception.ready, self.reception.clients
         self._start, self._met = self.ledger.clock or 0.0, False
-        self._ears = [one for one in self.ready.exp.method.hearing if one.key in self.shadows]
-        """What wants every single reply."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the run has cost so far."""
+        return self.reception.ledger
 
     def along(self, slot: str, chains: Sequence[Chain]) -> Send:
         """What a slot sends its mail by, along these chains."""
@@ -61,13 +50,13 @@ class Exchange:
         """One call, one exchange."""
         self.clients.kept_by(self.crew, mail.round)
         mail = line.last = mail.after(line.last)
-        line.count, self.round = line.count + 1, mail.round
+        line.count += 1
         exp = self.ready.exp
         weighting = exp.weighting or exp.method.weighting or "sized"
         rule = partial(exp.method.rule.of_round, mail.round) if exp.method.rule else None
         population = len(self.ready.slots[line.slot])
         replies = fold(mail, self._dispatch(line, mail), population=population, weighting=weighting, rule=rule)
-        self.ear.folded(replies)
+        self.reception.ear.folded(replies)
         return replies
 
     def _dispatch(self, line: Line, mail: Mail) -> Iterator[Reply | Sheaf]:
@@ -77,18 +66,18 @@ class Exchange:
         relay = Relay(self.ready.addressed(mail, [chain[0] for chain in chains]), chains, self._answered(mail))
         along = self._by_themselves if self._follows(relay) else self._in_waves
         for letters, visited in along(line, mail, relay, lost):
-            found = self._taken(line, relay, letters, visited, last=True)
+            found = self.reception.taken(line, relay, letters, visited, last=True)
             if found is None:
                 continue
             reply, memory = found
             if isinstance(reply, Reply):
                 reply = relay.whole(reply)
-            answered = relay.sent.get(_clients(reply)[0], mail)
+            answered = relay.sent.get(clients_of(reply)[0], mail)
             if counts:
-                self._stage(reply, memory | self._heard(answered, reply))
+                self.reception.stage(reply, memory | self.reception.heard(answered, reply))
             came += len(reply) if isinstance(reply, Sheaf) else 1
             yield self.ready.exp.topology.taken(mail, answered, reply) if relay.sent else reply
-        self.attendance.enough(mail.round, came)
+        self.reception.attendance.enough(mail.round, came)
 
     def _follows(self, relay: Relay) -> bool:
         """Whether chains need not wait for each other; somebody who overhears visits hears them in their order."""
@@ -102,7 +91,7 @@ class Exchange:
         for wave in relay:
             cohort = [client for client, sent in wave.mails.items() if (client, sent.visit) not in lost]
             letters = line.letters(self.clients, wave.mails, cohort)
-            each = not wave.last or (mail.commit and mail.ask.commits and bool(self._ears))
+            each = not wave.last or (mail.commit and mail.ask.commits and self.reception.hears_each)
             visits = answers(self.crew.visit(letters), letters.ids, mail, each=each)
             for visited in chain(letters.lost(lost), visits):
                 if wave.last:
@@ -116,7 +105,7 @@ class Exchange:
         """The last visits of chains, in their order; each goes on as soon as its own visit has ended."""
         assert isinstance(self.crew, Follower)
         now: dict[int, Letters] = {}
-        before = len(self.attendance.missing)
+        before = len(self.reception.attendance.missing)
 
         def onward(place: int) -> bool:
             """Write the next letter along a chain, if its client will answer."""
@@ -144,19 +133,19 @@ class Exchange:
         for place, visited in zip(begun, visits, strict=True):
             if place not in relay.broken:
                 yield from ((now[place], one) for one in answers([visited], now[place].ids, mail, each=True))
-        missed = self.attendance.missing[before:]
-        self.attendance.missing[before:] = sorted(missed, key=lambda one: relay.place(one.client))
+        missed = self.reception.attendance.missing[before:]
+        self.reception.attendance.missing[before:] = sorted(missed, key=lambda one: relay.place(one.client))
 
     def _hand_on(self, line: Line, relay: Relay, letters: Letters, visited: Visited) -> None:
         """A visit in the middle of a chain has ended."""
-        found = self._taken(line, relay, letters, visited, last=False)
+        found = self.reception.taken(line, relay, letters, visited, last=False)
         if found is None:
             return
         reply, memory = found
         assert isinstance(reply, Reply)
         mail = letters.mail_to(reply.client)
         if mail.commit and mail.ask.commits:
-            self._stage(reply, memory)
+            self.reception.stage(reply, memory)
         relay.hand_on(reply)
 
     def _timed(self, line: Line, mail: Mail) -> Mapping[Visit, Ended]:
@@ -168,18 +157,19 @@ class Exchange:
         choose = mail.ask.trains and not line.chosen
         ends = self.ready.exp.topology.ends(self.ready.crowd, mail.round) if mail.ask.trains else None
         if ends is not None:
-            self.ledger = self.ledger.until((self.ready.beforehand.clock or 0.0) + ends)
+            self.reception.ledger = self.ledger.until((self.ready.beforehand.clock or 0.0) + ends)
             return {}
         if line.count == 1:
             line.clock = self._begins(line.slot, mail.round)
         busy = {int(client): until for client, until in self.ledger.busy.items()}
         plan = planned(self.ready, fleet, line.clock, mail, line.reaching(mail), sent, choose=choose, busy=busy)
         line.clock, line.chosen = plan.over, line.chosen or choose
-        self.ledger = self.ledger.until(plan.over, line.slot if len(self.ready.slots) > 1 else None)
+        self.reception.ledger = self.ledger.until(plan.over, line.slot if len(self.ready.slots) > 1 else None)
         if self.ready.shares:
-            self.ledger = self.ledger.at_work({**busy, **{c: at for one in plan.ended for c, at in one.free.items()}})
+            free = {client: at for one in plan.ended for client, at in one.free.items()}
+            self.reception.ledger = self.ledger.at_work({**busy, **free})
         for place in plan.surplus:
-            self.ledger = self.ledger.plus(down=sent(line.chains[place][0], mail), models_s2c=mail.models)
+            self.reception.ledger = self.ledger.plus(down=sent(line.chains[place][0], mail), models_s2c=mail.models)
         line.chains = [chain for place, chain in enumerate(line.chains) if place not in plan.surplus]
         return plan.lost
 
@@ -188,7 +178,8 @@ class Exchange:
         if len(self.ready.slots) == 1:
             return self._start
         if not self._met and (t == 0 or self.ready.exp.topology.meets(self.ready.crowd, t - 1)):
-            self.ledger, self._met = replace(self.ledger, clocks=dict.fromkeys(self.ready.slots, self._start)), True
+            clocks = dict.fromkeys(self.ready.slots, self._start)
+            self.reception.ledger, self._met = replace(self.ledger, clocks=clocks), True
         return self.ledger.clocks.get(slot, self._start)
 
     def _bytes_to(self, line: Line, client: int, mail: Mail) -> int:
@@ -202,103 +193,8 @@ class Exchange:
         if underway is None:
             return {}
         n = len(underway.started)
-        self.ledger = self.ledger.plus(down=n * mail.nbytes, models_s2c=n * mail.models)
+        self.reception.ledger = self.ledger.plus(down=n * mail.nbytes, models_s2c=n * mail.models)
         rate = self.ready.exp.rate
         sent = {t: replace(old, lr=rate(t), ask=mail.ask) for t, old in self.sent.items()} | {mail.round: mail}
         self.sent = {t: one for t, one in sent.items() if t in underway.left}
         return {client: sent[t] for client, t in underway.since.items()}
-
-    def _taken(
-        self, line: Line, relay: Relay, letters: Letters, visited: Visited, *, last: bool
-    ) -> tuple[Reply | Sheaf, Memory] | None:
-        """What came, counted, if it can be used; who is missing is excused if that is allowed, and ends its chain."""
-        missing = visited if isinstance(visited, Missing) else None
-        if not isinstance(visited, Missing):
-            reply = visited[0]
-            self._count(letters, relay, reply, last=last)
-            line.lacking.difference_update(_clients(reply))
-            if reply.finite:
-                self._overheard(letters, reply)
-                return visited
-            assert isinstance(reply, Reply)
-            missing = Missing(reply.client, reply.letter, NOT_FINITE)
-        assert missing is not None
-        if missing.reason != NOT_FINITE:
-            self._count(letters, relay, missing, last=last)
-            line.lacking.add(missing.client)
-        self.ledger = self.ledger.plus(missing=1)
-        self.attendance.excuse(self.round, missing, partial(self._diagnose, letters, missing.client))
-        relay.break_off(missing.client)
-        return None
-
-    def _overheard(self, letters: Letters, reply: Reply | Sheaf) -> None:
-        """Show an attack what clients were sent; its time is not the training's."""
-        attack, begun = self.ready.exp.attack, time.monotonic()
-        if attack is None or not attack.listens:
-            return
-        for client in _clients(reply):
-            mail = letters.mail_to(client)
-            if mail.commit and mail.ask.trains:
-                with threads(1):  # the same bits wherever visits are made
-                    attack.overhear(self.ready.victim, self.shadows.setdefault(ATTACK, {}), client, mail)
-        self.ear.seconds += time.monotonic() - begun
-
-    def _heard(self, mail: Mail, reply: Reply | Sheaf) -> Memory:
-        """Tell all who listen; what shadows keep for the client, to be kept with its memory."""
-        self.ear.hear(mail, reply)
-        kept: Memory = {}
-        for one in self._ears:
-            assert isinstance(reply, Reply)
-            if isinstance(one, Shadow):
-                kept |= self._show(one, reply)
-            else:
-                one.hear(self.shadows[one.key], reply)
-        return kept
-
-    def _show(self, shadow: Shadow, reply: Reply) -> Memory:
-        """Let a shadow hear a reply; what it keeps for the client, to be kept with the client's memory."""
-        key = SHADOW + shadow.key
-        kept = dict(self.clients.memory(reply.client).get(key, {})) if shadow.keeps else {}
-        shadow.hear(self.shadows[shadow.key], kept, self.ready.scene, reply)
-        return {key: kept} if kept else {}
-
-    def _stage(self, reply: Reply | Sheaf, memory: Memory) -> None:
-        if isinstance(reply, Reply):
-            self.clients.accept([reply.letter], [reply.client])
-            self.clients.stage(reply.client, memory)
-            return
-        self.clients.accept(reply.letters, reply.clients)
-        for client, mine in zip(reply.clients, rows(memory, len(reply)), strict=True) if memory else ():
-            self.clients.stage(client, mine)
-
-    def _count(self, letters: Letters, relay: Relay, came: Reply | Sheaf | Missing, *, last: bool) -> None:
-        """Count what is sent: of the part that stays with the clients, only its first values, at a first visit."""
-        clients = _clients(came)
-        n, known, mail = len(clients), sum(client in self.clients for client in clients), letters.mail_to(clients[0])
-        remote = 0 if self.ready.exp.method.pooled else 1  # in centralised training nothing is sent
-        own = self.ready.withheld * mail.params.element_size() if mail.ask.trains else 0
-        down = remote * (n * mail.nbytes - known * own)
-        models, sent = remote * n * mail.models, 0 if relay.sent else 1
-        way = {"down": sent * down, "models_s2c": sent * models}
-        if not relay.begins(clients[0]):
-            way = {"c2c": down, "models_c2c": models}
-        if isinstance(came, Missing):
-            self.ledger = self.ledger.plus(**way)
-            return
-        up = {"up": remote * (came.nbytes - n * own), "models_c2s": remote * came.models} if last else {}
-        self.ledger = self.ledger.plus(samples=n * came.samples, **way, **up)
-
-    @property
-    def absent(self) -> dict[str, Any]:
-        """Who was missing in the round, to be written down; nothing if nobody was."""
-        told = self.attendance.told()
-        return {"round": self.round + 1, "missing": told} if told else {}
-
-    def _diagnose(self, letters: Letters, client: int) -> str:
-        if not self.ready.fed.here:
-            return "where it began is not known here, where the client's data are not"
-        return diagnose(self.ready.job, letters.to(client), self.ready.fed.data(client))
-
-
-def _clients(came: Reply | Sheaf | Missing) -> Sequence[int]:
-    return came.clients if isinstance(came, Sheaf) else (came.client,)

@@ -23,6 +23,7 @@ from fedflat.running.experiment import Experiment
 from fedflat.running.listening import Listening, nobody
 from fedflat.running.model_files import Named
 from fedflat.running.prepare import Ready, make_ready
+from fedflat.running.reception import Reception
 from fedflat.running.reporting import evaluated, loss_of, modules, named_models
 from fedflat.running.results import Result
 from fedflat.running.run_folder import FIRST, RunBook
@@ -58,7 +59,7 @@ def train(
                 asked = ready.asked(t)                                               # 1 who is asked, by which model
                 shadows = {key: dict(notes) for key, notes in run.shadows.items()}
                 ear = listener.listen(t, members(asked), shadows, due)
-                exchange = Exchange(ready, crew, run.clients, shadows, run.ledger, ear, run.sent)
+                exchange = Exchange(crew, Reception(ready, t, run.clients, shadows, run.ledger, ear), run.sent)
                 new = dict[str, Stepped]()
                 for slot, chains in asked.items():                                   # 2 ask, average, step
                     mail = Mail(t, run.models[slot].params, run.models[slot].buffers, exp.rate(t), ask=exp.ask)
@@ -68,13 +69,13 @@ def train(
                 trained = time.monotonic() - begun - ear.seconds
                 seen_by(ready, shadows, t, run.models, models)                       # 4 averages of models
                 row = evaluated(ready, t, new, models, shadows, crew, run.clients) if due else {}  # 5 evaluate
-                seen = {key: value for one in new.values() for key, value in ear.see(one).items()} | exchange.absent
+                seen = {key: value for one in new.values() for key, value in ear.see(one).items()}
                 with uninterrupted():                                                # 6 take over, write down
                     run.clients.keep()
                     run.round, run.models, run.shadows, run.sent = t + 1, models, shadows, exchange.sent
                     run.desks = settled(ready, run.desks | {s: one.desks for s, one in new.items()}, models, t + 1)
                     run.ledger = exchange.ledger.with_time(trained, time.monotonic() - begun)
-                    book.note(seen, row and row | run.ledger.spent)
+                    book.note(seen | exchange.reception.absent, row and row | run.ledger.spent)
                     book.checkpoint(run)
                 tell(clock.tick(run, end, loss_of(new), book.rows))
             status = "done" if run.round == exp.rounds else "running"
@@ -128,7 +129,7 @@ def last_word(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
         if asked is None or any(row.get("tuned") for row in book.rows):
             continue
         notes = {protocol.key: dict(run.shadows[protocol.key])}
-        exchange = Exchange(ready, crew, ClientStates(), notes, run.ledger, strict=False)
+        exchange = Exchange(crew, Reception(ready, exp.rounds, ClientStates(), notes, run.ledger), strict=False)
         lr = exp.rate(exp.rounds - 1)
         for slot, clients in ready.slots.items():
             mail = Mail(exp.rounds, run.models[slot].params, run.models[slot].buffers, lr, ask=asked)
@@ -136,7 +137,7 @@ def last_word(ready: Ready, crew: Crew, run: Run, book: RunBook) -> None:
         row = {"round": exp.rounds, "tuned": True, **protocol.scores(notes[protocol.key]), **exchange.ledger.spent}
         with uninterrupted():
             run.ledger = exchange.ledger
-            book.note(exchange.absent, row)
+            book.note(exchange.reception.absent, row)
 
 
 def beginning(ready: Ready, model: Model, clients: ClientStates, crew: Crew | None = None) -> Run:
