@@ -236,6 +236,19 @@ def test_the_clock_waits_for_the_slowest(tmp_path: Path) -> None:
     assert ready.beforehand.clock == pytest.approx(64 / 10.0)
 
 
+def test_a_server_that_waits_for_nobody_begins_when_all_have_described_themselves(tmp_path: Path) -> None:
+    """By hand: descriptions take 6.4 s as above. Then all five are at work on a model of 43 numbers; client 4 has the
+    fastest link and is done first, then client 3, then 2, long before client 4 is done again."""
+    devices = {str(k): {"speed": 100.0, "up": 10.0 * (k + 1), "down": 172.0} for k in range(5)}
+    (tmp_path / "clock.json").write_text(json.dumps(devices))
+    more = {"clock": f"measured('{tmp_path / 'clock.json'}')", "rounds": 3, "sampler": Sampler(clients=5)}
+    visits = {k: 1 + SIZES[k] / 100 + 172 / (10 * (k + 1)) for k in range(5)}
+    undescribed = train(experiment("fedavg", topology="asynchronous(buffer=1)", **more))
+    described = train(experiment("noting()", topology="asynchronous(buffer=1)", **more))
+    assert [row["clock"] for row in undescribed.rows] == pytest.approx([visits[4], visits[3], visits[2]], abs=1e-9)
+    assert [row["clock"] for row in described.rows] == pytest.approx([6.4 + visits[k] for k in (4, 3, 2)], abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("grouping", "words"),
     [
