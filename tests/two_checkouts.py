@@ -81,7 +81,7 @@ def experiments(methods: list[str]) -> Iterator[tuple[str, Callable[[Path], obje
     for method in ("fedseq(groups=4, passes=2)", "fedasyncseq(groups=4, R=2)", "hfl(clusters=2, T_c=2)", "fedbuff(2)"):
         timed = {"clients_per_round": 6, "clock": "devices(speed=lognormal(50, 1))"}
         yield f"by the clock {method}", _run(method, threads=1, **timed)
-        yield f"two workers, by the clock {method}", _run(method, executor="workers", workers=2, **timed)
+        yield f"two workers, timed {method}", _run(method, executor="workers", workers=2, **timed)
     late = {"clock": "devices(speed=lognormal(50, 1), deadline=20, present=on_off(100, 5))", "min_replies": 1}
     yield "stragglers fedseq(groups=4)", _run("fedseq(groups=4)", threads=1, clients_per_round=9, rounds=12, **late)
     for model in ("tiny_convnet", "resnet20"):

@@ -244,7 +244,10 @@ DEVICES = '{"0": {"speed": 9, "down": 9, "up": 9}, "1": {"speed": 9, "down": 9, 
 @pytest.mark.parametrize(("clock", "said"), [
     ("measured('there.json')", "has no entry for 98 of the 100 clients: 2, 3, 4, 5, 6, ..."),
     ("measured('negative.json')", "client '0': speed must be a number of at least 1e-09, found -3"),
-    ("measured('text.json')", "is not JSON"), ("measured('nowhere.json')", "there is no file 'nowhere.json'"),
+    ("measured('text.json')", "must hold an object with an entry for every client, as in {"),
+    ("measured('bytes.json')", "but is not JSON"),
+    ("measured('list.json')", "must hold an object with an entry for every client"),
+    ("measured('nowhere.json')", "there is no file 'nowhere.json'"),
     ("devices(up=0)", "up must be a number of at least 1e-09, found 0"),
     ("devices(speed='fast')", "speed must be a number or a spread such as lognormal(100, 0.5), found 'fast'"),
     ("devices(deadline=-1)", "deadline must be a number above 0, found -1"),
@@ -258,7 +261,39 @@ def test_clocks(capsys: pytest.CaptureFixture[str], clock: str, said: str) -> No
     Path("there.json").write_text(DEVICES)
     Path("negative.json").write_text(DEVICES.replace("9", "-3"))
     Path("text.json").write_text("speed 9")
+    Path("bytes.json").write_bytes(b"\x80\xff\0")
+    Path("list.json").write_text("[1, 2]")
     assert said in refused(capsys, *RUN, "fedavg", "--clock", clock, "--min-replies", "1")
+
+
+@pytest.mark.parametrize(("method", "more", "said"), [
+    ("hfl(clusters=4, T_c=50)", (), "has only 2: they would never meet. Let them meet more often (every, in hfl T_c)"),
+    ("fedasyncseq(groups=4, R=50)", (), "the run has only 2: they would never meet. Make R smaller"),
+    ("fedseq(groups=greedy(psi='labels', d_min=9999))", (), "d_min=9999 examples, but all 100 clients together"),
+    ("fedseq(groups=random(d_min=300, k_max=2))", (), "room for 0 more with k_max=2. Lower d_min or raise k_max."),
+    ("fedseq(groups=500)", (), "500 groups were asked for, but there are only 100 clients"),
+    ("hfl(clusters=500, T_c=1)", (), "500 groups were asked for, but there are only 100 clients"),
+    ("fedseq(groups=icg(500, psi='labels'))", (), "500 groups cannot be made of 100 clients"),
+    ("fedseq(groups=100)", (), "100 superclients of 100 clients are chains of one client each"),
+    ("fedseq(groups=random(d_min=1))", (), "each group would be one client. Raise d_min, or say k_max=1"),
+    ("fedcyclic()", ("--clients-per-round", "1"), "are chains of one client each, so nothing would be handed on"),
+    ("hfl(clusters=given_groups([[0, 1], []]), T_c=1)", ("--on", "digits(clients=2)"), "leave no group empty"),
+    ("fedseq(groups=greedy(psi='confidence', d_min=100))", ("--server-data", "public_part(digits())"),
+     "100 examples of the server's public set are also in the test set"),
+    ("fedseq(groups=greedy(psi='confidence', d_min=100))", (), "Name some: --server-data 'digits()'"),
+])  # fmt: skip
+def test_who_talks_to_whom(capsys: pytest.CaptureFixture[str], method: str, more: tuple[str, ...], said: str) -> None:
+    told = refused(capsys, *RUN, method, "--on", "digits(lda(0))", *more)
+    assert said in told
+    assert told.count("\n") == 1
+
+
+def test_groups_that_turn_out_impossible(capsys: pytest.CaptureFixture[str]) -> None:
+    """What clients have said by then stays."""
+    words = ["fedseq(groups=kmeans(psi='labels', d_min=300, k_max=2))", "--on", "digits(lda(0))"]
+    assert main([*RUN, *words]) == 2
+    assert "fewer than d_min=300" in capsys.readouterr().err
+    assert Path("out/descriptions/asked.jsonl").read_bytes().count(b"\n") == 100
 
 
 def test_replies_that_a_clock_may_lose(capsys: pytest.CaptureFixture[str]) -> None:

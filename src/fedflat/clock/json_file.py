@@ -12,6 +12,7 @@ from fedflat.files import Damaged, parse_json, read_file
 
 NAMED = 5
 """The most clients that a message names."""
+FORM = 'must hold an object with an entry for every client, as in {"0": ..., "1": ...}'
 
 
 def check_path(owner: str, path: object) -> None:
@@ -41,12 +42,9 @@ def entries_of(owner: str, path: str) -> dict[str, Any]:
     try:
         said = parse_json(content_of(owner, path))
     except Damaged as error:
-        raise DataError(f"{owner}: {shown(path)} is not JSON: {error}.") from None
+        raise DataError(f"{owner}: {shown(path)} {FORM}, but is not JSON: {error}.") from None
     if not isinstance(said, dict):
-        raise DataError(
-            f'{owner}: {path} must hold an object with an entry for every client, as in {{"0": ..., "1": ...}}, found '
-            f"{shown(said)}."
-        )
+        raise DataError(f"{owner}: {shown(path)} {FORM}, found {shown(said)}.")
     return said
 
 

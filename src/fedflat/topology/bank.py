@@ -99,7 +99,7 @@ class Bank(Topology):
         if every is not None and every > crowd.rounds:
             raise SettingError(
                 f"{self} brings its models together every {every} rounds, but the run has only {crowd.rounds}: they "
-                "would never meet. Make R smaller, or say R='never' if that is meant."
+                "would never meet. Make R smaller, make more rounds, or say R='never' if that is meant."
             )
 
     def slots(self, crowd: Crowd) -> Mapping[str, Sequence[int]]:

@@ -47,7 +47,8 @@ class Hierarchy(Clustered):
         if self.every > crowd.rounds:
             raise SettingError(
                 f"{self} brings its clusters together every {self.every} rounds, but the run has only {crowd.rounds}: "
-                "they would never meet. Make every smaller, or use clusters(...)."
+                "they would never meet. Let them meet more often (every, in hfl T_c), make more rounds, or use "
+                "clusters(...)."
             )
 
     def merge(
