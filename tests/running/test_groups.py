@@ -47,6 +47,35 @@ def test_a_run_writes_down_its_groups(tmp_path: Path) -> None:
     assert not (run(tmp_path / "star", "star()") / GROUPS).exists()
 
 
+DESCRIBED = {
+    "greedy(psi=confidence(epochs=1, per_class=2), tau='kl', d_min=300, k_max=5)": "logistic",
+    "kmeans(psi=classifier_weights(epochs=1), d_min=300, clusters=3)": "mlp(hidden=[8])",
+    "icg(4, psi=task2vec(epochs=1, draws=64, probe_epochs=1))": "mlp(hidden=[6])",
+}
+
+
+@pytest.mark.parametrize("grouping", DESCRIBED)
+def test_groups_by_a_model_are_those_of_the_run(
+    grouping: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    """By every estimator, with settings that the descriptions hang on; what is drawn is what the run has written."""
+    settings = [
+        "--seed", "4", "--model", DESCRIBED[grouping], "--server-data", "public_part(digits(), per_class=2)", "--lr",
+        "0.05", "--batch-size", "16", "--threads", "1",
+    ]  # fmt: skip
+    on, folder = f"without_public_part({ON}, per_class=2)", tmp_path / "run"
+    words = ["--on", on, "--rounds", "1", "--clients-per-round", "3", "--quiet", "--out", str(folder)]
+    assert main(["run", f"fedseq(groups={grouping}) + sam(0.1)", *words, *settings]) == 0
+    found = read_groups(folder, read_facts(folder)["identity"])
+    assert found is not None
+    capsys.readouterr()
+    assert main(["data", "show", on, "--groups", grouping, *settings]) == 0
+    said, told = capsys.readouterr()
+    assert said.endswith(f"{drawn(found)}\n")
+    assert "\n  round " in told  # of clients described, or of the probe
+    assert "every client is asked for" in told
+
+
 def test_labels_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
     """Figures by numpy: classes held, and the mean distance of labels to everyone's; bars in eighths of the most."""
     groups = "given_groups([[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]])"
@@ -77,7 +106,8 @@ def test_many_groups_are_not_all_drawn() -> None:
 @pytest.mark.parametrize(
     ("groups", "words"),
     [
-        ("kmeans(psi='task2vec')", "must be worked out by a model, and nothing is trained here"),
+        ("kmeans(psi='task2vec')", "task2vec() needs data of the server's own. Name some: --server-data 'digits()'."),
+        ("alike(20, psi='classifier')", "20 groups cannot be made of 10 clients"),
         ("11", "11 groups were asked for, but there are only 10 clients"),
         ("greedy(psi='labels', d_min=100000)", "a group must have d_min=100000 examples, but all 10 clients together"),
         ("fedavg()", "is a method, not a grouping"),

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from fedflat.cli import looking
 from fedflat.cli.values import memory, path, real, scalar, share, target, whole
 from fedflat.errors import nearest
-from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.settings.groups import DESCRIBING, MACHINE, SETTINGS
 from fedflat.settings.setting import Setting
 from fedflat.version import __version__
 
@@ -112,7 +112,7 @@ def build() -> Parser:
     show = jobs.add_parser("show", help="what a data set holds and how its clients differ")
     show.add_argument("on", metavar="DATA", help='such as "cifar10(lda(0), clients=100)"')
     show.add_argument("--seed", type=whole, default=0)
-    show.add_argument("--groups", metavar="GROUPING", help="also draw groups of clients: greedy(psi='labels'), or 5")
+    _show_options(show)
     for part in (listing, get, show):
         _data_dir(part)
     for command in (
@@ -152,6 +152,16 @@ def _reproduce_options(parser: argparse.ArgumentParser) -> None:
     _data_dir(parser)
 
 
+def _show_options(parser: argparse.ArgumentParser) -> None:
+    """How groups are made; the settings are those of `run`, where clients must describe themselves by a model."""
+    add = parser.add_argument
+    add("--groups", metavar="GROUPING", help="also draw groups of clients: greedy(psi='labels'), or 5")
+    describing = parser.add_argument_group("for --groups by what clients say of themselves, as in a run")
+    where = [one for one in MACHINE if one.name in ("executor", "workers", "threads", "device")]
+    _add_settings(describing, [*DESCRIBING, *where])
+    add("--quiet", action="store_true", help="no progress")
+
+
 def _preset(parser: argparse.ArgumentParser, method: argparse.Action) -> None:
     """The option that takes the place of METHOD."""
 
@@ -171,18 +181,23 @@ def _preset(parser: argparse.ArgumentParser, method: argparse.Action) -> None:
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
     """The options of `run` and `compare`. Settings that are not typed stay unsaid: a preset may say them."""
-    places: dict[str, argparse._ActionsContainer] = {"": parser}
-    for one in SETTINGS:
-        if one.typeable and one.name != "seed":
-            if one.about.either not in places:
-                places[one.about.either] = parser.add_mutually_exclusive_group()
-            _add_setting(places[one.about.either], one, argparse.SUPPRESS)
+    _add_settings(parser, [one for one in SETTINGS if one.name != "seed"])
     _machine_options(parser)
 
 
 _GOING = ("watch", "track")
 """What may be said anew when a run goes on."""
 _READ = {"int": whole, "Scalar": scalar, "bytes": memory}
+
+
+def _add_settings(where: argparse._ActionsContainer, settings: Sequence[Setting]) -> None:
+    """The options of those that can be typed; what is not typed stays unsaid."""
+    places = {"": where}
+    for one in settings:
+        if one.typeable:
+            if one.about.either not in places:
+                places[one.about.either] = where.add_mutually_exclusive_group()
+            _add_setting(places[one.about.either], one, argparse.SUPPRESS)
 
 
 def _add_setting(where: argparse._ActionsContainer, one: Setting, default: Any) -> None:

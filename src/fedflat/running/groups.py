@@ -40,17 +40,12 @@ def counts_of(fed: Federation) -> tuple[tuple[int, ...], ...] | None:
 
 
 def groups_among(spec: DataSpec, grouping: Grouping, seed: int) -> Grouped:
-    """The groups of a data set's clients, as a run with this seed makes them; refused if that takes a model."""
+    """The groups of a data set's clients by their labels, if by anything, as a run with this seed makes them."""
     fed = spec.open(seed)
     counts = counts_of(fed)
-    for one in grouping.describers:
-        if not isinstance(one, LabelCounts):
-            raise SettingError(
-                f"{grouping} needs {one} of every client, which must be worked out by a model, and nothing is trained "
-                "here. Use psi='labels', or look at the report of a run with these groups."
-            )
-        if counts is None:
-            raise SettingError(f"{grouping} needs clients' labels, and these data have no class for each example.")
+    assert all(isinstance(one, LabelCounts) for one in grouping.describers)
+    if counts is None and grouping.describers:
+        raise SettingError(f"{grouping} needs clients' labels, and these data have no class for each example.")
     labelled = fed.test.examples.labelled
     crowd = Crowd(
         fed.population, fed.sizes, Sampler(clients=1), 1, seed, Layout((), (), (), ()), column=partial(column, fed),

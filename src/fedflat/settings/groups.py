@@ -200,5 +200,10 @@ SETTINGS = (
     *settings_of(EvaluateSettings, "evaluate"), *_RUN[3:],
 )  # fmt: skip
 """What decides the numbers of a run, in the order of the command line."""
+DESCRIBING = tuple(
+    one for one in SETTINGS
+    if one.path[0] == "local" or one.name in ("model", "task", "server_data", "dtype", "layout")
+)  # fmt: skip
+"""Those of them by which clients describe themselves before round 0."""
 MACHINE = settings_of(HowSettings)
 """Where the computing is done."""
