@@ -19,6 +19,7 @@ from fedflat.analyse.predict import class_names
 from fedflat.analyse.shelf import Result
 from fedflat.analyse.subject import Subject
 from fedflat.client.domains import passed
+from fedflat.client.piece import fitting_piece
 from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.files.png import png
@@ -26,7 +27,7 @@ from fedflat.data.palette import palette
 from fedflat.engine.flat import Model
 from fedflat.errors import SettingError, number
 from fedflat.flatness.subsample import subset
-from fedflat.running.fitting import Fitting, fitting_piece
+from fedflat.running.fitting import Fitting
 from fedflat.tasks.iou import confusion, mean_iou
 from fedflat.tasks.segmentation import Segmentation
 

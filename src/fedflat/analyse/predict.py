@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fedflat.analyse.subject import Subject
-from fedflat.client.piece import Fit
+from fedflat.client.piece import Fit, fitting_piece
 from fedflat.data.examples import AnyExamples, Examples
 from fedflat.data.files.pictures import Picture, opened, pictures_in
 from fedflat.data.on_disk import OnDisk
@@ -28,7 +28,6 @@ from fedflat.data.scenes.reading import Frame, read_image, unframed
 from fedflat.data.scenes.scenes import Scenes
 from fedflat.errors import DataError, SettingError
 from fedflat.running.evaluate import load
-from fedflat.running.fitting import fitting_piece
 from fedflat.tasks.segmentation import Segmentation
 
 Bytes = NDArray[np.uint8]
@@ -82,12 +81,9 @@ class Eye:
     @cached_property
     def fit(self) -> Fit:
         """The model as it is tested where nobody has been: what clients keep is theirs."""
-        ready, (name, model) = self.subject.ready, self.subject.model(self.model)
+        ready, (_, model) = self.subject.ready, self.subject.model(self.model)
         piece = fitting_piece(ready.job.pieces)
-        fit = Fit(model) if piece is None else piece.fit(ready.scene.layout, model, ())
-        if fit is None:
-            raise SettingError(f"{self.subject.folder}: {piece} has no form of {name} for pictures of nobody's.")
-        return fit
+        return Fit(model) if piece is None else piece.fit(ready.scene.layout, model, ())
 
     @cached_property
     def segments(self) -> bool:

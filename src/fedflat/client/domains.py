@@ -17,10 +17,13 @@ from torch import Tensor
 
 from fedflat.client.judge import Tally, at_once, outputs
 from fedflat.client.learner import Learner
-from fedflat.client.piece import Fit
+from fedflat.client.piece import Fit, Memory, Piece, fitting_piece
 from fedflat.data.batch import Batch, arguments, each
 from fedflat.data.examples import ClientData
+from fedflat.engine.flat import Model
 
+Scores = dict[str, float]
+"""By name."""
 EIGHT = 8
 """Examples that are normalised together where the statistics are those of the test batch."""
 SPREAD = "_std"
@@ -35,9 +38,20 @@ class Part:
     fit: Fit
 
 
+def own_scores(learner: Learner, pieces: Sequence[Piece], model: Model, memory: Memory, data: ClientData) -> Scores:
+    """The mean loss and the task's scores of a model at a client with this ``memory``, and with what it keeps of it."""
+    piece = fitting_piece(pieces)
+    kept = memory.get(piece.key) if piece else None
+    fit = piece.fit(learner.flat.layout, model, [kept] if kept else []) if piece else Fit(model)
+    tally = Tally(learner)
+    for _, batch, output in passed(learner, data, Part(torch.arange(len(data)), fit)):
+        tally.add(batch, output)
+    return tally.scores()
+
+
 def judged(
     learner: Learner, data: ClientData, parts: Sequence[Part], reference: ClientData | None = None
-) -> dict[str, dict[str, float]]:  # fmt: skip
+) -> dict[str, Scores]:  # fmt: skip
     """The scores on all parts together under "", then on the examples of every value of a facet by its name.
 
     The whole also has the spread of the headline over its domains, if it has several.

@@ -216,13 +216,18 @@ class Piece(Spelled):
         """The running statistics to send back."""
         return b
 
-    def fit(self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]) -> Fit | None:
-        """How a model is tested on a domain whose clients remember ``kept``, or nothing if nobody is there."""
+    def fit(self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]) -> Fit:
+        """How a model is tested on data of clients that remember ``kept``; without, where nobody has been visited."""
         return Fit(model)
 
     def withheld(self, layout: Layout) -> int:
         """How many numbers of the model it keeps from being sent, either way."""
         return 0
+
+
+def fitting_piece(pieces: Sequence[Piece]) -> Piece | None:
+    """The piece that says how models are tested, if there is one."""
+    return next((piece for piece in pieces if type(piece).fit is not Piece.fit), None)
 
 
 class Term(Piece, ABC):

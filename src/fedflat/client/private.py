@@ -85,19 +85,18 @@ class Private(Piece):
         """The private running statistics."""
         return layout.statistics(self.norms(layout))
 
-    def fit(self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]) -> Fit | None:
-        """With the mean of what a domain's clients keep; without, or if it is said so, by the test batch's statistics.
+    def fit(self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]) -> Fit:
+        """With the mean of what clients keep; without, or if it is said so, by the test batch's statistics.
 
-        FedBN needs what clients keep: without, its model is tested as the server has it.
+        Who keeps parameters needs them: without, the model is tested as the server has it.
         """
-        norms = self.norms(layout)
-        if not norms or (not kept and self.where == "bn"):
+        if not kept and self.where != "bn_statistics":
             return Fit(model)
         if kept:
             params, statistics = (torch.stack([one[name] for one in kept]).mean(0) for name in ("params", "statistics"))
             mask, where = (found.to(model.params.device) for found in (self.mask(layout), self.statistics(layout)))
             model = Model(model.params.masked_scatter(mask, params), model.buffers.masked_scatter(where, statistics))
-        return Fit(model, norms if not kept or self.seen == "batch" else ())
+        return Fit(model, self.norms(layout) if not kept or self.seen == "batch" else ())
 
     def withheld(self, layout: Layout) -> int:
         """How many numbers are not sent."""

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from fedflat.client.attacker import Attacker, used
 from fedflat.client.blame import guilty
-from fedflat.client.judge import headline, scores
+from fedflat.client.domains import own_scores
+from fedflat.client.judge import headline
 from fedflat.client.learner import Learner, Oracle, Terms
 from fedflat.client.local import Local
 from fedflat.client.piece import BatchOracle, Memory, Piece, Term, Visit
@@ -101,10 +102,9 @@ class OneClient:
         return reply, self.letter.memory
 
     def scores(self, data: ClientData) -> dict[str, float]:
-        """How good the model that was sent is on some examples."""
-        self.job.learner.flat.load(self.letter.mail.params)
-        self.job.learner.flat.buffers = self.letter.mail.buffers
-        return scores(self.job.learner, data)
+        """How good the model that was sent is on some examples, with what the client itself keeps of it."""
+        sent = Model(self.letter.mail.params, self.letter.mail.buffers)
+        return own_scores(self.job.learner, self.job.pieces, sent, self.letter.memory, data)
 
     def answer(
         self, key: str, found: dict[str, Tensor], *, examples: int, samples: int = 0, loss: float = float("nan")

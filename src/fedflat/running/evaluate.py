@@ -65,22 +65,25 @@ def score(
 
 
 def own_tests(
-    crew: Crew, roster: Roster, name: str, *, may_miss: bool, clients: Sequence[int] | None = None
+    crew: Crew, roster: Roster, name: str, fitting: Fitting = Fitting(), *, may_miss: bool,
+    clients: Sequence[int] | None = None,
 ) -> OwnTests | None:  # fmt: skip
     """The tests that clients make themselves, where they are visited, of the score ``name``; None if they keep nothing
     to test on.
 
-    Of all clients, or of some. Who is missing is left out, or ends the run. It is a measurement: what is sent for it is
-    not counted.
+    Of all clients, or of some, each with what it keeps of the model, as ``fitting`` knows. Who is missing is left out,
+    or ends the run. It is a measurement: what is sent for it is not counted.
     """
     whom = roster.clients if clients is None else clients
-    return partial(_own_scores, crew, whom, name, may_miss) if roster.keep_tests else None
+    return partial(_own_scores, crew, whom, name, fitting, may_miss) if roster.keep_tests else None
 
 
-def _own_scores(crew: Crew, clients: Sequence[int], name: str, may_miss: bool, model: Model) -> Tensor:
+def _own_scores(
+    crew: Crew, clients: Sequence[int], name: str, fitting: Fitting, may_miss: bool, model: Model
+) -> Tensor:  # fmt: skip
     mail = Mail(0, model.params, model.buffers, 0.0, ask=Evaluate())
     found = dict.fromkeys(clients, nan)
-    for visited in crew.visit([Letter(client, mail, {}, f"test/{client}") for client in clients]):
+    for visited in crew.visit([Letter(client, mail, fitting.kept(client), f"test/{client}") for client in clients]):
         if isinstance(visited, Missing):
             if not may_miss:
                 raise visited.error or FedflatError(f"{visited}, when it was asked for its own test.")

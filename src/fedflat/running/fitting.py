@@ -13,18 +13,13 @@ import torch
 from torch import Tensor
 
 from fedflat.client.domains import Part
-from fedflat.client.piece import Fit, Piece
+from fedflat.client.piece import Fit, Memory, Piece
 from fedflat.data.domains import Domain
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.engine.flat import Layout, Model
 from fedflat.errors import SettingError
 from fedflat.executors.memories import ClientStates
-
-
-def fitting_piece(pieces: Sequence[Piece]) -> Piece | None:
-    """The piece that says how models are tested, if there is one."""
-    return next((piece for piece in pieces if type(piece).fit is not Piece.fit), None)
 
 
 def homes(fed: Federation) -> dict[Domain, list[int]]:
@@ -45,6 +40,11 @@ class Fitting:
     homes: Mapping[Domain, Sequence[int]] = field(default_factory=dict)
     clients: ClientStates = field(default_factory=ClientStates)
 
+    def kept(self, client: int) -> Memory:
+        """What a client that has been visited remembers of its part of the model."""
+        found = self.clients.memory(client).get(self.piece.key) if self.piece else None
+        return {self.piece.key: found} if self.piece and found else {}
+
     def parts(self, data: ClientData, model: Model) -> list[Part]:
         """The parts of a test set; nothing if it cannot be tested."""
         everything = torch.arange(len(data))
@@ -54,16 +54,12 @@ class Fitting:
         found: list[Part] = []
         unseen = set(range(len(data)))
         for domain, places in data.domains.finest().items() if data.domains else ():
-            kept = [self.clients.memory(client).get(self.piece.key, {}) for client in self.homes.get(domain, ())]
-            known = [memory for memory in kept if memory]
+            known = [one for client in self.homes.get(domain, ()) for one in self.kept(client).values()]
             if known:
-                fit = self.piece.fit(self.layout, model, known)
-                assert fit is not None, "what clients keep fits them"
-                found.append(Part(torch.tensor(places), fit))
+                found.append(Part(torch.tensor(places), self.piece.fit(self.layout, model, known)))
                 unseen -= set(places)
         rest = self._rest(data, sorted(unseen))
-        fit = self.piece.fit(self.layout, model, ()) if rest else None
-        return [*found, Part(torch.tensor(rest), fit)] if fit is not None else found
+        return [*found, Part(torch.tensor(rest), self.piece.fit(self.layout, model, ()))] if rest else found
 
     def _rest(self, data: ClientData, unseen: list[int]) -> list[int]:
         """Those of the rest that can be tested at all."""

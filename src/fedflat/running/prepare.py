@@ -15,7 +15,7 @@ from fedflat.client.asks import Describer, Descriptions
 from fedflat.client.attacker import Attacker
 from fedflat.client.judge import outputs
 from fedflat.client.learner import Learner
-from fedflat.client.piece import Site
+from fedflat.client.piece import Site, fitting_piece
 from fedflat.client.trial import try_out
 from fedflat.client.visit import ClientJob
 from fedflat.clock.clock import Fleet
@@ -34,7 +34,7 @@ from fedflat.running.crowd import check_batches, check_crowd, gathered, members
 from fedflat.running.devices import fleet_of, pace
 from fedflat.running.evaluate import OwnTests, own_tests
 from fedflat.running.experiment import Experiment, open_federation
-from fedflat.running.fitting import Fitting, Routing, check_fitting, fitting_piece, homes
+from fedflat.running.fitting import Fitting, Routing, check_fitting, homes
 from fedflat.running.state import Ledger
 from fedflat.running.tables import size
 from fedflat.server.piece import Holding, Stepped
@@ -99,10 +99,10 @@ class Ready:
         """Who there is, and no more."""
         return Roster.of(self.fed)
 
-    def own_tests(self, crew: Crew, clients: Sequence[int] | None = None) -> OwnTests | None:
+    def own_tests(self, crew: Crew, fitting: Fitting = Fitting(), some: Sequence[int] | None = None) -> OwnTests | None:
         """The tests that clients, all or some, make of their own, if they keep something to test on."""
         name, may_miss = self.exp.task.headline.name, self.exp.min_replies is not None
-        return own_tests(crew, self.roster, name, may_miss=may_miss, clients=clients)
+        return own_tests(crew, self.roster, name, fitting, may_miss=may_miss, clients=some)
 
     def fitting(self, clients: ClientStates) -> Fitting:
         """How models are tested, where ``clients`` keep a part of them."""

@@ -73,8 +73,9 @@ def evaluated(
     """What is written of round ``t``: the scores of all models, and what the method has measured."""
     several = ready.told
     named = models_of(ready, t + 1, models, shadows)
-    own, fitting = (lambda name: ready.own_tests(crew, several.get(name))), ready.fitting(clients)
-    scores = evaluate(ready.learner, ready.fed, named, own, fitting)
+    fitting = ready.fitting(clients)
+    own = {name: ready.own_tests(crew, fitting, several.get(name)) for name in named}
+    scores = evaluate(ready.learner, ready.fed, named, own.get, fitting)
     if (attack := ready.exp.attack) is not None:
         for name, model in named.items():
             load(ready.learner, model)
