@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,17 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from sklearn.decomposition import PCA
+from sklearn.metrics import silhouette_score
 
 import fedflat
 from fedflat.analyse.analyses import Look
 from fedflat.analyse.pictures import chosen, kept, see_confusion, see_pictures
-from fedflat.analyse.styles import in_the_plane, see_styles
+from fedflat.analyse.styles import Clusters, in_the_plane, see_styles
+from fedflat.analyse.styles import chosen as chosen_clusters
 from fedflat.analyse.subject import Subject
 from fedflat.cli.main import main
+from fedflat.client.describers.mean_style import MeanStyle
 from fedflat.data.domains import Domains
 from fedflat.data.examples import ClientData, Examples
 from fedflat.errors import SettingError
@@ -154,25 +159,50 @@ def test_styles_of_dark_and_bright_clients(tmp_path: Path) -> None:
     assert found["aspect"] == 2.0
 
 
-def test_styles_of_constant_images_are_one_cluster(tmp_path: Path) -> None:
+def test_styles_of_constant_images_are_one_cluster() -> None:
     """Nothing differs, nothing is divided by nothing."""
     x = torch.full((8, 3, 6, 6), 77, dtype=torch.uint8)
     on = fedflat.tensors(x, torch.arange(8) % 2, x[:2], torch.tensor([0, 1]), clients=4)
-    from fedflat.analyse.styles import _result
-    from fedflat.data.styles.frequencies import client_style
-
     fed = on.open(0)
-    styles = [client_style(fed.data(k).examples.raw(fed.data(k).index).inputs.float(), size=None) for k in range(4)]
-    found = _result(np.stack([style.flatten().numpy() for style in styles]), [0, 1, 2, 3], {}, [""] * 4)
-    assert [(one["x"], one["y"], one["cluster"]) for one in found["clients"]] == [(0.0, 0.0, 0)] * 4
-    assert found["silhouette"] == 0.0
+    styles = np.stack([MeanStyle().each(fed.data(k), torch.arange(2)).mean(0).flatten().numpy() for k in range(4)])
+    assert chosen_clusters(styles, 0) == Clusters([0, 0, 0, 0], 0.0)
+    assert in_the_plane(styles)[0].tolist() == [[0.0, 0.0]] * 4
+
+
+def test_styles_are_in_the_clusters_that_the_run_has_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """LADD's: two, by night and by day, where four would be tried without; drawn with what clients have told."""
+    on = (
+        "street(towns=1, weather='sun,night', view='car', unseen_weather='', unseen_towns=0, clients=6, examples=10, "
+        "width=32, height=16, tests=4)"
+    )
+    method = "ladd('all', groups=by_style(fewest=2, most=2, psi=mean_style(half=0)))"
+    fedflat.run(method, on=on, model="small_unet(width=4)", out=tmp_path / "run", **{**QUICK, "rounds": 1})
+    assert main(["analyse", str(tmp_path / "run"), "--styles", "--quiet"]) == 0
+    own = "the run's own, groups=by_style(fewest=2, most=2, psi=mean_style(half=0))"
+    assert f"styles: 6 clients in 2 clusters ({own})" in capsys.readouterr().out
+    (drawn,) = collect([tmp_path / "run"])["styles"]
+    assert f"the run's own, groups={drawn['groups']}" == own
+    labels = [one["cluster"] for one in drawn["clients"]]
+    groups = json.loads((tmp_path / "run" / "groups.json").read_text())["groups"]
+    assert labels == [next(place for place, group in enumerate(groups) if k in group) for k in range(6)]
+    night = ["night" in one["domain"] for one in drawn["clients"]]
+    assert labels == [int(dark != night[0]) for dark in night]
+    fed = fedflat.street(
+        towns=1, weather="sun,night", view="car", unseen_weather="", unseen_towns=0, clients=6, examples=10, width=32,
+        height=16, tests=4,
+    ).open(0)  # fmt: skip
+    sums = np.stack([fed.data(k).examples.raw(fed.data(k).index).inputs.numpy() for k in range(6)]).sum((3, 4))
+    styles = sums.mean(1)  # frequency 0 is the sum of all pixels, and ten images count where eight would without
+    assert drawn["silhouette"] == pytest.approx(silhouette_score(styles, labels), abs=1e-3)
+    flat = np.array([(one["x"], one["y"]) for one in drawn["clients"]])
+    assert np.abs(flat) == pytest.approx(np.abs(PCA(2).fit_transform(styles)), rel=1e-3, abs=1)
 
 
 def test_from_the_command_line_to_the_page(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyse", str(run), "--pictures", "2", "--confusion", "--styles", "--quiet"]) == 0
     said = capsys.readouterr().out
     assert "pictures: 9 classes on test, unseen_weather" in said
-    assert "styles: 4 clients in 3 clusters" in said
+    assert "styles: 4 clients in 3 clusters (by the silhouette: the run has made none), silhouette" in said
     found = collect([run])
     assert found["problems"] == []
     assert all(found[kind] for kind in ("pictures", "confusion", "styles"))

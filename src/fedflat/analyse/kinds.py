@@ -35,7 +35,8 @@ RESULTS: dict[str, Schema] = {
     "pictures": {"names": [str], "colours": [[int]], "sets": {"*": [_PICTURE]}, "*": object},
     "confusion": {"names": [str], "sets": {"*": [[int]]}, "*": object},
     "styles": {
-        "clients": [_STYLE], "shares": [NUMBER], "silhouette?": NUMBER, "of?": int, "aspect?": NUMBER, "*": object
+        "clients": [_STYLE], "shares": [NUMBER], "silhouette?": NUMBER, "groups?": (str, None), "of?": int,
+        "aspect?": NUMBER, "*": object,
     },
 }  # fmt: skip
 

@@ -2,68 +2,127 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fedflat.analyse.analyses import Found, Look, Tell, once
 from fedflat.analyse.pictures import kept, levels
 from fedflat.analyse.shelf import Result
 from fedflat.analyse.subject import Subject
-from fedflat.data.styles.clusters import style_clusters
-from fedflat.data.styles.frequencies import client_style
-from fedflat.errors import SettingError
+from fedflat.client.describers.mean_style import MeanStyle
+from fedflat.data.styles.clusters import silhouettes, style_clusters
+from fedflat.errors import RunError, SettingError
+from fedflat.files import Damaged
+from fedflat.folder.groups import GROUPS, Grouped, read_groups
+from fedflat.running.groups import groups_of
+from fedflat.topology.clusters import Clustered
+from fedflat.topology.grouping.by_style import ByStyle
 
 MOST_CLIENTS, IMAGES = 200, 8
-"""Clients that are looked at, spread evenly, and images of each."""
+"""Clients that are looked at, spread evenly, and images of each, where they have not told their styles in the run."""
 SHOWN, WIDEST = 60, 64
 """Clients with a picture of theirs, and how many pixels it is across."""
 FEWEST = 4
 """Clusters, as LADD tries them, if so many styles differ."""
 
+Styles = NDArray[np.float64]
+
 
 def see_styles(subject: Subject, look: Look, tell: Tell) -> Found:
-    """Where each client's style lies, in which cluster, and one of its images."""
+    """Where each client's style lies, in which cluster, and one of its images.
+
+    Clusters are those that the run itself has made; without any, as many as the silhouette likes best.
+    """
     fed = subject.ready.fed
     if len(fed.shape) != 3 or fed.shape[0] not in (1, 3):
         size = "x".join(map(str, fed.shape))
         raise SettingError(f"{subject.folder}: styles are of images, found inputs of {size}.")
     count = min(fed.population, MOST_CLIENTS)
     clients = [place * fed.population // count for place in range(count)]
+    own = own_clusters(subject)
 
     def work() -> Result:
-        styles, images = [], {}
+        rows, images = [], {}
         shown = set(clients[:: -(-count // SHOWN)])
         for done, client in enumerate(clients):
-            some = _images(subject, client)
-            styles.append(client_style(some, size=None).flatten().numpy())
+            rows.append(_style(subject, client))
             if client in shown:
-                images[client] = kept(some[0], WIDEST)
+                data = fed.data(client)
+                images[client] = kept(levels(data.examples.raw(data.index[:1]))[0], WIDEST)
             tell(done + 1, count, f"client {client}")
+        styles = np.stack(rows)
+        clusters = chosen(styles, look.seed) if own is None else as_grouped(styles, clients, own)
         domains = [", ".join(fed.domain(client)) for client in clients]
-        return _result(np.stack(styles), clients, images, domains) | {
-            "of": fed.population, "aspect": fed.shape[2] / fed.shape[1]
-        }  # fmt: skip
+        of = {"of": fed.population, "aspect": fed.shape[2] / fed.shape[1]}
+        return _drawn(styles, clusters, clients, images, domains) | of
 
-    return once(subject.shelf, "styles", {"seed": look.seed}, work)
+    return once(subject.shelf, "styles", {"seed": look.seed, "groups": own.by if own else None}, work)
 
 
-def _result(
-    styles: NDArray[np.floating], clients: list[int], images: dict[int, str], domains: list[str]
+@dataclass(frozen=True)
+class Clusters:
+    """Which cluster each style is in."""
+
+    labels: Sequence[int]
+    silhouette: float
+    groups: str | None = None
+    """By what the run itself has made them; None: it has made none."""
+
+
+def own_clusters(subject: Subject) -> Grouped | None:
+    """The clusters of a run whose server has a model for each, or whose clients are grouped by style."""
+    topology = subject.ready.exp.topology
+    if not isinstance(topology, Clustered) and not isinstance(getattr(topology, "groups", None), ByStyle):
+        return None
+    try:
+        return read_groups(subject.folder, subject.facts["identity"]) or groups_of(subject.ready)
+    except Damaged as error:
+        raise RunError(
+            f"{subject.folder / GROUPS} is damaged ({error}). Delete it: the run's clusters are then worked out again."
+        ) from error
+
+
+def as_grouped(styles: Styles, clients: Sequence[int], own: Grouped) -> Clusters:
+    """The clusters that a run has made."""
+    home = {client: place for place, group in enumerate(own.groups) for client in group}
+    labels = [home[client] for client in clients]
+    return Clusters(labels, float(silhouettes(styles, labels).mean()), own.by)
+
+
+def chosen(styles: Styles, seed: int) -> Clusters:
+    """As many clusters as the silhouette likes best, where the run has none."""
+    different = len(np.unique(styles, axis=0))
+    fewest = max(min(FEWEST, different, len(styles) - 1), 1)
+    found = style_clusters(styles, fewest=fewest, most=max(19, fewest), seed=seed)
+    return Clusters(found.labels.tolist(), found.silhouette)
+
+
+def _style(subject: Subject, client: int) -> Styles:
+    """What the client has told of its style in the run, or the mean of some of its images'."""
+    ready, groups = subject.ready, getattr(subject.ready.exp.topology, "groups", None)
+    psi = groups.psi if isinstance(groups, ByStyle) else MeanStyle()
+    data = ready.fed.data(client)
+    told = ready.descriptions.get(psi)
+    style = told[client] if told else psi.each(data, torch.arange(min(IMAGES, len(data)))).mean(0)
+    return style.flatten().double().cpu().numpy()
+
+
+def _drawn(
+    styles: Styles, clusters: Clusters, clients: Sequence[int], images: dict[int, str], domains: Sequence[str]
 ) -> Result:  # fmt: skip
-    different = len(np.unique(styles.astype(np.float64), axis=0))
-    fewest = max(min(FEWEST, different, len(clients) - 1), 1)
-    found = style_clusters(styles, fewest=fewest, most=max(19, fewest))
     places, shares = in_the_plane(styles)
     rows = [
-        {"client": client, "x": x, "y": y, "cluster": int(cluster), "domain": domain, "image": images.get(client)}
-        for client, (x, y), cluster, domain in zip(clients, places.tolist(), found.labels, domains, strict=True)
+        {"client": client, "x": x, "y": y, "cluster": cluster, "domain": domain, "image": images.get(client)}
+        for client, (x, y), cluster, domain in zip(clients, places.tolist(), clusters.labels, domains, strict=True)
     ]
-    tried = {str(number): score for number, score in found.tried.items()}
-    return {"clients": rows, "shares": shares, "silhouette": found.silhouette, "tried": tried}
+    return {"clients": rows, "shares": shares, "silhouette": clusters.silhouette, "groups": clusters.groups}
 
 
-def in_the_plane(points: NDArray[np.floating]) -> tuple[NDArray[np.float64], list[float]]:
+def in_the_plane(points: NDArray[np.floating]) -> tuple[Styles, list[float]]:
     """Points along the two directions in which they differ most, and the shares of their variance there."""
     centred = points.astype(np.float64) - points.mean(0, dtype=np.float64)
     left, sizes, right = np.linalg.svd(centred, full_matrices=False)
@@ -73,9 +132,3 @@ def in_the_plane(points: NDArray[np.floating]) -> tuple[NDArray[np.float64], lis
     places[:, :width] = (left * sizes * signs)[:, :width]
     total = float((sizes**2).sum())
     return places, [float(size**2 / total) if total else 0.0 for size in [*sizes[:2], 0.0, 0.0][:2]]
-
-
-def _images(subject: Subject, client: int) -> Tensor:
-    """Some of a client's images as levels from 0 to 255, not augmented."""
-    data = subject.ready.fed.data(client)
-    return levels(data.examples.raw(data.index[:IMAGES]))

@@ -139,7 +139,9 @@ def _words(found: Found) -> str:
         text = f"{len(result['names'])} classes on {', '.join(result['sets'])}"
     elif found.kind == "styles":
         clusters, apart = len({one["cluster"] for one in result["clients"]}), _said(result.get("silhouette"), ".2f")
-        text = f"{len(result['clients'])} clients in {clusters} clusters, silhouette {apart}"
+        made = result.get("groups")
+        whose = f"the run's own, groups={made}" if made else "by the silhouette: the run has made none"
+        text = f"{len(result['clients'])} clients in {clusters} clusters ({whose}), silhouette {apart}"
     elif found.kind == "partition":
         text = f"{_said(result.get('clients'), ',')} clients"
     else:

@@ -218,7 +218,8 @@ def _styles(result: Result, settings: Result) -> Result:
     shares = [short(share, 3) for share in result["shares"][:2]]
     return {
         "clients": clients, "shares": shares, "silhouette": short(result.get("silhouette"), 3),
-        "of": result.get("of", len(clients)), "aspect": short(result.get("aspect")) or 1.0,
+        "groups": result.get("groups"), "of": result.get("of", len(clients)),
+        "aspect": short(result.get("aspect")) or 1.0,
     }  # fmt: skip
 
 

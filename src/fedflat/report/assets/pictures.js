@@ -54,7 +54,8 @@ function drawStyles(section, doc) {
   section.append(el("div", { class: "controls" }, selection("Clients", "styles", doc.styles.map((item) => item.label), "styles")));
   const item = doc.styles.find((one) => one.label === state.styles), clusters = new Set(item.clients.map((one) => one.cluster)).size;
   const some = item.clients.length < item.of ? `${item.clients.length} of ${whole(item.of)} clients` : `${whole(item.of)} clients`;
-  section.append(figure("Styles in the plane", `${some} in ${clusters} ${clusters === 1 ? "cluster" : "clusters"}${known(item.silhouette) && clusters > 1 ? `, silhouette ${item.silhouette.toFixed(2)}` : ""}.`,
+  const whose = item.groups ? `the run's own, groups=${item.groups}` : "by the silhouette: the run has made none";
+  section.append(figure("Styles in the plane", `${some} in ${clusters} ${clusters === 1 ? "cluster" : "clusters"} (${whose})${known(item.silhouette) && clusters > 1 ? `, silhouette ${item.silhouette.toFixed(2)}` : ""}.`,
     styleMap(item, `The styles of ${some} in the plane, in ${clusters} clusters.`),
     () => ({ heads: ["client", "domain", "cluster", "x", "y"], rows: item.clients.map((one) => [one.client, one.domain || "–", one.cluster, number(one.x), number(one.y)]) })),
     note(`A style is the mean amplitude of the lowest frequencies of a client's images. The plane shows ${percents((item.shares[0] || 0) + (item.shares[1] || 0))} of how much they differ. Frames and signs say the cluster.`));
