@@ -1,7 +1,9 @@
 """BiSeNetV2 on driving scenes: fedflat's visit beside a bare loop of PyTorch, and files beside memory, in turn.
 
-    python benchmarks/segmentation.py                    # a quarter of an hour on a quiet machine
-    python benchmarks/segmentation.py --scenes 8 --repeats 1 --size 32x64 --model "small_unet(width=4)"
+    python benchmarks/segmentation.py --only visit       # five minutes on a quiet machine
+    python benchmarks/segmentation.py --only loader      # ten minutes, with a second core that is idle
+    python benchmarks/segmentation.py --only memory      # a minute
+    python benchmarks/segmentation.py --scenes 8 --repeats 1 --size 32x64 --files 64x128 --model "small_unet(width=4)"
 
 Scenes of the street world are written as PNG files in Cityscapes' folders. A visit is one client's walk over all of
 them, in crops of half their sides, with one thread. In each repeat the same walk, over the same crops, is made
@@ -9,12 +11,19 @@ them, in crops of half their sides, with one thread. In each repeat the same wal
     bare       by torch alone: the module, torch.optim.SGD, cross entropy of every head
     ours       by fedflat's visit, the scenes in memory
     files      by fedflat's visit, each scene decoded anew by the pool while the model works on the batch before
-    alone      the same without the pool: a batch is decoded when it is asked for
+    alone      the same without the pool: a batch is decoded by one thread when it is asked for, and waited for
 
-after one that warms up. The first figure is the median of ratios of processor seconds within a repeat, which other
-work on the machine disturbs less than the clock; the others are ratios by the clock, and need a core beside the one
-that trains. Then the memory of `bare` and `ours`: the peak of the second walk of a process of its own, less what it had
-before.
+after one that warms up.
+
+``visit`` compares the first two, BiSeNetV2 on scenes of 256x512: the median of ratios of processor seconds within a
+repeat, which other work on the machine disturbs less than the clock.
+
+``loader`` compares the last three by the clock. So that decoding is a share of a visit that can be seen, scenes are as
+large on disk as Cityscapes' are, 1024x2048, brought to 512x1024, and the network has a quarter of the width. It says
+first how long decoding takes beside a visit from memory: `alone` should be slower by that share, `files` by no more
+than the part of it that is the first batch's, which nobody expects. Without a second idle core nothing can be hidden.
+
+``memory`` is the peak of the second walk of `bare` and `ours`, each in a process of its own, less what it had before.
 """
 
 from __future__ import annotations
@@ -28,6 +37,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -36,12 +46,14 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import fedflat as ff
+import fedflat.data.decoded
 from fedflat.client.images import channels_last
 from fedflat.client.visit import Letter, visit
 from fedflat.data.files.places import set_data_dir
 from fedflat.data.files.png import png
 from fedflat.data.scenes import scenes
 from fedflat.data.scenes.classes import CITYSCAPES_IDS
+from fedflat.data.scenes.reading import read_scene
 from fedflat.data.street.film import Journey
 from fedflat.data.street.frame import CLASSES
 from fedflat.engine.mail import Mail
@@ -52,6 +64,25 @@ from fedflat.studies.api import experiment
 
 ALIKE = {"pavement": "sidewalk", "sign": "traffic sign", "green": "vegetation"}
 LR = 0.01
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What a part of the benchmark is about, if nothing else is said."""
+
+    model: str
+    size: str
+    """Height and width of the scenes; crops have half of each."""
+    files: str
+    """Their height and width on disk."""
+    repeats: int = 7
+
+
+PARTS = {
+    "visit": Usual("bisenetv2()", "256x512", "256x512"),
+    "loader": Usual("bisenetv2(width=0.25)", "512x1024", "1024x2048", 4),
+    "memory": Usual("bisenetv2()", "256x512", "256x512"),
+}
 
 
 def write(root: Path, count: int, height: int, width: int) -> None:
@@ -73,7 +104,7 @@ def write(root: Path, count: int, height: int, width: int) -> None:
 def prepared(asked: argparse.Namespace, root: Path) -> Ready:
     """The run whose first visit is made."""
     set_data_dir(root)
-    height, width = map(int, asked.size.split("x"))
+    height, width = sides(asked.size)
     on = ff.cityscapes(clients=1, size=[height, width], crop=[height // 2, width // 2])
     return make_ready(
         experiment("fedavg", on=on, model=asked.model, rounds=1, clients_per_round=1, batch_size=asked.batch, lr=LR)
@@ -119,6 +150,26 @@ def files(client: Client, budget: int) -> None:
         scenes.BUDGET = before
 
 
+def alone(client: Client, budget: int) -> None:
+    """The same without the pool; those who have another ``budget`` have another one."""
+    pool, expect = fedflat.data.decoded.READERS, scenes.Scenes.expect
+    fedflat.data.decoded.READERS = 1
+    scenes.Scenes.expect = lambda self, index: None  # type: ignore[method-assign]
+    try:
+        files(client, budget)
+    finally:
+        fedflat.data.decoded.READERS = pool
+        scenes.Scenes.expect = expect  # type: ignore[method-assign]
+
+
+def decoding(client: Client) -> None:
+    """All scenes, and nothing else."""
+    found = client.ready.fed.data(0).examples
+    assert isinstance(found, scenes.Scenes)
+    for scene in found.scenes:
+        read_scene(scene.image, scene.mask, found.ids, found.frame)
+
+
 def timed(work: Callable[[], None]) -> tuple[float, float]:
     """Seconds of the clock, and of the processor in this thread."""
     begun, spent = time.perf_counter(), time.thread_time()
@@ -126,31 +177,35 @@ def timed(work: Callable[[], None]) -> tuple[float, float]:
     return time.perf_counter() - begun, time.thread_time() - spent
 
 
-def compared(client: Client, asked: argparse.Namespace) -> None:
-    """Walk in turn, and print ratios."""
-    height, width = map(int, asked.size.split("x"))
+def told(said: str, ratios: list[float]) -> None:
+    """A line: the median of some ratios, and how far they spread."""
+    print(f"{said:<50}{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})", flush=True)
+
+
+def visits(client: Client, asked: argparse.Namespace) -> None:
+    """Walk in turn, bare and ours, and print the ratio of processor seconds."""
+    ratios = [timed(lambda: bare(client))[1] / timed(lambda: ours(client))[1] for _ in range(asked.repeats + 1)]
+    told("a visit, of the speed of bare PyTorch", ratios[1:])
+
+
+def loaders(client: Client, asked: argparse.Namespace) -> None:
+    """Walk in turn, from memory and from files with and without the pool, and print ratios by the clock."""
+    height, width = sides(asked.size)
     room = 4 * height * width * 2 * asked.batch  # two batches: that which is worked on, and the next
-    unexpected = scenes.Scenes.expect
-    found: dict[str, list[float]] = {"ours": [], "files": [], "alone": []}
+    found: dict[str, list[float]] = {"decoding": [], "files": [], "alone": []}
     for repeat in range(asked.repeats + 1):
-        base, ours_now = timed(lambda: bare(client)), timed(lambda: ours(client))
-        decoded = timed(lambda: files(client, room))
-        scenes.Scenes.expect = lambda self, index: None  # type: ignore[method-assign]
-        alone = timed(lambda: files(client, room + 1))
-        scenes.Scenes.expect = unexpected  # type: ignore[method-assign]
+        kept = timed(lambda: ours(client))[0]
+        pool, waiting = timed(lambda: files(client, room))[0], timed(lambda: alone(client, room + 1))[0]
         if repeat:
-            found["ours"].append(base[1] / ours_now[1])
-            found["files"].append(ours_now[0] / decoded[0])
-            found["alone"].append(ours_now[0] / alone[0])
-    for name, said in (
-        ("ours", "a visit, of the speed of bare PyTorch"), ("files", "decoded by the pool, of the speed from memory"),
-        ("alone", "decoded without the pool, likewise"),
-    ):  # fmt: skip
-        ratios = found[name]
-        print(f"{said:<50}{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+            found["decoding"].append(timed(lambda: decoding(client))[0] / kept)
+            found["files"].append(kept / pool)
+            found["alone"].append(kept / waiting)
+    told("decoding by itself, of the time of a visit", found["decoding"])
+    told("decoded by the pool, of the speed from memory", found["files"])
+    told("decoded without the pool, likewise", found["alone"])
 
 
-def alone(client: Client, walk: Callable[[Client], None]) -> float:
+def raised(client: Client, walk: Callable[[Client], None]) -> float:
     """By how many megabytes a walk raises what this process has in memory, at most."""
 
     def memory(name: str) -> int:
@@ -171,33 +226,56 @@ def peak(asked: argparse.Namespace, root: Path, who: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True, env=dict(os.environ)).stdout.strip()
 
 
-def main() -> None:
+def part(name: str, asked: argparse.Namespace) -> None:
     """Write, walk, print."""
+    for option, usual in vars(PARTS[name]).items():
+        setattr(asked, option, usual if getattr(asked, option) is None else getattr(asked, option))
+    with TemporaryDirectory() as folder:
+        write(Path(folder), asked.scenes, *sides(asked.files))
+        ready = prepared(asked, Path(folder))
+        count, (height, width) = sum(p.numel() for p in ready.learner.module().parameters()), sides(asked.size)
+        crops = f"batches of {asked.batch} crops of {height // 2}x{width // 2}"
+        print(f"{name}: {asked.model}, {count:,} parameters, {crops}, files of {asked.files}", flush=True)
+        if name == "memory":
+            for who in ("bare", "ours"):
+                print(f"memory of a visit, {who:<31}{peak(asked, Path(folder), who)}")
+        else:
+            {"visit": visits, "loader": loaders}[name](Client(ready), asked)
+
+
+def sides(said: str) -> tuple[int, int]:
+    """Height and width."""
+    height, width = map(int, said.split("x"))
+    return height, width
+
+
+def size(said: str) -> str:
+    """Height and width, as they are said."""
+    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", said):
+        raise argparse.ArgumentTypeError("it must be height and width, such as 256x512")
+    return said
+
+
+def main() -> None:
+    """All parts, or one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=list(PARTS))
     parser.add_argument("--scenes", type=int, default=32)
-    parser.add_argument("--size", default="256x512", help="height and width of the scenes; crops have half of each")
+    parser.add_argument("--size", type=size, help="height and width of the scenes, as 256x512; crops have half of each")
+    parser.add_argument("--files", type=size, help="their height and width on disk")
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--model", default="bisenetv2()")
+    parser.add_argument("--repeats", type=int)
+    parser.add_argument("--model")
     parser.add_argument("--alone", choices=["bare", "ours"], help=argparse.SUPPRESS)
     parser.add_argument("--root", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if not re.fullmatch(r"\d+x\d+", asked.size):
-        parser.error("--size must be such as 256x512")
     torch.set_num_threads(1)
     if asked.alone:
-        print(f"{alone(Client(prepared(asked, Path(asked.root))), bare if asked.alone == 'bare' else ours):.0f} MB")
+        print(f"{raised(Client(prepared(asked, Path(asked.root))), bare if asked.alone == 'bare' else ours):.0f} MB")
         return
     keep_memory()
-    with TemporaryDirectory() as folder:
-        height, width = map(int, asked.size.split("x"))
-        write(Path(folder), asked.scenes, height, width)
-        ready = prepared(asked, Path(folder))
-        count = sum(p.numel() for p in ready.learner.module().parameters())
-        print(f"{asked.model}: {count:,} parameters, batches of {asked.batch} crops of {height // 2}x{width // 2}")
-        compared(Client(ready), asked)
-        for who in ("bare", "ours"):
-            print(f"memory of a visit, {who:<31}{peak(asked, Path(folder), who)}")
+    for name in [asked.only] if asked.only else PARTS:
+        part(name, argparse.Namespace(**vars(asked)))
 
 
 if __name__ == "__main__":

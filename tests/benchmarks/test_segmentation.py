@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "segmentation.py"
+SAID = "small_unet(width=4), 6,479 parameters, batches of 2 crops of 16x32, files of 64x128"
 
 
 @pytest.mark.slow
 def test_it_says_ratios_and_memory() -> None:
-    words = ["--scenes", "4", "--repeats", "1", "--size", "32x64", "--batch", "2", "--model", "small_unet(width=4)"]
+    words = ["--scenes", "8", "--repeats", "1", "--size", "32x64", "--files", "64x128", "--batch", "2"]
+    words += ["--model", "small_unet(width=4)"]
     done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True, check=True)
     assert [line.split("  ")[0] for line in done.stdout.splitlines()] == [
-        "small_unet(width=4): 6,479 parameters, batches of 2 crops of 16x32", "a visit, of the speed of bare PyTorch",
+        f"visit: {SAID}", "a visit, of the speed of bare PyTorch",
+        f"loader: {SAID}", "decoding by itself, of the time of a visit",
         "decoded by the pool, of the speed from memory", "decoded without the pool, likewise",
-        "memory of a visit, bare", "memory of a visit, ours",
+        f"memory: {SAID}", "memory of a visit, bare", "memory of a visit, ours",
     ]  # fmt: skip
