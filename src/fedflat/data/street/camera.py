@@ -12,7 +12,7 @@ with ``f = width / 2 / tan(fov / 2)``. The middle of pixel (i, j) is at row i + 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import cos, radians, sin, tan
 from typing import Any
 
@@ -54,7 +54,7 @@ class Camera:
     @cached_property
     def slopes(self) -> Array:
         """For each column, how far a ray goes to the right in a metre of depth."""
-        return ((np.arange(self.width) + 0.5 - self.width / 2) / self.focal).astype(np.float32)
+        return _slopes(self.width, self.focal)
 
     @cached_property
     def drops(self) -> Array:
@@ -73,7 +73,8 @@ class Camera:
         """How far points are to the right and ahead."""
         x, y = self.forward
         right_of, ahead_of = np.asarray(east) - self.east, np.asarray(north) - self.north
-        return (right_of * y - ahead_of * x).astype(np.float32), (right_of * x + ahead_of * y).astype(np.float32)
+        right, ahead = right_of * y - ahead_of * x, right_of * x + ahead_of * y
+        return right.astype(np.float32, copy=False), ahead.astype(np.float32, copy=False)
 
     def project(self, east: float, north: float, up: float) -> tuple[float, float, float]:
         """Column, row and depth of a point.
@@ -84,3 +85,8 @@ class Camera:
         right, depth = (float(number) for number in self.view(np.array(east), np.array(north)))
         scale = self.focal / depth
         return self.width / 2 + scale * right, self.horizon - scale * (up - self.height), depth
+
+
+@lru_cache(maxsize=8)
+def _slopes(width: int, focal: float) -> Array:
+    return ((np.arange(width) + 0.5 - width / 2) / focal).astype(np.float32)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflat.data.street.camera import Array
+from fedflat.data.street.camera import Array, Camera
 from fedflat.data.street.frame import Frame
 
 NOTHING = 254
@@ -20,11 +20,9 @@ NOTHING = 254
 
 @dataclass(frozen=True)
 class Fragments:
-    """Pixels of rectangles: whose, which row and column, and which place in the picture read row by row."""
+    """Pixels of rectangles, one rectangle after the other: whose, and which place in the picture read row by row."""
 
     owner: NDArray[np.int64]
-    row: NDArray[np.int64]
-    column: NDArray[np.int64]
     place: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -32,8 +30,7 @@ class Fragments:
 
     def only(self, chosen: NDArray[np.bool_]) -> Fragments:
         """Some of them."""
-        kept = np.flatnonzero(chosen)
-        return Fragments(self.owner[kept], self.row[kept], self.column[kept], self.place[kept])
+        return Fragments(self.owner.compress(chosen), self.place.compress(chosen))
 
 
 @dataclass(frozen=True)
@@ -42,51 +39,48 @@ class Painted:
 
     place: NDArray[np.int64]
     depth: Array
-    kind: NDArray[np.uint8]
+    kind: NDArray[np.uint8] | int
     colour: Array
-    facing: NDArray[np.uint8]
+    facing: NDArray[np.uint8] | int
 
 
-def cut(left: Array, right: Array, top: Array, bottom: Array, shape: tuple[int, ...]) -> Fragments:
-    """The pixels of rectangles, as far as they are in a picture of this shape."""
-    rows, width = shape[:2]
-    first, last = np.clip(left, 0, width).astype(np.int64), np.clip(right + 1, 0, width).astype(np.int64)
-    high, low = np.clip(top, 0, rows).astype(np.int64), np.clip(bottom + 1, 0, rows).astype(np.int64)
+def cut(left: Array, right: Array, top: Array, bottom: Array, camera: Camera) -> Fragments:
+    """The pixels of rectangles, as far as they are in the picture."""
+    rows, width = camera.rows, camera.width
+    first, last = left.clip(0, width).astype(np.int64), (right + 1).clip(0, width).astype(np.int64)
+    high, low = top.clip(0, rows).astype(np.int64), (bottom + 1).clip(0, rows).astype(np.int64)
     wide, tall = np.maximum(last - first, 0), np.maximum(low - high, 0)
-    whose, down = _repeated(tall)  # row by row, then pixel by pixel
-    span, out = _repeated(wide[whose])
-    row, column = (high[whose] + down)[span], first[whose][span] + out
-    return Fragments(whose[span], row, column, row * width + column)
+    starts = steps(high * width + first, tall, width)  # of each row of each rectangle
+    return Fragments(np.arange(len(wide)).repeat(wide * tall), steps(starts, wide.repeat(tall)))
 
 
-def _repeated(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each place as often as its count says, and how often it was there before.
+def steps(start: NDArray[np.int64], count: NDArray[np.int64], step: int = 1) -> NDArray[np.int64]:
+    """From each start so many numbers, a step apart, in one list.
 
-    >>> _repeated(np.array([2, 0, 3]))
-    (array([0, 0, 2, 2, 2]), array([0, 1, 0, 1, 2]))
+    >>> steps(np.array([7, 0, 1]), np.array([2, 0, 3]), 10)
+    array([ 7, 17,  1, 11, 21])
     """
-    place = np.repeat(np.arange(len(counts)), counts)
-    return place, np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
+    end = count.cumsum()
+    total = int(end[-1]) if len(end) else 0
+    return np.asarray((start - step * (end - count)).repeat(count) + np.arange(0, step * total, step))
 
 
-def lay(frame: Frame, layers: list[Painted]) -> None:
-    """Put fragments into a picture, from far to near: what is put last on a pixel stays."""
-    parts = [[getattr(layer, name) for layer in layers] for name in Painted.__dataclass_fields__]
-    place, depth, kind, colour, facing = (np.concatenate(part) for part in parts)
-    order = np.argsort(-depth, kind="stable")
-    order = order[depth[order] < frame.depth.ravel()[place[order]]]
-    last = np.empty(frame.mask.size, np.int64)
-    last[place[order]] = order
-    order = order[last[place[order]] == order]
-    place = place[order]
-    frame.mask.ravel()[place] = kind[order]
-    frame.depth.ravel()[place] = depth[order]
-    frame.facing.ravel()[place] = facing[order]
-    frame.colour.reshape(-1, 3)[place] = colour[order]
+def lay(frame: Frame, layer: Painted) -> None:
+    """Put fragments into a picture, where they are before all that is there; of two as near the last stays."""
+    nearest = frame.depth.astype(layer.depth.dtype)
+    np.minimum.at(nearest, layer.place, layer.depth)
+    seen = (layer.depth == nearest.take(layer.place)).nonzero()[0]
+    place = layer.place[seen]
+    frame.depth[place] = layer.depth[seen]
+    for buffer, given in ((frame.mask, layer.kind), (frame.facing, layer.facing)):
+        buffer[place] = given if isinstance(given, int) else given[seen]
+    frame.paint(place, layer.colour.take(seen, 1))
     if frame.glow is not None:
-        frame.glow.reshape(-1, 3)[place] = 0
+        frame.glow[place] = 0
 
 
 def darken(frame: Frame, fragments: Fragments, amount: Array) -> None:
-    """Take this share of the light from pixels."""
-    frame.colour.reshape(-1, 3)[fragments.place] *= (1 - amount)[:, None]
+    """Take this share of the light from pixels; of several shares for one pixel the last."""
+    place, left = fragments.place, 1 - amount
+    for plane in frame.colour:
+        plane[place] *= left

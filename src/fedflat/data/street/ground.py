@@ -2,59 +2,93 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+
 import numpy as np
+from numpy.typing import NDArray
 
 from fedflat.data.street.camera import Array
-from fedflat.data.street.frame import GREEN, PAVEMENT, ROAD, UP, Frame, noise, rough
+from fedflat.data.street.frame import GREEN, PAVEMENT, ROAD, SKY, UP, Frame, noise, rough
+from fedflat.data.street.styles import Style, shades
 from fedflat.data.street.town import Town
 
 EDGE = 400.0
 """Where the ground meets the hills."""
+HILL, PAINT = np.array([0.32, 0.42, 0.34], np.float32), np.array([0.86, 0.86, 0.84], np.float32)
 
 
-def lay_ground(frame: Frame, town: Town) -> tuple[slice, Array, Array] | None:
-    """Fill all below the horizon; hands back those rows and each pixel's place."""
+@dataclass(frozen=True)
+class Ground:
+    """Pixels of the ground, and where they lie in the town."""
+
+    place: NDArray[np.int64]
+    east: Array
+    north: Array
+
+    def only(self, chosen: NDArray[np.bool_]) -> Ground:
+        """Some of them."""
+        return Ground(self.place.compress(chosen), self.east.compress(chosen), self.north.compress(chosen))
+
+
+def lay_ground(frame: Frame, town: Town) -> Ground:
+    """Fill all below the horizon that no house hides."""
     camera, style = frame.camera, town.style
-    _hills(frame, town)
     first = int(np.searchsorted(camera.drops, camera.height / EDGE))
-    if first >= camera.rows:
-        return None
-    rows = slice(first, camera.rows)
-    depth = np.broadcast_to((camera.height / camera.drops[rows])[:, None], (camera.rows - first, camera.width))
-    east, north = (start + depth * ray for start, ray in zip((camera.east, camera.north), camera.rays, strict=True))
+    _hills(frame, town, first)
+    start = first * camera.width
+    place = (frame.mask[start:] == SKY).nonzero()[0] + start
+    row, column = frame.row.take(place), frame.column.take(place)
+    depth = (camera.height / camera.drops[first:]).take(row - first)
+    ray_east, ray_north = camera.rays
+    east, north = camera.east + depth * ray_east.take(column), camera.north + depth * ray_north.take(column)
     off_east, off_north = town.street(0, east), town.street(1, north)
     far_east, far_north = np.abs(off_east), np.abs(off_north)
     off = np.minimum(far_east, far_north)
     walk = style.road + style.verge
     road, paved = off < style.road, (off >= walk) & (off < walk + style.pavement)
-    bare = style.setback < 1
-    yard = (off >= walk + style.pavement) & ~_parks(town, east, north) if bare else np.zeros_like(road)
-    frame.mask[rows] = np.where(road, ROAD, np.where(paved | yard, PAVEMENT, GREEN))
-    frame.depth[rows], frame.facing[rows] = depth, UP
-    grain = rough(east * 9, north * 9)
-    patches = rough(east * 1.3, north * 1.3)
-    tones = np.array([style.lawn, style.flags, style.asphalt], np.float32) / 255
-    kind = np.where(road, 2, np.where(paved | yard, 1, 0))
-    strength = 0.72 + 0.34 * grain + 0.26 * patches
-    colour = tones[kind] * strength[..., None]
-    _marks(colour, town, depth / camera.focal, off_east, off_north, road)
-    flags = np.minimum(np.abs(east % 1.5 - 0.75), np.abs(north % 1.5 - 0.75)) > 0.71
-    colour[flags & paved & (depth < 18)] *= 0.86
-    kerb = np.abs(off - style.road - 0.12) < np.maximum(0.14, depth / camera.focal * 0.4)
-    colour[kerb & (depth < 60)] = np.float32(0.72)
-    frame.colour[rows] = colour
-    return rows, east, north
+    flat = paved
+    if style.setback < 1:
+        yard = (off >= walk + style.pavement).nonzero()[0]
+        flat = paved.copy()
+        flat[yard] = ~_parks(town, east.take(yard), north.take(yard))
+    kind = np.where(road, 2, flat)
+    frame.mask[place] = np.array([GREEN, PAVEMENT, ROAD], np.uint8).take(kind)
+    frame.depth[place], frame.facing[place] = depth, UP
+    strength = 0.72 + 0.34 * rough(east * 9, north * 9) + 0.26 * rough(east * 1.3, north * 1.3)
+    tones = shades((style.lawn, style.flags, style.asphalt)).T
+    colour = tones.take(kind, 1) * strength
+    pixel = depth / camera.focal
+    along = np.where(far_east < far_north, off_north, off_east)
+    _marks(colour, style, road, off, np.maximum(far_east, far_north), along, pixel)
+    near = (paved & (depth < 18)).nonzero()[0]
+    joint = np.minimum(np.abs(east.take(near) % 1.5 - 0.75), np.abs(north.take(near) % 1.5 - 0.75)) > 0.71
+    kerb = (np.abs(off - style.road - 0.12) < np.maximum(0.14, pixel * 0.4)) & (depth < 60)
+    for plane in colour:
+        plane[near.compress(joint)] *= 0.86
+        plane[kerb] = 0.72
+    frame.paint(place, colour)
+    return Ground(place, east, north)
 
 
-def _hills(frame: Frame, town: Town) -> None:
-    """Green hills behind everything, by direction only."""
+def _hills(frame: Frame, town: Town, end: int) -> None:
+    """Green hills behind everything, by direction only, in the rows before ``end``."""
     camera = frame.camera
     angle = np.degrees(np.arctan(camera.slopes)) + np.float32(camera.heading)
-    tile = noise()[(town.number * 37) & 255]
-    high = np.float32(0.012) + np.float32(0.055) * np.interp(angle % 360 / 360 * 256, np.arange(257), [*tile, tile[0]])
-    there = (-camera.drops[:, None] < high) & (camera.drops[:, None] < camera.height / EDGE)
-    frame.mask[there], frame.depth[there] = GREEN, EDGE
-    frame.colour[there] = np.array([0.32, 0.42, 0.34], np.float32)
+    high = np.float32(0.012) + np.float32(0.055) * np.interp(angle % 360 / 360 * 256, np.arange(257), _ridge(town.number))
+    first = int(np.searchsorted(camera.drops, -high.max()))
+    rows = slice(first * camera.width, end * camera.width)
+    there = (-camera.drops[first:end, None] < high).ravel() & (frame.mask[rows] == SKY)
+    place = there.nonzero()[0] + rows.start
+    frame.mask[place], frame.depth[place] = GREEN, EDGE
+    frame.paint(place, HILL)
+
+
+@lru_cache(maxsize=32)
+def _ridge(number: int) -> Array:
+    """How high the hills around a town are, all around."""
+    tile = noise()[(number * 37) & 255]
+    return np.append(tile, tile[0]).astype(np.float64)
 
 
 def _parks(town: Town, east: Array, north: Array) -> Array:
@@ -63,29 +97,39 @@ def _parks(town: Town, east: Array, north: Array) -> Array:
     return np.asarray(town.parks[rows, columns])
 
 
-def _marks(colour: Array, town: Town, pixel: Array, off_east: Array, off_north: Array, road: Array) -> None:
-    """The lines in the middle and the crossings; paint covers as much of a pixel as it lies in."""
-    style = town.style
-    far_east, far_north = np.abs(off_east), np.abs(off_north)
-    upright = far_east < far_north
-    across, along = np.where(upright, far_east, far_north), np.where(upright, off_north, off_east)
-    past = np.abs(along) - style.road
-    clear = road & (past > 0)
+def _marks(colour: Array, style: Style, road: Array, across: Array, far: Array, along: Array, pixel: Array) -> None:
+    """The lines in the middle and the crossings; paint covers as much of a pixel as it lies in.
+
+    ``across`` and ``along`` are measured from the middle of the street and of the next one that crosses it; ``far`` is
+    how long ``along`` is, ``pixel`` how wide a pixel is there.
+    """
+    past = far - style.road
+    corner = (road & (past > 0.9) & (past < 4.4) & (across < style.road - 0.3)).nonzero()[0]
+    at = past.take(corner)
+    painted = ((at < 3.4) & (across.take(corner) % 1.1 < 0.55)) | (at > 4.0)
+    _blend(colour, corner.compress(painted), PAINT, np.float32(0.9))
+    plain = (road & (past > 4.4)).nonzero()[0]
+    across, along, pixel = across.take(plain), along.take(plain), pixel.take(plain)
+    (centre,) = shades((style.centre,))
     if style.solid:
-        middle = _cover(0.07 - np.abs(across - 0.16), 0.07, pixel)
-        lanes = _cover(0.06 - np.abs(across - style.road / 2), 0.06, pixel) * (along % 6 < 2.5)
+        lanes = 0.06, 0.06 - np.abs(across - style.road / 2), 2.5, 1.0
+        middle = 0.07, 0.07 - np.abs(across - 0.16), 6.0, 1.0
     else:
-        middle = _cover(0.07 - across, 0.07, pixel) * (along % 6 < 3)
-        lanes = _cover(0.05 - np.abs(across - style.road + 0.35), 0.05, pixel) * np.float32(0.7)
-    crossing = (past > 0.9) & (past < 3.4) & (across % 1.1 < 0.55) & (across < style.road - 0.3)
-    stop = (past > 4.0) & (past < 4.4) & (across < style.road - 0.3)
-    white = np.where(crossing | stop, np.float32(0.9), lanes * (past > 4.4)) * clear
-    paint = np.array([0.86, 0.86, 0.84], np.float32)
-    colour += (paint - colour) * white[..., None]
-    middle = middle * (clear & (past > 4.4))
-    colour += (np.array(style.centre, np.float32) / 255 - colour) * middle[..., None]
+        lanes = 0.05, 0.05 - np.abs(across - style.road + 0.35), 6.0, 0.7
+        middle = 0.07, 0.07 - across, 3.0, 1.0
+    for tone, (half, inside, dash, strength) in ((PAINT, lanes), (centre, middle)):
+        near = (inside > -pixel).nonzero()[0]
+        share = _cover(inside.take(near), half, pixel.take(near)) * np.float32(strength)
+        _blend(colour, plain.take(near), tone, share * (along.take(near) % 6 < dash))
+
+
+def _blend(colour: Array, place: NDArray[np.int64], tone: Array, share: Array | np.float32) -> None:
+    """Paint that covers a share of pixels."""
+    for plane, part in zip(colour, tone, strict=True):
+        bare = plane.take(place)
+        plane[place] = bare + (part - bare) * share
 
 
 def _cover(inside: Array, half: float, pixel: Array) -> Array:
     """The share of a pixel that a line of this half width covers."""
-    return np.asarray(np.clip(inside / pixel + 0.5, 0, 1) * np.minimum(1, 2 * half / pixel))
+    return np.asarray((inside / pixel + 0.5).clip(0, 1) * np.minimum(1, 2 * half / pixel))

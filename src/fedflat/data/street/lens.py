@@ -35,37 +35,35 @@ class Lens:
 
 def falling(picture: Array, weather: Weather, rng: np.random.Generator) -> None:
     """Rain as streaks, snow as flakes."""
-    rows, width = picture.shape[:2]
+    rows, width = picture.shape[1:]
     size = max(1, rows // 64)
     if weather.drops:
         count, length = int(rows * width / 90 * weather.drops / size), 5 * size
         row, column = rng.integers(rows, size=(count, 1)), rng.integers(width, size=(count, 1))
         step = np.arange(length)
-        streaks = (row + step) % rows, (column - step // (3 * size) * size) % width
-        picture[streaks] += np.float32(0.1)
+        streaks = (row + step) % rows * width + (column - step // (3 * size) * size) % width
+        for plane in picture.reshape(3, -1):
+            plane[streaks] += np.float32(0.1)
     if weather.snow:
         count = int(rows * width / 70 * weather.snow / size)
         row, column = rng.integers(rows - size, size=count), rng.integers(width - size, size=count)
         for down in range(size):
             for out in range(size):
-                at = row + down, column + out
-                picture[at] = picture[at] * np.float32(0.7) + np.float32(0.42)
+                at = (row + down) * width + column + out
+                for plane in picture.reshape(3, -1):
+                    plane[at] = plane[at] * np.float32(0.7) + np.float32(0.42)
 
 
 def develop(picture: Array, lens: Lens, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Bytes, colours first."""
-    if lens.style == "game":
-        picture = _game(picture)
-    else:
-        picture = _real(picture, lens, rng)
-    out = np.clip(picture * 255 + 0.5, 0, 255).astype(np.uint8)
-    return np.ascontiguousarray(out.transpose(2, 0, 1))
+    """Bytes."""
+    picture = _game(picture) if lens.style == "game" else _real(picture, lens, rng)
+    return np.asarray((picture * 255 + 0.5).clip(0, 255).astype(np.uint8))
 
 
 def _game(picture: Array) -> Array:
     """Loud colours, hard contrast, few steps of brightness."""
-    grey = (picture @ GREY)[..., None]
-    picture = np.clip(grey + (picture - grey) * np.float32(1.45), 0, 1)
+    grey = (GREY @ picture.reshape(3, -1)).reshape(picture.shape[1:])
+    picture = (grey + (picture - grey) * np.float32(1.45)).clip(0, 1)
     picture = picture * picture * (3 - 2 * picture) * np.float32(0.55) + picture * np.float32(0.5) + np.float32(0.02)
     return np.asarray(np.rint(picture * 22) / np.float32(22))
 
@@ -74,23 +72,24 @@ def _real(picture: Array, lens: Lens, rng: np.random.Generator) -> Array:
     """A soft lens that is darker at its edges, a film curve, noise."""
     red, green, blue = lens.balance
     mixed = (np.eye(3) * 0.92 + GREY[:, None] * 0.08) * np.array([red, green, blue]) * -1.9 * lens.exposure
-    soft = picture @ mixed.astype(np.float32)
-    edges = soft[:, :-2] + soft[:, 2:]
-    soft[:, 1:-1] *= np.float32(0.76)
+    soft = (mixed.astype(np.float32).T @ picture.reshape(3, -1)).reshape(picture.shape)
+    edges = soft[..., :-2] + soft[..., 2:]
     edges *= np.float32(0.12)
-    soft[:, 1:-1] += edges
-    soft *= _vignette(*picture.shape[:2])
+    soft[..., 1:-1] *= np.float32(0.76)
+    soft[..., 1:-1] += edges
+    soft *= _vignette(*picture.shape[1:])
     np.exp(soft, out=soft)
     soft *= np.float32(-1.14)
-    start = int(rng.integers(1 << 16))
-    soft += np.resize(_grain()[start:], soft.shape) * np.float32(lens.grain) + np.float32(1.14)
-    return np.asarray(soft)
+    start, size = int(rng.integers(1 << 16)), picture.size
+    grain = np.resize(_grain()[start : start + size], size)
+    soft += (grain * np.float32(lens.grain) + np.float32(1.14)).reshape(*picture.shape[1:], 3).transpose(2, 0, 1)
+    return soft
 
 
 @cache
 def _vignette(rows: int, width: int) -> Array:
     down, out = np.linspace(-1, 1, rows)[:, None], np.linspace(-1, 1, width)
-    return np.asarray((1 - 0.13 * (down * down + out * out))[..., None], np.float32)
+    return np.asarray(1 - 0.13 * (down * down + out * out), np.float32)
 
 
 @cache

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fedflat.data.street import cars as car
 from fedflat.data.street import figures as figure
-from fedflat.data.street.camera import Camera
+from fedflat.data.street.camera import Array, Camera
 from fedflat.data.street.fragments import lay
 from fedflat.data.street.frame import IGNORED, ROUND, Frame
 from fedflat.data.street.ground import lay_ground
@@ -24,22 +26,23 @@ def picture(
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """The image (colours, rows, columns) and the mask (rows, columns). ``rng`` is for rain, snow and noise only."""
     frame = Frame(camera, lamps=light.weather.lamps > 0)
-    ground = lay_ground(frame, town)
     raise_walls(frame, town)
+    ground = lay_ground(frame, town)
     _fill(frame, town.figures, *moving)
     if bonnet:
         _bonnet(frame, bonnet)
     lit = light_up(frame, town, light, ground)
     falling(lit, light.weather, rng)
-    return develop(lit, lens, rng), frame.mask
+    return develop(lit, lens, rng), frame.mask.reshape(camera.rows, camera.width)
 
 
 def _fill(frame: Frame, fixed: Figures, cars: Cars, people: Figures) -> None:
     """All that stands in the street."""
-    sight = figure.in_sight(frame, Figures.joined([fixed, people]))
+    sight = figure.in_sight(frame.camera, fixed, people)
     cars = car.in_sight(frame.camera, cars)
     figure.shade(frame, sight)
-    lay(frame, [figure.draw(frame, sight), car.draw(frame, cars)])
+    for layer in (figure.draw(frame, sight), car.draw(frame, cars)):
+        lay(frame, layer)
     if frame.lamps:
         figure.lamps(frame, sight)
         car.lamps(frame, cars)
@@ -47,12 +50,19 @@ def _fill(frame: Frame, fixed: Figures, cars: Cars, people: Figures) -> None:
 
 def _bonnet(frame: Frame, share: float) -> None:
     """The own bonnet at the lower edge: seen, and not to be told apart."""
-    camera = frame.camera
-    edge = camera.rows * (1 - share * (1 - 0.45 * (camera.slopes / camera.slopes[-1]) ** 2))
-    below = np.arange(camera.rows)[:, None] + 0.5 - edge
-    there = below > 0
+    there, colour = _shape(frame.camera.rows, frame.camera.width, share)
     frame.mask[there], frame.depth[there], frame.facing[there] = IGNORED, 1.0, ROUND
-    shine = 0.13 + 0.12 * np.exp(-below[there] * 70 / camera.rows)
-    frame.colour[there] = shine[:, None].astype(np.float32) * np.array([0.9, 0.95, 1.1], np.float32)
+    frame.paint(there, colour)
     if frame.glow is not None:
         frame.glow[there] = 0
+
+
+@lru_cache(maxsize=8)
+def _shape(rows: int, width: int, share: float) -> tuple[NDArray[np.int64], Array]:
+    """Pixels and colours of a bonnet."""
+    slopes = Camera(0, 0, 0, width=width, rows=rows).slopes
+    edge = rows * (1 - share * (1 - 0.45 * (slopes / slopes[-1]) ** 2))
+    below = (np.arange(rows)[:, None] + 0.5 - edge).ravel()
+    there = (below > 0).nonzero()[0]
+    shine = 0.13 + 0.12 * np.exp(-below[there] * 70 / rows)
+    return there, shine.astype(np.float32) * np.array([[0.9], [0.95], [1.1]], np.float32)

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from fedflat.data.street.camera import Array
 
 Colour = tuple[int, int, int]
 Range = tuple[float, float]
@@ -133,3 +138,9 @@ STYLES = (
 def style_of(number: int) -> Style:
     """The style of a town: after the last of them the list starts again, with streets and houses of their own."""
     return STYLES[number % len(STYLES)]
+
+
+@lru_cache(maxsize=64)
+def shades(colours: tuple[Colour, ...]) -> Array:
+    """Colours from 0 to 1, one a row."""
+    return np.asarray(np.array(colours, np.float32) / 255)

@@ -7,7 +7,7 @@ own frame: 0 is the south-western corner of the part in which vehicles drive. Ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,26 @@ class Houses:
     roof: Array
     shop: NDArray[np.bool_]
 
+    @cached_property
+    def middle(self) -> tuple[Array, Array]:
+        """East and north of the middle."""
+        return (self.sides[:, 0] + self.sides[:, 1]) / 2, (self.sides[:, 2] + self.sides[:, 3]) / 2
+
+    @cached_property
+    def reach(self) -> Array:
+        """From the middle to a corner."""
+        return np.hypot(self.sides[:, 1] - self.sides[:, 0], self.sides[:, 3] - self.sides[:, 2]) / 2
+
+    @cached_property
+    def colours(self) -> Array:
+        """Red, green and blue of the walls, then of the roofs."""
+        return np.concatenate([self.wall, self.roof]).T.copy()
+
+    @cached_property
+    def trims(self) -> Array:
+        """Red, green and blue of the trims."""
+        return self.trim.T.copy()
+
 
 @dataclass(frozen=True)
 class Figures:
@@ -55,6 +75,10 @@ class Figures:
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    def at(self, index: NDArray[np.int64]) -> Figures:
+        """Some of them."""
+        return Figures(*(getattr(self, name).take(index, 0) for name in Figures.__dataclass_fields__))
 
     @classmethod
     def joined(cls, parts: list[Figures]) -> Figures:

@@ -8,12 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflat.data.street.camera import Array, Camera
+from fedflat.data.street.styles import shades
 from fedflat.data.street.town import DRIVEN, PERSON, SEEN, Figures, Town
 
 STEP = 7.0
 """Metres from one picture of a vehicle to its next."""
 FAR = 62.0
 """How far away cars and people are still drawn."""
+SPOTS = np.arange(-FAR, FAR, 6.2)
+"""Where in a lane there may be a car, from the camera."""
+SIDES = np.array([-1.0, 1.0])
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Cars:
 
     def at(self, index: NDArray[np.int64]) -> Cars:
         """Some of them, or one as often as it is named."""
-        return Cars(*(getattr(self, name)[index] for name in Cars.__dataclass_fields__))
+        return Cars(*(getattr(self, name).take(index, 0) for name in Cars.__dataclass_fields__))
 
 
 def drive(town: Town, rng: np.random.Generator, frames: int) -> NDArray[np.float64]:
@@ -94,26 +98,24 @@ def _cars(
 ) -> tuple[Array, ...]:
     """Parked at both kerbs, driving in both lanes of these streets; the camera's own place is free."""
     style = town.style
-    steps = np.arange(-FAR, FAR, 6.2)
-    line, side, parked, at = (
-        part.ravel() for part in np.meshgrid(lines, [-1.0, 1.0], [False, True], along + steps, indexing="ij")
-    )
-    parked = parked.astype(bool)
-    at = at + rng.uniform(-0.6, 0.6, len(at)) + np.repeat(rng.uniform(0, 6.2, len(lines) * 4), len(steps))
-    middle = line + side * np.where(parked, style.road - 1.05, style.road * 0.48)
-    share = np.where(parked, style.parked * (style.road > 3.5), 0.16)
-    kept = rng.random(len(at)) < share * busy
-    kept &= np.hypot(at - along, middle - across) > 6.5
-    kept &= np.abs(at[:, None] - town.lines[1 - axis]).min(1) > style.road + np.where(parked, 5, 2.5)
-    middle, at, side = middle[kept], at[kept], side[kept]
+    lanes = lines[:, None, None] + SIDES[:, None] * np.array([style.road * 0.48, style.road - 1.05])
+    shape = (*lanes.shape, len(SPOTS))  # streets, sides, driving and parked, spots along the street
+    at = along + SPOTS + rng.uniform(-0.6, 0.6, shape) + rng.uniform(0, 6.2, lanes.shape)[..., None]
+    share = np.array([0.16, style.parked * (style.road > 3.5)])[:, None]
+    kept = (rng.random(shape) < share * busy).ravel().nonzero()[0]
+    lane, at = kept // len(SPOTS), at.take(kept)
+    middle, parked = lanes.take(lane), lane % 2
+    clear = np.abs(at[:, None] - town.lines[1 - axis]).min(1) > style.road + np.array([2.5, 5.0]).take(parked)
+    clear &= np.hypot(at - along, middle - across) > 6.5
+    middle, at, side = middle[clear], at[clear], SIDES.take((lane // 2 % 2)[clear])
     count = len(at)
     way = side if axis == 0 else -side  # one keeps right
     long, wide = rng.uniform(2.0, 2.35, count), rng.uniform(0.86, 0.93, count)
-    tint = np.array(style.cars)[rng.integers(len(style.cars), size=count)] / 255
+    tint = shades(style.cars).take(rng.integers(len(style.cars), size=count), 0)
     tall = np.where(rng.random(count) < 0.2, rng.uniform(1.9, 2.3, count), rng.uniform(1.4, 1.55, count))
     pairs = ((middle, at), (wide, long), (0 * way, way))
-    turned = [np.stack(pair[:: -1 if axis else 1], 1) for pair in pairs]
-    return tuple(part.astype(np.float32) for part in (*turned, tint, tall))
+    turned = np.array([pair[:: -1 if axis else 1] for pair in pairs], np.float32)
+    return (*turned.transpose(0, 2, 1), tint, tall.astype(np.float32))
 
 
 def _people(
@@ -121,12 +123,12 @@ def _people(
 ) -> NDArray[np.float64]:
     """Where people walk along these streets; a few cross them."""
     style = town.style
-    line = np.repeat(lines, rng.poisson(style.people * busy, len(lines)))
+    line = lines.repeat(rng.poisson(style.people * busy, len(lines)))
     count = len(line)
     at = rng.uniform(along - FAR, along + FAR, count)
     off = style.road + style.verge + 0.3 + rng.uniform(0, style.pavement - 0.4, count)
     off = np.where(rng.random(count) < 0.07, rng.uniform(-1, 1, count) * style.road, off)
-    middle = line + rng.choice([-1.0, 1.0], count) * off
+    middle = line + SIDES.take(rng.integers(2, size=count)) * off
     kept = np.hypot(at - along, middle - across) > 4.5
     return np.stack((middle, at)[:: -1 if axis else 1], 1)[kept]
 
@@ -134,8 +136,8 @@ def _people(
 def _persons(rng: np.random.Generator, place: NDArray[np.float64]) -> Figures:
     count = len(place)
     height = rng.normal(1.7, 0.1, count).clip(1.1, 2.0)
-    tint = np.array(COATS)[rng.integers(len(COATS), size=count)] / 255
+    tint = shades(COATS).take(rng.integers(len(COATS), size=count), 0)
     return Figures(
         np.full(count, PERSON), place.astype(np.float32), height.astype(np.float32), (height * 0.17).astype(np.float32),
-        tint.astype(np.float32), rng.integers(1 << 30, size=count), np.zeros((count, 2), np.float32),
+        tint, rng.integers(1 << 30, size=count), np.zeros((count, 2), np.float32),
     )  # fmt: skip

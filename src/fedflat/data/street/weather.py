@@ -9,7 +9,8 @@ import numpy as np
 
 from fedflat.data.street.camera import Array
 from fedflat.data.street.fragments import cut
-from fedflat.data.street.frame import SKY, UP, Frame, rough
+from fedflat.data.street.frame import ROAD, SKY, UP, Frame, rough
+from fedflat.data.street.ground import Ground
 from fedflat.data.street.town import Town
 
 Triple = tuple[float, float, float]
@@ -59,7 +60,7 @@ WEATHERS = {
         snow=0.85,
     ),
 }  # fmt: skip
-WARM = np.array([1.0, 0.72, 0.4], np.float32)
+WARM, GLOW = np.array([[1.0], [0.72], [0.4]], np.float32), np.array([[1.0], [0.78], [0.42]], np.float32)
 
 
 @dataclass(frozen=True)
@@ -83,118 +84,124 @@ class Light:
         return sin(flat) * cos(high), cos(flat) * cos(high), sin(high)
 
 
-def light_up(frame: Frame, town: Town, light: Light, ground: tuple[slice, Array, Array] | None) -> Array:
-    """The picture in this light, from 0 to about 1."""
-    weather = light.weather
+def light_up(frame: Frame, town: Town, light: Light, ground: Ground) -> Array:
+    """The picture in this light, from 0 to about 1: colours, rows, columns."""
+    weather, camera = light.weather, frame.camera
+    ground = ground.only(frame.facing.take(ground.place) == UP)
     if weather.snow:
         _whiten(frame, weather.snow, ground)
-    east, north, high = light.toward
-    direct = np.array([high, -east, east, -north, north, 0.55], np.float32).clip(0)[frame.facing]
-    if ground is not None and any(weather.sun):
-        direct[ground[0]] *= _shadows(frame, town, light, ground)
-    shine = np.array(weather.sun, np.float32) * np.float32(light.strength)
-    level = direct[..., None] * shine + np.array(weather.ambient, np.float32) * np.float32(light.strength)
+    level = _column(weather.ambient) * np.float32(light.strength)
+    if any(weather.sun):
+        level = _direct(frame, town, light, ground) * (_column(weather.sun) * np.float32(light.strength)) + level
     if weather.lamps > 0.3:
-        level += _street_light(frame, weather.lamps)
+        level = level + _street_light(frame, weather.lamps)
     picture = frame.colour * level
     if frame.glow is not None:
-        picture += frame.glow * np.float32(weather.lamps)
+        picture += frame.glow * GLOW * np.float32(weather.lamps)
     thick = 1 - np.exp(frame.depth * np.float32(-weather.haze))
-    picture += (np.array(weather.horizon, np.float32) - picture) * thick[..., None]
+    picture += (_column(weather.horizon) - picture) * thick
     _sky(frame, light, picture)
     if frame.glow is not None:
         _halos(frame, picture, weather.lamps)
-    if weather.wet and ground is not None:
+    if weather.wet:
         _mirror(frame, picture, weather.wet, ground)
-    return np.asarray(picture)
+    return picture.reshape(3, camera.rows, camera.width)
 
 
-def _whiten(frame: Frame, amount: float, ground: tuple[slice, Array, Array] | None) -> None:
+def _column(colour: Triple) -> Array:
+    """Red, green and blue, one a row."""
+    return np.array(colour, np.float32)[:, None]
+
+
+def _whiten(frame: Frame, amount: float, ground: Ground) -> None:
+    """Snow, trodden on roads."""
     lying = np.where(frame.facing == UP, amount, 0.18).astype(np.float32)
-    if ground is not None:
-        rows, east, north = ground
-        trodden = frame.mask[rows] == 0
-        lying[rows] *= np.where(trodden, 0.25 + 0.6 * (rough(east * 3, north * 3) > 0.5), 1.0)
-    frame.colour += (np.array([0.95, 0.97, 1.0], np.float32) - frame.colour) * lying[..., None]
+    road = ground.only(frame.mask.take(ground.place) == ROAD)
+    lying[road.place] *= 0.25 + 0.6 * (rough(road.east * 3, road.north * 3) > 0.5)
+    frame.colour += (_column((0.95, 0.97, 1.0)) - frame.colour) * lying
 
 
-def _shadows(frame: Frame, town: Town, light: Light, ground: tuple[slice, Array, Array]) -> Array:
-    """1 where the sun reaches the ground, less where a house stands between."""
-    rows, east, north = ground
-    x, y, _ = light.toward
-    flat = float(np.hypot(x, y))
-    rise = tan(radians(light.weather.high))
+def _direct(frame: Frame, town: Town, light: Light, ground: Ground) -> Array:
+    """How much of the sun's light falls on each pixel; less on the ground where a house stands between."""
+    east, north, high = light.toward
+    direct = np.array([high, -east, east, -north, north, 0.55], np.float32).clip(0).take(frame.facing)
+    flat, rise = float(np.hypot(east, north)), tan(radians(light.weather.high))
     size = len(town.roofs)
-    row, column = north - np.float32(town.low), east - np.float32(town.low)
-    lit = np.ones(east.shape, bool)
+    row, column = ground.north - np.float32(town.low), ground.east - np.float32(town.low)
+    lit = np.ones(len(row), bool)
     for far in (2.0, 4.5, 8.0, 13.0, 20.0):
-        i = np.clip(row + np.float32(far * y / flat), 0, size - 1).astype(np.int32)
-        j = np.clip(column + np.float32(far * x / flat), 0, size - 1).astype(np.int32)
+        i = (row + np.float32(far * north / flat)).clip(0, size - 1).astype(np.int32)
+        j = (column + np.float32(far * east / flat)).clip(0, size - 1).astype(np.int32)
         lit &= town.roofs.take(i * size + j) < far * rise + 0.5
-    return np.asarray(np.where(lit | (frame.facing[rows] != UP), np.float32(1), np.float32(0.12)))
+    direct[ground.place.compress(~lit)] *= np.float32(0.12)
+    return np.asarray(direct)
 
 
 def _street_light(frame: Frame, amount: float) -> Array:
     """Warm light from the lamps near the ground, and the own headlights ahead."""
     camera = frame.camera
-    up = np.maximum(np.float32(camera.height) - camera.drops[:, None] * frame.depth, 0)
+    depth = frame.depth.reshape(camera.rows, camera.width)
+    up = np.maximum(np.float32(camera.height) - camera.drops[:, None] * depth, 0)
     lamps = np.float32(0.42 * amount) * np.exp(up * np.float32(-0.16))
-    beam = np.exp(-(((frame.depth - 8) / 11) ** 2) - (camera.slopes / 0.5) ** 2) * np.float32(0.4 * amount)
+    beam = np.exp(-(((depth - 8) / 11) ** 2) - (camera.slopes / 0.5) ** 2) * np.float32(0.4 * amount)
     beam *= np.exp(-up * np.float32(0.7))
-    return np.asarray(lamps[..., None] * WARM + beam[..., None] * np.array([1.0, 0.96, 0.86], np.float32))
+    return np.asarray(lamps.ravel() * WARM + beam.ravel() * _column((1.0, 0.96, 0.86)))
 
 
 def _sky(frame: Frame, light: Light, picture: Array) -> None:
     camera, weather = frame.camera, light.weather
-    there = np.flatnonzero(frame.mask == SKY)
-    rows, columns = there // camera.width, there % camera.width
-    up = np.maximum(-camera.drops[rows], 0)
-    ray_east, ray_north = (ray[columns] for ray in camera.rays)
-    blend = np.clip(up * 2.4, 0, 1)[:, None] ** 0.75
-    colour = np.array(weather.horizon, np.float32) * (1 - blend) + np.array(weather.zenith, np.float32) * blend
-    x, y, z = light.toward
-    length = np.sqrt(ray_east**2 + ray_north**2 + up**2)
-    near = np.clip((ray_east * x + ray_north * y + up * z) / length, 0, 1)
+    there = (frame.mask == SKY).nonzero()[0]
+    row, column = frame.row.take(there), frame.column.take(there)
+    rise = np.maximum(-camera.drops, 0)  # by row
+    up = rise.take(row)
+    ray_east, ray_north = (ray.take(column) for ray in camera.rays)
+    blend = (rise * 2.4).clip(0, 1) ** 0.75
+    colour = (_column(weather.horizon) * (1 - blend) + _column(weather.zenith) * blend).take(row, 1)
     if any(weather.sun):
-        colour += (near**8 * 0.22 + near**220)[:, None] * (np.array(weather.sun, np.float32) * 1.3)
+        x, y, z = light.toward
+        length = np.sqrt(ray_east**2 + ray_north**2 + up**2)
+        near = ((ray_east * x + ray_north * y + up * z) / length).clip(0, 1)
+        colour += (near**8 * 0.22 + near**220) * (_column(weather.sun) * 1.3)
     if weather.clouds:
-        away = 14 / (up + 0.12)
+        away = (14 / (rise + 0.12)).take(row)
         dense = rough(ray_east * away + light.drift, ray_north * away + light.drift * 1.7)
         fine = rough(ray_east * away * 3.1 + light.drift, ray_north * away * 3.1)
-        cover = np.clip((dense * 0.75 + fine * 0.25 - 0.78 + weather.clouds * 0.62) * 4.0, 0, 1) * np.clip(up * 9, 0, 1)
-        tone = np.array(weather.cloud, np.float32) * (0.84 + 0.24 * fine[:, None])
-        colour += (tone - colour) * (cover * 0.88)[:, None]
+        cover = ((dense * 0.75 + fine * 0.25 - 0.78 + weather.clouds * 0.62) * 4.0).clip(0, 1)
+        cover = cover * (rise * 9).clip(0, 1).take(row)
+        colour += (_column(weather.cloud) * (0.84 + 0.24 * fine) - colour) * (cover * 0.88)
     if weather.stars:
         star = rough(ray_east * 700 / (up + 0.5), ray_north * 700 / (up + 0.5) + up * 900) > 0.9
-        colour += (star & (up > 0.06))[:, None] * np.float32(0.5 * weather.stars)
-    picture.reshape(-1, 3)[there] = colour
+        colour += (star & (up > 0.06)) * np.float32(0.5 * weather.stars)
+    for plane, part in zip(picture, colour, strict=True):
+        plane[there] = part
 
 
 def _halos(frame: Frame, picture: Array, amount: float) -> None:
     """Light that spreads around lamps."""
     if not frame.lights:
         return
-    column, row, radius = (np.array([lamp[i] for lamp in frame.lights], np.float32) for i in range(3))
-    colour = np.array([lamp[3] for lamp in frame.lights], np.float32)
-    pixels = cut(column - 1.9 * radius, column + 1.9 * radius, row - 1.9 * radius, row + 1.9 * radius, picture.shape)
-    owner = pixels.owner
-    away = (pixels.row + np.float32(0.5) - row[owner]) ** 2 + (pixels.column + np.float32(0.5) - column[owner]) ** 2
-    away = away / radius[owner] ** 2
+    columns, rows, radii, colours = zip(*frame.lights, strict=True)
+    column, row, radius = np.array([columns, rows, radii], np.float32)
+    wide = 1.9 * radius
+    pixels = cut(column - wide, column + wide, row - wide, row + wide, frame.camera)
+    owner, place = pixels.owner, pixels.place
+    down = frame.row.take(place) + np.float32(0.5) - row.take(owner)
+    out = frame.column.take(place) + np.float32(0.5) - column.take(owner)
+    away = (down**2 + out**2) / (radius**2).take(owner)
     strength = (0.55 * np.exp(-away * 1.6) + 0.9 * np.exp(-away * 40)) * np.float32(amount)
-    for part in range(3):
-        light = np.bincount(pixels.place, strength * colour[owner, part], picture.shape[0] * picture.shape[1])
-        picture[..., part] += light.reshape(picture.shape[:2])
+    for plane, part in zip(picture, np.array(colours, np.float32).T, strict=True):
+        plane += np.bincount(place, strength * part.take(owner), len(plane))
 
 
-def _mirror(frame: Frame, picture: Array, wet: float, ground: tuple[slice, Array, Array]) -> None:
+def _mirror(frame: Frame, picture: Array, wet: float, ground: Ground) -> None:
     """Wet ground shows what stands above the horizon, upside down, the more the flatter one looks."""
-    camera = frame.camera
-    rows, east, north = ground
-    across = np.clip(np.rint(2 * camera.horizon - np.arange(rows.start, rows.stop) - 1), 0, camera.rows - 1).astype(int)
-    above, below = np.maximum(across - 1, 0), np.minimum(across + 2, camera.rows - 1)
-    stretched = (picture[across] + picture[above] + picture[below]) * np.float32(1 / 3)
-    puddles = np.clip(rough(east * 2.2, north * 2.2) * 2.4 - 0.7, 0.25, 1)
-    flat = np.exp(-camera.drops[rows] * 2.2)[:, None]
-    share = np.where(frame.facing[rows] == UP, puddles * flat * np.float32(0.62 * wet), 0)
-    picture[rows] *= 1 - np.float32(0.3 * wet) * (frame.facing[rows] == UP)[..., None]
-    picture[rows] += (stretched - picture[rows] * np.float32(0.6)) * share[..., None]
+    camera, place = frame.camera, ground.place
+    across = np.clip(np.rint(2 * camera.horizon - np.arange(camera.rows) - 1), 0, camera.rows - 1).astype(int)
+    row, column = frame.row.take(place), frame.column.take(place)
+    mirrored = [(rows * camera.width).take(row) + column for rows in (across, np.maximum(across - 1, 0), np.minimum(across + 2, camera.rows - 1))]
+    puddles = (rough(ground.east * 2.2, ground.north * 2.2) * 2.4 - 0.7).clip(0.25, 1)
+    share = puddles * np.exp(-camera.drops * 2.2).take(row) * np.float32(0.62 * wet)
+    for plane in picture:
+        at, above, below = (plane.take(where) for where in mirrored)
+        dry = plane.take(place) * (1 - np.float32(0.3 * wet))
+        plane[place] = dry + ((at + above + below) * np.float32(1 / 3) - dry * np.float32(0.6)) * share
