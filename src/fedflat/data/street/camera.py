@@ -11,8 +11,9 @@ with ``f = width / 2 / tan(fov / 2)``. The middle of pixel (i, j) is at row i + 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import cos, radians, sin, tan
 from typing import Any
 
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 """Numbers of a picture or of a town, as a rule float32."""
+Index = NDArray[np.int64]
+"""Places in arrays."""
 
 
 @dataclass(frozen=True)
@@ -51,42 +54,61 @@ class Camera:
         """East and north of the heading."""
         return sin(radians(self.heading)), cos(radians(self.heading))
 
+
+class Shots:
+    """Pictures that are made at once: their cameras, which differ in place, heading, height and pitch only.
+
+    Numpy takes about as long to begin as to work through a small picture; so what can be done for several is.
+    """
+
+    def __init__(self, cameras: Sequence[Camera]) -> None:
+        first = cameras[0]
+        self.count, self.rows, self.width, self.focal = len(cameras), first.rows, first.width, first.focal
+        self.exact_height = np.array([camera.height for camera in cameras])
+        self.exact_horizon = np.array([camera.horizon for camera in cameras])
+        self.height, self.horizon = self.exact_height.astype(np.float32), self.exact_horizon.astype(np.float32)
+        self.heading = np.array([camera.heading for camera in cameras], np.float32)
+        self._poses = np.array([(camera.east, camera.north, *camera.forward) for camera in cameras]).T
+        self.east, self.north, self._x, self._y = self._poses.astype(np.float32)
+
     @cached_property
     def slopes(self) -> Array:
         """For each column, how far a ray goes to the right in a metre of depth."""
-        return _slopes(self.width, self.focal)
+        return ((np.arange(self.width) + 0.5 - self.width / 2) / self.focal).astype(np.float32)
 
     @cached_property
     def drops(self) -> Array:
-        """For each row, how far a ray goes down in a metre of depth."""
-        return ((np.arange(self.rows) + 0.5 - self.horizon) / self.focal).astype(np.float32)
+        """For each shot and row, how far a ray goes down in a metre of depth."""
+        return ((np.arange(self.rows) + 0.5 - self.exact_horizon[:, None]) / self.focal).astype(np.float32)
 
     @cached_property
     def rays(self) -> tuple[Array, Array]:
-        """For each column, how far its rays go east and north in a metre of depth; never quite along an axis."""
-        x, y = self.forward
+        """For each shot and column, how far rays go east and north in a metre of depth; never quite along an axis."""
+        x, y = self._x[:, None], self._y[:, None]
         east, north = x + y * self.slopes, y - x * self.slopes
         tiny = np.float32(1e-6)
         return np.where(np.abs(east) < tiny, tiny, east), np.where(np.abs(north) < tiny, tiny, north)
 
-    def view(self, east: Array, north: Array) -> tuple[Array, Array]:
-        """How far points are to the right and ahead."""
-        x, y = self.forward
-        right_of, ahead_of = np.asarray(east) - self.east, np.asarray(north) - self.north
+    def view(self, shot: Index, east: Array, north: Array) -> tuple[Array, Array]:
+        """How far points are to the right and ahead in a shot.
+
+        >>> right, ahead = Shots([Camera(0, 0, 90)]).view(np.array([0]), np.array([10.0]), np.array([-2.0]))
+        >>> right.round(5), ahead.round(5)
+        (array([2.], dtype=float32), array([10.], dtype=float32))
+        """
+        start_east, start_north, x, y = self._poses.astype(east.dtype).take(shot, 1)
+        right_of, ahead_of = east - start_east, north - start_north
         right, ahead = right_of * y - ahead_of * x, right_of * x + ahead_of * y
         return right.astype(np.float32, copy=False), ahead.astype(np.float32, copy=False)
 
-    def project(self, east: float, north: float, up: float) -> tuple[float, float, float]:
-        """Column, row and depth of a point.
+    def turned(self, shot: Index, east: Array, north: Array) -> Array:
+        """How far directions go to the right in a shot."""
+        return np.asarray(east * self._y.take(shot) - north * self._x.take(shot))
 
-        >>> [round(number, 3) for number in Camera(0, 0, 90, height=2.0).project(10, 0, 2.0)]
-        [64.0, 32.0, 10.0]
-        """
-        right, depth = (float(number) for number in self.view(np.array(east), np.array(north)))
-        scale = self.focal / depth
-        return self.width / 2 + scale * right, self.horizon - scale * (up - self.height), depth
-
-
-@lru_cache(maxsize=8)
-def _slopes(width: int, focal: float) -> Array:
-    return ((np.arange(width) + 0.5 - width / 2) / focal).astype(np.float32)
+    def around(self, place: Array, reach: float) -> Index:
+        """Which points (one a row) are near enough to one of the shots to lie ``reach`` ahead in it, or less."""
+        reach *= float(np.hypot(1, self.slopes[-1]))
+        (west, south), (east, north) = self._poses[:2].min(1) - reach, self._poses[:2].max(1) + reach
+        at_east, at_north = place[:, 0], place[:, 1]
+        inside = (at_east > west) & (at_east < east) & (at_north > south) & (at_north < north)
+        return np.asarray(inside.nonzero()[0])

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflat.data.street.camera import Array, Camera
+from fedflat.data.street.camera import Array, Index, Shots
 from fedflat.data.street.fragments import Fragments, Painted, cut, darken
 from fedflat.data.street.frame import CAR, EAST, NORTH, ROUND, SOUTH, UP, WEST, Frame
 from fedflat.data.street.traffic import FAR, Cars
 
 GLASS, TYRE = np.array([0.16, 0.2, 0.26], np.float32), np.array([0.07, 0.07, 0.08], np.float32)
 FRONT, BACK = np.array([0.93, 0.93, 0.9], np.float32), np.array([0.72, 0.06, 0.06], np.float32)
+LIGHTS = np.array([[1.0], [0.94], [0.8]]), np.array([[0.95], [0.08], [0.05]])
+"""Of the lamps in front and behind."""
 METAL, BUMPER, WHITE, RED, WHEEL = range(5)
 """What a body shows; all but the metal has the same colour on all cars."""
 FIXED = np.stack([0 * TYRE, 2 * TYRE, FRONT, BACK, TYRE], 1)
@@ -52,26 +54,27 @@ class Shown:
     tint: Array
 
 
-def in_sight(camera: Camera, cars: Cars) -> Cars:
-    """The cars in the picture."""
-    right, ahead = camera.view(cars.place[:, 0], cars.place[:, 1])
-    there = (ahead > 3.5) & (ahead < FAR) & (np.abs(right) < camera.slopes[-1] * ahead + 2.6)
-    return cars.at(there.nonzero()[0])
+def in_sight(shots: Shots, cars: Cars, shot: Index) -> tuple[Cars, Index]:
+    """The cars in the pictures, and which picture; each is in one only."""
+    right, ahead = shots.view(shot, cars.place[:, 0], cars.place[:, 1])
+    there = (ahead > 3.5) & (ahead < FAR) & (np.abs(right) < shots.slopes[-1] * ahead + 2.6)
+    return cars.at(there.nonzero()[0]), shot[there]
 
 
-def draw(frame: Frame, cars: Cars) -> Painted:
+def draw(frame: Frame, cars: Cars, shot: Index) -> Painted:
     """The pixels of all cars before what is in the picture; the ground below them is darkened."""
-    camera, pixels = frame.camera, _pixels(frame.camera, cars)
+    shots, pixels = frame.shots, _pixels(frame.shots, cars, shot)
     _shadow(frame, pixels, cars)
     waist = np.where(cars.tall > 1.8, np.float32(WAIST + 0.3), np.float32(WAIST))
-    boxes = _meet(camera, cars)
-    ray = pixels.owner * camera.width + frame.column.take(pixels.place)
-    ray = np.stack([ray, ray + len(waist) * camera.width])
+    boxes = _meet(shots, cars, shot)
+    which, line, _ = frame.lines(pixels.place)
+    ray = pixels.place + (pixels.owner - line) * shots.width
+    ray = np.stack([ray, ray + len(waist) * shots.width])
     low, high = np.stack([np.full_like(waist, FLOOR), waist]), np.stack([waist, cars.tall])
     bottom, top = low.take(pixels.owner, 1), high.take(pixels.owner, 1)
-    drop, enter, hit = camera.drops.take(frame.row.take(pixels.place)), boxes.enter.take(ray), boxes.hit.take(ray)
-    up = camera.height - drop * enter
-    lid_depth = (camera.height - top) / np.maximum(drop, 1e-6)
+    drop, enter, hit = shots.drops.take(line), boxes.enter.take(ray), boxes.hit.take(ray)
+    up = shots.exact_height.take(which) - drop * enter
+    lid_depth = (shots.height.take(which) - top) / np.maximum(drop, 1e-6)
     lid = hit & (up > top) & (lid_depth > enter) & (lid_depth <= boxes.leave.take(ray))
     side = (up >= bottom) & (up <= top)
     side[0] |= ~boxes.end.take(ray[0]) & (np.hypot(boxes.wheel.take(ray[0]), up[0] - 0.32) < 0.32) & (up[0] >= 0)
@@ -90,15 +93,15 @@ def draw(frame: Frame, cars: Cars) -> Painted:
     return Painted(pixels.place.take(seen), nearest.take(seen), CAR, colour, facing)
 
 
-def _meet(camera: Camera, cars: Cars) -> Boxes:
+def _meet(shots: Shots, cars: Cars, shot: Index) -> Boxes:
     van, along = cars.tall > 1.8, np.abs(cars.front)
     shorter = cars.half * (1 - along * np.where(van, 0.2, 0.42)[:, None]) - 0.1 * (1 - along)
     back = cars.place - cars.front * cars.half * np.where(van, 0.16, 0.1)[:, None]
     halves = np.stack([cars.half, shorter]).astype(np.float32)
     long, wide = (halves * along).sum(2)[..., None], (halves * (1 - along)).sum(2)[..., None]
-    away = np.stack([cars.place, back]) - np.array([camera.east, camera.north], np.float32)
+    away = np.stack([cars.place, back]) - np.stack([shots.east, shots.north], 1).take(shot, 0)
     east, north, half_east, half_north = away[..., :1], away[..., 1:], halves[..., :1], halves[..., 1:]
-    ray_east, ray_north = camera.rays
+    ray_east, ray_north = (part.take(shot, 0) for part in shots.rays)
     ahead_east, ahead_north = east / ray_east, north / ray_north
     deep_east, deep_north = np.abs(half_east / ray_east), np.abs(half_north / ray_north)
     enter_east, enter_north = ahead_east - deep_east, ahead_north - deep_north
@@ -117,11 +120,11 @@ def _meet(camera: Camera, cars: Cars) -> Boxes:
 
 def _shadow(frame: Frame, pixels: Fragments, cars: Cars) -> None:
     pixels = pixels.only(frame.facing.take(pixels.place) == UP)
-    camera, owner = frame.camera, pixels.owner
-    row, column = frame.row.take(pixels.place), frame.column.take(pixels.place)
-    depth = camera.height / camera.drops.take(row)
-    east = camera.east + depth * camera.rays[0].take(column) - cars.place[:, 0].take(owner)
-    north = camera.north + depth * camera.rays[1].take(column) - cars.place[:, 1].take(owner)
+    shots, owner, (shot, line, ray) = frame.shots, pixels.owner, frame.lines(pixels.place)
+    depth = shots.height.take(shot) / shots.drops.take(line)
+    ray_east, ray_north = (part.take(ray) for part in shots.rays)
+    east = shots.east.take(shot) + depth * ray_east - cars.place[:, 0].take(owner)
+    north = shots.north.take(shot) + depth * ray_north - cars.place[:, 1].take(owner)
     half = (cars.half + 0.25).T.take(owner, 1)
     darken(frame, pixels, ((np.abs(east) < half[0]) & (np.abs(north) < half[1])) * np.float32(0.6))
 
@@ -148,30 +151,30 @@ def _cabin(shown: Shown) -> Array:
     return np.where(pane, GLASS[:, None] * (0.8 + 0.9 * share), painted).astype(np.float32)
 
 
-def lamps(frame: Frame, cars: Cars) -> None:
+def lamps(frame: Frame, cars: Cars, shot: Index) -> None:
     """Two lights at the end that is seen, white in front and red behind."""
-    camera = frame.camera
-    away = np.array([camera.east, camera.north], np.float32) - cars.place
+    shots = frame.shots
+    away = np.stack([shots.east, shots.north], 1).take(shot, 0) - cars.place
     ahead = (away * cars.front).sum(1) > 0
     end = cars.place + cars.front * cars.half * np.where(ahead, 1, -1)[:, None]
     across = cars.half * (1 - np.abs(cars.front)) * 0.72
+    wide, light = np.where(ahead, 0.7, 0.4), np.where(ahead, *LIGHTS)
     for spots in (end - across, end + across):
-        right, depth = camera.view(spots[:, 0], spots[:, 1])
-        scale = camera.focal / np.maximum(depth, 0.3)
-        columns, rows = camera.width / 2 + scale * right, camera.horizon + scale * (camera.height - 0.62)
-        for spot in zip(columns.tolist(), rows.tolist(), depth.tolist(), scale.tolist(), ahead.tolist(), strict=True):
-            column, row, far, size, white = spot
-            light = (1.0, 0.94, 0.8) if white else (0.95, 0.08, 0.05)
-            frame.shine(column, row, far - 0.8, size * (0.7 if white else 0.4), light)
+        right, depth = shots.view(shot, spots[:, 0], spots[:, 1])
+        scale = shots.focal / np.maximum(depth, 0.3)
+        column = shots.width / 2 + scale * right
+        row = shots.horizon.take(shot) + scale * (shots.exact_height - 0.62).astype(np.float32).take(shot)
+        frame.shine(shot, column, row, depth.astype(np.float64) - 0.8, scale * wide, light)
 
 
-def _pixels(camera: Camera, cars: Cars) -> Fragments:
+def _pixels(shots: Shots, cars: Cars, shot: Index) -> Fragments:
     """The rectangles around cars and their shadows."""
     corners = np.array([(-1, -1), (-1, 1), (1, -1), (1, 1)], np.float32)[:, None] * (cars.half + 0.3) + cars.place
-    right, ahead = camera.view(corners[..., 0], corners[..., 1])
-    scale = np.float32(camera.focal) / np.maximum(ahead, 0.3)
-    columns = camera.width / 2 + right * scale
+    right, ahead = shots.view(shot, corners[..., 0], corners[..., 1])
+    scale = np.float32(shots.focal) / np.maximum(ahead, 0.3)
+    columns = shots.width / 2 + right * scale
     near, far = scale.max(0), scale.min(0)
-    over = camera.height - cars.tall
-    top = camera.horizon + over * np.where(over > 0, far, near)
-    return cut(columns.min(0), columns.max(0), top, camera.horizon + camera.height * near, camera)
+    height, horizon = shots.height.take(shot), shots.horizon.take(shot)
+    over = height - cars.tall
+    top = horizon + over * np.where(over > 0, far, near)
+    return cut(shots, shot, columns.min(0), columns.max(0), top, horizon + height * near)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflat.data.street.camera import Array, Camera
+from fedflat.data.street.camera import Array, Index, Shots
 from fedflat.data.street.fragments import NOTHING, Painted, cut, darken
 from fedflat.data.street.frame import BOARD, GREEN, HUMAN, POLE, ROUND, UP, Frame, rough
 from fedflat.data.street.town import FIR, LAMP, LIGHTS, PALM, PERSON, POPLAR, SIGN, TREE, Figures
@@ -24,9 +24,10 @@ WHITE = np.array([0.93, 0.93, 0.93], np.float32)
 
 @dataclass(frozen=True)
 class Sight:
-    """The figures in a picture."""
+    """The figures in pictures."""
 
-    kind: NDArray[np.int64]
+    shot: Index
+    kind: Index
     column: Array
     foot: Array
     tall: Array
@@ -34,7 +35,7 @@ class Sight:
     depth: Array
     tint: Array
     """Red, green and blue, in three rows."""
-    own: NDArray[np.int64]
+    own: Index
     turn: Array
     """How far a lamp's arm reaches to the right, from -1 to 1."""
 
@@ -44,38 +45,38 @@ class Sight:
         return 0.5 / self.half
 
 
-Owner = NDArray[np.int64]
-"""Which figure each pixel belongs to."""
 Part = tuple[NDArray[np.bool_], Array, int]
 """Which pixels, in which colour (one, or one a pixel), of which class."""
 
 
-def in_sight(camera: Camera, fixed: Figures, people: Figures) -> Sight:
-    """The figures in the picture that are large enough to be seen."""
-    figures = Figures.joined([some.at(_visible(camera, some)) for some in (fixed, people)])
-    right, ahead = camera.view(figures.place[:, 0], figures.place[:, 1])
-    scale = np.float32(camera.focal) / ahead
-    x, y = camera.forward
-    turn = figures.toward[:, 0] * np.float32(y) - figures.toward[:, 1] * np.float32(x)
-    column, foot = camera.width / 2 + right * scale, np.float32(camera.horizon) + np.float32(camera.height) * scale
+def in_sight(shots: Shots, fixed: Figures, people: Figures, with_whom: Index) -> Sight:
+    """The figures in the pictures that are large enough to be seen; each of the people is in one shot only."""
+    around = shots.around(fixed.place, REACH + float(fixed.half.max(initial=0)))
+    fixed = fixed.at(around)
+    shot, chosen = _visible(shots, np.arange(shots.count)[:, None], fixed).nonzero()
+    met = _visible(shots, with_whom, people).nonzero()[0]
+    shot, figures = np.concatenate([shot, with_whom[met]]), Figures.joined([fixed.at(chosen), people.at(met)])
+    right, ahead = shots.view(shot, figures.place[:, 0], figures.place[:, 1])
+    scale = np.float32(shots.focal) / ahead
+    turn = shots.turned(shot, figures.toward[:, 0], figures.toward[:, 1])
+    column, foot = shots.width / 2 + right * scale, shots.horizon.take(shot) + shots.height.take(shot) * scale
     tall, half, tint = figures.height * scale, figures.half * scale, np.ascontiguousarray(figures.tint.T)
-    return Sight(figures.kind, column, foot, tall, half, ahead, tint, figures.own, turn)
+    return Sight(shot, figures.kind, column, foot, tall, half, ahead, tint, figures.own, turn)
 
 
-def _visible(camera: Camera, figures: Figures) -> NDArray[np.int64]:
-    right, ahead = camera.view(figures.place[:, 0], figures.place[:, 1])
-    inside = np.abs(right) < camera.slopes[-1] * ahead + figures.half
-    there = (inside & (ahead > 0.8) & (ahead < REACH)).nonzero()[0]
-    least = np.where(figures.kind.take(there) >= TREE, 1.5, 3.0)
-    return there.compress(figures.height.take(there) * camera.focal > least * ahead.take(there))
+def _visible(shots: Shots, shot: Index, figures: Figures) -> NDArray[np.bool_]:
+    right, ahead = shots.view(shot, figures.place[:, 0], figures.place[:, 1])
+    inside = np.abs(right) < shots.slopes[-1] * ahead + figures.half
+    large = figures.height * shots.focal > np.where(figures.kind >= TREE, 1.5, 3.0) * ahead
+    return np.asarray(inside & large & (ahead > 0.8) & (ahead < REACH))
 
 
 def draw(frame: Frame, sight: Sight) -> Painted:
     """The pixels of all figures before what is in the picture."""
     left, right, top = sight.column - sight.half, sight.column + sight.half, sight.foot - sight.tall
-    pixels = cut(left, right, top, sight.foot, frame.camera)
+    pixels = cut(frame.shots, sight.shot, left, right, top, sight.foot)
     pixels = pixels.only(sight.depth.take(pixels.owner) < frame.depth.take(pixels.place))
-    owner, row, column = pixels.owner, frame.row.take(pixels.place), frame.column.take(pixels.place)
+    owner, (row, column) = pixels.owner, frame.pixel(pixels.place)
     a = (column.astype(np.float32) + (np.float32(0.5) - sight.column).take(owner)) / sight.half.take(owner)
     b = ((sight.foot - np.float32(0.5)).take(owner) - row.astype(np.float32)) / sight.tall.take(owner)
     kinds = np.where((b >= 0) & (b < 1), sight.kind.take(owner), -1)
@@ -95,30 +96,29 @@ def draw(frame: Frame, sight: Sight) -> Painted:
 def shade(frame: Frame, sight: Sight) -> None:
     """Darken the ground at the feet of figures."""
     near = (sight.depth < 45).nonzero()[0]
-    column, foot, half = sight.column.take(near), sight.foot.take(near), sight.half.take(near)
+    shot, column, foot, half = (part.take(near) for part in (sight.shot, sight.column, sight.foot, sight.half))
     wide = np.maximum(half * np.where(sight.kind.take(near) >= PERSON, np.float32(0.8), np.float32(0.12)), 0.5)
-    flat = np.maximum(0.6, wide * np.float32(frame.camera.height) / sight.depth.take(near))
-    pixels = cut(column - wide, column + wide, foot - flat, foot + flat, frame.camera)
+    flat = np.maximum(0.6, wide * frame.shots.height.take(shot) / sight.depth.take(near))
+    pixels = cut(frame.shots, shot, column - wide, column + wide, foot - flat, foot + flat)
     pixels = pixels.only(frame.facing.take(pixels.place) == UP)
-    owner, place = pixels.owner, pixels.place
-    up = (frame.row.take(place) + np.float32(0.5) - foot.take(owner)) / flat.take(owner)
-    out = (frame.column.take(place) + np.float32(0.5) - column.take(owner)) / wide.take(owner)
+    owner, (at_row, at_column) = pixels.owner, frame.pixel(pixels.place)
+    up = (at_row + np.float32(0.5) - foot.take(owner)) / flat.take(owner)
+    out = (at_column + np.float32(0.5) - column.take(owner)) / wide.take(owner)
     darken(frame, pixels, (np.maximum(0, 1 - up * up - out * out) * 0.4).astype(np.float32))
 
 
 def lamps(frame: Frame, sight: Sight) -> None:
     """Note the lamps that are lit and not hidden."""
     lit = ((sight.kind == LAMP) | (sight.kind == LIGHTS)).nonzero()[0]
-    parts = (sight.kind, sight.own, sight.column, sight.foot, sight.tall, sight.half, sight.depth, sight.turn)
-    for kind, own, column, foot, tall, half, depth, turn in zip(*(part[lit].tolist() for part in parts), strict=True):
-        if kind == LAMP:
-            frame.shine(column + 0.8 * turn * half, foot - 0.95 * tall, depth, 0.5 * tall, (1.0, 0.8, 0.5))
-        else:
-            place, tint = LIT[own % 2]
-            frame.shine(column, foot - (0.74 + 0.26 * place) * tall, depth, 0.12 * tall, tint)
+    parts = (sight.column, sight.foot, sight.tall, sight.half, sight.depth, sight.turn)
+    column, foot, tall, half, depth, turn = (part.take(lit).astype(np.float64) for part in parts)
+    which = np.where(sight.kind.take(lit) == LAMP, 2, sight.own.take(lit) % 2)  # stop, go, a street lamp
+    high, size, light = LAMPS[0].take(which), LAMPS[1].take(which), LAMPS[2:].take(which, 1)
+    column = np.where(which == 2, column + 0.8 * turn * half, column)
+    frame.shine(sight.shot.take(lit), column, foot - high * tall, depth, size * tall, light)
 
 
-def _crown(a: Array, b: Array, sight: Sight, owner: Owner, wide: Array) -> list[Part]:
+def _crown(a: Array, b: Array, sight: Sight, owner: Index, wide: Array) -> list[Part]:
     trunk = (np.abs(a) < np.maximum(0.06, sight.pixel).take(owner)) & (b < 0.5)
     mottle = rough(a * 24 + (sight.own % 7 * 31).take(owner), b * 40)
     crown = (np.abs(a) + (mottle - 0.5) * 0.4 < wide) & (wide > 0)
@@ -126,24 +126,24 @@ def _crown(a: Array, b: Array, sight: Sight, owner: Owner, wide: Array) -> list[
     return [(trunk, BARK, GREEN), (crown, light * sight.tint.take(owner, 1), GREEN)]
 
 
-def _tree(a: Array, b: Array, sight: Sight, owner: Owner) -> list[Part]:
+def _tree(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
     """A round crown, with leaves that stick out."""
     shape, up = (sight.own % 7).astype(np.float32).take(owner), (b - 0.64) / 0.36
     bumps = 1 + 0.12 * np.sin(5 * a + shape + 3 * up) + 0.1 * np.sin(9 * up + 2 * shape)
     return _crown(a, b, sight, owner, np.sqrt(np.clip(bumps - up * up, 0, 1)) * (b > 0.26))
 
 
-def _poplar(a: Array, b: Array, sight: Sight, owner: Owner) -> list[Part]:
+def _poplar(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
     """A spindle."""
     return _crown(a, b, sight, owner, 0.95 * np.sqrt(np.clip(np.sin(np.clip((b - 0.1) / 0.9, 0, 1) ** 0.8 * np.pi), 0, 1)))
 
 
-def _fir(a: Array, b: Array, sight: Sight, owner: Owner) -> list[Part]:
+def _fir(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
     """Rows of branches."""
     return _crown(a, b, sight, owner, (1 - b) * (0.82 + 0.3 * ((b * 6) % 1 < 0.5)) * (b > 0.12))
 
 
-def _palm(a: Array, b: Array, sight: Sight, owner: Owner) -> list[Part]:
+def _palm(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
     lean = (0.12 * np.sin((sight.own % 97).astype(np.float32))).take(owner) * b * b
     trunk = (np.abs(a - lean) < np.maximum(0.055, sight.pixel).take(owner)) & (b < 0.84)
     out, up = np.abs(a - lean), (b - 0.82) / 0.18
@@ -154,7 +154,7 @@ def _palm(a: Array, b: Array, sight: Sight, owner: Owner) -> list[Part]:
     return [(trunk, BARK * 1.35, GREEN), (fronds, light * sight.tint.take(owner, 1), GREEN)]
 
 
-def _lamp(a: Array, b: Array, sight: Sight, owner: Owner) -> list[Part]:
+def _lamp(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
     turn = sight.turn.take(owner)
     post = (np.abs(a) < np.maximum(0.05, sight.pixel).take(owner)) & (b < 0.985)
     reach = a * turn
@@ -168,7 +168,7 @@ SIGNS = np.array([(0.8, 0.1, 0.1), (0.12, 0.3, 0.66), (0.94, 0.76, 0.1), (0.1, 0
 """Round with a red rim, square and blue, a yellow diamond, a green board with a name."""
 
 
-def _sign(a: Array, b: Array, sight: Sight, owner: Owner) -> list[Part]:
+def _sign(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
     post = (np.abs(a) < np.maximum(0.09, sight.pixel).take(owner)) & (b < 0.9)
     up = (b - 0.85) * (2.9 / 0.42)  # as many metres up as across
     kind = (sight.own % 4).take(owner)
@@ -180,9 +180,11 @@ def _sign(a: Array, b: Array, sight: Sight, owner: Owner) -> list[Part]:
 
 LIT = ((0.83, (1.0, 0.2, 0.12)), (0.17, (0.2, 0.95, 0.45)))
 """How high the light is that is on, and its colour: stop, go."""
+LAMPS = np.array([(0.74 + 0.26 * place, 0.12, *tint) for place, tint in LIT] + [(0.95, 0.5, 1.0, 0.8, 0.5)]).T.copy()
+"""How high it shines and how far, as shares of the height, and its colour: stop, go, a street lamp."""
 
 
-def _lights(a: Array, b: Array, sight: Sight, owner: Owner) -> list[Part]:
+def _lights(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
     post = (np.abs(a) < np.maximum(0.18, sight.pixel).take(owner)) & (b < 0.8)
     box = (np.abs(a) < 0.85) & (b > 0.74)
     which = (sight.own % 2).take(owner)
@@ -196,7 +198,7 @@ SKIN = np.array([(0.92, 0.74, 0.62), (0.72, 0.52, 0.4), (0.46, 0.32, 0.25), (0.8
 LEGS = np.array([(0.16, 0.18, 0.24), (0.24, 0.25, 0.3), (0.4, 0.36, 0.3)], np.float32).T.copy()
 
 
-def _person(a: Array, b: Array, sight: Sight, owner: Owner) -> list[Part]:
+def _person(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
     own = sight.own
     stride = (0.25 + 0.2 * ((own >> 3) % 3)).take(owner)
     legs = (np.abs(np.abs(a) - stride * (0.48 - b) / 0.48) < 0.26) & (b < 0.48)
@@ -211,6 +213,6 @@ def _person(a: Array, b: Array, sight: Sight, owner: Owner) -> list[Part]:
     ]  # fmt: skip
 
 
-DRAWN: dict[int, Callable[[Array, Array, Sight, Owner], list[Part]]] = {
+DRAWN: dict[int, Callable[[Array, Array, Sight, Index], list[Part]]] = {
     LAMP: _lamp, SIGN: _sign, LIGHTS: _lights, PERSON: _person, TREE: _tree, POPLAR: _poplar, FIR: _fir, PALM: _palm,
 }  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflat.data.street.lens import Lens
-from fedflat.data.street.scene import picture
+from fedflat.data.street.scene import pictures
 from fedflat.data.street.town import town
 from fedflat.data.street.traffic import VIEWS, camera, drive, meet
 from fedflat.data.street.weather import WEATHERS, Light
@@ -20,6 +20,8 @@ from fedflat.engine.seeds import numpy_generator
 
 APART = 100_000.0
 """Metres from the origin of one town to that of the next, to the east."""
+PIXELS = 1 << 16
+"""About so many are drawn at once: numpy has to be called less often than for one picture after the other."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,17 @@ class Journey:
         place, view = town(self.town, self.seed), VIEWS[self.view]
         drawn = numpy_generator(self.seed, "street/light", self.number)
         light, lens = Light.drawn(WEATHERS[self.weather], drawn), Lens.drawn(self.style, drawn)
-        taken = []
-        for frame, row in enumerate(way):
-            met = numpy_generator(self.seed, "street/traffic", self.number, frame)
-            seen = camera(row, view, met, self.width, self.rows)
-            moving = meet(place, seen, met, self.traffic)
-            noise = numpy_generator(self.seed, "street/noise", self.number, frame)
-            taken.append(picture(place, seen, moving, light, lens, noise, view.bonnet))
+        images, masks = [], []
+        at_once = max(1, PIXELS // (self.width * self.rows))
+        for first in range(0, len(way), at_once):
+            cameras, moving, noise = [], [], []
+            for frame, row in enumerate(way[first : first + at_once], first):
+                met = numpy_generator(self.seed, "street/traffic", self.number, frame)
+                cameras.append(camera(row, view, met, self.width, self.rows))
+                moving.append(meet(place, cameras[-1], met, self.traffic))
+                noise.append(numpy_generator(self.seed, "street/noise", self.number, frame))
+            taken = pictures(place, cameras, moving, light, lens, noise, view.bonnet)
+            images.append(taken[0])
+            masks.append(taken[1])
         places = way + np.array([self.town * APART, 0.0, 0.0])
-        return Film(np.stack([image for image, _ in taken]), np.stack([mask for _, mask in taken]), places, self)
+        return Film(np.concatenate(images), np.concatenate(masks), places, self)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflat.data.street.camera import Array, Camera
+from fedflat.data.street.camera import Array, Index, Shots
 from fedflat.data.street.frame import Frame
 
 NOTHING = 254
@@ -20,10 +20,10 @@ NOTHING = 254
 
 @dataclass(frozen=True)
 class Fragments:
-    """Pixels of rectangles, one rectangle after the other: whose, and which place in the picture read row by row."""
+    """Pixels of rectangles, one rectangle after the other: whose, and which place in the frame."""
 
-    owner: NDArray[np.int64]
-    place: NDArray[np.int64]
+    owner: Index
+    place: Index
 
     def __len__(self) -> int:
         return len(self.owner)
@@ -37,24 +37,24 @@ class Fragments:
 class Painted:
     """Fragments with what is seen there."""
 
-    place: NDArray[np.int64]
+    place: Index
     depth: Array
     kind: NDArray[np.uint8] | int
     colour: Array
     facing: NDArray[np.uint8] | int
 
 
-def cut(left: Array, right: Array, top: Array, bottom: Array, camera: Camera) -> Fragments:
-    """The pixels of rectangles, as far as they are in the picture."""
-    rows, width = camera.rows, camera.width
+def cut(shots: Shots, shot: Index, left: Array, right: Array, top: Array, bottom: Array) -> Fragments:
+    """The pixels of rectangles in their shots, as far as they are in the picture."""
+    rows, width = shots.rows, shots.width
     first, last = left.clip(0, width).astype(np.int64), (right + 1).clip(0, width).astype(np.int64)
     high, low = top.clip(0, rows).astype(np.int64), (bottom + 1).clip(0, rows).astype(np.int64)
     wide, tall = np.maximum(last - first, 0), np.maximum(low - high, 0)
-    starts = steps(high * width + first, tall, width)  # of each row of each rectangle
+    starts = steps((shot * rows + high) * width + first, tall, width)  # of each row of each rectangle
     return Fragments(np.arange(len(wide)).repeat(wide * tall), steps(starts, wide.repeat(tall)))
 
 
-def steps(start: NDArray[np.int64], count: NDArray[np.int64], step: int = 1) -> NDArray[np.int64]:
+def steps(start: Index, count: Index, step: int = 1) -> Index:
     """From each start so many numbers, a step apart, in one list.
 
     >>> steps(np.array([7, 0, 1]), np.array([2, 0, 3]), 10)

@@ -5,12 +5,12 @@ Colours come first, as in (3, rows, columns): numpy works on long rows of number
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflat.data.street.camera import Array, Camera
+from fedflat.data.street.camera import Array, Index, Shots
 
 CLASSES = ("road", "pavement", "building", "pole", "sign", "green", "sky", "person", "car")
 """What is told apart; "green" is trees and lawns."""
@@ -23,39 +23,48 @@ TILE = 256
 
 
 class Frame:
-    """The buffers of one picture; at first all sky, infinitely far.
+    """The buffers of pictures; at first all sky, infinitely far.
 
-    ``mask``, ``depth``, ``facing`` and ``glow`` are read row by row, in one long row; ``colour`` has three of them.
+    ``mask``, ``depth``, ``facing`` and ``glow`` are read shot by shot and row by row, as one long row; ``colour`` has
+    three of them. A place in it is a pixel.
     """
 
-    def __init__(self, camera: Camera, lamps: bool) -> None:
-        size = camera.rows * camera.width
-        self.camera, self.lamps = camera, lamps
+    def __init__(self, shots: Shots, lamps: bool) -> None:
+        size = shots.count * shots.rows * shots.width
+        self.shots, self.lamps = shots, lamps
         self.mask = np.full(size, SKY, np.uint8)
         self.depth = np.full(size, 1e4, np.float32)
         self.colour = np.zeros((3, size), np.float32)
         self.facing = np.full(size, ROUND, np.uint8)
         self.glow = np.zeros(size, np.float32) if lamps else None
-        self.row, self.column = _raster(camera.rows, camera.width)
-        self.lights: list[tuple[float, float, float, tuple[float, float, float]]] = []
-        """Column, row, radius in pixels and colour of lamps in sight."""
+        self.lights: list[tuple[Array, ...]] = []
+        """Shot, column, row, radius in pixels, red, green and blue of lamps in sight."""
 
-    def paint(self, place: NDArray[np.int64], colour: Array) -> None:
+    def lines(self, place: Index) -> tuple[Index, Index, Index]:
+        """Of pixels: which shot, which row of all shots, which column of all shots."""
+        line = place // self.shots.width
+        shot = line // self.shots.rows
+        return shot, line, place + (shot - line) * self.shots.width
+
+    def pixel(self, place: Index) -> tuple[Index, Index]:
+        """Row and column of pixels in their shots."""
+        line = place // self.shots.width
+        return line - line // self.shots.rows * self.shots.rows, place - line * self.shots.width
+
+    def paint(self, place: Index, colour: Array) -> None:
         """Give pixels a colour; of several for one pixel the last."""
         for plane, part in zip(self.colour, colour, strict=True):
             plane[place] = part
 
-    def shine(self, column: float, row: float, depth: float, size: float, colour: tuple[float, float, float]) -> None:
-        """Note a lamp, if it is in the picture and nothing stands before it."""
-        rows, width = self.camera.rows, self.camera.width
-        if 0 <= row < rows and 0 <= column < width and self.depth[int(row) * width + int(column)] >= depth - 0.05:
-            self.lights.append((column, row, max(size, 1.2), colour))
-
-
-@lru_cache(maxsize=8)
-def _raster(rows: int, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row and column of each pixel."""
-    return np.repeat(np.arange(rows), width), np.tile(np.arange(width), rows)
+    def shine(self, shot: Index, column: Array, row: Array, depth: Array, size: Array, colour: Array) -> None:
+        """Note lamps, where they are in the picture and nothing stands before them."""
+        rows, width = self.shots.rows, self.shots.width
+        inside = ((row >= 0) & (row < rows) & (column >= 0) & (column < width)).nonzero()[0]
+        parts = (shot, column, row, np.maximum(size, 1.2), *colour, depth)
+        shot, column, row, *rest, depth = (part.take(inside) for part in parts)
+        place = (shot * rows + row.astype(np.int64)) * width + column.astype(np.int64)
+        free = self.depth.take(place) >= (depth - 0.05).astype(np.float32)
+        self.lights.append(tuple(part.compress(free) for part in (shot, column, row, *rest)))
 
 
 @cache

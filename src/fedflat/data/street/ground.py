@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflat.data.street.camera import Array
+from fedflat.data.street.camera import Array, Index
 from fedflat.data.street.frame import GREEN, PAVEMENT, ROAD, SKY, UP, Frame, noise, rough
 from fedflat.data.street.styles import Style, shades
 from fedflat.data.street.town import Town
@@ -22,7 +22,7 @@ HILL, PAINT = np.array([0.32, 0.42, 0.34], np.float32), np.array([0.86, 0.86, 0.
 class Ground:
     """Pixels of the ground, and where they lie in the town."""
 
-    place: NDArray[np.int64]
+    place: Index
     east: Array
     north: Array
 
@@ -33,15 +33,14 @@ class Ground:
 
 def lay_ground(frame: Frame, town: Town) -> Ground:
     """Fill all below the horizon that no house hides."""
-    camera, style = frame.camera, town.style
-    first = int(np.searchsorted(camera.drops, camera.height / EDGE))
-    _hills(frame, town, first)
-    start = first * camera.width
-    place = (frame.mask[start:] == SKY).nonzero()[0] + start
-    row, column = frame.row.take(place), frame.column.take(place)
-    depth = (camera.height / camera.drops[first:]).take(row - first)
-    ray_east, ray_north = camera.rays
-    east, north = camera.east + depth * ray_east.take(column), camera.north + depth * ray_north.take(column)
+    shots, style = frame.shots, town.style
+    _hills(frame, town)
+    lines = (shots.drops >= shots.exact_height[:, None] / EDGE).reshape(-1, 1)
+    place = ((frame.mask == SKY).reshape(-1, shots.width) & lines).ravel().nonzero()[0]
+    shot, line, ray = frame.lines(place)
+    depth = shots.height.take(shot) / shots.drops.take(line)
+    ray_east, ray_north = (part.take(ray) for part in shots.rays)
+    east, north = shots.east.take(shot) + depth * ray_east, shots.north.take(shot) + depth * ray_north
     off_east, off_north = town.street(0, east), town.street(1, north)
     far_east, far_north = np.abs(off_east), np.abs(off_north)
     off = np.minimum(far_east, far_north)
@@ -58,7 +57,7 @@ def lay_ground(frame: Frame, town: Town) -> Ground:
     strength = 0.72 + 0.34 * rough(east * 9, north * 9) + 0.26 * rough(east * 1.3, north * 1.3)
     tones = shades((style.lawn, style.flags, style.asphalt)).T
     colour = tones.take(kind, 1) * strength
-    pixel = depth / camera.focal
+    pixel = depth / shots.focal
     along = np.where(far_east < far_north, off_north, off_east)
     _marks(colour, style, road, off, np.maximum(far_east, far_north), along, pixel)
     near = (paved & (depth < 18)).nonzero()[0]
@@ -71,15 +70,17 @@ def lay_ground(frame: Frame, town: Town) -> Ground:
     return Ground(place, east, north)
 
 
-def _hills(frame: Frame, town: Town, end: int) -> None:
-    """Green hills behind everything, by direction only, in the rows before ``end``."""
-    camera = frame.camera
-    angle = np.degrees(np.arctan(camera.slopes)) + np.float32(camera.heading)
-    high = np.float32(0.012) + np.float32(0.055) * np.interp(angle % 360 / 360 * 256, np.arange(257), _ridge(town.number))
-    first = int(np.searchsorted(camera.drops, -high.max()))
-    rows = slice(first * camera.width, end * camera.width)
-    there = (-camera.drops[first:end, None] < high).ravel() & (frame.mask[rows] == SKY)
-    place = there.nonzero()[0] + rows.start
+def _hills(frame: Frame, town: Town) -> None:
+    """Green hills behind everything, by direction only."""
+    shots = frame.shots
+    angle = np.degrees(np.arctan(shots.slopes)) + shots.heading[:, None]
+    ridge = np.interp(angle % 360 / 360 * 256, np.arange(257), _ridge(town.number))
+    high = np.float32(0.012) + np.float32(0.055) * ridge
+    far = shots.drops < (shots.exact_height / EDGE).astype(np.float32)[:, None]
+    line = (far & (-shots.drops < high.max())).ravel().nonzero()[0]
+    there = (-shots.drops.take(line)[:, None] < high.take(line // shots.rows, 0))
+    there &= frame.mask.reshape(-1, shots.width).take(line, 0) == SKY
+    place = (line[:, None] * shots.width + np.arange(shots.width))[there]
     frame.mask[place], frame.depth[place] = GREEN, EDGE
     frame.paint(place, HILL)
 
@@ -123,7 +124,7 @@ def _marks(colour: Array, style: Style, road: Array, across: Array, far: Array, 
         _blend(colour, plain.take(near), tone, share * (along.take(near) % 6 < dash))
 
 
-def _blend(colour: Array, place: NDArray[np.int64], tone: Array, share: Array | np.float32) -> None:
+def _blend(colour: Array, place: Index, tone: Array, share: Array | np.float32) -> None:
     """Paint that covers a share of pixels."""
     for plane, part in zip(colour, tone, strict=True):
         bare = plane.take(place)

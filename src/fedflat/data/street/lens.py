@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,31 +35,32 @@ class Lens:
         return cls(style, (red, 1.0, blue), float(rng.uniform(0.93, 1.07)), float(rng.uniform(0.008, 0.022)))
 
 
-def falling(picture: Array, weather: Weather, rng: np.random.Generator) -> None:
+def falling(picture: Array, weather: Weather, rngs: Sequence[np.random.Generator]) -> None:
     """Rain as streaks, snow as flakes."""
-    rows, width = picture.shape[1:]
-    size = max(1, rows // 64)
+    _, shots, rows, width = picture.shape
+    planes, size, start = picture.reshape(3, -1), max(1, rows // 64), np.arange(shots)[:, None] * rows * width
     if weather.drops:
-        count, length = int(rows * width / 90 * weather.drops / size), 5 * size
-        row, column = rng.integers(rows, size=(count, 1)), rng.integers(width, size=(count, 1))
-        step = np.arange(length)
-        streaks = (row + step) % rows * width + (column - step // (3 * size) * size) % width
-        for plane in picture.reshape(3, -1):
+        count, step = int(rows * width / 90 * weather.drops / size), np.arange(5 * size)
+        drawn = [(rng.integers(rows, size=count), rng.integers(width, size=count)) for rng in rngs]
+        row, column = np.array(drawn).transpose(1, 0, 2)[..., None]
+        streaks = (row + step) % rows * width + (column - step // (3 * size) * size) % width + start[..., None]
+        for plane in planes:
             plane[streaks] += np.float32(0.1)
     if weather.snow:
         count = int(rows * width / 70 * weather.snow / size)
-        row, column = rng.integers(rows - size, size=count), rng.integers(width - size, size=count)
-        for down in range(size):
-            for out in range(size):
-                at = (row + down) * width + column + out
-                for plane in picture.reshape(3, -1):
-                    plane[at] = plane[at] * np.float32(0.7) + np.float32(0.42)
+        drawn = [(rng.integers(rows - size, size=count), rng.integers(width - size, size=count)) for rng in rngs]
+        row, column = np.array(drawn).transpose(1, 0, 2)
+        for down, out in product(range(size), range(size)):
+            at = (row + down) * width + column + out + start
+            for plane in planes:
+                plane[at] = plane[at] * np.float32(0.7) + np.float32(0.42)
 
 
-def develop(picture: Array, lens: Lens, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Bytes."""
-    picture = _game(picture) if lens.style == "game" else _real(picture, lens, rng)
-    return np.asarray((picture * 255 + 0.5).clip(0, 255).astype(np.uint8))
+def develop(picture: Array, lens: Lens, rngs: Sequence[np.random.Generator]) -> NDArray[np.uint8]:
+    """Bytes: shots, colours, rows, columns."""
+    picture = _game(picture) if lens.style == "game" else _real(picture, lens, rngs)
+    image = (picture * 255 + 0.5).clip(0, 255).astype(np.uint8)
+    return np.ascontiguousarray(image.transpose(1, 0, 2, 3))
 
 
 def _game(picture: Array) -> Array:
@@ -68,7 +71,7 @@ def _game(picture: Array) -> Array:
     return np.asarray(np.rint(picture * 22) / np.float32(22))
 
 
-def _real(picture: Array, lens: Lens, rng: np.random.Generator) -> Array:
+def _real(picture: Array, lens: Lens, rngs: Sequence[np.random.Generator]) -> Array:
     """A soft lens that is darker at its edges, a film curve, noise."""
     red, green, blue = lens.balance
     mixed = (np.eye(3) * 0.92 + GREY[:, None] * 0.08) * np.array([red, green, blue]) * -1.9 * lens.exposure
@@ -77,12 +80,14 @@ def _real(picture: Array, lens: Lens, rng: np.random.Generator) -> Array:
     edges *= np.float32(0.12)
     soft[..., 1:-1] *= np.float32(0.76)
     soft[..., 1:-1] += edges
-    soft *= _vignette(*picture.shape[1:])
+    soft *= _vignette(*picture.shape[2:])
     np.exp(soft, out=soft)
     soft *= np.float32(-1.14)
-    start, size = int(rng.integers(1 << 16)), picture.size
-    grain = np.resize(_grain()[start : start + size], size)
-    soft += (grain * np.float32(lens.grain) + np.float32(1.14)).reshape(*picture.shape[1:], 3).transpose(2, 0, 1)
+    size = picture[:, 0].size
+    starts = [int(rng.integers(1 << 16)) for rng in rngs]
+    grain = np.stack([np.resize(_grain()[start : start + size], size) for start in starts])
+    grain = grain * np.float32(lens.grain) + np.float32(1.14)
+    soft += grain.reshape(*picture.shape[1:], 3).transpose(3, 0, 1, 2)
     return soft
 
 

@@ -1,7 +1,8 @@
-"""A picture and its mask: a town, a camera, the traffic at that moment, a light and a lens."""
+"""Pictures and their masks: a town, cameras, the traffic at those moments, a light and a lens."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedflat.data.street import cars as car
 from fedflat.data.street import figures as figure
-from fedflat.data.street.camera import Array, Camera
+from fedflat.data.street.camera import Array, Camera, Index, Shots
 from fedflat.data.street.fragments import lay
 from fedflat.data.street.frame import IGNORED, ROUND, Frame
 from fedflat.data.street.ground import lay_ground
@@ -20,47 +21,56 @@ from fedflat.data.street.walls import raise_walls
 from fedflat.data.street.weather import Light, light_up
 
 
-def picture(
-    town: Town, camera: Camera, moving: tuple[Cars, Figures], light: Light, lens: Lens, rng: np.random.Generator,
-    bonnet: float = 0.0,
+def pictures(
+    town: Town, cameras: Sequence[Camera], moving: Sequence[tuple[Cars, Figures]], light: Light, lens: Lens,
+    rngs: Sequence[np.random.Generator], bonnet: float = 0.0,
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """The image (colours, rows, columns) and the mask (rows, columns). ``rng`` is for rain, snow and noise only."""
-    frame = Frame(camera, lamps=light.weather.lamps > 0)
+    """Images (shots, colours, rows, columns) and masks (shots, rows, columns), each as if it were alone.
+
+    The cameras make pictures of one size. The generators, one a shot, are for rain, snow and noise only.
+    """
+    shots = Shots(cameras)
+    frame = Frame(shots, lamps=light.weather.lamps > 0)
     raise_walls(frame, town)
     ground = lay_ground(frame, town)
-    _fill(frame, town.figures, *moving)
+    _fill(frame, town.figures, moving)
     if bonnet:
         _bonnet(frame, bonnet)
     lit = light_up(frame, town, light, ground)
-    falling(lit, light.weather, rng)
-    return develop(lit, lens, rng), frame.mask.reshape(camera.rows, camera.width)
+    falling(lit, light.weather, rngs)
+    return develop(lit, lens, rngs), frame.mask.reshape(shots.count, shots.rows, shots.width)
 
 
-def _fill(frame: Frame, fixed: Figures, cars: Cars, people: Figures) -> None:
+def _fill(frame: Frame, fixed: Figures, moving: Sequence[tuple[Cars, Figures]]) -> None:
     """All that stands in the street."""
-    sight = figure.in_sight(frame.camera, fixed, people)
-    cars = car.in_sight(frame.camera, cars)
+    numbers = np.arange(frame.shots.count)
+    cars, people = Cars.joined([cars for cars, _ in moving]), Figures.joined([people for _, people in moving])
+    meeting = numbers.repeat([len(people) for _, people in moving])
+    sight = figure.in_sight(frame.shots, fixed, people, meeting)
+    cars, shot = car.in_sight(frame.shots, cars, numbers.repeat([len(cars) for cars, _ in moving]))
     figure.shade(frame, sight)
-    for layer in (figure.draw(frame, sight), car.draw(frame, cars)):
+    for layer in (figure.draw(frame, sight), car.draw(frame, cars, shot)):
         lay(frame, layer)
     if frame.lamps:
         figure.lamps(frame, sight)
-        car.lamps(frame, cars)
+        car.lamps(frame, cars, shot)
 
 
 def _bonnet(frame: Frame, share: float) -> None:
     """The own bonnet at the lower edge: seen, and not to be told apart."""
-    there, colour = _shape(frame.camera.rows, frame.camera.width, share)
+    shots, size = frame.shots, frame.shots.rows * frame.shots.width
+    one, colour = _shape(shots.rows, shots.width, share)
+    there = (np.arange(shots.count)[:, None] * size + one).ravel()
     frame.mask[there], frame.depth[there], frame.facing[there] = IGNORED, 1.0, ROUND
-    frame.paint(there, colour)
+    frame.paint(there, np.tile(colour, shots.count))
     if frame.glow is not None:
         frame.glow[there] = 0
 
 
 @lru_cache(maxsize=8)
-def _shape(rows: int, width: int, share: float) -> tuple[NDArray[np.int64], Array]:
+def _shape(rows: int, width: int, share: float) -> tuple[Index, Array]:
     """Pixels and colours of a bonnet."""
-    slopes = Camera(0, 0, 0, width=width, rows=rows).slopes
+    slopes = Shots([Camera(0, 0, 0, width=width, rows=rows)]).slopes
     edge = rows * (1 - share * (1 - 0.45 * (slopes / slopes[-1]) ** 2))
     below = (np.arange(rows)[:, None] + 0.5 - edge).ravel()
     there = (below > 0).nonzero()[0]

@@ -38,9 +38,9 @@ class Houses:
     shop: NDArray[np.bool_]
 
     @cached_property
-    def middle(self) -> tuple[Array, Array]:
+    def middle(self) -> Array:
         """East and north of the middle."""
-        return (self.sides[:, 0] + self.sides[:, 1]) / 2, (self.sides[:, 2] + self.sides[:, 3]) / 2
+        return np.stack([self.sides[:, 0] + self.sides[:, 1], self.sides[:, 2] + self.sides[:, 3]], 1) / 2
 
     @cached_property
     def reach(self) -> Array:

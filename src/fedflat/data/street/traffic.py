@@ -44,6 +44,14 @@ class Cars:
     tint: Array
     tall: Array
 
+    def __len__(self) -> int:
+        return len(self.tall)
+
+    @classmethod
+    def joined(cls, parts: list[Cars]) -> Cars:
+        """All of them in one."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
+
     def at(self, index: NDArray[np.int64]) -> Cars:
         """Some of them, or one as often as it is named."""
         return Cars(*(getattr(self, name).take(index, 0) for name in Cars.__dataclass_fields__))

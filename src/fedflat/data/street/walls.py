@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflat.data.street.camera import Array, Camera
+from fedflat.data.street.camera import Array, Index, Shots
 from fedflat.data.street.fragments import steps
 from fedflat.data.street.frame import BUILDING, EAST, NORTH, SOUTH, WEST, Frame, hashed, rough
 from fedflat.data.street.styles import shades
@@ -26,10 +26,10 @@ MOST = 12
 
 @dataclass(frozen=True)
 class Hits:
-    """Where rays meet houses: the ray's column and the house, how far that is and which row its top has there."""
+    """Where rays meet houses: which column of all shots, which house, how far that is, which row its top has there."""
 
-    column: NDArray[np.int64]
-    house: NDArray[np.int64]
+    ray: Index
+    house: Index
     depth: Array
     top: Array
     sideways: NDArray[np.bool_]
@@ -39,112 +39,122 @@ class Hits:
     wide: Array
     """From corner to corner."""
 
-    def at(self, index: NDArray[np.int64]) -> Hits:
+    def at(self, index: Index) -> Hits:
         """Some of them."""
         return Hits(*(getattr(self, name).take(index) for name in Hits.__dataclass_fields__))
 
+    def facing(self, shots: Shots) -> NDArray[np.uint8]:
+        """Which way the walls face."""
+        east, north = (part.take(self.ray) > 0 for part in shots.rays)
+        facing = np.where(self.sideways, np.where(east, WEST, EAST), np.where(north, SOUTH, NORTH))
+        return facing.astype(np.uint8)
+
+    def blur(self, shots: Shots) -> Array:
+        """How much of a wall a pixel sees from left to right, in metres."""
+        east, north = (part.take(self.ray) for part in shots.rays)
+        return np.asarray(self.depth / shots.focal / np.abs(np.where(self.sideways, east, north)))
+
 
 def raise_walls(frame: Frame, town: Town) -> None:
-    """Put the houses into a picture."""
-    camera = frame.camera
-    hits = _meet(camera, town.houses, _near(camera, town.houses))
-    layers = _peel(camera, hits)
+    """Put the houses into pictures."""
+    shots = frame.shots
+    hits = _meet(shots, town.houses)
+    layers = _peel(shots, hits)
     if not layers:
         return
-    middles = np.arange(camera.rows, dtype=np.float32)[:, None] + np.float32(0.5)
-    seen = np.full((camera.rows, camera.width), -1)
-    columns = np.arange(camera.width)
-    for number, (_, top) in reversed(list(enumerate(layers))):
-        np.copyto(seen, number * camera.width + columns, where=middles >= top)
+    middles = np.arange(shots.rows, dtype=np.float32)[:, None] + np.float32(0.5)
+    seen = np.full((shots.count, shots.rows, shots.width), -1)
+    number = np.arange(shots.count * shots.width * len(layers)).reshape(len(layers), shots.count, 1, shots.width)
+    for layer in range(len(layers) - 1, -1, -1):
+        np.copyto(seen, number[layer], where=middles >= layers[layer][1].reshape(shots.count, 1, shots.width))
     hits = hits.at(np.concatenate([nearest for nearest, _ in layers]))
     depth = hits.depth.take(seen)
-    up = np.float32(camera.height) - camera.drops[:, None] * depth
+    up = shots.height[:, None, None] - shots.drops[..., None] * depth
     there = ((seen >= 0) & (up >= 0)).ravel().nonzero()[0]
     seen, up = seen.take(there), up.take(there)
-    east, north = camera.rays
-    facing = np.where(hits.sideways, np.where(east > 0, WEST, EAST)[hits.column], np.where(north > 0, SOUTH, NORTH)[hits.column])
     frame.mask[there], frame.depth[there] = BUILDING, depth.take(there)
-    frame.facing[there] = facing.astype(np.uint8).take(seen)
+    frame.facing[there] = hits.facing(shots).take(seen)
     _paint(frame, town, hits, there, seen, up)
 
 
-def _near(camera: Camera, houses: Houses) -> NDArray[np.int64]:
-    """Houses that may be in the picture."""
-    right, ahead = camera.view(*houses.middle)
-    reach, edge = houses.reach, float(camera.slopes[-1])
+def _near(shots: Shots, houses: Houses) -> tuple[Index, Index]:
+    """In which shot which house may be seen."""
+    around = shots.around(houses.middle, REACH + float(houses.reach.max(initial=0)))
+    middle, reach, edge = houses.middle.take(around, 0), houses.reach.take(around), float(shots.slopes[-1])
+    right, ahead = shots.view(np.arange(shots.count)[:, None], middle[:, 0], middle[:, 1])
     inside = np.abs(right) - edge * ahead < reach * np.float32(np.hypot(1, edge))
-    return ((ahead > -reach) & (ahead < REACH) & inside).nonzero()[0]
+    shot, house = ((ahead > -reach) & (ahead < REACH) & inside).nonzero()
+    return shot, around.take(house)
 
 
-def _meet(camera: Camera, houses: Houses, near: NDArray[np.int64]) -> Hits:
-    """All hits in the picture, house by house."""
-    sides = houses.sides.take(near, 0)
-    first, count = _columns(camera, sides)
-    owner, column = np.arange(len(near)).repeat(count), steps(first, count)
-    east, north = camera.rays
-    ray_east, ray_north = east.take(column), north.take(column)
-    edges = sides.T - np.array([camera.east, camera.east, camera.north, camera.north], np.float32)[:, None]
-    one, two, three, four = edges.take(owner, 1)
+def _meet(shots: Shots, houses: Houses) -> Hits:
+    """All hits in the pictures, shot by shot and house by house."""
+    shot, near = _near(shots, houses)
+    sides = houses.sides.take(near, 0).T
+    first, count = _columns(shots, shot, sides)
+    owner, ray = np.arange(len(near)).repeat(count), steps(shot * shots.width + first, count)
+    ray_east, ray_north = (part.take(ray) for part in shots.rays)
+    east, north = shots.east.take(shot), shots.north.take(shot)
+    one, two, three, four = (sides - np.stack([east, east, north, north])).take(owner, 1)
     one, two, three, four = one / ray_east, two / ray_east, three / ray_north, four / ray_north
     enter_east, enter_north = np.minimum(one, two), np.minimum(three, four)
     leave = np.minimum(np.maximum(one, two), np.maximum(three, four))
     depth = np.maximum(enter_east, enter_north)
     hit = ((leave >= depth) & (depth >= 0.2)).nonzero()[0]
-    owner, column, depth = owner.take(hit), column.take(hit), depth.take(hit)
+    owner, ray, depth = owner.take(hit), ray.take(hit), depth.take(hit)
     sideways = (enter_east > enter_north).take(hit)
-    start_east, start_north = sides[:, 0].take(owner), sides[:, 2].take(owner)
-    along = np.where(
-        sideways, camera.north + depth * ray_north.take(hit) - start_north,
-        camera.east + depth * ray_east.take(hit) - start_east,
-    )  # fmt: skip
-    wide = np.where(sideways, (sides[:, 3] - sides[:, 2]).take(owner), (sides[:, 1] - sides[:, 0]).take(owner))
-    house = near.take(owner)
+    end = np.where(sideways, north.take(owner), east.take(owner))
+    end += depth * np.where(sideways, ray_north.take(hit), ray_east.take(hit))
+    west, _, south, _ = sides
+    along = end - np.where(sideways, south.take(owner), west.take(owner))
+    wide = np.where(sideways, (sides[3] - south).take(owner), (sides[1] - west).take(owner))
+    house, shot = near.take(owner), shot.take(owner)
     peak = houses.gable.take(house) * (1 - np.abs(2 * along / wide - 1))
-    high = houses.height.take(house) + peak - camera.height
-    top = np.float32(camera.horizon) - camera.focal * high / depth
-    return Hits(column, house, depth, top, sideways, along, wide)
+    high = houses.height.take(house) + peak - shots.height.take(shot)
+    top = shots.horizon.take(shot) - shots.focal * high / depth
+    return Hits(ray, house, depth, top, sideways, along, wide)
 
 
-def _columns(camera: Camera, sides: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _columns(shots: Shots, shot: Index, sides: Array) -> tuple[Index, Index]:
     """In which columns houses can be: the first and how many, a little more than there are at both ends."""
-    right, ahead = camera.view(sides[:, [0, 0, 1, 1]].T, sides[:, [2, 3, 2, 3]].T)
-    column = camera.width / 2 + camera.focal * right / np.maximum(ahead, 1)
-    whole, slack = ahead.min(0) < 1, 1 + camera.focal * 1e-3
-    first = np.where(whole, 0, column.min(0) - slack).clip(0, camera.width).astype(np.int64)
-    last = np.where(whole, camera.width, column.max(0) + slack + 1).clip(0, camera.width).astype(np.int64)
+    right, ahead = shots.view(shot, sides[[0, 0, 1, 1]], sides[[2, 3, 2, 3]])
+    column = shots.width / 2 + shots.focal * right / np.maximum(ahead, 1)
+    whole, slack = ahead.min(0) < 1, 1 + shots.focal * 1e-3
+    first = np.where(whole, 0, column.min(0) - slack).clip(0, shots.width).astype(np.int64)
+    last = np.where(whole, shots.width, column.max(0) + slack + 1).clip(0, shots.width).astype(np.int64)
     return first, last - first
 
 
-def _peel(camera: Camera, hits: Hits) -> list[tuple[NDArray[np.int64], Array]]:
-    """Layers from near to far: for each column the hit and the row of its top, infinite where there is none."""
-    skyline, layers = np.full(camera.width, camera.rows, np.float32), []
-    column, depth, top = hits.column, hits.depth, hits.top
-    left = np.arange(len(column))
+def _peel(shots: Shots, hits: Hits) -> list[tuple[Index, Array]]:
+    """Layers from near to far: for each ray the hit and the row of its top, infinite where there is none."""
+    size = shots.count * shots.width
+    skyline, layers = np.full(size, shots.rows, np.float32), []
+    ray, depth, top = hits.ray, hits.depth, hits.top
+    left = np.arange(len(ray))
     for _ in range(MOST):
-        higher = (top < skyline.take(column)).nonzero()[0]
+        higher = (top < skyline.take(ray)).nonzero()[0]
         if len(higher) == 0:
             break
-        left, column, depth, top = (part.take(higher) for part in (left, column, depth, top))
-        nearest, number, row = np.full(camera.width, np.inf, np.float32), np.zeros(camera.width, np.int64), np.full(camera.width, np.inf, np.float32)
-        np.minimum.at(nearest, column, depth)
-        first = (depth == nearest.take(column)).nonzero()[0][::-1]  # of two as near the first stays
-        number[column[first]], row[column[first]] = left[first], top[first]
+        left, ray, depth, top = left.take(higher), ray.take(higher), depth.take(higher), top.take(higher)
+        nearest = np.full(size, np.inf, np.float32)
+        np.minimum.at(nearest, ray, depth)
+        first = (depth == nearest.take(ray)).nonzero()[0][::-1]  # of two as near the first stays
+        number, row = np.zeros(size, np.int64), np.full(size, np.inf, np.float32)
+        number[ray[first]], row[ray[first]] = left[first], top[first]
         layers.append((number, row))
         skyline = np.minimum(skyline, row)
     return layers
 
 
-def _paint(
-    frame: Frame, town: Town, hits: Hits, there: NDArray[np.int64], seen: NDArray[np.int64], up: Array
-) -> None:
+def _paint(frame: Frame, town: Town, hits: Hits, there: Index, seen: Index, up: Array) -> None:
     """Walls with windows between bands, and roofs. All that does not depend on the height is worked out hit by hit."""
-    style, houses, focal = town.style, town.houses, frame.camera.focal
+    style, houses, focal = town.style, town.houses, frame.shots.focal
     pitch, share_wide, share_high = style.windows
     house = hits.house.take(seen)
     fields = np.maximum(np.rint(hits.wide / pitch), 1)
     field = hits.along / hits.wide * fields
     column = np.floor(field)
-    fade = _blur(frame.camera, hits) * fields / hits.wide + 0.02
+    fade = hits.blur(frame.shots) * fields / hits.wide + 0.02
     open_wide = np.array([[share_wide / 2], [0.44]], np.float32)  # of windows, of shops
     off_wide = np.abs(field - column - 0.5)
     glass, frame_of = _soft(open_wide - off_wide, fade), _soft(open_wide + 0.07 - off_wide, fade)
@@ -172,13 +182,6 @@ def _paint(
     frame.paint(there, wall)
     if frame.glow is not None:
         frame.glow[there] = glass * np.where(shop, 0.9, (lucky < 0.4) * (0.45 + 1.3 * lucky))
-
-
-def _blur(camera: Camera, hits: Hits) -> Array:
-    """How much of a wall a pixel sees from left to right, in metres."""
-    east, north = camera.rays
-    slant = np.where(hits.sideways, east.take(hits.column), north.take(hits.column))
-    return np.asarray(hits.depth / camera.focal / np.abs(slant))
 
 
 def _soft(inside: Array, width: Array) -> Array:

@@ -85,8 +85,8 @@ class Light:
 
 
 def light_up(frame: Frame, town: Town, light: Light, ground: Ground) -> Array:
-    """The picture in this light, from 0 to about 1: colours, rows, columns."""
-    weather, camera = light.weather, frame.camera
+    """The pictures in this light, from 0 to about 1: colours, shots, rows, columns."""
+    weather, shots = light.weather, frame.shots
     ground = ground.only(frame.facing.take(ground.place) == UP)
     if weather.snow:
         _whiten(frame, weather.snow, ground)
@@ -105,7 +105,7 @@ def light_up(frame: Frame, town: Town, light: Light, ground: Ground) -> Array:
         _halos(frame, picture, weather.lamps)
     if weather.wet:
         _mirror(frame, picture, weather.wet, ground)
-    return picture.reshape(3, camera.rows, camera.width)
+    return picture.reshape(3, shots.count, shots.rows, shots.width)
 
 
 def _column(colour: Triple) -> Array:
@@ -139,22 +139,22 @@ def _direct(frame: Frame, town: Town, light: Light, ground: Ground) -> Array:
 
 def _street_light(frame: Frame, amount: float) -> Array:
     """Warm light from the lamps near the ground, and the own headlights ahead."""
-    camera = frame.camera
-    depth = frame.depth.reshape(camera.rows, camera.width)
-    up = np.maximum(np.float32(camera.height) - camera.drops[:, None] * depth, 0)
+    shots = frame.shots
+    depth = frame.depth.reshape(shots.count, shots.rows, shots.width)
+    up = np.maximum(shots.height[:, None, None] - shots.drops[..., None] * depth, 0)
     lamps = np.float32(0.42 * amount) * np.exp(up * np.float32(-0.16))
-    beam = np.exp(-(((depth - 8) / 11) ** 2) - (camera.slopes / 0.5) ** 2) * np.float32(0.4 * amount)
+    beam = np.exp(-(((depth - 8) / 11) ** 2) - (shots.slopes / 0.5) ** 2) * np.float32(0.4 * amount)
     beam *= np.exp(-up * np.float32(0.7))
     return np.asarray(lamps.ravel() * WARM + beam.ravel() * _column((1.0, 0.96, 0.86)))
 
 
 def _sky(frame: Frame, light: Light, picture: Array) -> None:
-    camera, weather = frame.camera, light.weather
+    shots, weather = frame.shots, light.weather
     there = (frame.mask == SKY).nonzero()[0]
-    row, column = frame.row.take(there), frame.column.take(there)
-    rise = np.maximum(-camera.drops, 0)  # by row
+    _, row, ray = frame.lines(there)
+    rise = np.maximum(-shots.drops, 0).ravel()  # by row
     up = rise.take(row)
-    ray_east, ray_north = (ray.take(column) for ray in camera.rays)
+    ray_east, ray_north = (part.take(ray) for part in shots.rays)
     blend = (rise * 2.4).clip(0, 1) ** 0.75
     colour = (_column(weather.horizon) * (1 - blend) + _column(weather.zenith) * blend).take(row, 1)
     if any(weather.sun):
@@ -178,29 +178,28 @@ def _sky(frame: Frame, light: Light, picture: Array) -> None:
 
 def _halos(frame: Frame, picture: Array, amount: float) -> None:
     """Light that spreads around lamps."""
-    if not frame.lights:
-        return
-    columns, rows, radii, colours = zip(*frame.lights, strict=True)
-    column, row, radius = np.array([columns, rows, radii], np.float32)
+    shot, column, row, radius, *colours = (np.concatenate(part) for part in zip(*frame.lights, strict=True))
+    column, row, radius, *colours = (part.astype(np.float32) for part in (column, row, radius, *colours))
     wide = 1.9 * radius
-    pixels = cut(column - wide, column + wide, row - wide, row + wide, frame.camera)
-    owner, place = pixels.owner, pixels.place
-    down = frame.row.take(place) + np.float32(0.5) - row.take(owner)
-    out = frame.column.take(place) + np.float32(0.5) - column.take(owner)
+    pixels = cut(frame.shots, shot, column - wide, column + wide, row - wide, row + wide)
+    owner, (at_row, at_column) = pixels.owner, frame.pixel(pixels.place)
+    down, out = at_row + np.float32(0.5) - row.take(owner), at_column + np.float32(0.5) - column.take(owner)
     away = (down**2 + out**2) / (radius**2).take(owner)
     strength = (0.55 * np.exp(-away * 1.6) + 0.9 * np.exp(-away * 40)) * np.float32(amount)
-    for plane, part in zip(picture, np.array(colours, np.float32).T, strict=True):
-        plane += np.bincount(place, strength * part.take(owner), len(plane))
+    for plane, part in zip(picture, colours, strict=True):
+        plane += np.bincount(pixels.place, strength * part.take(owner), len(plane))
 
 
 def _mirror(frame: Frame, picture: Array, wet: float, ground: Ground) -> None:
     """Wet ground shows what stands above the horizon, upside down, the more the flatter one looks."""
-    camera, place = frame.camera, ground.place
-    across = np.clip(np.rint(2 * camera.horizon - np.arange(camera.rows) - 1), 0, camera.rows - 1).astype(int)
-    row, column = frame.row.take(place), frame.column.take(place)
-    mirrored = [(rows * camera.width).take(row) + column for rows in (across, np.maximum(across - 1, 0), np.minimum(across + 2, camera.rows - 1))]
+    shots, place = frame.shots, ground.place
+    shot, row, ray = frame.lines(place)
+    across = np.rint(2 * shots.exact_horizon[:, None] - np.arange(shots.rows) - 1).clip(0, shots.rows - 1).astype(int)
+    across = across.take(row)
+    column = ray + (shot * (shots.rows - 1)) * shots.width
+    mirrored = [line * shots.width + column for line in (across, np.maximum(across - 1, 0), np.minimum(across + 2, shots.rows - 1))]
     puddles = (rough(ground.east * 2.2, ground.north * 2.2) * 2.4 - 0.7).clip(0.25, 1)
-    share = puddles * np.exp(-camera.drops * 2.2).take(row) * np.float32(0.62 * wet)
+    share = puddles * np.exp(-shots.drops * 2.2).take(row) * np.float32(0.62 * wet)
     for plane in picture:
         at, above, below = (plane.take(where) for where in mirrored)
         dry = plane.take(place) * (1 - np.float32(0.3 * wet))
