@@ -16,10 +16,10 @@ from fedflat.data.street import frame as classes
 from fedflat.data.street.camera import Camera
 from fedflat.data.street.film import APART, Film, Journey
 from fedflat.data.street.lens import Lens
-from fedflat.data.street.scene import picture
+from fedflat.data.street.scene import pictures
 from fedflat.data.street.styles import STYLES
 from fedflat.data.street.town import LAMP, PERSON, SIGN, TREES, Figures, Houses, Town, town
-from fedflat.data.street.traffic import STEP, VIEWS, Cars, drive
+from fedflat.data.street.traffic import STEP, VIEWS, Cars, Traffic, drive
 from fedflat.data.street.weather import WEATHERS, Light
 
 DIGEST = """
@@ -43,6 +43,16 @@ def test_a_frame_does_not_depend_on_how_many_are_taken() -> None:
     one, two = Journey(0, 5, 1).film(2), Journey(0, 5, 1).film(4)
     assert np.array_equal(one.images, two.images[:2])
     assert np.array_equal(one.masks, two.masks[:2])
+
+
+@pytest.mark.parametrize("weather", ["dusk", "rain", "snow"])
+def test_pictures_are_the_same_drawn_together_or_one_by_one(weather: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    journey = Journey(2, 3, 5, weather, "car", ("real", "game")[weather == "dusk"], width=64, rows=32)
+    together = journey.film(3)
+    monkeypatch.setattr("fedflat.data.street.film.PIXELS", 1)
+    alone = journey.film(3)
+    assert np.array_equal(together.images, alone.images)
+    assert np.array_equal(together.masks, alone.masks)
 
 
 @pytest.mark.parametrize("number", range(len(STYLES)))
@@ -71,7 +81,9 @@ def masked(place: Town, camera: Camera, cars: Cars | None = None) -> np.ndarray:
     rng = np.random.default_rng(0)
     nobody = Figures(*(getattr(place.figures, name)[:0] for name in Figures.__dataclass_fields__))
     light, lens = Light.drawn(WEATHERS["sun"], rng), Lens.drawn("real", rng)
-    return picture(place, camera, (cars or no_cars(), nobody), light, lens, rng)[1]
+    cars = cars or no_cars()
+    traffic = Traffic(cars, np.zeros(len(cars.tall), np.int64), nobody, np.zeros(0, np.int64))
+    return pictures(place, [camera], traffic, light, lens, [rng])[1][0]
 
 
 def projected(camera: Camera, point: tuple[float, float, float]) -> tuple[float, float]:

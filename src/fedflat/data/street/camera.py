@@ -79,7 +79,7 @@ class Shots:
     @cached_property
     def drops(self) -> Array:
         """For each shot and row, how far a ray goes down in a metre of depth."""
-        return ((np.arange(self.rows) + 0.5 - self.exact_horizon[:, None]) / self.focal).astype(np.float32)
+        return np.asarray((np.arange(self.rows) + 0.5 - self.exact_horizon[:, None]) / self.focal, np.float32)
 
     @cached_property
     def rays(self) -> tuple[Array, Array]:

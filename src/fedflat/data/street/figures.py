@@ -49,13 +49,13 @@ Part = tuple[NDArray[np.bool_], Array, int]
 """Which pixels, in which colour (one, or one a pixel), of which class."""
 
 
-def in_sight(shots: Shots, fixed: Figures, people: Figures, with_whom: Index) -> Sight:
+def in_sight(shots: Shots, fixed: Figures, people: Figures, people_shot: Index) -> Sight:
     """The figures in the pictures that are large enough to be seen; each of the people is in one shot only."""
     around = shots.around(fixed.place, REACH + float(fixed.half.max(initial=0)))
     fixed = fixed.at(around)
     shot, chosen = _visible(shots, np.arange(shots.count)[:, None], fixed).nonzero()
-    met = _visible(shots, with_whom, people).nonzero()[0]
-    shot, figures = np.concatenate([shot, with_whom[met]]), Figures.joined([fixed.at(chosen), people.at(met)])
+    met = _visible(shots, people_shot, people).nonzero()[0]
+    shot, figures = np.concatenate([shot, people_shot[met]]), Figures.joined([fixed.at(chosen), people.at(met)])
     right, ahead = shots.view(shot, figures.place[:, 0], figures.place[:, 1])
     scale = np.float32(shots.focal) / ahead
     turn = shots.turned(shot, figures.toward[:, 0], figures.toward[:, 1])
@@ -135,7 +135,8 @@ def _tree(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
 
 def _poplar(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
     """A spindle."""
-    return _crown(a, b, sight, owner, 0.95 * np.sqrt(np.clip(np.sin(np.clip((b - 0.1) / 0.9, 0, 1) ** 0.8 * np.pi), 0, 1)))
+    round_off = np.sin(((b - 0.1) / 0.9).clip(0, 1) ** 0.8 * np.pi)
+    return _crown(a, b, sight, owner, 0.95 * np.sqrt(round_off.clip(0, 1)))
 
 
 def _fir(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:

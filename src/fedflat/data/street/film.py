@@ -20,7 +20,7 @@ from fedflat.engine.seeds import numpy_generator
 
 APART = 100_000.0
 """Metres from the origin of one town to that of the next, to the east."""
-PIXELS = 1 << 16
+PIXELS = 1 << 15
 """About so many are drawn at once: numpy has to be called less often than for one picture after the other."""
 
 
@@ -70,13 +70,14 @@ class Journey:
         images, masks = [], []
         at_once = max(1, PIXELS // (self.width * self.rows))
         for first in range(0, len(way), at_once):
-            cameras, moving, noise = [], [], []
-            for frame, row in enumerate(way[first : first + at_once], first):
-                met = numpy_generator(self.seed, "street/traffic", self.number, frame)
-                cameras.append(camera(row, view, met, self.width, self.rows))
-                moving.append(meet(place, cameras[-1], met, self.traffic))
-                noise.append(numpy_generator(self.seed, "street/noise", self.number, frame))
-            taken = pictures(place, cameras, moving, light, lens, noise, view.bonnet)
+            frames = range(first, min(first + at_once, len(way)))
+            met, noise = (
+                [numpy_generator(self.seed, purpose, self.number, frame) for frame in frames]
+                for purpose in ("street/traffic", "street/noise")
+            )
+            cameras = [camera(way[i], view, rng, self.width, self.rows) for i, rng in zip(frames, met, strict=True)]
+            traffic = meet(place, cameras, met, self.traffic)
+            taken = pictures(place, cameras, traffic, light, lens, noise, view.bonnet)
             images.append(taken[0])
             masks.append(taken[1])
         places = way + np.array([self.town * APART, 0.0, 0.0])

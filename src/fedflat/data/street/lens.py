@@ -88,7 +88,7 @@ def _real(picture: Array, lens: Lens, rngs: Sequence[np.random.Generator]) -> Ar
     grain = np.stack([np.resize(_grain()[start : start + size], size) for start in starts])
     grain = grain * np.float32(lens.grain) + np.float32(1.14)
     soft += grain.reshape(*picture.shape[1:], 3).transpose(3, 0, 1, 2)
-    return soft
+    return np.asarray(soft)
 
 
 @cache

@@ -16,13 +16,13 @@ from fedflat.data.street.frame import IGNORED, ROUND, Frame
 from fedflat.data.street.ground import lay_ground
 from fedflat.data.street.lens import Lens, develop, falling
 from fedflat.data.street.town import Figures, Town
-from fedflat.data.street.traffic import Cars
+from fedflat.data.street.traffic import Traffic
 from fedflat.data.street.walls import raise_walls
 from fedflat.data.street.weather import Light, light_up
 
 
 def pictures(
-    town: Town, cameras: Sequence[Camera], moving: Sequence[tuple[Cars, Figures]], light: Light, lens: Lens,
+    town: Town, cameras: Sequence[Camera], traffic: Traffic, light: Light, lens: Lens,
     rngs: Sequence[np.random.Generator], bonnet: float = 0.0,
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Images (shots, colours, rows, columns) and masks (shots, rows, columns), each as if it were alone.
@@ -33,7 +33,7 @@ def pictures(
     frame = Frame(shots, lamps=light.weather.lamps > 0)
     raise_walls(frame, town)
     ground = lay_ground(frame, town)
-    _fill(frame, town.figures, moving)
+    _fill(frame, town.figures, traffic)
     if bonnet:
         _bonnet(frame, bonnet)
     lit = light_up(frame, town, light, ground)
@@ -41,13 +41,10 @@ def pictures(
     return develop(lit, lens, rngs), frame.mask.reshape(shots.count, shots.rows, shots.width)
 
 
-def _fill(frame: Frame, fixed: Figures, moving: Sequence[tuple[Cars, Figures]]) -> None:
+def _fill(frame: Frame, fixed: Figures, traffic: Traffic) -> None:
     """All that stands in the street."""
-    numbers = np.arange(frame.shots.count)
-    cars, people = Cars.joined([cars for cars, _ in moving]), Figures.joined([people for _, people in moving])
-    meeting = numbers.repeat([len(people) for _, people in moving])
-    sight = figure.in_sight(frame.shots, fixed, people, meeting)
-    cars, shot = car.in_sight(frame.shots, cars, numbers.repeat([len(cars) for cars, _ in moving]))
+    sight = figure.in_sight(frame.shots, fixed, traffic.people, traffic.person_shot)
+    cars, shot = car.in_sight(frame.shots, traffic.cars, traffic.car_shot)
     figure.shade(frame, sight)
     for layer in (figure.draw(frame, sight), car.draw(frame, cars, shot)):
         lay(frame, layer)

@@ -45,7 +45,7 @@ class Houses:
     @cached_property
     def reach(self) -> Array:
         """From the middle to a corner."""
-        return np.hypot(self.sides[:, 1] - self.sides[:, 0], self.sides[:, 3] - self.sides[:, 2]) / 2
+        return np.asarray(np.hypot(self.sides[:, 1] - self.sides[:, 0], self.sides[:, 3] - self.sides[:, 2]) / 2)
 
     @cached_property
     def colours(self) -> Array:

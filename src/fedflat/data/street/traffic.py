@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflat.data.street.camera import Array, Camera
+from fedflat.data.street.camera import Array, Camera, Index
 from fedflat.data.street.styles import shades
 from fedflat.data.street.town import DRIVEN, PERSON, SEEN, Figures, Town
 
@@ -44,17 +45,19 @@ class Cars:
     tint: Array
     tall: Array
 
-    def __len__(self) -> int:
-        return len(self.tall)
-
-    @classmethod
-    def joined(cls, parts: list[Cars]) -> Cars:
-        """All of them in one."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
-
-    def at(self, index: NDArray[np.int64]) -> Cars:
+    def at(self, index: Index) -> Cars:
         """Some of them, or one as often as it is named."""
         return Cars(*(getattr(self, name).take(index, 0) for name in Cars.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What cameras meet, and in which shot."""
+
+    cars: Cars
+    car_shot: Index
+    people: Figures
+    person_shot: Index
 
 
 def drive(town: Town, rng: np.random.Generator, frames: int) -> NDArray[np.float64]:
@@ -89,16 +92,35 @@ def camera(row: NDArray[np.float64], view: View, rng: np.random.Generator, width
     return Camera(east, north, heading, height, pitch, width, rows)
 
 
-def meet(town: Town, seen: Camera, rng: np.random.Generator, busy: float) -> tuple[Cars, Figures]:
-    """The cars and people near a camera, drawn anew for each picture."""
-    cars, people = [], []
-    for axis in (0, 1):
-        across, along = (seen.east, seen.north)[axis], (seen.north, seen.east)[axis]
-        lines = town.lines[axis]
-        near = lines[np.abs(lines - across) < FAR * 0.8].astype(np.float64)
-        cars.append(_cars(town, rng, axis, near, across, along, busy))
-        people.append(_people(town, rng, axis, near, across, along, busy))
-    return Cars(*(np.concatenate(parts) for parts in zip(*cars, strict=True))), _persons(rng, np.concatenate(people))
+def meet(town: Town, cameras: Sequence[Camera], rngs: Sequence[np.random.Generator], busy: float) -> Traffic:
+    """The cars and people near cameras, drawn anew for each picture with its own generator."""
+    cars, people, looks, counts = [], [], [], []
+    for camera, rng in zip(cameras, rngs, strict=True):
+        for axis in (0, 1):
+            across, along = (camera.east, camera.north)[axis], (camera.north, camera.east)[axis]
+            lines = town.lines[axis]
+            near = lines[np.abs(lines - across) < FAR * 0.8].astype(np.float64)
+            cars.append(_cars(town, rng, axis, near, across, along, busy))
+            people.append(_people(town, rng, near, across, along, busy))
+        met = len(people[-2][0]) + len(people[-1][0])
+        looks.append((rng.normal(1.7, 0.1, met), rng.integers(len(COATS), size=met), rng.integers(1 << 30, size=met)))
+        counts.append(met)
+    shot, axes = np.divmod(np.arange(len(cars)), 2)
+    driven = [len(part[0]) for part in cars]
+    walking = axes.repeat([len(part[0]) for part in people])
+    return Traffic(
+        _built(town, cars, axes.repeat(driven)), shot.repeat(driven),
+        _persons(_turned(walking, *_joined(people)), *_joined(looks)), np.arange(len(cameras)).repeat(counts),
+    )  # fmt: skip
+
+
+def _joined(parts: Sequence[tuple[Array, ...]]) -> list[Array]:
+    return [np.concatenate(each) for each in zip(*parts, strict=True)]
+
+
+def _turned(axis: Index, across: Array, along: Array) -> Array:
+    """East and north, one pair a row, of what is measured across and along streets."""
+    return np.stack([np.where(axis, along, across), np.where(axis, across, along)], 1).astype(np.float32)
 
 
 def _cars(
@@ -112,24 +134,29 @@ def _cars(
     share = np.array([0.16, style.parked * (style.road > 3.5)])[:, None]
     kept = (rng.random(shape) < share * busy).ravel().nonzero()[0]
     lane, at = kept // len(SPOTS), at.take(kept)
-    middle, parked = lanes.take(lane), lane % 2
-    clear = np.abs(at[:, None] - town.lines[1 - axis]).min(1) > style.road + np.array([2.5, 5.0]).take(parked)
+    middle = lanes.take(lane)
+    clear = np.abs(at[:, None] - town.lines[1 - axis]).min(1) > style.road + np.array([2.5, 5.0]).take(lane % 2)
     clear &= np.hypot(at - along, middle - across) > 6.5
-    middle, at, side = middle[clear], at[clear], SIDES.take((lane // 2 % 2)[clear])
+    lane, middle, at = lane[clear], middle[clear], at[clear]
     count = len(at)
-    way = side if axis == 0 else -side  # one keeps right
     long, wide = rng.uniform(2.0, 2.35, count), rng.uniform(0.86, 0.93, count)
-    tint = shades(style.cars).take(rng.integers(len(style.cars), size=count), 0)
-    tall = np.where(rng.random(count) < 0.2, rng.uniform(1.9, 2.3, count), rng.uniform(1.4, 1.55, count))
-    pairs = ((middle, at), (wide, long), (0 * way, way))
-    turned = np.array([pair[:: -1 if axis else 1] for pair in pairs], np.float32)
-    return (*turned.transpose(0, 2, 1), tint, tall.astype(np.float32))
+    tint, van = rng.integers(len(style.cars), size=count), rng.random(count) < 0.2
+    return middle, at, lane, wide, long, tint, van, rng.uniform(1.9, 2.3, count), rng.uniform(1.4, 1.55, count)
+
+
+def _built(town: Town, drawn: Sequence[tuple[Array, ...]], axis: Index) -> Cars:
+    """Cars of what was drawn for them."""
+    middle, at, lane, wide, long, tint, van, tall, low = _joined(drawn)
+    side = SIDES.take(lane // 2 % 2)
+    way = np.where(axis, -side, side)  # one keeps right
+    place, half, front = (_turned(axis, *pair) for pair in ((middle, at), (wide, long), (0 * way, way)))
+    return Cars(place, half, front, shades(town.style.cars).take(tint, 0), np.where(van, tall, low).astype(np.float32))
 
 
 def _people(
-    town: Town, rng: np.random.Generator, axis: int, lines: Array, across: float, along: float, busy: float
-) -> NDArray[np.float64]:
-    """Where people walk along these streets; a few cross them."""
+    town: Town, rng: np.random.Generator, lines: Array, across: float, along: float, busy: float
+) -> tuple[Array, Array]:
+    """Where people walk along these streets, across and along; a few cross them."""
     style = town.style
     line = lines.repeat(rng.poisson(style.people * busy, len(lines)))
     count = len(line)
@@ -138,14 +165,12 @@ def _people(
     off = np.where(rng.random(count) < 0.07, rng.uniform(-1, 1, count) * style.road, off)
     middle = line + SIDES.take(rng.integers(2, size=count)) * off
     kept = np.hypot(at - along, middle - across) > 4.5
-    return np.stack((middle, at)[:: -1 if axis else 1], 1)[kept]
+    return middle[kept], at[kept]
 
 
-def _persons(rng: np.random.Generator, place: NDArray[np.float64]) -> Figures:
-    count = len(place)
-    height = rng.normal(1.7, 0.1, count).clip(1.1, 2.0)
-    tint = shades(COATS).take(rng.integers(len(COATS), size=count), 0)
+def _persons(place: Array, height: Array, coat: Index, own: Index) -> Figures:
+    count, height = len(place), height.clip(1.1, 2.0)
     return Figures(
-        np.full(count, PERSON), place.astype(np.float32), height.astype(np.float32), (height * 0.17).astype(np.float32),
-        tint, rng.integers(1 << 30, size=count), np.zeros((count, 2), np.float32),
+        np.full(count, PERSON), place, height.astype(np.float32), (height * 0.17).astype(np.float32),
+        shades(COATS).take(coat, 0), own, np.zeros((count, 2), np.float32),
     )  # fmt: skip

@@ -196,8 +196,9 @@ def _mirror(frame: Frame, picture: Array, wet: float, ground: Ground) -> None:
     shot, row, ray = frame.lines(place)
     across = np.rint(2 * shots.exact_horizon[:, None] - np.arange(shots.rows) - 1).clip(0, shots.rows - 1).astype(int)
     across = across.take(row)
-    column = ray + (shot * (shots.rows - 1)) * shots.width
-    mirrored = [line * shots.width + column for line in (across, np.maximum(across - 1, 0), np.minimum(across + 2, shots.rows - 1))]
+    start = ray + shot * (shots.rows - 1) * shots.width  # the pixel's column in the uppermost row
+    lines = across, np.maximum(across - 1, 0), np.minimum(across + 2, shots.rows - 1)
+    mirrored = [start + line * shots.width for line in lines]
     puddles = (rough(ground.east * 2.2, ground.north * 2.2) * 2.4 - 0.7).clip(0.25, 1)
     share = puddles * np.exp(-shots.drops * 2.2).take(row) * np.float32(0.62 * wet)
     for plane in picture:
