@@ -27,10 +27,11 @@ def commands() -> list[list[str]]:
 
 
 def test_commands_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first two really, in small; of the others the words are read."""
+    """Both drawings and the first run really, in small; of the others the words are read."""
     monkeypatch.chdir(tmp_path)
-    show, greedy, *others = commands()
-    assert main(show) == 0
+    by_labels, by_confidence, greedy, *others = commands()
+    assert main(by_labels) == 0
+    assert main([*by_confidence, "--quiet", "--threads", "1"]) == 0
     assert main([*greedy[:-4], "--rounds", "1", "--out", "runs/greedy", "--quiet", "--threads", "1"]) == 0
     assert (tmp_path / "runs/greedy/groups.json").exists()
     for words in others:
