@@ -56,6 +56,18 @@ def quiet(text: str) -> None:
     pass
 
 
+def test_programs_find_their_files_under_a_relative_folder(small, tmp_path, monkeypatch):
+    """They work in a folder of their own, and are told where theirs are from anywhere."""
+
+    def by_program(folder: Path, scratch: Path, say: sources.Say) -> None:
+        write_idx_set(scratch / "unpacked", 60, 20)
+        command(["cp", "-r", str(scratch / "unpacked"), str(folder)], scratch)
+
+    monkeypatch.chdir(tmp_path)
+    use(monkeypatch, Mnist, by_program)
+    assert get("mnist", Path("data"), quiet) == Path("data/mnist")
+
+
 def test_listing_says_what_is_there_and_what_to_do(tmp_path):
     write_idx_set(tmp_path / "system" / "mnist", 10, 10)
     infos = {info.name: info for info in listing()}

@@ -94,7 +94,7 @@ def get(name: str, directory: Path | None = None, say: Say = print) -> Path | No
         return target
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".fetching-", dir=directory))
+        scratch = Path(tempfile.mkdtemp(prefix=".fetching-", dir=directory.absolute()))  # programs work inside it
     except OSError as error:
         raise DataError(f"cannot write to {directory}: {error.strerror}. Say another --data-dir.") from None
     try:
