@@ -96,6 +96,7 @@ ROWS = {
     "naive_fedgloss": "naive_fedgloss(rho_s=0.1, beta=10.0)",
     "norm_clip": "norm_clip(norm=0.01)",
     "personal": "personal()",
+    "poly_rate": "poly_rate(power=0.5)",
     "prox": "prox(mu=decay(0.5, 0.9))",
     "sam": "sam(rho=warmup(0.0, 0.1, 2))",
     "scaffold": "scaffold()",

@@ -146,6 +146,7 @@ from fedflat.methods.pieces import median as median
 from fedflat.methods.pieces import mixup as mixup
 from fedflat.methods.pieces import norm_clip as norm_clip
 from fedflat.methods.pieces import personal as personal
+from fedflat.methods.pieces import poly_rate as poly_rate
 from fedflat.methods.pieces import prox as prox
 from fedflat.methods.pieces import sam as sam
 from fedflat.methods.pieces import server_momentum as server_momentum

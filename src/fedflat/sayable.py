@@ -122,6 +122,7 @@ SAYABLE = {
     "pathological": "fedflat.data.partitions.pathological",
     "personal": "fedflat.methods.pieces",
     "poly": "fedflat.language.schedules",
+    "poly_rate": "fedflat.methods.pieces",
     "pretrained": "fedflat.running.starts",
     "prox": "fedflat.methods.pieces",
     "public_part": "fedflat.data.sets.public_part",

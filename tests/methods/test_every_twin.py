@@ -29,7 +29,7 @@ ALONE = {
     "centralised": "methods/test_centralised.py", "cutout": "client/test_mixing.py", "mixup": "client/test_mixing.py",
     "fedavg_ft": "methods/test_personal.py", "personal": "methods/test_personal.py",
     "krum": "server/test_rules.py", "median": "server/test_rules.py", "norm_clip": "server/test_rules.py",
-    "trimmed_mean": "server/test_rules.py", "chain": "test_method.py",
+    "trimmed_mean": "server/test_rules.py", "chain": "test_method.py", "poly_rate": "client/test_rate.py",
 }  # fmt: skip
 """Tests of their own, which follow them with plain loops, or hold words to topologies that have twins."""
 

@@ -60,6 +60,7 @@ class Visit:
     stop: Tensor
     """Where the walk ended; what is sent back differs if a piece's ``end`` moved it."""
     lr: float
+    """The rate of the first step; pieces may have it fall within the visit (`Piece.pace`)."""
     planned: int
     """Local steps to do."""
     epochs: float
@@ -207,6 +208,10 @@ class Piece(Spelled):
     def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
         """The gradient to hand on."""
         return grad(w)
+
+    def pace(self, v: Visit) -> float:
+        """What the rate of the next step is multiplied by."""
+        return 1.0
 
     def end(self, v: Visit, w: Tensor) -> Tensor:
         """What to send back."""

@@ -6,6 +6,7 @@ or on another machine of the same kind; and it can be repeated, to find what wen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -205,14 +206,15 @@ def walk(
         for piece, v in stack:
             batch = piece.batch(v, batch)
         oracle = bench.oracle(batch, [(p, v) for p, v in stack if isinstance(p, Term)])
-        w = torch.sub(w, _compose(oracle, stack, spy)(w), alpha=lr)
+        rate = lr * math.prod(piece.pace(v) for piece, v in stack)
+        w = torch.sub(w, _compose(oracle, stack, spy)(w), alpha=rate)
         assert oracle.loss is not None, "no piece asked for a gradient"
         losses.append(oracle.loss)
         counted = counted + oracle.count
         samples += batch.first.shape[w.dim() - 1]
         bench.at = w
         for _, v in stack:
-            v.steps, v.walked = v.steps + 1, v.walked + lr
+            v.steps, v.walked = v.steps + 1, v.walked + rate
     for _, v in stack:
         v.stop = w
     own = Model(w, bench.buffers)
@@ -225,17 +227,13 @@ def walk(
 def open_visit(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -> Visit:
     """What a piece sees before the walk."""
     mail = letter.mail
-    planned = job.local.planned(mail.round, letter.client, len(data))
     return Visit(
-        key=piece.key,
-        seed=job.seed,
-        round=mail.round,
-        client=letter.client,
+        key=piece.key, seed=job.seed, round=mail.round, client=letter.client,
         sent=mail.params,
         start=mail.params,
         stop=mail.params,
         lr=mail.lr,
-        planned=planned,
+        planned=job.local.planned(mail.round, letter.client, len(data)),
         epochs=job.local.passes(mail.round, letter.client, len(data)),
         layout=job.learner.flat.layout,
         inbox=mail.extras.get(piece.key, {}),
@@ -250,7 +248,7 @@ def open_visit(job: ClientJob, letter: Letter, data: ClientData, piece: Piece) -
         before=before(mail, letter.client),
         told=job.told.get(piece.key, {}),
         visit=mail.visit,
-    )
+    )  # fmt: skip
 
 
 def before(mail: Mail, *clients: int) -> Tensor | None:

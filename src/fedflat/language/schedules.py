@@ -197,11 +197,10 @@ class Steps(Schedule):
 class Poly(Schedule):
     """``value (1 - t / rounds)^power``, then 0.
 
-    DeepLab and BiSeNet let the rate of every step fall like this. The papers on driving scenes begin anew in every
-    visit, and the code of FedDrive has ten thousand times the steps of a visit for ``rounds``: there it hardly falls.
+    DeepLab and BiSeNet let the rate of every step fall like this. Within each visit: the piece ``poly_rate()``.
 
-    >>> f"{poly(0.05, 10)(9):.8f}", f"{poly(0.05, 10 * 10_000)(9):.8f}"
-    ('0.00629463', '0.04999595')
+    >>> f"{poly(0.05, 10)(9):.8f}"
+    '0.00629463'
     """
 
     value: float

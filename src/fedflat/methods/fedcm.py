@@ -16,11 +16,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Visit
+from fedflat.client.piece import Piece, Site, Visit
 from fedflat.composition.method import Method, method
 from fedflat.engine.flat import GradFn
 from fedflat.engine.mail import Mail, Replies
 from fedflat.engine.stage import Stage
+from fedflat.errors import SettingError
 from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.server.piece import Desk, Send, ServerPiece
 
@@ -36,6 +37,14 @@ class Mix(Piece):
 
     def __post_init__(self) -> None:
         scalar("fedcm", "a", self.a, high=1)
+
+    def check(self, site: Site) -> None:
+        """Refuse a rate that falls within a visit."""
+        if any(type(piece).pace is not Piece.pace for piece in site.pieces):
+            raise SettingError(
+                "fedcm divides what clients walked by steps times rate, which a rate that falls within a visit makes "
+                "wrong. Leave out poly_rate()."
+            )
 
     def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
         """``a g + (1 - a) D``."""

@@ -1,0 +1,85 @@
+"""The rate that falls within a visit: published numbers, loops, and what it goes with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from client.stages import visiting
+from fedflat.client.rate import PolyRate
+from fedflat.errors import SettingError
+from fedflat.executors.crew import Executor
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.rows import Stacked
+from fedflat.running.prepare import make_ready
+from literal.problem import Plan, Problem, local_step, random_plan, random_problem, weights
+from methods.spies import said
+from quadratic import experiment, replay
+
+HARD = {"wd": 0.02, "momentum": 0.6, "clip": 1.5, "lr": 0.04}
+
+
+@pytest.fixture(scope="module")
+def some() -> tuple[Problem, Plan]:
+    problem = random_problem(11)
+    return problem, random_plan(11, problem, 4, cohort=(1, 3), **HARD)
+
+
+@pytest.mark.parametrize(("factor", "last"), [(10_000, 0.04999595), (1, 0.00629463)])
+def test_both_readings_in_numbers(factor: float, last: float) -> None:
+    """Ten steps at 0.05: as FedDrive's code has it, and as papers print it."""
+    piece = PolyRate(factor=factor)
+    visit = visiting(piece, torch.zeros(2), planned=10)
+    assert piece.pace(visit) == 1
+    visit.steps = 9
+    assert 0.05 * piece.pace(visit) == pytest.approx(last, abs=6e-9)
+
+
+def by_loops(problem: Problem, plan: Plan, power: float, factor: float) -> list[np.ndarray]:
+    """FedAvg; step i of the tau of a visit has its own rate, momentum or not."""
+    server, seen = problem.w0, []
+    for t, cohort in enumerate(plan.cohorts):
+        mean, share = np.zeros(problem.dim), weights(problem, cohort, "sized")
+        for k in cohort:
+            w, m, tau = server, np.zeros(problem.dim), plan.steps(t, k)
+            for i, batch in enumerate(plan.orders[t][k]):
+                rate = plan.lr[t] * (1 - i / (factor * tau)) ** power
+                w, m = local_step(w, m, problem.gradient(k, w, batch), rate, plan)
+            mean = mean + share[k] * w
+        server = mean
+        seen.append(server)
+    return seen
+
+
+@pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"])
+@pytest.mark.parametrize(("power", "factor"), [(0.9, 1.0), (0.9, 10_000.0), (2.0, 3.0)])
+def test_against_loops(power: float, factor: float, executor: Executor, some: tuple[Problem, Plan]) -> None:
+    book = replay(said(f"fedavg() + poly_rate({power}, {factor})"), *some, executor=executor)
+    np.testing.assert_allclose(book.server, by_loops(*some, power, factor), rtol=1e-10, atol=1e-10)
+
+
+def test_power_0_changes_no_bit(some: tuple[Problem, Plan]) -> None:
+    one, two = (replay(said(text), *some) for text in ("fedavg() + poly_rate(power=0)", "fedavg()"))
+    assert all(np.array_equal(a, b) for a, b in zip(one.server, two.server, strict=True))
+
+
+def test_scaffold_divides_by_the_rates_there_were() -> None:
+    """With full batches of one example and no correction yet, the variate is the mean of the gradients on the way."""
+    problem = random_problem(3, clients=1, sizes=[1])
+    plan = random_plan(3, problem, 1, cohort=1, epochs=3, lr=0.1)
+    w, sum_of_rates = problem.w0, 0.0
+    for i, batch in enumerate(plan.orders[0][0]):
+        rate = 0.1 * (1 - i / 3) ** 0.9
+        w, sum_of_rates = w - rate * problem.gradient(0, w, batch), sum_of_rates + rate
+    book = replay(said("scaffold() + poly_rate()"), problem, plan)
+    np.testing.assert_allclose(book.learnt[0][0]["scaffold"]["c"], (problem.w0 - w) / sum_of_rates, rtol=1e-10)
+
+
+def test_what_cannot_be_is_refused(some: tuple[Problem, Plan]) -> None:
+    with pytest.raises(SettingError, match=r"fedcm divides what clients walked by .* Leave out poly_rate\(\)"):
+        make_ready(experiment(said("fedcm() + poly_rate()"), *some))
+    with pytest.raises(SettingError, match=r"poly_rate: factor must be a number of at least 1, found 0\.5"):
+        PolyRate(factor=0.5)
+    with pytest.raises(SettingError, match="poly_rate: power must be a number of at least 0, found -1"):
+        PolyRate(power=-1)
