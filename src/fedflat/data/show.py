@@ -61,9 +61,10 @@ def _who_has_what(fed: Federation, domains: Domains) -> list[str]:
             found.setdefault(home[place] if home else "several", []).append(size)
         most = max(map(sum, found.values()))
         lines.append(f"clients by {facet}:")
+        longest = max(12, *(len(value) + 1 for value in found))
         for value, held in sorted(found.items()):
             bar = "█" * max(round(BARS * sum(held) / most), 1)
-            lines.append(f"  {value:<12}{len(held):>5} clients {sum(held):>7} examples  {bar}")
+            lines.append(f"  {value:<{longest}}{len(held):>5} clients {sum(held):>7} examples  {bar}")
     return lines
 
 

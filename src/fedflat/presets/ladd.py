@@ -4,8 +4,8 @@ Shenaj et al., Learning Across Domains and Devices: Style-Driven Source-Free Dom
 Learning (LADD), WACV 2023, arXiv:2210.02326; the tables are counted as in Caldarola's doctoral thesis.
 
     ladd/cityscapes-ladd-cls              Table 5.6: GTA5 at the server, Cityscapes at 144 clients
-    ladd/crosscity-ladd-all               Table 5.7: CrossCity at about 476 clients
-    ladd/mapillary-self-training          Table 5.8: Mapillary Vistas at about 357 clients
+    ladd/crosscity-ladd-all               Table 5.7: CrossCity at 476 clients
+    ladd/mapillary-self-training          Table 5.8: Mapillary Vistas at 357 clients
     ladd/cityscapes-central-source-only   trained on the source in one place, tested on the target
     ladd/cityscapes-fed-ftda              the source model fine-tuned with the target's labels
     ladd/street-ladd-cls                  the same rows on streets drawn from a seed, a game's and real ones; no number

@@ -50,7 +50,7 @@ def test_crosscity() -> None:
     cities = [city for city in ("Rio", "Rome", "Taipei", "Tokyo") for _ in range(3200)]
     parts = drawn_sizes(cities, 17, 37, rng())
     sizes = [len(part) for part in parts]
-    assert 455 <= len(parts) <= 497
+    assert len(parts) == 476
     assert min(sizes) >= 17
     assert max(sizes) <= 37
     assert sorted(flat(parts)) == list(range(12800))
@@ -62,8 +62,9 @@ def test_neighbours_on_the_map() -> None:
     towns = random.uniform(-60, 60, size=(12, 2))
     places = np.concatenate([random.normal(town, 0.5, size=(int(random.integers(3, 160)), 2)) for town in towns])
     groups = ["west" if east < 0 else "east" for _, east in places]
-    parts = place_clusters(places, groups, 16, 100, 0)
+    parts = place_clusters(places, groups, len(places) // 40, 16, 100, 0)
     sizes = [len(part) for part in parts]
+    assert len(parts) == len(places) // 40
     assert min(sizes) >= 16
     assert max(sizes) <= 100
     assert sorted(flat(parts)) == list(range(len(places)))
@@ -72,8 +73,29 @@ def test_neighbours_on_the_map() -> None:
     assert within < places.std(0).mean() / 3
 
 
+def test_as_many_as_there_should_be() -> None:
+    """18,000 places like Mapillary's, unevenly on six continents: LADD has 357 clients."""
+    random = rng()
+    groups = np.repeat(["AF", "AS", "EU", "NA", "OC", "SA"], [900, 3600, 7200, 3600, 900, 1800])
+    towns = random.normal(0, 30, size=(200, 2))
+    places = towns[random.integers(200, size=18_000)] + random.normal(0, 0.3, size=(18_000, 2))
+    parts = place_clusters(places, groups.tolist(), 357, 16, 100, 0)
+    assert len(parts) == 357
+    assert all(16 <= len(part) <= 100 for part in parts)
+    assert sorted(flat(parts)) == list(range(18_000))
+
+
+@pytest.mark.parametrize(("count", "found"), [(1, 3), (99, 15)])
+def test_no_more_and_no_fewer_than_sizes_allow(count: int, found: int) -> None:
+    """250 scenes need three clients of 100 or fewer, and are enough for 15 of 16 or more."""
+    parts = place_clusters(np.zeros((250, 2)), ["here"] * 250, count, 16, 100, 0)
+    assert len(parts) == found
+    assert all(16 <= len(part) <= 100 for part in parts)
+
+
 def test_all_at_one_place() -> None:
-    parts = place_clusters(np.zeros((250, 2)), ["here"] * 250, 16, 100, 0)
+    parts = place_clusters(np.zeros((250, 2)), ["here"] * 250, 5, 16, 100, 0)
+    assert len(parts) == 5
     assert sorted(flat(parts)) == list(range(250))
     assert all(16 <= len(part) <= 100 for part in parts)
 
@@ -94,4 +116,4 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(SettingError, match="Rio has 5 scenes, too few for a client of 17"):
         drawn_sizes(["Rio"] * 5, 17, 37, rng())
     with pytest.raises(SettingError, match="AF has 5 scenes, too few"):
-        place_clusters(np.zeros((5, 2)), ["AF"] * 5, 16, 100, 0)
+        place_clusters(np.zeros((5, 2)), ["AF"] * 5, 1, 16, 100, 0)

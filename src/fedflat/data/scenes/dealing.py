@@ -2,8 +2,8 @@
 
     equal_shares     so many clients of each group, all of one group equally large; what is left over is left out
     sizes_between    so many clients whose sizes lie between two limits and add up to a total
-    drawn_sizes      sizes drawn between two limits until all is dealt out
-    place_clusters   neighbours on the map, between two sizes
+    drawn_sizes      clients of each group between two sizes, the middle of them on average
+    place_clusters   so many clients of neighbours on the map, between two sizes
 """
 
 from __future__ import annotations
@@ -64,42 +64,50 @@ def uniform(total: int, count: int, low: int, high: int, rng: np.random.Generato
 
 
 def drawn_sizes(groups: Sequence[str], low: int, high: int, rng: np.random.Generator) -> Parts:
-    """Clients of one group each, whose sizes are uniform from ``low`` to ``high``.
+    """Clients of one group each, whose sizes are drawn from ``low`` to ``high``: as many as have the middle on average.
 
-    In each group sizes are drawn until it is used up; so many clients then share it, with sizes within the limits.
+    >>> len(drawn_sizes(["a"] * 3200, 17, 37, np.random.default_rng(0)))
+    119
     """
     parts = []
     for name, places in by_group(groups).items():
         if len(places) < low:
             raise SettingError(f"{name} has {len(places)} scenes, too few for a client of {low} or more.")
-        drawn, count = 0, 0
-        while drawn + low <= len(places):
-            drawn += int(rng.integers(low, high + 1))
-            count += 1
-        count = min(max(count, -(-len(places) // high)), len(places) // low)
+        count = _within(round(2 * len(places) / (low + high)), len(places), low, high)
         ends = np.cumsum(sizes_between(len(places), count, low, high, rng))
         parts += [sorted(part.tolist()) for part in np.split(rng.permutation(places), ends[:-1])]
     return parts
 
 
 def place_clusters(
-    places: NDArray[np.float64], groups: Sequence[str], low: int, high: int, seed: int
+    places: NDArray[np.float64], groups: Sequence[str], count: int, low: int, high: int, seed: int
 ) -> Parts:
     """Clients of neighbours: k-means on latitude and longitude in each group, with ``low`` to ``high`` scenes each.
 
-    Clusters that are too large are cut in two again; those that are too small join the nearest that has room, and if
-    none has, what they join is cut in two by its longer side.
+    Of the ``count`` clients each group has its share. Clusters that are too large are cut in two again; those that are
+    too small join the nearest that has room, and if none has, what they join is cut in two by its longer side. Then the
+    largest are cut, or the smallest join others, until there are as many as there should be, if sizes allow it.
     """
     parts: Parts = []
+    before, dealt = 0, 0
     for name, members in by_group(groups).items():
         if len(members) < low:
             raise SettingError(f"{name} has {len(members)} scenes, too few for a client of {low} or more.")
-        parts += _clusters(places, np.array(members), low, high, seed)
+        before += len(members)
+        share = round(count * before / len(groups)) - dealt
+        dealt += share
+        parts += _clusters(places, np.array(members), _within(share, len(members), low, high), low, high, seed)
     return parts
 
 
-def _clusters(places: NDArray[np.float64], members: NDArray[np.int64], low: int, high: int, seed: int) -> Parts:
-    count = max(round(2 * len(members) / (low + high)), 1)
+def _within(count: int, total: int, low: int, high: int) -> int:
+    """The nearest number of clients that can share ``total`` scenes with ``low`` to ``high`` each."""
+    return max(min(max(count, -(-total // high)), total // low), 1)
+
+
+def _clusters(
+    places: NDArray[np.float64], members: NDArray[np.int64], count: int, low: int, high: int, seed: int
+) -> Parts:
     waiting, done = [_k_means(places, members, count, seed)], []
     while waiting:
         for part in waiting.pop():
@@ -107,19 +115,31 @@ def _clusters(places: NDArray[np.float64], members: NDArray[np.int64], low: int,
                 waiting.append(_k_means(places, part, 2, seed))
             else:
                 done.append(part)
-    return [sorted(part.tolist()) for part in _merged(places, done, low, high)]
+    done = _merged(places, done, low, high)
+    while len(done) < count and len(large := max(done, key=len)) >= 2 * low:
+        done = [part for part in done if part is not large] + _halves(places, large, len(large) - 1)
+    while len(done) > count and len(joined := _joined(places, done, high)) < len(done):
+        done = joined
+    return [sorted(part.tolist()) for part in done]
+
+
+def _joined(
+    places: NDArray[np.float64], parts: list[NDArray[np.int64]], high: int
+) -> list[NDArray[np.int64]]:
+    """The smallest part joined to the nearest that has room; if none has, to the nearest, and cut in two."""
+    small = min(parts, key=len)
+    parts = [part for part in parts if part is not small]
+    middle = places[small].mean(0)
+    near = sorted(parts, key=lambda part: float(((places[part].mean(0) - middle) ** 2).sum()))
+    host = next((part for part in near if len(part) + len(small) <= high), near[0])
+    return [part for part in parts if part is not host] + _halves(places, np.concatenate([host, small]), high)
 
 
 def _merged(
     places: NDArray[np.float64], parts: list[NDArray[np.int64]], low: int, high: int
 ) -> list[NDArray[np.int64]]:
-    while len(parts) > 1 and len(small := min(parts, key=len)) < low:
-        parts = [part for part in parts if part is not small]
-        middle = places[small].mean(0)
-        near = sorted(parts, key=lambda part: float(((places[part].mean(0) - middle) ** 2).sum()))
-        host = next((part for part in near if len(part) + len(small) <= high), near[0])
-        joined = np.concatenate([host, small])
-        parts = [part for part in parts if part is not host] + _halves(places, joined, high)
+    while len(parts) > 1 and min(map(len, parts)) < low:
+        parts = _joined(places, parts, high)
     return parts
 
 

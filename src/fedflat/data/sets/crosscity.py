@@ -23,7 +23,7 @@ SIZES = (17, 37)
 class CrossCity(SceneSet):
     """Streets of Rio, Rome, Taipei and Tokyo (Chen et al., ICCV 2017); clients of one city each, without labels.
 
-    A client has 17 to 37 scenes, about 476 clients in all. There are masks of 13 classes for the 400 test scenes only:
+    A client has 17 to 37 scenes, 476 clients in all. There are masks of 13 classes for the 400 test scenes only:
     clients see images whose every pixel is ignored. The arguments are those of all sets of scenes: size, crop, augment,
     seed.
     """

@@ -21,6 +21,8 @@ from fedflat.language.spelling import register
 
 SIZES = (16, 100)
 """Scenes of a client."""
+ON_AVERAGE = 18_000 / 357
+"""Scenes of a client in LADD, which has 357 for all training scenes."""
 WHERE = "places.csv"
 """The file with the place of each training image, which Mapillary tells through its interface, not in the archive."""
 ANYWHERE = "anywhere"
@@ -33,7 +35,7 @@ class Mapillary(SceneSet):
 
     split
         ``"places"``: neighbours by k-means on latitude and longitude in each continent, 16 to 100 scenes a client,
-        about 357 in all. It needs a file places.csv in the folder, with the columns name, latitude, longitude,
+        357 in all. It needs a file places.csv in the folder, with the columns name, latitude, longitude,
         continent. ``"uniform"``: shuffled, with as many scenes each.
     classes
         Which classes are learnt: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
@@ -74,15 +76,15 @@ class Mapillary(SceneSet):
         """See `DataSpec.open`."""
         folder = self.folder()
         train, test = self._listed(folder, "training"), self._listed(folder, "validation")
-        low, high = SIZES
+        count = max(round(len(train) / ON_AVERAGE), 1)
         if self.split == "uniform":
-            count = max(round(2 * len(train) / (low + high)), 1)
-            parts = uniform(len(train), count, low, high, self.rng(seed))
+            parts = uniform(len(train), count, *SIZES, self.rng(seed))
         else:
             where = _places(self.name, folder / WHERE, train)
             train = [replace(scene, domain=place[2]) for scene, place in zip(train, where, strict=True)]
             chosen = seed if self.seed is None else self.seed
-            parts = place_clusters(np.array([place[:2] for place in where]), [p[2] for p in where], low, high, chosen)
+            spots, continents = np.array([place[:2] for place in where]), [place[2] for place in where]
+            parts = place_clusters(spots, continents, count, *SIZES, chosen)
         return self.federation(train, parts, {"test": test})
 
     def _listed(self, folder: Path, part: str) -> list[Scene]:
