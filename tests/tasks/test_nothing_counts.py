@@ -1,4 +1,4 @@
-"""Masks in which nothing counts: at a client, at all of them, in the test set; and classes that are nowhere."""
+"""Masks in which nothing counts: at a client, at all of them, in the test set; classes that are nowhere, or unknown."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import fedflat as ff
+from fedflat.errors import DataError
 from fedflat.report import collect
 
 IGNORED = 255
@@ -91,3 +92,13 @@ def test_a_class_that_no_test_image_has(tmp_path: Path) -> None:
     assert row["miou"] == pytest.approx(sum(each[:3]) / 3)
     assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])["iou_3"] is None
     assert collect([tmp_path / "run"])["methods"][0]["score"] == pytest.approx(result.final(), rel=1e-4)
+
+
+@pytest.mark.parametrize("executor", ["in-process", "stacked"])
+@pytest.mark.parametrize("where", ["train", "test"])
+def test_a_label_that_is_no_class(where: str, executor: str) -> None:
+    """In one pixel of the last mask, which no look at a few examples finds."""
+    train, test = scenes(0), scenes(9)
+    (train if where == "train" else test)[1][3, 15, 15] = 9
+    with pytest.raises(DataError, match="the classes 0 to 3, or 255 where a pixel is ignored: Target 9"):
+        run([train], test, executor=executor)

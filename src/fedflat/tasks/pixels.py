@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedflat.errors import SettingError, choice, number
+from fedflat.errors import DataError, SettingError, choice, number
 
 IGNORE = 255
 """The label of pixels that count nowhere."""
@@ -37,7 +37,14 @@ def pixel_losses(
             "each class at each pixel is needed. Use a model for segmentation, such as bisenetv2() or deeplabv3()."
         )
     how = "sum" if summed else "none"
-    return cross_entropy(logits, labels.long(), weight=weights, ignore_index=ignore, reduction=how)
+    try:
+        return cross_entropy(logits, labels.long(), weight=weights, ignore_index=ignore, reduction=how)
+    except IndexError as error:
+        raise DataError(
+            f"segmentation: masks must have the classes 0 to {logits.shape[1] - 1}, or {ignore} where a pixel is "
+            f"ignored: {str(error).rstrip('.')}. Put the masks right, or say which label is ignored: "
+            "segmentation(ignore=...)."
+        ) from None
 
 
 def mean_loss(
