@@ -70,7 +70,7 @@ def test_csv_is_read_back() -> None:
     assert len(rows) == 3
     for row, summary in zip(rows, summaries, strict=True):
         said = {"accuracy" if name == "score" else name: value for name, value in vars(summary).items()}
-        said = {name: value for name, value in said.items() if name not in ("headline", "tests")}
+        said = {name: value for name, value in said.items() if name not in ("headline", "tests", "classes")}
         assert list(row) == list(said)
         for name, value in said.items():
             if value is None:
@@ -98,3 +98,17 @@ def test_personal_accuracies_have_a_column_where_they_were_measured() -> None:
     assert cells(lines[3])[column] == "-"
     assert "best round" in lines[-1]
     assert "personal" not in table([ONE, OTHER], None, 100)
+
+
+def test_each_class_has_a_column_where_pixels_have_classes() -> None:
+    """Of a method that does not know a class nothing is said."""
+    one = replace(ONE, classes={"road": (0.5, 0.01), "sky": (0.25, math.nan)})
+    other = replace(OTHER, classes={"road": (0.75, math.nan)})
+    *_, heads, _, first, second, empty, note = table([one, other], None, 100).splitlines()
+    assert heads.split() == ["method", "road", "%", "sky", "%"]
+    assert first.split() == ["fedavg()", "50.00", "±", "1.00", "25.00"]
+    assert second.split()[-2:] == ["75.00", "-"]
+    assert (empty, note) == ("", "The IoU of each class on the test set.")
+    rows = list(csv.DictReader(io.StringIO(table([one, other], None, 100, "csv"))))
+    assert [row["classes.road"] for row in rows] == ["0.5", "0.75"]
+    assert [row["classes.sky.spread"] for row in rows] == ["nan", "nan"]

@@ -91,7 +91,10 @@ def test_a_class_that_no_test_image_has(tmp_path: Path) -> None:
     assert math.isnan(each[3])
     assert row["miou"] == pytest.approx(sum(each[:3]) / 3)
     assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])["iou_3"] is None
-    assert collect([tmp_path / "run"])["methods"][0]["score"] == pytest.approx(result.final(), rel=1e-4)
+    [method] = collect([tmp_path / "run"])["methods"]
+    assert method["score"] == pytest.approx(result.final(), rel=1e-4)
+    assert [method["classes"][str(c)][0] for c in range(3)] == pytest.approx(each[:3], rel=1e-4)
+    assert method["classes"]["3"] == [None, None]
 
 
 @pytest.mark.parametrize("executor", ["in-process", "stacked"])

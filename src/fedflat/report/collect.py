@@ -140,9 +140,12 @@ def _method(
 ) -> Document:
     own = [i for i, at in enumerate(places) if at == place]
     now = [value for value in (short(results[i].latest()) for i in own) if value is not None]
-    words = ("method", "headline", "tests")
+    words = ("method", "headline", "tests", "classes")
     numbers = {name: short(value, 6) for name, value in vars(summary).items() if name not in words}
-    tests = {name: [short(value, 6) for value in pair] for name, pair in summary.tests.items()}
+    tests, classes = (
+        {name: [short(value, 6) for value in pair] for name, pair in apart.items()}
+        for apart in (summary.tests, summary.classes)
+    )
     return {
         **numbers,
         "name": summary.method,
@@ -152,6 +155,7 @@ def _method(
         "seconds": short(mean(results[i].ledger.seconds for i in own)),
         "stack": making.stack(runs[own[0]].facts["experiment"]["method"]),
         "tests": tests,
+        "classes": classes,
         "curves": score_curves([results[i].rows for i in own], summary.headline.name, _SCORES),
         "watch": _watch([runs[i] for i in own]),
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from torch import nn
@@ -18,14 +18,13 @@ from fedflat.engine.flat import Model
 from fedflat.errors import SettingError
 from fedflat.folder.diary import Row
 from fedflat.folder.facts import Facts, headline_of, read_facts, read_rows
+from fedflat.running.apart import by_class, by_test, spread
 from fedflat.running.attacked import DROP, drops, twin_of
 from fedflat.running.experiment import Experiment
 from fedflat.running.state import Ledger, Run
 from fedflat.tasks.headline import ACCURACY, Headline
 
 LOSS = Headline("loss", higher_is_better=False)
-MAIN, STD = "test", "std"
-"""What the main test set is called where domains are told apart, and what the spread over its domains."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,6 +50,8 @@ class Result:
     """The text of its attack, if there was one."""
     twin: str = field(default="", compare=False)
     """What it shares with the same run without an attack, see `twin_of`."""
+    on: str = field(default="", compare=False)
+    """The text of its data."""
 
     @classmethod
     def of(
@@ -60,7 +61,7 @@ class Result:
         """The result of a run just ended."""
         return cls(
             repr(exp.method), exp.seed, status, exp.rounds, exp.evaluate.last, list(rows), run.ledger, model,
-            source, exp.headline, repr(exp.attack) if exp.attack else "", twin_of(exp.as_json()),
+            source, exp.headline, repr(exp.attack) if exp.attack else "", twin_of(exp.as_json()), repr(exp.on),
         )  # fmt: skip
 
     @classmethod
@@ -82,7 +83,7 @@ class Result:
         spent = {name: rows[-1][name] for name in vars(Ledger()) if name in rows[-1]} if rows else {}
         return cls(
             exp["method"], exp["seed"], facts["status"], exp["rounds"], exp["evaluate"]["last"], rows, Ledger(**spent),
-            headline=headline_of(facts), attack=exp.get("attack") or "", twin=twin_of(exp),
+            headline=headline_of(facts), attack=exp.get("attack") or "", twin=twin_of(exp), on=str(exp["on"]),
         )  # fmt: skip
 
     @property
@@ -238,6 +239,8 @@ class Summary:
     tests: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """The same score and its spread on further test sets, by their names; on the examples of a domain under
     TEST/DOMAIN, and its standard deviation over the domains of a test set under TEST/std."""
+    classes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """The IoU of each class and its spread, where each pixel has a class."""
 
 
 def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
@@ -263,7 +266,7 @@ def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) 
         method=runs[0].method,
         seeds=len(runs),
         score=mean(finals),
-        spread=_spread(finals),
+        spread=spread(finals),
         loss=mean(run.final("loss") for run in runs),
         rounds_to_target=mean(hit["round"] for hit in found) if everywhere else None,
         bytes_to_target=mean(hit["down"] + hit["up"] + hit.get("c2c", 0) for hit in found) if everywhere else None,
@@ -272,28 +275,12 @@ def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) 
         speed=mean(run.speed for run in runs),
         diverged=sum(run.diverged for run in runs),
         personal=mean(personal),
-        personal_spread=_spread(personal),
+        personal_spread=spread(personal),
         latest=mean(run.latest() for run in runs),
         best=mean(run.best() for run in runs),
         clock=mean(run.ledger.clock or 0.0 for run in runs) if timed else math.nan,
         clock_to_target=mean(hit.get("clock", math.nan) for hit in found) if everywhere and timed else None,
         headline=runs[0].headline,
-        tests=_tests(runs) | ({DROP: (mean(lost), _spread(lost))} if (lost := drops(runs, among)) else {}),
+        tests=by_test(runs) | ({DROP: (mean(lost), spread(lost))} if (lost := drops(runs, among)) else {}),
+        classes=by_class(runs),
     )
-
-
-def _tests(runs: list[Result]) -> dict[str, tuple[float, float]]:
-    """The headline on each further test set and in each domain that the runs have, and its spread over domains."""
-    score = runs[0].headline.name
-    rows = [row for run in runs for row in run.last_rows]
-    named = dict.fromkeys(name for row in rows for name in row.get("tests", {}))
-    where = {name: f"tests.{name}.{score}" for name in named}
-    where |= {f"{name}/{STD}": f"{where[name]}_{STD}" for name in named}
-    where |= {f"{MAIN}/{STD}": f"{score}_{STD}"}
-    finals = {name: [run.final(place) for run in runs] for name, place in where.items()}
-    known = {name: values for name, values in finals.items() if name in named or any(map(math.isfinite, values))}
-    return {name: (mean(values), _spread(values)) for name, values in known.items()}
-
-
-def _spread(values: list[float]) -> float:
-    return stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan

@@ -8,8 +8,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
+from fedflat.running.apart import MAIN, STD
 from fedflat.running.attacked import DROP
-from fedflat.running.results import MAIN, STD, Summary
+from fedflat.running.results import Summary
 from fedflat.tasks.headline import Headline
 
 FORMATS = ("text", "csv", "markdown", "html")
@@ -70,6 +71,8 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, style: s
         foot += "\nSimulated: the time it would have taken on the clients' devices, by the run's clock."
     if domains:
         foot += f"\n\n{_by_domain(summaries, domains, draw)}"
+    if any(summary.classes for summary in summaries):
+        foot += f"\n\n{_by_class(summaries, draw)}"
     return f"{draw(heads, rows)}\n\n{foot}"
 
 
@@ -85,6 +88,15 @@ def _by_domain(
     rows = [[s.method, *(judged.said(*s.tests.get(name, nothing)) for name in order)] for s in summaries]
     foot = f"The {judged.label} in each domain of the test set, and of others as SET/DOMAIN. {STD}: over the domains."
     return f"{draw(heads, rows)}\n\n{foot}"
+
+
+def _by_class(summaries: Sequence[Summary], draw: Callable[[list[str], list[list[str]]], str]) -> str:
+    """The IoU of each class."""
+    judged = summaries[0].headline
+    names = list(dict.fromkeys(name for summary in summaries for name in summary.classes))
+    nothing = (math.nan, math.nan)
+    rows = [[s.method, *(judged.said(*s.classes.get(name, nothing)) for name in names)] for s in summaries]
+    return f"{draw(['method', *map(judged.head, names)], rows)}\n\nThe IoU of each class on the test set."
 
 
 def _last(name: str) -> bool:
@@ -162,16 +174,17 @@ def _html(heads: list[str], rows: list[list[str]]) -> str:
 def _csv(summaries: Sequence[Summary]) -> str:
     """The score goes by the headline's name; by "score", with the names in a column, where there are several."""
     stream = io.StringIO()
-    tests = list(dict.fromkeys(name for summary in summaries for name in summary.tests))
+    apart = ("tests", "classes")
+    named = [(kind, name) for kind in apart for name in dict.fromkeys(n for s in summaries for n in getattr(s, kind))]
     alike = len({summary.headline for summary in summaries}) == 1
-    names = [name for name in vars(summaries[0]) if name not in ("headline", "tests")]
+    names = [name for name in vars(summaries[0]) if name not in ("headline", *apart)]
     writer = csv.writer(stream, lineterminator="\n")
     heads = [summaries[0].headline.name if name == "score" and alike else name for name in names]
-    heads += [head for name in tests for head in (f"tests.{name}", f"tests.{name}.spread")]
+    heads += [head for kind, name in named for head in (f"{kind}.{name}", f"{kind}.{name}.spread")]
     writer.writerow([*heads, *([] if alike else ["headline"])])
     for summary in summaries:
         values = [getattr(summary, name) for name in names]
-        values += [value for name in tests for value in summary.tests.get(name, (math.nan, math.nan))]
+        values += [value for kind, name in named for value in getattr(summary, kind).get(name, (math.nan, math.nan))]
         values += [] if alike else [summary.headline.name]
         writer.writerow("" if value is None else value for value in values)
     return stream.getvalue().rstrip("\n")

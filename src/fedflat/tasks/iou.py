@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 TINY = 1e-6
+EACH = "iou_"
+"""What the name of a class's IoU begins with, its number after it."""
 
 
 def confusion(predicted: Tensor, labels: Tensor, classes: int, ignore: int = 255) -> Tensor:

@@ -17,7 +17,7 @@ from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, number
 from fedflat.language.spelling import register
 from fedflat.tasks.headline import Headline
-from fedflat.tasks.iou import class_ious, confusion, mean_iou, pixel_accuracy
+from fedflat.tasks.iou import EACH, class_ious, confusion, mean_iou, pixel_accuracy
 from fedflat.tasks.pixels import hard_loss, mean_loss
 from fedflat.tasks.task import Task, classes_of
 
@@ -105,7 +105,7 @@ class Pixels:
 
     def scores(self) -> dict[str, float]:
         """The mean over the classes that occur, the share of right pixels, and each class's own: ``iou_0``, ..."""
-        each = {f"iou_{place}": value for place, value in enumerate(class_ious(self.matrix).tolist())}
+        each = {f"{EACH}{place}": value for place, value in enumerate(class_ious(self.matrix).tolist())}
         return {MIOU.name: mean_iou(self.matrix), "pixel_accuracy": pixel_accuracy(self.matrix), **each}
 
 

@@ -117,9 +117,19 @@ function drawPartition(section, doc) {
   const turned = Array.from({ length: classes }, (_, c) => item.counts.map((row) => row[c]));
   const held = item.counts.map((row) => row.filter((count) => count > 0).length), most = Math.max(...turned.flat());
   const mean = (held.reduce((a, b) => a + b, 0) / clients).toFixed(1);
+  if (classes === 1) return void section.append(drawSizes(item, turned[0]));
   section.append(figure("Who holds which classes", `A client holds ${mean} of ${classes} classes on average.${item.clients > clients ? ` The first ${clients} of ${item.clients} clients.` : ""}`,
     heat(turned, { range: [0, most], format: whole, rowTitle: "class", columnTitle: "client", cell: (j, i) => `client ${i} holds ${whole(turned[j][i])} examples of class ${j}`, sentence: `Examples of ${classes} classes at ${clients} clients; a client holds ${mean} classes on average and at most ${most} examples of one class.` }),
     () => ({ heads: ["client", ...turned.map((_, c) => `class ${c}`)], rows: item.counts.map((row, k) => [k, ...row.map(whole)]) })));
+}
+
+/** Where examples have no class each: only how many there are. */
+function drawSizes({ clients: all }, sizes) {
+  const least = Math.min(...sizes), most = Math.max(...sizes), few = all > sizes.length ? ` The first ${sizes.length} of ${all} clients.` : "";
+  const said = `A client holds ${least === most ? whole(most) : `${whole(least)} to ${whole(most)}`} examples.`;
+  return figure("How many examples clients hold", said + few,
+    heat([sizes], { range: [0, most], format: whole, rowTitle: "", columnTitle: "client", cell: (_, i) => `client ${i} holds ${whole(sizes[i])} examples`, sentence: said }),
+    () => ({ heads: ["client", "examples"], rows: sizes.map((size, k) => [k, whole(size)]) }));
 }
 
 /** Labels before, client by client in the order of their groups, and after, group by group. */

@@ -58,6 +58,7 @@ function drawBoard(section, doc, board, which) {
   section.append(scrolling(el("table", { class: "results" }, el("caption", { class: "unseen" }, `Results of the methods${which}`),
     el("thead", {}, el("tr", {}, heads.map(head))), el("tbody", {}, order.map(row))), `Table of results${which}`), note(tableNote(doc, board), "Click a head to sort."));
   drawDomains(section, doc, board, which);
+  drawClassScores(section, doc, board, which);
 }
 
 /** The score in each domain of each test set. */
@@ -73,6 +74,17 @@ function drawDomains(section, doc, { judged, methods }, which) {
     el("tbody", {}, methods.map((i) => el("tr", {}, el("th", { scope: "row" }, el("div", {}, sign(i), el("code", {}, doc.methods[i].name))),
       sets.flatMap(of).map((name) => el("td", {}, cell(spreadScore(judged, ...(doc.methods[i].tests[name] || [])))))))),
   ), `Table by domain${which}`), note(`The ${judged.label} in each domain of each test set. std: its standard deviation over the domains.`));
+}
+
+/** The IoU of each class, where each pixel has one. */
+function drawClassScores(section, doc, { judged, methods }, which) {
+  const names = [...new Set(methods.flatMap((i) => Object.keys(doc.methods[i].classes)))];
+  if (!names.length) return;
+  section.append(scrolling(el("table", { class: "results domains" }, el("caption", { class: "unseen" }, `The IoU of each class${which}`),
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Method"), names.map((name) => el("th", { scope: "col" }, judged.head(name))))),
+    el("tbody", {}, methods.map((i) => el("tr", {}, el("th", { scope: "row" }, el("div", {}, sign(i), el("code", {}, doc.methods[i].name))),
+      names.map((name) => el("td", {}, cell(spreadScore(judged, ...(doc.methods[i].classes[name] || [])))))))),
+  ), `Table by class${which}`), note("The IoU of each class on the test set."));
 }
 
 function counted(method) {
