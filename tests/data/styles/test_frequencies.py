@@ -88,6 +88,7 @@ def test_mixing_in_numbers() -> None:
     centre = exchange(image(S), amplitudes(image(T), (0, 0)), 0.25)[0, 0, 0]
     assert centre.tolist() == pytest.approx([10.015625, 198.015625, 43.015625, 88.015625], abs=1e-12)
     assert halves(4, 4, 0.05) == (0, 0)
+    assert halves(180, 240, 0.05) == (9, 12)  # 19 x 25: CamVid
     i, j = torch.arange(20.0, dtype=torch.float64).view(-1, 1), torch.arange(40.0, dtype=torch.float64)
     x, y = (7 * i**2 + 3 * j**2 + i * j) % 256, (11 * i * j + 5 * i + 2 * j**2) % 256
     x, y = x.view(1, 1, 20, 40), y.view(1, 1, 20, 40)
