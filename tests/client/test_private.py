@@ -16,7 +16,7 @@ from fedflat.client.visit import Letter, visit
 from fedflat.composition.method import Method
 from fedflat.data.sampling import Sampler
 from fedflat.data.sets.given import clients_of
-from fedflat.engine.flat import Layout
+from fedflat.engine.flat import GradFn, Layout
 from fedflat.engine.mail import Mail
 from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError
@@ -112,6 +112,35 @@ def test_what_silobn_averages() -> None:
     silo, plain = run(silobn(), rounds=1), run(fedavg(), rounds=1)
     assert torch.equal(silo.models[0].params, plain.models[0].params)
     assert not torch.equal(silo.models[0].buffers, plain.models[0].buffers)
+
+
+class ScaleOf(Piece):
+    """One step takes the scale of a batch normalisation, the first parameter, to 2 at client 0 and to 4 at client 1."""
+
+    stage, key = Stage.CORRECT, "scale_of"
+
+    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+        slope = torch.zeros_like(grad(w))
+        slope[0] = (w[0] - (2, 4)[v.client]) / v.lr
+        return slope
+
+
+@pytest.mark.parametrize(("method", "scale", "own"), [(silobn(), 3.5, []), (fedbn(), 1.0, [2.0, 4.0])], ids=repr)
+def test_a_round_by_hand(method: Method, scale: float, own: list[float]) -> None:
+    """Clients who count 1 to 3 take the scale from 1 to 2 and 4, and the running mean from 0 to 5 and 9."""
+    around = [torch.tensor([-1.0, 1.0] * n).view(-1, 1) for n in (1, 3)]
+    data = [(x + mean, torch.arange(len(x)) % 2) for x, mean in zip(around, (5, 9), strict=True)]
+    book = run(
+        method + Method(client=(ScaleOf(),), said="scale_of()"), rounds=1, sampler=Sampler(cohorts=[[0, 1]]),
+        model=lambda: nn.Sequential(nn.BatchNorm1d(1, momentum=1.0), nn.Linear(1, 2)),
+        on=clients_of(data, test=data[0], classes=2),
+    )  # fmt: skip
+    [server], [clients] = book.models, book.clients
+    assert float(server.params[0]) == pytest.approx(scale, rel=1e-12)
+    assert float(server.buffers[0]) == 0
+    kept = [clients[k]["private"] for k in (0, 1)]
+    assert [float(one["statistics"][0]) for one in kept] == pytest.approx([5, 9], rel=1e-12)
+    assert [float(one["params"][0]) for one in kept if len(one["params"])] == pytest.approx(own, rel=1e-12)
 
 
 def test_fedbn_averages_the_rest_as_fedavg_does() -> None:
