@@ -193,16 +193,25 @@ def test_what_hangs_on_groups_is_refused_when_they_are_known(tmp_path: Path) -> 
         go_on(exp, tmp_path / "run")
 
 
+def test_the_time_it_takes_is_training_too(tmp_path: Path) -> None:
+    """Else examples a second would be those of the answers, in the time of the rounds alone."""
+    result = begin(experiment(topology=BY_LABELS, rounds=1), tmp_path / "run")
+    lines = [json.loads(line) for line in (tmp_path / "run/descriptions/asked.jsonl").read_text().splitlines()]
+    spent = sum(line["seconds"] for line in lines)
+    assert 0 < spent < result.ledger.training < result.ledger.seconds
+    assert result.speed == result.ledger.samples / result.ledger.training
+
+
 def test_tensors_of_any_shape_are_kept(tmp_path: Path) -> None:
     sent = [torch.tensor(2.5), torch.empty(0, 3), torch.arange(3), torch.rand(2, 3).bfloat16(), torch.tensor([True])]
     for archive in (Archive(), Archive(tmp_path / "kept", "me")):
         for client, tensor in enumerate(sent):
-            archive.keep("x()", client, tensor, Ledger(client, 1, samples=2))
+            archive.keep("x()", client, tensor, Ledger(client, 1, samples=2, training=0.5, seconds=0.5))
         for kept in (archive, Archive(tmp_path / "kept", "me", held=False) if archive._diary else archive):
             for tensor, found in zip(sent, kept.said("x()", range(5)), strict=True):
                 assert (found.dtype, found.shape) == (tensor.dtype, tensor.shape)
                 assert torch.equal(found, tensor)
-            assert kept.cost("x()", 3) == Ledger(3, 1, samples=2)
+            assert kept.cost("x()", 3) == Ledger(3, 1, samples=2, training=0.5, seconds=0.5)
             assert ("x()", 5) not in kept
     with pytest.raises(FedflatError, match="line 1 is not the one that was written there"):
         Archive(tmp_path / "kept", "another run", held=False)

@@ -168,8 +168,8 @@ METRICS = {
 }  # fmt: skip
 WATCH = {"round": int, "*": object}
 ASKED = {
-    "by": str, "client": int, "down": int, "up": int, "samples": int, "dtype": str, "shape": [int], "offset": int,
-    "digest": str,
+    "by": str, "client": int, "down": int, "up": int, "samples": int, "seconds?": float, "dtype": str, "shape": [int],
+    "offset": int, "digest": str,
 }  # fmt: skip
 ROWS: dict[str, Schema] = {"metrics": METRICS, "watch": WATCH, "asked": ASKED}
 CHECKPOINT = {"run": str, "round": int, "ledger": LEDGER, "metrics": MARK, "watch": MARK}

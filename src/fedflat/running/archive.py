@@ -82,7 +82,8 @@ class Archive:
         if self._diary is not None:
             self._diary.append({
                 "by": by, "client": client, "down": cost.down, "up": cost.up, "samples": cost.samples,
-                "dtype": note.dtype, "shape": list(note.shape), "offset": place.offset, "digest": place.digest.hex(),
+                "seconds": cost.seconds, "dtype": note.dtype, "shape": list(note.shape), "offset": place.offset,
+                "digest": place.digest.hex(),
             })  # fmt: skip
         self._notes[by, client] = note
 
@@ -131,4 +132,5 @@ def _note(row: Row) -> Note | None:
         place = Place(row["offset"], length + -length % ROOM, bytes.fromhex(row["digest"]))
     except ValueError:
         return None
-    return Note(place, row["dtype"], shape, Ledger(row["down"], row["up"], samples=row["samples"]))
+    cost = Ledger(row["down"], row["up"], samples=row["samples"]).with_time(*[row.get("seconds", 0.0)] * 2)
+    return Note(place, row["dtype"], shape, cost)

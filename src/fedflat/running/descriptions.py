@@ -13,6 +13,7 @@ Clients that attack say the truth here: who they are may hang on groups that are
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,10 +54,13 @@ def described(
             for describer, unasked in wanted.items():
                 read = describer.reading(ready.learner, public, ready.exp.seed)
                 mail = _mail(ready, describer, earlier)
+                begun = time.monotonic()
                 for count, reply in enumerate(_asked(crew, mail, unasked) if unasked else (), 1):
                     cost = Ledger() if ready.exp.method.pooled else Ledger(mail.nbytes, reply.nbytes)
                     said = read(reply.extras["describe"]["vector"])
-                    archive.keep(repr(describer), reply.client, said, cost.plus(samples=reply.samples))
+                    lasted, begun = time.monotonic() - begun, time.monotonic()
+                    cost = cost.plus(samples=reply.samples).with_time(lasted, lasted)
+                    archive.keep(repr(describer), reply.client, said, cost)
                     tell(Tick(0, ready.exp.rounds, described=(len(clients) - len(unasked) + count, len(clients))))
     return settled(ready, archive)
 
@@ -100,7 +104,7 @@ def settled(ready: Ready, archive: Archive) -> Ready:
 def _with(spent: Ledger, costs: Sequence[Ledger], fleet: Fleet | None) -> Ledger:
     """What was spent, and what each client has cost; all were asked at once, and the slowest waited for."""
     for cost in costs:
-        spent = spent.plus(down=cost.down, up=cost.up, samples=cost.samples)
+        spent = spent.plus(down=cost.down, up=cost.up, samples=cost.samples).with_time(cost.training, cost.seconds)
     if fleet is None or spent.clock is None:
         return spent
     lasted = (fleet.seconds(client, cost.samples, cost.down, cost.up) for client, cost in enumerate(costs))
