@@ -270,7 +270,14 @@ def test_clocks(capsys: pytest.CaptureFixture[str], clock: str, said: str) -> No
     ("hfl(clusters=4, T_c=50)", (), "has only 2: they would never meet. Let them meet more often (every, in hfl T_c)"),
     ("fedasyncseq(groups=4, R=50)", (), "the run has only 2: they would never meet. Make R smaller"),
     ("fedseq(groups=greedy(psi='labels', d_min=9999))", (), "d_min=9999 examples, but all 100 clients together"),
-    ("fedseq(groups=random(d_min=300, k_max=2))", (), "room for 0 more with k_max=2. Lower d_min or raise k_max."),
+    ("fedseq(groups=random(d_min=40, k_max=3))", (), "room for 0 of its 1 clients with k_max=3. Lower d_min or raise"),
+    ("fedseq(groups=greedy(psi='labels', d_min=300, k_max=2))", (), "the k_max=2 clients with most have"),
+    ("fedseq(groups=icg(100, psi='labels'))", (), "100 superclients of 100 clients are chains of one client each"),
+    ("hfl(clusters=4, T_c=0)", (), "hfl: T_c must be a whole number of at least 1, found 0"),
+    ("fedasync(alpha=2)", (), "fedasync: alpha must be a number above 0 and at most 1, found 2"),
+    ("fedasync()", ("--clock", "devices(deadline=3)"), "waits for nobody, so there is no round that a deadline could"),
+    ("fedavg", ("--clock", "devices.json"), "cannot read 'devices.json' in 'devices.json' as a clock. Known: devices"),
+    ("fedavg", ("--clock", "measured()"), "measured(path, *, deadline=None, extra=0.0, present=None): missing a requi"),
     ("fedseq(groups=500)", (), "500 groups were asked for, but there are only 100 clients"),
     ("hfl(clusters=500, T_c=1)", (), "500 groups were asked for, but there are only 100 clients"),
     ("fedseq(groups=icg(500, psi='labels'))", (), "500 groups cannot be made of 100 clients"),
@@ -290,9 +297,9 @@ def test_who_talks_to_whom(capsys: pytest.CaptureFixture[str], method: str, more
 
 def test_groups_that_turn_out_impossible(capsys: pytest.CaptureFixture[str]) -> None:
     """What clients have said by then stays."""
-    words = ["fedseq(groups=kmeans(psi='labels', d_min=300, k_max=2))", "--on", "digits(lda(0))"]
+    words = ["fedseq(groups=kmeans(psi='labels', d_min=40, k_max=3))", "--on", "digits(lda(0))"]
     assert main([*RUN, *words]) == 2
-    assert "fewer than d_min=300" in capsys.readouterr().err
+    assert "fewer than d_min=40" in capsys.readouterr().err
     assert Path("out/descriptions/asked.jsonl").read_bytes().count(b"\n") == 100
 
 

@@ -163,8 +163,9 @@ def test_the_same_generator_gives_the_same_groups(text: str) -> None:
     ("text", "sizes", "why"),
     [
         ("random(d_min=700)", [100] * 6, "all 6 clients together have 600. Lower d_min"),
-        ("random(d_min=300, k_max=2)", [100] * 6, "room for 0 more with k_max=2. Lower d_min or raise k_max"),
-        ("random(d_min=300, k_max=3)", [100] * 7, "the last 1 clients have 100 examples, fewer than d_min=300"),
+        ("random(d_min=300, k_max=2)", [100] * 6, "the k_max=2 clients with most have 200 together. Lower d_min or"),
+        ("random(d_min=300, k_max=3)", [100] * 7, "the last group has 100 examples, fewer than d_min=300, and the 2"),
+        ("random(d_min=300, k_max=3)", [100] * 7, "have room for 0 of its 1 clients with k_max=3. Lower d_min or"),
         ("random(d_min=100)", [100] * 6, "each group would be one client. Raise d_min, or say k_max=1"),
         ("icg(7)", [100] * 6, "icg: 7 groups cannot be made of 6 clients"),
         ("icg(0)", EQUAL, "groups must be a whole number of at least 1"),

@@ -80,7 +80,10 @@ class LabelFlip(Attack):
         if not (victim.learner.task.classifies and victim.fed.classes and victim.fed.train.labelled):
             raise SettingError(f"label_flip: classes are swapped, and {victim.on} has none. Use data with classes.")
         if self.among != "any" and not (isinstance(victim.on, Cifar100) and victim.on.labels == "fine"):
-            raise SettingError(f"label_flip: among={self.among!r} needs superclasses; {victim.on} has none.")
+            raise SettingError(
+                f"label_flip: among={self.among!r} needs superclasses; {victim.on} has none. Use cifar100, or "
+                "among='any'."
+            )
         if not self.holders(victim):
             raise SettingError(f"label_flip: no client holds an example of {self._named(victim)}. Swap other classes.")
 

@@ -222,7 +222,8 @@ def _read(node: ast.expr, kind: str | None, text: str) -> Any:
                 return -_number(positive, text)
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
                 return tuple(_read(element, None, text) for element in elements)
-    raise SpellingError(f"cannot read {_source(node, text)} in {shown(text)}. {_SHAPE}")
+    where = "" if kind in (None, "method") else f"as {_a(kind)}. {_where(kind)} "
+    raise SpellingError(f"cannot read {_source(node, text)} in {shown(text)}{' ' if where else '. '}{where}{_SHAPE}")
 
 
 def _number(node: ast.Constant, text: str) -> int | float:
@@ -263,7 +264,7 @@ def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], kind: st
     try:
         entry.signature.bind(*positional, **named)
     except TypeError as error:
-        takes = entry.signature.replace(return_annotation=inspect.Signature.empty)
+        takes = inspect.Signature([one.replace(annotation=one.empty) for one in entry.signature.parameters.values()])
         raise SpellingError(f"{name}{takes}: {error}.") from None
     return entry.make(*positional, **named)
 

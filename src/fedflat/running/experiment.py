@@ -72,7 +72,7 @@ class Experiment(RunSettings):
                         f"run: weighting={self.weighting!r} would change nothing, since {piece} takes the "
                         f"{piece.averages} mean of the replies itself. Leave it out."
                     )
-        if self.clock is not None and self.clock.loses and self.min_replies is None:
+        if self.clock is not None and self.clock.loses and self.topology.waits and self.min_replies is None:
             raise SettingError(
                 f"run: with {self.clock} replies may be lost, by a deadline or by clients that are away. Say with how "
                 "many a round may go on: --min-replies 1."

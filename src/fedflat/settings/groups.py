@@ -63,7 +63,8 @@ class RunSettings(Plain):
         registered="attack",
     )  # fmt: skip
     clock: Clock | None = setting(
-        None, 'devices of the clients, to simulate time: "devices(speed=lognormal(100, 0.5), deadline=60)"',
+        None, 'devices of the clients, to simulate time: "devices(speed=lognormal(100, 0.5), deadline=60)", '
+        "\"measured('devices.json')\"",
         metavar="CLOCK", registered="clock",
     )  # fmt: skip
     seed: int = setting(0, "decides every random draw", metavar="S", low=0, high=LARGEST_SEED)

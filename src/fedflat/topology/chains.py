@@ -110,12 +110,17 @@ class Chains(Topology):
             return crowd.sampler
         return replace(crowd.sampler, clients=max(1, crowd.sampler.clients * groups // crowd.population))
 
+    def check_before(self, crowd: Crowd) -> None:
+        """Refuse as many superclients as clients."""
+        super().check_before(crowd)
+        if isinstance(self.groups, Icg):
+            self._refuse_single(crowd, self.groups.count)
+
     def check(self, crowd: Crowd) -> None:
         """Refuse more chains than there are, and chains of one client each that nobody has asked for."""
         if self.cut is None:
             groups = len(self.superclients(crowd))
-            if groups == crowd.population and isinstance(self.groups, int):
-                raise self._single(f"{groups} superclients of {groups} clients are chains", "Make fewer of them")
+            self._refuse_single(crowd, groups)
             if self.draw == "share" and crowd.sampler.cohorts is None:
                 return super().check(crowd)
             if crowd.sampler.cohorts is None and crowd.sampler.clients > groups:
@@ -132,6 +137,10 @@ class Chains(Topology):
             )
         if crowd.sampler.cohorts is None and crowd.sampler.kind != "bernoulli" and crowd.sampler.clients == self.cut:
             raise self._single(f"{self.cut} clients a round, cut into {self.cut}, are chains", "Ask more of them")
+
+    def _refuse_single(self, crowd: Crowd, groups: int) -> None:
+        if groups == crowd.population and isinstance(self.groups, int | Icg | RandomGroups):
+            raise self._single(f"{groups} superclients of {groups} clients are chains", "Make fewer of them")
 
     def _single(self, found: str, remedy: str) -> SettingError:
         return SettingError(

@@ -12,7 +12,8 @@
 from __future__ import annotations
 
 from fedflat.composition.method import Method, method
-from fedflat.language.schedules import Scalar
+from fedflat.errors import number
+from fedflat.language.schedules import Scalar, scalar
 from fedflat.topology.asynchronous import POLYNOMIAL, Asynchronous
 from fedflat.topology.bank import Bank
 from fedflat.topology.chains import Chains
@@ -68,6 +69,7 @@ def hfl(clusters: int | Grouping = 4, T_c: int = Hierarchy.every) -> Method:
 
     The clients of a round are drawn in each cluster.
     """
+    number("hfl", "T_c", T_c, low=1, whole=True)
     return Method(topology=Hierarchy(clusters, T_c))
 
 
@@ -92,4 +94,5 @@ def fedasync(
 
     ``concurrency`` clients are at work, as many as clients a round if it is not said. A stale model counts less.
     """
+    scalar("fedasync", "alpha", alpha, open_low=True, high=1)
     return Method(topology=Asynchronous(1, concurrency, staleness, a, b, alpha, durations, spread))

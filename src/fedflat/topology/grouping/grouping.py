@@ -106,14 +106,20 @@ class Filling(Grouping):
         number(self.owner, "k_max", k_max, low=1, whole=True)
 
     def possible(self, sizes: Sequence[int]) -> None:
-        """Refuse groups that all clients together could not fill."""
-        self._enough(sizes, self.d_min)
+        """Refuse groups that all clients together could not fill, or the largest of them."""
+        self._enough(sizes, self.d_min, self.k_max)
 
-    def _enough(self, sizes: Sequence[int], d_min: int) -> None:
+    def _enough(self, sizes: Sequence[int], d_min: int, k_max: int) -> None:
         if sum(sizes) < d_min:
             raise SettingError(
                 f"{self.owner}: a group must have d_min={d_min} examples, but all {len(sizes)} clients together have "
                 f"{sum(sizes)}. Lower d_min."
+            )
+        largest = sum(sorted(sizes)[-k_max:])
+        if largest < d_min:
+            raise SettingError(
+                f"{self.owner}: a group must have d_min={d_min} examples, but the k_max={k_max} clients with most have "
+                f"{largest} together. Lower d_min or raise k_max."
             )
 
     def about(self, sizes: Sequence[int]) -> Groups:
@@ -127,7 +133,7 @@ class Filling(Grouping):
         """The groups, if ``choose`` says who comes next."""
         if not sizes:
             raise SettingError(f"{self.owner}: there are no clients to group.")
-        self._enough(sizes, d_min)
+        self._enough(sizes, d_min, k_max)
         groups: Groups = []
         examples: list[int] = []
         free = np.arange(len(sizes))
@@ -154,8 +160,8 @@ class Filling(Grouping):
         room = sum(k_max - len(group) for group in groups)
         if room < len(last):
             raise SettingError(
-                f"{self.owner}: the last {len(last)} clients have {examples[-1]} examples, fewer than "
-                f"d_min={d_min}, and the {len(groups)} groups before have room for {room} more with k_max={k_max}. "
+                f"{self.owner}: the last group has {examples[-1]} examples, fewer than d_min={d_min}, and the "
+                f"{len(groups)} groups before have room for {room} of its {len(last)} clients with k_max={k_max}. "
                 "Lower d_min or raise k_max."
             )
         turn = cycle(sorted(range(len(groups)), key=lambda at: examples[at]))
