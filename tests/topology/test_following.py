@@ -114,3 +114,27 @@ def test_who_is_missing_ends_its_own_chain_only() -> None:
 def test_workers_follow_chains() -> None:
     exp = experiment(f"fedseq({UNEQUAL}, passes=2) + mixup()", sampler=Sampler(clients=5))
     same(train(exp, executor=Workers(2)), train(exp, executor=InProcess(threads=1)))
+
+
+BANK = "bank(given_groups([[0, 3, 4], [1, 2]]), R=2)"
+TWICE = "naive_fedgloss(0.1, admm=False)"
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("method", ["fedsam(0.1) + fedadam(lr=0.1) + wima(2)", "fedavg", TWICE])
+@pytest.mark.parametrize("clock", [None, "devices(speed=lognormal(50, 1))"])
+def test_models_of_a_bank_ask_at_once(method: str, choice: str, clock: str | None) -> None:
+    """A step that asks once is made again when the answer is there; one that asks twice waits for its turn."""
+    exp = experiment(method, topology=BANK, clock=clock)
+    ahead = Ahead(choice=choice)
+    same(train(exp, executor=ahead), train(exp, executor=InProcess(threads=1)))
+    ready = make_ready(exp)
+    [first], [second] = ready.asked(0).values()
+    at_once = (*second, *first) if choice == "last" else (*first, *second)
+    assert tuple(ahead.order[:5]) == (at_once if method != TWICE else (*first, *first, *second)[:5])
+    assert ready.exp.topology.at_once(ready.crowd) == 2
+
+
+def test_workers_make_the_visits_of_a_bank() -> None:
+    exp = experiment("fedavgm() + mixup()", topology=BANK)
+    same(train(exp, executor=Workers(2)), train(exp, executor=InProcess(threads=1)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
+from typing import TypeVar
 
 from fedflat.client.visit import Letter
 from fedflat.clock.timetable import Ended, Visit
@@ -17,8 +18,23 @@ from fedflat.running.reception import Reception, clients_of
 from fedflat.running.relay import Relay
 from fedflat.running.state import Ledger
 from fedflat.running.timing import planned
-from fedflat.server.piece import Send
+from fedflat.server.piece import Send, asked_by
 from fedflat.topology.crowd import Chain
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Trip:
+    """A mail on its way along the chains of a line."""
+
+    line: Line
+    mail: Mail
+    relay: Relay
+    lost: Mapping[Visit, Ended]
+    """Visits that will not be made, by the clock."""
+    now: dict[int, Letters] = field(default_factory=dict)
+    """The letter that each chain is at."""
 
 
 @dataclass
@@ -46,26 +62,57 @@ class Exchange:
         """What a slot sends its mail by, along these chains."""
         return partial(self._send, Line(slot, chains))
 
+    def side_by_side(self, asked: Mapping[str, Sequence[Chain]], step: Callable[[str, Send], T]) -> dict[str, T]:
+        """What each slot makes of what it sends its mail by.
+
+        Where chains need not wait for each other, neither need slots that ask once each: a step is broken off where it
+        asks, and made again with the answer.
+        """
+        once = all(piece.asks == 1 for piece in self.ready.exp.method.server)
+        if len(asked) == 1 or not once or not self.ready.exp.topology.hands_on or not self._can_follow:
+            return {slot: step(slot, self.along(slot, chains)) for slot, chains in asked.items()}
+        mails = {slot: asked_by(partial(step, slot)) for slot in asked}
+        replies = self._send_at_once([(Line(slot, asked[slot]), mails[slot]) for slot in asked])
+        return {slot: step(slot, _bringing(came)) for slot, came in zip(asked, replies, strict=True)}
+
     def _send(self, line: Line, mail: Mail) -> Replies:
         """One call, one exchange."""
+        trip = self._begin(line, mail)
+        return self._folded(trip, self._by_themselves([trip]) if self._follows(trip.relay) else self._in_waves(trip))
+
+    def _send_at_once(self, mails: Sequence[tuple[Line, Mail]]) -> list[Replies]:
+        """An exchange for each line; workers go from one to the other."""
+        trips = [self._begin(*one) for one in mails]
+        ended = self._by_themselves(trips)
+        replies = [self._folded(trip, islice(ended, len(trip.relay.chains))) for trip in trips]
+        assert next(ended, None) is None
+        return replies
+
+    def _begin(self, line: Line, mail: Mail) -> Trip:
+        """A mail on its way."""
         self.clients.kept_by(self.crew, mail.round)
         mail = line.last = mail.after(line.last)
         line.count += 1
+        lost = self._timed(line, mail)
+        chains = line.reaching(mail)
+        addressed = self.ready.addressed(mail, [chain[0] for chain in chains])
+        return Trip(line, mail, Relay(addressed, chains, self._answered(mail)), lost)
+
+    def _folded(self, trip: Trip, ended: Iterable[tuple[Letters, Visited] | None]) -> Replies:
+        """What the server makes of the last visits of all chains."""
         exp = self.ready.exp
         weighting = exp.weighting or exp.method.weighting or "sized"
-        rule = partial(exp.method.rule.of_round, mail.round) if exp.method.rule else None
-        population = len(self.ready.slots[line.slot])
-        replies = fold(mail, self._dispatch(line, mail), population=population, weighting=weighting, rule=rule)
+        rule = partial(exp.method.rule.of_round, trip.mail.round) if exp.method.rule else None
+        population = len(self.ready.slots[trip.line.slot])
+        replies = fold(trip.mail, self._taken(trip, ended), population=population, weighting=weighting, rule=rule)
         self.reception.ear.folded(replies)
         return replies
 
-    def _dispatch(self, line: Line, mail: Mail) -> Iterator[Reply | Sheaf]:
-        lost = self._timed(line, mail)
-        chains, came = line.reaching(mail), 0
+    def _taken(self, trip: Trip, ended: Iterable[tuple[Letters, Visited] | None]) -> Iterator[Reply | Sheaf]:
+        """The replies of whole chains; nothing comes of a chain that broke off."""
+        line, mail, relay, came = trip.line, trip.mail, trip.relay, 0
         counts = mail.commit and mail.ask.commits
-        relay = Relay(self.ready.addressed(mail, [chain[0] for chain in chains]), chains, self._answered(mail))
-        along = self._by_themselves if self._follows(relay) else self._in_waves
-        for letters, visited in along(line, mail, relay, lost):
+        for letters, visited in filter(None, ended):
             found = self.reception.taken(line, relay, letters, visited, last=True)
             if found is None:
                 continue
@@ -79,15 +126,18 @@ class Exchange:
             yield self.ready.exp.topology.taken(mail, answered, reply) if relay.sent else reply
         self.reception.attendance.enough(mail.round, came)
 
-    def _follows(self, relay: Relay) -> bool:
+    @property
+    def _can_follow(self) -> bool:
         """Whether chains need not wait for each other; somebody who overhears visits hears them in their order."""
         listens = self.ready.exp.attack is not None and self.ready.exp.attack.listens
-        return relay.longest > 1 and isinstance(self.crew, Follower) and not listens
+        return isinstance(self.crew, Follower) and not listens
 
-    def _in_waves(
-        self, line: Line, mail: Mail, relay: Relay, lost: Mapping[Visit, Ended]
-    ) -> Iterator[tuple[Letters, Visited]]:
+    def _follows(self, relay: Relay) -> bool:
+        return relay.longest > 1 and self._can_follow
+
+    def _in_waves(self, trip: Trip) -> Iterator[tuple[Letters, Visited]]:
         """The last visits of chains, all of which go on together."""
+        line, mail, relay, lost = trip.line, trip.mail, trip.relay, trip.lost
         for wave in relay:
             cohort = [client for client, sent in wave.mails.items() if (client, sent.visit) not in lost]
             letters = line.letters(self.clients, wave.mails, cohort)
@@ -99,42 +149,47 @@ class Exchange:
                 else:
                     self._hand_on(line, relay, letters, visited)
 
-    def _by_themselves(
-        self, line: Line, mail: Mail, relay: Relay, lost: Mapping[Visit, Ended]
-    ) -> Iterator[tuple[Letters, Visited]]:
-        """The last visits of chains, in their order; each goes on as soon as its own visit has ended."""
+    def _by_themselves(self, trips: Sequence[Trip]) -> Iterator[tuple[Letters, Visited] | None]:
+        """The last visits of all chains of some trips, in their order, None where one broke off; each chain goes on as
+        soon as its own visit has ended."""
         assert isinstance(self.crew, Follower)
-        now: dict[int, Letters] = {}
         before = len(self.reception.attendance.missing)
-
-        def onward(place: int) -> bool:
-            """Write the next letter along a chain, if its client will answer."""
-            client, sent = relay.next(place)
-            now[place] = line.letters(self.clients, {client: sent}, [client])
-            for missing in now[place].lost(lost):
-                self._hand_on(line, relay, now[place], missing)
-            return place not in relay.broken
+        ways = [(trip, place) for trip in trips for place in range(len(trip.relay.chains))]
+        begun = [way for way in ways if self._onward(*way)]
 
         def then(at: int, visited: Visited) -> Letter | None:
-            place = begun[at]
-            if len(relay.left(place)) == 1:
+            trip, place = begun[at]
+            if len(trip.relay.left(place)) == 1:
                 return None
-            [one] = answers([visited], now[place].ids, mail, each=True)
-            self._hand_on(line, relay, now[place], one)
-            return now[place][0] if place not in relay.broken and onward(place) else None
-
-        begun = [place for place in range(len(relay.chains)) if onward(place)]
-        letters = [now[place][0] for place in begun]
+            [one] = answers([visited], trip.now[place].ids, trip.mail, each=True)
+            self._hand_on(trip.line, trip.relay, trip.now[place], one)
+            return trip.now[place][0] if place not in trip.relay.broken and self._onward(trip, place) else None
 
         def left(at: int, made: int) -> float:
-            return self.ready.samples(mail.round, relay.chains[begun[at]][made:])
+            trip, place = begun[at]
+            return self.ready.samples(trip.mail.round, trip.relay.chains[place][made:])
 
-        visits = self.crew.follow(letters, then, left)
-        for place, visited in zip(begun, visits, strict=True):
-            if place not in relay.broken:
-                yield from ((now[place], one) for one in answers([visited], now[place].ids, mail, each=True))
+        going = set(begun)
+        visits = self.crew.follow([trip.now[place][0] for trip, place in begun], then, left)
+        for trip, place in ways:
+            visited = next(visits) if (trip, place) in going else None
+            if visited is None or place in trip.relay.broken:
+                yield None
+            else:
+                [one] = answers([visited], trip.now[place].ids, trip.mail, each=True)
+                yield trip.now[place], one
+        assert next(visits, None) is None
+        order = [client for trip, place in ways for client in trip.relay.chains[place]]
         missed = self.reception.attendance.missing[before:]
-        self.reception.attendance.missing[before:] = sorted(missed, key=lambda one: relay.place(one.client))
+        self.reception.attendance.missing[before:] = sorted(missed, key=lambda one: order.index(one.client))
+
+    def _onward(self, trip: Trip, place: int) -> bool:
+        """Write the next letter along a chain, if its client will answer."""
+        client, sent = trip.relay.next(place)
+        trip.now[place] = trip.line.letters(self.clients, {client: sent}, [client])
+        for missing in trip.now[place].lost(trip.lost):
+            self._hand_on(trip.line, trip.relay, trip.now[place], missing)
+        return place not in trip.relay.broken
 
     def _hand_on(self, line: Line, relay: Relay, letters: Letters, visited: Visited) -> None:
         """A visit in the middle of a chain has ended."""
@@ -198,3 +253,8 @@ class Exchange:
         sent = {t: replace(old, lr=rate(t), ask=mail.ask) for t, old in self.sent.items()} | {mail.round: mail}
         self.sent = {t: one for t, one in sent.items() if t in underway.left}
         return {client: sent[t] for client, t in underway.since.items()}
+
+
+def _bringing(replies: Replies) -> Send:
+    """An exchange that has been made."""
+    return lambda mail: replies

@@ -29,7 +29,7 @@ from fedflat.running.results import Result
 from fedflat.running.run_folder import FIRST, RunBook
 from fedflat.running.state import Run
 from fedflat.running.ticks import Stopwatch, Tell
-from fedflat.server.piece import Desks, Stepped, settle, step
+from fedflat.server.piece import Desks, Send, Stepped, settle, step
 from fedflat.server.shadows import Notes
 
 
@@ -60,11 +60,7 @@ def train(
                 shadows = {key: dict(notes) for key, notes in run.shadows.items()}
                 ear = listener.listen(t, members(asked), shadows, due)
                 exchange = Exchange(crew, Reception(ready, t, run.clients, shadows, run.ledger, ear), run.sent)
-                new = dict[str, Stepped]()
-                for slot, chains in asked.items():                                   # 2 ask, average, step
-                    mail = Mail(t, run.models[slot].params, run.models[slot].buffers, exp.rate(t), ask=exp.ask)
-                    send = exchange.along(slot, chains)
-                    new[slot] = step(exp.method.server, run.desks[slot], send, mail, ready.holding, ready.descriptions)
+                new = exchange.side_by_side(asked, partial(stepped, ready, run))     # 2 ask, average, step
                 models = ready.merged(t, run.models, new)                            # 3 where models meet
                 trained = time.monotonic() - begun - ear.seconds
                 seen_by(ready, shadows, t, run.models, models)                       # 4 averages of models
@@ -93,6 +89,13 @@ def train(
         if status != "running":
             book.finish(status, named_models(ready, run))
     return Result.of(exp, status, run, book.rows, modules(ready, run), ready.centre(run.round, run.models))
+
+
+def stepped(ready: Ready, run: Run, slot: str, send: Send) -> Stepped:
+    """A slot's step in the round that is to be made, by an exchange with its clients."""
+    exp, model = ready.exp, run.models[slot]
+    mail = Mail(run.round, model.params, model.buffers, exp.rate(run.round), ask=exp.ask)
+    return step(exp.method.server, run.desks[slot], send, mail, ready.holding, ready.descriptions)
 
 
 def made_before(

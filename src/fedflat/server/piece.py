@@ -7,6 +7,7 @@ pseudo-gradient ``delta``. Its pieces stack exactly as a client's do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
@@ -110,6 +111,23 @@ def step(
         replies=replies,
         notes={name: value for desk in mine.values() for name, value in desk.notes.items()},
     )
+
+
+class _Asks(Exception):
+    """A step has come to where it asks."""
+
+
+def asked_by(step: Callable[[Send], object]) -> Mail:
+    """The first mail that a step sends; the step is broken off there, and nothing of it is left."""
+    sent: list[Mail] = []
+
+    def send(mail: Mail) -> Replies:
+        sent.append(mail)
+        raise _Asks
+
+    with suppress(_Asks):
+        step(send)
+    return sent[0]
 
 
 def settle(pieces: Sequence[ServerPiece], desks: Desks, model: Model, completed: int, rounds: int) -> Desks:

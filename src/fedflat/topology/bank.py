@@ -154,6 +154,10 @@ class Bank(Topology):
         """A chain for each model."""
         return self.size(crowd) if self.every(crowd) == 1 else 1
 
+    def at_once(self, crowd: Crowd) -> int:
+        """All chains, whatever model they are by."""
+        return self.size(crowd)
+
     def visits(self, crowd: Crowd) -> int:
         """Every client of every chain."""
         return self.chains.visits(crowd)
