@@ -51,7 +51,7 @@ def test_refused() -> None:
     ],
 )
 def test_who_is_judged_by_what_it_has_seen(on: str, server: str | None, words: str | None) -> None:
-    settings = {"rounds": 1, "topology": "chains(groups=kmeans(psi='confidence'))", "clients_per_round": 1}
+    settings = {"rounds": 1, "topology": "chains(groups=kmeans(psi='confidence', d_min=50))", "clients_per_round": 1}
     exp = ff.experiment("fedavg", on, **settings, **({} if server is None else {"server_data": server}))
     if words is None:
         make_ready(exp)

@@ -167,7 +167,7 @@ def test_what_is_said_may_be_the_same() -> None:
         ("fedvc(5) + mime()", "averages clients uniform"),
         ("centralised() + fedseq(2)", "has no server, so chains"),
         ("fedseq('two')", "groups must be a number or a grouping"),
-        ("hfl(2, T_c=0)", "every must be a whole number of at least 1"),
+        ("hfl(2, T_c=0)", "hfl: T_c must be a whole number of at least 1"),
         ("fedvc(0)", "n must be a whole number of at least 1"),
     ],
 )
