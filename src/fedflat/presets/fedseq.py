@@ -103,10 +103,11 @@ def presets() -> Iterator[Preset]:
 
 def _run(column: str, said: str, cell: Cell | None, table: str) -> Preset:
     data, _, split = column.partition("-")
-    on = f"without_public_part({data}({_deal(data, split)}))"
+    public = ", per_class=1" if data == "omniglot" else ""  # of the five test images of a letter
+    on = f"without_public_part({data}({_deal(data, split)}){public})"
     method, settings = _method(said, data), {"local_epochs": 1, "eval_last": 100, "on_bad": "stop", **EACH[data]}
     if "task2vec" in method or "conf" in said:
-        settings["server_data"] = f"public_part({data}())"
+        settings["server_data"] = f"public_part({data}(){public})"
     if said == "feddyn":
         settings["clip"] = 30.0
     if said == "centralised":
