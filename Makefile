@@ -7,6 +7,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # An oracle of the curvature tests; its backpack, which nothing here calls, would bring torchvision.
 WITHOUT_NEEDS := curvlinops-for-pytorch einconv einops linear_operator opt_einsum
 
+# The suite starts hundreds of processes: each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test coverage test-slow test-hostile bench lint clean
 
 $(INSTALLED): pyproject.toml constraints.txt

@@ -83,7 +83,7 @@ def test_ctrl_c_and_what_schedulers_send(tmp_path: Path, number: int) -> None:
     stopped(process, folder, 128 + number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_to_the_whole_group_reaches_the_workers_too(tmp_path: Path, number: int) -> None:
     """A terminal sends it to all; nobody is left behind, nobody complains."""
     folder = tmp_path / "run"

@@ -64,7 +64,7 @@ CASES = {
     "regression": Case("diabetes(clients=6)", "regression()", "mlp(hidden=[8])", 60, 0.01, "rmse", "RMSE", False),
 }  # fmt: skip
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-LONG = ("retrieval", "next_character")
+LONG = ("retrieval", "next_character", "regression")
 cases_with_long_ones_apart = pytest.mark.parametrize(
     "case", [pytest.param(one, id=name, marks=[pytest.mark.slow] * (name in LONG)) for name, one in CASES.items()]
 )
