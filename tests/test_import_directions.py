@@ -11,11 +11,10 @@ import pytest
 import fedflat
 
 LAYERS = (
-    "version", "sayable", "errors", "files", "onepage", "language", "settings", "engine", "clock", "models", "data",
-    "tasks", "client", "server", "composition", "methods", "topology", "attacks", "profiling", "folder", "executors",
-    "flatness",
-    "corruptions", "running", "observe", "studies", "analyse", "presets", "report", "reproduce", "cli", "public",
-    "__main__",
+    "version", "sayable", "errors", "files", "onepage", "aligned", "language", "settings", "engine", "clock", "models",
+    "data", "tasks", "client", "server", "composition", "methods", "topology", "attacks", "profiling", "folder",
+    "executors", "flatness", "corruptions", "running", "observe", "studies", "analyse", "presets", "report",
+    "reproduce", "cli", "public", "__main__",
 )  # fmt: skip
 HOME = Path(fedflat.__file__).parent
 

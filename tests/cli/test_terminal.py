@@ -18,13 +18,13 @@ from running.small import ON, start
 QUICK = ("--on", ON, "--clients-per-round", "2", "--rounds", "30", "--model", "logistic", "--threads", "1")
 
 
-
-
-def on_a_terminal(*words: str, columns: int = 80, stop_at: bytes | None = None) -> tuple[int, str, str]:
-    """Exit status, standard output (a pipe), and what the terminal saw on standard error."""
+def on_a_terminal(
+    *words: str, columns: int = 80, stop_at: bytes | None = None, both: bool = False
+) -> tuple[int, str, str]:
+    """Exit status, standard output (a pipe, unless both go to the terminal), and what the terminal saw."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = start(*words, stderr=theirs, stdin=theirs)
+    process = start(*words, stderr=theirs, stdin=theirs, **({"stdout": theirs} if both else {}))
     os.close(theirs)
     seen = b""
     while True:
@@ -101,3 +101,14 @@ def test_ctrl_c_leaves_one_clean_line(tmp_path: Path) -> None:
     assert re.fullmatch(r"round \d+/100000  accuracy \S+ %  \S+ left  fedavg(\(\), seed 0)?", last)
     assert how.startswith("A checkpoint was written. Go on with: fedflat resume ")
     assert (end, nothing) == ("fedflat: stopped.", "")
+
+
+def test_a_table_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
+    words = ("compare", "fedavg", "fedsam(rho=warmup(0.01, 0.05, 20)) + swa()", *QUICK, "--rounds", "2", "--quiet")
+    status, _, seen = on_a_terminal(*words, "--out", str(tmp_path / "both"), columns=60, both=True)
+    assert status == 0
+    tables = plain(seen).partition("Accuracy and loss on the test set")[0].splitlines()
+    assert max(map(len, tables)) <= 60
+    parts = [line for line in tables if line.startswith("method ")]
+    assert len([line for line in tables if line.startswith("fedavg() ")]) == len(parts) > 1
+    assert parts[-1].endswith("samples/s")

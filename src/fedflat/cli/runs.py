@@ -10,6 +10,7 @@ from argparse import Namespace
 from itertools import chain
 from pathlib import Path
 from shlex import quote
+from shutil import get_terminal_size
 from typing import Any
 
 from fedflat.cli.presets import beside, chosen, seeds_of, settings_of, too_short
@@ -132,7 +133,8 @@ def _conclude(results: list[Result], asked: Namespace, folder: Path) -> None:
     if target is None:
         target = Results(results).target_of_first()
     last = min(results[0].last, results[0].rounds)
-    print(table(summarise(results, target), target, last, asked.style))
+    room = get_terminal_size().columns if sys.stdout.isatty() else None
+    print(table(summarise(results, target), target, last, asked.style, room))
     if not asked.quiet:
         spent = sum(r.ledger.seconds for r in results)
         sent = sum(r.ledger.sent for r in results)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+from fedflat.aligned import aligned
 from fedflat.profiling.profile import Profile
 from fedflat.profiling.rooms import ROOMS, START
 from fedflat.profiling.sampler import Samples
@@ -36,7 +37,7 @@ def text(profile: Profile) -> str:
     there.sort(key=lambda room: (room == START, -sum(column[room] for column in columns)))
     rows = [[room, *(cell for column in columns for cell in cells(column, room, profile.rounds))] for room in there]
     where = [f"Flame graph: {profile.folder / 'profile.html'}"] if profile.folder else []
-    return "\n".join([_title(profile), "", _aligned([heads, *rows]), "", *remarks(profile), *where])
+    return "\n".join([_title(profile), "", aligned([heads, *rows]), "", *remarks(profile), *where])
 
 
 def cells(rooms: dict[str, float], room: str, rounds: int) -> list[str]:
@@ -71,13 +72,6 @@ def _precision(where: str, *seen: Samples) -> str:
         f"{where}{count:,} samples, one in {1000 * seconds / count:.1f} ms, took {cost:.2f} % of the time. "
         f"By chance a share is off by less than {100 * error(count):.1f} points, 19 times in 20."
     )
-
-
-def _aligned(rows: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rows = [rows[0], ["-" * width for width in widths], *rows[1:]]
-    lines = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
-    return "\n".join("  ".join(line).rstrip() for line in lines)
 
 
 def facts(profile: Profile) -> str:

@@ -8,27 +8,35 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
+from fedflat.aligned import aligned
 from fedflat.running.apart import MAIN, STD
 from fedflat.running.attacked import DROP
 from fedflat.running.results import Summary
 from fedflat.tasks.headline import Headline
 
 FORMATS = ("text", "csv", "markdown", "html")
+Draw = Callable[[list[list[str]]], str]
+"""How rows, the first of which are the heads, become a table."""
 
 
-def table(summaries: Sequence[Summary], target: float | None, last: int, style: str = "text") -> str:
+def table(
+    summaries: Sequence[Summary], target: float | None, last: int, style: str = "text", room: int | None = None
+) -> str:
     """The table of a comparison; ``last`` is over how many of the last rounds scores are averaged.
+
+    Text that is wider than ``room`` characters comes in parts.
 
     Methods that are judged by different scores have a table each, and there is no target for all of them.
     """
     if style == "csv":
         return _csv(summaries)
+    draw: Draw = {"text": lambda rows: aligned(rows, room), "markdown": _markdown, "html": _html}[style]
     groups: dict[Headline, list[Summary]] = {}
     for summary in summaries:
         groups.setdefault(summary.headline, []).append(summary)
     if len(groups) == 1:
-        return _one(summaries, target, last, style)
-    return "\n\n".join([said_apart(groups), *(_one(group, None, last, style) for group in groups.values())])
+        return _one(summaries, target, last, draw)
+    return "\n\n".join([said_apart(groups), *(_one(group, None, last, draw) for group in groups.values())])
 
 
 def said_apart(headlines: Iterable[Headline]) -> str:
@@ -37,7 +45,7 @@ def said_apart(headlines: Iterable[Headline]) -> str:
     return f"These runs are judged by different scores ({', '.join(most)} and {final}), and are not compared."
 
 
-def _one(summaries: Sequence[Summary], target: float | None, last: int, style: str) -> str:
+def _one(summaries: Sequence[Summary], target: float | None, last: int, draw: Draw) -> str:
     """The table of methods that are judged by one score."""
     judged = summaries[0].headline
     personal = any(math.isfinite(summary.personal) for summary in summaries)
@@ -52,7 +60,6 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, style: s
         heads += [f"{what} to {judged.goal(target)}" for what in ("rounds", *spent)]
     heads += [*(f"{what} in all" for what in spent), "samples/s"]
     rows = [_cells(summary, tests, personal, loss, target is not None, timed) for summary in summaries]
-    draw = {"text": _text, "markdown": _markdown, "html": _html}[style]
     seeds = summaries[0].seeds
     spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
     which = f"mean of the evaluations in the last {last} rounds" if last > 1 else "the last evaluation"
@@ -73,12 +80,10 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, style: s
         foot += f"\n\n{_by_domain(summaries, domains, draw)}"
     if any(summary.classes for summary in summaries):
         foot += f"\n\n{_by_class(summaries, draw)}"
-    return f"{draw(heads, rows)}\n\n{foot}"
+    return f"{draw([heads, *rows])}\n\n{foot}"
 
 
-def _by_domain(
-    summaries: Sequence[Summary], domains: list[str], draw: Callable[[list[str], list[list[str]]], str]
-) -> str:
+def _by_domain(summaries: Sequence[Summary], domains: list[str], draw: Draw) -> str:
     """The scores in each domain of each test set."""
     judged = summaries[0].headline
     sets = dict.fromkeys(name.partition("/")[0] for name in sorted(domains, key=lambda name: not name.startswith(MAIN)))
@@ -87,16 +92,16 @@ def _by_domain(
     nothing = (math.nan, math.nan)
     rows = [[s.method, *(judged.said(*s.tests.get(name, nothing)) for name in order)] for s in summaries]
     foot = f"The {judged.label} in each domain of the test set, and of others as SET/DOMAIN. {STD}: over the domains."
-    return f"{draw(heads, rows)}\n\n{foot}"
+    return f"{draw([heads, *rows])}\n\n{foot}"
 
 
-def _by_class(summaries: Sequence[Summary], draw: Callable[[list[str], list[list[str]]], str]) -> str:
+def _by_class(summaries: Sequence[Summary], draw: Draw) -> str:
     """The IoU of each class."""
     judged = summaries[0].headline
     names = list(dict.fromkeys(name for summary in summaries for name in summary.classes))
     nothing = (math.nan, math.nan)
     rows = [[s.method, *(judged.said(*s.classes.get(name, nothing)) for name in names)] for s in summaries]
-    return f"{draw(['method', *map(judged.head, names)], rows)}\n\nThe IoU of each class on the test set."
+    return f"{draw([['method', *map(judged.head, names)], *rows])}\n\nThe IoU of each class on the test set."
 
 
 def _last(name: str) -> bool:
@@ -147,27 +152,19 @@ def size(count: float) -> str:
     return f"{count:.0f} B"
 
 
-def _text(heads: list[str], rows: list[list[str]]) -> str:
-    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
-
-    def line(row: list[str]) -> str:
-        numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        return "  ".join([row[0].ljust(widths[0]), *numbers])
-
-    return "\n".join([line(heads), line(["-" * width for width in widths]), *map(line, rows)])
-
-
-def _markdown(heads: list[str], rows: list[list[str]]) -> str:
+def _markdown(rows: list[list[str]]) -> str:
+    heads, *others = rows
     rule = ["---", *["---:"] * (len(heads) - 1)]
-    cells = [heads, rule, *([f"`{row[0]}`", *row[1:]] for row in rows)]
+    cells = [heads, rule, *([f"`{row[0]}`", *row[1:]] for row in others)]
     return "\n".join("| " + " | ".join(row) + " |" for row in cells)
 
 
-def _html(heads: list[str], rows: list[list[str]]) -> str:
+def _html(rows: list[list[str]]) -> str:
     def line(row: list[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
 
-    body = "\n".join(line(row, "td") for row in rows)
+    heads, *others = rows
+    body = "\n".join(line(row, "td") for row in others)
     return f"<table>\n<thead>{line(heads, 'th')}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
