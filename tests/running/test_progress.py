@@ -127,11 +127,14 @@ def test_long_runs_are_told_of_less_often(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(b - a <= max(2, a / 10 + 1) for a, b in pairwise(seconds))
 
 
-def test_speed_and_time_left_from_where_the_run_was_taken_up() -> None:
-    class At:
-        def __init__(self, round: int, ledger: Ledger) -> None:
-            self.round, self.ledger = round, ledger
+class At:
+    """A run that has come so far."""
 
+    def __init__(self, round: int, ledger: Ledger) -> None:
+        self.round, self.ledger = round, ledger
+
+
+def test_speed_and_time_left_from_where_the_run_was_taken_up() -> None:
     watch = Stopwatch(At(10, Ledger(samples=1000, training=50.0, seconds=100.0)))  # type: ignore[arg-type]
     later = At(12, Ledger(samples=1600, training=53.0, seconds=104.0))
     tick = watch.tick(later, 20, 0.5, [{"round": 11}, {"round": 12}])  # type: ignore[arg-type]
@@ -139,6 +142,20 @@ def test_speed_and_time_left_from_where_the_run_was_taken_up() -> None:
     assert tick.left == 16.0  # 2 seconds a round, 8 rounds to go
     assert tick.row == {"round": 12}
     assert (tick.round, tick.rounds, tick.loss) == (12, 20, 0.5)
+
+
+def test_time_left_forgets_slow_hours_and_remembers_little() -> None:
+    """A hundred rounds of a minute each, then a tenth of a second: five minutes later they count no more."""
+    watch, seconds = Stopwatch(At(0, Ledger())), 0.0  # type: ignore[arg-type]
+    for made in range(1, 6101):
+        seconds += 60.0 if made <= 100 else 0.1
+        tick = watch.tick(At(made, Ledger(seconds=seconds)), 10_000, 0.5, [])  # type: ignore[arg-type]
+        if made == 100:
+            assert tick.left == pytest.approx(60.0 * 9900)
+        if made == 1600:  # 150 seconds of quick rounds; of the slow ones the three that ended in the other 150
+            assert tick.left == pytest.approx((150 + 3 * 60) / 1503 * 8400)
+    assert tick.left == pytest.approx(0.1 * 3900)
+    assert len(watch.marks) < 310
 
 
 def test_every_round_is_told() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
 
 from fedflat.folder.diary import Row
 from fedflat.running.state import Run
+
+RECENT, APART = 300.0, 1.0
+"""Time left is judged by so many seconds, remembered so far apart: machines are shared, and what was slow an hour ago
+need not be now."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,7 @@ class Tick:
     speed: float = 0.0
     """Examples trained on in a second of exchanges, since this process took the run up."""
     left: float = 0.0
-    """Seconds to go, judging by the rounds since then."""
+    """Seconds to go, judging by the rounds of the last minutes."""
     described: tuple[int, int] | None = None
     """Before round 0: how many clients have said what they are like, of how many."""
 
@@ -32,14 +37,21 @@ Tell = Callable[[Tick], None]
 
 
 class Stopwatch:
-    """Speed and time left, from where this process took the run up."""
+    """Speed since this process took the run up, and time left."""
 
     def __init__(self, run: Run) -> None:
-        self.round, self.ledger = run.round, run.ledger
+        self.ledger = run.ledger
+        self.marks = deque([(run.round, run.ledger.seconds)])
+        """Rounds and when they had been made, in the last minutes."""
 
     def tick(self, run: Run, rounds: int, loss: float, rows: list[Row]) -> Tick:
         """What to tell now."""
         now, before = run.ledger, self.ledger
         speed = (now.samples - before.samples) / max(now.training - before.training, 1e-9)
-        left = (now.seconds - before.seconds) / (run.round - self.round) * (rounds - run.round)
+        while len(self.marks) > 1 and self.marks[1][1] <= now.seconds - RECENT:
+            self.marks.popleft()
+        made, at = self.marks[0]
+        left = (now.seconds - at) / (run.round - made) * (rounds - run.round)
+        if now.seconds >= self.marks[-1][1] + APART:
+            self.marks.append((run.round, now.seconds))
         return Tick(run.round, rounds, loss, rows[-1] if rows else None, speed, left)
