@@ -19,6 +19,10 @@ class Diverged(Exception):
     """A reply was not finite, and the run is to be recorded as diverged."""
 
 
+class TooFew(FedflatError):
+    """Fewer replies came than there must be."""
+
+
 @dataclass
 class Attendance:
     """Those missing in a round, as far as the run's settings allow it."""
@@ -48,7 +52,7 @@ class Attendance:
         least = self.exp.min_replies
         if least is not None and came < least:
             who = "; ".join(map(str, self.missing[-NAMED:])) + ("; ..." if len(self.missing) > NAMED else "")
-            raise FedflatError(
+            raise TooFew(
                 f"round {t}: {came} replies came that could be used, and min_replies asks for {least} at least: {who}. "
                 "See what went wrong there, ask more clients a round, or ask for fewer replies."
             )

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from fedflat.client.visit import Letter
 from fedflat.clock.timetable import Ended, Visit
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold
 from fedflat.executors.crew import Crew, Follower, Visited
-from fedflat.running.attendance import answers
+from fedflat.running.attendance import TooFew, answers
 from fedflat.running.letters import Letters, Line
 from fedflat.running.reception import Reception, clients_of
 from fedflat.running.relay import Relay
@@ -63,30 +63,38 @@ class Exchange:
         return partial(self._send, Line(slot, chains))
 
     def side_by_side(self, asked: Mapping[str, Sequence[Chain]], step: Callable[[str, Send], T]) -> dict[str, T]:
-        """What each slot makes of what it sends its mail by.
+        """What each slot makes of what it sends its mail by; of several, those to whom too few reply make nothing.
 
         Where chains need not wait for each other, neither need slots that ask once each: a step is broken off where it
         asks, and made again with the answer.
         """
         once = all(piece.asks == 1 for piece in self.ready.exp.method.server)
         if len(asked) == 1 or not once or not self.ready.exp.topology.hands_on or not self._can_follow:
-            return {slot: step(slot, self.along(slot, chains)) for slot, chains in asked.items()}
+            return _enough((slot, partial(step, slot, self.along(slot, chains))) for slot, chains in asked.items())
         mails = {slot: asked_by(partial(step, slot)) for slot in asked}
-        replies = self._send_at_once([(Line(slot, asked[slot]), mails[slot]) for slot in asked])
-        return {slot: step(slot, _bringing(came)) for slot, came in zip(asked, replies, strict=True)}
+        brought = self._send_at_once([(Line(slot, asked[slot]), mails[slot]) for slot in asked])
+        return _enough((slot, partial(step, slot, came)) for slot, came in zip(asked, brought, strict=True))
 
     def _send(self, line: Line, mail: Mail) -> Replies:
         """One call, one exchange."""
         trip = self._begin(line, mail)
         return self._folded(trip, self._by_themselves([trip]) if self._follows(trip.relay) else self._in_waves(trip))
 
-    def _send_at_once(self, mails: Sequence[tuple[Line, Mail]]) -> list[Replies]:
-        """An exchange for each line; workers go from one to the other."""
+    def _send_at_once(self, mails: Sequence[tuple[Line, Mail]]) -> Iterator[Send]:
+        """An exchange for each line, each as it has been made; workers go from one to the other."""
         trips = [self._begin(*one) for one in mails]
         ended = self._by_themselves(trips)
-        replies = [self._folded(trip, islice(ended, len(trip.relay.chains))) for trip in trips]
+        for trip in trips:
+            yield self._brought(trip, islice(ended, len(trip.relay.chains)))
         assert next(ended, None) is None
-        return replies
+
+    def _brought(self, trip: Trip, ended: Iterable[tuple[Letters, Visited] | None]) -> Send:
+        """An exchange that has been made, for whoever asks for it."""
+        try:
+            replies = self._folded(trip, ended)
+        except TooFew as few:
+            return partial(_raise, few)
+        return lambda mail: replies
 
     def _begin(self, line: Line, mail: Mail) -> Trip:
         """A mail on its way."""
@@ -255,6 +263,18 @@ class Exchange:
         return {client: sent[t] for client, t in underway.since.items()}
 
 
-def _bringing(replies: Replies) -> Send:
-    """An exchange that has been made."""
-    return lambda mail: replies
+def _raise(error: Exception, mail: Mail) -> NoReturn:
+    raise error
+
+
+def _enough(steps: Iterable[tuple[str, Callable[[], T]]]) -> dict[str, T]:
+    """What comes of the steps of some slots, without those to whom too few replied; not even one is an error."""
+    made, short = dict[str, T](), list[TooFew]()
+    for slot, step in steps:
+        try:
+            made[slot] = step()
+        except TooFew as few:
+            short.append(few)
+    if not made:
+        raise short[-1]
+    return made

@@ -1,0 +1,97 @@
+"""Several models of the server, and nobody who replies to one of them: it stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from fedflat.client.visit import Letter
+from fedflat.data.sampling import Sampler
+from fedflat.engine.missing import Missing
+from fedflat.errors import FedflatError
+from fedflat.executors.crew import Left, Then, Visited
+from fedflat.executors.in_process import InProcess
+from fedflat.running.prepare import make_ready
+from fedflat.running.results import Result
+from fedflat.running.train import train
+from running.small import experiment
+from topology.test_following import BANK, Ahead
+
+
+@dataclass
+class Without:
+    """Nobody hears of some clients in the rounds from one on."""
+
+    absent: Sequence[int]
+    since: int = 0
+
+    @contextmanager
+    def open(self, *words: Any) -> Any:
+        with InProcess(threads=1).open(*words) as crew:
+            self.crew = crew
+            yield self
+
+    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
+        for letter in letters:
+            away = letter.client in self.absent and letter.mail.round >= self.since
+            yield from [Missing(letter.client, letter.id, "crashed")] if away else self.crew.visit([letter])
+
+
+class WithoutAtOnce(Without):
+    """The same, along chains that go on by themselves."""
+
+    def follow(self, letters: Sequence[Letter], then: Then, left: Left) -> Iterator[Visited]:
+        ahead = Ahead("last")
+        ahead.crew = self
+        yield from ahead.follow(letters, then, left)
+
+
+def weights(result: Result, slots: Sequence[str]) -> list[torch.Tensor]:
+    return [p for slot in slots for p in result.module(slot).parameters()]
+
+
+@pytest.mark.parametrize("topology", ["clusters({})", "clusters({}, shared='features')", "hierarchy({}, every=3)"])
+@pytest.mark.parametrize("method", ["fedsam(0.1) + fedavgm()", "naive_fedgloss(0.1, admm=False)"])
+def test_a_cluster_is_as_if_nobody_of_it_had_been_drawn(topology: str, method: str) -> None:
+    def run(cohorts: list[list[int]], executor: Any) -> Result:
+        said = topology.format("given_groups([[0, 1], [2, 3, 4]])")
+        sampler = Sampler(cohorts=cohorts)
+        return train(experiment(method, topology=said, sampler=sampler, rounds=3, min_replies=1), executor=executor)
+
+    found = run([[0, 3, 1, 2]] * 3, Without(absent=[3, 2], since=1))
+    other = run([[0, 3, 1, 2], [0, 1], [0, 1]], InProcess(threads=1))
+    slots = ("cluster0", "cluster1")
+    assert all(map(torch.equal, weights(found, slots), weights(other, slots)))
+    assert (found.ledger.missing, other.ledger.missing) == (4, 0)
+
+
+@pytest.mark.parametrize("executor", [Without, WithoutAtOnce])
+def test_a_model_of_a_bank_stays_where_its_chain_broke_off(executor: type[Without]) -> None:
+    """The mean of two models, one of which stayed, and that with the other one: together what neither staying gives,
+    and the start once more."""
+    exp = experiment("fedsam(0.1)", topology=BANK, min_replies=1)
+    start = make_ready(exp).learner.initial().params
+    one, other, both = (train(exp, executor=executor(absent), until=1) for absent in ([3], [1], []))
+    assert one.ledger.missing == other.ledger.missing == 1
+    assert one.model is not None
+    assert other.model is not None
+    assert both.model is not None
+    torch.testing.assert_close(one.model.params + other.model.params, both.model.params + start, rtol=0, atol=1e-6)
+    assert (one.model.params - start).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("executor", [Without([0, 1, 2, 3, 4], since=1), WithoutAtOnce([0, 1, 2, 3, 4], since=1)])
+@pytest.mark.parametrize("topology", [BANK, "clusters(2)"])
+def test_nobody_at_all(topology: str, executor: Any) -> None:
+    with pytest.raises(FedflatError, match=r"round 1: 0 replies came that could be used, and min_replies asks for 1"):
+        train(experiment("fedavg", topology=topology, min_replies=1), executor=executor)
+
+
+def test_without_leave_to_miss_anybody_it_ends_at_once() -> None:
+    with pytest.raises(FedflatError, match=r"round 0: client 3 .*set min_replies"):
+        train(experiment("fedavg", topology="clusters(2)", sampler=Sampler(clients=5)), executor=Without([3]))
