@@ -25,20 +25,24 @@ from running.small import experiment, timeless
 CHOICES: dict[str, Callable[..., int]] = {"first": min, "last": max}
 
 
-@dataclass
-class Ahead:
-    """Goes along one chain to its end before it begins with another, the first or the last one."""
-
-    choice: str = "first"
-    absent: int | None = None
-    order: list[int] = field(default_factory=list)
-    """Who was visited."""
+class Within:
+    """An executor that has another one's crew."""
 
     @contextmanager
     def open(self, *words: Any) -> Any:
         with InProcess(threads=1).open(*words) as crew:
             self.crew = crew
             yield self
+
+
+@dataclass
+class Ahead(Within):
+    """Goes along one chain to its end before it begins with another, the first or the last one."""
+
+    choice: str = "first"
+    absent: int | None = None
+    order: list[int] = field(default_factory=list)
+    """Who was visited."""
 
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
         yield from self.crew.visit(letters)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,21 +19,15 @@ from fedflat.running.prepare import make_ready
 from fedflat.running.results import Result
 from fedflat.running.train import train
 from running.small import experiment
-from topology.test_following import BANK, Ahead
+from topology.test_following import BANK, Ahead, Within
 
 
 @dataclass
-class Without:
+class Without(Within):
     """Nobody hears of some clients in the rounds from one on."""
 
     absent: Sequence[int]
     since: int = 0
-
-    @contextmanager
-    def open(self, *words: Any) -> Any:
-        with InProcess(threads=1).open(*words) as crew:
-            self.crew = crew
-            yield self
 
     def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
         for letter in letters:
