@@ -61,7 +61,7 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
          "--sampler", "bernoulli", "--sampler-seed", "round", "--local-steps", "3", "--batch-size", "5",
          "--lr", "decay(0.1, 0.5)", "--weight-decay", "0.01", "--momentum", "cosine(0.9, 0.1, 5)", "--clip", "2",
          "--weighting", "uniform", "--dtype", "float64", "--eval-every", "2", "--eval-last", "1", "--on-bad", "stop",
-         "--layout", "contiguous",
+         "--layout", "contiguous", "--convolutions", "quick",
          "--replay", str(replay), "--seed", "5", "--threads", "1", "--device", "cpu", "--state-memory", "2MB",
          "--watch", "norms", "--executor", "in-process", "--out", "here", "--quiet"]
     ) == 0  # fmt: skip
@@ -74,7 +74,7 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
         },
         "sampler": {"clients": 7, "kind": "bernoulli", "seeding": "round", "cohorts": [[3, 1], [0, 2]]},
         "evaluate": {"every": 2, "last": 1}, "seed": 5, "weighting": "uniform", "dtype": "float64",
-        "layout": "contiguous", "on_bad": "stop", "min_replies": None, "loss": "cross_entropy",
+        "layout": "contiguous", "convolutions": "quick", "on_bad": "stop", "min_replies": None, "loss": "cross_entropy",
         "init": "fresh()", "server_data": None, "attack": None, "task": "classification()", "topology": "star()",
         "clock": None,
         "headline": ACCURACY.as_json(),

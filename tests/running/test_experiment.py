@@ -43,7 +43,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"evaluate": Evaluate(every=3, last=7)},
     {"rounds": 77, "seed": 12345},
     {"weighting": "uniform"},
-    {"dtype": "float64", "on_bad": "skip", "layout": "channels-last"},
+    {"dtype": "float64", "on_bad": "skip", "layout": "channels-last", "convolutions": "quick"},
 ]
 
 
@@ -64,10 +64,10 @@ def test_said_and_read_again(variant: dict[str, Any]) -> None:
     assert again.as_json() == exp.as_json()
 
 
-def test_a_run_begun_before_layouts_keeps_its_own() -> None:
+def test_a_run_begun_before_layouts_and_quick_convolutions_keeps_its_own() -> None:
     saved = experiment(on=parse("digits", "data set")).as_json()
-    del saved["layout"]
-    assert from_json(saved).layout == "contiguous"
+    del saved["layout"], saved["convolutions"]
+    assert (from_json(saved).layout, from_json(saved).convolutions) == ("contiguous", "direct")
 
 
 def test_orders_may_be_tensors() -> None:

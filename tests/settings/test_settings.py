@@ -28,7 +28,7 @@ SAID: dict[str, Any] = {
     "sampler_seed": "round", "local_epochs": 2, "local_steps": 4, "batch_size": 5, "lr": "decay(0.2, 0.5)",
     "weight_decay": 0.01, "momentum": "cosine(0.9, 0.1, 5)", "clip": 2.0, "virtual": 8, "drop_last": True,
     "eval_every": 6, "eval_last": 2, "weighting": "uniform", "dtype": "float64", "layout": "contiguous",
-    "on_bad": "stop", "min_replies": 3, "seed": 5, "topology": "chains(groups=3)",
+    "convolutions": "direct", "on_bad": "stop", "min_replies": 3, "seed": 5, "topology": "chains(groups=3)",
     "init": "pretrained(on=digits(), rounds=2)",
     "server_data": "digits(clients=3)", "attack": "label_flip(L_S=0.3)",
     "task": "regression()", "clock": "devices(extra=0.5, speed=lognormal(50, sigma=1.0))",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -16,11 +16,13 @@ from torch.nn.parameter import UninitializedBuffer, is_lazy
 from fedflat.client.images import channels_last, gains, refusal
 from fedflat.client.piece import Term, Visit
 from fedflat.data.batch import Batch, Mixed, Tensors, arguments, each, leading
+from fedflat.engine import convolution
+from fedflat.engine.convolution import quick
 from fedflat.engine.flat import FlatModule, Model
 from fedflat.engine.seeds import derive
 from fedflat.errors import SettingError
 from fedflat.models.spec import ModelSpec
-from fedflat.settings.groups import AUTO, CHANNELS_LAST
+from fedflat.settings.groups import AUTO, CHANNELS_LAST, DIRECT, QUICK
 from fedflat.tasks.classification import Classification
 from fedflat.tasks.own_loss import LossFn, OwnLoss
 from fedflat.tasks.task import Count, Task
@@ -39,12 +41,12 @@ class Learner:
     def __init__(
         self, model: ModelLike, shape: tuple[int, ...], outputs: int, *, seed: int, task: Task = Classification(),
         loss: LossFn | None = None, dtype: str = "float32", device: str = "cpu", layout: str = AUTO,
-        sample: Tensors | None = None,
+        convolutions: str = AUTO, sample: Tensors | None = None,
     ) -> None:  # fmt: skip
         self.model, self.shape, self.outputs = model, shape, outputs
         self.task = task if loss is None else OwnLoss(task, loss)
         self.seed, self.dtype, self.device = seed, DTYPES[dtype], device
-        self.mixed, self.layout = dtype == MIXED, layout
+        self.mixed, self.layout, self.convolutions = dtype == MIXED, layout, convolutions
         self.sample = torch.zeros(2, *shape, dtype=self.dtype, device=device) if sample is None else sample
         """The inputs of two examples, to try modules on: of the right type and number."""
         self.at: Tensor | None = None
@@ -65,7 +67,15 @@ class Learner:
 
     def another(self) -> FlatModule:
         """A module of its own, as it starts."""
-        return FlatModule(self.module(), dtype=self.dtype, device=self.device)
+        module = self.module()
+        return FlatModule(module, dtype=self.dtype, device=self.device, forward_in=self._convolving(module))
+
+    def _convolving(self, module: nn.Module) -> AbstractContextManager[Any]:
+        """How the module's convolutions are made."""
+        if self.convolutions == DIRECT or self.mixed or torch.device(self.device).type != "cpu":
+            return nullcontext()
+        always = self.convolutions == QUICK
+        return quick(always=always) if always or convolution.gains(module) else nullcontext()
 
     def module(self) -> nn.Module:
         """The module as it starts: drawn by the seed, unless the user gave a module with its weights."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -125,8 +125,13 @@ def _columns(pairs: list[tuple[str, tuple[int, ...]]]) -> tuple[tuple[str, ...],
 class FlatModule:
     """A private copy of a module whose parameters, gradients and buffers are views into flat vectors."""
 
-    def __init__(self, module: nn.Module, *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
+    def __init__(
+        self, module: nn.Module, *, dtype: torch.dtype = torch.float32, device: str = "cpu",
+        forward_in: AbstractContextManager[Any] = nullcontext(),
+    ) -> None:  # fmt: skip
         _refuse_complex(module)
+        self.forward_in = forward_in
+        """The context of every forward pass, entered again and again."""
         self.module = copy.deepcopy(module).to(device=device, dtype=dtype)
         _refuse_cumulative_statistics(self.module)
         self.layout = Layout.of(self.module)
@@ -210,7 +215,8 @@ class FlatModule:
         keep = None if move_buffers or not len(self._buffers) else self._buffers.clone()
         self._params.copy_(w)
         self._grads.zero_()
-        value = loss(self.module)
+        with self.forward_in:
+            value = loss(self.module)
         value.backward()
         self._take_over()
         if keep is not None:
@@ -224,7 +230,7 @@ class FlatModule:
         The batch normalisations named by ``norms`` take the statistics of these inputs, and keep nothing of them.
         """
         self.module.eval()
-        with _by_the_batch([self.module.get_submodule(name) for name in norms]):
+        with self.forward_in, _by_the_batch([self.module.get_submodule(name) for name in norms]):
             return self.module(*inputs)
 
 

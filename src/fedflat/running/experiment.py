@@ -25,7 +25,7 @@ from fedflat.folder.plugins_needed import needs_of, refuse_unmet
 from fedflat.language.schedules import Scalar, Schedule, at, check_end
 from fedflat.language.spelling import parse
 from fedflat.models.spec import ModelSpec
-from fedflat.settings.groups import CONTIGUOUS, SETTINGS, EvaluateSettings, RunSettings
+from fedflat.settings.groups import CONTIGUOUS, DIRECT, SETTINGS, EvaluateSettings, RunSettings
 from fedflat.settings.setting import Setting, settings_of
 from fedflat.tasks.headline import Headline
 from fedflat.tasks.own_loss import LossFn
@@ -109,7 +109,7 @@ class Experiment(RunSettings):
         sample = fed.test.batch(some, DTYPES[self.dtype]).inputs if len(fed.test) else None
         return Learner(
             self.model, fed.shape, self.task.outputs(fed), seed=self.seed, task=self.task, loss=self.loss,
-            dtype=self.dtype, device=device, layout=self.layout, sample=sample,
+            dtype=self.dtype, device=device, layout=self.layout, convolutions=self.convolutions, sample=sample,
         )  # fmt: skip
 
     def cohort_sampler(self) -> Sampler:
@@ -246,7 +246,7 @@ def from_json(
                 f"the run's {name!r} was given in Python and cannot be read from its folder. Resume it in Python: "
                 f"fedflat.resume(folder, {name}=...)."
             )
-    saved = {"layout": CONTIGUOUS, **saved}  # the only one, before it was written down
+    saved = {"layout": CONTIGUOUS, "convolutions": DIRECT, **saved}  # the only ones, before they were written down
     local = dict(saved["local"])
     local |= {name: parse(text, "schedule") for name, text in local.items() if isinstance(text, str)}
     if local["orders"] is not None:

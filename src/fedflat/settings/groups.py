@@ -30,6 +30,7 @@ Cohorts = Sequence[Sequence[int]]
 Orders = Sequence[Mapping[int, Sequence[Sequence[int]]]]
 """For each round: client -> its batches, each a list of places in the client's own data."""
 AUTO, CONTIGUOUS, CHANNELS_LAST = LAYOUTS = ("auto", "contiguous", "channels-last")
+DIRECT, QUICK = "direct", "quick"
 EXECUTORS = ("auto", "in-process", "workers", "stacked")
 
 
@@ -79,6 +80,10 @@ class RunSettings(Plain):
     layout: str = setting(
         AUTO, "images in memory in training; the sums are the same but for their rounding", metavar="KIND",
         allowed=LAYOUTS,
+    )  # fmt: skip
+    convolutions: str = setting(
+        AUTO, "how a CPU makes them; quick by fewer products, the same sums but for their rounding", metavar="KIND",
+        allowed=(AUTO, DIRECT, QUICK),
     )  # fmt: skip
     on_bad: str = setting(
         "raise", "what to do with a reply that is not finite; to stop calls the run diverged", metavar="POLICY",
@@ -203,7 +208,7 @@ SETTINGS = (
 """What decides the numbers of a run, in the order of the command line."""
 DESCRIBING = tuple(
     one for one in SETTINGS
-    if one.path[0] == "local" or one.name in ("model", "task", "server_data", "dtype", "layout")
+    if one.path[0] == "local" or one.name in ("model", "task", "server_data", "dtype", "layout", "convolutions")
 )  # fmt: skip
 """Those of them by which clients describe themselves before round 0."""
 MACHINE = settings_of(HowSettings)

@@ -42,6 +42,7 @@ class Settings(TypedDict, total=False):
     weighting: str | None
     dtype: str
     layout: str
+    convolutions: str
     on_bad: str
     min_replies: int | None
 

@@ -1,0 +1,291 @@
+"""Convolutions by fewer products: the same sums but for their rounding, in a third of the time on a CPU.
+
+Each output of a row of ``n`` pixels under ``r`` weights takes ``r`` products. But the row and the weights are
+polynomials, and what is wanted are coefficients of their product, which is known by its values at ``n`` points (Toom,
+Cook, Winograd). A value costs one product at a real point, and three at a pair of complex ones (Karatsuba). Real points
+alone would take the fewest products and round worst; with most points on the unit circle it is as exact as plain sums.
+
+In two dimensions the transforms are made along rows and along columns, and between them stands one matrix product over
+channels for each pair of points: a kernel of 5x5 over 14x14 pixels takes 18 x 18 = 324 products in place of 2,500.
+Whether that is worth the transforms is judged by counting and not by the clock, so that a command gives the same bits
+always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from math import ceil, cos, inf, pi, prod, sin
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.nn.functional import conv2d, pad
+from torch.overrides import TorchFunctionMode
+
+REAL = (0.0, inf, 1.0, -1.0, 0.5, -2.0)
+"""Real points; all others come in pairs on the unit circle."""
+LARGEST, TILES = 14, 4
+"""The most outputs of a tile along one axis, and tiles of an image: more are slower to handle than counted here."""
+PRODUCT, TRANSFORM, WEIGHT = 1.4, 2.0, 7.0
+"""What one multiplication of each part takes, in those of a plain convolution, whose matrices are larger."""
+WORTH = 0.8
+"""The share of a plain convolution's time from which on nothing is changed."""
+
+
+class Rule(NamedTuple):
+    """``outputs.T @ ((pixels @ x) * (weights @ w))`` are the sums ``x[i] w[0] + x[i + 1] w[1] + ...`` for all ``i``."""
+
+    pixels: Tensor
+    weights: Tensor
+    outputs: Tensor
+
+
+@lru_cache(maxsize=64)
+def rule(tile: int, width: int, dtype: torch.dtype = torch.float64) -> Rule:
+    """The transforms for ``tile`` outputs of a kernel of ``width``; together they make an odd number.
+
+    >>> [len(rule(tile, 5).pixels) for tile in (2, 4, 8, 10)]
+    [6, 9, 15, 18]
+    """
+    length = tile + width - 1
+    pairs = max(0, length - len(REAL)) // 2
+    inputs, weights, values, found = [], [], [], []
+    for point in REAL[:length]:
+        inputs.append(_powers(point, tile)[0])
+        weights.append(_powers(point, width)[0])
+        values += _powers(point, length)
+        found.append([1.0])
+    for turn in (pi * (k + 1) / (pairs + 1) for k in range(pairs)):
+        (a, b), (c, d) = _powers(turn, tile, circle=True), _powers(turn, width, circle=True)
+        inputs += [a + b, a, b]
+        weights += [c, d - c, c + d]
+        values += _powers(turn, length, circle=True)
+        found += [[1.0, 0.0, -1.0], [1.0, 1.0, 0.0]]  # (a + ib)(c + id), from the three products
+    blocks = [torch.tensor(found[i : i + (1 if len(found[i]) == 1 else 2)]) for i in _starts(found)]
+    to_values = torch.block_diag(*blocks).double()
+    coefficients = torch.linalg.solve(torch.stack(values), to_values)  # of the product, from the products at points
+    return Rule(*(part.to(dtype) for part in _balanced(coefficients.T, torch.stack(weights), torch.stack(inputs))))
+
+
+def _starts(found: list[list[float]]) -> list[int]:
+    """Where points begin among the rows of their values: real ones have one, pairs have two."""
+    real = sum(len(row) == 1 for row in found)
+    return [*range(real), *range(real, len(found), 2)]
+
+
+def _powers(point: float, count: int, *, circle: bool = False) -> list[Tensor]:
+    """What multiplies each coefficient of a polynomial in its value at a point: of a complex one, both parts."""
+    if circle:
+        return [torch.tensor([f(point * k) for k in range(count)], dtype=torch.float64) for f in (cos, sin)]
+    row = [float(k == count - 1) if point == inf else point**k for k in range(count)]
+    return [torch.tensor(row, dtype=torch.float64)]
+
+
+def _balanced(pixels: Tensor, weights: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same rule with rows of about one size, so that no part of a sum drowns another."""
+    by_pixel, by_weight = pixels.norm(dim=1, keepdim=True), weights.abs().amax(dim=1, keepdim=True)
+    return pixels / by_pixel, weights / by_weight, outputs * by_pixel * by_weight
+
+
+class Plan(NamedTuple):
+    """How an image is cut into tiles, which overlap by the kernel's width less one."""
+
+    height: int
+    width: int
+    rows: tuple[int, int]
+    """Outputs of a tile, and the kernel's width."""
+    columns: tuple[int, int]
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """How many tiles cover the outputs, down and across."""
+        return ceil(self.height / self.rows[0]), ceil(self.width / self.columns[0])
+
+    @property
+    def points(self) -> tuple[int, int]:
+        """How many products a tile takes, down and across."""
+        down, across = (len(rule(*axis).pixels) for axis in (self.rows, self.columns))
+        return down, across
+
+    def cost(self, batch: int, channels: int, outputs: int) -> float:
+        """About how many multiplications of a plain convolution take as long."""
+        (a, r), (b, s), (p, q), (down, across) = self.rows, self.columns, self.points, self.tiles
+        n, m, visits = a + r - 1, b + s - 1, batch * down * across
+        transforms = channels * (p * n * m + p * q * m) + outputs * (a * p * q + a * b * q)
+        weights = channels * outputs * (p * r * s + p * q * s)
+        return visits * (PRODUCT * p * q * channels * outputs + TRANSFORM * transforms) + WEIGHT * weights
+
+    def rules(self, dtype: torch.dtype) -> tuple[Rule, Rule]:
+        """The transforms along columns of pixels and along rows."""
+        return rule(*self.rows, dtype), rule(*self.columns, dtype)
+
+
+@lru_cache(maxsize=1024)
+def planned(image: tuple[int, ...], kernel: tuple[int, ...], *, always: bool = False) -> Plan | None:
+    """The best cut of a batch ``(N, C, H, W)`` for weights ``(O, C, R, S)``; None if plain sums are quicker.
+
+    >>> planned((64, 64, 14, 14), (64, 64, 5, 5))
+    Plan(height=10, width=10, rows=(10, 5), columns=(10, 5))
+    >>> planned((64, 3, 32, 32), (64, 3, 5, 5)), planned((1, 64, 14, 14), (64, 64, 5, 5))
+    (None, None)
+    """
+    batch, channels, *size = image
+    outputs, _, *widths = kernel
+    height, width = (n - r + 1 for n, r in zip(size, widths, strict=True))
+    if min(height, width) < 1 or batch < 1:
+        return None
+    plans = [
+        Plan(height, width, (a, widths[0]), (b, widths[1])) for a in _tiles(height, widths[0])
+        for b in _tiles(width, widths[1])
+    ]  # fmt: skip
+    if not always:
+        plans = [plan for plan in plans if prod(plan.tiles) <= TILES]
+    best = min(plans, key=lambda plan: plan.cost(batch, channels, outputs), default=None)
+    plain = batch * height * width * channels * outputs * widths[0] * widths[1]
+    return best if best and (always or best.cost(batch, channels, outputs) < WORTH * plain) else None
+
+
+def _tiles(size: int, width: int) -> list[int]:
+    """Tiles that are worth a look: such that points come out even, none of them twice as large as the outputs."""
+    most = min(LARGEST, size + 1)
+    return [tile for tile in range(1, most + 1) if (tile + width) % 2 and tile + width > 2] or [1 + width % 2]
+
+
+def _along(down: Tensor, across: Tensor, x: Tensor) -> Tensor:
+    """Both transforms of ``(rows, columns, rest)``."""
+    rows, columns, rest = x.shape
+    half = (down @ x.reshape(rows, columns * rest)).view(len(down), columns, rest)
+    return torch.bmm(across.expand(len(down), *across.shape), half)
+
+
+def _cut(x: Tensor, plan: Plan) -> Tensor:
+    """The tiles of images ``(N, C, H, W)``: their rows, columns, and then the rest, channels last."""
+    (a, r), (b, s), (down, across) = plan.rows, plan.columns, plan.tiles
+    x = _filled(x, down * a + r - 1, across * b + s - 1)
+    tiles = x.unfold(2, a + r - 1, a).unfold(3, b + s - 1, b)
+    return tiles.permute(4, 5, 0, 2, 3, 1).reshape(a + r - 1, b + s - 1, -1)
+
+
+def _glued(tiles: Tensor, like: torch.Size, plan: Plan) -> Tensor:
+    """The transpose of `_cut`: tiles added up where they overlap."""
+    batch, channels, height, width = like
+    (a, r), (b, s), (down, across) = plan.rows, plan.columns, plan.tiles
+    n, m = a + r - 1, b + s - 1
+    parts = tiles.view(n, m, batch, down, across, channels).permute(3, 4, 2, 0, 1, 5)
+    if down == across == 1:
+        whole = parts[0, 0].contiguous()
+    else:
+        whole = tiles.new_zeros(batch, down * a + r - 1, across * b + s - 1, channels)
+        for i in range(down):
+            for j in range(across):
+                whole[:, i * a : i * a + n, j * b : j * b + m] += parts[i, j]
+    return whole[:, :height, :width].permute(0, 3, 1, 2)
+
+
+def _laid(y: Tensor, batch: int, plan: Plan) -> Tensor:
+    """Outputs of tiles as images ``(N, O, H, W)`` with channels last."""
+    (a, _), (b, _), (down, across) = plan.rows, plan.columns, plan.tiles
+    parts = y.view(a, b, batch, down, across, -1).permute(2, 3, 0, 4, 1, 5)
+    whole = parts.reshape(batch, down * a, across * b, -1)
+    return whole[:, : plan.height, : plan.width].permute(0, 3, 1, 2)
+
+
+def _lifted(y: Tensor, plan: Plan) -> Tensor:
+    """The transpose of `_laid`."""
+    (a, _), (b, _), (down, across) = plan.rows, plan.columns, plan.tiles
+    y = _filled(y, down * a, across * b)
+    return y.unfold(2, a, a).unfold(3, b, b).permute(4, 5, 0, 2, 3, 1).reshape(a, b, -1)
+
+
+def _filled(x: Tensor, height: int, width: int) -> Tensor:
+    """Images with zeros below and to the right, up to this size."""
+    below, right = height - x.shape[2], width - x.shape[3]
+    return pad(x, (0, right, 0, below)) if below or right else x
+
+
+class _Quick(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, plan: Plan) -> Tensor:
+        rows, columns = plan.rules(x.dtype)
+        outputs, channels, r, s = weight.shape
+        points = len(rows.pixels) * len(columns.pixels)
+        pixels = _along(rows.pixels, columns.pixels, _cut(x, plan)).view(points, -1, channels)
+        weights = _along(rows.weights, columns.weights, weight.permute(2, 3, 1, 0).reshape(r, s, -1))
+        weights = weights.view(points, channels, outputs)
+        products = torch.bmm(pixels, weights).view(len(rows.pixels), len(columns.pixels), -1)
+        y = _laid(_along(rows.outputs.T, columns.outputs.T, products), len(x), plan)
+        if bias is not None:
+            y += bias.view(-1, 1, 1)
+        ctx.save_for_backward(x, weight, bias, pixels, weights)
+        ctx.plan = plan
+        return y if x.is_contiguous(memory_format=torch.channels_last) else y.contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, out: Tensor) -> Any:
+        x, weight, bias, pixels, weights = ctx.saved_tensors
+        by_x, by_weight, by_bias, _ = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # somebody will ask for the slope of this slope
+            return *_plain_slopes(out, (x, weight, bias), (by_x, by_weight, by_bias)), None
+        rows, columns = ctx.plan.rules(x.dtype)
+        outputs, channels, r, s = weight.shape
+        form = len(rows.pixels), len(columns.pixels), -1
+        slopes = _along(rows.outputs, columns.outputs, _lifted(out, ctx.plan)).view(len(pixels), -1, outputs)
+        x_slope = weight_slope = None
+        if by_x:
+            at_points = torch.bmm(slopes, weights.transpose(1, 2)).view(form)
+            x_slope = _glued(_along(rows.pixels.T, columns.pixels.T, at_points), x.shape, ctx.plan)
+        if by_weight:
+            at_points = torch.bmm(pixels.transpose(1, 2), slopes).view(form)
+            weight_slope = _along(rows.weights.T, columns.weights.T, at_points).view(r, s, channels, outputs)
+            weight_slope = weight_slope.permute(3, 2, 0, 1).contiguous()
+        return x_slope, weight_slope, out.sum((0, 2, 3)) if by_bias else None, None
+
+
+def _plain_slopes(out: Tensor, given: tuple[Tensor | None, ...], wanted: tuple[bool, ...]) -> list[Tensor | None]:
+    x, weight, bias = given
+    assert x is not None
+    assert weight is not None
+    inputs = [part for part, by in zip(given, wanted, strict=True) if by and part is not None]
+    found = iter(torch.autograd.grad(conv2d(x, weight, bias), inputs, out, create_graph=True))
+    return [next(found) if by else None for by in wanted]
+
+
+class quick(TorchFunctionMode):
+    """A context in which ``conv2d`` of batches is made by fewer products where that is quicker, or ``always``."""
+
+    def __init__(self, *, always: bool = False) -> None:
+        super().__init__()
+        self.always = always
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Take the place of ``conv2d``."""
+        kwargs = kwargs or {}
+        if func is not conv2d or kwargs or len(args) != 7 or not _fits(*args):
+            return func(*args, **kwargs)
+        x, weight, bias, _, (above, left), *_ = args
+        size = (*x.shape[:2], x.shape[2] + 2 * above, x.shape[3] + 2 * left)
+        plan = planned(size, tuple(weight.shape), always=self.always)
+        if plan is None:
+            return func(*args)
+        padded = pad(x, (left, left, above, above)) if above or left else x
+        return _Quick.apply(padded, weight, bias, plan)  # type: ignore[no-untyped-call]
+
+
+def _fits(x: Tensor, weight: Tensor, _: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> bool:
+    """Whether it is a plain convolution of a batch of images in a CPU's memory."""
+    plain = x.dim() == 4 and tuple(stride) == tuple(dilation) == (1, 1) and groups == 1 and isinstance(padding, tuple)
+    return plain and x.device.type == "cpu" and x.dtype == weight.dtype and max(weight.shape[2:]) > 1
+
+
+def gains(module: nn.Module) -> bool:
+    """Whether some layer of the module may be made by fewer products.
+
+    >>> gains(nn.Sequential(nn.Conv2d(3, 64, 5), nn.Conv2d(64, 64, 5))), gains(nn.Conv2d(3, 64, 5))
+    (True, False)
+    """
+    layers = [part for part in module.modules() if isinstance(part, nn.Conv2d)]
+    return any(min(one.in_channels, one.out_channels) >= 16 and max(one.kernel_size) > 1 for one in layers)
