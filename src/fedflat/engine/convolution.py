@@ -13,9 +13,10 @@ always.
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from math import ceil, cos, inf, pi, prod, sin
+from math import ceil, inf, pi, prod
 from typing import Any, NamedTuple
 
 import torch
@@ -26,10 +27,18 @@ from torch.overrides import TorchFunctionMode
 
 REAL = (0.0, inf, 1.0, -1.0, 0.5, -2.0)
 """Real points; all others come in pairs on the unit circle."""
+ONE = (torch.eye(1, dtype=torch.float64),) * 3
+KARATSUBA = tuple(
+    torch.tensor(rows, dtype=torch.float64)
+    for rows in ([[1, 1], [1, 0], [0, 1]], [[1, 0], [-1, 1], [1, 1]], [[1, 0, -1], [1, 1, 0]])
+)
+"""What is multiplied with what for the value at a point, and how the products become it: of ``a + ib`` and ``c + id``
+``(a + b) c``, ``a (d - c)`` and ``b (c + d)``."""
 LARGEST, TILES = 14, 4
 """The most outputs of a tile along one axis, and tiles of an image: more are slower to handle than counted here."""
-PRODUCT, TRANSFORM, WEIGHT = 1.4, 2.0, 7.0
-"""What one multiplication of each part takes, in those of a plain convolution, whose matrices are larger."""
+PRODUCT, TRANSFORM, WEIGHT, MOVE = 1.3, 2.0, 4.0, 10.0
+"""What one multiplication of each part takes, in those of a plain convolution, whose matrices are larger; and what it
+takes to cut or glue one number where there are several tiles."""
 WORTH = 0.8
 """The share of a plain convolution's time from which on nothing is changed."""
 
@@ -44,43 +53,30 @@ class Rule(NamedTuple):
 
 @lru_cache(maxsize=64)
 def rule(tile: int, width: int, dtype: torch.dtype = torch.float64) -> Rule:
-    """The transforms for ``tile`` outputs of a kernel of ``width``; together they make an odd number.
+    """The transforms for ``tile`` outputs of a kernel of ``width``; of the two, one is even and one is odd.
 
     >>> [len(rule(tile, 5).pixels) for tile in (2, 4, 8, 10)]
     [6, 9, 15, 18]
     """
     length = tile + width - 1
     pairs = max(0, length - len(REAL)) // 2
-    inputs, weights, values, found = [], [], [], []
-    for point in REAL[:length]:
-        inputs.append(_powers(point, tile)[0])
-        weights.append(_powers(point, width)[0])
-        values += _powers(point, length)
-        found.append([1.0])
-    for turn in (pi * (k + 1) / (pairs + 1) for k in range(pairs)):
-        (a, b), (c, d) = _powers(turn, tile, circle=True), _powers(turn, width, circle=True)
-        inputs += [a + b, a, b]
-        weights += [c, d - c, c + d]
-        values += _powers(turn, length, circle=True)
-        found += [[1.0, 0.0, -1.0], [1.0, 1.0, 0.0]]  # (a + ib)(c + id), from the three products
-    blocks = [torch.tensor(found[i : i + (1 if len(found[i]) == 1 else 2)]) for i in _starts(found)]
-    to_values = torch.block_diag(*blocks).double()
-    coefficients = torch.linalg.solve(torch.stack(values), to_values)  # of the product, from the products at points
-    return Rule(*(part.to(dtype) for part in _balanced(coefficients.T, torch.stack(weights), torch.stack(inputs))))
+    points = [*REAL[:length], *(1j * pi * (k + 1) / (pairs + 1) for k in range(pairs))]
+    ways = [KARATSUBA if isinstance(point, complex) else ONE for point in points]
+    inputs = torch.cat([way[0] @ _powers(point, tile) for point, way in zip(points, ways, strict=True)])
+    weights = torch.cat([way[1] @ _powers(point, width) for point, way in zip(points, ways, strict=True)])
+    values = torch.cat([_powers(point, length) for point in points])
+    size = values.abs().amax(dim=1, keepdim=True)  # powers of two grow; solved in proportion, digits are kept
+    coefficients = torch.linalg.solve(values / size, torch.block_diag(*(way[2] for way in ways)) / size)
+    return Rule(*(part.to(dtype) for part in _balanced(coefficients.T, weights, inputs)))
 
 
-def _starts(found: list[list[float]]) -> list[int]:
-    """Where points begin among the rows of their values: real ones have one, pairs have two."""
-    real = sum(len(row) == 1 for row in found)
-    return [*range(real), *range(real, len(found), 2)]
-
-
-def _powers(point: float, count: int, *, circle: bool = False) -> list[Tensor]:
-    """What multiplies each coefficient of a polynomial in its value at a point: of a complex one, both parts."""
-    if circle:
-        return [torch.tensor([f(point * k) for k in range(count)], dtype=torch.float64) for f in (cos, sin)]
-    row = [float(k == count - 1) if point == inf else point**k for k in range(count)]
-    return [torch.tensor(row, dtype=torch.float64)]
+def _powers(point: float | complex, count: int) -> Tensor:
+    """What multiplies each coefficient of a polynomial in its value at a point; of a complex one, given as its
+    logarithm, both parts of the value."""
+    if isinstance(point, complex):
+        rows = [cmath.exp(point * k) for k in range(count)]
+        return torch.tensor([[z.real for z in rows], [z.imag for z in rows]], dtype=torch.float64)
+    return torch.tensor([[float(k == count - 1) if point == inf else point**k for k in range(count)]]).double()
 
 
 def _balanced(pixels: Tensor, weights: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -115,7 +111,9 @@ class Plan(NamedTuple):
         n, m, visits = a + r - 1, b + s - 1, batch * down * across
         transforms = channels * (p * n * m + p * q * m) + outputs * (a * p * q + a * b * q)
         weights = channels * outputs * (p * r * s + p * q * s)
-        return visits * (PRODUCT * p * q * channels * outputs + TRANSFORM * transforms) + WEIGHT * weights
+        moved = (n * m * channels + a * b * outputs) if down * across > 1 else 0
+        each = PRODUCT * p * q * channels * outputs + TRANSFORM * transforms + MOVE * moved
+        return visits * each + WEIGHT * weights
 
     def rules(self, dtype: torch.dtype) -> tuple[Rule, Rule]:
         """The transforms along columns of pixels and along rows."""
@@ -220,7 +218,8 @@ class _Quick(Function):
             y += bias.view(-1, 1, 1)
         ctx.save_for_backward(x, weight, bias, pixels, weights)
         ctx.plan = plan
-        return y if x.is_contiguous(memory_format=torch.channels_last) else y.contiguous()
+        last = x.is_contiguous(memory_format=torch.channels_last)
+        return y.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
 
     @staticmethod
     def backward(ctx: Any, out: Tensor) -> Any:
