@@ -2,6 +2,7 @@
 
     python work.py full w1 bare 2            two threads, nothing federated
     python work.py full w1 bare-last 1       one thread, images with channels last
+    python work.py full w1 bare-quick 1      ... and convolutions by fewer products
     python work.py full w1 workers           fedflat with two workers
     python work.py full w5 workers 1000000000    fedflat with so many bytes of client memory in RAM
 """
@@ -9,7 +10,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import torch
@@ -20,6 +21,7 @@ from workloads import SIZES, Workload
 
 from fedflat.client.images import channels_last
 from fedflat.data.batch import Batch
+from fedflat.engine.convolution import quick
 from fedflat.engine.seeds import torch_generator
 from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess
@@ -29,7 +31,8 @@ from fedflat.executors.workers import Workers
 from fedflat.running.prepare import Ready, make_ready, members
 from fedflat.running.run_folder import RunBook
 from fedflat.running.state import Run
-from fedflat.running.train import Tick, beginning, train
+from fedflat.running.ticks import Tick
+from fedflat.running.train import beginning, train
 
 EXECUTORS: dict[str, Executor] = {
     "in-process": InProcess(), "one-thread": InProcess(1), "workers": Workers(2), "stacked": Stacked(),
@@ -39,8 +42,11 @@ TRACED = 40
 """Rounds after which a stack has been traced."""
 
 
-def bare(ready: Ready, threads: int, *, last: bool = False) -> None:
-    """The mini-batches of a run in plain PyTorch: one model, no clients to come back to; images with channels last?"""
+def bare(ready: Ready, threads: int, *, last: bool = False, fewer: bool = False) -> None:
+    """The mini-batches of a run in plain PyTorch: one model, no clients to come back to.
+
+    Images with channels last? Convolutions by fewer products?
+    """
     torch.set_num_threads(threads)
     exp, fed = ready.exp, ready.fed
     module = ready.learner.module()
@@ -53,7 +59,9 @@ def bare(ready: Ready, threads: int, *, last: bool = False) -> None:
             data, rng = fed.data(client), torch_generator(exp.seed, "augment", t, client)
             for places in exp.local.batches(exp.seed, t, client, len(data)):
                 batch = data.batch(places, torch.float32, rng)
-                loss = step(module, optimiser, replace(batch, inputs=channels_last(batch.inputs)) if last else batch)
+                batch = replace(batch, inputs=channels_last(batch.inputs)) if last else batch
+                with quick() if fewer else nullcontext():
+                    loss = step(module, optimiser, batch)
                 samples += len(places)
         t += 1
         go_on = turns.round(samples, lambda: float(loss))  # noqa: B023 (called before the next round)
@@ -132,8 +140,8 @@ def main(size: str, name: str, who: str, number: str | None = None) -> None:
     """Take part until nobody asks for more."""
     workload = SIZES[size][name]
     ready = make_ready(workload.experiment())
-    if who in ("bare", "bare-last"):
-        bare(ready, int(number or 2), last=who == "bare-last")
+    if who in ("bare", "bare-last", "bare-quick"):
+        bare(ready, int(number or 2), last=who != "bare", fewer=who == "bare-quick")
     else:
         ours(ready, workload, who, None if number is None else int(number))
 

@@ -19,7 +19,8 @@ from fedflat.executors.workers import Workers
 from fedflat.running.prepare import make_ready
 from fedflat.running.run_folder import RunBook
 from fedflat.running.state import Run
-from fedflat.running.train import Tick, train
+from fedflat.running.ticks import Tick
+from fedflat.running.train import train
 from fedflat.studies.api import experiment
 
 EXECUTORS = {"w1": Workers(2), "w3": Stacked(), "tiny": InProcess()}

@@ -1,0 +1,28 @@
+"""What benchmarks import of fedflat is there: they run too seldom to find out by themselves."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def imports(source: str) -> list[str]:
+    """The statements by which a file imports from fedflat."""
+    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    return [ast.unparse(node) for node in found if (node.module or "").split(".")[0] == "fedflat"]
+
+
+@pytest.mark.parametrize("file", sorted(BENCHMARKS.rglob("*.py")), ids=lambda file: file.name)
+def test_names_of_fedflat(file: Path) -> None:
+    for statement in imports(file.read_text()):
+        exec(statement, {})
+
+
+def test_a_name_that_is_gone_is_noticed() -> None:
+    [statement] = imports("import torch\nfrom fedflat.running.train import Nobody, train\n")
+    with pytest.raises(ImportError, match="Nobody"):
+        exec(statement, {})
