@@ -101,6 +101,15 @@ def test_a_study_like_any_other(whole: Path, capsys: pytest.CaptureFixture[str])
     assert "fedgloss" in capsys.readouterr().out
 
 
+def test_more_cores_for_each_run_give_the_same_bits(whole: Path, tmp_path: Path) -> None:
+    mine, out = table(tmp_path), tmp_path / "out"
+    assert reproduce(mine, "--out", out, "--rounds", 4) == 0
+    assert reproduce(mine, "--out", out, "--workers", 2) == 0
+    assert [final(out / run) for run in RUNS] == [final(whole / run) for run in RUNS]
+    how = json.loads((out / RUNS[0] / "run.json").read_text())["how"]
+    assert (how["executor"], how["workers"], how["threads"]) == ("workers", 2, 1)
+
+
 @pytest.mark.slow
 def test_cut_and_gone_on_with_is_the_whole(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine, out = table(tmp_path), tmp_path / "out"
@@ -182,6 +191,7 @@ def newest(run: Path) -> int:
         ((), "say which table"),
         (("toy", "--rounds", 0), "rounds must be a whole number of at least 1, found 0"),
         (("toy", "--jobs", 0), "jobs must be a whole number of at least 1, found 0"),
+        (("toy", "--workers", 0), "workers must be a whole number of at least 1, found 0"),
         (("toy", "--nice", 20), "nice must be a whole number of at least 0 and at most 19, found 20"),
         (("toy", "--checkpoint-every", -1), "checkpoint-every must be a number of at least 0, found -1"),
         (("toy", "--seeds", "x"), "--seeds must say how many"),

@@ -116,7 +116,8 @@ def _work(plan: Plan, asked: Namespace) -> bool:
 
     if asked.data_dir:
         os.environ["FEDFLAT_DATA"] = str(Path(asked.data_dir).resolve())
-    several = Several(plan, asked.jobs or cores(), asked.nice, asked.checkpoint_every)
+    jobs = asked.jobs or max(1, cores() // asked.workers)
+    several = Several(plan, jobs, asked.workers, asked.nice, asked.checkpoint_every)
     console = Console(stderr=True, highlight=False, quiet=asked.quiet)
     try:
         with Screen(several, console) as screen:
@@ -133,6 +134,7 @@ def _work(plan: Plan, asked: Namespace) -> bool:
 def _check_machine(asked: Namespace) -> None:
     if asked.jobs is not None:
         number("reproduce", "jobs", asked.jobs, low=1, whole=True)
+    number("reproduce", "workers", asked.workers, low=1, whole=True)
     number("reproduce", "nice", asked.nice, low=0, high=19, whole=True)
     number("reproduce", "checkpoint-every", asked.checkpoint_every, low=0)
 

@@ -1,9 +1,9 @@
 """One run of a table, in a process of its own.
 
-    python -m fedflat.reproduce.child FOLDER RUN UNTIL NICE SECONDS PLUGIN...
+    python -m fedflat.reproduce.child FOLDER RUN UNTIL WORKERS NICE SECONDS PLUGIN...
 
 It tells its rounds on standard output, a JSON object a line. SIGINT or SIGTERM, or nobody who listens any more (the
-parent was killed), make it write a checkpoint and end. Started again, it goes on.
+parent was killed), make it write a checkpoint and end. Started again, it goes on, with any number of workers.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.errors import FedflatError
+from fedflat.executors.in_process import InProcess
+from fedflat.executors.workers import Workers
 from fedflat.files import open_file
 from fedflat.folder.study_file import read_plan
 from fedflat.language.plugins import load_plugin
-from fedflat.reproduce.plan import HOW
 from fedflat.running.experiment import Experiment, from_json
 from fedflat.running.ticks import Tell, Tick
+from fedflat.studies.how import How, said
 from fedflat.studies.study import Voice, resume, run_one
 
 PAUSE = 0.5
@@ -36,20 +38,22 @@ STOPPED = 130
 
 def main(words: list[str]) -> int:
     """Make the run, or go on with it."""
-    folder, name, until, nice, pause = Path(words[0]), words[1], int(words[2]), int(words[3]), float(words[4])
+    folder, name, until, workers, nice = Path(words[0]), words[1], *map(int, words[2:5])
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if the parent was started in the background
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     stand_back(nice)
     try:
-        for said in words[5:]:
-            load_plugin(said)
+        for plugin in words[6:]:
+            load_plugin(plugin)
         wait_until_free(folder / name)
-        wishes: dict[str, Any] = {"voice": Voice(announce, tell_of("say"), tell_of("note")), "checkpoint_every": pause}
+        voice = Voice(announce, tell_of("say"), tell_of("note"))
+        wishes: dict[str, Any] = {"voice": voice, "checkpoint_every": float(words[5]), "until": until}
+        crew = InProcess(1) if workers == 1 else Workers(workers)
         if (folder / name / "run.json").exists():
-            resume(folder / name, until=until, **wishes)
+            resume(folder / name, executor=crew, **wishes)
         else:
-            run_one(planned(folder, name), HOW, folder / name, until=until, **wishes)
+            run_one(planned(folder, name), How(**said(crew)), folder / name, **wishes)
     except KeyboardInterrupt:
         return STOPPED
     except FedflatError as error:

@@ -1,4 +1,4 @@
-"""Runs side by side, each in a process of its own with one thread, at a low priority."""
+"""Runs side by side, each in a process of its own, at a low priority."""
 
 from __future__ import annotations
 
@@ -59,6 +59,8 @@ class Several:
 
     plan: Plan
     jobs: int
+    workers: int
+    """Clients of a run at a time, each in a process of one thread."""
     nice: int
     pause: float
     """Least seconds between two checkpoints of a run."""
@@ -85,7 +87,7 @@ class Several:
         place.parent.mkdir(parents=True, exist_ok=True)
         path = place.parent / f"{place.name}-{LOG}"
         log = open(open_file(path, os.O_WRONLY | os.O_APPEND), "a")  # noqa: SIM115 (closed when the process has ended)
-        words: list[object] = [self.plan.folder, job.folder, self.plan.until(job), self.nice, self.pause]
+        words: list[object] = [self.plan.folder, job.folder, self.plan.until(job), self.workers, self.nice, self.pause]
         words += [named.said for named in named_plugins()]
         with huge_pages():
             process = subprocess.Popen(
