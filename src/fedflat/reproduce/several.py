@@ -93,7 +93,7 @@ class Several:
             process = subprocess.Popen(
                 [sys.executable, "-m", "fedflat.reproduce.child", *map(str, words)], stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
-                env={**os.environ, **dict.fromkeys(THREADS, "1")},
+                env={**os.environ, **dict.fromkeys(THREADS, str(self.workers))},
             )  # fmt: skip
         going = Going(job, process, log, path)
         going.listener = threading.Thread(target=going.listen, daemon=True)
