@@ -21,7 +21,7 @@ from workloads import SIZES, Workload
 
 from fedflat.client.images import channels_last
 from fedflat.data.batch import Batch
-from fedflat.engine.convolution import quick
+from fedflat.engine.convolution import convolving
 from fedflat.engine.seeds import torch_generator
 from fedflat.executors.crew import Executor
 from fedflat.executors.in_process import InProcess
@@ -60,7 +60,7 @@ def bare(ready: Ready, threads: int, *, last: bool = False, fewer: bool = False)
             for places in exp.local.batches(exp.seed, t, client, len(data)):
                 batch = data.batch(places, torch.float32, rng)
                 batch = replace(batch, inputs=channels_last(batch.inputs)) if last else batch
-                with quick() if fewer else nullcontext():
+                with convolving() if fewer else nullcontext():
                     loss = step(module, optimiser, batch)
                 samples += len(places)
         t += 1

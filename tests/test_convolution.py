@@ -17,7 +17,8 @@ from torch.nn.functional import conv2d, cross_entropy
 import fedflat as ff
 from fedflat.client.learner import Learner
 from fedflat.data.batch import Batch
-from fedflat.engine.convolution import planned, quick, rule
+from fedflat.engine.convolution import convolving
+from fedflat.engine.winograd import planned, rule
 
 ONE, NONE = (1, 1), (0, 0)
 KINDS = ("auto", "direct", "quick")
@@ -29,7 +30,7 @@ def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Ten
 
 def quickly(x: Tensor, weight: Tensor, bias: Tensor | None, padding: Any = NONE, **more: Any) -> Tensor:
     said = {"stride": ONE, "padding": padding, "dilation": ONE, "groups": 1} | more
-    with quick(always=True):
+    with convolving(always=True):
         return conv2d(x, weight, bias, said["stride"], said["padding"], said["dilation"], said["groups"])  # type: ignore[call-overload, no-any-return]
 
 

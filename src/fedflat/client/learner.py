@@ -17,7 +17,7 @@ from fedflat.client.images import channels_last, gains, refusal
 from fedflat.client.piece import Term, Visit
 from fedflat.data.batch import Batch, Mixed, Tensors, arguments, each, leading
 from fedflat.engine import convolution
-from fedflat.engine.convolution import quick
+from fedflat.engine.convolution import convolving
 from fedflat.engine.flat import FlatModule, Model
 from fedflat.engine.seeds import derive
 from fedflat.errors import SettingError
@@ -68,14 +68,14 @@ class Learner:
     def another(self) -> FlatModule:
         """A module of its own, as it starts."""
         module = self.module()
-        return FlatModule(module, dtype=self.dtype, device=self.device, forward_in=self._convolving(module))
+        return FlatModule(module, dtype=self.dtype, device=self.device, forward_in=self.convolving(module))
 
-    def _convolving(self, module: nn.Module) -> AbstractContextManager[Any]:
-        """How the module's convolutions are made."""
+    def convolving(self, module: nn.Module) -> AbstractContextManager[Any]:
+        """How the module's convolutions are made in training and tests."""
         if self.convolutions == DIRECT or self.mixed or torch.device(self.device).type != "cpu":
             return nullcontext()
         always = self.convolutions == QUICK
-        return quick(always=always) if always or convolution.gains(module) else nullcontext()
+        return convolving(always=always) if always or convolution.gains(module) else nullcontext()
 
     def module(self) -> nn.Module:
         """The module as it starts: drawn by the seed, unless the user gave a module with its weights."""

@@ -1,283 +1,216 @@
-"""Convolutions by fewer products: the same sums but for their rounding, in a third of the time on a CPU.
+"""Convolutions that are quicker than torch's, and compute nothing in vain when they are derived twice.
 
-Each output of a row of ``n`` pixels under ``r`` weights takes ``r`` products. But the row and the weights are
-polynomials, and what is wanted are coefficients of their product, which is known by its values at ``n`` points (Toom,
-Cook, Winograd). A value costs one product at a real point, and three at a pair of complex ones (Karatsuba). Real points
-alone would take the fewest products and round worst; with most points on the unit circle it is as exact as plain sums.
-
-In two dimensions the transforms are made along rows and along columns, and between them stands one matrix product over
-channels for each pair of points: a kernel of 5x5 over 14x14 pixels takes 18 x 18 = 324 products in place of 2,500.
-Whether that is worth the transforms is judged by counting and not by the clock, so that a command gives the same bits
-always.
+Inside `convolving`, two-dimensional convolutions with enough channels are made by fewer products (`winograd`): in a
+third of the time on a CPU. Whoever derives twice wants the others too: torch's own derive the slope of each of them
+by its input, the images of the first layer included, and take slower kernels for transposed ones.
 """
 
 from __future__ import annotations
 
-import cmath
 from collections.abc import Callable, Iterable
-from functools import lru_cache
-from math import ceil, inf, pi, prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import conv2d, pad
 from torch.overrides import TorchFunctionMode
 
-REAL = (0.0, inf, 1.0, -1.0, 0.5, -2.0)
-"""Real points; all others come in pairs on the unit circle."""
-ONE = (torch.eye(1, dtype=torch.float64),) * 3
-KARATSUBA = tuple(
-    torch.tensor(rows, dtype=torch.float64)
-    for rows in ([[1, 1], [1, 0], [0, 1]], [[1, 0], [-1, 1], [1, 1]], [[1, 0, -1], [1, 1, 0]])
-)
-"""What is multiplied with what for the value at a point, and how the products become it: of ``a + ib`` and ``c + id``
-``(a + b) c``, ``a (d - c)`` and ``b (c + d)``."""
-LARGEST, TILES = 14, 4
-"""The most outputs of a tile along one axis, and tiles of an image: more are slower to handle than counted here."""
-PRODUCT, TRANSFORM, WEIGHT, MOVE = 1.3, 2.0, 4.0, 10.0
-"""What one multiplication of each part takes, in those of a plain convolution, whose matrices are larger; and what it
-takes to cut or glue one number where there are several tiles."""
-WORTH = 0.8
-"""The share of a plain convolution's time from which on nothing is changed."""
+from fedflat.engine.winograd import Plan, planned
+
+Kept = tuple[Tensor, ...]
+"""What of the first pass serves those after it."""
+Slopes = tuple[Tensor | None, Tensor | None]
+"""By the input and by the weights, where asked."""
 
 
-class Rule(NamedTuple):
-    """``outputs.T @ ((pixels @ x) * (weights @ w))`` are the sums ``x[i] w[0] + x[i + 1] w[1] + ...`` for all ``i``."""
+class Way(Protocol):
+    """A way to make a convolution and its derivatives."""
 
-    pixels: Tensor
-    weights: Tensor
-    outputs: Tensor
+    def sums(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Kept]:
+        """The output."""
+        ...
 
+    def slopes(self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool) -> Slopes:
+        """The slopes, given those by the output."""
+        ...
 
-@lru_cache(maxsize=64)
-def rule(tile: int, width: int, dtype: torch.dtype = torch.float64) -> Rule:
-    """The transforms for ``tile`` outputs of a kernel of ``width``; of the two, one is even and one is odd.
-
-    >>> [len(rule(tile, 5).pixels) for tile in (2, 4, 8, 10)]
-    [6, 9, 15, 18]
-    """
-    length = tile + width - 1
-    pairs = max(0, length - len(REAL)) // 2
-    points = [*REAL[:length], *(1j * pi * (k + 1) / (pairs + 1) for k in range(pairs))]
-    ways = [KARATSUBA if isinstance(point, complex) else ONE for point in points]
-    inputs = torch.cat([way[0] @ _powers(point, tile) for point, way in zip(points, ways, strict=True)])
-    weights = torch.cat([way[1] @ _powers(point, width) for point, way in zip(points, ways, strict=True)])
-    values = torch.cat([_powers(point, length) for point in points])
-    size = values.abs().amax(dim=1, keepdim=True)  # powers of two grow; solved in proportion, digits are kept
-    coefficients = torch.linalg.solve(values / size, torch.block_diag(*(way[2] for way in ways)) / size)
-    return Rule(*(part.to(dtype) for part in _balanced(coefficients.T, weights, inputs)))
+    def second(
+        self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, along: Slopes, wanted: tuple[bool, bool, bool]
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        """The slopes of ``slopes . along`` by the output's slopes, the input and the weights, where wanted."""
+        ...
 
 
-def _powers(point: float | complex, count: int) -> Tensor:
-    """What multiplies each coefficient of a polynomial in its value at a point; of a complex one, given as its
-    logarithm, both parts of the value."""
-    if isinstance(point, complex):
-        rows = [cmath.exp(point * k) for k in range(count)]
-        return torch.tensor([[z.real for z in rows], [z.imag for z in rows]], dtype=torch.float64)
-    return torch.tensor([[float(k == count - 1) if point == inf else point**k for k in range(count)]]).double()
+class Plain(NamedTuple):
+    """By torch's kernels."""
+
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+    def sums(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Kept]:
+        """The output."""
+        return conv2d(x, weight, bias, *self), ()
+
+    def slopes(self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool) -> Slopes:
+        """The slopes, given those by the output."""
+        if not (by_x or by_weight):
+            return None, None
+        by = torch.ops.aten.convolution_backward(
+            out, x, weight, None, self.stride, self.padding, self.dilation, False, (0, 0), self.groups,
+            (by_x, by_weight, False),
+        )  # fmt: skip
+        return by[0], by[1]
+
+    def second(
+        self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, along: Slopes, wanted: tuple[bool, bool, bool]
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        """The slopes of ``slopes . along``."""
+        along_x, along_weight = along
+        by_out, needs_x, needs_weight = wanted
+        outs = [self.sums(along_x, weight)[0]] if by_out and along_x is not None else []
+        outs += [self.sums(x, along_weight)[0]] if by_out and along_weight is not None else []
+        by_x = by_weight = None
+        if along_weight is not None:
+            by_x, _ = self.slopes(out, x, along_weight, (), needs_x, False)
+        if along_x is not None:
+            _, by_weight = self.slopes(out, along_x, weight, (), False, needs_weight)
+        return sum(outs[1:], outs[0]) if outs else None, by_x, by_weight
 
 
-def _balanced(pixels: Tensor, weights: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same rule with rows of about one size, so that no part of a sum drowns another."""
-    by_pixel, by_weight = pixels.norm(dim=1, keepdim=True), weights.abs().amax(dim=1, keepdim=True)
-    return pixels / by_pixel, weights / by_weight, outputs * by_pixel * by_weight
+class Fewer(NamedTuple):
+    """By fewer products."""
 
+    plan: Plan
+    padding: tuple[int, int]
 
-class Plan(NamedTuple):
-    """How an image is cut into tiles, which overlap by the kernel's width less one."""
+    def _padded(self, x: Tensor) -> Tensor:
+        above, left = self.padding
+        return pad(x, (left, left, above, above)) if above or left else x
 
-    height: int
-    width: int
-    rows: tuple[int, int]
-    """Outputs of a tile, and the kernel's width."""
-    columns: tuple[int, int]
+    def _cropped(self, x: Tensor) -> Tensor:
+        above, left = self.padding
+        return x[:, :, above : x.shape[2] - above, left : x.shape[3] - left] if above or left else x
 
-    @property
-    def tiles(self) -> tuple[int, int]:
-        """How many tiles cover the outputs, down and across."""
-        return ceil(self.height / self.rows[0]), ceil(self.width / self.columns[0])
+    def sums(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Kept]:
+        """The output, and both factors at the points."""
+        pixels, weights = self.plan.pixels(self._padded(x)), self.plan.weights(weight)
+        y = self._outputs(torch.bmm(pixels, weights), x)
+        return y if bias is None else y.add_(bias.view(-1, 1, 1)), (pixels, weights)
 
-    @property
-    def points(self) -> tuple[int, int]:
-        """How many products a tile takes, down and across."""
-        down, across = (len(rule(*axis).pixels) for axis in (self.rows, self.columns))
-        return down, across
-
-    def cost(self, batch: int, channels: int, outputs: int) -> float:
-        """About how many multiplications of a plain convolution take as long."""
-        (a, r), (b, s), (p, q), (down, across) = self.rows, self.columns, self.points, self.tiles
-        n, m, visits = a + r - 1, b + s - 1, batch * down * across
-        transforms = channels * (p * n * m + p * q * m) + outputs * (a * p * q + a * b * q)
-        weights = channels * outputs * (p * r * s + p * q * s)
-        moved = (n * m * channels + a * b * outputs) if down * across > 1 else 0
-        each = PRODUCT * p * q * channels * outputs + TRANSFORM * transforms + MOVE * moved
-        return visits * each + WEIGHT * weights
-
-    def rules(self, dtype: torch.dtype) -> tuple[Rule, Rule]:
-        """The transforms along columns of pixels and along rows."""
-        return rule(*self.rows, dtype), rule(*self.columns, dtype)
-
-
-@lru_cache(maxsize=1024)
-def planned(image: tuple[int, ...], kernel: tuple[int, ...], *, always: bool = False) -> Plan | None:
-    """The best cut of a batch ``(N, C, H, W)`` for weights ``(O, C, R, S)``; None if plain sums are quicker.
-
-    >>> planned((64, 64, 14, 14), (64, 64, 5, 5))
-    Plan(height=10, width=10, rows=(10, 5), columns=(10, 5))
-    >>> planned((64, 3, 32, 32), (64, 3, 5, 5)), planned((1, 64, 14, 14), (64, 64, 5, 5))
-    (None, None)
-    """
-    batch, channels, *size = image
-    outputs, _, *widths = kernel
-    height, width = (n - r + 1 for n, r in zip(size, widths, strict=True))
-    if min(height, width) < 1 or batch < 1:
-        return None
-    plans = [
-        Plan(height, width, (a, widths[0]), (b, widths[1])) for a in _tiles(height, widths[0])
-        for b in _tiles(width, widths[1])
-    ]  # fmt: skip
-    if not always:
-        plans = [plan for plan in plans if prod(plan.tiles) <= TILES]
-    best = min(plans, key=lambda plan: plan.cost(batch, channels, outputs), default=None)
-    plain = batch * height * width * channels * outputs * widths[0] * widths[1]
-    return best if best and (always or best.cost(batch, channels, outputs) < WORTH * plain) else None
-
-
-def _tiles(size: int, width: int) -> list[int]:
-    """Tiles that are worth a look: such that points come out even, none of them twice as large as the outputs."""
-    most = min(LARGEST, size + 1)
-    return [tile for tile in range(1, most + 1) if (tile + width) % 2 and tile + width > 2] or [1 + width % 2]
-
-
-def _along(down: Tensor, across: Tensor, x: Tensor) -> Tensor:
-    """Both transforms of ``(rows, columns, rest)``."""
-    rows, columns, rest = x.shape
-    half = (down @ x.reshape(rows, columns * rest)).view(len(down), columns, rest)
-    return torch.bmm(across.expand(len(down), *across.shape), half)
-
-
-def _cut(x: Tensor, plan: Plan) -> Tensor:
-    """The tiles of images ``(N, C, H, W)``: their rows, columns, and then the rest, channels last."""
-    (a, r), (b, s), (down, across) = plan.rows, plan.columns, plan.tiles
-    x = _filled(x, down * a + r - 1, across * b + s - 1)
-    tiles = x.unfold(2, a + r - 1, a).unfold(3, b + s - 1, b)
-    return tiles.permute(4, 5, 0, 2, 3, 1).reshape(a + r - 1, b + s - 1, -1)
-
-
-def _glued(tiles: Tensor, like: torch.Size, plan: Plan) -> Tensor:
-    """The transpose of `_cut`: tiles added up where they overlap."""
-    batch, channels, height, width = like
-    (a, r), (b, s), (down, across) = plan.rows, plan.columns, plan.tiles
-    n, m = a + r - 1, b + s - 1
-    parts = tiles.view(n, m, batch, down, across, channels).permute(3, 4, 2, 0, 1, 5)
-    if down == across == 1:
-        whole = parts[0, 0].contiguous()
-    else:
-        whole = tiles.new_zeros(batch, down * a + r - 1, across * b + s - 1, channels)
-        for i in range(down):
-            for j in range(across):
-                whole[:, i * a : i * a + n, j * b : j * b + m] += parts[i, j]
-    return whole[:, :height, :width].permute(0, 3, 1, 2)
-
-
-def _laid(y: Tensor, batch: int, plan: Plan) -> Tensor:
-    """Outputs of tiles as images ``(N, O, H, W)`` with channels last."""
-    (a, _), (b, _), (down, across) = plan.rows, plan.columns, plan.tiles
-    parts = y.view(a, b, batch, down, across, -1).permute(2, 3, 0, 4, 1, 5)
-    whole = parts.reshape(batch, down * a, across * b, -1)
-    return whole[:, : plan.height, : plan.width].permute(0, 3, 1, 2)
-
-
-def _lifted(y: Tensor, plan: Plan) -> Tensor:
-    """The transpose of `_laid`."""
-    (a, _), (b, _), (down, across) = plan.rows, plan.columns, plan.tiles
-    y = _filled(y, down * a, across * b)
-    return y.unfold(2, a, a).unfold(3, b, b).permute(4, 5, 0, 2, 3, 1).reshape(a, b, -1)
-
-
-def _filled(x: Tensor, height: int, width: int) -> Tensor:
-    """Images with zeros below and to the right, up to this size."""
-    below, right = height - x.shape[2], width - x.shape[3]
-    return pad(x, (0, right, 0, below)) if below or right else x
-
-
-class _Quick(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, plan: Plan) -> Tensor:
-        rows, columns = plan.rules(x.dtype)
-        outputs, channels, r, s = weight.shape
-        points = len(rows.pixels) * len(columns.pixels)
-        pixels = _along(rows.pixels, columns.pixels, _cut(x, plan)).view(points, -1, channels)
-        weights = _along(rows.weights, columns.weights, weight.permute(2, 3, 1, 0).reshape(r, s, -1))
-        weights = weights.view(points, channels, outputs)
-        products = torch.bmm(pixels, weights).view(len(rows.pixels), len(columns.pixels), -1)
-        y = _laid(_along(rows.outputs.T, columns.outputs.T, products), len(x), plan)
-        if bias is not None:
-            y += bias.view(-1, 1, 1)
-        ctx.save_for_backward(x, weight, bias, pixels, weights)
-        ctx.plan = plan
+    def _outputs(self, products: Tensor, x: Tensor) -> Tensor:
         last = x.is_contiguous(memory_format=torch.channels_last)
-        return y.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+        form = torch.channels_last if last else torch.contiguous_format
+        return self.plan.to_outputs(products, len(x)).contiguous(memory_format=form)
+
+    def slopes(self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool) -> Slopes:
+        """The slopes, given those by the output."""
+        return self._slopes(self.plan.slopes(out), x, weight, kept, by_x, by_weight)
+
+    def _slopes(self, slopes: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool) -> Slopes:
+        pixels, weights = kept
+        x_slope = weight_slope = None
+        if by_x:
+            products = torch.bmm(slopes, weights.transpose(1, 2))
+            x_slope = self._cropped(self.plan.to_pixels(products, self._padded(x)))
+        if by_weight:
+            weight_slope = self.plan.to_weights(torch.bmm(pixels.transpose(1, 2), slopes), weight)
+        return x_slope, weight_slope
+
+    def second(
+        self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, along: Slopes, wanted: tuple[bool, bool, bool]
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        """The slopes of ``slopes . along``."""
+        along_x, along_weight = along
+        by_out, needs_x, needs_weight = wanted
+        pixels = None if along_x is None else self.plan.pixels(self._padded(along_x))
+        weights = None if along_weight is None else self.plan.weights(along_weight)
+        slopes = self.plan.slopes(out)
+        outs = [torch.bmm(pixels, kept[1])] if by_out and pixels is not None else []
+        outs += [torch.bmm(kept[0], weights)] if by_out and weights is not None else []
+        by_x = by_weight = None
+        if weights is not None:
+            by_x, _ = self._slopes(slopes, x, weight, (kept[0], weights), needs_x, False)
+        if pixels is not None:
+            _, by_weight = self._slopes(slopes, x, weight, (pixels, kept[1]), False, needs_weight)
+        return self._outputs(sum(outs[1:], outs[0]), x) if outs else None, by_x, by_weight
+
+
+class _Slopes(Function):
+    """The slopes of a convolution, as a function of those of its output, its input and its weight."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, out: Tensor, x: Tensor, weight: Tensor, way: Way, by_x: bool, by_weight: bool, *kept: Tensor
+    ) -> Any:  # fmt: skip
+        ctx.save_for_backward(out, x, weight, *kept)
+        ctx.way = way
+        ctx.set_materialize_grads(False)
+        return way.slopes(out, x, weight, kept, by_x, by_weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, along_x: Tensor | None, along_weight: Tensor | None) -> Any:
+        out, x, weight, *kept = ctx.saved_tensors
+        found = ctx.way.second(out, x, weight, tuple(kept), (along_x, along_weight), ctx.needs_input_grad[:3])
+        return *found, *[None] * (3 + len(kept))
+
+
+class _Convolution(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, way: Way) -> Tensor:
+        y, kept = way.sums(x, weight, bias)
+        ctx.save_for_backward(x, weight, *kept)
+        ctx.way = way
+        return y
 
     @staticmethod
     def backward(ctx: Any, out: Tensor) -> Any:
-        x, weight, bias, pixels, weights = ctx.saved_tensors
+        x, weight, *kept = ctx.saved_tensors
         by_x, by_weight, by_bias, _ = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # somebody will ask for the slope of this slope
-            return *_plain_slopes(out, (x, weight, bias), (by_x, by_weight, by_bias)), None
-        rows, columns = ctx.plan.rules(x.dtype)
-        outputs, channels, r, s = weight.shape
-        form = len(rows.pixels), len(columns.pixels), -1
-        slopes = _along(rows.outputs, columns.outputs, _lifted(out, ctx.plan)).view(len(pixels), -1, outputs)
-        x_slope = weight_slope = None
-        if by_x:
-            at_points = torch.bmm(slopes, weights.transpose(1, 2)).view(form)
-            x_slope = _glued(_along(rows.pixels.T, columns.pixels.T, at_points), x.shape, ctx.plan)
-        if by_weight:
-            at_points = torch.bmm(pixels.transpose(1, 2), slopes).view(form)
-            weight_slope = _along(rows.weights.T, columns.weights.T, at_points).view(r, s, channels, outputs)
-            weight_slope = weight_slope.permute(3, 2, 0, 1).contiguous()
-        return x_slope, weight_slope, out.sum((0, 2, 3)) if by_bias else None, None
+        slopes = _Slopes.apply(out, x, weight, ctx.way, by_x, by_weight, *kept)  # type: ignore[no-untyped-call]
+        return *slopes, out.sum((0, 2, 3)) if by_bias else None, None
 
 
-def _plain_slopes(out: Tensor, given: tuple[Tensor | None, ...], wanted: tuple[bool, ...]) -> list[Tensor | None]:
-    x, weight, bias = given
-    assert x is not None
-    assert weight is not None
-    inputs = [part for part, by in zip(given, wanted, strict=True) if by and part is not None]
-    found = iter(torch.autograd.grad(conv2d(x, weight, bias), inputs, out, create_graph=True))
-    return [next(found) if by else None for by in wanted]
+class convolving(TorchFunctionMode):
+    """A context in which ``conv2d`` of batches is made by fewer products where that is quicker.
 
+    always
+        Wherever it is possible.
+    never
+        Nowhere; for those who want what else there is.
+    twice
+        What is not made so is derived twice by the formulas here, and not by torch's.
+    """
 
-class quick(TorchFunctionMode):
-    """A context in which ``conv2d`` of batches is made by fewer products where that is quicker, or ``always``."""
-
-    def __init__(self, *, always: bool = False) -> None:
+    def __init__(self, *, always: bool = False, never: bool = False, twice: bool = False) -> None:
         super().__init__()
-        self.always = always
+        self.always, self.never, self.twice = always, never, twice
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
     ) -> Any:
         """Take the place of ``conv2d``."""
         kwargs = kwargs or {}
-        if func is not conv2d or kwargs or len(args) != 7 or not _fits(*args):
+        if func is not conv2d or kwargs or len(args) != 7 or args[0].dim() != 4 or isinstance(args[4], str):
             return func(*args, **kwargs)
-        x, weight, bias, _, (above, left), *_ = args
+        x, weight, bias, *shape = args
+        plain = Plain(*shape)
+        way = (None if self.never else self._fewer(x, weight, plain)) or (plain if self.twice else None)
+        return func(*args) if way is None else _Convolution.apply(x, weight, bias, way)  # type: ignore[no-untyped-call]
+
+    def _fewer(self, x: Tensor, weight: Tensor, shape: Plain) -> Fewer | None:
+        """The way of fewer products, if it is one, for a batch of images in a CPU's memory."""
+        even = tuple(shape.stride) == tuple(shape.dilation) == (1, 1) and shape.groups == 1
+        if not even or x.device.type != "cpu" or x.dtype != weight.dtype or max(weight.shape[2:]) == 1:
+            return None
+        above, left = shape.padding
         size = (*x.shape[:2], x.shape[2] + 2 * above, x.shape[3] + 2 * left)
         plan = planned(size, tuple(weight.shape), always=self.always)
-        if plan is None:
-            return func(*args)
-        padded = pad(x, (left, left, above, above)) if above or left else x
-        return _Quick.apply(padded, weight, bias, plan)  # type: ignore[no-untyped-call]
-
-
-def _fits(x: Tensor, weight: Tensor, _: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> bool:
-    """Whether it is a plain convolution of a batch of images in a CPU's memory."""
-    plain = x.dim() == 4 and tuple(stride) == tuple(dilation) == (1, 1) and groups == 1 and isinstance(padding, tuple)
-    return plain and x.device.type == "cpu" and x.dtype == weight.dtype and max(weight.shape[2:]) > 1
+        return None if plan is None else Fewer(plan, (above, left))
 
 
 def gains(module: nn.Module) -> bool:

@@ -23,10 +23,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from fedflat.client.learner import Learner
 from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData
+from fedflat.engine.convolution import convolving
 from fedflat.engine.flat import Layout, Model
 from fedflat.errors import SettingError, nearest, number
-from fedflat.flatness.convolution import lean
 from fedflat.flatness.objective import BATCH, Objective, Tick, flattened, silent
+from fedflat.settings.groups import DIRECT
 from fedflat.tasks.average import Average
 
 HOLD = 2**30
@@ -152,7 +153,8 @@ class Hessian:
         """The gradient of batch ``i`` with its graph, held if there is room for it, and what the batch counts."""
         if i in self._held:
             return self._held[i]
-        with sdpa_kernel(SDPBackend.MATH), lean(), _weighed() as storages:
+        convolutions = convolving(never=self.objective.learner.convolutions == DIRECT, twice=True)
+        with sdpa_kernel(SDPBackend.MATH), convolutions, _weighed() as storages:
             loss, count = self.objective.batch_loss(self._leaves, batch)
             slopes = torch.autograd.grad(loss, self._leaves, create_graph=True, materialize_grads=True)
         weight = sum(storages.values())
