@@ -24,11 +24,8 @@ from torch.nn.functional import pad
 
 REAL = (0.0, inf, 1.0, -1.0, 0.5, -2.0)
 """Real points; all others come in pairs on the unit circle."""
-ONE = (torch.eye(1, dtype=torch.float64),) * 3
-KARATSUBA = tuple(
-    torch.tensor(rows, dtype=torch.float64)
-    for rows in ([[1, 1], [1, 0], [0, 1]], [[1, 0], [-1, 1], [1, 1]], [[1, 0, -1], [1, 1, 0]])
-)
+ONE = ([[1.0]],) * 3
+KARATSUBA = [[1.0, 1], [1.0, 0], [0.0, 1]], [[1.0, 0], [-1.0, 1], [1.0, 1]], [[1.0, 0, -1], [1.0, 1, 0]]
 """What is multiplied with what for the value at a point, and how the products become it: of ``a + ib`` and ``c + id``
 ``(a + b) c``, ``a (d - c)`` and ``b (c + d)``."""
 LARGEST, TILES = 14, 4
@@ -58,7 +55,7 @@ def rule(tile: int, width: int, dtype: torch.dtype = torch.float64) -> Rule:
     length = tile + width - 1
     pairs = max(0, length - len(REAL)) // 2
     points = [*REAL[:length], *(1j * pi * (k + 1) / (pairs + 1) for k in range(pairs))]
-    ways = [KARATSUBA if isinstance(point, complex) else ONE for point in points]
+    ways = [[_matrix(part) for part in (KARATSUBA if isinstance(point, complex) else ONE)] for point in points]
     inputs = torch.cat([way[0] @ _powers(point, tile) for point, way in zip(points, ways, strict=True)])
     weights = torch.cat([way[1] @ _powers(point, width) for point, way in zip(points, ways, strict=True)])
     values = torch.cat([_powers(point, length) for point in points])
@@ -72,8 +69,12 @@ def _powers(point: float | complex, count: int) -> Tensor:
     logarithm, both parts of the value."""
     if isinstance(point, complex):
         rows = [cmath.exp(point * k) for k in range(count)]
-        return torch.tensor([[z.real for z in rows], [z.imag for z in rows]], dtype=torch.float64)
-    return torch.tensor([[float(k == count - 1) if point == inf else point**k for k in range(count)]]).double()
+        return _matrix([[z.real for z in rows], [z.imag for z in rows]])
+    return _matrix([[float(k == count - 1) if point == inf else point**k for k in range(count)]])
+
+
+def _matrix(rows: list[list[float]]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64, device="cpu")
 
 
 def _balanced(pixels: Tensor, weights: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
