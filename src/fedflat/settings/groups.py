@@ -83,7 +83,7 @@ class RunSettings(Plain):
     )  # fmt: skip
     convolutions: str = setting(
         AUTO, "how a CPU makes them; quick by fewer products, the same sums but for their rounding", metavar="KIND",
-        allowed=(AUTO, DIRECT, QUICK),
+        allowed=(AUTO, DIRECT, QUICK), later=True,
     )  # fmt: skip
     on_bad: str = setting(
         "raise", "what to do with a reply that is not finite; to stop calls the run diverged", metavar="POLICY",
