@@ -39,7 +39,7 @@ class About:
     registered: str = ""
     """The kind of registered names that say it, such as "start"; the default is then a text too, or None."""
     later: bool = False
-    """Whether there are folders from before there was one, which have its default."""
+    """Whether there are folders from before there was one: it then has its default, or what `from_json` says."""
     unit: str = ""
     either: str = ""
     """Of those with the same word here, one may be said."""
