@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import mean
+from textwrap import shorten
 from typing import Any
 
 from fedflat.files import unwritable
@@ -50,7 +51,8 @@ def _draw(plan: Plan, shown: Sequence[Line], name: str) -> None:
             _panel(axis, ", ".join(str(part) for part in where if part), group)
         made = plan.commands[-1]
         commit = f" {made['commit']}" if made.get("commit") else ""
-        figure.supxlabel(f"fedflat {made['fedflat']}{commit}: {made['command']}"[:150], fontsize=5, x=0.01, ha="left")
+        said = shorten(f"fedflat {made['fedflat']}{commit}: {made['command']}", 150, placeholder=" ...")
+        figure.supxlabel(said, fontsize=5, x=0.01, ha="left")
         try:
             figure.savefig(plan.folder / f"{name}.png")
             figure.savefig(plan.folder / f"{name}.svg", metadata={"Date": None})
@@ -73,8 +75,8 @@ def _panel(axis: Any, title: str, group: Sequence[Line]) -> None:
     whole = max(line.standing.entry.cell.rounds for line in group)
     cut = f", cut after {end:,} of {whole:,} rounds" if end < whole else ""
     axis.set(title=f"{title}{cut}", xlabel="round", ylabel=group[0].headline.column, xlim=(0, end))
-    corner = "lower right" if group[0].headline.higher_is_better else "upper right"
-    axis.legend(loc=corner, title="dashed: the final value reported", title_fontsize=7)
+    beside = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}  # curves may be anywhere
+    axis.legend(**beside, title="dashed: the final value reported", title_fontsize=7)
 
 
 def _mean_curve(line: Line) -> tuple[list[int], list[float]]:
