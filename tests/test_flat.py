@@ -83,6 +83,14 @@ def test_a_gradient_is_a_function_of_the_point() -> None:
     assert torch.equal(flat.gradient(w, lambda m: cross_entropy(m(x), Y), move_buffers=True)[1], kept)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_sparse_slopes_are_handed_out_in_full(sparse: bool) -> None:
+    flat = FlatModule(nn.EmbeddingBag(5, 2, mode="sum", sparse=sparse))
+    bags = torch.tensor([[0, 3], [3, 3]])
+    gradient = flat.gradient(torch.zeros(10), lambda module: module(bags).sum(), move_buffers=True)[1]
+    assert gradient.view(5, 2).tolist() == [[1, 1], [0, 0], [0, 0], [3, 3], [0, 0]]
+
+
 def test_running_statistics_move_only_when_asked() -> None:
     module = make("batch").double()
     flat = FlatModule(module, dtype=torch.float64)

@@ -41,6 +41,15 @@ def test_a_direction_is_no_longer_than_the_limit(g: Tensor, norm: float) -> None
         assert torch.equal(found, g)
 
 
+def test_each_row_of_a_stack_has_its_own_limit_and_what_is_no_number_stays_none() -> None:
+    piece = Clip(2.5)
+    rows = torch.stack([G, G / 4])
+    found = piece.gradient(visiting(piece, W), lambda w: rows, W)
+    torch.testing.assert_close(found, torch.stack([G / 2, G / 4]))
+    wrong = vector(float("nan"), 0.0, 0.0)
+    assert piece.gradient(visiting(piece, W), lambda w: wrong, W).isnan().all()
+
+
 def test_schedules_are_read_in_their_round() -> None:
     late = {"round": 2}
     for piece, expected in [

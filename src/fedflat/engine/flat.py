@@ -1,8 +1,8 @@
 """A module seen as one vector of parameters and one of buffers.
 
-`Layout` says which name sits where in the vectors. `FlatModule` is a module whose parameters and gradients
-are views into two contiguous vectors, so that a point is copied in with one call and its gradient handed
-out with another: no per-layer Python, no state dictionaries, no optimiser objects.
+`Layout` says which name sits where in the vectors. `FlatModule` is a module whose parameters are views into one
+contiguous vector, so that a point is copied in with one call; its gradient is put together with another: no state
+dictionaries, no optimiser objects.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _columns(pairs: list[tuple[str, tuple[int, ...]]]) -> tuple[tuple[str, ...],
 
 
 class FlatModule:
-    """A private copy of a module whose parameters, gradients and buffers are views into flat vectors."""
+    """A private copy of a module whose parameters and buffers are views into flat vectors."""
 
     def __init__(
         self, module: nn.Module, *, dtype: torch.dtype = torch.float32, device: str = "cpu",
@@ -137,18 +137,13 @@ class FlatModule:
         self.layout = Layout.of(self.module)
         self.device = torch.device(device)
         self.dtype = dtype
-        params = [p for p in self.module.parameters() if p.requires_grad]
-        self._params = torch.cat([p.detach().reshape(-1) for p in params])
-        self._grads = torch.zeros_like(self._params)
-        for p, w, g in zip(params, self._split(self._params), self._split(self._grads), strict=True):
+        self._leaves = [p for p in self.module.parameters() if p.requires_grad]
+        self._params = torch.cat([p.detach().reshape(-1) for p in self._leaves])
+        for p, w in zip(self._leaves, torch.split(self._params, list(self.layout.sizes)), strict=True):
             p.data = w.view(p.shape)
-            p.grad = g.view(p.shape)
         self._buffers = torch.zeros(sum(self.layout.buffer_sizes), dtype=self.dtype, device=self.device)
         self._places = self._flatten_buffers()
         self._parts = tuple(self.module.modules())
-
-    def _split(self, vector: Tensor) -> tuple[Tensor, ...]:
-        return torch.split(vector, list(self.layout.sizes))
 
     def _flatten_buffers(self) -> list[tuple[dict[str, Tensor | None], str, Tensor]]:
         """Make floating buffers views into one vector; where each is registered, its name there, and the view."""
@@ -214,14 +209,15 @@ class FlatModule:
         """The loss at ``w`` and its gradient there; running statistics stay put unless ``move_buffers``."""
         keep = None if move_buffers or not len(self._buffers) else self._buffers.clone()
         self._params.copy_(w)
-        self._grads.zero_()
+        for p in self._leaves:
+            p.grad = None  # what comes first is taken over as it is, and need not be added to zeros
         with self.forward_in:
             value = loss(self.module)
         value.backward()
         self._take_over()
         if keep is not None:
             self._buffers.copy_(keep)
-        return value.detach(), self._grads.clone()
+        return value.detach(), torch.cat([_flattened(p) for p in self._leaves])
 
     @torch.no_grad()
     def forward(self, *inputs: Any, norms: Sequence[str] = ()) -> Any:
@@ -232,6 +228,11 @@ class FlatModule:
         self.module.eval()
         with self.forward_in, _by_the_batch([self.module.get_submodule(name) for name in norms]):
             return self.module(*inputs)
+
+
+def _flattened(p: nn.Parameter) -> Tensor:
+    """The slopes by one parameter: zeros if the loss did not hang on it."""
+    return torch.zeros_like(p).view(-1) if p.grad is None else p.grad.to_dense().reshape(-1)
 
 
 @contextmanager
