@@ -1,8 +1,11 @@
-"""Copies what is small of a folder of runs into this one: settings, metrics, tables, figures; no models, no data.
+"""Copies what is small of a folder of runs into this one: settings, metrics, groups, tables; no models, no data.
 
     python results/collect.py runs/a-fedgloss-table3 fedgloss-table3
 
-Folders of the machine that made the runs are left out. Given again it copies anew, for runs that have gone on.
+What is copied is a folder of runs like any other, to be read and not gone on with: `fedflat report` takes it, and
+`fedflat reproduce FOLDER --table` writes its table anew. Folders of the machine that made the runs are left out, so
+each run is signed anew. Given again it copies anew, for runs that have gone on; a table's other runs, made elsewhere or
+before, stay beside them.
 """
 
 from __future__ import annotations
@@ -13,23 +16,46 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fedflat.folder.diary import DIARIES, Diary, Row
+from fedflat.folder.facts import ended, headline_of, identity, read_facts, read_rows, sign
+from fedflat.folder.groups import read_groups, write_groups
+from fedflat.folder.study_file import runs_in
+from fedflat.reproduce.plan import FILE, open_plan
+from fedflat.reproduce.writing import write_tables
+from fedflat.version import __version__
+
 HERE = Path(__file__).parent
-SETTINGS = ("reproduce.json", "*/seed-*/run.json")
-PLAIN = ("table.md", "table.csv", "accuracy.svg", "miou.svg", "*/seed-*/metrics.jsonl", "*/seed-*/groups.json")
+LARGE = ("table.json", "*.png")
+"""What of a table need not be kept: metrics and drawings in SVG have it."""
 
 
-def collect(runs: Path, name: str) -> None:
+def collect(runs: Path, into: Path) -> None:
     """Copy them."""
-    into = HERE / name
-    shutil.rmtree(into, ignore_errors=True)
-    for path in (one for pattern in (*SETTINGS, *PLAIN) for one in sorted(runs.glob(pattern))):
-        copy = into / path.relative_to(runs)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if path.name in ("reproduce.json", "run.json"):
-            copy.write_text(json.dumps(placeless(json.loads(path.read_text())), indent=1) + "\n")
-        else:
-            shutil.copyfile(path, copy)
+    for run in runs_in(runs):
+        facts = read_facts(run)
+        copy(into / run.relative_to(runs), facts, read_rows(run, facts=facts), run)
+    study(into)
+    if (runs / FILE).exists():
+        tables(json.loads((runs / FILE).read_text()), into)
     print(into, sum(path.stat().st_size for path in into.rglob("*") if path.is_file()), "bytes")
+
+
+def copy(into: Path, facts: dict[str, Any], rows: list[Row], run: Path) -> None:
+    """Write a run with what is known of it here, signed anew."""
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    new = placeless(facts)
+    new["identity"] = identity(new)
+    diaries = {name: Diary(into, name, new["identity"], [headline_of(facts).name]) for name in DIARIES}
+    for row in rows:
+        diaries["metrics"].append(row)
+    if (groups := read_groups(run, facts["identity"])) is not None:
+        write_groups(into, new["identity"], groups)
+    if (end := new.get("end")) is not None:
+        end |= {name: diary.mark._asdict() for name, diary in diaries.items()}
+        del end["digest"]
+        new = ended(new, new["status"], end)
+    (into / "run.json").write_text(json.dumps(new, indent=1) + "\n")
 
 
 def placeless(value: Any) -> Any:
@@ -39,7 +65,27 @@ def placeless(value: Any) -> Any:
     return [placeless(one) for one in value] if isinstance(value, list) else value
 
 
+def study(into: Path) -> None:
+    """Write down which runs are there."""
+    found = {path.parent: json.loads(path.read_text()) for path in sorted(into.glob("*/seed-*/run.json"))}
+    runs = [{"folder": str(run.relative_to(into)), "experiment": facts["experiment"]} for run, facts in found.items()]
+    plan = {"fedflat": __version__, "runs": runs, "how": next(iter(found.values()))["how"], "place": None}
+    (into / "study.json").write_text(json.dumps({**plan, "digest": sign(plan)}, indent=1) + "\n")
+
+
+def tables(plan: dict[str, Any], into: Path) -> None:
+    """Put the cells of a table beside those that are there, and write it."""
+    known: dict[str, Any] = json.loads((into / FILE).read_text()) if (into / FILE).exists() else plan
+    for name, key in (("entries", lambda entry: entry["cell"]["name"]), ("commands", lambda made: made["when"])):
+        plan[name] = list({key(one): one for one in [*known[name], *plan[name]]}.values())
+    (into / FILE).write_text(json.dumps(plan, indent=1) + "\n")
+    for sentence in write_tables(open_plan(into, reading=True)):
+        print(sentence)
+    for path in (path for pattern in LARGE for path in into.glob(pattern)):
+        path.unlink()
+
+
 if __name__ == "__main__":
     if len(sys.argv) != 3 or not Path(sys.argv[1]).is_dir():
         sys.exit(__doc__)
-    collect(Path(sys.argv[1]), sys.argv[2])
+    collect(Path(sys.argv[1]), HERE / sys.argv[2])

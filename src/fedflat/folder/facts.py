@@ -43,7 +43,12 @@ def new_facts(experiment: dict[str, Any], how: dict[str, Any], origin: dict[str,
         "made": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "machine": machine(),
     }
-    return {**facts, "identity": sign({name: facts[name] for name in _MADE})}
+    return {**facts, "identity": identity(facts)}
+
+
+def identity(facts: Facts) -> str:
+    """The digest of what made the run."""
+    return sign({name: facts[name] for name in _MADE})
 
 
 def ended(facts: Facts, status: str, end: dict[str, Any]) -> Facts:
@@ -75,7 +80,7 @@ def read_facts(folder: Path) -> Facts:
     if not os.path.lexists(path):
         raise RunError(f"{folder} is not a run folder: it has no run.json.")
     facts = read_known(path, RUN, _ADVICE, headline_of)
-    if sign({name: facts[name] for name in _MADE}) != facts["identity"]:
+    if identity(facts) != facts["identity"]:
         raise damaged(
             path, "its settings are not those that the run was begun with",
             "Put them back, or start a new run with the new ones.",

@@ -122,4 +122,6 @@ def _left(line: Line, going: dict[str, Going]) -> str:
         return "-" if line.standing.entry.whole else "cut" if not line.standing.entry.stretched else "-"
     times = [going[seed.folder].left for seed in line.standing.seeds if seed.folder in going]
     known = [left for left in times if not math.isnan(left)]
+    if line.standing.damaged and not times:
+        return "damaged"
     return duration(max(known)) if known else "starts" if times else "waits"

@@ -33,6 +33,8 @@ class Seed:
     """The mean over the evaluations that count, in the same unit; NaN if there is none."""
     evaluations: int
     """How many these are."""
+    problem: str = ""
+    """Why it cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class Standing:
     def diverged(self) -> bool:
         """Whether a seed has."""
         return any(seed.status == "diverged" for seed in self.seeds)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether a run cannot be read."""
+        return any(seed.problem for seed in self.seeds)
 
     @property
     def reached(self) -> bool:
@@ -87,8 +94,8 @@ def _seed(entry: Entry, run: Path, seed: int, place: str) -> Seed:
     try:
         facts = read_facts(run)
         rows = [row for row in read_rows(run, facts=facts) if row["round"] <= entry.stop]
-    except RunError:  # one run that cannot be read leaves the others their numbers
-        return Seed(seed, place, "damaged", 0, 0.0, [], math.nan, 0)
+    except RunError as error:  # one run that cannot be read leaves the others their numbers
+        return Seed(seed, place, "damaged", 0, 0.0, [], math.nan, 0, str(error))
     curve = [(row["round"], value) for row in rows if not math.isnan(value := measured(entry, row))]
     counting = last_ones(entry, curve)
     saved = max(Store(run / "checkpoint").rounds(), default=0)

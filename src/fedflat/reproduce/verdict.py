@@ -30,6 +30,7 @@ from fedflat.reproduce.standing import Standing
 
 WITHIN, ORDER, DIFFERS, OPEN = "within the paper's spread", "right order", "differs", "not decided yet"
 NONE = "no number to compare"
+DAMAGED = "a run cannot be read"
 NOBODY, NEAR, ANOTHER = "nothing to compare it with", "too near others to tell", "another order"
 UNSAID = 1.0
 """The spread where a paper prints none: points of a percentage, per cent of any other number."""
@@ -59,7 +60,7 @@ def verdict(one: Standing, others: Sequence[Standing]) -> Verdict:
     if one.diverged and (one.entry.whole or one.reached):
         return Verdict(WITHIN, "diverges in the paper too") if cell.diverges else Verdict(DIFFERS, "diverged")
     if not one.reached or math.isnan(one.value):
-        return Verdict(OPEN)
+        return Verdict(OPEN, DAMAGED if one.damaged else "")
     said = order(one, others)
     if one.entry.whole:
         return _of_the_whole(one, said)

@@ -24,12 +24,13 @@ COLUMNS = (
 
 
 def write_tables(plan: Plan) -> list[str]:
-    """Write all files anew; give a sentence for each that could not be."""
+    """Write all files anew; give a sentence for each that could not be, and for each run that cannot be read."""
     shown = lines(plan)
+    unread = dict.fromkeys(seed.problem for line in shown for seed in line.standing.seeds if seed.problem)
     write_file(plan.folder / "table.md", markdown(plan, shown).encode())
     write_file(plan.folder / "table.csv", as_csv(plan, shown).encode())
     write_file(plan.folder / "table.json", as_json(plan, shown).encode())
-    return draw(plan, shown)
+    return [*unread, *draw(plan, shown)]
 
 
 def facts(line: Line) -> dict[str, Any]:

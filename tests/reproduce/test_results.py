@@ -1,0 +1,93 @@
+"""The runs that are kept in results/: each as it was written, and tables that say what the runs say."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from fedflat.cli import main
+from fedflat.folder.facts import read_facts, read_rows
+from fedflat.folder.groups import read_groups
+from fedflat.folder.study_file import runs_in
+from fedflat.reproduce.plan import open_plan
+from fedflat.reproduce.summary import lines
+from fedflat.reproduce.writing import as_csv, markdown
+from reproduce.test_reproduce import reproduce
+
+RESULTS = Path(__file__).parents[2] / "results"
+KEPT = sorted(path.parent for path in RESULTS.glob("*/study.json"))
+SETTINGS: dict[str, Any] = {
+    "on": "digits(lda(0), clients=10)", "model": "mlp(hidden=[4])", "rounds": 6, "clients_per_round": 2,
+    "eval_every": 2, "eval_last": 1,
+}  # fmt: skip
+ROWS: list[dict[str, Any]] = [
+    {"name": "plain", "method": "fedavg()", "reported": 50.0},
+    {"name": "chains", "method": "fedseq(groups=2)", "reported": 60.0},
+]
+
+
+@pytest.fixture(scope="module")
+def collecting() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("collect", RESULTS / "collect.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)
+def test_what_is_kept_is_as_it_was_written(folder: Path) -> None:
+    runs = runs_in(folder)
+    assert sorted(runs) == sorted(path.parent for path in folder.glob("*/seed-*/run.json"))
+    for run in runs:
+        facts = read_facts(run)
+        assert "place" not in facts["origin"]
+        assert read_rows(run, facts=facts)
+        read_groups(run, facts["identity"])
+
+
+@pytest.mark.parametrize("folder", [one for one in KEPT if (one / "reproduce.json").exists()], ids=lambda one: one.name)
+def test_tables_say_what_their_runs_say(folder: Path) -> None:
+    plan = open_plan(folder, reading=True)
+    assert (folder / "table.md").read_text() == markdown(plan, lines(plan))
+    assert (folder / "table.csv").read_text() == as_csv(plan, lines(plan))
+
+
+def test_runs_of_two_machines_are_collected_into_one_table(
+    collecting: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, kept = tmp_path / "mine.json", tmp_path / "kept"
+    path.write_text(json.dumps({"settings": SETTINGS, "rows": ROWS}))
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert reproduce(path, "--cells", "plain", "--rounds", 4, "--out", here) == 0
+    assert reproduce(path, "--cells", "chains", "--out", there) == 0
+    for runs in (here, there, here):
+        collecting.collect(runs, kept)
+    assert [cell.label for cell in lines(open_plan(kept, reading=True))] == ["plain", "chains"]
+    assert "4 of 6" in (kept / "table.md").read_text()
+    for folder, run in ((here, "plain/seed-0"), (there, "chains/seed-0")):
+        before, after = read_facts(folder / run), read_facts(kept / run)
+        assert after["experiment"] == before["experiment"]
+        assert read_rows(kept / run) == read_rows(folder / run)
+        assert read_groups(kept / run, after["identity"]) == read_groups(folder / run, before["identity"])
+    assert read_facts(kept / "chains/seed-0")["status"] == "done"
+    assert read_groups(kept / "chains/seed-0", read_facts(kept / "chains/seed-0")["identity"]) is not None
+    assert str(tmp_path) not in "".join(one.read_text() for one in kept.glob("*/seed-*/run.json"))
+    assert not [*kept.rglob("*.safetensors"), *kept.rglob("*.png")]
+    capsys.readouterr()
+    assert main(["report", str(kept)]) == 0
+    assert "damaged" not in capsys.readouterr().err
+
+    rows = kept / "plain/seed-0/metrics.jsonl"
+    rows.write_text(rows.read_text().replace('"round": 2', '"round": 1', 1))
+    assert reproduce(kept, "--table") == 0
+    said = capsys.readouterr()
+    assert "plain/seed-0/metrics.jsonl is damaged (line 1 is not the one that was written there)" in said.err
+    assert "not decided yet (a run cannot be read)" in said.out
+    assert " damaged " in said.out
