@@ -120,6 +120,15 @@ def test_against_a_loop_by_hand(result: Result) -> None:
     assert result.best("personal") == max(expected)
 
 
+def test_every_round_tells_of_clients_own_models_and_some_of_the_global_one(result: Result) -> None:
+    seldom = train(experiment(evaluate=Evaluate(every=2, last=1)))
+    assert [row["personal"] for row in seldom.rows] == [row["personal"] for row in result.rows]
+    assert [row["round"] for row in seldom.rows] == [1, 2, 3, 3]
+    assert ["accuracy" in row for row in seldom.rows] == [False, True, True, False]
+    assert seldom.best("personal") == result.best("personal")
+    assert (seldom.latest(), seldom.diverged) == (result.latest(), False)
+
+
 def test_the_last_row_is_the_fine_tuning(result: Result) -> None:
     *rows, last = result.rows
     assert [row["round"] for row in result.rows] == [1, 2, 3, 3]

@@ -66,11 +66,17 @@ def modules(ready: Ready, run: Run) -> Callable[[str | None], nn.Module]:
     return partial(in_memory, ready.learner, models_of(ready, run.round, run.models, run.shadows))
 
 
+def heard(ready: Ready, t: int, shadows: Mapping[str, Notes]) -> Row:
+    """What is written of round ``t``, be models evaluated or not: what visits have told protocols by the way."""
+    told = [protocol.scores(shadows[protocol.key]) for protocol in ready.exp.method.protocols]
+    return {"round": t + 1, **{name: score for one in told for name, score in one.items()}} if told else {}
+
+
 def evaluated(
     ready: Ready, t: int, new: Mapping[str, Stepped], models: Mapping[str, Model], shadows: Mapping[str, Notes],
     crew: Crew, clients: ClientStates,
 ) -> Row:  # fmt: skip
-    """What is written of round ``t``: the scores of all models, and what the method has measured."""
+    """What is written of round ``t`` if it is due: the scores of all models, and what the method has measured."""
     several = ready.told
     named = models_of(ready, t + 1, models, shadows)
     fitting = ready.fitting(clients)
@@ -93,8 +99,8 @@ def evaluated(
         counts = {slot: len(clients) for slot, clients in several.items()}
         row["clients"] = _means({slot: {"clients": scores[slot]["clients"]} for slot in several}, counts)["clients"]
     row |= {} if attack is None else attack.tells(dict(shadows.get(ATTACK, {})))
-    for one in ready.exp.method.measures:
-        row |= one.scores(shadows[one.key])
+    for shadow in ready.exp.method.shadows:
+        row |= shadow.scores(shadows[shadow.key])
     return row
 
 

@@ -124,7 +124,7 @@ class Result:
     @property
     def diverged(self) -> bool:
         """Whether it was stopped as diverged, or its last loss is not a number."""
-        return self.status == "diverged" or bool(self.rows and not math.isfinite(self.rows[-1].get("loss", 0.0)))
+        return self.status == "diverged" or not all(map(math.isfinite, self._values("loss", self.rows)[-1:]))
 
     def latest(self, name: str | None = None) -> float:
         """A measurement, or the headline, at the last evaluation that has it; NaN if there is none."""

@@ -54,4 +54,5 @@ class Stopwatch:
         left = (now.seconds - at) / (run.round - made) * (rounds - run.round)
         if now.seconds >= self.marks[-1][1] + APART:
             self.marks.append((run.round, now.seconds))
-        return Tick(run.round, rounds, loss, rows[-1] if rows else None, speed, left)
+        last = next((row for row in reversed(rows) if "model" in row), None)
+        return Tick(run.round, rounds, loss, last, speed, left)

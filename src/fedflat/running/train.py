@@ -24,7 +24,7 @@ from fedflat.running.listening import Listening, nobody
 from fedflat.running.model_files import Named
 from fedflat.running.prepare import Ready, make_ready
 from fedflat.running.reception import Reception
-from fedflat.running.reporting import evaluated, loss_of, modules, named_models
+from fedflat.running.reporting import evaluated, heard, loss_of, modules, named_models
 from fedflat.running.results import Result
 from fedflat.running.run_folder import FIRST, RunBook
 from fedflat.running.state import Run
@@ -64,7 +64,8 @@ def train(
                 models = ready.merged(t, run.models, new)                            # 3 where models meet
                 trained = time.monotonic() - begun - ear.seconds
                 seen_by(ready, shadows, t, run.models, models)                       # 4 averages of models
-                row = evaluated(ready, t, new, models, shadows, crew, run.clients) if due else {}  # 5 evaluate
+                row = heard(ready, t, shadows)                                       # 5 evaluate
+                row |= evaluated(ready, t, new, models, shadows, crew, run.clients) if due else {}
                 seen = {key: value for one in new.values() for key, value in ear.see(one).items()}
                 with uninterrupted():                                                # 6 take over, write down
                     run.clients.keep()

@@ -36,7 +36,7 @@ class Protocol(Spelled, ABC):
 
     @abstractmethod
     def scores(self, notes: Notes) -> dict[str, float]:
-        """What is written with each evaluation."""
+        """What is written of each round."""
 
     def last(self) -> Ask | None:
         """What every client is asked when the last round is done, if anything; the answers are heard and written."""
