@@ -137,10 +137,11 @@ class At:
 def test_speed_and_time_left_from_where_the_run_was_taken_up() -> None:
     watch = Stopwatch(At(10, Ledger(samples=1000, training=50.0, seconds=100.0)))  # type: ignore[arg-type]
     later = At(12, Ledger(samples=1600, training=53.0, seconds=104.0))
-    tick = watch.tick(later, 20, 0.5, [{"round": 11}, {"round": 12}])  # type: ignore[arg-type]
+    rows = [{"round": 10, "model": "server"}, {"round": 11, "model": "server"}, {"round": 12, "personal": 0.5}]
+    tick = watch.tick(later, 20, 0.5, rows)  # type: ignore[arg-type]
     assert tick.speed == 200.0  # 600 samples in 3 seconds
     assert tick.left == 16.0  # 2 seconds a round, 8 rounds to go
-    assert tick.row == {"round": 12}
+    assert tick.row == rows[1]  # the last one in which models were evaluated
     assert (tick.round, tick.rounds, tick.loss) == (12, 20, 0.5)
 
 
