@@ -11,6 +11,7 @@ before, stay beside them.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -25,6 +26,8 @@ from fedflat.reproduce.writing import write_tables
 from fedflat.version import __version__
 
 HERE = Path(__file__).parent
+FOLDERS = re.compile(r" --(?:out|data-dir|resume) (?:'[^']*'|\S+)")
+"""Words of a command that name folders of the machine."""
 LARGE = ("table.json", "*.png")
 """What of a table need not be kept: metrics and drawings in SVG have it."""
 
@@ -75,9 +78,12 @@ def study(into: Path) -> None:
 
 def tables(plan: dict[str, Any], into: Path) -> None:
     """Put the cells of a table beside those that are there, and write it."""
+    for one in plan["commands"]:
+        one["command"] = FOLDERS.sub("", one["command"])
     known: dict[str, Any] = json.loads((into / FILE).read_text()) if (into / FILE).exists() else plan
-    for name, key in (("entries", lambda entry: entry["cell"]["name"]), ("commands", lambda made: made["when"])):
-        plan[name] = list({key(one): one for one in [*known[name], *plan[name]]}.values())
+    plan["entries"] = list({one["cell"]["name"]: one for one in [*known["entries"], *plan["entries"]]}.values())
+    made = {(one["when"], one["command"]): one for one in [*known["commands"], *plan["commands"]]}
+    plan["commands"] = [made[key] for key in sorted(made)]
     (into / FILE).write_text(json.dumps(plan, indent=1) + "\n")
     for sentence in write_tables(open_plan(into, reading=True)):
         print(sentence)

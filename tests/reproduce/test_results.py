@@ -79,6 +79,10 @@ def test_runs_of_two_machines_are_collected_into_one_table(
     assert read_facts(kept / "chains/seed-0")["status"] == "done"
     assert read_groups(kept / "chains/seed-0", read_facts(kept / "chains/seed-0")["identity"]) is not None
     assert str(tmp_path) not in "".join(one.read_text() for one in kept.glob("*/seed-*/run.json"))
+    commands = [made["command"] for made in open_plan(kept, reading=True).commands]
+    assert [command.count("--cells") for command in commands] == [1, 1]
+    assert not [command for command in commands if "--out" in command]
+    assert "last of 2 commands: " in (kept / "accuracy.svg").read_text()
     assert not [*kept.rglob("*.safetensors"), *kept.rglob("*.png")]
     capsys.readouterr()
     assert main(["report", str(kept)]) == 0

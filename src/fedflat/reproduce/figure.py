@@ -49,10 +49,7 @@ def _draw(plan: Plan, shown: Sequence[Line], name: str) -> None:
         )
         for axis, (where, group) in zip(axes[:, 0], groups.items(), strict=True):
             _panel(axis, ", ".join(str(part) for part in where if part), group)
-        made = plan.commands[-1]
-        commit = f" {made['commit']}" if made.get("commit") else ""
-        said = shorten(f"fedflat {made['fedflat']}{commit}: {made['command']}", 150, placeholder=" ...")
-        figure.supxlabel(said, fontsize=5, x=0.01, ha="left")
+        figure.supxlabel(_made(plan), fontsize=5, x=0.01, ha="left")
         try:
             figure.savefig(plan.folder / f"{name}.png")
             figure.savefig(plan.folder / f"{name}.svg", metadata={"Date": None})
@@ -60,6 +57,14 @@ def _draw(plan: Plan, shown: Sequence[Line], name: str) -> None:
             raise unwritable(plan.folder / f"{name}.png", error) from error
         finally:
             pyplot.close(figure)
+
+
+def _made(plan: Plan) -> str:
+    """By which version, its commits, and which command, in one line."""
+    last, many = plan.commands[-1], len(plan.commands)
+    commits = ", ".join(dict.fromkeys(made["commit"] for made in plan.commands if made.get("commit")))
+    place = f", last of {many} commands" if many > 1 else ""
+    return shorten(f"fedflat {last['fedflat']} {commits}{place}: {last['command']}", 150, placeholder=" ...")
 
 
 def _panel(axis: Any, title: str, group: Sequence[Line]) -> None:
