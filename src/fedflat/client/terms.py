@@ -60,6 +60,26 @@ class _MeanSquare(Function):
         return by_x
 
 
+class _Rectified(Function):
+    """What a ReLU has made of ``z``, and the mean of its squares, derived together: both slopes end where it is 0."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(z: Tensor, rectified: Tensor) -> tuple[Tensor, Tensor]:
+        return rectified.view_as(rectified), _MeanSquare.forward(rectified)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, slopes: Tensor, by_square: Tensor) -> tuple[Tensor, None]:
+        (rectified,) = ctx.saved_tensors
+        by_z = torch.ops.aten.threshold_backward(slopes, rectified, 0)
+        return by_z.addcmul_(rectified, by_square * (2 / rectified.numel())), None
+
+
 @dataclass(frozen=True, repr=False)
 class Man(Term):
     """``zeta`` times the sum over hidden layers of the mean squared activation."""
@@ -92,8 +112,13 @@ class Man(Term):
         """The mean square of each activation, as the forward pass meets it."""
         seen: list[Tensor] = []
 
-        def note(part: nn.Module, inputs: Any, output: Tensor) -> None:
-            seen.append(_MeanSquare.apply(output))  # type: ignore[no-untyped-call]
+        def note(part: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+            if isinstance(part, nn.ReLU) and not part.inplace:
+                output, square = _Rectified.apply(inputs[0], output.detach())  # type: ignore[no-untyped-call]
+            else:
+                square = _MeanSquare.apply(output)  # type: ignore[no-untyped-call]
+            seen.append(square)
+            return output
 
         hooks = [part.register_forward_hook(note) for part in activations(module).values()]
         try:
