@@ -177,3 +177,28 @@ def test_a_run_says_which_activations_it_found() -> None:
     names = [name for name, part in make_ready(exp).learner.flat.module.named_modules() if isinstance(part, nn.ReLU)]
     assert remark == f"man penalises 2 activations: {names[0]} (ReLU), {names[1]} (ReLU)"
     assert make_ready(fedflat.experiment("fedavg", "digits(clients=10)", rounds=1)).remarks() == []
+
+
+def gradients(module: nn.Module, x: Tensor, value: Tensor) -> list[Tensor]:
+    """The slopes of a value by the inputs and by every parameter, and those of their squares: derived twice."""
+    leaves = [x, *module.parameters()]
+    once = torch.autograd.grad(value, leaves, create_graph=True)
+    twice = torch.autograd.grad(sum((one.square().sum() for one in once), value.new_zeros(())), leaves)
+    return [*(one.detach() for one in once), *twice]
+
+
+@pytest.mark.parametrize("middle", [nn.ReLU(), nn.ReLU(inplace=True), nn.Tanh()], ids=["relu", "inplace", "tanh"])
+@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last], ids=["first", "last"])
+def test_its_slopes_are_those_of_mean_squares(middle: nn.Module, form: torch.memory_format) -> None:
+    module = nn.Sequential(nn.Conv2d(2, 3, 3), middle, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(12, 4)).double()
+    x = torch.randn(5, 2, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x = x.contiguous(memory_format=form).requires_grad_()
+    with Man(0.3).hooks(module) as seen:
+        output = module(x)
+    found = gradients(module, x, output.square().sum() + 0.3 * torch.stack(seen).sum())
+
+    hidden = middle(module[0](x))
+    output = module[2:](hidden)
+    expected = gradients(module, x, output.square().sum() + 0.3 * (hidden * hidden).mean())
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)

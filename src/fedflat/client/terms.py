@@ -71,13 +71,13 @@ class _Rectified(Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
-        ctx.save_for_backward(inputs[1])
+        ctx.save_for_backward(output[0])  # known to hang on z, so that it can be derived twice
 
     @staticmethod
     def backward(ctx: Any, slopes: Tensor, by_square: Tensor) -> tuple[Tensor, None]:
-        (rectified,) = ctx.saved_tensors
-        by_z = torch.ops.aten.threshold_backward(slopes, rectified, 0)
-        return by_z.addcmul_(rectified, by_square * (2 / rectified.numel())), None
+        (output,) = ctx.saved_tensors
+        by_z = torch.ops.aten.threshold_backward(slopes, output, 0)
+        return by_z.addcmul_(output, by_square * (2 / output.numel())), None
 
 
 @dataclass(frozen=True, repr=False)
