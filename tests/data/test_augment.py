@@ -53,6 +53,22 @@ def test_crop_flip_changes_each_image_on_its_own_and_never_mixes_them():
         assert set(image.unique().tolist()) <= {0, k}
 
 
+def test_crop_flip_of_some_images_with_a_border_of_a_colour() -> None:
+    n, colour = 4_000, torch.tensor([7, 8, 9], dtype=torch.uint8).view(3, 1, 1)
+    image = torch.randint(10, 256, (3, 5, 5), generator=generator(1), dtype=torch.uint8)
+    out = CropFlip(padding=1, flip=0, crop=0.25, border=(7, 8, 9))(image.expand(n, -1, -1, -1), None, generator())[0]
+    wide = colour.expand(3, 7, 7).clone()
+    wide[:, 1:6, 1:6] = image
+    known = {wide[:, y : y + 5, x : x + 5].numpy().tobytes(): (y, x) for y in range(3) for x in range(3)}
+    counts = dict.fromkeys(known.values(), 0)
+    for one in out:
+        counts[known[one.numpy().tobytes()]] += 1
+    stays = counts.pop((1, 1)) / n
+    expected = 0.75 + 0.25 / 9  # in the middle by chance too
+    assert abs(stays - expected) < 5 * np.sqrt(expected * (1 - expected) / n)
+    assert all(abs(count / n - 0.25 / 9) < 5 * np.sqrt(0.25 / 9 / n) for count in counts.values())
+
+
 def test_crop_flip_without_padding_and_flip_is_the_identity():
     x = torch.randint(256, (4, 3, 8, 6), dtype=torch.uint8, generator=generator())
     assert torch.equal(CropFlip(padding=0, flip=0)(x, None, generator())[0], x)

@@ -100,6 +100,11 @@ def test_only_cifars_training_batches_are_augmented(files):
     assert fed.test.examples.augment is None
     assert mnist(clients=6).open(0).train.augment is None
     assert cifar10(clients=10, augment=False).open(0).train.augment is None
+    half = cifar10(clients=10, augment="feddyn", normalise="fedgloss").open(0).train
+    assert half.augment == CropFlip(crop=0.5, border=(125, 123, 114))
+    assert half.mean == (0.4914, 0.4822, 0.4465)
+    with pytest.raises(SettingError, match="augment"):
+        cifar10(augment="fedsam")
     data, index, rng = fed.data(0), torch.arange(10), torch.Generator().manual_seed(0)
     plain = data.batch(index, torch.float32)
     assert not torch.equal(data.batch(index, torch.float32, rng).inputs, plain.inputs)

@@ -26,6 +26,10 @@ class CropFlip:
         Pixels added on each side, at least 0.
     flip
         Probability of mirroring left and right.
+    crop
+        Probability of cutting at a random place; else an image stays where it is.
+    border
+        What stands around images, a number for each channel; none: 0, black.
     mask
         What stands outside of masks, where targets are masks that move with their images; None: they are not.
     """
@@ -33,17 +37,20 @@ class CropFlip:
     padding: int = 4
     flip: float = 0.5
     mask: int | None = None
+    crop: float = 1.0
+    border: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         number("CropFlip", "padding", self.padding, low=0, high=MOST_POINTS, whole=True)
         number("CropFlip", "flip", self.flip, low=0, high=1)
+        number("CropFlip", "crop", self.crop, low=0, high=1)
 
     def __call__(self, inputs: Tensor, targets: Any, rng: torch.Generator) -> tuple[Tensor, Any]:
         """The images ``(N, C, H, W)``, each cropped and flipped on its own, and masks ``(N, H, W)`` with them."""
         place = self._places(inputs, rng)
         if self.mask is not None:
-            targets = self._moved(targets.unsqueeze(1), place, self.mask).squeeze(1)
-        return self._moved(inputs, place, 0), targets
+            targets = self._moved(targets.unsqueeze(1), place, (self.mask,)).squeeze(1)
+        return self._moved(inputs, place, self.border or (0,)), targets
 
     def _places(self, x: Tensor, rng: torch.Generator) -> Tensor:
         """For each pixel of each image, where in the padded image it comes from."""
@@ -51,16 +58,24 @@ class CropFlip:
         p = self.padding
         corner = torch.randint(2 * p + 1, (2, n, 1), generator=rng)
         mirrored = torch.rand(n, 1, generator=rng) < self.flip
+        if self.crop < 1:
+            corner = torch.where(torch.rand(n, 1, generator=rng) < self.crop, corner, p)
         columns = torch.arange(w)
         rows = corner[0] + torch.arange(h)
         columns = corner[1] + torch.where(mirrored, columns.flip(0), columns)
         place = (rows * (w + 2 * p)).unsqueeze(2) + columns.unsqueeze(1)
         return place.view(n, 1, h * w).to(x.device)
 
-    def _moved(self, x: Tensor, place: Tensor, outside: int) -> Tensor:
+    def _moved(self, x: Tensor, place: Tensor, outside: tuple[int, ...]) -> Tensor:
         n, c, h, w = x.shape
-        padded = pad(x, (self.padding,) * 4, value=outside).view(n, c, -1)
-        return padded.gather(2, place.expand(n, c, h * w)).view(n, c, h, w)
+        p = self.padding
+        if len(outside) == 1:
+            padded = pad(x, (p,) * 4, value=outside[0])
+        else:
+            colour = torch.tensor(outside, dtype=x.dtype, device=x.device).view(1, c, 1, 1)
+            padded = colour.repeat(n, 1, h + 2 * p, w + 2 * p)
+            padded[:, :, p : p + h, p : p + w] = x
+        return padded.view(n, c, -1).gather(2, place.expand(n, c, h * w)).view(n, c, h, w)
 
 
 def cutout(x: Tensor, side: int, rng: torch.Generator) -> Tensor:

@@ -81,7 +81,8 @@ class Cifar10(FileSet):
     """60,000 colour images of 32x32 pixels in 10 classes (Krizhevsky, 2009).
 
     augment
-        Train on random crops (4 pixels of border) and mirror images.
+        Train on random crops (4 pixels of black border) and mirror images; ``"feddyn"``: crop every other image only,
+        with a border of the mean colour, as FedDyn's code and those built on it do.
     normalise
         Whose mean and standard deviation: ``"fedsam"`` or ``"fedgloss"``.
     """
@@ -99,11 +100,13 @@ class Cifar10(FileSet):
     }
     """Their mean and standard deviation as the papers' repositories have them."""
 
-    augment: bool = True
+    augment: bool | str = True
     normalise: str = "fedsam"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.augment, bool):
+            choice(self.name, "augment", self.augment, ["feddyn"])
         choice(self.name, "normalise", self.normalise, list(self.colours))
 
     @classmethod
@@ -113,8 +116,11 @@ class Cifar10(FileSet):
 
     def ready(self, raw: Raw) -> Examples:
         """See `NamedSet.ready`."""
+        mean, std = self.colours[self.normalise]
         change: Augment | None = CropFlip() if self.augment else None
-        return Examples(raw.x, raw.y, raw.classes, *self.colours[self.normalise], change)
+        if self.augment == "feddyn":
+            change = CropFlip(crop=0.5, border=tuple(round(255 * part) for part in mean))
+        return Examples(raw.x, raw.y, raw.classes, mean, std, change)
 
 
 cifar10 = register("data set", "cifar10")(Cifar10)
