@@ -77,7 +77,7 @@ class _Rectified(Function):
     def backward(ctx: Any, slopes: Tensor, by_square: Tensor) -> tuple[Tensor, None]:
         (output,) = ctx.saved_tensors
         by_z = torch.ops.aten.threshold_backward(slopes, output, 0)
-        return by_z.addcmul_(output, by_square * (2 / output.numel())), None
+        return torch.addcmul(by_z, output, by_square * (2 / output.numel())), None
 
 
 @dataclass(frozen=True, repr=False)
