@@ -42,13 +42,15 @@ def _draw(plan: Plan, shown: Sequence[Line], name: str) -> None:
     groups: dict[tuple[Any, ...], list[Line]] = {}
     for line in shown:
         arguments = line.standing.entry.cell.arguments
-        groups.setdefault((arguments["on"], arguments.get("model")), []).append(line)
+        kind = (arguments.get("model") or "").partition("(")[0]  # networks of one kind are looked at side by side
+        groups.setdefault((arguments["on"], kind), []).append(line)
     with pyplot.rc_context(STYLE):  # type: ignore[arg-type]
         figure, axes = pyplot.subplots(
             len(groups), 1, figsize=(PAGE, 2.9 * len(groups)), layout="constrained", squeeze=False
         )
-        for axis, (where, group) in zip(axes[:, 0], groups.items(), strict=True):
-            _panel(axis, ", ".join(str(part) for part in where if part), group)
+        for axis, ((on, _), group) in zip(axes[:, 0], groups.items(), strict=True):
+            models = dict.fromkeys(line.standing.entry.cell.arguments.get("model") for line in group)
+            _panel(axis, ", ".join([on, *filter(None, models)]), group)
         figure.supxlabel(_made(plan), fontsize=5, x=0.01, ha="left")
         try:
             figure.savefig(plan.folder / f"{name}.png")
@@ -79,7 +81,8 @@ def _panel(axis: Any, title: str, group: Sequence[Line]) -> None:
                 axis.axhspan(cell.reported - cell.spread, cell.reported + cell.spread, color=colour, alpha=0.12, lw=0)
     whole = max(line.standing.entry.cell.rounds for line in group)
     cut = f", cut after {end:,} of {whole:,} rounds" if end < whole else ""
-    axis.set(title=f"{title}{cut}", xlabel="round", ylabel=group[0].headline.column, xlim=(0, end))
+    axis.set_title(f"{title}{cut}", loc="left")
+    axis.set(xlabel="round", ylabel=group[0].headline.column, xlim=(0, end))
     beside = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}  # curves may be anywhere
     axis.legend(**beside, title="dashed: the final value reported", title_fontsize=7)
 
