@@ -32,7 +32,7 @@ def refuse_broken_tiles() -> None:
 def claims_tiles(cpus: Path = Path("/proc/cpuinfo")) -> bool:
     """Whether the processor says that it has tiles for bfloat16."""
     try:
-        return " amx_bf16 " in cpus.read_text()
+        return "amx_bf16" in cpus.read_text().split()
     except OSError:
         return False
 

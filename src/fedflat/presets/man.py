@@ -14,7 +14,7 @@ have the server's beside it, every ten rounds), over three seeds: the code names
 The code multiplies the penalty by 1/2 (``man_scale="repo"``), and its FedSpeed has FedDyn's server rule and ``a = 1``
 (``server="feddyn"``): that is ``-repo``. The penalty is 0.15 as in the main text; the supplement says 0.6 for FedAvg +
 MAN, and so do scripts of the code for SAM and ASAM. On CIFAR-10 none is printed: 0.15 too. Nor is FedSpeed's ``a``:
-0.95. Images are cropped and mirrored as in FedDyn's code, on which this one builds (``augment="feddyn"``). Its pooling
+0.95. The code crops every other image at random, as FedDyn's does (``augment="feddyn"``). Its pooling
 stands behind the ReLU, which only MAN's penalty can tell: without it the network has the same outputs and gradients,
 and is quicker, with the pooling first. For FedAvg on CIFAR-100 with delta 0.3 the code's own page says 49.9, the paper
 40.90.
