@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,8 @@ from fedflat.data.files import pictures
 from fedflat.errors import DataError, SettingError
 from fedflat.language.spelling import parse
 from fedflat.running.fingerprint import data_digest
+from running.killing import newest
+from running.small import start, wait_for
 
 RUN: dict[str, Any] = {
     "model": "mlp(hidden=[8])", "rounds": 3, "clients_per_round": 2, "batch_size": 4, "local_epochs": 2, "lr": 0.05,
@@ -132,15 +131,14 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(folder: Path, tmp_path: Path)
     out = tmp_path / "out"
     words = (
         f"run fedavg --model {RUN['model']} --rounds 80 --clients-per-round 2 --batch-size 4 --local-epochs 2 --lr "
-        f"0.05 --executor in-process --threads 1 --checkpoint-every 1 --quiet --out {out} --on"
+        f"0.05 --executor in-process --threads 1 --checkpoint-every 0 --quiet --out {out} --on"
     )
-    process = subprocess.Popen([sys.executable, "-m", "fedflat", *words.split(), on], start_new_session=True)
-    deadline = time.monotonic() + 120
-    while not list(out.glob("checkpoint/*.json")) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not (out / "final.safetensors").exists()
+    process = start(*words.split(), on, start_new_session=True)
+    wait_for(lambda: newest(out) > 0, "a checkpoint")
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert 0 < newest(out) < 80
     ff.resume(out, quiet=True)
     final = load_file(out / "final.safetensors")
     assert all(torch.equal(final[name], value) for name, value in whole.module().state_dict().items())
