@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.data.partitions.dealing import dirichlet, draw, enough, even, pools_of, take
+from fedflat.data.partitions.dealing import dirichlet, draw, draw_in_turns, enough, even, pools_of, take
 from fedflat.errors import SettingError
 
 
@@ -52,6 +52,52 @@ def test_draw_has_the_law_of_single_draws(q, stock, count):
     chi2 = sum((found[k] - n * p) ** 2 / (n * p) for k, p in common.items())
     degrees = len(common) - 1
     assert chi2 <= degrees + 5 * np.sqrt(2 * max(degrees, 1))
+
+
+def all_at_once(
+    mixtures: tuple[tuple[float, ...], ...], stock: tuple[int, ...], sizes: tuple[int, ...]
+) -> dict[tuple[tuple[int, ...], ...], float]:
+    """The exact law of turns: any client that wants more, then any label of its mixture that is there."""
+
+    @cache
+    def walk(taken: tuple[tuple[int, ...], ...]) -> dict[tuple[tuple[int, ...], ...], float]:
+        open_ = [k for k, row in enumerate(taken) if sum(row) < sizes[k]]
+        if not open_:
+            return {taken: 1.0}
+        there = [sum(row[c] for row in taken) < have for c, have in enumerate(stock)]
+        law: Counter[tuple[tuple[int, ...], ...]] = Counter()
+        for k in open_:
+            left = [p if ok else 0.0 for p, ok in zip(mixtures[k], there, strict=True)]
+            left = left if sum(left) else [float(ok) for ok in there]
+            for c, p in enumerate(left):
+                if p:
+                    row = (*taken[k][:c], taken[k][c] + 1, *taken[k][c + 1 :])
+                    for end, share in walk((*taken[:k], row, *taken[k + 1 :])).items():
+                        law[end] += p / sum(left) / len(open_) * share
+        return dict(law)
+
+    return walk(((0,) * len(stock),) * len(sizes))
+
+
+@pytest.mark.parametrize(
+    ("mixtures", "stock", "sizes"),
+    [
+        (((0.7, 0.2, 0.1), (0.1, 0.6, 0.3)), (3, 2, 2), (4, 3)),
+        (((1.0, 0.0, 0.0), (1.0, 0.0, 0.0)), (2, 2, 1), (3, 2)),
+        (((0.5, 0.5), (0.9, 0.1), (0.0, 1.0)), (3, 4), (2, 3, 1)),
+    ],
+)
+def test_draw_in_turns_has_the_law_of_single_turns(mixtures, stock, sizes):
+    law = all_at_once(mixtures, stock, sizes)
+    rng, n = np.random.default_rng(0), 8000
+    found = Counter(
+        tuple(map(tuple, draw_in_turns(np.array(mixtures), np.array(stock), np.array(sizes), rng).tolist()))
+        for _ in range(n)
+    )
+    assert set(found) <= set(law)
+    likely = {k: p for k, p in law.items() if n * p >= 5}
+    chi2 = sum((found[k] - n * p) ** 2 / (n * p) for k, p in likely.items())
+    assert chi2 <= len(likely) - 1 + 5 * np.sqrt(2 * max(len(likely) - 1, 1))
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.data())

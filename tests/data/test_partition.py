@@ -43,10 +43,10 @@ def test_iid_deals_everything_evenly(labels, data, seed):
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-@given(labelled, st.data(), alphas, st.sampled_from(["total", "component"]), st.integers(0, 99))
-def test_lda_deals_everything_evenly(labels, data, alpha, concentration, seed):
+@given(labelled, st.data(), alphas, st.sampled_from(["total", "component"]), st.booleans(), st.integers(0, 99))
+def test_lda_deals_everything_evenly(labels, data, alpha, concentration, in_turns, seed):
     clients = data.draw(st.integers(1, len(labels)))
-    parts = lda(alpha, concentration).assign(labels, clients, rng(seed))
+    parts = lda(alpha, concentration, in_turns).assign(labels, clients, rng(seed))
     assert len(parts) == clients
     assert_dealt(parts, len(labels))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
@@ -93,6 +93,21 @@ def test_lda_zero_shuffles_which_client_has_which_class():
 def test_lda_has_the_classes_per_client_of_its_parametrisation(labels, partition, expected, tolerance):
     found = [classes_per_client(labels, partition.assign(labels, 100, rng(seed))) for seed in range(5)]
     assert np.mean(found) == pytest.approx(expected, abs=tolerance)
+
+
+def test_in_turns_nobody_has_to_take_what_the_others_left():
+    """Of 20 clients with one class each by their mixture, the last have mixed leftovers; in turns all have some."""
+
+    def own(in_turns: bool) -> np.ndarray:
+        shares = [np.bincount(CIFAR10[part]).max() / len(part) for part in parts(in_turns)]
+        return np.array(shares)
+
+    def parts(in_turns: bool) -> list[np.ndarray]:
+        return lda(1e-6, in_turns=in_turns).assign(CIFAR10, 20, rng(1))
+
+    assert (own(False)[:5] == 1).all()
+    assert own(False)[-5:].mean() < own(True)[-5:].mean()
+    assert ((own(True) > 0.5) & (own(True) < 1)).mean() > 0.5
 
 
 def test_lda_approaches_the_prior():
@@ -226,7 +241,10 @@ def test_fine_to_coarse_map():
 
 @pytest.mark.parametrize(
     "text",
-    ["iid()", "lda(0)", "lda(0.5, concentration='component')", "pam()", "pam(fine_alpha=5.0)", "pathological(2)"],
+    [
+        "iid()", "lda(0)", "lda(0.5, concentration='component', in_turns=True)", "pam()", "pam(fine_alpha=5.0)",
+        "pathological(2)",
+    ],
 )
 def test_what_is_said_is_printed(text):
     assert repr(parse(text, "partition")) == text

@@ -142,7 +142,7 @@ SETTINGS: list[tuple[str, str, str, str, int, dict[str, Any]]] = [
      {"sampler": "bernoulli", "clients_per_round": 10, "lr": "decay(0.1, 0.998)", "clip": 10.0, "weight_decay": 1e-3,
       "local_epochs": 5, "batch_size": 50, "eval_last": 1}),
     ("man/cifar100-delta0.6-feddyn", "feddyn(alpha=0.01) + all_clients()",
-     "cifar100(lda(0.6, concentration='component'), clients=100, augment='feddyn')", "cnn()", 500, {}),
+     "cifar100(lda(0.6, concentration='component', in_turns=True), clients=100, augment='feddyn')", "cnn()", 500, {}),
     ("wima/cifar10-alpha0.05-mime-sgdm-wima", "mime(b=0.9) + wima(window=100)", "cifar10(lda(0.05), clients=100)",
      "resnet20()", 10000, {"lr": 0.1, "batch_size": 100, "clients_per_round": 10, "local_epochs": 1}),
     ("wima/cifar100-alpha0-b20-classifier", "fedavg() + wima(window=100, scope='classifier')",

@@ -71,6 +71,48 @@ def draw(q: Weights, stock: Index, count: int, rng: np.random.Generator) -> Inde
     return taken
 
 
+def draw_in_turns(mixtures: Weights, stock: Index, sizes: Index, rng: np.random.Generator) -> Index:
+    """How many of each kind (columns) each client (rows) gets, when all draw at the same time.
+
+    At each turn a random client that has not all of its ``sizes`` yet draws one label from its row of ``mixtures``,
+    and again where the stock of that label is used up; see `draw` for a mixture of which nothing is left.
+    """
+    clients, kinds = mixtures.shape
+    who = _turns(sizes, rng)
+    labels = _labels(mixtures, who, rng)
+    there = np.ones(kinds, bool)
+    while True:
+        counts = np.bincount(labels, minlength=kinds)
+        over = np.flatnonzero(counts > stock)
+        if not len(over):
+            return np.bincount(who * kinds + labels, minlength=clients * kinds).reshape(clients, kinds)
+        by_kind = np.argsort(labels, kind="stable")
+        first = by_kind[(np.cumsum(counts) - counts + stock)[over]]  # the turns at which there was none left
+        kind = over[first.argmin()]
+        there[kind] = False
+        left = np.where(there, mixtures, 0.0)
+        left[left.sum(1) <= 0] = there
+        again = np.flatnonzero(labels == kind)[stock[kind] :]
+        labels[again] = _labels(left, who[again], rng)
+
+
+def _turns(sizes: Index, rng: np.random.Generator) -> Index:
+    """Who is served at which turn: clients come at random times, equally often, until they have enough."""
+    times = [np.cumsum(rng.standard_exponential(size)) for size in sizes]
+    return np.asarray(np.repeat(np.arange(len(sizes)), sizes)[np.argsort(np.concatenate(times))])
+
+
+def _labels(mixtures: Weights, who: Index, rng: np.random.Generator) -> Index:
+    """One label for each of ``who``, from its mixture."""
+    bounds = np.cumsum(mixtures, axis=1)
+    ends = bounds[who, -1]
+    marks = np.minimum(rng.random(len(who)) * ends, np.nextafter(ends, 0))
+    labels = np.zeros(len(who), np.int64)
+    for bound in bounds.T:
+        labels += bound[who] <= marks
+    return labels
+
+
 def take(pools: list[Index], used: Index, counts: Index) -> Index:
     """The next ``counts`` positions of the pools after the ``used`` ones, sorted; ``used`` moves on."""
     parts = [pools[c][used[c] : used[c] + counts[c]] for c in np.flatnonzero(counts)]

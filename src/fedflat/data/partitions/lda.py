@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedflat.data.partitions.dealing import Index, dirichlet, draw, enough, even, pools_of, take
+from fedflat.data.partitions.dealing import Index, dirichlet, draw, draw_in_turns, enough, even, pools_of, take
 from fedflat.data.partitions.partition import Partition
-from fedflat.errors import SettingError, choice, number
+from fedflat.errors import SettingError, choice, flag, number
 from fedflat.language.spelling import register
 
 
@@ -17,7 +17,8 @@ from fedflat.language.spelling import register
 class Lda(Partition):
     """Equal sizes; the classes of each client from a Dirichlet distribution.
 
-    Clients in order draw their labels from ``q ~ Dirichlet`` without replacement; see `draw`.
+    Clients in order draw all their labels from ``q ~ Dirichlet`` without replacement; see `draw`. So the last ones
+    get what the others have left, whatever their ``q``.
 
     alpha
         Concentration: 0 is one class per client, large values approach the classes' own frequencies.
@@ -25,6 +26,9 @@ class Lda(Partition):
         ``"total"``: ``Dirichlet(alpha * prior)`` with the class frequencies as prior, so alpha is the sum of
         the components (Hsu et al.; the CIFAR splits of FedSAM and FedGloSS). ``"component"``:
         ``Dirichlet([alpha] * C)`` (FedDyn, FedDC, FedACG, FedFSA and most simulators).
+    in_turns
+        Clients draw one label at a time, in a random order (`draw_in_turns`; the code of FedDyn, FedDC and MAN): all
+        of them get a little of what is left in the end, and are less different.
 
     With alpha 0 client ``k`` (in a random order) has class ``floor(k C / K)``, and a class is dealt evenly to
     its clients: sizes are as equal as the classes are. Fewer clients than classes have whole classes each.
@@ -36,6 +40,7 @@ class Lda(Partition):
 
     alpha: float
     concentration: str = "total"
+    in_turns: bool = False
 
     def reading(self, classes: int) -> str:
         """Which of the two meanings alpha has here, and what it would be in the other, as a sentence.
@@ -53,6 +58,7 @@ class Lda(Partition):
     def __post_init__(self) -> None:
         number("lda", "alpha", self.alpha, low=0, high=1e300)
         choice("lda", "concentration", self.concentration, ["total", "component"])
+        flag("lda", "in_turns", self.in_turns)
 
     def assign(
         self, labels: Index, clients: int, rng: np.random.Generator, *,
@@ -65,9 +71,13 @@ class Lda(Partition):
             return _one_class(pools, clients, rng)
         stock = np.array([len(pool) for pool in pools])
         weights = stock / len(labels) if self.concentration == "total" else np.ones(len(pools))
+        sizes = even(len(labels), clients)
         used = np.zeros_like(stock)
+        if self.in_turns:
+            mixtures = np.stack([dirichlet(self.alpha, weights, rng) for _ in sizes])
+            return [take(pools, used, counts) for counts in draw_in_turns(mixtures, stock, sizes, rng)]
         parts = []
-        for size in even(len(labels), clients):
+        for size in sizes:
             q = dirichlet(self.alpha, weights, rng)
             parts.append(take(pools, used, draw(q, stock - used, int(size), rng)))
         return parts
