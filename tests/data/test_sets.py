@@ -60,6 +60,7 @@ def test_digits_are_scikit_learns_with_a_fixed_stratified_test_set():
     [
         (mnist(clients=6), (1, 28, 28), 60, 20, (0.1307,), (0.3081,)),
         (fashion_mnist(clients=6), (1, 28, 28), 60, 20, (0.2860,), (0.3530,)),
+        (fashion_mnist(clients=6, normalise="fedfsa"), (1, 28, 28), 60, 20, (0.5,), (0.5,)),
         (cifar10(clients=10), (3, 32, 32), 100, 20, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
         (
             cifar10(clients=10, normalise="fedgloss"),

@@ -64,6 +64,14 @@ def test_parameters_for_small_grey_images() -> None:
     both = conv(1, 64, 5) + conv(64, 64, 5)
     assert size(cnn(), (1, 28, 28), 10) == both + linear(1024, 384, 192, 10)
     assert size(fsa_cnn(), (1, 28, 28), 10) == both + linear(1024, 1024, 1024, 10)
+    narrow = conv(1, 4, 5) + conv(4, 12, 5) + linear(192, 1024, 1024, 10)
+    assert size(fsa_cnn(channels=[4, 12]), (1, 28, 28), 10) == narrow
+
+
+@pytest.mark.parametrize("wrong", [64, [4], [4, 12, 12], [0, 12], [4, 1.5]])
+def test_channels_of_fsa_cnn_that_cannot_be(wrong: object) -> None:
+    with pytest.raises(SettingError, match=r"fsa_cnn: .*channels"):
+        fsa_cnn(channels=wrong)  # type: ignore[arg-type]
 
 
 def test_tiny_convnet_parameters() -> None:

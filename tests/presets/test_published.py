@@ -126,7 +126,8 @@ SETTINGS: list[tuple[str, str, str, str, int, dict[str, Any]]] = [
      "cifar100(pathological(15), clients=100, split=0.7, pool=True)", "fsa_cnn()", 500,
      {"local_epochs": 10, "batch_size": 48, "lr": 0.1, "clip": 10.0, "clients_per_round": 10}),
     ("fedfsa/fmnist-dir0.5-fedspeed-repo", "fedspeed(rho=0.1, lam=10, server='feddyn') + personal()",
-     "fashion_mnist(lda(0.5, concentration='component'), clients=100, split=0.7, pool=True)", "fsa_cnn()", 250,
+     "fashion_mnist(lda(0.5, concentration='component', in_turns=True), clients=100, split=0.7, pool=True, "
+     "normalise='fedfsa')", "fsa_cnn(channels=[4, 12])", 250,
      {"lr": "decay(0.1, 0.998)"}),
     ("ladd/crosscity-ladd-all",
      "ladd(parts='all', kd=20.0, t_start=400, groups=by_style(psi=mean_style(size=[512, 1024])))", "crosscity()",

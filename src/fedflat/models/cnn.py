@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from fedflat.errors import SettingError
+from fedflat.errors import MOST_AT_ONCE, SettingError, number
 from fedflat.language.spelling import register
 from fedflat.models.inputs import divides, image
 from fedflat.models.simple import head
@@ -54,23 +54,37 @@ class FsaCnn(ModelSpec):
     2806602
     """
 
+    channels: tuple[int, int] = (64, 64)
+    """Of the two convolutions; a list will do. On Fashion-MNIST the code of FedFSA has ``[4, 12]``."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.channels, list | tuple) or len(self.channels) != 2:
+            raise SettingError(
+                f"fsa_cnn: channels must be a list of two numbers, one for each convolution, found {self.channels!r}."
+            )
+        for width in self.channels:
+            number("fsa_cnn", "each of the channels", width, low=1, high=MOST_AT_ONCE, whole=True)
+        object.__setattr__(self, "channels", tuple(self.channels))
+
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A freshly initialised module for images of ``shape`` and ``classes`` outputs."""
-        return _five_layers("fsa_cnn", shape, classes, hidden=(1024, 1024), pool_first=True)
+        return _five_layers("fsa_cnn", shape, classes, hidden=(1024, 1024), wide=self.channels)
 
 
 def _five_layers(
-    owner: str, shape: tuple[int, ...], classes: int, *, hidden: tuple[int, ...], pool_first: bool
-) -> nn.Module:
-    channels, height, width = image(owner, shape, classes, smallest=16)
+    owner: str, shape: tuple[int, ...], classes: int, *, hidden: tuple[int, ...], wide: tuple[int, int] = (64, 64),
+    pool_first: bool = True,
+) -> nn.Module:  # fmt: skip
+    before, height, width = image(owner, shape, classes, smallest=16)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
-    for i, before in enumerate((channels, 64), start=1):
-        layers[f"conv{i}"] = nn.Conv2d(before, 64, kernel_size=5)
+    for i, channels in enumerate(wide, start=1):
+        layers[f"conv{i}"] = nn.Conv2d(before, channels, kernel_size=5)
+        before = channels
         pool, relu = (f"pool{i}", nn.MaxPool2d(2)), (f"relu{i}", nn.ReLU())
         layers.update((pool, relu) if pool_first else (relu, pool))
         height, width = (height - 4) // 2, (width - 4) // 2
     layers["flatten"] = nn.Flatten()
-    layers.update(head(64 * height * width, hidden, classes, first_relu=3))
+    layers.update(head(before * height * width, hidden, classes, first_relu=3))
     return nn.Sequential(layers)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from fedflat.data.examples import Examples
 from fedflat.data.files.idx import IDX, read_idx_set
@@ -12,6 +13,7 @@ from fedflat.data.files.places import Layout
 from fedflat.data.files.sources import Say, UnavailableError, command, files
 from fedflat.data.named_set import FileSet
 from fedflat.data.raw import Raw
+from fedflat.errors import choice
 from fedflat.language.spelling import register
 
 URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
@@ -36,11 +38,26 @@ def from_debian(folder: Path, scratch: Path, say: Say) -> None:
 
 @dataclass(frozen=True, repr=False)
 class FashionMnist(FileSet):
-    """70,000 pieces of clothing in 28x28 pixels (Xiao et al., 2017)."""
+    """70,000 pieces of clothing in 28x28 pixels (Xiao et al., 2017).
+
+    normalise
+        By ``"own"`` mean and standard deviation, or to -1 ... 1 as FedFSA's code does (``"fedfsa"``).
+    """
 
     layout = Layout(("fashion-mnist", "FashionMNIST/raw"), IDX, compressed=True)
     sources = (files(URL, {f"{name}.gz": md5 for name, md5 in zip(IDX, MD5, strict=True)}), from_debian)
     counts = (60_000, 10_000)
+    colours: ClassVar[Mapping[str, tuple[tuple[float], tuple[float]]]] = {
+        "own": ((0.2860,), (0.3530,)),
+        "fedfsa": ((0.5,), (0.5,)),
+    }
+    """Mean and standard deviation, by name."""
+
+    normalise: str = "own"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choice(self.name, "normalise", self.normalise, list(self.colours))
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> Raw:
@@ -49,7 +66,7 @@ class FashionMnist(FileSet):
 
     def ready(self, raw: Raw) -> Examples:
         """See `NamedSet.ready`."""
-        return Examples(raw.x, raw.y, raw.classes, (0.2860,), (0.3530,))
+        return Examples(raw.x, raw.y, raw.classes, *self.colours[self.normalise])
 
 
 fashion_mnist = register("data set", "fashion_mnist")(FashionMnist)
