@@ -14,6 +14,7 @@ from fedflat.cli import main
 from fedflat.folder.facts import read_facts, read_rows
 from fedflat.folder.groups import read_groups
 from fedflat.folder.study_file import runs_in
+from fedflat.reproduce.figure import _panel as panel
 from fedflat.reproduce.plan import open_plan
 from fedflat.reproduce.summary import lines
 from fedflat.reproduce.writing import as_csv, markdown
@@ -50,6 +51,21 @@ def test_what_is_kept_is_as_it_was_written(folder: Path) -> None:
         assert "place" not in facts["origin"]
         assert read_rows(run, facts=facts)
         read_groups(run, facts["identity"])
+
+
+def test_the_first_rise_may_leave_the_figure() -> None:
+    """Methods that end within two points of each other are told apart, though they began at a tenth of it."""
+    figures = pytest.importorskip("matplotlib.figure")
+    axis = figures.Figure().subplots()
+    shown = lines(open_plan(RESULTS / "fedfsa-table1", reading=True))
+    panel(axis, "", shown)
+    curves = [line.get_ydata() for line in axis.lines if len(line.get_ydata()) > 2]
+    low, high = axis.get_ylim()
+    assert [min(curve) < 20 for curve in curves] == [True, True]
+    assert high - low < 15
+    for line, curve in zip(shown, curves, strict=True):
+        assert low < line.standing.entry.cell.reported < high
+        assert low < min(curve[25:]) < max(curve) < high
 
 
 @pytest.mark.parametrize("folder", [one for one in KEPT if (one / "reproduce.json").exists()], ids=lambda one: one.name)

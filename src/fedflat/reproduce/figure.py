@@ -71,11 +71,14 @@ def _made(plan: Plan) -> str:
 
 def _panel(axis: Any, title: str, group: Sequence[Line]) -> None:
     end = max(line.standing.entry.stop for line in group)
+    seen: list[float] = []
     for place, line in enumerate(group):
         colour, cell = COLORS[place % len(COLORS)], line.standing.entry.cell
         rounds, values = _mean_curve(line)
         axis.plot(rounds, values, color=colour, label=f"{line.label} (paper {line.paper})", linewidth=0.9)
+        seen += [value for round, value in zip(rounds, values, strict=True) if round >= end / 10]
         if cell.reported is not None:
+            seen.append(cell.reported)
             axis.axhline(cell.reported, color=colour, linestyle="--", linewidth=0.8)
             if cell.spread:
                 axis.axhspan(cell.reported - cell.spread, cell.reported + cell.spread, color=colour, alpha=0.12, lw=0)
@@ -83,6 +86,9 @@ def _panel(axis: Any, title: str, group: Sequence[Line]) -> None:
     cut = f", cut after {end:,} of {whole:,} rounds" if end < whole else ""
     axis.set_title(f"{title}{cut}", loc="left")
     axis.set(xlabel="round", ylabel=group[0].headline.column, xlim=(0, end))
+    if seen and max(seen) > min(seen):  # the first steep rise may leave the picture: what is decided comes later
+        margin = (max(seen) - min(seen)) / 20
+        axis.set_ylim(min(seen) - margin, max(seen) + margin)
     beside = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}  # curves may be anywhere
     axis.legend(**beside, title="dashed: the final value reported", title_fontsize=7)
 
