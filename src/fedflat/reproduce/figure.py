@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import mean
-from textwrap import shorten
+from textwrap import fill, shorten
 from typing import Any
 
 from fedflat.files import unwritable
@@ -84,7 +84,7 @@ def _panel(axis: Any, title: str, group: Sequence[Line]) -> None:
                 axis.axhspan(cell.reported - cell.spread, cell.reported + cell.spread, color=colour, alpha=0.12, lw=0)
     whole = max(line.standing.entry.cell.rounds for line in group)
     cut = f", cut after {end:,} of {whole:,} rounds" if end < whole else ""
-    axis.set_title(f"{title}{cut}", loc="left")
+    axis.set_title(fill(f"{title}{cut}", 95), loc="left")
     axis.set(xlabel="round", ylabel=group[0].headline.column, xlim=(0, end))
     if seen and max(seen) > min(seen):  # the first steep rise may leave the picture: what is decided comes later
         margin = (max(seen) - min(seen)) / 20
