@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,7 @@ from fedflat.folder.facts import read_facts, read_rows
 from fedflat.folder.groups import read_groups
 from fedflat.folder.study_file import runs_in
 from fedflat.reproduce.figure import _panel as panel
+from fedflat.reproduce.figure import draw
 from fedflat.reproduce.plan import open_plan
 from fedflat.reproduce.summary import lines
 from fedflat.reproduce.writing import as_csv, markdown
@@ -66,6 +68,16 @@ def test_the_first_rise_may_leave_the_figure() -> None:
     for line, curve in zip(shown, curves, strict=True):
         assert low < line.standing.entry.cell.reported < high
         assert low < min(curve[25:]) < max(curve) < high
+
+
+def test_a_figure_drawn_twice_has_the_same_bytes(tmp_path: Path) -> None:
+    drawn = []
+    for name in ("one", "two"):
+        shutil.copytree(RESULTS / "fedfsa-table1", tmp_path / name)
+        plan = open_plan(tmp_path / name, reading=True)
+        assert draw(plan, lines(plan)) == []
+        drawn.append((tmp_path / name / "accuracy.svg").read_bytes())
+    assert drawn[0] == drawn[1]
 
 
 @pytest.mark.parametrize("folder", [one for one in KEPT if (one / "reproduce.json").exists()], ids=lambda one: one.name)
