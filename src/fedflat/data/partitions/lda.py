@@ -27,7 +27,7 @@ class Lda(Partition):
         the components (Hsu et al.; the CIFAR splits of FedSAM and FedGloSS). ``"component"``:
         ``Dirichlet([alpha] * C)`` (FedDyn, FedDC, FedACG, FedFSA and most simulators).
     in_turns
-        Clients draw one label at a time, in a random order (`draw_in_turns`; the code of FedDyn, FedDC and MAN): all
+        Clients draw one label at a time, in a random order (`draw_in_turns`; the code of FedDyn, MAN and FedFSA): all
         of them get a little of what is left in the end, and are less different.
 
     With alpha 0 client ``k`` (in a random order) has class ``floor(k C / K)``, and a class is dealt evenly to
