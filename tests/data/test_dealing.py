@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,6 +35,16 @@ def one_by_one(q: tuple[float, ...], stock: tuple[int, ...], count: int) -> dict
     return walk((0,) * len(q))
 
 
+def assert_follows(found: Counter[Any], law: dict[Any, float]) -> None:
+    """Nothing was drawn that cannot be, and what is likely as often as it should be (chi squared, five deviations)."""
+    n = found.total()
+    assert set(found) <= set(law)
+    common = {k: p for k, p in law.items() if n * p >= 5}
+    chi2 = sum((found[k] - n * p) ** 2 / (n * p) for k, p in common.items())
+    degrees = len(common) - 1
+    assert chi2 <= degrees + 5 * np.sqrt(2 * max(degrees, 1))
+
+
 @pytest.mark.parametrize(
     ("q", "stock", "count"),
     [
@@ -47,11 +58,7 @@ def test_draw_has_the_law_of_single_draws(q, stock, count):
     law = one_by_one(q, stock, count)
     rng, n = np.random.default_rng(0), 8000
     found = Counter(tuple(draw(np.array(q), np.array(stock), count, rng).tolist()) for _ in range(n))
-    assert set(found) <= set(law)
-    common = {k: p for k, p in law.items() if n * p >= 5}
-    chi2 = sum((found[k] - n * p) ** 2 / (n * p) for k, p in common.items())
-    degrees = len(common) - 1
-    assert chi2 <= degrees + 5 * np.sqrt(2 * max(degrees, 1))
+    assert_follows(found, law)
 
 
 def all_at_once(
@@ -94,10 +101,7 @@ def test_draw_in_turns_has_the_law_of_single_turns(mixtures, stock, sizes):
         tuple(map(tuple, draw_in_turns(np.array(mixtures), np.array(stock), np.array(sizes), rng).tolist()))
         for _ in range(n)
     )
-    assert set(found) <= set(law)
-    likely = {k: p for k, p in law.items() if n * p >= 5}
-    chi2 = sum((found[k] - n * p) ** 2 / (n * p) for k, p in likely.items())
-    assert chi2 <= len(likely) - 1 + 5 * np.sqrt(2 * max(len(likely) - 1, 1))
+    assert_follows(found, law)
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.data())

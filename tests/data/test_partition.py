@@ -96,18 +96,16 @@ def test_lda_has_the_classes_per_client_of_its_parametrisation(labels, partition
 
 
 def test_in_turns_nobody_has_to_take_what_the_others_left():
-    """Of 20 clients with one class each by their mixture, the last have mixed leftovers; in turns all have some."""
+    """Of 20 clients whose mixture is one class, the last have leftovers of many; in turns most have some of them."""
 
-    def own(in_turns: bool) -> np.ndarray:
-        shares = [np.bincount(CIFAR10[part]).max() / len(part) for part in parts(in_turns)]
-        return np.array(shares)
+    def largest_shares(in_turns: bool) -> np.ndarray:
+        parts = lda(1e-6, in_turns=in_turns).assign(CIFAR10, 20, rng(1))
+        return np.array([np.bincount(CIFAR10[part]).max() / len(part) for part in parts])
 
-    def parts(in_turns: bool) -> list[np.ndarray]:
-        return lda(1e-6, in_turns=in_turns).assign(CIFAR10, 20, rng(1))
-
-    assert (own(False)[:5] == 1).all()
-    assert own(False)[-5:].mean() < own(True)[-5:].mean()
-    assert ((own(True) > 0.5) & (own(True) < 1)).mean() > 0.5
+    in_order, in_turns = largest_shares(False), largest_shares(True)
+    assert (in_order[:5] == 1).all()
+    assert in_order[-5:].mean() < in_turns[-5:].mean()
+    assert ((in_turns > 0.5) & (in_turns < 1)).mean() > 0.5
 
 
 def test_lda_approaches_the_prior():

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from fedflat.cli import main
 from fedflat.folder.facts import read_facts, read_rows
@@ -57,8 +58,7 @@ def test_what_is_kept_is_as_it_was_written(folder: Path) -> None:
 
 def test_the_first_rise_may_leave_the_figure() -> None:
     """Methods that end within two points of each other are told apart, though they began at a tenth of it."""
-    figures = pytest.importorskip("matplotlib.figure")
-    axis = figures.Figure().subplots()
+    axis = Figure().subplots()
     shown = lines(open_plan(RESULTS / "fedfsa-table1", reading=True))
     panel(axis, "", shown)
     curves = [line.get_ydata() for line in axis.lines if len(line.get_ydata()) > 2]
