@@ -53,6 +53,23 @@ def test_crop_flip_changes_each_image_on_its_own_and_never_mixes_them():
         assert set(image.unique().tolist()) <= {0, k}
 
 
+def test_crop_flip_of_all_images_alike() -> None:
+    """All are cropped and mirrored as the first is, and over many batches the first as it is on its own."""
+    x = torch.randint(1, 256, (5, 3, 7, 5), generator=generator(1), dtype=torch.uint8)
+    known = [candidates(image, padding=1) for image in x]
+    counts = dict.fromkeys(known[0].values(), 0)
+    rng, n = generator(), 3_000
+    for _ in range(n):
+        out = CropFlip(padding=1, alike=True)(x, None, rng)[0]
+        ways = {known[k][image.numpy().tobytes()] for k, image in enumerate(out)}
+        assert len(ways) == 1
+        counts[ways.pop()] += 1
+    chi2 = sum((c - n / 18) ** 2 / (n / 18) for c in counts.values())
+    assert chi2 < 17 + 5 * np.sqrt(2 * 17)
+    images, masks = CropFlip(padding=1, mask=255, alike=True)(x, x[:, 0], rng)
+    assert torch.equal(torch.where(masks == 255, 0, masks), images[:, 0])
+
+
 def test_crop_flip_of_some_images_with_a_border_of_a_colour() -> None:
     n, colour = 4_000, torch.tensor([7, 8, 9], dtype=torch.uint8).view(3, 1, 1)
     image = torch.randint(10, 256, (3, 5, 5), generator=generator(1), dtype=torch.uint8)

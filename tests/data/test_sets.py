@@ -104,6 +104,7 @@ def test_only_cifars_training_batches_are_augmented(files):
     half = cifar10(clients=10, augment="feddyn", normalise="fedgloss").open(0).train
     assert half.augment == CropFlip(crop=0.5, border=(125, 123, 114))
     assert half.mean == (0.4914, 0.4822, 0.4465)
+    assert cifar100(clients=10, augment="fedgloss").open(0).train.augment == CropFlip(alike=True)
     with pytest.raises(SettingError, match="augment"):
         cifar10(augment="fedsam")
     data, index, rng = fed.data(0), torch.arange(10), torch.Generator().manual_seed(0)

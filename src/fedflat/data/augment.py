@@ -30,6 +30,8 @@ class CropFlip:
         Probability of cutting at a random place; else an image stays where it is.
     border
         What stands around images, a number for each channel; none: 0, black.
+    alike
+        Treat all images of a batch in the same way, drawn once, instead of each in its own.
     mask
         What stands outside of masks, where targets are masks that move with their images; None: they are not.
     """
@@ -39,6 +41,7 @@ class CropFlip:
     mask: int | None = None
     crop: float = 1.0
     border: tuple[int, ...] = ()
+    alike: bool = False
 
     def __post_init__(self) -> None:
         number("CropFlip", "padding", self.padding, low=0, high=MOST_POINTS, whole=True)
@@ -46,16 +49,16 @@ class CropFlip:
         number("CropFlip", "crop", self.crop, low=0, high=1)
 
     def __call__(self, inputs: Tensor, targets: Any, rng: torch.Generator) -> tuple[Tensor, Any]:
-        """The images ``(N, C, H, W)``, each cropped and flipped on its own, and masks ``(N, H, W)`` with them."""
+        """The images ``(N, C, H, W)``, cropped and flipped, and masks ``(N, H, W)`` with them."""
         place = self._places(inputs, rng)
         if self.mask is not None:
             targets = self._moved(targets.unsqueeze(1), place, (self.mask,)).squeeze(1)
         return self._moved(inputs, place, self.border or (0,)), targets
 
     def _places(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """For each pixel of each image, where in the padded image it comes from."""
-        n, _, h, w = x.shape
-        p = self.padding
+        """For each pixel of each image, or of all alike, where in the padded image it comes from."""
+        h, w = x.shape[2:]
+        n, p = 1 if self.alike else len(x), self.padding
         corner = torch.randint(2 * p + 1, (2, n, 1), generator=rng)
         mirrored = torch.rand(n, 1, generator=rng) < self.flip
         if self.crop < 1:

@@ -82,7 +82,8 @@ class Cifar10(FileSet):
 
     augment
         Train on random crops (4 pixels of black border) and mirror images; ``"feddyn"``: crop every other image only,
-        with a border of the mean colour, as FedDyn's code and those built on it do.
+        with a border of the mean colour, as FedDyn's code and those built on it do; ``"fedgloss"``: crop and mirror all
+        images of a batch alike, as FedGloSS's code does.
     normalise
         Whose mean and standard deviation: ``"fedsam"`` or ``"fedgloss"``.
     """
@@ -106,7 +107,7 @@ class Cifar10(FileSet):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.augment, bool):
-            choice(self.name, "augment", self.augment, ["feddyn"])
+            choice(self.name, "augment", self.augment, ["feddyn", "fedgloss"])
         choice(self.name, "normalise", self.normalise, list(self.colours))
 
     @classmethod
@@ -117,7 +118,7 @@ class Cifar10(FileSet):
     def ready(self, raw: Raw) -> Examples:
         """See `NamedSet.ready`."""
         mean, std = self.colours[self.normalise]
-        change: Augment | None = CropFlip() if self.augment else None
+        change: Augment | None = CropFlip(alike=self.augment == "fedgloss") if self.augment else None
         if self.augment == "feddyn":
             change = CropFlip(crop=0.5, border=tuple(round(255 * part) for part in mean))
         return Examples(raw.x, raw.y, raw.classes, mean, std, change)
