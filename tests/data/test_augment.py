@@ -117,6 +117,14 @@ def test_crop_flip_refuses(wrong):
         CropFlip(**wrong)
 
 
+def test_a_border_has_the_channels_of_the_images() -> None:
+    x = torch.zeros(2, 3, 4, 4, dtype=torch.uint8)
+    with pytest.raises(SettingError, match=r"found 2 numbers and images of 3\."):
+        CropFlip(border=(1, 2))(x, None, generator())
+    grey = CropFlip(padding=1, border=(9,))(x.repeat(50, 1, 1, 1), None, generator())[0]
+    assert set(grey.unique().tolist()) == {0, 9}
+
+
 def test_cutout_makes_one_square_hole_clipped_at_the_border():
     side, n = 4, 3000
     out = cutout(torch.ones(n, 2, 10, 12), side, generator())

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fedflat.data.batch import Batch, Mixed, each
-from fedflat.errors import MOST_POINTS, number
+from fedflat.errors import MOST_POINTS, SettingError, number
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ class CropFlip:
 
     def __call__(self, inputs: Tensor, targets: Any, rng: torch.Generator) -> tuple[Tensor, Any]:
         """The images ``(N, C, H, W)``, cropped and flipped, and masks ``(N, H, W)`` with them."""
+        if len(self.border) > 1 and len(self.border) != inputs.shape[1]:
+            raise SettingError(
+                f"CropFlip: border must have a number for each channel, found {len(self.border)} numbers and images of "
+                f"{inputs.shape[1]}. Give as many, or none for black."
+            )
         place = self._places(inputs, rng)
         if self.mask is not None:
             targets = self._moved(targets.unsqueeze(1), place, (self.mask,)).squeeze(1)
