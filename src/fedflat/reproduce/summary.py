@@ -62,13 +62,17 @@ def lines(plan: Plan) -> list[Line]:
 
 
 def common(names: list[str]) -> str:
-    """What all names begin with, up to the end of a word, and leaving something of each.
+    """What all names begin with, up to the end of a word, and leaving something of each; of one cell, and what is shown
+    beside it, the paper.
 
     >>> common(["fedgloss/cifar10-cnn-fedavg", "fedgloss/cifar10-cnn-fedgloss"])
     'fedgloss/cifar10-cnn-'
+    >>> common(["fedgloss/cifar10-cnn-fedavg-repo", "fedgloss/cifar10-cnn-fedavg-repo+wima"])
+    'fedgloss/'
     """
-    words = [re.findall(r"[^-/]*[-/]", name) for name in names]
-    if len(names) == 1:
-        return words[0][0] if words[0] else ""
+    cells = sorted({name.partition("+")[0] for name in names})
+    if len(cells) == 1:
+        return cells[0][: cells[0].rfind("/") + 1]
+    words = [re.findall(r"[^-/]*[-/]", name) for name in cells]
     alike = takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False))
     return "".join(column[0] for column in alike)
