@@ -111,6 +111,12 @@ def test_other_data_are_not_compared() -> None:
     assert order(stands(FEDAVG, 90.0), [stands(other, 50.0)]) == NOBODY
 
 
+def test_other_networks_are_not_compared_but_other_settings_of_one_are() -> None:
+    for model, said in (("cnn(pool_first=False)", ORDER), ("resnet18()", NOBODY), ("", NOBODY)):
+        other = replace(GLOSS, arguments={**ARGUMENTS, "model": model})
+        assert order(stands(FEDAVG, 40.0), [stands(other, 50.0)]) == said
+
+
 def test_what_does_not_converge() -> None:
     cross = cell("feddyn", None, diverges=True)
     gone = stands(cross, math.nan, round=100, status="diverged")

@@ -54,6 +54,11 @@ class Cell:
         return self.measure.removeprefix(TESTS) if self.measure.startswith(TESTS) else ""
 
     @property
+    def network(self) -> str:
+        """The kind of its network, such as ``cnn``, whatever its settings: what is set side by side with others."""
+        return str(self.arguments.get("model") or "").partition("(")[0]
+
+    @property
     def rounds(self) -> int:
         """The paper's rounds."""
         return int(self.arguments["rounds"])

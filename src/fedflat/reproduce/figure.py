@@ -41,9 +41,8 @@ def _draw(plan: Plan, shown: Sequence[Line], name: str) -> None:
 
     groups: dict[tuple[Any, ...], list[Line]] = {}
     for line in shown:
-        arguments = line.standing.entry.cell.arguments
-        kind = (arguments.get("model") or "").partition("(")[0]  # networks of one kind are looked at side by side
-        groups.setdefault((arguments["on"], kind), []).append(line)
+        cell = line.standing.entry.cell
+        groups.setdefault((cell.arguments["on"], cell.network), []).append(line)
     with pyplot.rc_context(STYLE):  # type: ignore[arg-type]
         figure, axes = pyplot.subplots(
             len(groups), 1, figsize=(PAGE, 2.9 * len(groups)), layout="constrained", squeeze=False

@@ -6,10 +6,10 @@ other number is taken (`UNSAID`) and marked. An X in the paper agrees with a run
 
 *differs*: the whole schedule was run, and our mean lies outside; or the run diverged where the paper has a number.
 
-*right order*: for runs that were cut or stretched, of which neither can be said. All cells on the same data, model and
-rounds that have come to the same stop are compared in pairs; a pair counts if the paper's numbers are further apart
-than their two spreads together. Right: in every pair with this cell that counts our numbers are as far apart too, in
-the order of the paper, and there is one such pair at least.
+*right order*: for runs that were cut or stretched, of which neither can be said. All cells on the same data, kind of
+network and rounds that have come to the same stop are compared in pairs; a pair counts if the paper's numbers are
+further apart than their two spreads together. Right: in every pair with this cell that counts our numbers are as far
+apart too, in the order of the paper, and there is one such pair at least.
 
 *not decided yet*: anything else. The stop has not been reached, there is nobody to compare with, our numbers are too
 near each other, or the order is another one so far (which is said, and may change in the rounds that are missing).
@@ -102,7 +102,7 @@ def _comparable(one: Standing, other: Standing) -> bool:
     a, b = one.entry.cell, other.entry.cell
     if a.reported is None or b.reported is None or not other.reached or other.diverged or math.isnan(other.value):
         return False
-    same = all(a.arguments.get(name) == b.arguments.get(name) for name in ("on", "model", "rounds"))
+    same = all(a.arguments.get(name) == b.arguments.get(name) for name in ("on", "rounds")) and a.network == b.network
     same = same and one.entry.headline == other.entry.headline
     same = same and a.measure == b.measure and a.name.partition("/")[0] == b.name.partition("/")[0]
     stops = (one.entry.stop, one.entry.stretched) == (other.entry.stop, other.entry.stretched)
