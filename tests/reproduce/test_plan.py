@@ -50,6 +50,14 @@ def test_more_cells_and_seeds_later(tmp_path: Path) -> None:
     assert [run["folder"] for run in read_plan(tmp_path)["runs"]] == [job.folder for job in plan.jobs]
 
 
+def test_only_what_is_asked_for_is_run(tmp_path: Path) -> None:
+    planned(tmp_path, PLAIN, GLOSS, seeds=[0, 1])
+    assert [job.folder for job in planned(tmp_path, GLOSS, seeds=[1]).waiting()] == ["gloss/seed-1"]
+    assert [job.folder for job in open_plan(tmp_path).waiting()] == [
+        "plain/seed-0", "plain/seed-1", "gloss/seed-0", "gloss/seed-1",
+    ]  # fmt: skip
+
+
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     plan = planned(tmp_path, PLAIN, WIMA, GLOSS, seeds=2, share=0.5)
     assert open_plan(tmp_path) == plan

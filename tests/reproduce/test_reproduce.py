@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -153,6 +154,16 @@ def test_a_shadow_more(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert cells[0]["runs"] == cells[1]["runs"]
     assert "ema" in rows(out / "plain/seed-0")[-1]["models"]
+
+
+def test_a_cell_asked_for_is_run_alone_and_the_whole_folder_by_its_name(tmp_path: Path) -> None:
+    mine, out = table(tmp_path), tmp_path / "out"
+    assert reproduce(mine, "--out", out, "--rounds", 2) == 0
+    shutil.rmtree(out / RUNS[1])
+    assert reproduce(mine, "--cells", "plain", "--out", out, "--rounds", 4) == 0
+    assert [cell["rounds"] for cell in read_cells(out)] == [4, 2, 0]  # the second, of the same run, stops where it was
+    assert reproduce("--resume", out, "--rounds", 4) == 0
+    assert [cell["rounds"] for cell in read_cells(out)] == [4, 4, 4]
 
 
 @pytest.mark.slow

@@ -5,7 +5,8 @@
     ROW/seed-S/         the runs
     table.md, ...       what has come of it
 
-The same command again goes on; another one for the same folder adds cells and seeds, or moves the round to stop after.
+The same command again goes on; another one for the same folder adds cells and seeds, or moves the round to stop after,
+and runs only what it asks for.
 """
 
 from __future__ import annotations
@@ -95,14 +96,16 @@ class Plan:
     """What was typed, when, and with which fedflat on which machine."""
     entries: list[Entry]
     jobs: list[Job]
+    now: frozenset[str] | None = field(default=None, compare=False)
+    """The folders of the runs that this command asks for; None: all."""
 
     def until(self, job: Job) -> int:
         """The round after which a run stops for now: where the last of its cells wants it to."""
         return max(entry.stop for entry in self.entries if job.folder in entry.folders.values())
 
     def waiting(self) -> list[Job]:
-        """The runs that have not come to their end, nor to a stop that is written down."""
-        return [job for job in self.jobs if not self._reached(job)]
+        """The runs asked for that have not come to their end, nor to a stop that is written down."""
+        return [job for job in self.jobs if (self.now is None or job.folder in self.now) and not self._reached(job)]
 
     def _reached(self, job: Job) -> bool:
         run = self.folder / job.folder
@@ -137,7 +140,7 @@ class Plan:
         jobs, folders = share(wanted, self.jobs)
         for (cell, exp), folder in zip(wanted, folders, strict=True):
             entries[cell.name].folders[exp.seed] = folder
-        return replace(self, entries=list(entries.values()), jobs=jobs).said(command)
+        return replace(self, entries=list(entries.values()), jobs=jobs, now=frozenset(folders)).said(command)
 
     def said(self, command: str) -> Plan:
         """With one more command noted, unless it is the last one again."""
