@@ -94,7 +94,7 @@ def _planned(asked: Namespace, here: Path | None, folder: Path) -> Plan:
         plan = open_plan(here)
         more = how_far != Asked()
         plan = plan.added([entry.cell for entry in plan.entries], how_far, typed) if more else plan.said(typed)
-        plan = replace(plan, now=None)
+        plan = replace(plan, now=None)  # all that is there
     else:
         table = find_table(asked.what)
         plan = open_plan(folder) if (folder / FILE).exists() else new_plan(folder, table.title, table.source)

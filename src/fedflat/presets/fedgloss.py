@@ -17,8 +17,9 @@ The code differs from the paper in three ways, which ``-repo`` follows. All imag
 alike, since they are augmented as one tensor (``augment="fedgloss"``). The server dual is divided by the cohort's size
 as well (``dual_scale="repo"``). And while the local radius is warmed up the server's radius is about the local one
 (``server_rho="repo"``): 0.2 instead of 0.01 in the first 15,000 rounds on CIFAR-100; local SGD has no radius to warm
-up. FedAvg and FedSAM are there too; the other rivals are not, and have no ``-repo``. The hyper-parameters are those
-marked in the paper's Table 13, the last of a list where none is marked.
+up. FedAvg and FedSAM are there too; the other rivals are not, and have no ``-repo``. Nor are the naive form and those
+without duals: their ``-repo`` is made of what is. The hyper-parameters are those marked in the paper's Table 13, the
+last of a list where none is marked.
 
 With the same settings in print, methods of both papers have other numbers here than in ECCV 2022 (FedAvg on CIFAR-10
 with alpha 0: 59.9 here, 65.00 there, whose code augments each image on its own). Each paper's own table is the one to
@@ -108,7 +109,7 @@ def presets() -> Iterator[Preset]:
 
 
 def _runs(column: str, said: str, cell: Cell, table: str) -> Iterator[Preset]:
-    """The run as the paper says it and, if it has that method, as the code does it."""
+    """The run as the paper says it and, of a method that can be had of the code, as the code does it."""
     data, network, alpha = column.split("-")
     chosen = CHOSEN[f"{data}-{network}"]
     half = f"{cell.aside.replace('±', ' ± ')} after half of the rounds." if cell.aside else ""
