@@ -10,7 +10,7 @@ import pytest
 import fedflat
 
 LINES_OF_A_FUNCTION = 60
-LINES_OF_A_MODULE = 300
+LINES_OF_A_MODULE = 400
 SOURCES = sorted(Path(fedflat.__file__).parent.rglob("*.py"))
 
 
