@@ -41,6 +41,7 @@ from fedflat.data.federation import OnDemand as OnDemand
 from fedflat.data.on_disk import OnDisk as OnDisk
 from fedflat.data.partitions.by_class import by_class as by_class
 from fedflat.data.partitions.by_user import by_user as by_user
+from fedflat.data.partitions.dirichlet import dirichlet as dirichlet
 from fedflat.data.partitions.from_file import from_file as from_file
 from fedflat.data.partitions.iid import iid as iid
 from fedflat.data.partitions.lda import lda as lda

@@ -37,6 +37,7 @@ SAYABLE = {
     "devices": "fedflat.clock.devices",
     "diabetes": "fedflat.data.sets.diabetes",
     "digits": "fedflat.data.sets.digits",
+    "dirichlet": "fedflat.data.partitions.dirichlet",
     "ema": "fedflat.methods.pieces",
     "embedder": "fedflat.models.embedder",
     "exponential": "fedflat.topology.grouping.growth",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedflat.data.partitions.dealing import Index, Weights, dirichlet, enough, even, pools_of
+from fedflat.data.partitions.dealing import Index, class_counts, enough, even, pools_of, split_classes
 from fedflat.data.partitions.partition import Partition
 from fedflat.errors import flag, number
 from fedflat.language.spelling import register
@@ -14,9 +14,10 @@ from fedflat.language.spelling import register
 
 @dataclass(frozen=True, repr=False)
 class ByClass(Partition):
-    """Shares of every class over the clients from a Dirichlet distribution; milder than ``lda`` with the same alpha.
+    """Like ``dirichlet``, but the draw with the most even sizes, and then sizes made equal; more classes a client.
 
-    Clients that hold their even share of all examples get nothing more of the classes to come.
+    Clients that hold their even share of all examples get nothing more of the classes to come. With ``draws=1`` and
+    ``even=False`` it is ``dirichlet`` without a minimum size.
 
     alpha
         Concentration of each client's share. 0: examples sorted by class are cut into one piece for each client.
@@ -50,23 +51,9 @@ class ByClass(Partition):
             shards = np.array_split(np.concatenate(pools), clients)
             return [np.sort(shards[k]) for k in rng.permutation(clients)]
         stock = np.array([len(pool) for pool in pools])
-        counts = min((self._cut(stock, clients, rng) for _ in range(self.draws)), key=lambda held: held.sum(0).std())
-        pieces = [np.split(pool, np.cumsum(row)[:-1]) for pool, row in zip(pools, counts, strict=True)]
-        parts = [np.concatenate([row[k] for row in pieces]) for k in range(clients)]
+        drawn = (class_counts(self.alpha, stock, clients, rng, balance=True) for _ in range(self.draws))
+        parts = split_classes(pools, min(drawn, key=lambda held: held.sum(0).std()))
         return [np.sort(part) for part in (_evened(parts, rng) if self.even else parts)]
-
-    def _cut(self, stock: Index, clients: int, rng: np.random.Generator) -> Index:
-        """How many examples of each class, in rows, each client gets."""
-        counts = np.zeros((len(stock), clients), np.int64)
-        share, held = stock.sum() / clients, np.zeros(clients, np.int64)
-        for at, size in enumerate(stock):
-            room = held < share
-            q: Weights = np.where(room, dirichlet(self.alpha, np.ones(clients), rng), 0.0)
-            q = q / q.sum() if q.sum() > 0 else room / room.sum()
-            ends = np.floor(np.cumsum(q)[:-1] * size).astype(np.int64)
-            counts[at] = np.diff(np.minimum(ends, size), prepend=0, append=size)
-            held += counts[at]
-        return counts
 
 
 def _evened(parts: list[Index], rng: np.random.Generator) -> list[Index]:

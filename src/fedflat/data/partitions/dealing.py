@@ -53,6 +53,33 @@ def dirichlet(concentration: float, weights: Weights, rng: np.random.Generator) 
     return np.asarray(q / q.sum())
 
 
+def class_counts(alpha: float, stock: Index, clients: int, rng: np.random.Generator, *, balance: bool) -> Index:
+    """How many examples of each class (rows) each client (columns) gets.
+
+    The shares of a class over the clients are ``Dirichlet([alpha] * clients)``. Counts are rounded so that no example
+    is left; the last client gets what rounding leaves. With ``balance`` a client that has at least the mean number of
+    examples gets none of the classes that follow: its share goes to the others in proportion to theirs.
+    """
+    counts = np.zeros((len(stock), clients), np.int64)
+    mean, held = stock.sum() / clients, np.zeros(clients, np.int64)
+    for at, size in enumerate(stock):
+        room = held < mean if balance else np.ones(clients, bool)
+        q: Weights = np.where(room, dirichlet(alpha, np.ones(clients), rng), 0.0)
+        if q.sum() <= 0:  # the others' shares were too small for a float; in proportion they are a Dirichlet draw again
+            q[room] = dirichlet(alpha, np.ones(room.sum()), rng)
+        q = q / q.sum()
+        ends = np.floor(np.cumsum(q)[:-1] * size).astype(np.int64)
+        counts[at] = np.diff(np.minimum(ends, size), prepend=0, append=size)
+        held += counts[at]
+    return counts
+
+
+def split_classes(pools: list[Index], counts: Index) -> list[Index]:
+    """The positions of each client, where ``counts`` has classes in rows and clients in columns."""
+    pieces = [np.split(pool, np.cumsum(row)[:-1]) for pool, row in zip(pools, counts, strict=True)]
+    return [np.concatenate(own) for own in zip(*pieces, strict=True)]
+
+
 def draw(q: Weights, stock: Index, count: int, rng: np.random.Generator) -> Index:
     """How many of each kind, when ``count`` labels are drawn from ``q`` one by one while ``stock`` lasts.
 
