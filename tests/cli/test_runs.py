@@ -199,3 +199,18 @@ def test_ctrl_c_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     assert "A checkpoint was written. Go on with: fedflat resume 'my run'\n" in told
     assert main(["resume", "my run", "--quiet"]) == 0
     assert len(rows(Path("my run"))) == 4
+
+
+def test_what_alpha_is_stands_in_the_first_lines_and_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    on, short = "digits(lda(0.5), clients=8)", ("--rounds", "1", "--model", "logistic", "--clients-per-round", "2")
+    note = "lda(0.5): alpha is the total concentration, divided among the classes"
+    for words, folder in ((("run", "fedavg"), "a"), (("compare", "fedavg", "fedprox"), "b")):
+        assert main([*words, "--on", on, *short, "--out", folder]) == 0
+        said, told = capsys.readouterr()
+        assert told.count(note) == 1
+        assert told.index(f"on {on}") < told.index(f"  {note} (") < told.index("fedavg(), seed 0")
+        assert "classes a client on average). NIID-Bench, PFLlib and FedLab draw dirichlet(0.5), Flower" in told
+        assert said.count(f"\n{note}. NIID-Bench") == 1
+    for other in ("lda(0)", "lda(0.5, concentration='component')", "dirichlet(0.5, min_size=1)"):
+        assert main(["run", "fedavg", "--on", f"digits({other}, clients=8)", *short, "--out", other]) == 0
+        assert "alpha is" not in "".join(capsys.readouterr())

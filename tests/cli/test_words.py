@@ -124,11 +124,20 @@ def test_what_there_is_of_a_kind(capsys: pytest.CaptureFixture[str], kind: str) 
     assert f"\n    {kind}s" in said(capsys, "--help")
 
 
+def test_help_shows_both_values_of_concentration(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("partitions",), ("data", "show", "--help")):
+        told = said(capsys, *words)
+        assert "concentration='total'" in told
+        assert "lda(alpha, concentration='component')" in told
+        assert "  dirichlet(alpha)  " in told
+
+
 def test_data_show_says_how_alpha_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     """Dirichlet(alpha * prior) with ten equal classes is Dirichlet([alpha / 10] * 10)."""
     told = said(capsys, "data", "show", "digits(lda(0.5), clients=20)")
-    assert "alpha 0.5 is the sum over the 10 classes; read per class, as most simulators do, it would be 0.05\n" in told
+    assert "alpha 0.5 is the total over the 10 classes, 0.05 each on average (each with concentration='comp" in told
+    assert "draw dirichlet(0.5), Flower Datasets dirichlet(0.5, balance=False).\n" in told
+    assert "alpha 0.5 is the total" in said(capsys, "data", "show", "unlabelled(digits(lda(0.5), clients=20))")
     told = said(capsys, "data", "show", "digits(lda(0.5, concentration='component'), clients=20)")
-    assert "alpha 0.5 is that of each of the 10 classes; read as their sum" in told
-    assert "it would be 5\n" in told
+    assert "alpha 0.5 is that of each of the 10 classes, 5 in total (the total with concentration='total')\n" in told
     assert "alpha" not in said(capsys, "data", "show", "digits(iid(), clients=20)")

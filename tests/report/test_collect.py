@@ -307,3 +307,17 @@ def test_a_plane_through_several_runs_is_missed_by_none(tmp_path: Path) -> None:
     assert "loss surfaces of fedprox()" in said
     assert "planes" not in said
     assert "losses between" not in said
+
+
+def test_what_alpha_is_stands_at_the_top_of_the_page(tmp_path: Path) -> None:
+    """Once for each partition that is easily mistaken, in the lead and in the text without scripts."""
+    runs = [
+        write_run(tmp_path / f"{m}-{a}", method=m, on=f"digits(lda({a}))")
+        for m in ("fedavg()", "fedsam(rho=0.1)") for a in (0, 0.1)
+    ]  # fmt: skip
+    found = collect(runs)
+    for shown in (found["lead"], found["text"]):
+        assert shown.count("alpha is the total concentration") == 1
+        assert "lda(0.1): alpha is the total concentration, divided among the classes. NIID-Bench, PFLlib and" in shown
+    assert "alpha is" not in collect(runs[:1])["lead"]
+    text(found)

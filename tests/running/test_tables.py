@@ -70,7 +70,7 @@ def test_csv_is_read_back() -> None:
     assert len(rows) == 3
     for row, summary in zip(rows, summaries, strict=True):
         said = {"accuracy" if name == "score" else name: value for name, value in vars(summary).items()}
-        said = {name: value for name, value in said.items() if name not in ("headline", "tests", "classes")}
+        said = {name: value for name, value in said.items() if name not in ("headline", "tests", "classes", "notes")}
         assert list(row) == list(said)
         for name, value in said.items():
             if value is None:
@@ -112,3 +112,11 @@ def test_each_class_has_a_column_where_pixels_have_classes() -> None:
     rows = list(csv.DictReader(io.StringIO(table([one, other], None, 100, "csv"))))
     assert [row["classes.road"] for row in rows] == ["0.5", "0.75"]
     assert [row["classes.sky.spread"] for row in rows] == ["nan", "nan"]
+
+
+@pytest.mark.parametrize("style", ["text", "markdown", "html"])
+def test_notes_on_partitions_stand_below_once(style: str) -> None:
+    both = [replace(one, notes=("lda(0.1): alpha is something.",)) for one in (ONE, OTHER)]
+    assert table(both, None, 100, style).endswith("\nlda(0.1): alpha is something.")
+    assert table(both, None, 100, style).count("alpha is something") == 1
+    assert "alpha" not in table(both, None, 100, "csv")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from inspect import Parameter
 
+from fedflat.cli.parser import ALPHAS
 from fedflat.language.spelling import Entry, registered, spell
 
 WIDE = 60
@@ -13,7 +14,7 @@ SAYABLE = (int, float, str, list, tuple)
 
 WHERE = {
     "models": 'Say one with --model, as in --model "mlp(hidden=[64, 64])"; in Python any nn.Module will do.',
-    "partitions": 'Say one inside a data set, as in --on "digits(lda(0.1), clients=50)".',
+    "partitions": f'Say one inside a data set, as in --on "digits(lda(0.1), clients=50)".\n{ALPHAS}',
     "tasks": 'Say one with --task, as in --task "segmentation(ignore=255)"; data sets name their usual one.',
     "topologies": 'Say one with --topology, as in --topology "chains(groups=20)".',
     "attacks": 'Say one with --attack, as in --attack "label_flip(L_S=0.3, L=0.5, pairs=[[0, 2]])".',

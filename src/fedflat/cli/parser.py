@@ -26,7 +26,12 @@ EXAMPLES = """examples:
   fedflat reproduce toy
   fedflat data list
 """
-
+ALPHAS = """what alpha is in a partition:
+  lda(alpha)                             each client draws from Dirichlet(alpha * class frequencies): alpha is divided
+                                         among the classes; the same as concentration='total'
+  lda(alpha, concentration='component')  each client draws from Dirichlet([alpha] * classes): every class has alpha
+  dirichlet(alpha)                       each class is divided by Dirichlet([alpha] * clients), as in NIID-Bench, PFLlib
+                                         and FedLab; balance=False as in Flower Datasets"""
 
 KINDS = (
     "models", "partitions", "tasks", "topologies", "groupings", "clocks", "spreads", "presences", "starts", "attacks",
@@ -109,7 +114,7 @@ def build() -> Parser:
     listing = jobs.add_parser("list", help="all data sets, where they are, what to do for the rest")
     get = jobs.add_parser("get", help="fetch a data set")
     get.add_argument("name", metavar="NAME")
-    show = jobs.add_parser("show", help="what a data set holds and how its clients differ")
+    show = jobs.add_parser("show", help="what a data set holds and how its clients differ", epilog=ALPHAS)
     show.add_argument("on", metavar="DATA", help='such as "cifar10(lda(0), clients=100)"')
     show.add_argument("--seed", type=whole, default=0)
     _show_options(show)

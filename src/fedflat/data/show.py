@@ -7,6 +7,7 @@ from statistics import median
 
 from fedflat.data.domains import Domains
 from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.partition_notes import partitions_in
 from fedflat.data.partitions.lda import Lda
 
 BARS = 40
@@ -26,9 +27,9 @@ def show(spec: DataSpec, seed: int = 0) -> str:
     if fed.more:
         further = ", ".join(f"{name} ({len(data)})" for name, data in fed.more.items())
         lines.append(f"further test sets: {further}")
-    partition = getattr(spec, "partition", None)
-    if isinstance(partition, Lda) and partition.alpha:
-        lines.append(partition.reading(fed.classes))
+    for partition in partitions_in(spec):
+        if isinstance(partition, Lda) and partition.alpha:
+            lines.append(partition.reading(fed.classes))
     if fed.held_out is not None:
         lines.append(f"held out by the clients for their own tests: {sum(map(len, fed.held_out))} examples")
     if fed.test.domains is not None:

@@ -65,6 +65,7 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
     counted = _counted(results)
     boards = [Board.of(headline, counted, target) for headline in dict.fromkeys(headline for _, headline in kinds)]
     summaries = {(one.method, one.headline): one for board in boards for one in board.summaries}
+    notes = dict.fromkeys(note for summary in summaries.values() for note in summary.notes)
     found = {kind: _analyses(kind, runs, places, methods) for kind in ANALYSES}
     found["partition"] = _distinct(found["partition"], "counts")
     found["styles"] = _distinct(found["styles"], "clients")
@@ -76,7 +77,7 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
         "fedflat": __version__,
         "made": time.strftime("%Y-%m-%d %H:%M"),
         "title": _title(methods, runs),
-        "lead": " ".join(filter(None, [*(board.lead for board in boards), _going(results)])),
+        "lead": " ".join(filter(None, [*(board.lead for board in boards), _going(results), *notes])),
         "boards": [board.as_json(kinds) for board in boards],
         "last": min((min(r.last, r.rounds) for r in results), default=0),
         "methods": [
@@ -140,7 +141,7 @@ def _method(
 ) -> Document:
     own = [i for i, at in enumerate(places) if at == place]
     now = [value for value in (short(results[i].latest()) for i in own) if value is not None]
-    words = ("method", "headline", "tests", "classes")
+    words = ("method", "headline", "tests", "classes", "notes")
     numbers = {name: short(value, 6) for name, value in vars(summary).items() if name not in words}
     tests, classes = (
         {name: [short(value, 6) for value in pair] for name, pair in apart.items()}

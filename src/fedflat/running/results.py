@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import nn
 
+from fedflat.data.partition_notes import notes_of_text
 from fedflat.engine.flat import Model
 from fedflat.errors import SettingError
 from fedflat.folder.diary import Row
@@ -241,6 +242,8 @@ class Summary:
     TEST/DOMAIN, and its standard deviation over the domains of a test set under TEST/std."""
     classes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """The IoU of each class and its spread, where each pixel has a class."""
+    notes: tuple[str, ...] = ()
+    """What must be known of the partitions of its data, see `Partition.note`."""
 
 
 def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
@@ -283,4 +286,5 @@ def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) 
         headline=runs[0].headline,
         tests=by_test(runs) | ({DROP: (mean(lost), spread(lost))} if (lost := drops(runs, among)) else {}),
         classes=by_class(runs),
+        notes=tuple(dict.fromkeys(note for run in runs for note in notes_of_text(run.on))),
     )

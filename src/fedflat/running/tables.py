@@ -76,6 +76,8 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, draw: Dr
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
     if timed:
         foot += "\nSimulated: the time it would have taken on the clients' devices, by the run's clock."
+    for note in dict.fromkeys(note for summary in summaries for note in summary.notes):
+        foot += f"\n{note}"
     if domains:
         foot += f"\n\n{_by_domain(summaries, domains, draw)}"
     if any(summary.classes for summary in summaries):
@@ -174,7 +176,7 @@ def _csv(summaries: Sequence[Summary]) -> str:
     apart = ("tests", "classes")
     named = [(kind, name) for kind in apart for name in dict.fromkeys(n for s in summaries for n in getattr(s, kind))]
     alike = len({summary.headline for summary in summaries}) == 1
-    names = [name for name in vars(summaries[0]) if name not in ("headline", *apart)]
+    names = [name for name in vars(summaries[0]) if name not in ("headline", "notes", *apart)]
     writer = csv.writer(stream, lineterminator="\n")
     heads = [summaries[0].headline.name if name == "score" and alike else name for name in names]
     heads += [head for kind, name in named for head in (f"{kind}.{name}", f"{kind}.{name}.spread")]

@@ -7,7 +7,7 @@ names its runs, and one folder for each of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,8 @@ from pathlib import Path
 from fedflat.client.learner import ModelLike
 from fedflat.data.federation import DataSpec
 from fedflat.data.files.places import remembered
-from fedflat.data.opening import opened_once
+from fedflat.data.opening import opened, opened_once
+from fedflat.data.partition_notes import partition_notes
 from fedflat.errors import number
 from fedflat.executors.crew import ExecutorLike
 from fedflat.folder.facts import read_facts, read_rows, same_version
@@ -66,11 +67,19 @@ def run_one(
     check_until(until)
     ready = make_ready(exp, how.device)
     how.check(ready, out)
+    _note_partitions([exp], voice)
     how = how.settled(how.loads(ready), voice.note)
     book: RunBook = RunBook()
     if out is not None:
         book = _begun(ready, how, out, checkpoint_every, voice)
     return _carry_out(ready, how, book, voice, 1, 1, profile, until)
+
+
+def _note_partitions(each: Iterable[Experiment], voice: Voice) -> None:
+    """Print what must be known of the partitions; figures are those of the first seed."""
+    for exp in each:
+        for note in partition_notes(exp.on, opened(exp.on, exp.seed)):
+            voice.note(f"  {note}")
 
 
 def _begun(ready: Ready, how: How, out: Path, pause: float, voice: Voice) -> FolderBook:
@@ -92,6 +101,7 @@ def run_many(
         ready = make_ready(exp, how.device)
         how.check(ready, out)
         loads += how.loads(ready)
+    _note_partitions({repr(exp.on): exp for exp in reversed(experiments)}.values(), voice)
     how = how.settled(loads, voice.note)
     names = folder_names(experiments)
     if out is not None:

@@ -15,7 +15,7 @@ from fedflat.language.spelling import register
 
 @dataclass(frozen=True, repr=False)
 class Lda(Partition):
-    """Equal sizes; the classes of each client from a Dirichlet distribution.
+    """Equal sizes; each client's classes ~ Dirichlet(alpha * frequencies), or Dirichlet(alpha) with 'component'.
 
     Clients in order draw all their labels from ``q ~ Dirichlet`` without replacement; see `draw`. So the last ones
     get what the others have left, whatever their ``q``.
@@ -25,7 +25,8 @@ class Lda(Partition):
     concentration
         ``"total"``: ``Dirichlet(alpha * prior)`` with the class frequencies as prior, so alpha is the sum of
         the components (Hsu et al.; the CIFAR splits of FedSAM and FedGloSS). ``"component"``:
-        ``Dirichlet([alpha] * C)`` (FedDyn, FedDC, FedACG, FedFSA and most simulators).
+        ``Dirichlet([alpha] * C)`` (FedDyn, FedDC, FedACG and FedFSA). NIID-Bench, PFLlib, FedLab and Flower Datasets
+        draw over clients instead of classes: that is ``dirichlet(alpha)``.
     in_turns
         Clients draw one label at a time, in a random order (`draw_in_turns`; the code of FedDyn, MAN and FedFSA): all
         of them get a little of what is left in the end, and are less different.
@@ -43,17 +44,31 @@ class Lda(Partition):
     in_turns: bool = False
 
     def reading(self, classes: int) -> str:
-        """Which of the two meanings alpha has here, and what it would be in the other, as a sentence.
+        """Which of its two meanings alpha has here, and how the other is written.
 
-        >>> lda(0.5).reading(10)
-        'alpha 0.5 is the sum over the 10 classes; read per class, as most simulators do, it would be 0.05'
+        >>> print(lda(0.5).reading(10).partition(". ")[0])
+        alpha 0.5 is the total over the 10 classes, 0.05 each on average (each with concentration='component')
         """
-        total = self.concentration == "total"
-        other = self.alpha / classes if total else self.alpha * classes
-        here, there = f"the sum over the {classes} classes", "per class, as most simulators do"
-        if not total:
-            here, there = f"that of each of the {classes} classes", "as their sum, as lda(alpha) does by default"
-        return f"alpha {self.alpha:g} is {here}; read {there}, it would be {other:g}"
+        if self.concentration == "total":
+            here = f"the total over the {classes} classes, {self.alpha / classes:g} each on average"
+            return f"alpha {self.alpha:g} is {here} (each with concentration='component'). {self._elsewhere()}"
+        here = f"that of each of the {classes} classes, {self.alpha * classes:g} in total"
+        return f"alpha {self.alpha:g} is {here} (the total with concentration='total')"
+
+    def note(self, classes_per_client: float | None = None) -> str:
+        """See `Partition.note`.
+
+        >>> print(lda(0.1).note(1.48).partition(". ")[0])
+        lda(0.1): alpha is the total concentration, divided among the classes (1.5 classes a client on average)
+        """
+        if self.alpha == 0 or self.concentration != "total":
+            return ""
+        mean = "" if classes_per_client is None else f" ({classes_per_client:.1f} classes a client on average)"
+        return f"{self!r}: alpha is the total concentration, divided among the classes{mean}. {self._elsewhere()}"
+
+    def _elsewhere(self) -> str:
+        same, flower = f"dirichlet({self.alpha!r})", f"dirichlet({self.alpha!r}, balance=False)"
+        return f"NIID-Bench, PFLlib and FedLab draw {same}, Flower Datasets {flower}."
 
     def __post_init__(self) -> None:
         number("lda", "alpha", self.alpha, low=0, high=1e300)

@@ -17,6 +17,13 @@ class Partition(Spelled, ABC):
     by_label: ClassVar[bool] = True
     """Whether it looks at labels; if not, it deals out examples of any kind, and is handed zeros."""
 
+    def note(self, classes_per_client: float | None = None) -> str:
+        """A sentence to print beside results where the arguments mean something else in other libraries; else empty.
+
+        ``classes_per_client`` is the mean number of classes that a client has, if the data are open.
+        """
+        return ""
+
     @abstractmethod
     def assign(
         self, labels: Index, clients: int, rng: np.random.Generator, *,
