@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -12,12 +11,15 @@ from fedflat.cli.parser import KINDS, build
 from fedflat.errors import FedflatError
 from fedflat.executors.interrupt import ending_as_by_ctrl_c, ending_at_once, status_of
 from fedflat.language.plugins import load_plugin
+from fedflat.studies.pipes import readers_may_leave
 
 
+@readers_may_leave()
 def main(words: Sequence[str] | None = None) -> int:
     """Carry out a command line.
 
     0: done; 2: something was wrong and nothing was lost; 130, 143, 129: stopped by Ctrl-C, SIGTERM, SIGHUP.
+    A reader of its output that leaves (``| head -1``) changes nothing of this.
     """
     try:
         with ending_at_once():
@@ -39,9 +41,6 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stopped:
         print("fedflat: stopped.", file=sys.stderr)
         return status_of(stopped)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
 
 
 _HOME = {

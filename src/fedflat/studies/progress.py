@@ -16,6 +16,7 @@ from rich.text import Text
 
 from fedflat.running.experiment import Experiment
 from fedflat.running.ticks import Tell, Tick
+from fedflat.studies.pipes import dropping
 from fedflat.studies.study import Voice
 from fedflat.tasks.headline import ACCURACY, Headline
 
@@ -137,7 +138,8 @@ def heard(voice: Voice | None = None, *, quiet: bool = False) -> Iterator[Voice]
     if voice is not None:
         yield voice
     elif quiet:
-        yield Voice(say=lambda text: print(f"fedflat: {text}", file=sys.stderr))
+        stream = None if sys.stderr is None else dropping(sys.stderr)
+        yield Voice(say=lambda text: print(f"fedflat: {text}", file=stream))
     else:
         with Talker() as talker:
             yield talker.voice
@@ -147,7 +149,8 @@ class Talker:
     """Tells everything on standard error; use as a context manager and hand ``voice`` to a run."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False, force_jupyter=False)
+        stream = None if sys.stderr is None else dropping(sys.stderr)
+        self.console = console or Console(file=stream, stderr=True, highlight=False, force_jupyter=False)
         self.last: tuple[Tick, Which] | None = None
         self.live = self.console.is_terminal and not self.console.is_dumb_terminal
         self.line = Live(console=self.console, get_renderable=self._now, transient=True, refresh_per_second=8)
