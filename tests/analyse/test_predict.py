@@ -150,8 +150,8 @@ def test_one_bad_picture_does_not_end_the_others(
     Image.fromarray(np.zeros((32, 64), np.uint16)).save(tmp_path / "deep.png")
     (tmp_path / "cut.png").write_bytes((tmp_path / "good.png").read_bytes()[:300])
     (tmp_path / "text.png").write_text("no picture")
-    for _ in range(2):
-        assert main(["predict", str(run), str(tmp_path)]) == 2
+    for again in ([], ["--overwrite"]):
+        assert main(["predict", str(run), str(tmp_path), *again]) == 2
         said = capsys.readouterr()
         assert [line.split("/")[-1].split(":")[0] for line in said.out.splitlines()] == [
             "good.mask.png", "grey.mask.png", "places.mask.png"
@@ -189,6 +189,44 @@ def test_what_cannot_be_predicted_is_said(
     ):
         assert main(["predict", *words]) == 2
         assert sentence in capsys.readouterr().err
+
+
+def test_files_that_exist_are_not_replaced(
+    run: Path, classes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    """Not even one is written then; `--overwrite` replaces them; a link is replaced, not followed."""
+    photo(tmp_path / "a.png")
+    photo(tmp_path / "b.png", seed=1)
+    (tmp_path / "b.mask.png").write_text("made by hand")
+    command = ["predict", str(run), str(tmp_path / "a.png"), str(tmp_path / "b.png")]
+    assert main(command) == 2
+    told = capsys.readouterr()
+    assert f"1 of the 4 files to write exist, the first is {tmp_path}/b.mask.png. Nothing was predicted" in told.err
+    assert "--overwrite" in told.err
+    assert told.out == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "b.mask.png", "b.png"]
+    assert (tmp_path / "b.mask.png").read_text() == "made by hand"
+    assert main([*command, "--out", str(tmp_path / "out")]) == 0
+    assert main([*command, "--out", str(tmp_path / "out")]) == 2  # the same command again
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "a.ids.png").symlink_to(tmp_path / "kept")
+    assert main(command) == 2
+    assert main([*command, "--overwrite"]) == 0
+    assert (tmp_path / "kept").read_text() == "kept"
+    for name in ("a.ids.png", "a.mask.png", "b.ids.png", "b.mask.png"):
+        assert (tmp_path / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+        assert not (tmp_path / name).is_symlink()
+    assert main(["predict", str(classes), *command[2:]]) == 0  # a class is printed, no file is written
+
+
+def test_a_picture_to_predict_is_never_replaced(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photo(tmp_path / "a.png")
+    photo(tmp_path / "a.mask.png", seed=1)
+    before = (tmp_path / "a.mask.png").read_bytes()
+    words = [str(tmp_path / "a.png"), str(tmp_path / "a.mask.png"), "--overwrite"]
+    assert main(["predict", str(run), *words]) == 2
+    assert "a.mask.png would replace a picture to predict" in capsys.readouterr().err
+    assert (tmp_path / "a.mask.png").read_bytes() == before
 
 
 def test_a_picture_of_nobody_is_normalised_by_itself(tmp_path: Path) -> None:

@@ -100,6 +100,10 @@ def predict_options(parser: argparse.ArgumentParser) -> None:
     add("folder", type=path, metavar="RUN", help="a run folder")
     add("images", type=path, metavar="IMAGE", nargs="+", help="pictures, or folders of them")
     add("--out", type=path, metavar="DIR", help="where masks are written (default: beside the pictures)")
+    add(
+        "--overwrite", action="store_true",
+        help="replace NAME.mask.png and NAME.ids.png that exist (default: if one exists, nothing is predicted)",
+    )  # fmt: skip
     add("--model", metavar="NAME", help="server, swa, ... (default: the one the run reports)")
     add(
         "--size", type=picture_size, metavar="HxW",

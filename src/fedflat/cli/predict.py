@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -32,6 +33,8 @@ def carry_out(asked: Namespace) -> int:
     out = None if asked.out is None else Path(asked.out)
     _refuse_twice(places, out)
     eye = Eye(Subject(folder), asked.model, asked.size)
+    if eye.segments:
+        _refuse_existing(places, out, asked.overwrite)
     for sentence in filter(None, [eye.subject.unfinished]):
         print(sentence, file=sys.stderr)
     rows, trouble = [], 0
@@ -56,8 +59,8 @@ def _row(eye: Eye, seen: Seen, out: Path | None) -> dict[str, Any]:
     if seen.ids is None:
         place = eye.names.index(seen.first)
         return {"image": str(seen.path), "class": seen.first, "number": place, "probability": shares[seen.first]}
-    where = seen.path.parent if out is None else out
-    ids, mask = (where / f"{seen.path.stem}{ending}" for ending in (IDS, MASK))
+    ids, mask = _files(seen.path, out)
+    where = ids.parent
     try:
         where.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -78,6 +81,27 @@ def _refuse_twice(places: Sequence[Path], out: Path | None) -> None:
                 "into folders of their own (--out)."
             )
         taken[place] = path
+
+
+def _files(path: Path, out: Path | None) -> tuple[Path, Path]:
+    """The files of a picture's mask: the numbers of the classes, and the colours."""
+    place = path.parent if out is None else out
+    return place / f"{path.stem}{IDS}", place / f"{path.stem}{MASK}"
+
+
+def _refuse_existing(places: Sequence[Path], out: Path | None, overwrite: bool) -> None:
+    """Refuse to write over files that exist, unless the user allows it, and over the pictures in any case."""
+    files = [file for path in places for file in _files(path, out)]
+    given = {path.resolve() for path in places}
+    lost = [file for file in files if file.resolve() in given]
+    if lost:
+        raise SettingError(f"the mask {lost[0]} would replace a picture to predict. Write to another folder (--out).")
+    existing = [file for file in files if os.path.lexists(file)]
+    if existing and not overwrite:
+        raise SettingError(
+            f"{len(existing)} of the {len(files)} files to write exist, the first is {existing[0]}. Nothing was "
+            "predicted. Write to another folder (--out), or replace them (--overwrite)."
+        )
 
 
 def _line(row: dict[str, Any]) -> str:
