@@ -73,6 +73,8 @@ LARGEST_SEED = 2**63 - 1
 LONGEST_WAIT = 10**7
 """Seconds."""
 MOST_BYTES = 2**60
+MAX_PIXELS = 2**26
+"""The most pixels of an image that is decoded, unless the user gives another limit."""
 MOST_AT_ONCE = 10**7
 """Of what is in memory all at once: units of a layer, examples of a visit."""
 MOST_POINTS = 1000

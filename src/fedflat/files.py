@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import json
 import os
 import stat
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO, TextIO
 
 import torch
 from safetensors.torch import save
@@ -39,7 +40,7 @@ def read_file(path: Path, limit: int | None = LIMIT) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise Damaged(_why(error)) from None
+        raise Damaged(reason(error)) from None
     try:
         seen = os.fstat(handle)
         if not stat.S_ISREG(seen.st_mode):
@@ -49,7 +50,7 @@ def read_file(path: Path, limit: int | None = LIMIT) -> bytes | None:
         with open(handle, "rb", closefd=False) as stream:
             return stream.read() if limit is None else stream.read(limit)
     except (OSError, MemoryError) as error:
-        raise Damaged(_why(error)) from None
+        raise Damaged(reason(error)) from None
     finally:
         os.close(handle)
 
@@ -74,7 +75,21 @@ def parse_json(content: bytes | str) -> Any:
 
 def open_file(path: Path, flags: int) -> int:
     """A handle of a file of one's own, made if it is not there; an OSError if it is a link or no file."""
-    handle = os.open(path, flags | os.O_CREAT | _SAFELY, 0o666)
+    return _regular(os.open(path, flags | os.O_CREAT | _SAFELY, 0o666))
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file of the user for reading. Links are followed; a pipe, a device or a folder is an OSError."""
+    return open(_regular(os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)), "rb")
+
+
+def open_text(path: Path, newline: str | None = None) -> TextIO:
+    """The same as `open_bytes`, for a text in UTF-8."""
+    return io.TextIOWrapper(open_bytes(path), encoding="utf-8", newline=newline)
+
+
+def _regular(handle: int) -> int:
+    """The handle, or an OSError if it is not the handle of a regular file."""
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)
@@ -149,10 +164,11 @@ def unwritable(path: Path, error: Exception) -> RunError:
             f"the disk is full: {path} could not be written. What was written before is intact: free some space, "
             "then go on with `fedflat resume`."
         )
-    return RunError(f"{path} could not be written: {_why(error)}. Check the folder and its permissions.")
+    return RunError(f"{path} could not be written: {reason(error)}. Check the folder and its permissions.")
 
 
-def _why(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Why a file could not be opened, read or written, without the number of the error."""
     if isinstance(error, OSError) and error.errno == errno.ELOOP:
         return "it is a link, and links are not followed"
     return str(getattr(error, "strerror", None) or error or type(error).__name__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from PIL import Image
 import fedflat
 from fedflat.cli.main import main
 from fedflat.data.scenes.reading import Frame, unframed
+from running.small import FEDFLAT
 
 ON = (
     "street(towns=1, weather='sun', unseen_weather='', unseen_towns=0, clients=2, examples=3, width=64, height=32, "
@@ -227,6 +230,45 @@ def test_a_picture_to_predict_is_never_replaced(run: Path, tmp_path: Path, capsy
     assert main(["predict", str(run), *words]) == 2
     assert "a.mask.png would replace a picture to predict" in capsys.readouterr().err
     assert (tmp_path / "a.mask.png").read_bytes() == before
+
+
+def test_a_picture_of_too_many_pixels_is_refused(run: Path, classes: Path, tmp_path: Path) -> None:
+    """By its header, before it takes memory: 169 million pixels in 20 kB."""
+    Image.new("1", (13_000, 13_000)).save(tmp_path / "large.png")
+    assert (tmp_path / "large.png").stat().st_size < 30_000
+    for folder in (run, classes):
+        done = apart("predict", str(folder), str(tmp_path / "large.png"))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "large.png has 13000x13000 pixels, and at most 67,108,864 are read" in done.stderr
+        assert "--max-pixels 169000000" in done.stderr
+        assert "Warning" not in done.stderr
+
+
+def test_the_limit_of_pixels_can_be_changed(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photo(tmp_path / "a.png")
+    for pixels, status in (("2047", 2), ("2048", 0)):
+        assert main(["predict", str(run), str(tmp_path / "a.png"), "--max-pixels", pixels]) == status
+    assert "a.png has 64x32 pixels, and at most 2,047 are read" in capsys.readouterr().err
+    assert main(["predict", str(run), str(tmp_path / "a.png"), "--max-pixels", "0", "--overwrite"]) == 2
+    assert "max_pixels" in capsys.readouterr().err
+
+
+def test_a_named_pipe_or_a_device_is_no_picture(run: Path, tmp_path: Path) -> None:
+    """In a folder or named: an error each, and the others are predicted."""
+    photo(tmp_path / "a.png")
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "zero.png").symlink_to("/dev/zero")
+    for words in ([str(tmp_path)], [str(tmp_path / name) for name in ("a.png", "pipe.png", "zero.png")]):
+        done = apart("predict", str(run), *words, "--overwrite")
+        assert done.returncode == 2
+        assert done.stdout.startswith(f"{tmp_path}/a.mask.png: ")
+        assert f"{tmp_path}/pipe.png cannot be read: it is a named pipe, not a file" in done.stderr
+        assert f"{tmp_path}/zero.png cannot be read: it is a device, not a file" in done.stderr
+
+
+def apart(*words: str) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own, which is killed if it does not end."""
+    return subprocess.run([FEDFLAT, *words], capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_a_picture_of_nobody_is_normalised_by_itself(tmp_path: Path) -> None:

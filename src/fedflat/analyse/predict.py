@@ -21,12 +21,12 @@ from torch.nn.functional import pad
 from fedflat.analyse.subject import Subject
 from fedflat.client.piece import Fit, fitting_piece
 from fedflat.data.examples import AnyExamples, Examples
-from fedflat.data.files.pictures import Picture, opened, pictures_in
+from fedflat.data.files.pictures import Picture, check_max_pixels, opened, pictures_in
 from fedflat.data.on_disk import OnDisk
 from fedflat.data.palette import palette
 from fedflat.data.scenes.reading import Frame, read_image, unframed
 from fedflat.data.scenes.scenes import Scenes
-from fedflat.errors import DataError, SettingError
+from fedflat.errors import MAX_PIXELS, DataError, SettingError
 from fedflat.running.evaluate import load
 from fedflat.tasks.segmentation import Segmentation
 
@@ -63,8 +63,11 @@ class Eye:
     model: str | None = None
     size: tuple[int, int] | None = None
     """Height and width that pictures are fed at, or `OWN`; None: as the run is tested."""
+    max_pixels: int = MAX_PIXELS
+    """Pictures with more pixels are refused before they are decoded."""
 
     def __post_init__(self) -> None:
+        check_max_pixels("predict", self.max_pixels)
         task, shape = self.subject.ready.exp.task, self.subject.ready.fed.shape
         if not (self.segments or task.classifies):
             raise SettingError(f"{self.subject.folder} learns {task}, and only classes and masks can be predicted.")
@@ -111,7 +114,7 @@ class Eye:
 
     def _mask(self, path: Path) -> Seen:
         frame = self._frame(path)
-        x, own = read_image(path, frame)
+        x, own = read_image(path, frame, self.max_pixels)
         scores = self._scores(x if self.size is None else _filled(x))[..., : frame.height, : frame.width]
         ids = unframed(scores.argmax(0).to(torch.uint8).numpy(), frame, own)
         counts = np.bincount(ids.ravel(), minlength=256)[: len(self.names)]
@@ -120,7 +123,8 @@ class Eye:
 
     def _class(self, path: Path) -> Seen:
         channels, height, width = self.subject.ready.fed.shape
-        told = self._scores(Picture(channels, (height, width))(str(path))).double().softmax(0)
+        x = Picture(channels, (height, width), self.max_pixels)(str(path))
+        told = self._scores(x).double().softmax(0)
         order = told.argsort(descending=True, stable=True)[: len(self.names)].tolist()
         return Seen(path, {self.names[place]: float(told[place]) for place in order})
 
@@ -128,7 +132,7 @@ class Eye:
         if self.size is None:
             _, height, width = self.subject.ready.fed.shape
             return self.examples.frame if isinstance(self.examples, Scenes) else Frame(height, width)
-        with opened(path) as picture:
+        with opened(path, self.max_pixels) as picture:
             height, width = (picture.height, picture.width) if self.size == OWN else self.size
         if height * width > MOST_PIXELS:
             raise DataError(
@@ -155,7 +159,7 @@ def class_names(subject: Subject) -> list[str]:
 def pictures(places: Sequence[Path]) -> Iterator[Path]:
     """These files, and those of these folders, but for masks that were written beside them."""
     for place in places:
-        if place.is_file():
+        if place.exists() and not place.is_dir():
             yield place
             continue
         if not place.is_dir():

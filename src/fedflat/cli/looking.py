@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from fedflat.cli.values import examples, path, picture_size, real, target, whole
+from fedflat.errors import MAX_PIXELS
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> dict[str, argparse.ArgumentParser]:
@@ -109,6 +110,10 @@ def predict_options(parser: argparse.ArgumentParser) -> None:
         "--size", type=picture_size, metavar="HxW",
         help="feed pictures at this height and width, filled up to multiples of 32; own: each at its own (default: the "
         "size that the run is tested at)",
+    )  # fmt: skip
+    add(
+        "--max-pixels", type=whole, default=MAX_PIXELS, metavar="N",
+        help=f"refuse pictures with more pixels (default {MAX_PIXELS:,})",
     )  # fmt: skip
     style = parser.add_mutually_exclusive_group()
     style.add_argument("--csv", dest="style", action="store_const", const="csv", help="what was seen as CSV")

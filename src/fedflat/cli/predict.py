@@ -32,7 +32,7 @@ def carry_out(asked: Namespace) -> int:
     places = list(pictures([Path(one) for one in asked.images]))
     out = None if asked.out is None else Path(asked.out)
     _refuse_twice(places, out)
-    eye = Eye(Subject(folder), asked.model, asked.size)
+    eye = Eye(Subject(folder), asked.model, asked.size, asked.max_pixels)
     if eye.segments:
         _refuse_existing(places, out, asked.overwrite)
     for sentence in filter(None, [eye.subject.unfinished]):

@@ -16,6 +16,7 @@ from typing import Any
 from fedflat.cli.presets import beside, chosen, seeds_of, settings_of, too_short
 from fedflat.data.opening import opened_once
 from fedflat.errors import RunError, SettingError
+from fedflat.files import open_text
 from fedflat.folder.facts import headline_of, read_facts
 from fedflat.folder.study_file import runs_in
 from fedflat.language.plugins import plugin_words
@@ -99,7 +100,8 @@ def _replay(path: str | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        saved = json.loads(Path(path).read_text())
+        with open_text(Path(path)) as file:
+            saved = json.load(file)
         orders = saved.get("orders")
         orders = orders and [{int(client): batches for client, batches in given.items()} for given in orders]
         return {"cohorts": saved["cohorts"], "orders": orders}

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.errors import LARGEST, DataError, nearest
+from fedflat.files import open_bytes
 from fedflat.language.spelling import parse
 from fedflat.reproduce.cells import TESTS, Cell
 from fedflat.tasks.headline import Headline
@@ -58,7 +59,8 @@ def read_table(path: Path, name: str) -> tuple[str, str, tuple[Cell, ...]]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_bytes().decode()
+        with open_bytes(path) as file:
+            text = file.read().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the table {path} cannot be read: {error}. Check the path.") from None
     try:

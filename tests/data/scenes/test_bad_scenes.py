@@ -80,7 +80,7 @@ HARMS: dict[str, tuple[Harm, str]] = {
     "no image behind a link": (
         lambda image, mask: (image.unlink(), image.symlink_to("nowhere")), "cannot be read|images are missing"
     ),
-    "a folder for an image": (lambda image, mask: (image.unlink(), image.mkdir()), "Is a directory|images are missing"),
+    "a folder for an image": (lambda image, mask: (image.unlink(), image.mkdir()), "a folder, not a file|are missing"),
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import torch
 
 from fedflat.data.raw import Raw, labels_below
 from fedflat.errors import DataError
+from fedflat.files import open_bytes
 
 KRIZHEVSKY = "https://www.cs.toronto.edu/~kriz/"
 BY_HAND = f"The authors' archive is the binary version at {KRIZHEVSKY}cifar.html."
@@ -32,7 +33,8 @@ def read_cifar(train: Sequence[Path], test: Path, classes: int) -> Raw:
     start = 0
     for path, count in zip(files, counts, strict=True):
         # Mapped, so that the file is never in memory twice.
-        records = np.memmap(path, np.uint8, "r", shape=(count, heads + PIXELS))
+        with open_bytes(path) as file:
+            records = np.memmap(file, np.uint8, "r", shape=(count, heads + PIXELS))
         labels_below(path, records[:, heads - 1], classes)
         if heads == 2:
             labels_below(path, records[:, 0], 20, "coarse label")

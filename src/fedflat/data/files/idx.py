@@ -18,6 +18,7 @@ import torch
 
 from fedflat.data.raw import Bytes, Raw, labels_below
 from fedflat.errors import DataError
+from fedflat.files import open_bytes
 
 IDX = (
     "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
@@ -29,7 +30,7 @@ LARGEST = {1: 60_000, 3: 60_000 * 28 * 28}
 def read_idx(path: Path, dims: int) -> Bytes:
     """The array of bytes with ``dims`` dimensions in an idx file, plain or ``.gz``."""
     try:
-        with cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as file:
+        with open_bytes(path) as raw, cast(BinaryIO, gzip.open(raw) if path.suffix == ".gz" else raw) as file:
             head = file.read(4)
             if len(head) < 4 or head[:2] != b"\0\0":
                 raise DataError(

@@ -13,6 +13,7 @@ from typing import Any
 
 from fedflat.data.files.places import Layout
 from fedflat.errors import DataError
+from fedflat.files import open_text
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ def read_leaf(folder: Path) -> Iterator[tuple[Path, str, list[Any], list[Any]]]:
     """For each user in the files of a folder: the file, the user, inputs and targets."""
     for path in sorted(folder.glob("*.json")):
         try:
-            with path.open(encoding="utf-8") as file:
+            with open_text(path) as file:
                 document = json.load(file)
         except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path} cannot be read as JSON: {error}. Make it again as LEAF does.") from None

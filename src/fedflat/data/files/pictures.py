@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedflat.errors import DataError
+from fedflat.errors import MAX_PIXELS, MOST_BYTES, DataError, number
+from fedflat.files import open_bytes, reason
 
 PNG = b"\x89PNG\r\n\x1a\n"
 DEEP = ("I;16", "I;16B", "I;16L", "I", "F")
@@ -27,11 +29,13 @@ class Picture:
     channels: int = 3
     size: tuple[int, int] | None = None
     """Height and width; None: as it is."""
+    max_pixels: int = MAX_PIXELS
+    """Images with more pixels are refused."""
 
     def __call__(self, path: str) -> Tensor:
         from PIL import Image
 
-        with opened(Path(path)) as file:
+        with opened(Path(path), self.max_pixels) as file:
             image = file.convert("L" if self.channels == 1 else "RGB")
         if self.size is not None and image.size != (self.size[1], self.size[0]):
             image = image.resize((self.size[1], self.size[0]), Image.Resampling.BILINEAR)
@@ -40,26 +44,74 @@ class Picture:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
-    """The picture in a file, decoded; whatever is wrong with it is said once."""
+def opened(path: Path, max_pixels: int | None = None) -> Iterator[Any]:
+    """The image in a file, decoded; what is wrong with it is a `DataError`.
+
+    The number of pixels is read from the header and compared with ``max_pixels`` before anything is decoded. None:
+    `MAX_PIXELS`, for images whose size is fixed by their data set.
+    """
     try:
-        from PIL import Image
+        import PIL  # noqa: F401
     except ImportError:
         raise DataError(f"{path} is an image: install fedflat[vision] to read it.") from None
     try:
-        with path.open("rb") as file:
-            head = file.read(25)
-        deep = head[:8] == PNG and head[24:25] == b"\x10"
-        with Image.open(path) as picture:
-            if not deep and picture.mode not in DEEP:
-                picture.load()
+        with open_bytes(path) as file:
+            picture = _decoded(path, file, max_pixels)
     except FileNotFoundError:
         raise DataError(f"{path} is not there any more. Has the folder changed while it was read?") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {reason(error)}. Give an image file.") from None
+    yield picture
+
+
+def _decoded(path: Path, file: BinaryIO, max_pixels: int | None) -> Any:
+    try:
+        head = file.read(25)
+        file.seek(0)
+        with _header(file) as picture:
+            _check_size(path, picture.size, max_pixels)
+            if picture.mode in DEEP or (head[:8] == PNG and head[24:25] == b"\x10"):
+                raise DataError(f"{path} has 16 bits a channel, and 8 are needed. Convert it, or fetch it again.")
+            picture.load()
+            return picture
+    except DataError:
+        raise
     except Exception as error:  # PIL raises many kinds
         raise DataError(f"{path} is damaged or was cut off: {error}. Fetch it again.") from None
-    if deep or picture.mode in DEEP:
-        raise DataError(f"{path} has 16 bits a channel, and 8 are needed. Convert it, or fetch it again.")
-    yield picture
+
+
+_PILLOW_LIMIT = Lock()
+
+
+def _header(file: BinaryIO) -> Any:
+    """The image in a file, not decoded yet. Pillow's own limit is off meanwhile: ours is checked right afterwards."""
+    from PIL import Image
+
+    with _PILLOW_LIMIT:
+        before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        try:
+            return Image.open(file)
+        finally:
+            Image.MAX_IMAGE_PIXELS = before
+
+
+def _check_size(path: Path, size: tuple[int, int], max_pixels: int | None) -> None:
+    width, height = size
+    pixels, limit = width * height, MAX_PIXELS if max_pixels is None else max_pixels
+    if pixels <= limit:
+        return
+    advice = (
+        "Is it the right file?"
+        if max_pixels is None
+        else f"Make it smaller, or raise the limit: max_pixels={pixels} in the data set, or --max-pixels {pixels} of "
+        "`fedflat predict`."
+    )
+    raise DataError(f"{path} has {width}x{height} pixels, and at most {limit:,} are read. {advice}")
+
+
+def check_max_pixels(owner: str, max_pixels: int) -> None:
+    """Refuse a limit of pixels that is not a positive whole number."""
+    number(owner, "max_pixels", max_pixels, low=1, high=MOST_BYTES, whole=True)
 
 
 def pictures_in(folder: Path) -> list[str]:

@@ -15,6 +15,7 @@ import numpy as np
 from fedflat.data.partitions.dealing import Index
 from fedflat.data.partitions.partition import Partition
 from fedflat.errors import DataError, SettingError, shown
+from fedflat.files import open_text, reason
 from fedflat.language.spelling import register
 
 
@@ -49,9 +50,10 @@ class FromFile(Partition):
 
 def _lists(path: str) -> list[tuple[str, Any]]:
     try:
-        said = json.loads(Path(os.path.expanduser(path)).read_text(encoding="utf-8"))
+        with open_text(Path(os.path.expanduser(path))) as file:
+            said = json.load(file)
     except OSError as error:
-        raise DataError(f"from_file: cannot read {shown(path)}: {error.strerror}. Give a JSON file.") from None
+        raise DataError(f"from_file: cannot read {shown(path)}: {reason(error)}. Give a JSON file.") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"from_file: {shown(path)} is not JSON: {error}.") from None
     if isinstance(said, dict):

@@ -40,12 +40,17 @@ def stat_of(path: Path) -> os.stat_result:
         raise DataError(f"{path} cannot be read ({error.strerror}). Fetch it again.") from None
 
 
-def read_scene(image: Path, mask: Path | None, ids: Ids, frame: Frame) -> tuple[Tensor, Tensor]:
-    """The image as bytes ``(3, h, w)`` and its classes ``(h, w)``; without a mask every pixel is ignored."""
-    x, size = read_image(image, frame)
+def read_scene(
+    image: Path, mask: Path | None, ids: Ids, frame: Frame, max_pixels: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """The image as bytes ``(3, h, w)`` and its classes ``(h, w)``; without a mask every pixel is ignored.
+
+    ``max_pixels`` is that of `opened`.
+    """
+    x, size = read_image(image, frame, max_pixels)
     if mask is None:
         return x, torch.full((frame.height, frame.width), IGNORE, dtype=torch.uint8)
-    with opened(mask) as picture:
+    with opened(mask, max_pixels) as picture:
         if picture.mode != ("P" if ids.palette else "L") and not (ids.palette and picture.mode == "L"):
             raise DataError(
                 f"{mask} must hold one class id a pixel in 8 bits of grey{' or a palette' if ids.palette else ''}, "
@@ -56,14 +61,13 @@ def read_scene(image: Path, mask: Path | None, ids: Ids, frame: Frame) -> tuple[
                 f"{mask} is {picture.width}x{picture.height}, but its image {image.name} is "
                 f"{size[1]}x{size[0]}. They do not belong together: fetch both again."
             )
-        picture.load()
         y = np.asarray(_scaled(picture, frame, "NEAREST"))
     return x, _tensor(_framed(classes_of(y, ids, mask), frame, IGNORE))
 
 
-def read_image(path: Path, frame: Frame) -> tuple[Tensor, tuple[int, int]]:
+def read_image(path: Path, frame: Frame, max_pixels: int | None = None) -> tuple[Tensor, tuple[int, int]]:
     """The image in a file as bytes ``(3, h, w)`` of the frame, and its own height and width."""
-    with opened(path) as picture:
+    with opened(path, max_pixels) as picture:
         colours = picture.convert("RGB")
     x = _framed(np.asarray(_scaled(colours, frame, "BICUBIC")), frame, 0)
     return _tensor(x.transpose(2, 0, 1)), (colours.height, colours.width)

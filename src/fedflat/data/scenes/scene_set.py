@@ -11,12 +11,13 @@ import numpy as np
 
 from fedflat.data.examples import Augment
 from fedflat.data.files.folder_set import FolderSet
+from fedflat.data.files.pictures import check_max_pixels
 from fedflat.data.scenes.augment import Jitter, ScaleCrop
 from fedflat.data.scenes.classes import LISTS, Ids
 from fedflat.data.scenes.reading import Frame
 from fedflat.data.scenes.scenes import DealtScenes, Scene, Scenes, dealt
 from fedflat.engine.seeds import numpy_generator
-from fedflat.errors import LARGEST_SEED, SettingError, flag, number
+from fedflat.errors import LARGEST_SEED, MAX_PIXELS, SettingError, flag, number
 
 MOST_PIXELS = 20_000
 """On a side."""
@@ -34,6 +35,8 @@ class SceneSet(FolderSet):
         Whether training sees random views; if not, whole images.
     seed
         Decides who holds what. ``None``: the seed of the run does.
+    max_pixels
+        Images and masks with more pixels are refused before they are decoded.
     """
 
     usual_task = "segmentation()"
@@ -53,6 +56,7 @@ class SceneSet(FolderSet):
     crop: tuple[int, int] | None = None
     augment: bool = True
     seed: int | None = None
+    max_pixels: int = MAX_PIXELS
 
     def __post_init__(self) -> None:
         for name in ("size", "crop"):
@@ -67,6 +71,7 @@ class SceneSet(FolderSet):
         flag(self.name, "augment", self.augment)
         if self.seed is not None:
             number(self.name, "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
+        check_max_pixels(self.name, self.max_pixels)
 
     @property
     def class_list(self) -> str:
@@ -92,7 +97,10 @@ class SceneSet(FolderSet):
         views = self.views(*crop) if self.augment else None
         frame = Frame(height, width, self.keeps_shape)
         classes = len(LISTS[self.class_list])
-        return Scenes(tuple(found), self.ids(), frame, classes, views, facets=self.facets, look=self.look)
+        return Scenes(
+            tuple(found), self.ids(), frame, classes, views, facets=self.facets, look=self.look,
+            max_pixels=self.max_pixels,
+        )  # fmt: skip
 
     def federation(
         self, train: Sequence[Scene], parts: Sequence[Sequence[int]], tests: Mapping[str, Sequence[Scene]]

@@ -22,7 +22,7 @@ from fedflat.data.on_disk import BUDGET
 from fedflat.data.scenes.classes import IGNORE, Ids
 from fedflat.data.scenes.reading import Frame, read_scene, stat_of
 from fedflat.data.skew import Skew
-from fedflat.errors import SettingError
+from fedflat.errors import MAX_PIXELS, SettingError
 
 HALF = (0.5, 0.5, 0.5)
 """Mean and spread of the colours, as FedDrive and LADD have them."""
@@ -48,9 +48,10 @@ class OneScene:
     mirrored: bool
     ids: Ids
     frame: Frame
+    max_pixels: int = MAX_PIXELS
 
     def __call__(self, path: str) -> tuple[Tensor, Tensor]:
-        x, y = read_scene(Path(path), self.mask, self.ids, self.frame)
+        x, y = read_scene(Path(path), self.mask, self.ids, self.frame, self.max_pixels)
         return (x.flip(-1), y.flip(-1)) if self.mirrored else (x, y)
 
 
@@ -68,6 +69,8 @@ class Scenes(AnyExamples):
     """What the parts of a domain's name say, which have underscores between them if there are several."""
     look: int = 0
     """See `Domains.look`."""
+    max_pixels: int = MAX_PIXELS
+    """Images and masks with more pixels are refused."""
 
     def __len__(self) -> int:
         return len(self.scenes)
@@ -126,7 +129,7 @@ class Scenes(AnyExamples):
         """What says which file is read, and how."""
         scene = self.scenes[place]
         found = stat_of(scene.image)
-        reader = OneScene(scene.mask, scene.mirrored, self.ids, self.frame)
+        reader = OneScene(scene.mask, scene.mirrored, self.ids, self.frame, self.max_pixels)
         return Key(reader, str(scene.image), found.st_size, found.st_mtime_ns)
 
     def plain(self) -> Scenes:

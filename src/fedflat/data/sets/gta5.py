@@ -27,7 +27,7 @@ class Gta5(SceneSet):
         Which classes are learnt: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
 
     Some masks have another size than their image: they are stretched over it. The other arguments are those of all sets
-    of scenes: size, crop, augment, seed.
+    of scenes: size, crop, augment, seed, max_pixels.
     """
 
     folders = ("gta5", "GTA5", "gta")

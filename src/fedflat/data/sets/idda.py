@@ -35,7 +35,7 @@ class Idda(SceneSet):
 
     A domain has 60 scenes (drawn, if its folder has more): 48 to train on and 12 to test on if it is seen. The first
     test set is of what is seen, the second of what is not. The other arguments are those of all sets of scenes: size,
-    crop, augment, seed.
+    crop, augment, seed, max_pixels.
     """
 
     folders = ("idda", "IDDA", "IDDAsmall")

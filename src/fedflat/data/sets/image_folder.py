@@ -20,13 +20,13 @@ import torch
 
 from fedflat.data.augment import CropFlip
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.data.files.pictures import Picture, check_pillow, folders_in, pictures_in
+from fedflat.data.files.pictures import Picture, check_max_pixels, check_pillow, folders_in, pictures_in
 from fedflat.data.on_disk import BUDGET, OnDisk
 from fedflat.data.partitions.by_user import ByUser
 from fedflat.data.partitions.iid import Iid
 from fedflat.data.partitions.partition import Partition
 from fedflat.data.splitting import check_cut, federate
-from fedflat.errors import MOST_BYTES, DataError, SettingError, flag, number, shown
+from fedflat.errors import MAX_PIXELS, MOST_BYTES, DataError, SettingError, flag, number, shown
 from fedflat.language.spelling import register
 
 LARGEST_SIDE = 10_000
@@ -62,6 +62,8 @@ class ImageFolder(DataSpec):
         How many bytes of decoded pictures each process keeps; what is not kept is read again.
     split, seed
         As for the named sets.
+    max_pixels
+        Pictures with more pixels are refused before they are decoded.
     """
 
     origin = "reads a folder of yours"
@@ -76,6 +78,7 @@ class ImageFolder(DataSpec):
     memory: int = BUDGET
     split: float | None = None
     seed: int | None = None
+    max_pixels: int = MAX_PIXELS
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path or "\0" in self.path:
@@ -91,6 +94,7 @@ class ImageFolder(DataSpec):
             raise SettingError(f"image_folder: channels must be 1, grey, or 3, colours, found {shown(self.channels)}.")
         flag("image_folder", "augment", self.augment)
         number("image_folder", "memory", self.memory, low=0, high=MOST_BYTES, whole=True)
+        check_max_pixels("image_folder", self.max_pixels)
 
     def open(self, seed: int) -> Federation:
         """The federation for this seed, unless the set has its own; no picture but the first is read for it."""
@@ -101,7 +105,7 @@ class ImageFolder(DataSpec):
         owners = {name: place for place, name in enumerate(sorted({one.client for one in train}))}
         targets = torch.tensor([kinds[one.kind] for one in both])
         examples = OnDisk(
-            tuple(one.path for one in both), Picture(self.channels, self.size), targets, len(kinds),
+            tuple(one.path for one in both), Picture(self.channels, self.size, self.max_pixels), targets, len(kinds),
             augment=CropFlip() if self.augment else None, memory=self.memory,
         )  # fmt: skip
         by_folder = isinstance(self.partition, ByUser)

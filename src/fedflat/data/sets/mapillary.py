@@ -17,6 +17,7 @@ from fedflat.data.scenes.folders import paired
 from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes, Scene
 from fedflat.errors import DataError, choice
+from fedflat.files import open_text
 from fedflat.language.spelling import register
 
 SIZES = (16, 100)
@@ -41,7 +42,8 @@ class Mapillary(SceneSet):
         Which classes are learnt: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
 
     Images have many shapes: they are scaled to the width, and cut or filled up to the height. Both ways the masks of
-    version 1.2 are published are read. The other arguments are those of all sets of scenes: size, crop, augment, seed.
+    version 1.2 are published are read. The other arguments are those of all sets of scenes: size, crop, augment, seed,
+    max_pixels.
     """
 
     folders = ("mapillary", "mapillary-vistas", "Mapillary")
@@ -100,7 +102,7 @@ class Mapillary(SceneSet):
 def _places(owner: str, path: Path, scenes: Sequence[Scene]) -> list[tuple[float, float, str]]:
     """Latitude, longitude and continent of each scene."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with open_text(path, newline="") as file:
             rows = {row["name"]: _place(row) for row in csv.DictReader(file)}
     except FileNotFoundError:
         raise DataError(

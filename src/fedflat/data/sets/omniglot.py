@@ -14,11 +14,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedflat.data.files.pictures import opened
 from fedflat.data.files.places import Layout
 from fedflat.data.natural_set import NaturalSet
 from fedflat.data.partitions.dealing import Index
 from fedflat.data.raw import Bytes, Raw
 from fedflat.errors import DataError
+from fedflat.files import open_text
 from fedflat.language.spelling import register
 
 PIXELS = 28 * 28
@@ -74,7 +76,7 @@ class Omniglot(NaturalSet):
 def _index(path: Path) -> tuple[Index, Index, Index]:
     """The drawer, the label and the client of each row."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with open_text(path, newline="") as file:
             rows = list(csv.DictReader(file))
         table = np.array([[int(row[key]) for key in ("drawer", "label", "client")] for row in rows], np.int64)
         if not rows or table.min() < 0:
@@ -86,17 +88,11 @@ def _index(path: Path) -> tuple[Index, Index, Index]:
 
 
 def _image_rows(path: Path) -> Bytes:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise DataError(f"{path} is a PNG file: install fedflat[vision] to read it.") from None
-    try:
-        with Image.open(path) as image:
-            if image.width != PIXELS or image.height > MOST_ROWS:
-                raise DataError(f"it must be {PIXELS} pixels wide and at most {MOST_ROWS} high, found {image.size}")
-            return np.array(image.convert("L"))
-    except Exception as error:  # PIL raises many kinds
-        raise DataError(f"{path} cannot be read: {error}.") from None
+    with opened(path) as image:
+        if image.width != PIXELS or image.height > MOST_ROWS:
+            found = f"{image.width}x{image.height}"
+            raise DataError(f"{path} must be {PIXELS} pixels wide and at most {MOST_ROWS} high, found {found}.")
+        return np.array(image.convert("L"))
 
 
 omniglot = register("data set", "omniglot")(Omniglot)

@@ -22,6 +22,7 @@ from fedflat.data.natural_set import NaturalSet
 from fedflat.data.partitions.dealing import Index
 from fedflat.data.raw import Raw
 from fedflat.errors import DataError, choice, number
+from fedflat.files import open_bytes
 from fedflat.language.spelling import register
 
 LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
@@ -140,9 +141,9 @@ def _speeches(path: Path) -> list[tuple[tuple[str, str], str]]:
     """For each speech its play and speaker, and the text."""
     found = []
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with open_bytes(path) as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
             for line in file:
-                speech = json.loads(line)
+                speech = json.loads(line.decode())
                 play, speaker, text = (speech[key] for key in ("play", "speaker", "text"))
                 if not all(isinstance(part, str) for part in (play, speaker, text)):
                     raise ValueError("play, speaker and text must be texts")

@@ -29,6 +29,7 @@ from fedflat.data.partitions.partition import Partition
 from fedflat.data.raw import Raw
 from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import MOST_AT_ONCE, DataError, SettingError, number
+from fedflat.files import open_text
 from fedflat.language.spelling import register
 
 SPECIAL = 4
@@ -148,7 +149,7 @@ def vocabulary(path: Path, count: int, written: int) -> dict[str, int]:
     """The most frequent words, numbered from 1."""
     words: dict[str, int] = {}
     try:
-        with path.open(encoding="utf-8") as file:
+        with open_text(path) as file:
             for line in file:
                 word, _ = line.split()
                 words[word] = len(words) + 1
