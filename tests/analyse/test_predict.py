@@ -253,6 +253,21 @@ def test_the_limit_of_pixels_can_be_changed(run: Path, tmp_path: Path, capsys: p
     assert "max_pixels" in capsys.readouterr().err
 
 
+def test_a_photo_is_turned_as_its_exif_data_say(run: Path, tmp_path: Path) -> None:
+    """Orientation 6: the camera was held upright, and the rows of the file are the columns of the scene."""
+    upright = photo(tmp_path / "upright.png", 40, 70)
+    stored = Image.fromarray(upright).transpose(Image.Transpose.ROTATE_90)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    stored.save(tmp_path / "turned.png", exif=exif)
+    assert stored.size == (40, 70)
+    for size in ([], ["--size", "own"]):
+        assert main(["predict", str(run), str(tmp_path / "upright.png"), *size, "--overwrite"]) == 0
+        assert main(["predict", str(run), str(tmp_path / "turned.png"), *size, "--overwrite"]) == 0
+        assert ids(tmp_path / "turned.ids.png").shape == (40, 70)
+        assert ids(tmp_path / "turned.ids.png").tolist() == ids(tmp_path / "upright.ids.png").tolist()
+
+
 def test_a_named_pipe_or_a_device_is_no_picture(run: Path, tmp_path: Path) -> None:
     """In a folder or named: an error each, and the others are predicted."""
     photo(tmp_path / "a.png")

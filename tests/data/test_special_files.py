@@ -1,4 +1,4 @@
-"""Named pipes, devices and huge images among data files: an error that names the file, at once."""
+"""Named pipes, devices and huge images among data files: an error that names the file, at once; EXIF orientation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -217,6 +218,33 @@ def test_data_sets_take_the_limit(tmp_path: Path) -> None:
     for limit in (0, 1.5, "many"):
         with pytest.raises(SettingError, match="max_pixels"):
             ff.image_folder(folder, max_pixels=limit)  # type: ignore[arg-type]
+
+
+def turned(path: Path, pixels: np.ndarray, orientation: int = 6) -> Path:
+    """A file whose pixels are stored a quarter turn to the left, with the EXIF tag that says so."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(pixels).transpose(Image.Transpose.ROTATE_90).save(path, exif=exif)
+    return path
+
+
+def test_photos_and_masks_are_turned_as_their_exif_data_say(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    photo, mask = rng.integers(256, size=(6, 8, 3), dtype=np.uint8), rng.integers(19, size=(6, 8), dtype=np.uint8)
+    stored = turned(tmp_path / "photo.png", photo)
+    assert Picture()(str(stored)).permute(1, 2, 0).tolist() == photo.tolist()
+    x, size = read_image(stored, FRAME)
+    assert (x.permute(1, 2, 0).tolist(), size) == (photo.tolist(), (6, 8))
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    for path in (tmp_path / "mask.png", turned(tmp_path / "turned.png", mask)):
+        assert read_scene(stored, path, IDS, FRAME)[1].tolist() == mask.tolist()
+        assert whole_mask(path, IDS).tolist() == mask.tolist()
+
+
+def test_exif_data_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(256, size=(6, 8, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png", exif=b"Exif\0\0no TIFF header at all")
+    assert Picture()(str(tmp_path / "a.png")).permute(1, 2, 0).tolist() == pixels.tolist()
 
 
 def test_large_files_take_little_memory(tmp_path: Path) -> None:

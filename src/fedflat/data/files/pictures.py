@@ -45,7 +45,7 @@ class Picture:
 
 @contextmanager
 def opened(path: Path, max_pixels: int | None = None) -> Iterator[Any]:
-    """The image in a file, decoded; what is wrong with it is a `DataError`.
+    """The image in a file, decoded and turned as its EXIF orientation says; what is wrong with it is a `DataError`.
 
     The number of pixels is read from the header and compared with ``max_pixels`` before anything is decoded. None:
     `MAX_PIXELS`, for images whose size is fixed by their data set.
@@ -73,7 +73,7 @@ def _decoded(path: Path, file: BinaryIO, max_pixels: int | None) -> Any:
             if picture.mode in DEEP or (head[:8] == PNG and head[24:25] == b"\x10"):
                 raise DataError(f"{path} has 16 bits a channel, and 8 are needed. Convert it, or fetch it again.")
             picture.load()
-            return picture
+            return _upright(picture)
     except DataError:
         raise
     except Exception as error:  # PIL raises many kinds
@@ -107,6 +107,17 @@ def _check_size(path: Path, size: tuple[int, int], max_pixels: int | None) -> No
         "`fedflat predict`."
     )
     raise DataError(f"{path} has {width}x{height} pixels, and at most {limit:,} are read. {advice}")
+
+
+def _upright(picture: Any) -> Any:
+    """The image turned as its EXIF orientation says; as it is stored if its EXIF data cannot be read."""
+    from PIL import ExifTags, ImageOps
+
+    try:
+        turned = picture.getexif().get(ExifTags.Base.Orientation, 1) != 1
+    except Exception:  # PIL raises many kinds
+        return picture
+    return ImageOps.exif_transpose(picture) if turned else picture
 
 
 def check_max_pixels(owner: str, max_pixels: int) -> None:
