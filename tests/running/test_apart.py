@@ -9,6 +9,7 @@ import pytest
 import fedflat as ff
 from fedflat.running.apart import by_class
 from fedflat.running.results import Result
+from fedflat.running.scenario import Scenario
 from fedflat.running.state import Ledger
 from fedflat.tasks.segmentation import MIOU
 
@@ -16,7 +17,7 @@ from fedflat.tasks.segmentation import MIOU
 def result(seed: int, on: str, *each: float) -> Result:
     """A run of one round."""
     row = {"round": 1, "miou": 0.5, **{f"iou_{c}": value for c, value in enumerate(each)}}
-    return Result("fedavg()", seed, "done", 1, 1, [row], Ledger(), headline=MIOU, on=on)
+    return Result("fedavg()", seed, "done", 1, 1, [row], Ledger(), headline=MIOU, scenario=Scenario(on))
 
 
 def test_means_and_spreads_over_seeds_by_name() -> None:

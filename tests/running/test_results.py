@@ -16,6 +16,7 @@ from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
 from fedflat.running.evaluate import Scores
 from fedflat.running.results import Result, Results, summarise
+from fedflat.running.scenario import Scenario
 from fedflat.running.state import Ledger
 from fedflat.running.tables import table
 from running.small import SIZES, experiment
@@ -229,3 +230,14 @@ def test_who_has_no_clock_has_no_simulated_seconds() -> None:
     assert "simulated" not in table([other], 0.7, 3)
     assert " - " in table([one, other], 0.7, 3).splitlines()[-4]
     assert "by the run's clock" in table([one, other], 0.7, 3)
+
+
+def test_one_method_on_two_data_sets_is_not_two_seeds() -> None:
+    runs = Results(result(CURVE, seed=i, scenario=Scenario(on)) for i, on in enumerate(("digits()", "cifar10()")))
+    runs.append(result(CURVE, method="fedprox()", scenario=Scenario("cifar10()")))
+    summaries = summarise(runs, None)
+    assert [(one.method, one.scenario.on, one.seeds) for one in summaries] == [
+        ("fedavg()", "digits()", 1), ("fedavg()", "cifar10()", 1), ("fedprox()", "cifar10()", 1)
+    ]  # fmt: skip
+    assert runs.target_of_first() is None
+    assert "they are not compared" in repr(runs)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from fedflat.running.results import Summary
+from fedflat.running.scenario import Scenario
 from fedflat.running.tables import size, table
 
 ONE = Summary("fedavg()", 3, 0.8123, 0.0123, 0.5, 120.0, 2.5e6, 3.5e9, 1234.5, 0, latest=0.82, best=0.855)
@@ -49,8 +50,8 @@ def test_without_target_and_seeds() -> None:
     alone = Summary("fedavg()", 1, 0.5, math.nan, 1.0, None, None, 10, 1.0, 0)
     text = table([alone], None, 7)
     assert "rounds to" not in text
-    assert "in the last 7 rounds. Last, best" in text
-    assert "Accuracy and loss on the test set: the last evaluation. " in table([alone], None, 1)
+    assert "in the last 7 rounds (1 seed). Last, best" in text
+    assert "Accuracy and loss on the test set: the last evaluation (1 seed). " in table([alone], None, 1)
 
 
 def test_markdown() -> None:
@@ -70,7 +71,8 @@ def test_csv_is_read_back() -> None:
     assert len(rows) == 3
     for row, summary in zip(rows, summaries, strict=True):
         said = {"accuracy" if name == "score" else name: value for name, value in vars(summary).items()}
-        said = {name: value for name, value in said.items() if name not in ("headline", "tests", "classes", "notes")}
+        apart = ("headline", "scenario", "tests", "classes", "notes")
+        said = {name: value for name, value in said.items() if name not in apart}
         assert list(row) == list(said)
         for name, value in said.items():
             if value is None:
@@ -120,3 +122,29 @@ def test_notes_on_partitions_stand_below_once(style: str) -> None:
     assert table(both, None, 100, style).endswith("\nlda(0.1): alpha is something.")
     assert table(both, None, 100, style).count("alpha is something") == 1
     assert "alpha" not in table(both, None, 100, "csv")
+
+
+def test_one_seed_is_said() -> None:
+    single = [replace(ONE, seeds=1, spread=math.nan), replace(OTHER, seeds=1)]
+    foot = table(single, None, 100).splitlines()[-1]
+    assert "the last 100 rounds (1 seed: differences between methods may be due to chance). Last" in foot
+
+
+def test_different_numbers_of_seeds_have_a_column() -> None:
+    heads, _, one, other, _, foot = table([ONE, replace(OTHER, seeds=1)], None, 100, "markdown").splitlines()
+    assert [cells(line)[1] for line in (heads, one, other)] == ["seeds", "3", "1"]
+    assert cells(heads)[2] == "accuracy %"
+    assert "standard deviation over seeds (with 1 seed, differences between methods may be due to chance)." in foot
+
+
+def test_each_data_set_and_task_has_a_table() -> None:
+    """The same method on two data sets is two rows of two tables, and a CSV names both."""
+    on = [Scenario("digits(lda(0))"), Scenario("cifar10(lda(0))"), Scenario("cifar10(lda(0))", "retrieval()")]
+    summaries = [replace(ONE, scenario=one) for one in on]
+    said, *parts = table(summaries, 0.9, 100, "markdown").split("\n\n")
+    assert said.startswith("These runs are on different data sets, partitions or tasks.")
+    assert parts[::3] == [one.title for one in on]
+    assert [part.count("fedavg()") for part in parts[1::3]] == [1, 1, 1]
+    assert "rounds to" not in "".join(parts)
+    rows = list(csv.DictReader(io.StringIO(table(summaries, 0.9, 100, "csv"))))
+    assert [(row["on"], row["task"]) for row in rows] == [(one.on, one.task) for one in on]

@@ -10,10 +10,10 @@ from typing import Any
 from fedflat.errors import FedflatError
 from fedflat.folder.plugins_needed import missing
 from fedflat.language.spelling import parse
+from fedflat.running.scenario import TASK
 from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.settings.setting import typed
 
-TASK = "classification()"
 _OF_A_RUN = [one for one in SETTINGS if one.name not in ("cohorts", "orders")]
 _UNSAID = {one.name: one.goes_without_saying for one in (*_OF_A_RUN, *MACHINE) if one.name != "seed"}
 

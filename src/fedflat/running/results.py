@@ -22,6 +22,7 @@ from fedflat.folder.facts import Facts, headline_of, read_facts, read_rows
 from fedflat.running.apart import by_class, by_test, spread
 from fedflat.running.attacked import DROP, drops, twin_of
 from fedflat.running.experiment import Experiment
+from fedflat.running.scenario import Scenario
 from fedflat.running.state import Ledger, Run
 from fedflat.tasks.headline import ACCURACY, Headline
 
@@ -51,8 +52,8 @@ class Result:
     """The text of its attack, if there was one."""
     twin: str = field(default="", compare=False)
     """What it shares with the same run without an attack, see `twin_of`."""
-    on: str = field(default="", compare=False)
-    """The text of its data."""
+    scenario: Scenario = field(default=Scenario(), compare=False)
+    """Its data, their partition, and its task: results are compared within one scenario only."""
 
     @classmethod
     def of(
@@ -60,9 +61,10 @@ class Result:
         source: Callable[[str | None], nn.Module] | None = None, model: Model | None = None,
     ) -> Result:  # fmt: skip
         """The result of a run just ended."""
+        texts = exp.as_json()
         return cls(
             repr(exp.method), exp.seed, status, exp.rounds, exp.evaluate.last, list(rows), run.ledger, model,
-            source, exp.headline, repr(exp.attack) if exp.attack else "", twin_of(exp.as_json()), repr(exp.on),
+            source, exp.headline, repr(exp.attack) if exp.attack else "", twin_of(texts), Scenario.of(texts, {}),
         )  # fmt: skip
 
     @classmethod
@@ -84,8 +86,14 @@ class Result:
         spent = {name: rows[-1][name] for name in vars(Ledger()) if name in rows[-1]} if rows else {}
         return cls(
             exp["method"], exp["seed"], facts["status"], exp["rounds"], exp["evaluate"]["last"], rows, Ledger(**spent),
-            headline=headline_of(facts), attack=exp.get("attack") or "", twin=twin_of(exp), on=str(exp["on"]),
+            headline=headline_of(facts), attack=exp.get("attack") or "", twin=twin_of(exp),
+            scenario=Scenario.of(exp, facts["origin"]),
         )  # fmt: skip
+
+    @property
+    def on(self) -> str:
+        """The text of its data; empty if they were given in Python."""
+        return self.scenario.on
 
     @property
     def last_rows(self) -> list[Row]:
@@ -172,7 +180,9 @@ class Results(list[Result]):
 
     def target_of_first(self) -> float | None:
         """What the first of several methods came to, for the others to reach; None if that makes no sense."""
-        if self.headline is None or len({result.method for result in self}) < 2:
+        if self.headline is None or len({result.scenario for result in self}) > 1:
+            return None
+        if len({result.method for result in self}) < 2:
             return None
         first = mean(result.final() for result in self if result.method == self[0].method)
         sensible = 0 < first <= 1 if self.headline.share else math.isfinite(first)
@@ -244,16 +254,19 @@ class Summary:
     """The IoU of each class and its spread, where each pixel has a class."""
     notes: tuple[str, ...] = ()
     """What must be known of the partitions of its data, see `Partition.note`."""
+    scenario: Scenario = Scenario()
+    """The data, their partition, and the task."""
 
 
 def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
-    """One line for each method, attack and headline, in the order they come."""
-    kinds = dict.fromkeys((result.method, result.attack, result.headline) for result in results)
+    """One line for each scenario, headline, method and attack, in the order they come."""
+    kinds: dict[tuple[Scenario, Headline, str, str], list[Result]] = {}
+    for result in results:
+        kinds.setdefault((result.scenario, result.headline, result.method, result.attack), []).append(result)
     found = []
-    for kind in kinds:
-        own = [r for r in results if (r.method, r.attack, r.headline) == kind]
-        several = len({attack for method, attack, _ in kinds if method == kind[0]}) > 1
-        name = f"{kind[0]}, attack={kind[1]}" if kind[1] and several else kind[0]
+    for (*group, method, attack), own in kinds.items():
+        several = len({other[-1] for other in kinds if other[:3] == (*group, method)}) > 1
+        name = f"{method}, attack={attack}" if attack and several else method
         found.append(replace(_summary(own, target, results), method=name))
     return found
 
@@ -287,4 +300,5 @@ def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) 
         tests=by_test(runs) | ({DROP: (mean(lost), spread(lost))} if (lost := drops(runs, among)) else {}),
         classes=by_class(runs),
         notes=tuple(dict.fromkeys(note for run in runs for note in notes_of_text(run.on))),
+        scenario=runs[0].scenario,
     )

@@ -12,9 +12,12 @@ from fedflat.aligned import aligned
 from fedflat.running.apart import MAIN, STD
 from fedflat.running.attacked import DROP
 from fedflat.running.results import Summary
+from fedflat.running.scenario import Scenario
 from fedflat.tasks.headline import Headline
 
 FORMATS = ("text", "csv", "markdown", "html")
+CHANCE = "differences between methods may be due to chance"
+"""What must be known of results of one seed."""
 Draw = Callable[[list[list[str]]], str]
 """How rows, the first of which are the heads, become a table."""
 
@@ -26,17 +29,25 @@ def table(
 
     Text that is wider than ``room`` characters comes in parts.
 
-    Methods that are judged by different scores have a table each, and there is no target for all of them.
+    Methods on different data sets, partitions or tasks, or judged by different scores, have a table each, and there is
+    no target for all of them.
     """
     if style == "csv":
         return _csv(summaries)
     draw: Draw = {"text": lambda rows: aligned(rows, room), "markdown": _markdown, "html": _html}[style]
-    groups: dict[Headline, list[Summary]] = {}
+    groups: dict[tuple[Scenario, Headline], list[Summary]] = {}
     for summary in summaries:
-        groups.setdefault(summary.headline, []).append(summary)
+        groups.setdefault((summary.scenario, summary.headline), []).append(summary)
     if len(groups) == 1:
         return _one(summaries, target, last, draw)
-    return "\n\n".join([said_apart(groups), *(_one(group, None, last, draw) for group in groups.values())])
+    if len({scenario for scenario, _ in groups}) == 1:
+        said = said_apart(headline for _, headline in groups)
+        return "\n\n".join([said, *(_one(group, None, last, draw) for group in groups.values())])
+    named = (f"{scenario.title}\n\n{_one(group, None, last, draw)}" for (scenario, _), group in groups.items())
+    return "\n\n".join([APART, *named])
+
+
+APART = "These runs are on different data sets, partitions or tasks. Each has a table; they are not compared."
 
 
 def said_apart(headlines: Iterable[Headline]) -> str:
@@ -51,7 +62,9 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, draw: Dr
     personal = any(math.isfinite(summary.personal) for summary in summaries)
     named = list(dict.fromkeys(name for summary in summaries for name in summary.tests))
     tests, domains = ([name for name in named if ("/" in name) == apart] for apart in (False, True))
-    heads = ["method", judged.column, *map(judged.head, ["last", "best", *tests, *(["personal"] if personal else [])])]
+    uneven = len({summary.seeds for summary in summaries}) > 1
+    heads = ["method", *(["seeds"] if uneven else []), judged.column]
+    heads += map(judged.head, ["last", "best", *tests, *(["personal"] if personal else [])])
     loss = judged.name != "loss"
     heads += ["loss"] if loss else []
     timed = any(math.isfinite(summary.clock) for summary in summaries)
@@ -60,8 +73,9 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, draw: Dr
         heads += [f"{what} to {judged.goal(target)}" for what in ("rounds", *spent)]
     heads += [*(f"{what} in all" for what in spent), "samples/s"]
     rows = [_cells(summary, tests, personal, loss, target is not None, timed) for summary in summaries]
-    seeds = summaries[0].seeds
-    spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
+    if uneven:
+        rows = [[method, str(s.seeds), *rest] for s, (method, *rest) in zip(summaries, rows, strict=True)]
+    spread = _over_seeds(summaries)
     which = f"mean of the evaluations in the last {last} rounds" if last > 1 else "the last evaluation"
     what = f"{judged.title} and loss" if loss else judged.title
     foot = f"{what} on the test set: {which}{spread}. Last, best: of all evaluations."
@@ -83,6 +97,16 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, draw: Dr
     if any(summary.classes for summary in summaries):
         foot += f"\n\n{_by_class(summaries, draw)}"
     return f"{draw([heads, *rows])}\n\n{foot}"
+
+
+def _over_seeds(summaries: Sequence[Summary]) -> str:
+    """Over how many seeds scores are averaged, at the end of a sentence."""
+    counts = {summary.seeds for summary in summaries}
+    if counts == {1}:
+        return f" (1 seed: {CHANCE})" if len(summaries) > 1 else " (1 seed)"
+    over = "over seeds" if len(counts) > 1 else f"over {summaries[0].seeds} seeds"
+    single = f" (with 1 seed, {CHANCE})" if 1 in counts else ""
+    return f", mean ± standard deviation {over}{single}"
 
 
 def _by_domain(summaries: Sequence[Summary], domains: list[str], draw: Draw) -> str:
@@ -176,14 +200,16 @@ def _csv(summaries: Sequence[Summary]) -> str:
     apart = ("tests", "classes")
     named = [(kind, name) for kind in apart for name in dict.fromkeys(n for s in summaries for n in getattr(s, kind))]
     alike = len({summary.headline for summary in summaries}) == 1
-    names = [name for name in vars(summaries[0]) if name not in ("headline", "notes", *apart)]
+    names = [name for name in vars(summaries[0]) if name not in ("headline", "scenario", "notes", *apart)]
     writer = csv.writer(stream, lineterminator="\n")
     heads = [summaries[0].headline.name if name == "score" and alike else name for name in names]
     heads += [head for kind, name in named for head in (f"{kind}.{name}", f"{kind}.{name}.spread")]
-    writer.writerow([*heads, *([] if alike else ["headline"])])
+    single = len({summary.scenario for summary in summaries}) == 1
+    writer.writerow([*heads, *([] if alike else ["headline"]), *([] if single else ["on", "task"])])
     for summary in summaries:
         values = [getattr(summary, name) for name in names]
         values += [value for kind, name in named for value in getattr(summary, kind).get(name, (math.nan, math.nan))]
         values += [] if alike else [summary.headline.name]
+        values += [] if single else [summary.scenario.on, summary.scenario.task]
         writer.writerow("" if value is None else value for value in values)
     return stream.getvalue().rstrip("\n")
