@@ -19,6 +19,9 @@ from fedflat.cli import main
 from fedflat.errors import RunError, SettingError
 from fedflat.report import collect
 from fedflat.report.live import LiveServer
+from fedflat.studies.api import experiments
+from fedflat.studies.how import How
+from fedflat.studies.study import run_many
 from running.small import begin, experiment, start
 
 
@@ -71,6 +74,19 @@ def test_runs_that_appear_later_show_up(tmp_path: Path) -> None:
         shown = seen(server)
         assert [run["status"] for run in shown["runs"]] == ["done", "running"]
         assert [method["curves"]["loss"]["round"][-1] for method in shown["methods"]] == [6, 2]
+
+
+def test_studies_on_different_data_have_sections_and_targets_of_their_own(tmp_path: Path) -> None:
+    for name, clients, target in (("a", 5, 0.25), ("b", 6, 0.5)):
+        settings: dict[str, Any] = {"rounds": 1, "model": "logistic", "clients_per_round": 1}
+        each = experiments(["fedavg", "fedprox(mu=0.1)"], f"digits(clients={clients})", 1, **settings)
+        run_many(each, How(threads=1), tmp_path / name, target=target)
+    with serving(tmp_path) as server:
+        shown = seen(server)
+    assert [(board["partition"], board["target"]) for board in shown["boards"]] == [
+        ("iid(), 5 clients", 0.25), ("iid(), 6 clients", 0.5)
+    ]  # fmt: skip
+    assert [method["board"] for method in shown["methods"]] == [0, 0, 1, 1]
 
 
 def test_nothing_new_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,11 +193,12 @@ def test_scores_of_different_kinds_have_tables_of_their_own(
     best = [table.locator("tr.best td").first.inner_text().split()[0] for table in tables.all()]
     assert best == ["0.3275", "65.50"]
     tables.nth(0).locator("thead button").nth(1).click()
-    assert page.evaluate("document.activeElement.dataset.key") == "sort rmse by rmse"
+    assert page.evaluate("document.activeElement.dataset.key") == "sort rmse: digits(lda(0)), classification(), by rmse"
     titles = page.locator("#training figure h3").all_inner_texts()
-    assert titles == [
-        "Rmse", "Test loss (rmse)", "Training loss (rmse)", "mIoU", "Test loss (mIoU)", "Training loss (mIoU)"
-    ]  # fmt: skip
+    assert titles == ["Rmse", "Test loss", "Training loss", "mIoU", "Test loss", "Training loss"]
+    assert page.locator("#training h3.section").all_inner_texts() == [
+        f"digits(lda(0)), classification(), by {score}" for score in ("rmse", "mIoU")
+    ]
     drawn = page.locator("#training figure").nth(0).locator("svg.chart path.line").count()
     assert drawn == len(METHODS)
     assert "judged by different scores" in page.inner_text("#results")
@@ -348,6 +349,7 @@ def test_axes_and_legend(seen: Watched) -> None:
 def test_data_as_table(seen: Watched) -> None:
     """The table of the accuracies holds the numbers of the runs."""
     seen.page.locator("#training details.data summary").first.click()
+    seen.page.locator("#training details.data table").first.wait_for()
     rows = seen.page.locator("#training details.data table").first.locator("tbody tr")
     assert rows.count() == 5
     document = seen.page.evaluate("JSON.parse(document.getElementById('data').textContent)")

@@ -297,7 +297,7 @@ def test_the_table_takes_curvature_on_most_examples(tmp_path: Path) -> None:
         write_analysis(run, "curvature", said, {"lambda_1": top, "examples": examples, "of": 10_000})
     found = collect([run])
     assert found["methods"][0]["lambda_1"] == 7.0
-    assert found["curvature_of"] == "1,000 of 10,000 test examples"
+    assert found["boards"][0]["curvature_of"] == "1,000 of 10,000 test examples"
 
 
 def test_a_plane_through_several_runs_is_missed_by_none(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_the_lowest_leads_where_less_is_better(tmp_path: Path) -> None:
     first, second = found["methods"]
     assert (first["score"], second["score"], second["best"]) == (0.655, 0.3275, pytest.approx((0.3 + 0.305) / 2))
     assert (first["rounds_to_target"], second["rounds_to_target"]) == (4, 1)
-    assert found["lead"] == "fedsam(rho=0.1) leads with the lowest rmse, 0.3275 ± 0.0035."
+    assert found["lead"] == "fedsam(rho=0.1) leads with the lowest rmse, 0.3275 ± 0.0035 (2 seeds)."
     assert second["tests"] == {"unseen": [0.655, pytest.approx(0.01 / 2**0.5, rel=1e-4)]}
     assert second["curves"]["tests.unseen"]["mean"][0] == pytest.approx(0.905)
     assert "accuracy" not in json.dumps([found["boards"], found["methods"], found["lead"], found["text"]])
@@ -50,10 +50,10 @@ def test_the_lowest_leads_where_less_is_better(tmp_path: Path) -> None:
 def test_the_highest_leads_in_per_cent(tmp_path: Path) -> None:
     found = collect(compared(tmp_path, MIOU))
     assert found["boards"][0]["ahead"] == 0
-    assert found["lead"] == "fedavg() leads with the highest mIoU, 65.50 ± 0.71 %."
+    assert found["lead"] == "fedavg() leads with the highest mIoU, 65.50 ± 0.71 % (2 seeds)."
     assert "mIoU %" in found["text"]
     one = collect([write_judged(tmp_path / "one", MIOU, [0.5])])
-    assert one["lead"] == "fedavg() reaches mIoU 50.00 %."
+    assert one["lead"] == "fedavg() reaches mIoU 50.00 % (1 seed)."
 
 
 def test_welch_decides_in_the_direction_of_the_score() -> None:
@@ -61,13 +61,13 @@ def test_welch_decides_in_the_direction_of_the_score() -> None:
     for gap in (0.0, 0.01, 0.03, 0.05, 0.1, 0.2):
         low, high = (0.5, 0.51, 0.49), (0.5 + gap, 0.53 + gap)
         p = stats.ttest_ind(low, high, equal_var=False, alternative="less").pvalue
-        a, b = (Standing(name, seeds, ((),), RMSE) for name, seeds in (("a", low), ("b", high)))
+        a, b = (Standing(name, seeds, RMSE) for name, seeds in (("a", low), ("b", high)))
         assert a.ahead_of(b) == (p < 0.025), (gap, p)
         assert not b.ahead_of(a)
         assert leader([b, a]) is (a if p < 0.025 else None)
     assert lead([b, a]).startswith("a leads with the lowest rmse, 0.5000 ± 0.0100")
-    near = [Standing(name, (score,), ((score,),), RMSE) for name, score in (("c", 0.6), ("d", 0.5))]
-    assert lead(near) == "d has the lowest rmse, 0.5000, but one evaluation of one seed does not tell it from c."
+    near = [Standing(name, (score,), RMSE) for name, score in (("c", 0.6), ("d", 0.5))]
+    assert lead(near) == "d has the lowest rmse, 0.5000 (1 seed: differences between methods may be due to chance)."
 
 
 def test_different_scores_are_never_ranked_together(tmp_path: Path) -> None:
@@ -82,7 +82,9 @@ def test_different_scores_are_never_ranked_together(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [board["ahead"] for board in found["boards"]] == [1, 2, None]
     assert [board["target"] for board in found["boards"]] == [0.655, 0.655, None]
-    assert found["text"].startswith("These runs are judged by different scores (rmse, mIoU and accuracy)")
+    titles = [board["title"] for board in found["boards"]]
+    assert titles == [f"digits(lda(0)), classification(), by {score}" for score in ("rmse", "mIoU", "accuracy")]
+    assert all(title in found["text"] for title in titles)
     with pytest.raises(SettingError, match=r"no target can be that of all: .* \(rmse and mIoU and accuracy\)"):
         collect(runs, target="50%")
 

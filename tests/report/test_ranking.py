@@ -4,46 +4,43 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 from scipy import stats
 
 from fedflat.report import collect
 from fedflat.report.ranking import Standing, lead, leader
-from report.made import write_run
+from report.made import evaluations, write_rows, write_run
 
 
-def standing(method: str, *seeds: float, wobble: float | None = None) -> Standing:
-    """Seeds with these accuracies; with ``wobble``, means of two evaluations so far below and above."""
-    evaluations = tuple((mean,) if wobble is None else (mean - wobble, mean + wobble) for mean in seeds)
-    return Standing(method, seeds, evaluations)
+def standing(method: str, *seeds: float) -> Standing:
+    """Seeds with these accuracies."""
+    return Standing(method, seeds)
 
 
-def test_one_evaluation_of_one_seed_crowns_nobody() -> None:
+def test_one_seed_shows_no_difference() -> None:
+    """However far apart two methods are, one seed of either puts neither ahead."""
     ahead, behind = standing("fedavg()", 0.9), standing("fedsam()", 0.1)
     assert leader([behind, ahead]) is None
     assert lead([behind, ahead]) == (
-        "fedavg() has the highest accuracy, 90.00 %, but one evaluation of one seed does not tell it from fedsam()."
+        "fedavg() has the highest accuracy, 90.00 % (1 seed: differences between methods may be due to chance)."
     )
-    assert lead([ahead]) == "fedavg() reaches 90.00 %."
+    assert lead([ahead]) == "fedavg() reaches 90.00 % (1 seed)."
     assert lead([standing("x", math.nan)]) == ""
     assert lead([]) == ""
 
 
-def test_one_seed_is_judged_by_its_evaluations() -> None:
-    """Two evaluations 0.01 to both sides have the standard deviation 0.01 sqrt(2), so the noise is 2 * 0.02 = 0.04."""
-    first = standing("a", 0.5, wobble=0.01)
-    assert first.wobble == pytest.approx(0.01 * 2**0.5)
-    near, far = standing("b", 0.4601, wobble=0.01), standing("c", 0.4599, wobble=0.01)
-    assert not first.ahead_of(near)
-    assert first.ahead_of(far)
-    assert not far.ahead_of(first)
-    assert lead([near, first, far]) == "a has the highest accuracy, 50.00 %, but within noise of b."
-    assert lead([first, far]) == "a is the most accurate with 50.00 %."
-    assert leader([far, first]) is first
-    unknown = standing("d", 0.1)
-    assert not first.ahead_of(unknown)
+def test_seeds_of_one_method_only_show_no_difference() -> None:
+    several, single, close = standing("a", 0.9, 0.91), standing("b", 0.1), standing("c", 0.9, 0.9)
+    assert leader([several, single]) is None
+    assert lead([single, several]) == (
+        "a has the highest accuracy, 90.50 ± 0.71 % (2 seeds), but with 1 seed only of b."
+    )
+    assert lead([single, several, close]) == (
+        "a has the highest accuracy, 90.50 ± 0.71 % (2 seeds), but within noise of c and with 1 seed only of b."
+    )
+    assert leader([several, standing("d", 0.1, 0.11)]) is several
+    assert lead([several, standing("d", 0.1, 0.11)]) == "a is the most accurate with 90.50 ± 0.71 % (2 seeds)."
 
 
 def test_seeds_are_judged_as_welch_does() -> None:
@@ -64,22 +61,22 @@ def test_seeds_without_spread() -> None:
 
 def test_many_names_are_counted() -> None:
     said = lead([standing(name, 0.5, 0.6) for name in "abcdefg"])
-    assert said == "a has the highest accuracy, 55.00 ± 7.07 %, but within noise of b, c, d and 3 others."
+    assert said == "a has the highest accuracy, 55.00 ± 7.07 % (2 seeds), but within noise of b, c, d and 3 others."
 
 
-CASES: dict[str, tuple[dict[str, Any], int | None, str]] = {
-    "one seed, one evaluation": ({"evaluate": {"every": 1, "last": 1}}, None, "one evaluation of one seed"),
-    "one seed, four evaluations": ({}, None, "within noise"),
-}
-
-
-@pytest.mark.parametrize(("changes", "ahead", "said"), CASES.values(), ids=CASES)
-def test_the_page_marks_nobody_without_reason(
-    tmp_path: Path, changes: dict[str, Any], ahead: int | None, said: str
-) -> None:
-    """The second method is better by 0.1, and its last accuracies rise by 0.05 a round."""
-    runs = [write_run(tmp_path / m, method=m, seed=s, **changes) for m, s in (("fedavg()", 0), ("fedprox()", 1))]
+@pytest.mark.parametrize("last", [1, 4])
+def test_evaluations_of_one_run_are_no_seeds(tmp_path: Path, last: int) -> None:
+    """The second method is better by 0.5 in each of ten evaluations, which are all equal: it still has one seed."""
+    runs = []
+    for method, score in (("fedavg()", 0.25), ("fedprox()", 0.75)):
+        runs.append(
+            write_run(tmp_path / method, method=method, done=0, status="running", evaluate={"every": 1, "last": last})
+        )
+        write_rows(runs[-1], "metrics", [{**row, "accuracy": score} for row in evaluations(1, 10)], "done")
     found = collect(runs)
-    assert found["boards"][0]["ahead"] == ahead
-    assert said in found["lead"]
-    assert "most accurate" not in found["lead"]
+    assert found["boards"][0]["ahead"] is None
+    assert found["lead"] == (
+        "fedprox() has the highest accuracy, 75.00 % (1 seed: differences between methods may be due to chance)."
+    )
+    assert [method["spread"] for method in found["methods"]] == [None, None]
+    assert "(1 seed: differences between methods may be due to chance)" in found["text"]

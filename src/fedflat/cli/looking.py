@@ -72,7 +72,7 @@ def _closely(parser: argparse.ArgumentParser) -> None:
 def report_options(parser: argparse.ArgumentParser) -> None:
     """What to show, and where to write it."""
     add = parser.add_argument
-    add("--target", type=target, metavar="A", help="accuracy, or what runs are judged by, to reach: 0.9 or 90%%")
+    add("--target", type=target, metavar="A", help="score to reach: 0.9 or 90%% (default: the study's or the first's)")
     add("folders", type=path, metavar="RUN", nargs="+", help="run folders, or studies")
     add("--out", type=path, metavar="FILE", help="the page (default: report.html, in the folder if there is one only)")
     add("--figures", type=path, metavar="DIR", help="also draw figures for a paper into this folder")

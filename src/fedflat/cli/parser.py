@@ -249,7 +249,7 @@ def _going_options(parser: argparse.ArgumentParser) -> None:
 def _table_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", type=target, metavar="A",
-        help="accuracy, or what the run is judged by, to reach: 0.9 or 90%% (default: the first method's)",
+        help="accuracy, or what the run is judged by, to reach: 0.9 or 90%%; kept with a study (default: the first's)",
     )  # fmt: skip
     style = parser.add_mutually_exclusive_group()
     style.add_argument("--csv", dest="style", action="store_const", const="csv", help="the table as CSV")

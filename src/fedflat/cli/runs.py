@@ -18,7 +18,7 @@ from fedflat.data.opening import opened_once
 from fedflat.errors import RunError, SettingError
 from fedflat.files import open_text
 from fedflat.folder.facts import headline_of, read_facts
-from fedflat.folder.study_file import runs_in
+from fedflat.folder.study_file import is_run, read_target, runs_in, write_target
 from fedflat.language.plugins import plugin_words
 from fedflat.profiling.profiled import Wanted
 from fedflat.profiling.report import text
@@ -39,12 +39,14 @@ def carry_out(asked: Namespace) -> int:
     pause = asked.checkpoint_every
     if asked.command == "resume":
         folder = Path(asked.folder)
-        common_target(asked.target, _judged(folder))
+        target = common_target(asked.target, _judged(folder))
 
         def go_on(voice: Voice) -> list[Result]:
             wishes: dict[str, Any] = {"watch": asked.watch, "track": asked.track, "profile": _profile(asked, voice)}
             return resume(folder, voice=voice, checkpoint_every=pause, until=asked.until, **wishes)
 
+        if target is not None and not is_run(folder):
+            write_target(folder, target)
         results = _stoppable(asked, folder, go_on)
     else:
         folder, results = _begin(asked)
@@ -61,7 +63,7 @@ def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
     settings = settings_of(preset, _settings(asked), getattr(asked, "stretch", False))
     methods = asked.methods if asked.command == "compare" else [settings.pop("method", asked.method)]
     each = experiments(methods, settings.pop("on"), seeds_of(asked, preset), **settings)
-    common_target(asked.target, (exp.headline for exp in each))
+    target = common_target(asked.target, (exp.headline for exp in each))
     how = How(**{one.name: getattr(asked, one.name) for one in MACHINE})
     folder = Path(asked.out) if asked.out else fresh_folder(methods)
     short = [too_short(settings | {"method": method}, preset) for method in methods]
@@ -72,7 +74,7 @@ def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
         wishes: dict[str, Any] = {"checkpoint_every": asked.checkpoint_every, "profile": _profile(asked, voice)}
         if len(each) == 1:
             return [run_one(each[0], how, folder, voice, **wishes)]
-        return run_many(each, how, folder, voice, **wishes)
+        return run_many(each, how, folder, voice, target=target, **wishes)
 
     return folder, _stoppable(asked, folder, work)
 
@@ -131,7 +133,10 @@ def _stoppable(asked: Namespace, folder: Path, work: Any) -> list[Result]:
 
 
 def _conclude(results: list[Result], asked: Namespace, folder: Path) -> None:
+    study = (folder / "study.json").exists()
     target = common_target(asked.target, (result.headline for result in results))
+    if target is None and study:
+        target = read_target(folder)
     if target is None:
         target = Results(results).target_of_first()
     last = min(results[0].last, results[0].rounds)
@@ -141,9 +146,9 @@ def _conclude(results: list[Result], asked: Namespace, folder: Path) -> None:
         spent = sum(r.ledger.seconds for r in results)
         sent = sum(r.ledger.sent for r in results)
         print(f"\n{duration(spent)}, {size(sent)} sent; everything is in {folder}", file=sys.stderr)
-    if (folder / "study.json").exists():
+    if study:
         page = folder / "report.html"
-        write_report([folder], page, target=target)
+        write_report([folder], page)
         if not asked.quiet:
             print(f"{page} shows it in a browser", file=sys.stderr)
 

@@ -152,7 +152,8 @@ RUN = {
     "end?": {"metrics": MARK, "watch": MARK, "models": {"*": FILE}, "reported": str, "digest": str},
 }  # fmt: skip
 STUDY = {
-    "fedflat": str, "runs": [{"folder": str, "experiment": EXPERIMENT}], "how": HOW, "place": (str, None), "digest": str
+    "fedflat": str, "runs": [{"folder": str, "experiment": EXPERIMENT}], "how": HOW, "place": (str, None),
+    "target?": float, "digest": str,
 }  # fmt: skip
 OF_ANY_VERSION = {"fedflat": str, "*": object}
 LEDGER = {

@@ -20,14 +20,30 @@ Plan = dict[str, Any]
 _ADVICE = "Name its runs one by one, or start the study anew."
 
 
-def write_plan(folder: Path, runs: list[dict[str, Any]], how: dict[str, Any]) -> None:
-    """Write down what a study sets out to run."""
+def write_plan(
+    folder: Path, runs: list[dict[str, Any]], how: dict[str, Any], target: float | None = None
+) -> None:  # fmt: skip
+    """Write down what a study sets out to run, and the score that its methods should reach, if there is one."""
     plan = {"fedflat": __version__, "runs": runs, "how": how, "place": data_place()}
+    _write(folder, plan if target is None else {**plan, "target": target})
+
+
+def write_target(folder: Path, target: float) -> None:
+    """Change the target of the study in a folder; nothing else of it changes."""
+    _write(folder, {**read_plan(folder), "target": target})
+
+
+def read_target(folder: Path) -> float | None:
+    """The target of the study in a folder; None if it has none, or the folder holds a single run."""
+    return None if is_run(folder) else read_plan(folder).get("target")
+
+
+def _write(folder: Path, plan: Plan) -> None:
     write_file(folder / "study.json", json.dumps({**plan, "digest": sign(plan)}, indent=2).encode())
 
 
 def read_plan(folder: Path) -> Plan:
-    """What a study set out to run: its "runs", each with "folder" and "experiment", "how", and fedflat's version."""
+    """What a study set out to run: "runs", each with "folder" and "experiment", "how", fedflat's version; "target"."""
     path = folder / "study.json"
     if not os.path.lexists(path):
         raise RunError(f"{folder} holds neither a run (run.json) nor a study (study.json). Check the path.")

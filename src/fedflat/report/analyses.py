@@ -131,7 +131,7 @@ def _grid(result: Result) -> Result:
 
 def _surface(result: Result, settings: Result) -> Result:
     center = {name: short(value) for name, value in result.get("center", {}).items()}
-    return {**_grid(result), "center": center}
+    return {**_grid(result), "center": center, "length": short(result.get("length"))}
 
 
 def _plane(result: Result, settings: Result) -> Result:

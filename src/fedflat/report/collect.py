@@ -1,7 +1,7 @@
 """Run folders as one document: everything the page shows, as plain JSON values.
 
-    boards      one entry for each score that runs are judged by: its headline, who is ahead, the target
-    methods     one entry for each method: its board, its summary over seeds, its curves, what was watched
+    boards      one entry for each section (data set, partition, task and score): which method is ahead, the target
+    methods     one entry for each method of a section: its board, its summary over seeds, its curves, what was watched
     runs        one entry for each run: its folder, seed, state, machine, the command that repeats it
     pictures, confusion, curvature, surface, plane, interpolate, local_global, corruptions, partition, styles, recovery,
     classes
@@ -24,15 +24,16 @@ from typing import Any
 
 from fedflat.report import making
 from fedflat.report.album import in_an_album
-from fedflat.report.boards import Board
+from fedflat.report.boards import Board, Kind, boards_of, kind_of
 from fedflat.report.gathering import gather
 from fedflat.report.missing import missing
 from fedflat.report.naming import Names
 from fedflat.report.reading import Read
 from fedflat.report.series import curves, over_classes, score_curves, short, watched
 from fedflat.running.results import Result, Summary
+from fedflat.running.scenario import Scenario
 from fedflat.running.tables import table
-from fedflat.tasks.headline import Headline, common_target
+from fedflat.tasks.headline import common_target
 from fedflat.version import __version__
 
 Document = dict[str, Any]
@@ -46,7 +47,11 @@ _SCORES = ("loss", "train_loss", "personal", "clients")
 """What is drawn besides the headline."""
 
 def collect(folders: Sequence[Path], *, target: float | str | None = None) -> Document:
-    """What these runs and studies hold. ``target`` is the headline to reach, typed or not; None: the first method's."""
+    """What these runs and studies hold.
+
+    ``target`` is the headline to reach, as a number or as text. None: that of the study; without one, what the first
+    method of a section reaches.
+    """
     runs, problems = gather(folders, _alone)
     return _document(runs, problems, common_target(target, (run.result.headline for run in runs)))
 
@@ -57,16 +62,16 @@ def _alone(run: Read) -> str:
 
 
 def _document(runs: Sequence[Read], problems: list[str], target: float | None) -> Document:
-    names = making.labels([run.facts["experiment"] for run in runs])
+    names = _labels(runs)
     results = [replace(run.result, method=name) for run, name in zip(runs, names, strict=True)]
-    kinds = list(dict.fromkeys((result.method, result.headline) for result in results))
-    methods = [name for name, _ in kinds]
-    places = [kinds.index((result.method, result.headline)) for result in results]
-    counted = _counted(results)
-    boards = [Board.of(headline, counted, target) for headline in dict.fromkeys(headline for _, headline in kinds)]
-    summaries = {(one.method, one.headline): one for board in boards for one in board.summaries}
+    boards, uncertain = boards_of(results, _counted(results), [run.target for run in runs], target)
+    summaries = {kind: one for board in boards for kind, one in zip(board.kinds, board.summaries, strict=True)}
+    kinds = sorted(dict.fromkeys(map(kind_of, results)), key=lambda kind: _board_of(kind, boards))
+    methods = [kind[0] for kind in kinds]
+    places = [kinds.index(kind_of(result)) for result in results]
+    sections = [boards[_board_of(kind_of(result), boards)].title(boards) for result in results]
     notes = dict.fromkeys(note for summary in summaries.values() for note in summary.notes)
-    found = {kind: _analyses(kind, runs, places, methods) for kind in ANALYSES}
+    found = {kind: _analyses(kind, runs, places, methods, sections) for kind in ANALYSES}
     found["partition"] = _distinct(found["partition"], "counts")
     found["styles"] = _distinct(found["styles"], "clients")
     found["pictures"], pasted = in_an_album(found["pictures"])
@@ -76,10 +81,9 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
     document: Document = {
         "fedflat": __version__,
         "made": time.strftime("%Y-%m-%d %H:%M"),
-        "title": _title(methods, runs),
-        "lead": " ".join(filter(None, [*(board.lead for board in boards), _going(results), *notes])),
-        "boards": [board.as_json(kinds) for board in boards],
-        "last": min((min(r.last, r.rounds) for r in results), default=0),
+        "title": _title(methods, boards),
+        "lead": " ".join(filter(None, [_lead(boards), _going(results), *notes])),
+        "boards": [board.as_json(kinds, boards) for board in boards],
         "methods": [
             {**_method(place, summaries[kind], runs, results, places), "board": _board_of(kind, boards)}
             for place, kind in enumerate(kinds)
@@ -88,33 +92,59 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
         "shared": _shared(runs),
         **found,
         "album": pasted,
-        "classes": _classes(runs, places, methods),
-        "groups": _groups(runs, places, methods),
-        "problems": problems + _twice(runs, names) + making.unread(run.facts["experiment"] for run in runs),
+        "classes": _classes(runs, places, methods, sections),
+        "groups": _groups(runs, places, methods, sections),
+        "problems": [
+            *problems,
+            *uncertain,
+            *_twice(runs, results),
+            *making.unread(run.facts["experiment"] for run in runs),
+        ],
     }
     _add_curvature(document)
     document["missing"] = missing(document)
-    shown = [summaries[kind] for kind in kinds]
-    document["text"] = table(shown, boards[0].target, document["last"]) if shown else ""
+    tables = [table(board.summaries, board.target, board.last) for board in boards]
+    titles = [f"{board.title(boards)}\n\n" if len(boards) > 1 else "" for board in boards]
+    document["text"] = "\n\n".join(map("".join, zip(titles, tables, strict=True)))
     return document
 
 
-def _board_of(kind: tuple[str, Headline], boards: Sequence[Board]) -> int:
-    return [board.headline for board in boards].index(kind[1])
+def _labels(runs: Sequence[Read]) -> list[str]:
+    """A name for each run within its scenario."""
+    named: dict[int, str] = {}
+    for scenario in dict.fromkeys(run.result.scenario for run in runs):
+        own = [place for place, run in enumerate(runs) if run.result.scenario == scenario]
+        named |= dict(zip(own, making.labels([runs[place].facts["experiment"] for place in own]), strict=True))
+    return [named[place] for place in range(len(runs))]
+
+
+def _board_of(kind: Kind, boards: Sequence[Board]) -> int:
+    return [(board.scenario, board.headline) for board in boards].index(kind[1:])
+
+
+def _lead(boards: Sequence[Board]) -> str:
+    if len(boards) < 2:
+        return "".join(board.lead for board in boards)
+    return f"{len(boards)} sections, one for each data set, partition and task. Nothing is compared across sections."
 
 
 def _counted(results: Sequence[Result]) -> list[Result]:
     """The seeds a summary is made of: those that ended, or all of a method if none did."""
-    ended = {(result.method, result.headline) for result in results if result.status != "running"}
-    return [r for r in results if r.status != "running" or (r.method, r.headline) not in ended]
+    ended = {kind_of(result) for result in results if result.status != "running"}
+    return [r for r in results if r.status != "running" or kind_of(r) not in ended]
 
 
-def _title(methods: Sequence[str], runs: Sequence[Read]) -> str:
-    if not runs:
+def _title(methods: Sequence[str], boards: Sequence[Board]) -> str:
+    if not boards:
         return "No runs"
-    data = {str(run.facts["experiment"].get("on") or "data given in Python") for run in runs}
-    on = data.pop() if len(data) == 1 else f"{len(data)} data sets"
-    return f"{methods[0] if len(methods) == 1 else f'{len(methods)} methods'} on {on}"
+    texts, sets = ({of(board.scenario) for board in boards} for of in (_data_of, lambda one: one.data_set))
+    data = f"{len(sets)} data sets" if len(sets) > 1 else f"{sets.pop()}, {len(texts)} partitions"
+    named = list(dict.fromkeys(methods))
+    return f"{named[0] if len(named) == 1 else f'{len(named)} methods'} on {texts.pop() if len(texts) == 1 else data}"
+
+
+def _data_of(scenario: Scenario) -> str:
+    return scenario.on or scenario.data_set
 
 
 def _going(results: Sequence[Result]) -> str:
@@ -201,7 +231,9 @@ def _shared(runs: Sequence[Read]) -> list[str]:
     return [name for name in names if len({json.dumps(one.get(name)) for one in every}) == 1]
 
 
-def _analyses(kind: str, runs: Sequence[Read], places: Sequence[int], methods: Sequence[str]) -> list[Document]:
+def _analyses(
+    kind: str, runs: Sequence[Read], places: Sequence[int], methods: Sequence[str], sections: Sequence[str]
+) -> list[Document]:
     """The analyses of a kind; models other than the server's are named beside the method."""
     return [
         {
@@ -209,10 +241,11 @@ def _analyses(kind: str, runs: Sequence[Read], places: Sequence[int], methods: S
             "run": number,
             "seed": run.result.seed,
             "label": methods[place] + (f" [{one.model}]" if one.model not in ("", "server") else ""),
+            "section": section,
             "settings": one.settings,
             **one.result,
         }
-        for number, (run, place) in enumerate(zip(runs, places, strict=True))
+        for number, (run, place, section) in enumerate(zip(runs, places, sections, strict=True))
         for one in run.analyses
         if one.kind == kind
     ]
@@ -222,30 +255,35 @@ def _distinct(found: Sequence[Document], what: str) -> list[Document]:
     """What is of the clients' data once: methods with one seed share it."""
     kept: dict[str, Document] = {}
     for one in found:
-        key = json.dumps([one["seed"], one[what]])
+        key = json.dumps([one["section"], one["seed"], one[what]])
         kept.setdefault(key, {**one, "label": f"seed {one['seed']}"})
     return list(kept.values())
 
 
-def _classes(runs: Sequence[Read], places: Sequence[int], methods: Sequence[str]) -> list[Document]:
+def _classes(
+    runs: Sequence[Read], places: Sequence[int], methods: Sequence[str], sections: Sequence[str]
+) -> list[Document]:
     watched = [(run, place, over_classes(run.watch)) for run, place in zip(runs, places, strict=True)]
     return [
-        {"method": place, "label": methods[place], "seed": run.result.seed, "settings": "", **classes}
-        for run, place, classes in watched
-        if classes is not None
+        {"method": place, "label": methods[place], "seed": run.result.seed, "section": section, "settings": "", **found}
+        for (run, place, found), section in zip(watched, sections, strict=True)
+        if found is not None
     ]
 
 
-def _groups(runs: Sequence[Read], places: Sequence[int], methods: Sequence[str]) -> list[Document]:
+def _groups(
+    runs: Sequence[Read], places: Sequence[int], methods: Sequence[str], sections: Sequence[str]
+) -> list[Document]:
     """Who is with whom, and the labels of the first clients, group by group, and of the first groups."""
     found = []
-    for run, place in zip(runs, places, strict=True):
+    for run, place, section in zip(runs, places, sections, strict=True):
         if run.groups is None:
             continue
         one, counts, together = run.groups, run.groups.counts, run.groups.together
         clients = [client for group in one.groups for client in group][:SEEN]
         found.append({
-            "method": place, "label": f"{methods[place]}, seed {run.result.seed}", "by": one.by, "clients": one.clients,
+            "method": place, "label": f"{methods[place]}, seed {run.result.seed}", "section": section, "by": one.by,
+            "clients": one.clients,
             "sizes": [len(group) for group in one.groups], "order": clients,
             "before": None if counts is None else [counts[client] for client in clients],
             "after": None if together is None else together[:SEEN],
@@ -254,15 +292,16 @@ def _groups(runs: Sequence[Read], places: Sequence[int], methods: Sequence[str])
 
 
 def _add_curvature(document: Document) -> None:
-    """The methods' largest eigenvalues and traces, from the settings most runs were analysed with, on most examples."""
-    said = {one["settings"]: one.get("examples") or 0 for one in document["curvature"]}
-    often = Counter(one["settings"] for one in document["curvature"])
-    document["curvature_of"] = max(said, key=lambda text: (often[text], said[text]), default="")
+    """The methods' largest eigenvalues and traces, from the settings that most runs of the section were analysed with,
+    on most examples."""
+    for board in document["boards"]:
+        among = [one for one in document["curvature"] if one["section"] == board["title"]]
+        said = {one["settings"]: one.get("examples") or 0 for one in among}
+        often = Counter(one["settings"] for one in among)
+        board["curvature_of"] = max(said, key=lambda text: (often[text], said[text]), default="")
     for place, method in enumerate(document["methods"]):
-        own = [
-            one for one in document["curvature"]
-            if one["method"] == place and one["settings"] == document["curvature_of"]
-        ]  # fmt: skip
+        settings = document["boards"][method["board"]]["curvature_of"]
+        own = [one for one in document["curvature"] if one["method"] == place and one["settings"] == settings]
         last = {one["run"]: one for one in own}.values()
         for name, values in (
             ("lambda_1", [one.get("lambda_1") for one in last]),
@@ -274,12 +313,12 @@ def _add_curvature(document: Document) -> None:
             method[f"{name}_spread"] = short(stdev(numbers)) if len(numbers) > 1 else None
 
 
-def _twice(runs: Sequence[Read], names: Sequence[str]) -> list[str]:
+def _twice(runs: Sequence[Read], results: Sequence[Result]) -> list[str]:
     """Runs with the same settings and seed, which would pass for two seeds."""
-    seen: dict[tuple[str, int, Headline], Path] = {}
+    seen: dict[tuple[Kind, int], Path] = {}
     said = []
-    for run, name in zip(runs, names, strict=True):
-        key = (name, run.result.seed, run.result.headline)
+    for run, result in zip(runs, results, strict=True):
+        key = (kind_of(result), result.seed)
         if key in seen:
             said.append(f"{run.folder} repeats {seen[key]} (same settings, same seed). Both count as seeds.")
         seen.setdefault(key, run.folder)

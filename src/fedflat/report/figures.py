@@ -100,7 +100,8 @@ def _lines(text: str, letters: int) -> str:
 
 
 def _look(place: int) -> dict[str, Any]:
-    return {"color": COLORS[place % len(COLORS)], "linestyle": DASHES[place % len(DASHES)]}
+    """A colour and a dash; a hundred methods differ, since the dash moves on when the colours repeat."""
+    return {"color": COLORS[place % len(COLORS)], "linestyle": DASHES[(place + place // len(COLORS)) % len(DASHES)]}
 
 
 def _numbers(values: Sequence[float | None], factor: float = 1.0) -> list[float]:
@@ -115,19 +116,21 @@ def _curves(document: Document) -> Iterator[Drawn]:
         said = f"{judged['label']}, {judged['unit']}" if judged["unit"] else judged["label"]
         for name, (label, factor) in {"loss": ("test loss", 1.0), judged["name"]: (said, judged["factor"])}.items():
             there = [(i, m) for i, m in enumerate(document["methods"]) if m["board"] == place and name in m["curves"]]
+            title = board["title"] if len(document["boards"]) > 1 else ""
             if there:
-                yield f"{name}{more}", _curve(there, name, label, factor)
+                yield f"{name}{more}", _curve(there, name, label, factor, title=title)
             timed = [(i, m) for i, m in there if "clock" in m["curves"][name]]
             if timed and name == judged["name"]:  # then what it costs is of interest, by all measures of it
                 for along, (called, scale) in COSTS.items():
-                    yield f"{name}{more}-{along}", _curve(timed, name, label, factor, along, called, scale)
+                    yield f"{name}{more}-{along}", _curve(timed, name, label, factor, along, called, scale, title)
 
 
 def _curve(
     methods: Sequence[tuple[int, Document]], measure: str, said: str, factor: float, along: str = "round",
-    called: str = "round", scale: float = 1.0,
+    called: str = "round", scale: float = 1.0, title: str = "",
 ) -> Any:  # fmt: skip
     figure, axis = _canvas(COLUMN, 2.8)
+    axis.set_title(_lines(title, LEGEND))
     for place, method in methods:
         curve = method["curves"][measure]
         x = _numbers(curve[along], scale)
@@ -160,10 +163,11 @@ def _surfaces(document: Document) -> Iterator[Drawn]:
         low, high = _range(items)
         figure, axes = _panels(len(items), projection="3d")
         for axis, one in zip(axes, items, strict=True):
-            x, y = np.meshgrid(_numbers(one["x"]), _numbers(one["y"]))
+            far, called = (one["length"], "distance") if one["length"] else (1.0, "distance / length of the weights")
+            x, y = np.meshgrid(_numbers(one["x"], far), _numbers(one["y"], far))
             z = np.array([_numbers(row) for row in one["loss"]])
             axis.plot_surface(x, y, z, cmap="viridis", vmin=low, vmax=high, linewidth=0.1, edgecolor="#00000033")
-            axis.set(title=_lines(one["label"], TITLE), zlim=(low, high))
+            axis.set(title=_lines(one["label"], TITLE), zlim=(low, high), xlabel=called, ylabel=called)
         yield f"surface{name}", figure
 
 
@@ -189,6 +193,7 @@ def _planes(document: Document) -> Iterator[Drawn]:
             named = [f"{letter} {mark['name']}" for letter, mark in lettered]
             wide, tall = (abs(one[along][-1] - one[along][0]) for along in ("x", "y"))
             axis.set_title(_plain("\n".join(named)), loc="left", fontsize=6)
+            axis.set(xlabel="parameter distance", ylabel="parameter distance")
             axis.set_aspect("equal" if 1 / 3 < wide / tall < 3 else "auto")
         figure.colorbar(drawn, ax=axes, shrink=0.8, label="loss", format="{x:.3g}")
         yield f"plane{name}", figure
@@ -206,19 +211,20 @@ def _partitions(document: Document) -> Iterator[Drawn]:
     import numpy as np
 
     for one in document["partition"]:
+        board = document["methods"][one["method"]]["board"]
         figure, axis = _canvas(PAGE, 2.0)
         counts = np.array(one["counts"], dtype=float).T
         drawn = axis.imshow(counts, aspect="auto", cmap="Blues", interpolation="nearest")
         axis.set(xlabel="client", ylabel="class")
         figure.colorbar(drawn, ax=axis, label="examples")
-        yield f"partition-seed{one['seed']}", figure
+        yield f"partition-seed{one['seed']}" + (f"-{board + 1}" if board else ""), figure
 
 
 def _comparable(items: Sequence[Document]) -> Iterator[tuple[str, list[Document]]]:
-    """Analyses with equal settings and seeds; the first such group has no name of its own."""
-    groups: dict[tuple[str, int], list[Document]] = {}
+    """Analyses of one section with equal settings and seeds; the first such group has no name of its own."""
+    groups: dict[tuple[str, str, int], list[Document]] = {}
     for one in items:
-        groups.setdefault((one["settings"], one["seed"]), []).append(one)
+        groups.setdefault((one["section"], one["settings"], one["seed"]), []).append(one)
     for place, group in enumerate(groups.values()):
         yield f"-{place + 1}" if place else "", group
 

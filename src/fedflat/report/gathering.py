@@ -8,11 +8,12 @@ one that gets through joins the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fedflat.errors import FedflatError
-from fedflat.folder.study_file import runs_in
+from fedflat.folder.study_file import read_target, runs_in
 from fedflat.report.reading import Read, read
 
 WORDS = 200
@@ -24,16 +25,19 @@ def gather(folders: Sequence[Path], show: Callable[[Read], Any]) -> tuple[list[R
     """The runs in these folders that ``show`` can show, those of a study among them; a sentence about each problem."""
     problems: list[str] = []
 
-    def begun(folder: Path, said: list[str]) -> list[Path]:
-        return runs_in(folder, said.append)
+    def begun(folder: Path, said: list[str]) -> dict[Path, float | None]:
+        return dict.fromkeys(runs_in(folder, said.append), read_target(folder))
 
     def shown(folder: Path, said: list[str]) -> Read:
-        run = read(folder, said)
+        run = replace(read(folder, said), target=targets[folder])
         show(run)
         return run
 
-    places = dict.fromkeys(place for given in folders for place in _fenced(begun, Path(given), problems) or [])
-    runs = [_fenced(shown, place, problems) for place in places]
+    targets: dict[Path, float | None] = {}
+    for given in folders:
+        for place, target in (_fenced(begun, Path(given), problems) or {}).items():
+            targets.setdefault(place, target)
+    runs = [_fenced(shown, place, problems) for place in targets]
     return [run for run in runs if run is not None], problems
 
 

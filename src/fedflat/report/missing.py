@@ -18,10 +18,13 @@ def missing(document: Document) -> list[str]:
         said.append("Nothing was watched during training: no drift, norms or accuracies of classes over the rounds.")
     for kind in words:
         if document[kind] and kind not in SHARED:
-            without = {m["name"] for m in document["methods"]} - {
-                document["methods"][one["method"]]["name"] for one in document[kind]
-            }
-            said += [f"No {words[kind]} of {', '.join(sorted(without))}."] if without else []
+            with_it = {one["method"] for one in document[kind]}
+            for place, board in enumerate(document["boards"]):
+                own = {at: m["name"] for at, m in enumerate(document["methods"]) if m["board"] == place}
+                without = sorted(name for at, name in own.items() if at not in with_it)
+                of = "" if len(without) == len(own) > 1 else f" of {', '.join(without)}"
+                on = f" on {board['title']}" if len(document["boards"]) > 1 else ""
+                said += [f"No {words[kind]}{of}{on}."] if without else []
     return said
 
 

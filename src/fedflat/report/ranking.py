@@ -1,15 +1,11 @@
-"""Who is ahead, if the spread says so: the page's first sentences.
+"""Which method is ahead, if the seeds show it: the first sentence about each comparison.
 
-One method is ahead of another if it is better by more than chance would make of it, in the score both are judged by:
+One method is ahead of another if both have two seeds or more and it is better, in the score both are judged by, by more
+than ``t * sqrt(s1^2 / n1 + s2^2 / n2)``, where s is the standard deviation over the n seeds and t the 97.5 % point of
+Student's distribution with Welch's degrees of freedom. With a single seed of either, no method is ahead: consecutive
+evaluations of one run do not show how much seeds differ.
 
-* with two seeds or more of both: more than ``t * sqrt(s1^2 / n1 + s2^2 / n2)``, where s is the standard deviation over
-  the n seeds and t the 97.5 % point of Student's distribution with Welch's degrees of freedom;
-* with a single seed of either: more than ``2 * sqrt(e1^2 + e2^2)``, where e is the standard deviation over the
-  evaluations of the last rounds: single evaluations of both would come in the same order;
-* with a single evaluation of a single seed there is no spread, and nobody is ahead.
-
-A method that is ahead of all others is the most accurate, or leads in another score; else the best is within noise of
-those it is not ahead of.
+A method that is ahead of all others is the most accurate, or leads in another score.
 """
 
 from __future__ import annotations
@@ -20,6 +16,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 
 from fedflat.running.results import Result
+from fedflat.running.tables import CHANCE
 from fedflat.tasks.headline import ACCURACY, Headline
 
 LEVEL = 0.975
@@ -34,8 +31,6 @@ class Standing:
     method: str
     seeds: tuple[float, ...]
     """The headline of each seed."""
-    evaluations: tuple[tuple[float, ...], ...]
-    """What each seed's is the mean of."""
     judged: Headline = ACCURACY
     """What it is judged by, as all whom it is compared with."""
 
@@ -43,9 +38,7 @@ class Standing:
     def of(cls, method: str, results: Sequence[Result]) -> Standing:
         """The standing of the runs of one method."""
         judged = results[0].headline if results else ACCURACY
-        finals = [result.final() for result in results]
-        scores = [tuple(row[judged.name] for row in result.last_rows if judged.name in row) for result in results]
-        return cls(method, tuple(finals), tuple(scores), judged)
+        return cls(method, tuple(result.final() for result in results), judged)
 
     @property
     def score(self) -> float:
@@ -58,19 +51,18 @@ class Standing:
         return stdev(self.seeds) if len(self.seeds) > 1 else math.nan
 
     @property
-    def wobble(self) -> float:
-        """The standard deviation over the evaluations of a seed, in the root mean square over seeds; NaN if unknown."""
-        known = [stdev(values) for values in self.evaluations if len(values) > 1]
-        return math.sqrt(mean(value * value for value in known)) if known else math.nan
+    def counted(self) -> str:
+        """How many seeds there are, in words."""
+        return "1 seed" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds"
 
     def ahead_of(self, other: Standing) -> bool:
-        """Whether the difference is more than noise; not if that cannot be known."""
+        """Whether the difference is more than noise; not if one of the two has a single seed."""
         return self.judged.gain(self.score, other.score) > self._noise(other)
 
     def _noise(self, other: Standing) -> float:
-        if min(len(self.seeds), len(other.seeds)) > 1:
-            return _welch((self.spread, len(self.seeds)), (other.spread, len(other.seeds)))
-        return 2 * math.hypot(self.wobble, other.wobble)  # NaN, and nobody ahead, if one is unknown
+        if min(len(self.seeds), len(other.seeds)) < 2:
+            return math.inf
+        return _welch((self.spread, len(self.seeds)), (other.spread, len(other.seeds)))
 
 
 def _welch(*spreads: tuple[float, int]) -> float:
@@ -97,20 +89,21 @@ def lead(standings: Sequence[Standing]) -> str:
         return ""
     best, others = ranked[0], ranked[1:]
     judged = best.judged
-    figure = judged.with_unit(best.score, best.spread if math.isfinite(best.spread) else math.nan)
+    figure = judged.with_unit(best.score, best.spread)
     best_of = f"the {'highest' if judged.higher_is_better else 'lowest'} {judged.label}"
     if not others:
-        return f"{best.method} reaches {figure if judged == ACCURACY else f'{judged.label} {figure}'}."
+        return f"{best.method} reaches {figure if judged == ACCURACY else f'{judged.label} {figure}'} ({best.counted})."
+    if len(best.seeds) == 1:
+        return f"{best.method} has {best_of}, {figure} (1 seed: {CHANCE})."
     near = [other for other in others if not best.ahead_of(other)]
     if not near:
         leads = "is the most accurate with" if judged == ACCURACY else f"leads with {best_of},"
-        return f"{best.method} {leads} {figure}."
-    names = _listed([other.method for other in near])
-    if all(math.isnan(best._noise(other)) for other in near):
-        why = f"but one evaluation of one seed does not tell it from {names}"
-    else:
-        why = f"but within noise of {names}"
-    return f"{best.method} has {best_of}, {figure}, {why}."
+        return f"{best.method} {leads} {figure} ({best.counted})."
+    single = [other.method for other in near if len(other.seeds) == 1]
+    within = [other.method for other in near if len(other.seeds) > 1]
+    reasons = [f"within noise of {_listed(within)}"] if within else []
+    reasons += [f"with 1 seed only of {_listed(single)}"] if single else []
+    return f"{best.method} has {best_of}, {figure} ({best.counted}), but {' and '.join(reasons)}."
 
 
 def _ranked(standings: Sequence[Standing]) -> list[Standing]:

@@ -28,6 +28,8 @@ class Read:
     analyses: list[Analysis]
     groups: Grouped | None = None
     """Who is with whom, where clients are in groups."""
+    target: float | None = None
+    """The target of the study that the run belongs to."""
 
 
 def read(folder: Path, problems: list[str]) -> Read:

@@ -92,9 +92,12 @@ def _begun(ready: Ready, how: How, out: Path, pause: float, voice: Voice) -> Fol
 @opened_once()
 def run_many(
     experiments: Sequence[Experiment], how: How, out: Path | None, voice: Voice = Voice(), *,
-    checkpoint_every: float = PAUSE, profile: Wanted = False,
+    checkpoint_every: float = PAUSE, profile: Wanted = False, target: float | None = None,
 ) -> list[Result]:  # fmt: skip
-    """Run several experiments, one after the other, each in its own folder under ``out``."""
+    """Run several experiments, one after the other, each in its own folder under ``out``.
+
+    ``target`` is the score to reach; it is kept with the study, for reports.
+    """
     check_pause(checkpoint_every)
     loads: list[Load] = []
     for exp in experiments:
@@ -109,7 +112,7 @@ def run_many(
             refuse_unsayable(exp)
         make_folder(out)
         runs = [{"folder": n, "experiment": e.as_json()} for n, e in zip(names, experiments, strict=True)]
-        write_plan(out, runs, how.as_json())
+        write_plan(out, runs, how.as_json(), target)
     results = []
     for place, (name, exp) in enumerate(zip(names, experiments, strict=True), 1):
         ready = make_ready(exp, how.device)

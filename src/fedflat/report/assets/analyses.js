@@ -1,8 +1,8 @@
 /* What was analysed: curvature, the landscape, clients, corruptions. */
 
-/** The analyses that can be compared: same settings, same seed of the run. */
+/** The analyses that can be compared: same section, same settings, same seed of the run. */
 function comparable(items, key, part) {
-  const name = (item) => [item.settings, `run seed ${item.seed}`].filter(Boolean).join(", ");
+  const name = (item) => inSection(shownDocument, item, [item.settings, `run seed ${item.seed}`].filter(Boolean).join(", "));
   const list = selection("Measured on", key, [...new Set(items.map(name))], part);
   return { list, items: items.filter((item) => name(item) === state[key]) };
 }
@@ -27,6 +27,7 @@ function drawCurvature(section, doc) {
 
 function curvatureTable(doc) {
   const columns = [
+    ["data, partition, task", (c) => (doc.boards.length > 1 ? c.section : "–")],
     ["run seed", (c) => c.seed], ["λ₁", (c) => number(c.lambda_1)], ["λ₁/λ₅", (c) => number(c.ratio)],
     ["norm ‖w‖", (c) => number(c.norm)], ["λ₁‖w‖²", (c) => number(c.scaled)],
     ["trace", (c) => (c.trace ? spread(c.trace.mean, c.trace.stderr) : "–")], ["loss", (c) => number(c.loss)],
@@ -72,11 +73,12 @@ function drawSurfaces(section, doc) {
   section.append(el("div", { class: "controls" }, measure, scales, controls, list), grid, colorKey(range[0], range[1], format, heights),
     note(sentence([
       `Height and colour are the ${name}${log ? ", on a logarithmic axis" : ""}, on the same scale and along the same directions in every picture; the dot is the model.`,
+      items.every((item) => known(item.length)) ? "The numbers along both sides are distances from the model in parameter space." : items.some((item) => known(item.length)) ? "" : "The numbers along both sides are distances from the model, in lengths of its weights.",
       fewer ? "Fewer points are drawn than were measured." : ""]), "Drag sideways, or use the arrow keys or the buttons: all turn together."),
     note(filterNormalised(items, doc)),
     el("details", { class: "data", "data-key": "data surface", toggle: (event) => {
       if (event.currentTarget.open && event.currentTarget.children.length === 1)
-        event.currentTarget.append(...items.map((item) => el("div", {}, named(item), scrolling(dataTable(`${item.label}: ${name}`, { heads: ["y \\ x", ...item.x.map((x) => plain(x))], rows: item.y.map((y, j) => [plain(y), ...item[name][j].map((value) => format(value))]) }), `Data of ${item.label}`)))), settle();
+        event.currentTarget.append(...items.map((item) => el("div", {}, named(item), scrolling(dataTable(`${item.label}: ${name}`, { heads: ["y \\ x", ...item.x.map((x) => plain(x * (item.length || 1)))], rows: item.y.map((y, j) => [plain(y * (item.length || 1)), ...item[name][j].map((value) => format(value))]) }), `Data of ${item.label}`)))), settle();
     } }, el("summary", {}, "Data as table")));
 }
 
@@ -84,7 +86,7 @@ function drawSurfaces(section, doc) {
 function filterNormalised(items, doc) {
   const norms = items.map((item) => [item.label, doc.curvature.find((one) => one.run === item.run && one.label === item.label && known(one.norm))?.norm]).filter(([, norm]) => known(norm));
   return sentence([
-    "Surfaces are filter-normalised: along both directions each filter is as long as the model's own, so the distance 1 is as far as the weights are long.",
+    "Surfaces are filter-normalised: along both directions each filter is as long as the model's own, so one length of a direction is as far as the weights are long.",
     "A model whose weights are three times as long is looked at three times as far around: its surface can be the steepest though its λ₁, for steps of one length in all models, is the smallest. λ₁‖w‖² among the curvatures is on the scale of these pictures.",
     norms.length ? `Norm of the weights: ${norms.map(([label, norm]) => `${label} ${number(norm)}`).join("; ")}.` : ""]);
 }
@@ -95,7 +97,8 @@ function drawPlanes(section, doc) {
   const range = extent(items.flatMap((item) => item[name].flat()), 0);
   section.append(el("div", { class: "controls" }, measure, list), el("div", { class: "panels" }, items.map((item) => figure(item.title, "", plane(item, name, range),
     () => ({ heads: ["model", "x", "y", "loss", "error"], rows: item.marks.map((mark) => [mark.name, plain(mark.x), plain(mark.y), number(mark.loss), percents(mark.error)]) })))),
-    el("p", { class: "note" }, `Colours are ${name === "loss" ? "how far the loss lies above the least one, on a logarithmic scale" : "the error"}, the same in every picture. Models in one basin have no contour between them.`));
+    el("p", { class: "note" }, `Colours are ${name === "loss" ? "how far the loss lies above the least one, on a logarithmic scale" : "the error"}, the same in every picture. Both axes are distances in parameter space; their scales may differ.`),
+    el("p", { class: "note" }, ...coded("Two models lie in different basins if the loss rises on the way from one to the other: the rise is the barrier between the basins. A contour line alone shows no barrier: contour lines also cross the slope of a single basin. `fedflat analyse --interpolate A B` measures the barrier on the straight line between two models.")));
 }
 
 function drawBetween(section, doc) {
@@ -110,9 +113,9 @@ function drawBetween(section, doc) {
 }
 
 function drawPartition(section, doc) {
-  const names = doc.partition.map((item) => item.label);
-  section.append(el("div", { class: "controls" }, selection("Partition", "partition", names, "partition")));
-  const item = doc.partition.find((one) => one.label === state.partition);
+  const name = (one) => inSection(doc, one, one.label);
+  section.append(el("div", { class: "controls" }, selection("Partition", "partition", doc.partition.map(name), "partition")));
+  const item = doc.partition.find((one) => name(one) === state.partition);
   const clients = item.counts.length, classes = item.counts[0].length;
   const turned = Array.from({ length: classes }, (_, c) => item.counts.map((row) => row[c]));
   const held = item.counts.map((row) => row.filter((count) => count > 0).length), most = Math.max(...turned.flat());
@@ -134,8 +137,9 @@ function drawSizes({ clients: all }, sizes) {
 
 /** Labels before, client by client in the order of their groups, and after, group by group. */
 function drawGroups(section, doc) {
-  section.append(el("div", { class: "controls" }, selection("Run", "groups", doc.groups.map((item) => item.label), "groups")));
-  const item = doc.groups.find((one) => one.label === state.groups), many = item.sizes.length;
+  const name = (one) => inSection(doc, one, one.label);
+  section.append(el("div", { class: "controls" }, selection("Run", "groups", doc.groups.map(name), "groups")));
+  const item = doc.groups.find((one) => name(one) === state.groups), many = item.sizes.length;
   const least = Math.min(...item.sizes), most = Math.max(...item.sizes);
   section.append(el("p", { class: "note" }, `${many} groups of ${least === most ? most : `${least} to ${most}`} clients, by ${item.by}.`));
   if (!item.before) return;

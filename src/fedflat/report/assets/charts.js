@@ -5,10 +5,10 @@ const named = (item) => el("h3", { class: "who" }, sign(item.method), el("code",
 const sign = (method) => svg("svg", { width: 14, height: 14, "aria-hidden": "true", class: "sign" }, marker(method, 7, 7, 4.5));
 
 /** A figure: a title or whose it is, the drawing, and the same numbers as a table for those who want them. */
-function figure(head, note, drawing, table, kind = "") {
+function figure(head, note, drawing, table, kind = "", section = "") {
   const title = head.label || head;
   const data = table
-    ? el("details", { class: "data", "data-key": `data ${title} ${head.settings || ""}`, toggle: (event) => {
+    ? el("details", { class: "data", "data-key": `data ${title} ${head.settings || ""}${section}`, toggle: (event) => {
         const box = event.currentTarget;
         if (box.open && box.children.length === 1) { box.append(scrolling(dataTable(title, table()), `Data: ${title}`)); settle(); }
       } }, el("summary", {}, "Data as table"))

@@ -146,9 +146,12 @@ function extent(values, air = 0.04) {
   return [low - margin, high + margin];
 }
 
+/* Ten colours, ten dashes, ten marks. Dash and mark move on by one with each repetition of the colours, so that LOOKS methods differ. */
+const LOOKS = 100;
 const color = (method) => `var(--c${method % 10})`;
+const variant = (method) => (method + Math.floor(method / 10)) % 10;
 const DASHES = ["", "7 4", "2 3", "10 4 2 4", "1 4", "12 3", "5 2 1 2", "3 6", "8 2 2 2 2 2", "4 1"];
-const dash = (method) => DASHES[method % DASHES.length];
+const dash = (method) => DASHES[variant(method)];
 
 /** A sign for a method, so that colour is never the only difference. */
 function marker(method, x, y, size = 4) {
@@ -165,7 +168,7 @@ function marker(method, x, y, size = 4) {
     [[-1.3, -0.5], [1.3, -0.5], [1.3, 0.5], [-1.3, 0.5]],
     [[-0.5, -1.3], [0.5, -1.3], [0.5, 1.3], [-0.5, 1.3]],
   ];
-  const shape = shapes[method % shapes.length];
+  const shape = shapes[variant(method)];
   return shape
     ? svg("path", { d: at(shape), fill: color(method), class: "mark" })
     : svg("circle", { cx: round2(x), cy: round2(y), r: size, fill: color(method), class: "mark" });

@@ -51,8 +51,9 @@ function drawConfusion(section, doc) {
 }
 
 function drawStyles(section, doc) {
-  section.append(el("div", { class: "controls" }, selection("Clients", "styles", doc.styles.map((item) => item.label), "styles")));
-  const item = doc.styles.find((one) => one.label === state.styles), clusters = new Set(item.clients.map((one) => one.cluster)).size;
+  const name = (one) => inSection(doc, one, one.label);
+  section.append(el("div", { class: "controls" }, selection("Clients", "styles", doc.styles.map(name), "styles")));
+  const item = doc.styles.find((one) => name(one) === state.styles), clusters = new Set(item.clients.map((one) => one.cluster)).size;
   const some = item.clients.length < item.of ? `${item.clients.length} of ${whole(item.of)} clients` : `${whole(item.of)} clients`;
   const whose = item.groups ? `the run's own, groups=${item.groups}` : "by the silhouette: the run has made none";
   section.append(figure("Styles in the plane", `${some} in ${clusters} ${clusters === 1 ? "cluster" : "clusters"} (${whose})${known(item.silhouette) && clusters > 1 ? `, silhouette ${item.silhouette.toFixed(2)}` : ""}.`,

@@ -5,9 +5,13 @@ const spreadScore = (judged, value, off) => (known(value) && known(off) ? [judge
 const spread = (value, off) => (known(value) && known(off) ? [number(value), around(value, off)] : [number(value)]);
 const cell = (said) => (Array.isArray(said) && said.length > 1 ? [said[0], " ", el("span", { class: "off" }, `± ${said[1]}`)] : [said].flat());
 
-/** The methods that are judged by one score, by their places. */
+/** The methods of one section, by their places. */
 const membersOf = (doc, place) => doc.methods.map((_, i) => i).filter((i) => doc.methods[i].board === place);
-const boardsOf = (doc) => doc.boards.map((board, place) => ({ ...board, judged: judgedBy(board.headline), methods: membersOf(doc, place) }));
+const boardsOf = (doc) => doc.boards.map((board, place) => ({ ...board, judged: judgedBy(board.headline), methods: membersOf(doc, place), which: doc.boards.length > 1 ? `: ${board.title}` : "" }));
+const legendOf = (doc, { methods }) => (methods.length > 1 ? legend(methods.map((place) => ({ ...doc.methods[place], place }))) : null);
+/** The name of a section, where there are several. */
+const sectionHead = ({ which, title }) => (which ? el("h3", { class: "section" }, el("code", {}, title)) : "");
+const scenario = ({ data_set: set, partition, task }) => el("p", { class: "note scenario" }, "Data set: ", el("code", {}, set), ". Partition: ", el("code", {}, partition), ". Task: ", el("code", {}, task), ".");
 const testsOf = (methods) => [...new Set(methods.flatMap((m) => Object.keys(m.tests)))].filter((name) => !name.includes("/"));
 const domainsOf = (methods) => [...new Set(methods.flatMap((m) => Object.keys(m.tests)))].filter((name) => name.includes("/"));
 
@@ -36,8 +40,12 @@ function columns(methods, { judged, target: wanted, headline }) {
 
 function drawResults(section, doc) {
   const boards = boardsOf(doc);
-  if (boards.length > 1) section.append(note("These runs are judged by different scores, and compared only with those judged by the same one."));
-  boards.forEach((board) => drawBoard(section, doc, board, boards.length > 1 ? ` by ${board.judged.label}` : ""));
+  if (new Set(boards.map((board) => board.headline.name)).size > 1) section.append(note("Runs that are judged by different scores are in different sections."));
+  if (doc.methods.length > LOOKS) section.append(note(`There are ${whole(doc.methods.length)} rows, and ${LOOKS} combinations of colour, dash and mark: they repeat from row ${LOOKS + 1} on.`));
+  boards.forEach((board) => {
+    section.append(sectionHead(board), scenario(board), board.which && board.lead ? el("p", { class: "lead" }, board.lead) : "");
+    drawBoard(section, doc, board, board.which);
+  });
 }
 
 function drawBoard(section, doc, board, which) {
@@ -87,8 +95,10 @@ function drawClassScores(section, doc, { judged, methods }, which) {
   ), `Table by class${which}`), note("The IoU of each class on the test set."));
 }
 
+const seedsSaid = (count) => (count === 1 ? "1 seed" : `${count} seeds`);
+
 function counted(method) {
-  const seeds = method.seeds === method.begun ? (method.seeds > 1 ? `${method.seeds} seeds` : "") : `${method.seeds} of ${method.begun} seeds have ended`;
+  const seeds = method.seeds === method.begun ? seedsSaid(method.seeds) : `${method.seeds} of ${method.begun} seeds have ended`;
   return el("small", {}, [seeds, method.diverged ? `${method.diverged} diverged` : ""].filter(Boolean).join(", "));
 }
 
@@ -99,18 +109,18 @@ function compare(a, b, down) {
   return known(a) && known(b) ? sign * (a - b) : known(b) - known(a);
 }
 
-function tableNote(doc, { judged, headline, target, target_of_first: ofFirst, ahead, methods: members }) {
-  const methods = members.map((i) => doc.methods[i]), seeds = methods.some((m) => m.seeds > 1);
+function tableNote(doc, { judged, headline, target, target_of_first: ofFirst, ahead, methods: members, last, curvature_of: measuredOn }) {
+  const methods = members.map((i) => doc.methods[i]), seeds = methods.some((m) => m.seeds > 1), single = methods.some((m) => m.seeds === 1);
   const sets = testsOf(methods).filter((name) => name !== "drop");
   return sentence([
-    `${judged.title}${headline.name === "loss" ? "" : " and loss"} on the test set: ${doc.last > 1 ? `mean of the evaluations in the last ${doc.last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : ""}.`,
+    `${judged.title}${headline.name === "loss" ? "" : " and loss"} on the test set: ${last > 1 ? `mean of the evaluations in the last ${last} rounds` : "the last evaluation"}${seeds ? ", ± the standard deviation over seeds" : " (1 seed)"}.`,
     judged.higher ? "" : `Less ${judged.label} is better.`,
     sets.length ? `${listed(sets)}: the ${judged.label} on ${sets.length > 1 ? "further test sets" : "a further test set"}.` : "",
     testsOf(methods).includes("drop") ? `Drop: how much worse the ${judged.label} is than that of the same run without its attack.` : "",
     methods.some((m) => known(m.clock)) ? "Simulated: the time it would have taken on the clients' devices, by the run's clock." : "",
     target !== null ? `Target ${judged.said(target)}${ofFirst ? `: the ${judged.label} of the first method` : ""}.` : "",
-    methods.length > 1 && ahead === null ? "No row is marked: no method is ahead of all others by more than the spread." : "",
-    doc.methods.some((m) => known(m.lambda_1)) ? `λ₁${doc.methods.some((m) => known(m.trace)) ? " and trace" : ""} of the Hessian${doc.methods.some((m) => known(m.scaled)) ? ", ‖w‖ the norm of the weights" : ""}: ${doc.curvature_of}.` : "",
+    methods.length > 1 && ahead === null ? `No row is marked: ${single ? "with 1 seed, differences between methods may be due to chance" : "no method is ahead of all others by more than the spread over seeds"}.` : "",
+    methods.some((m) => known(m.lambda_1)) ? `λ₁${methods.some((m) => known(m.trace)) ? " and trace" : ""} of the Hessian${methods.some((m) => known(m.scaled)) ? ", ‖w‖ the norm of the weights" : ""}: ${measuredOn}.` : "",
   ]);
 }
 
@@ -140,19 +150,19 @@ function series(doc, axis, measure, field = "curves", members = null) {
 
 function drawTraining(section, doc) {
   if (!axesOf(doc).some(([key]) => key === kept("axis", "round"))) state.axis = "round";
-  section.append(el("div", { class: "controls" }, doc.methods.length > 1 ? legend(doc.methods.map((m, place) => ({ ...m, place }))) : null,
-    choices("Horizontal axis", "axis", axesOf(doc).map(([key, axis]) => [key, axis.name]), "training")),
-    ...boardsOf(doc).map((board) => boardCurves(doc, board, doc.boards.length > 1 ? ` (${board.judged.label})` : "")),
+  const boards = boardsOf(doc), axis = choices("Horizontal axis", "axis", axesOf(doc).map(([key, one]) => [key, one.name]), "training");
+  section.append(...(boards.length > 1 ? [el("div", { class: "controls" }, axis)] : []),
+    ...boards.flatMap((board) => [sectionHead(board), el("div", { class: "controls" }, legendOf(doc, board), board.which ? null : axis), boardCurves(doc, board)]),
     note(curveNote(doc), "Point at a chart, or focus it and use the arrow keys, to read values."));
 }
 
-function boardCurves(doc, board, which) {
-  const { judged, methods } = board;
+function boardCurves(doc, board) {
+  const { judged, methods, which } = board;
   const there = measures(doc, board).filter(([name]) => series(doc, "round", name, "curves", methods).length), odd = there.length % 2;
   return el("div", { class: "pair" }, there.map(([measure, called, score], place) => {
-    const found = series(doc, state.axis, measure, "curves", methods), title = called + (score ? "" : which);
+    const found = series(doc, state.axis, measure, "curves", methods), title = called;
     const options = { ...AXES[state.axis], name: measure + which, yTitle: score ? judged.unit : "", yFormat: score ? judged.tick : plain, ySaid: score ? judged.said : number, floor: 0, height: odd && !place ? 340 : 280 };
-    return figure(title, "", lines(found, { ...options, sentence: curveSaid(found, title, options) }), () => curveTable(found, options), odd && !place ? "whole" : "");
+    return figure(title, "", lines(found, { ...options, sentence: curveSaid(found, title + which, options) }), () => curveTable(found, options), odd && !place ? "whole" : "", which);
   }));
 }
 
@@ -188,21 +198,23 @@ const WATCHED = bare({
 });
 
 function drawWatched(section, doc) {
-  const names = [...new Set(doc.methods.flatMap((m) => Object.keys(m.watch)))];
-  if (doc.methods.length > 1) section.append(el("div", { class: "controls" }, legend(doc.methods.map((m, place) => ({ ...m, place })))));
-  section.append(el("div", { class: "pair" }, names.map((name) => {
-    const [title, note] = WATCHED[name] || [name, ""], found = series(doc, "round", name, "watch");
-    const options = { ...AXES.round, name, yTitle: "", yFormat: plain, ySaid: number, height: 220 };
-    return figure(title, note, lines(found, { ...options, sentence: curveSaid(found, title, options) }), () => curveTable(found, options));
-  })));
+  for (const board of boardsOf(doc)) {
+    const names = [...new Set(board.methods.flatMap((i) => Object.keys(doc.methods[i].watch)))];
+    if (!names.length) continue;
+    section.append(sectionHead(board), el("div", { class: "controls" }, legendOf(doc, board)), el("div", { class: "pair" }, names.map((name) => {
+      const [title, note] = WATCHED[name] || [name, ""], found = series(doc, "round", name, "watch", board.methods);
+      const options = { ...AXES.round, name: name + board.which, yTitle: "", yFormat: plain, ySaid: number, height: 220 };
+      return figure(title, note, lines(found, { ...options, sentence: curveSaid(found, title + board.which, options) }), () => curveTable(found, options), "", board.which);
+    })));
+  }
   drawClasses(section, doc);
 }
 
 function drawClasses(section, doc) {
   if (!doc.classes.length) return;
-  const seeds = [...new Set(doc.classes.map((one) => `seed ${one.seed}`))];
-  const chosen = selection("Accuracy of classes", "classes", seeds, "watched");
-  const items = doc.classes.filter((one) => `seed ${one.seed}` === state.classes);
+  const group = (one) => inSection(doc, one, `seed ${one.seed}`);
+  const chosen = selection("Accuracy of classes", "classes", [...new Set(doc.classes.map(group))], "watched");
+  const items = doc.classes.filter((one) => group(one) === state.classes);
   section.append(el("h3", {}, "Accuracy of each class"), el("p", { class: "note" }, "Stripes are classes that are learnt in one round and forgotten in the next."), chosen,
     el("div", { class: "panels" }, items.map((item) => {
       const last = item.values.map((row) => row.at(-1));
@@ -216,6 +228,8 @@ function drawClasses(section, doc) {
 }
 
 const said = (name) => name.replaceAll("_", " ");
+/** A text with the section it is about, where there are several. */
+const inSection = (doc, { section }, text) => (doc.boards.length > 1 ? `${section}, ${text}` : text);
 
 function drawMade(section, doc) {
   const one = doc.runs[0], shared = Object.entries(one.settings).filter(([name]) => doc.shared.includes(name));
@@ -223,7 +237,7 @@ function drawMade(section, doc) {
   doc.methods.forEach((method, place) => {
     const runs = method.runs.map((i) => doc.runs[i]), own = Object.entries(runs[0].settings).filter(([name]) => !doc.shared.includes(name));
     section.append(el("details", { class: "made", "data-key": `made ${place}`, open: doc.methods.length === 1 },
-      el("summary", {}, sign(place), " ", el("code", {}, method.name)),
+      el("summary", {}, sign(place), " ", el("code", {}, method.name), doc.boards.length > 1 ? el("span", { class: "note" }, " on ", el("code", {}, doc.boards[method.board].title)) : ""),
       facts([["stack", method.stack || "not readable by this version"], ...own.map(([name, value]) => [said(name), value])], "stack"),
       runs.map(drawRun)));
   });
