@@ -109,6 +109,7 @@ def test_a_quadratic_whose_surface_is_known() -> None:
             assert loss == pytest.approx(f, abs=1e-9)
     assert result["center"] == {"loss": 7.5}
     assert result["loss"][1][1] == 7.5
+    assert result["length"] == pytest.approx(13**0.5)
 
 
 def test_loss_and_error_taken_up_again() -> None:

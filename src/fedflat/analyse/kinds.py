@@ -20,7 +20,7 @@ RESULTS: dict[str, Schema] = {
         "subsample?": {"lambda_1_spread?": NUMBER, "*": object},
         "density?": {"x": [NUMBER], "y": [NUMBER], "*": object}, "layers?": {"*": NUMBER}, "*": object,
     },
-    "surface": {**_GRID, "center?": {"*": NUMBER}},
+    "surface": {**_GRID, "center?": {"*": NUMBER}, "length?": NUMBER},
     "plane": {**_GRID, "points?": [_POINT]},
     "interpolate": {
         "gamma": [NUMBER], "loss?": ([NUMBER], None), "error?": ([NUMBER], None), "barrier?": NUMBER, "*": object

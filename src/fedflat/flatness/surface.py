@@ -51,9 +51,10 @@ class Surface:
         return self.params + self.axis[column] * self.first + self.axis[row] * self.second
 
     def result(self, values: Sequence[Sequence[float | None]]) -> dict[str, Any]:
-        """Losses and errors, one row for each ``y``, and the model's own."""
+        """Losses and errors, one row for each ``y``, the model's own, and the parameter distance of 1 on an axis."""
         middle = named(values[len(values) // 2])
-        return {"x": self.axis, "y": self.axis, **rows(values, self.points), "center": middle}
+        length = float(self.first.norm())  # of the second direction too: each of its filters is as long
+        return {"x": self.axis, "y": self.axis, **rows(values, self.points), "center": middle, "length": length}
 
 
 def direction(params: Tensor, layout: Layout, seed: int, which: int) -> Tensor:

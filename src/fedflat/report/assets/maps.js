@@ -88,10 +88,11 @@ function plane(item, measure, range) {
   const floor = Math.max(range[0] * 0.01, 1e-6), at = measure === "loss" ? (value) => Math.log10(Math.max(value - range[0], 0) + floor) : (value) => value;
   const [low, high] = range.map(at), format = measure === "loss" ? number : percents;
   later(box, () => {
-    const size = Math.min(520, Math.max(200, box.clientWidth)), left = 8, side = size - 16, top = 8;
+    const across = ticks(item.x[0], item.x.at(-1), 4), upwards = ticks(item.y[0], item.y.at(-1), 4), beside = labels(upwards, plain);
+    const size = Math.min(520, Math.max(200, box.clientWidth)), left = 14 + 7 * Math.max(...beside.map((text) => text.length)), side = size - left - 8, top = 24, bottom = top + side;
     const values = item[measure].map((row) => row.map((value) => (known(value) ? at(value) : null)));
     const X = scale(item.x[0], item.x.at(-1), left, left + side), Y = scale(item.y[0], item.y.at(-1), top + side, top);
-    const root = svg("svg", { viewBox: `0 0 ${size} ${size}`, width: size, height: size, role: "img", "aria-label": planeSaid(item, measure, format), class: "chart" });
+    const root = svg("svg", { viewBox: `0 0 ${size} ${bottom + 42}`, width: size, height: bottom + 42, role: "img", "aria-label": planeSaid(item, measure, format), class: "chart" });
     const half = [side / (item.x.length - 1) / 2, side / (item.y.length - 1) / 2];
     const id = `clip-${Math.random().toString(36).slice(2)}`;
     root.append(svg("clipPath", { id }, svg("rect", { x: left, y: top, width: side, height: side })),
@@ -101,8 +102,13 @@ function plane(item, measure, range) {
       const text = segments.map(([from, to]) => path([from, to].map(([i, j]) => [left + (i * side) / (item.x.length - 1), top + side - (j * side) / (item.y.length - 1)]))).join("");
       if (text) root.append(svg("path", { d: text, class: "contour" }));
     }
+    labels(across, plain).forEach((text, i) => root.append(svg("line", { x1: round2(X(across[i])), x2: round2(X(across[i])), y1: bottom, y2: bottom + 4, class: "axis" }),
+      svg("text", { x: round2(X(across[i])), y: bottom + 18, "text-anchor": "middle", class: "tick" }, text)));
+    beside.forEach((text, i) => root.append(svg("line", { x1: left - 4, x2: left, y1: round2(Y(upwards[i])), y2: round2(Y(upwards[i])), class: "axis" }),
+      svg("text", { x: left - 8, y: round2(Y(upwards[i])) + 4, "text-anchor": "end", class: "tick" }, text)));
+    root.append(svg("text", { x: 0, y: 12, class: "title" }, "parameter distance"), svg("text", { x: left + side, y: bottom + 36, "text-anchor": "end", class: "title" }, "parameter distance"));
     item.marks.forEach((mark, i) => {
-      const x = X(mark.x), y = Y(mark.y), end = x > size / 2;
+      const x = X(mark.x), y = Y(mark.y), end = x > left + side / 2;
       if (!known(x) || !known(y)) return;
       root.append(svg("circle", { cx: round2(x), cy: round2(y), r: 5, class: "model" }),
         svg("text", { x: round2(x + (end ? -10 : 10)), y: round2(y + 5), "text-anchor": end ? "end" : "start", class: "model" }, letter(i)));
@@ -116,5 +122,5 @@ function plane(item, measure, range) {
 function planeSaid(item, measure, format) {
   const [low, high] = extent(item[measure].flat(), 0);
   const marks = item.marks.map((mark) => `${mark.name} at ${format(mark[measure])}`);
-  return `Plane of the ${measure} through ${item.title}, from ${format(low)} to ${format(high)}; ${listed(marks)}.`;
+  return `Plane of the ${measure} through ${item.title}, from ${format(low)} to ${format(high)}; ${listed(marks)}. It is ${plain(item.x.at(-1) - item.x[0])} wide and ${plain(item.y.at(-1) - item.y[0])} high in parameter distance.`;
 }

@@ -57,8 +57,14 @@ function surfacePanel(item, measure, log, range, format) {
   const center = item.center[measure];
   const model = known(center) && item.x[0] <= 0 && item.x.at(-1) >= 0 ? { value: center, height: (at(center) - low) / (high - low || 1) } : null;
   const canvas = el("canvas", { role: "img", tabindex: "0", class: "surface", "data-key": `surface ${item.label}`, "aria-label": surfaceSaid(item, measure, format) });
-  const shape = { x: unit(item.x), y: unit(item.y), height, fills: shades(height), model, zero: [along(item.x, 0), along(item.y, 0)] };
+  const shape = { x: unit(item.x), y: unit(item.y), height, fills: shades(height), model, zero: [along(item.x, 0), along(item.y, 0)], marks: [distances(item.x, item), distances(item.y, item)] };
   return { canvas, item, draw: () => drawSurface(canvas, shape, range, format) };
+}
+
+/** Ticks along one side: in parameter distance if the analysis has the length of the directions, else in that length. */
+function distances(values, { length }) {
+  const far = known(length) ? length : 1, found = ticks(values[0] * far, values.at(-1) * far, 4);
+  return labels(found, plain).map((text, i) => [along(values, found[i] / far), text]);
 }
 
 const unit = (values) => values.map((value) => along(values, value));
@@ -67,7 +73,9 @@ const along = (values, value) => (2 * (value - values[0])) / (values.at(-1) - va
 function surfaceSaid(item, measure, format) {
   const [low, high] = extent(item[measure].flat(), 0);
   const center = known(item.center[measure]) ? ` at the model ${format(item.center[measure])},` : "";
-  return `Surface of the ${measure} around ${item.label}:${center} least ${format(low)}, largest ${format(high)}. Arrow keys turn all surfaces.`;
+  const far = Math.max(...item.x.map(Math.abs));
+  const reach = known(item.length) ? `It reaches ${plain(far * item.length)} from the model in parameter distance.` : `It reaches ${plain(far)} times the length of the weights from the model.`;
+  return `Surface of the ${measure} around ${item.label}:${center} least ${format(low)}, largest ${format(high)}. ${reach} Arrow keys turn all surfaces.`;
 }
 
 /** The colour of each cell: by its height, lit from one side. It does not depend on the view. */
@@ -94,12 +102,13 @@ function drawSurface(canvas, shape, range, format) {
   context.setTransform(fine, 0, 0, fine, 0, 0);
   context.clearRect(0, 0, wide, tall);
   const [sin, cos] = [Math.sin(state.turn), Math.cos(state.turn)], [up, flat] = [Math.cos(state.tilt), Math.sin(state.tilt)];
-  const size = Math.min(wide / 3.05, tall / 2.75), middle = [wide / 2, tall / 2 + size * (0.52 * up - 0.02)];
+  const size = Math.min(wide / 3.5, tall / 2.95), middle = [wide / 2, tall / 2 + size * (0.52 * up - 0.02)];
   const project = (x, y, z) => [middle[0] + size * (x * cos - y * sin), middle[1] - size * (1.1 * z * up + (x * sin + y * cos) * flat)];
   const style = getComputedStyle(canvas), ink = style.getPropertyValue("--muted"), rule = style.getPropertyValue("--rule");
   drawBox(context, project, sin, cos, rule);
   drawCells(context, project, shape, sin, cos);
   drawScale(context, project, sin, cos, range, format, ink);
+  drawDistances(context, project, sin, cos, shape.marks, ink);
   if (shape.model) drawModel(context, project(...shape.zero, shape.model.height), format(shape.model.value), style);
 }
 
@@ -154,6 +163,20 @@ function drawScale(context, project, sin, cos, range, format, ink) {
     context.textAlign = left - 8 < context.measureText(text).width ? "left" : "right";
     context.fillText(text, context.textAlign === "left" ? 0 : left - 7, top + (context.textAlign === "left" ? -5 : 4));
   }
+}
+
+/** Distances from the model, along the two sides that are near. */
+function drawDistances(context, project, sin, cos, [x, y], ink) {
+  const near = [sin > 0 ? -1 : 1, cos > 0 ? -1 : 1], [left, top] = project(0, 0, 0);
+  context.fillStyle = ink;
+  context.font = "11px system-ui, sans-serif";
+  context.textAlign = "center";
+  const write = (place, text) => {
+    const [right, below] = project(...place, 0), away = Math.hypot(right - left, below - top) || 1;
+    context.fillText(text, right + (14 * (right - left)) / away, below + (12 * (below - top)) / away + 4);
+  };
+  for (const [at, text] of x) write([at, near[1]], text);
+  for (const [at, text] of y) write([near[0], at], text);
 }
 
 function drawModel(context, [x, y], text, style) {

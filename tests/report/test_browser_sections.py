@@ -1,0 +1,169 @@
+"""Sections, seeds, marks and axes, as a browser shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedflat.report import write_report
+from report.made import write_analyses, write_analysis, write_run, write_watch
+from report.test_browser import Watched, browser, pytestmark  # noqa: F401
+from report.test_sections import METHODS, study, two_seeds
+
+INIT = """window.written = []; const write = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {
+  window.written.push(text);
+  return write.call(this, text, ...at);
+};"""
+
+
+@pytest.fixture
+def two_sections(browser: Any, tmp_path: Path) -> Iterator[Any]:  # noqa: F811
+    """Two data sets, two methods and two seeds each."""
+    runs = [*two_seeds(tmp_path / "a", (0.9, 0.8)), *two_seeds(tmp_path / "b", (0.2, 0.3), on="cifar10(lda(0.5))")]
+    for run in runs:
+        write_analyses(run)
+        write_watch(run)
+    write_report(runs, tmp_path / "page.html")
+    watched = Watched(browser, (tmp_path / "page.html").as_uri())
+    yield watched.page
+    assert watched.complaints == []
+    watched.context.close()
+
+
+def test_each_data_set_has_a_table_and_curves(two_sections: Any) -> None:
+    page = two_sections
+    titles = ["digits(lda(0)), classification()", "cifar10(lda(0.5)), classification()"]
+    for part in ("results", "training", "watched"):
+        assert page.locator(f"#{part} h3.section").all_inner_texts() == titles
+    assert page.locator("#results .scenario").all_inner_texts() == [
+        "Data set: digits. Partition: lda(0), 100 clients. Task: classification().",
+        "Data set: cifar10. Partition: lda(0.5), 100 clients. Task: classification().",
+    ]
+    tables = page.locator("#results table.results")
+    assert [table.locator("tbody code").all_inner_texts() for table in tables.all()] == [list(METHODS)] * 2
+    assert [table.locator("tr.best code").inner_text() for table in tables.all()] == list(METHODS)
+    for target in ("90.50", "20.50"):
+        assert f"Target {target} %: the accuracy of the first method." in page.inner_text("#results")
+    charts = page.locator("#training figure svg.chart")
+    assert [chart.locator("path.line").count() for chart in charts.all()] == [2] * charts.count()
+    assert page.locator("#training .legend").count() == 2
+    assert "most accurate" not in page.inner_text("header")
+
+
+def test_analyses_are_chosen_by_section(two_sections: Any) -> None:
+    """No chart has two data sets; every entry of a list names the one it is of."""
+    page = two_sections
+    for part in ("curvature", "surface", "plane", "partition", "confusion", "corruptions"):
+        options = page.locator(f"#{part} select").last.locator("option").all_inner_texts()
+        assert len(options) == 4, part
+        assert [option.startswith("cifar10(lda(0.5))") for option in options] == [False, False, True, True], part
+    assert page.locator("canvas.surface").count() == 2
+    page.locator("#surface select").last.select_option(index=2)
+    assert page.locator("canvas.surface").count() == 2
+    rows = page.locator("#curvature > .frame tbody tr").all_inner_texts()
+    assert sum("cifar10(lda(0.5))" in row for row in rows) == 4
+
+
+def test_each_table_has_the_target_of_its_study(browser: Any, tmp_path: Path) -> None:  # noqa: F811
+    folders = [study(tmp_path / "a", 0.3), study(tmp_path / "b", 0.4, on="digits()")]
+    write_report(folders, tmp_path / "page.html")
+    watched = Watched(browser, (tmp_path / "page.html").as_uri())
+    heads = [text.replace("\xa0", " ") for text in watched.page.locator("#results thead").all_inner_texts()]
+    assert "Rounds to 30.00 %" in heads[0]
+    assert "Rounds to 40.00 %" in heads[1]
+    watched.context.close()
+
+
+def test_one_seed_is_said_in_the_row_and_in_the_sentence(browser: Any, tmp_path: Path) -> None:  # noqa: F811
+    runs = [write_run(tmp_path / method, method=method) for method in METHODS]
+    write_report(runs, tmp_path / "page.html")
+    watched = Watched(browser, (tmp_path / "page.html").as_uri())
+    page = watched.page
+    said = "(1 seed: differences between methods may be due to chance)."
+    assert page.inner_text("#lead").endswith(said)
+    assert page.locator(".results tbody small").all_inner_texts() == ["1 seed"] * 2
+    assert "the last 4 rounds (1 seed)." in page.inner_text("#results")
+    assert "No row is marked: with 1 seed, differences" in page.inner_text("#results")
+    assert page.locator("#results tr.best").count() == 0
+    assert "±" not in page.inner_text("#results table")
+    watched.context.close()
+
+
+LOOK = """all => all.map((one) => { const line = one.querySelector("line"), mark = one.querySelector(".mark");
+  return [line.getAttribute("stroke"), line.getAttribute("stroke-dasharray"), mark.getAttribute("fill"), mark.tagName,
+    (mark.getAttribute("d") || "")].join(" "); })"""
+SIGN = """all => all.map((one) => [one.getAttribute("fill"), one.tagName, one.getAttribute("d") || ""].join(" "))"""
+
+
+@pytest.mark.parametrize("count", [12, 101])
+def test_colours_dashes_and_marks_do_not_repeat(browser: Any, tmp_path: Path, count: int) -> None:  # noqa: F811
+    """A hundred methods differ in the table and in the legend; beyond, the page says that they repeat."""
+    runs = [write_run(tmp_path / str(i), method=f"fedprox(mu={i})", done=1, rounds=1) for i in range(count)]
+    write_report(runs, tmp_path / "page.html")
+    watched = Watched(browser, (tmp_path / "page.html").as_uri())
+    page = watched.page
+    signs = page.locator("#results tbody .mark").evaluate_all(SIGN)
+    looks = page.locator("#training .legend button").evaluate_all(LOOK)
+    assert len(signs) == len(looks) == count
+    assert len(set(signs)) == len(set(looks)) == min(count, 100)
+    assert ("they repeat from row 101 on" in page.inner_text("#results")) == (count > 100)
+    assert watched.complaints == []
+    watched.context.close()
+
+
+def test_a_plane_says_what_separates_basins(browser: Any, tmp_path: Path) -> None:  # noqa: F811
+    """Two models in one basin with contours between them: x from 0 to 30, y from 0 to 6."""
+    run = write_run(tmp_path / "a")
+    x, y = [3.0 * i for i in range(11)], [0.6 * i for i in range(11)]
+    bowl = [[(a - 15) ** 2 / 100 + (b - 3) ** 2 for a in x] for b in y]
+    marks = [{"name": name, "x": at, "y": 3.0, "loss": 1.0, "error": 0.5} for name, at in (("a", 6.0), ("b", 24.0))]
+    grid = {"x": x, "y": y, "loss": bowl, "points": marks}
+    write_analysis(run, "plane", {"models": ["a", "b"], "set": "test"}, grid)
+    write_report([run], tmp_path / "page.html")
+    watched = Watched(browser, (tmp_path / "page.html").as_uri())
+    plane = watched.page.locator("#plane")
+    assert "no contour" not in plane.inner_text()
+    assert "Two models lie in different basins if the loss rises on the way from one to the other" in plane.inner_text()
+    assert "barrier" in plane.inner_text()
+    chart = plane.locator("svg.chart")
+    assert chart.locator("text.tick").all_text_contents() == ["0", "10", "20", "30", "0", "2", "4", "6"]
+    assert chart.locator("text.title").all_text_contents() == ["parameter distance"] * 2
+    assert chart.get_attribute("aria-label").endswith("It is 30 wide and 6 high in parameter distance.")
+    frame = chart.bounding_box()
+    for box in (tick.bounding_box() for tick in chart.locator("text.tick").all()):
+        assert frame["x"] - 1 <= box["x"] < box["x"] + box["width"] <= frame["x"] + frame["width"] + 12
+    assert watched.complaints == []
+    watched.context.close()
+
+
+@pytest.mark.parametrize(("length", "ticks"), [(40.0, ["-40", "-20", "0", "20", "40"]), (None, ["-1", "-0.5", "0"])])
+def test_surfaces_have_distances_along_their_sides(
+    browser: Any,  # noqa: F811
+    tmp_path: Path,
+    length: float | None,
+    ticks: list[str],
+) -> None:
+    """From -1 to 1 along directions of this length; without it, in lengths of the weights."""
+    run, axis = write_run(tmp_path / "a"), [-1.0, -0.5, 0.0, 0.5, 1.0]
+    found: dict[str, Any] = {"x": axis, "y": axis, "loss": [[1 + a * a + b * b for a in axis] for b in axis]}
+    found |= {"center": {"loss": 1.0}} | ({} if length is None else {"length": length})
+    write_analysis(run, "surface", {"model": "server"}, found)
+    write_report([run], tmp_path / "page.html")
+    context = browser.new_context()
+    context.add_init_script(INIT)
+    page = context.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    page.wait_for_selector("canvas.surface")
+    written = page.evaluate("window.written")
+    assert all(written.count(tick) >= 2 for tick in ticks), written
+    unit = "in parameter space" if length else "in lengths of its weights"
+    assert f"The numbers along both sides are distances from the model{'' if length else ','} {unit}." in (
+        page.inner_text("#surface")
+    )
+    reach = "40 from the model in parameter distance" if length else "1 times the length of the weights from the model"
+    assert f"It reaches {reach}." in page.get_attribute("canvas.surface", "aria-label")
+    context.close()
