@@ -44,5 +44,6 @@ def dies(code: str) -> bool:
     >>> dies("pass"), dies("raise SystemExit(2)"), dies("import os; os.abort()")
     (False, False, True)
     """
-    done = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    words = [sys.executable, "-P", "-c", code]  # -P: nothing is imported from the current folder
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return done.returncode < 0

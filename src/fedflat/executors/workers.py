@@ -22,6 +22,7 @@ from fedflat.executors.crew import Crew, Left, Source, Then, Visited, threads
 from fedflat.executors.interrupt import ALL
 from fedflat.executors.main_module import REMEDY, Way, hidden, way_to_main
 from fedflat.executors.parcel import WorkerDied, dumps, opened, packed, receive, send
+from fedflat.executors.safe_path import safe_path
 from fedflat.executors.worker import work
 from fedflat.language.plugins import Named, named_plugins
 from fedflat.profiling.taps import END, Taps
@@ -111,7 +112,7 @@ class _Crew:
     def hire(self, n: int) -> list[Connection]:
         """Start ``n`` processes more; where to reach them, once they are ready."""
         new: list[Connection] = []
-        with _deaf_children(), huge_pages(), hidden():
+        with safe_path(), _deaf_children(), huge_pages(), hidden():
             for _ in range(n):
                 ours, theirs = self.context.Pipe()
                 process = self.context.Process(target=work, args=(theirs, self.taps.cut()), daemon=True)

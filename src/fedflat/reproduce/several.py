@@ -91,7 +91,7 @@ class Several:
         words += [named.said for named in named_plugins()]
         with huge_pages():
             process = subprocess.Popen(
-                [sys.executable, "-m", "fedflat.reproduce.child", *map(str, words)], stdin=subprocess.DEVNULL,
+                [sys.executable, "-P", "-m", "fedflat.reproduce.child", *map(str, words)], stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
                 env={**os.environ, **dict.fromkeys(THREADS, str(self.workers))},
             )  # fmt: skip
