@@ -24,12 +24,13 @@ from fedflat.client.visit import ClientJob, Letter
 from fedflat.data.federation import Federation
 from fedflat.data.sampling import Sampler
 from fedflat.engine.mail import Mail
+from fedflat.engine.missing import Missing
 from fedflat.errors import FedflatError, SettingError
 from fedflat.executors.crew import Crew, Source
 from fedflat.executors.in_process import InProcess
-from fedflat.executors.parcel import dumps, loads, opened, receive
+from fedflat.executors.parcel import dumps, loads, opened
 from fedflat.executors.worker import answer
-from fedflat.executors.workers import Workers
+from fedflat.executors.workers import Workers, _Crew
 from fedflat.running.prepare import Ready, make_ready
 from fedflat.running.ticks import Tick
 from fedflat.running.train import train
@@ -53,8 +54,14 @@ class Troubled(nn.Module):
             getattr(self, self.trouble)(x)
         return self.fc(x)
 
-    def die(self, x: Tensor) -> None:
+    def end(self, x: Tensor) -> None:
         os._exit(9)
+
+    def crash(self, x: Tensor) -> None:
+        signal.raise_signal(signal.SIGSEGV)
+
+    def kill(self, x: Tensor) -> None:
+        signal.raise_signal(signal.SIGKILL)
 
     def fail(self, x: Tensor) -> None:
         raise ZeroDivisionError("the model does not like this batch")
@@ -119,16 +126,66 @@ def test_an_exception_that_cannot_travel_is_told_in_other_words() -> None:
     odd.add_note("(in round 0, client 4)")
     answer(theirs, odd)
     with pytest.raises(RuntimeError, match="OddError: odd 1 2") as caught:
-        opened(receive(ours))
+        opened(ours.recv_bytes())
     assert caught.value.__notes__[0] == "(in round 0, client 4)"
     ours.close()
     theirs.close()
 
 
-def test_a_worker_that_dies_at_work() -> None:
-    with pytest.raises(FedflatError, match=r"worker process died .* want of memory. Use fewer workers"):
-        train(experiment(model=Troubled("die")), executor=Workers(1))
+KILLED = "A worker process died unexpectedly, probably out of memory"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        ("kill", f"{KILLED}. Use fewer workers or a smaller batch. The run can be resumed."),
+        ("crash", "A worker process was killed by SIGSEGV. The run can be resumed."),
+        ("end", "A worker process ended with exit code 9; its error output, if any, is above. The run can be resumed."),
+    ],
+)
+def test_a_worker_that_dies_at_work(trouble: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has the reason. No new worker is started for a run that has failed."""
+    started: list[int] = []
+    fill = _Crew.fill
+    monkeypatch.setattr(_Crew, "fill", lambda crew: (started.append(crew.n - len(crew.workers)), fill(crew)))
+    with pytest.raises(FedflatError) as caught:
+        train(experiment(model=Troubled(trouble)), executor=Workers(1))
+    assert str(caught.value) == message
+    assert [n for n in started if n] == [1]
     assert not multiprocessing.active_children()
+
+
+def test_a_worker_that_cannot_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers get the parent's `sys.path`, here with a damaged torch in front."""
+    (tmp_path / "torch.py").write_text("raise ImportError('libdamaged.so is missing')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(FedflatError) as caught:
+        train(experiment(), executor=Workers(2))
+    why = "A worker process failed (ImportError: libdamaged.so is missing). The run can be resumed."
+    assert str(caught.value) == why
+    assert not multiprocessing.active_children()
+
+
+def no_room() -> None:
+    raise MemoryError("no room for this")
+
+
+class Large:
+    """A value that cannot be read in a worker."""
+
+    def __reduce__(self) -> Any:
+        return no_room, ()
+
+
+def test_a_letter_that_cannot_be_read_ends_the_worker_and_a_new_one_is_started() -> None:
+    ready = make_ready(experiment())
+    first, second, *_ = letters(ready)
+    bad = replace(second, memory={"large": {"one": Large()}})
+    with Workers(1).open(ready.job, ready.fed, ready.source) as crew:
+        missing, (reply, _) = crew.visit([bad, first])
+    assert isinstance(missing, Missing)
+    assert missing.why == "A worker process failed (MemoryError: no room for this)"
+    assert reply.client == first.client
 
 
 def test_a_worker_that_dies_between_two_rounds() -> None:
@@ -139,7 +196,7 @@ def test_a_worker_that_dies_between_two_rounds() -> None:
             os.kill(process.pid, signal.SIGKILL)
             process.join()
 
-    with pytest.raises(FedflatError, match="worker process died"):
+    with pytest.raises(FedflatError, match=KILLED):
         train(experiment(), executor=Workers(1), tell=tell)
 
 

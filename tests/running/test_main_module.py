@@ -128,6 +128,23 @@ def test_a_guarded_script_may_define_what_workers_need(tmp_path: Path) -> None:
     assert said.splitlines()[-1] == "SAME True"
 
 
+def test_modules_beside_a_script_are_found_by_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script is not in the current folder. Its workers have its `sys.path`, and the user's environment."""
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    check = "        assert 'PYTHONSAFEPATH' not in os.environ\n        return super().forward"
+    (scripts / "beside.py").write_text("import os\n" + NET.replace("        return super().forward", check))
+    (scripts / "mine.py").write_text(
+        "import torch\nimport fedflat as ff\nimport beside\nclass Mine(beside.Net):\n    pass\n"
+        'if __name__ == "__main__":\n    for Net in (beside.Net, Mine):\n'
+        f'        result = ff.run("fedavg", {SETTINGS}, model=Net(), workers=1)\n'
+        '        print("READY", result.status)\n'
+    )
+    said, errors = python(["scripts/mine.py"], tmp_path)
+    assert (said, "Traceback" in errors) == ("READY done\nREADY done\n", False), errors
+
+
 def test_a_guard_with_a_run_outside_of_it_ends_with_the_remedy(tmp_path: Path) -> None:
     """A worker that imports the script begins no run of its own."""
     code = NET + f'\nff.run("fedavg", {SETTINGS}, model=Net(), workers=1)\nif __name__ == "__main__":\n    pass\n'

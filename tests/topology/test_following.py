@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,9 +12,11 @@ from typing import Any
 import pytest
 import torch
 
+from fedflat.client.local import Local
 from fedflat.client.visit import Letter
 from fedflat.data.sampling import Sampler
 from fedflat.engine.missing import Missing
+from fedflat.errors import FedflatError
 from fedflat.executors.crew import Left, Then, Visited
 from fedflat.executors.in_process import InProcess
 from fedflat.executors.workers import Workers
@@ -113,6 +117,40 @@ def test_who_is_missing_ends_its_own_chain_only() -> None:
     assert sorted(ahead.order) == sorted({1, 2, *first[:2]})
     assert [one["client"] for one in book.missing] == [first[1]]
     assert result.ledger.missing == 1
+
+
+def test_a_run_that_fails_makes_no_more_visits() -> None:
+    """The last visit of the last chain fails first: the chains before it are not waited for."""
+    exp = experiment(f"fedseq({UNEQUAL})", rounds=1, sampler=Sampler(cohorts=[[0, 1, 2]]))
+    [*_, last] = make_ready(exp).asked(0)["server"]
+    ahead = Ahead(choice="last", absent=last[-1])
+    with pytest.raises(FedflatError, match=f"client {last[-1]} crashed"):
+        train(exp, executor=ahead)
+    assert tuple(ahead.order) == last
+
+
+class Fragile(torch.nn.Linear):
+    """A linear model whose process is killed where it is trained on batches of one size."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(4, 3)
+        self.size = size
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training and len(x) == self.size:
+            signal.raise_signal(signal.SIGKILL)
+        return super().forward(x)
+
+
+def test_workers_that_die_in_chains_are_replaced() -> None:
+    """Clients have 6, 9, 12, 7 and 8 examples. With one worker, no chain goes on before the new one is there."""
+    settings = {"model": Fragile(size=7), "local": Local(batch_size=20), "min_replies": 1}
+    exp = experiment(f"fedseq({UNEQUAL})", rounds=2, sampler=Sampler(clients=5), **settings)
+    book = Noting()
+    result = train(exp, executor=Workers(1), book=book)
+    assert result.status == "done"
+    assert [one["client"] for one in book.missing] == [3, 3]
+    assert not multiprocessing.active_children()
 
 
 def test_workers_follow_chains() -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import io
 import pickle
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedflat.errors import FedflatError
 from fedflat.language.plugins import MAINS
 
 
@@ -56,32 +54,6 @@ def dumps(value: Any) -> bytes:
 def loads(message: bytes) -> Any:
     """What `dumps` made bytes of."""
     return pickle.loads(message)
-
-
-class WorkerDied(FedflatError):
-    """A worker process is gone."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "a worker process died without a word, most likely killed for want of memory. Use fewer workers or a "
-            "smaller batch; the run can be resumed from its last checkpoint."
-        )
-
-
-def send(line: Connection, message: bytes) -> None:
-    """Send a message to a worker."""
-    try:
-        line.send_bytes(message)
-    except (BrokenPipeError, ConnectionResetError):
-        raise WorkerDied from None
-
-
-def receive(line: Connection) -> bytes:
-    """A worker's answer."""
-    try:
-        return line.recv_bytes()
-    except (EOFError, ConnectionResetError):
-        raise WorkerDied from None
 
 
 def opened(message: bytes) -> Any:

@@ -26,25 +26,22 @@ def work(line: Connection, tap: Connection | None) -> None:
     """Everything a worker does; ``tap`` is where it tells what it spent its time on."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
-        try:
-            keep_memory()
-            way, plugins, count = loads(line.recv_bytes())
-            torch.set_num_threads(count)
-            with importing():
-                for named in plugins:
-                    load_same(named)
-            if way is not None:
-                way.take()
-            job, source = loads(line.recv_bytes())
-            fed = source()
-        except Exception as error:
-            answer(line, error)
-            return
-        answer(line, None)
-        with tapped(tap):
-            _serve(line, job, fed)
-    except (EOFError, ConnectionResetError, BrokenPipeError):
+        keep_memory()
+        way, plugins, count = loads(line.recv_bytes())
+        torch.set_num_threads(count)
+        with importing():
+            for named in plugins:
+                load_same(named)
+        if way is not None:
+            way.take()
+        job, source = loads(line.recv_bytes())
+        fed = source()
+    except Exception as error:
+        answer(line, error)
         return
+    answer(line, None)
+    with tapped(tap):
+        _serve(line, job, fed)
 
 
 def _die_with_parent() -> None:

@@ -15,15 +15,16 @@ from multiprocessing.context import SpawnProcess
 from fedflat.client.visit import ClientJob, Letter
 from fedflat.data.federation import Federation
 from fedflat.engine.mail import Mail
-from fedflat.engine.missing import Missing
+from fedflat.engine.missing import CRASHED, Missing
 from fedflat.errors import MOST_PROCESSES, SettingError, number
 from fedflat.executors.allocator import huge_pages, keep_memory
 from fedflat.executors.crew import Crew, Left, Source, Then, Visited, threads
 from fedflat.executors.interrupt import ALL
 from fedflat.executors.main_module import REMEDY, Way, hidden, way_to_main
-from fedflat.executors.parcel import WorkerDied, dumps, opened, packed, receive, send
+from fedflat.executors.parcel import dumps, opened, packed
 from fedflat.executors.safe_path import safe_path
-from fedflat.executors.worker import work
+from fedflat.executors.worker_died import WorkerDied, death_of
+from fedflat.executors.worker_start import FAILED, start
 from fedflat.language.plugins import Named, named_plugins
 from fedflat.profiling.taps import END, Taps
 
@@ -51,10 +52,10 @@ class Workers:
                 f"the run cannot be sent to worker processes: {order}. Models, losses and data given in Python must be "
                 f"defined at the top level of a module that they can import. {REMEDY}"
             )
-        crew = _Crew(order, self.threads)
+        crew = _Crew(order, self.n, self.threads)
         try:
             keep_memory()
-            crew.hire(self.n)
+            crew.fill()
             yield crew
         finally:
             crew.dismiss()
@@ -97,8 +98,8 @@ Place = tuple[int, int, Letter]
 
 
 class _Crew:
-    def __init__(self, order: Order, threads: int) -> None:
-        self.order, self.threads = order, threads
+    def __init__(self, order: Order, n: int, threads: int) -> None:
+        self.order, self.n, self.threads = order, n, threads
         self.context = multiprocessing.get_context("spawn")
         self.taps = Taps(self.context)
         self.workers: dict[Connection, SpawnProcess] = {}
@@ -109,23 +110,27 @@ class _Crew:
         self.told: dict[Connection, Mail] = {}
         """What each of them was sent last in this exchange."""
 
-    def hire(self, n: int) -> list[Connection]:
-        """Start ``n`` processes more; where to reach them, once they are ready."""
-        new: list[Connection] = []
-        with safe_path(), _deaf_children(), huge_pages(), hidden():
-            for _ in range(n):
+    def fill(self) -> None:
+        """Start as many processes as are missing, and wait until they are ready."""
+        missing, new = self.n - len(self.workers), list[Connection]()
+        if not missing:
+            return
+        with safe_path() as before, _deaf_children(), huge_pages(), hidden():
+            for _ in range(missing):
                 ours, theirs = self.context.Pipe()
-                process = self.context.Process(target=work, args=(theirs, self.taps.cut()), daemon=True)
+                process = self.context.Process(target=start, args=(theirs, self.taps.cut(), before), daemon=True)
                 process.start()
                 theirs.close()
                 self.workers[ours] = process
                 new.append(ours)
         for line in new:
-            send(line, dumps((self.order.way, self.order.plugins, self.threads)))
-            send(line, self.order.content)
+            _send(line, dumps((self.order.way, self.order.plugins, self.threads)), self.order.content)
         for line in new:
-            opened(receive(line))
-        return new
+            answer = self._answer(line)
+            if isinstance(answer, WorkerDied):
+                raise answer
+            opened(answer)
+        self.idle += new
 
     def dismiss(self) -> None:
         """End all of them, in the middle of a visit too."""
@@ -142,7 +147,8 @@ class _Crew:
         """Hand letters out as workers get free, at most two for each worker ahead of what was handed on.
 
         What is done with a reply is done by one thread: the cores are the workers'. Answers to letters of an exchange
-        that was given up are dropped when they come. A worker that dies leaves its client missing, and is replaced.
+        that was given up are dropped when they come. A worker that dies leaves its client missing. It is replaced when
+        the caller goes on without that client: a run that fails does not wait for a new process.
         """
         self._begin()
         sent, done = 0, dict[int, tuple[Letter, bytes | WorkerDied]]()
@@ -155,7 +161,10 @@ class _Crew:
                     if place in done:
                         break
                     done |= {at: (letter, answer) for at, letter, answer in self._answers()}
-                yield _outcome(*done.pop(place))
+                letter, answer = done.pop(place)
+                yield _outcome(letter, answer)
+                if isinstance(answer, WorkerDied):
+                    self.fill()
 
     def follow(self, letters: Sequence[Letter], then: Then, left: Left) -> Iterator[Visited]:
         """As `visit`, along chains: workers that get free go on with the chain that has most left to do.
@@ -184,6 +193,8 @@ class _Crew:
                         hand_out(left(at, made[at]))
                         visited = _outcome(letter, answer)
                         following = then(at, visited)
+                        if isinstance(answer, WorkerDied):
+                            self.fill()
                         if following is None:
                             done[at] = visited
                         else:
@@ -194,42 +205,50 @@ class _Crew:
         """An exchange begins."""
         self.exchanges, self.told = self.exchanges + 1, {}
         self.idle = [line for line in self.workers if line not in self.busy]
+        self.fill()
 
     def _answers(self) -> Iterator[tuple[int, Letter, bytes | WorkerDied]]:
         """Wait for workers; what those answer whose letters are of this exchange, all of whom are idle then."""
         for ready in wait(list(self.busy)):
             assert isinstance(ready, Connection)
             (exchange, at, letter), answer = self.busy.pop(ready), self._answer(ready)
-            self.idle += [ready] if ready in self.workers else self.hire(1)
+            self.idle += [ready] if ready in self.workers else []
             if exchange == self.exchanges:
                 yield at, letter, answer
+            elif ready not in self.workers:
+                self.fill()
 
     def _hand(self, at: int, letter: Letter) -> None:
         """Give a letter to a worker that is idle."""
         line = self.idle.pop()
         self.busy[line] = self.exchanges, at, letter
-        with suppress(WorkerDied):  # which is seen when its answer is taken
-            if self.told.get(line) is not letter.mail:  # the same for all of an exchange: once is enough
-                self.told[line] = letter.mail
-                send(line, dumps(letter.mail))
-            send(line, dumps((letter.client, letter.memory, letter.id)))
+        if self.told.get(line) is not letter.mail:  # the same for all of an exchange: once is enough
+            self.told[line] = letter.mail
+            _send(line, dumps(letter.mail))
+        _send(line, dumps((letter.client, letter.memory, letter.id)))
 
     def _answer(self, line: Connection) -> bytes | WorkerDied:
-        """What a worker answers; one that is dead is let go."""
-        try:
-            return receive(line)
-        except WorkerDied as died:
-            line.close()
-            process = self.workers.pop(line)
-            process.kill()
-            process.join()
-            return died
+        """What a worker answers, or why it died; a dead worker is removed."""
+        message = None
+        with suppress(EOFError, ConnectionResetError):
+            message = line.recv_bytes()
+        if message is not None and not message.startswith(FAILED):
+            return message
+        line.close()
+        return death_of(self.workers.pop(line), message)
+
+
+def _send(line: Connection, *messages: bytes) -> None:
+    """Send messages to a worker. That it is dead is found when its answer is read."""
+    with suppress(BrokenPipeError, ConnectionResetError):
+        for message in messages:
+            line.send_bytes(message)
 
 
 def _outcome(letter: Letter, answer: bytes | WorkerDied) -> Visited:
+    if isinstance(answer, WorkerDied):
+        return Missing(letter.client, letter.id, CRASHED, answer.reason, answer)
     try:
-        if isinstance(answer, WorkerDied):
-            raise answer
         visited: Visited = opened(answer)
     except Exception as error:
         return Missing.by(error, letter.client, letter.id)

@@ -34,9 +34,14 @@ class Attendance:
         """Go on without a client in round ``t``, or do not; ``diagnose`` says where a number went wrong."""
         if one.reason == NOT_FINITE:
             self._not_finite(t, one, diagnose)
-        elif self.exp.min_replies is None:
-            raise one.error or FedflatError(f"round {t}: {one}. To go on without such clients, set min_replies.")
+        else:
+            self.check(t, one)
         self.missing.append(one)
+
+    def check(self, t: int, one: Missing) -> None:
+        """Raise the error of a failed visit of round ``t``, unless the run allows missing clients."""
+        if self.exp.min_replies is None:
+            raise one.error or FedflatError(f"round {t}: {one}. To go on without such clients, set min_replies.")
 
     def _not_finite(self, t: int, one: Missing, diagnose: Callable[[], str]) -> None:
         if self.exp.on_bad == "stop":

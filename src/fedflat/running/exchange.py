@@ -11,6 +11,7 @@ from typing import NoReturn, TypeVar
 from fedflat.client.visit import Letter
 from fedflat.clock.timetable import Ended, Visit
 from fedflat.engine.mail import Mail, Replies, Reply, Sheaf, fold
+from fedflat.engine.missing import Missing
 from fedflat.executors.crew import Crew, Follower, Visited
 from fedflat.running.attendance import TooFew, answers
 from fedflat.running.letters import Letters, Line
@@ -168,6 +169,8 @@ class Exchange:
         def then(at: int, visited: Visited) -> Letter | None:
             trip, place = begun[at]
             if len(trip.relay.left(place)) == 1:
+                if isinstance(visited, Missing):  # fail now, and not when the chains before it have ended
+                    self.reception.attendance.check(trip.mail.round, visited)
                 return None
             [one] = answers([visited], trip.now[place].ids, trip.mail, each=True)
             self._hand_on(trip.line, trip.relay, trip.now[place], one)
