@@ -12,6 +12,7 @@ import pytest
 
 from fedflat.cli import main
 from fedflat.cli.runs import fresh_folder
+from fedflat.executors.in_process import InProcess
 from fedflat.tasks.headline import ACCURACY
 from running.small import ON, final, rows, timeless
 
@@ -197,6 +198,12 @@ def test_ctrl_c_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
         assert main(["run", "fedavg", *QUICK, "--out", "my run"]) == 130
     told = capsys.readouterr().err
     assert "A checkpoint was written. Go on with: fedflat resume 'my run'\n" in told
+    with monkeypatch.context() as patched:
+        patched.setattr(InProcess, "open", press)
+        assert main(["resume", "my run"]) == 130
+        assert "No new checkpoint was written. Go on with: fedflat resume 'my run'\n" in capsys.readouterr().err
+        assert main(["compare", "fedavg", "fedsam", *QUICK, "--out", "study"]) == 130
+        assert "No checkpoint was written. Go on with: fedflat resume study\n" in capsys.readouterr().err
     assert main(["resume", "my run", "--quiet"]) == 0
     assert len(rows(Path("my run"))) == 4
 

@@ -106,7 +106,8 @@ def test_ctrl_c_while_workers_start(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in errors
-    assert f"fedflat resume {folder}" in errors
+    written = "A checkpoint" if newest(folder) else "No checkpoint"
+    assert f"{written} was written. Go on with: fedflat resume {folder}\n" in errors
     ended(*family)
 
 

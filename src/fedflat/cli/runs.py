@@ -17,6 +17,7 @@ from fedflat.cli.presets import beside, chosen, seeds_of, settings_of, too_short
 from fedflat.data.opening import opened_once
 from fedflat.errors import RunError, SettingError
 from fedflat.files import open_text
+from fedflat.folder.checkpoints import Store
 from fedflat.folder.facts import headline_of, read_facts
 from fedflat.folder.study_file import is_run, read_target, runs_in, write_target
 from fedflat.language.plugins import plugin_words
@@ -122,14 +123,25 @@ def _preface(each: list[Experiment], folder: Path) -> list[str]:
 
 def _stoppable(asked: Namespace, folder: Path, work: Any) -> list[Result]:
     """Do the work with progress; after Ctrl-C say how to go on."""
+    before = _checkpoints(folder)
     try:
         with heard(quiet=asked.quiet) as voice:
             return work(voice)  # type: ignore[no-any-return]
     except KeyboardInterrupt:
         if folder.exists():
-            again = f"fedflat resume {quote(str(folder))}{plugin_words()}"
-            print(f"A checkpoint was written. Go on with: {again}", file=sys.stderr)
+            again, found = f"fedflat resume {quote(str(folder))}{plugin_words()}", _checkpoints(folder)
+            what = "A checkpoint" if found != before else "No new checkpoint" if found else "No checkpoint"
+            print(f"{what} was written. Go on with: {again}", file=sys.stderr)
         raise
+
+
+def _checkpoints(folder: Path) -> list[tuple[Path, list[int]]]:
+    """The runs in a folder that have checkpoints, and the rounds of these."""
+    try:
+        found = [(run, Store(run / "checkpoint").rounds()) for run in runs_in(folder)]
+    except RunError:  # which the command reports
+        return []
+    return [(run, rounds) for run, rounds in found if rounds]
 
 
 def _conclude(results: list[Result], asked: Namespace, folder: Path) -> None:
