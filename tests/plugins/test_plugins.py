@@ -169,6 +169,28 @@ def test_what_is_not_there_is_a_sentence(said: str, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err.startswith("fedflat: error: plugin: ")
 
 
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("/", "is a folder"),
+        ("./here", "is a folder"),
+        ("here", "is a folder without an __init__.py"),
+        ("/dev/zero", "is not a regular file"),
+        ("nothing.py", "does not exist"),
+    ],
+)
+def test_what_is_no_python_is_answered_with_what_a_plugin_is(
+    said: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SettingError) as caught:
+        ff.load_plugin(said)
+    expected = "a plugin must be a Python file such as my_methods.py, or a module such as package.module."
+    assert str(caught.value) == f"plugin: {said!r} {found}; {expected}"
+    assert not named_plugins()
+
+
 def test_a_module_of_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "extra_pack").mkdir()
     (tmp_path / "extra_pack" / "__init__.py").write_text("")

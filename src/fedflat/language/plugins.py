@@ -29,6 +29,11 @@ GROUP = "fedflat.plugins"
 MAINS = ("__main__", "__mp_main__")
 """What the module that a person started is called, in its own process and in those that import it."""
 HAND_MADE = "a notebook or a script"
+KINDS = "a plugin must be a Python file such as my_methods.py, or a module such as package.module"
+
+
+class _NotPython(Exception):
+    """What was named as a plugin is neither a file nor a module. The text says what it is."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +83,13 @@ def load_plugin(said: str) -> None:
             _NAMED[str(path)] = Named(str(path), _load_file(path))
         return
     if not all(part.isidentifier() for part in said.split(".")):
-        raise SettingError(f"plugin: a file that ends in .py, or package.module, is needed, found {shown(said)}.")
+        raise SettingError(f"plugin: {KINDS}, found {shown(said)}.")
     sys.path.append(os.getcwd())  # looked at last, and only for what was named
     try:
         with _told(said, said.replace(".", os.sep)):
-            import_module(said)
+            module = import_module(said)
+            if hasattr(module, "__path__") and module.__file__ is None:
+                raise _NotPython("is a folder without an __init__.py")
     finally:
         sys.path.pop()
     _NAMED[said] = Named(said)
@@ -155,7 +162,8 @@ def _digest(content: bytes) -> str:
 def _load_file(path: Path) -> str:
     """Run a file as a module of its own, unless it is there already; the digest of what was run."""
     if not path.is_file():
-        raise FedflatError("there is no such file")
+        found = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "does not exist"
+        raise _NotPython(found)
     content = path.read_bytes()
     digest = _digest(content)
     name = f"fedflat_plugin_{path.stem}_{_digest(os.fsencode(path))[:8]}"
@@ -181,6 +189,8 @@ def _told(said: str, file: str) -> Iterator[None]:
     """Say in a sentence why a plugin cannot be loaded, and in which of its lines."""
     try:
         yield
+    except _NotPython as found:
+        raise SettingError(f"plugin: {said!r:.199} {found}; {KINDS}.") from None
     except (Exception, SystemExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if file in frame.filename]
         lines += [error.lineno] if isinstance(error, SyntaxError) else []
