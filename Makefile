@@ -1,4 +1,5 @@
 # `make run` makes .venv and installs the package into it, `make test` the development tools too; under constraints.txt.
+# A .venv without a working Python, or with the package of another checkout (a copied .venv), is made anew.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
@@ -7,12 +8,18 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # An oracle of the curvature tests; its backpack, which nothing here calls, would bring torchvision.
 WITHOUT_NEEDS := curvlinops-for-pytorch einconv einops linear_operator opt_einsum
 
+SAME := import fedflat; from os.path import realpath; assert realpath(fedflat.__file__) == realpath("src/fedflat/__init__.py")
+OURS := $(shell $(BIN)/python -I -c '$(SAME)' 2>/dev/null && echo yes)
+
 # The suite starts hundreds of processes: each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
+# It could name another checkout.
+unexport PYTHONPATH
 
-.PHONY: run test coverage test-slow test-hostile bench lint clean
+.PHONY: run test coverage test-slow test-hostile bench lint clean anew
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt $(if $(OURS),,anew)
+	$(if $(OURS),,rm -rf .venv)
 	$(PYTHON) -m venv .venv
 	$(PIP) --editable .
 	touch $(INSTALLED)
