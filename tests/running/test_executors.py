@@ -182,6 +182,8 @@ def test_a_letter_that_cannot_be_read_ends_the_worker_and_a_new_one_is_started()
     first, second, *_ = letters(ready)
     bad = replace(second, memory={"large": {"one": Large()}})
     with Workers(1).open(ready.job, ready.fed, ready.source) as crew:
+        [missing] = crew.visit([bad])
+        assert not multiprocessing.active_children()  # no letter is left: no worker is needed before the next exchange
         missing, (reply, _) = crew.visit([bad, first])
     assert isinstance(missing, Missing)
     assert missing.why == "A worker process failed (MemoryError: no room for this)"

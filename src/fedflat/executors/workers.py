@@ -148,7 +148,7 @@ class _Crew:
 
         What is done with a reply is done by one thread: the cores are the workers'. Answers to letters of an exchange
         that was given up are dropped when they come. A worker that dies leaves its client missing. It is replaced when
-        the caller goes on without that client: a run that fails does not wait for a new process.
+        the caller goes on without that client and letters are left: a run that fails does not wait for a new process.
         """
         self._begin()
         sent, done = 0, dict[int, tuple[Letter, bytes | WorkerDied]]()
@@ -163,7 +163,7 @@ class _Crew:
                     done |= {at: (letter, answer) for at, letter, answer in self._answers()}
                 letter, answer = done.pop(place)
                 yield _outcome(letter, answer)
-                if isinstance(answer, WorkerDied):
+                if isinstance(answer, WorkerDied) and sent < len(letters):
                     self.fill()
 
     def follow(self, letters: Sequence[Letter], then: Then, left: Left) -> Iterator[Visited]:
@@ -193,12 +193,12 @@ class _Crew:
                         hand_out(left(at, made[at]))
                         visited = _outcome(letter, answer)
                         following = then(at, visited)
-                        if isinstance(answer, WorkerDied):
-                            self.fill()
                         if following is None:
                             done[at] = visited
                         else:
                             waiting[at] = following
+                        if isinstance(answer, WorkerDied) and waiting:
+                            self.fill()
                 yield done.pop(place)
 
     def _begin(self) -> None:
