@@ -38,7 +38,7 @@ def test_one_run(capsys: pytest.CaptureFixture[str]) -> None:
     accuracy = rows(Path("here"))
     mean = sum(r["accuracy"] for r in accuracy) / 4
     assert f" {100 * mean:.2f} " in row
-    assert "mean of the evaluations in the last 4 rounds." in said
+    assert "mean of the evaluations in the last 4 rounds (1 seed)." in said
     assert f"on {ON}, model logistic(), into here" in told
     assert "client: sam(rho=0.05) -> dual(alpha=0.1, by_size=False); server: dual(alpha=0.1" in told
     assert "sam(rho=0.05) + feddyn(alpha=0.1), seed 0" in told
