@@ -4,8 +4,8 @@
 
 What is copied is a folder of runs like any other, to be read and not gone on with: `fedflat report` takes it, and
 `fedflat reproduce FOLDER --table` writes its table anew. Folders of the machine that made the runs are left out, so
-each run is signed anew. Given again it copies anew, for runs that have gone on; a table's other runs, made elsewhere or
-before, stay beside them.
+each run, its groups and the table's cells get new digests; what has no valid digest is not copied. Given again it
+copies anew, for runs that have gone on; a table's other runs, made elsewhere or before, stay beside them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.folder.diary import DIARIES, Diary, Row
-from fedflat.folder.facts import ended, headline_of, identity, read_facts, read_rows, sign
+from fedflat.folder.facts import ended, headline_of, identity, read_facts, read_rows
 from fedflat.folder.groups import read_groups, write_groups
+from fedflat.folder.signed import signed
 from fedflat.folder.study_file import runs_in
-from fedflat.reproduce.plan import FILE, open_plan
+from fedflat.reproduce.plan import FILE, open_plan, plan_facts
 from fedflat.reproduce.writing import write_tables
 from fedflat.version import __version__
 
@@ -39,7 +40,7 @@ def collect(runs: Path, into: Path) -> None:
         copy(into / run.relative_to(runs), facts, read_rows(run, facts=facts), run)
     study(into)
     if (runs / FILE).exists():
-        tables(json.loads((runs / FILE).read_text()), into)
+        tables(plan_facts(runs), into)
     print(into, sum(path.stat().st_size for path in into.rglob("*") if path.is_file()), "bytes")
 
 
@@ -73,18 +74,18 @@ def study(into: Path) -> None:
     found = {path.parent: json.loads(path.read_text()) for path in sorted(into.glob("*/seed-*/run.json"))}
     runs = [{"folder": str(run.relative_to(into)), "experiment": facts["experiment"]} for run, facts in found.items()]
     plan = {"fedflat": __version__, "runs": runs, "how": next(iter(found.values()))["how"], "place": None}
-    (into / "study.json").write_text(json.dumps({**plan, "digest": sign(plan)}, indent=1) + "\n")
+    (into / "study.json").write_text(json.dumps(signed(plan), indent=1) + "\n")
 
 
 def tables(plan: dict[str, Any], into: Path) -> None:
     """Put the cells of a table beside those that are there, and write it."""
     for one in plan["commands"]:
         one["command"] = FOLDERS.sub("", one["command"])
-    known: dict[str, Any] = json.loads((into / FILE).read_text()) if (into / FILE).exists() else plan
+    known = plan_facts(into) if (into / FILE).exists() else plan
     plan["entries"] = list({one["cell"]["name"]: one for one in [*known["entries"], *plan["entries"]]}.values())
     made = {(one["when"], one["command"]): one for one in [*known["commands"], *plan["commands"]]}
     plan["commands"] = [made[key] for key in sorted(made)]
-    (into / FILE).write_text(json.dumps(plan, indent=1) + "\n")
+    (into / FILE).write_text(json.dumps(signed(plan), indent=1) + "\n")
     for sentence in write_tables(open_plan(into, reading=True)):
         print(sentence)
     for path in (path for pattern in LARGE for path in into.glob(pattern)):

@@ -13,7 +13,8 @@ from typing import Any
 
 from fedflat.files import digest
 from fedflat.folder.diary import Diary
-from fedflat.folder.facts import _MADE, sign
+from fedflat.folder.facts import _MADE
+from fedflat.folder.signed import sign
 from report.damage import GONE, WRONG, changed, leaves
 
 

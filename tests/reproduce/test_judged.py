@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fedflat.errors import RunError, SettingError
+from fedflat.folder.signed import signed, verified
 from fedflat.reproduce.cells import Cell
 from fedflat.reproduce.plan import FILE, Asked, Entry, Plan, new_plan, open_plan
 from fedflat.reproduce.standing import Seed, Standing, last_ones, measured
@@ -106,13 +107,13 @@ def test_the_folder_keeps_what_cells_are_judged_by(tmp_path: Path) -> None:
     (entry,) = open_plan(tmp_path / "t").entries
     assert entry.headline == ACCURACY
     path = tmp_path / "t" / FILE
-    saved = json.loads(path.read_text())
+    saved = verified(json.loads(path.read_text()))
     saved["entries"][0]["headline"] = RMSE.as_json()
-    path.write_text(json.dumps(saved))
+    path.write_text(json.dumps(signed(saved)))
     assert open_plan(tmp_path / "t", reading=True).entries[0].headline == RMSE
     assert lines(open_plan(tmp_path / "t", reading=True))[0].ours == "-"
     saved["entries"][0]["headline"]["factor"] = 0
-    path.write_text(json.dumps(saved))
+    path.write_text(json.dumps(signed(saved)))
     with pytest.raises(RunError, match=r"is damaged \(headline: factor must be a number above 0"):
         open_plan(tmp_path / "t", reading=True)
     with pytest.raises(SettingError, match="reports 'rmse', but its run is judged by 'accuracy'"):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedflat.cli import main
 from fedflat.errors import RunError
+from fedflat.folder.signed import signed, verified
 from fedflat.folder.study_file import read_plan
 from fedflat.reproduce.cells import Cell
 from fedflat.reproduce.plan import FILE, Asked, Plan, alone, new_plan, open_plan
@@ -106,10 +109,83 @@ def test_what_is_no_plan(tmp_path: Path, odd: str) -> None:
         open_plan(tmp_path)
 
 
+def forged(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change reproduce.json, with a digest that fits."""
+    saved = verified(json.loads((folder / FILE).read_text()))
+    change(saved)
+    (folder / FILE).write_text(json.dumps(signed(saved)))
+
+
+EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a paper's number": lambda saved: saved["entries"][0]["cell"].update(reported=51.0),
+    "a method": lambda saved: saved["entries"][0]["cell"]["arguments"].update(method="fedsam()"),
+    "a setting": lambda saved: saved["entries"][0]["cell"]["arguments"].update(lr=0.5),
+    "a stop": lambda saved: saved["entries"][0].update(stop=2),
+    "a run": lambda saved: saved["entries"][0]["folders"].update({"0": "gloss/seed-0"}),
+    "a command": lambda saved: saved["commands"][0].update(commit="0123456789ab"),
+    "no digest": lambda saved: saved.pop("digest"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_plan_is_refused(edit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An edited number was written into another table."""
+    planned(tmp_path, PLAIN, GLOSS)
+    saved = json.loads((tmp_path / FILE).read_text())
+    EDITS[edit](saved)
+    (tmp_path / FILE).write_text(json.dumps(saved))
+    why = "digest is missing" if edit == "no digest" else "it does not have the digest it had when it was written"
+    for words in ([str(tmp_path), "--table"], ["--resume", str(tmp_path)]):
+        assert main(["reproduce", *words]) == 2
+        assert f"{FILE} is damaged ({why}). Put it back from a copy, or start anew" in capsys.readouterr().err
+    assert not (tmp_path / "table.md").exists()
+
+
+@pytest.mark.parametrize("place", ["../../x", "/elsewhere/x", "plain/../../x", "link/seed-0"])
+def test_a_run_outside_the_folder_is_refused(place: str, tmp_path: Path) -> None:
+    """Even with a digest that fits."""
+    planned(tmp_path / "t", PLAIN)
+    (tmp_path / "t" / "link").symlink_to(tmp_path)
+    forged(tmp_path / "t", lambda saved: saved["entries"][0].update(folders={"0": place}))
+    for reading in (False, True):
+        with pytest.raises(RunError, match=r"reproduce.json is damaged \(its run '.*' is not inside"):
+            open_plan(tmp_path / "t", reading=reading)
+
+
+def test_a_run_that_the_study_does_not_name_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    """It ended in a traceback."""
+    planned(tmp_path, PLAIN)
+    forged(tmp_path, lambda saved: saved["entries"][0].update(folders={"0": "other/seed-0"}))
+    assert main(["reproduce", "--resume", str(tmp_path)]) == 2
+    assert "is damaged (study.json has no run 'other/seed-0')" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [{"folders": {}}, {"stop": 0}])
+def test_a_cell_without_a_run_or_a_round_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    planned(tmp_path, PLAIN)
+    forged(tmp_path, lambda saved: saved["entries"][0].update(change))
+    with pytest.raises(RunError, match=r"is damaged \('mine/plain' has no run or no round\)"):
+        open_plan(tmp_path, reading=True)
+    forged(tmp_path, lambda saved: saved.update(entries=[]))
+    with pytest.raises(RunError, match=r"is damaged \(it has no cell\)"):
+        open_plan(tmp_path, reading=True)
+
+
+def test_runs_that_were_planned_by_a_killed_process_are_planned_again(tmp_path: Path) -> None:
+    """study.json is written before reproduce.json."""
+    plan = planned(tmp_path, PLAIN)
+    before = (tmp_path / FILE).read_bytes()
+    more = planned(tmp_path, PLAIN, GLOSS)
+    (tmp_path / FILE).write_bytes(before)
+    assert open_plan(tmp_path).jobs == plan.jobs
+    assert planned(tmp_path, PLAIN, GLOSS).jobs == more.jobs
+
+
 def test_damaged_or_of_another_version(tmp_path: Path) -> None:
     planned(tmp_path, PLAIN)
-    saved = json.loads((tmp_path / FILE).read_text())
-    (tmp_path / FILE).write_text(json.dumps({**saved, "fedflat": "0.0.1"}))
+    forged(tmp_path, lambda saved: saved.update(fedflat="0.0.1"))
     with pytest.raises(RunError, match=r"was made by fedflat 0\.0\.1"):
         open_plan(tmp_path)
     assert open_plan(tmp_path, reading=True).title == "Mine"

@@ -13,9 +13,13 @@ import pytest
 from matplotlib.figure import Figure
 
 from fedflat.cli import main
+from fedflat.errors import RunError
 from fedflat.folder.facts import read_facts, read_rows
 from fedflat.folder.groups import read_groups
 from fedflat.folder.study_file import runs_in
+from fedflat.presets import every
+from fedflat.reproduce.cells import Cell
+from fedflat.reproduce.choosing import find_table
 from fedflat.reproduce.figure import _panel as panel
 from fedflat.reproduce.figure import draw
 from fedflat.reproduce.plan import open_plan
@@ -87,6 +91,17 @@ def test_tables_say_what_their_runs_say(folder: Path) -> None:
     assert (folder / "table.csv").read_text() == as_csv(plan, lines(plan))
 
 
+@pytest.mark.parametrize("folder", [one for one in KEPT if (one / "reproduce.json").exists()], ids=lambda one: one.name)
+def test_tables_have_the_numbers_of_the_presets(folder: Path) -> None:
+    """Settings of presets may have changed since a run was made; what the papers print has not."""
+    known = {preset.name: Cell.of(preset) for preset in every()}
+    known |= {cell.name: cell for path in folder.glob("*.toml") for cell in find_table(str(path)).cells}
+    for entry in open_plan(folder, reading=True).entries:
+        own, plain = entry.cell, known[entry.cell.name.partition("+")[0]]
+        expected = plain if own.name in known else plain.with_shadow("wima()")
+        assert (own.figure, own.table, own.measure) == (expected.figure, expected.table, expected.measure)
+
+
 def test_runs_of_two_machines_are_collected_into_one_table(
     collecting: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +130,11 @@ def test_runs_of_two_machines_are_collected_into_one_table(
     capsys.readouterr()
     assert main(["report", str(kept)]) == 0
     assert "damaged" not in capsys.readouterr().err
+    plan = json.loads((here / "reproduce.json").read_text())
+    plan["entries"][0]["cell"]["reported"] = 51.0
+    (here / "reproduce.json").write_text(json.dumps(plan))
+    with pytest.raises(RunError, match="is damaged"):
+        collecting.collect(here, kept)
 
     rows = kept / "plain/seed-0/metrics.jsonl"
     rows.write_text(rows.read_text().replace('"round": 2', '"round": 1', 1))

@@ -14,9 +14,12 @@ from fedflat.cli import main
 from fedflat.errors import SettingError
 from fedflat.folder.facts import read_facts
 from fedflat.folder.groups import GROUPS, Grouped, read_groups
+from fedflat.folder.signed import signed, verified
 from fedflat.language.spelling import parse
 from fedflat.report import collect
 from fedflat.running.groups import drawn, groups_among
+from fedflat.studies.how import How
+from fedflat.studies.study import run_one
 
 ON = "digits(lda(0.5), clients=10)"
 GREEDY = "greedy(psi='labels', tau='gini', d_min=400, k_max=5)"
@@ -125,6 +128,40 @@ def test_labels_are_needed() -> None:
     assert len(groups_among(ff.diabetes(clients=4), ff.random_groups(2), 0).groups) == 2
 
 
+def edit(folder: Path) -> None:
+    """Exchange two members of different groups; the file still looks as it should."""
+    saved = json.loads((folder / GROUPS).read_text())
+    first, second = saved["groups"][:2]
+    first[0], second[0] = second[0], first[0]
+    (folder / GROUPS).write_text(json.dumps(saved))
+
+
+def test_edited_groups_are_refused(tmp_path: Path) -> None:
+    """An exchanged member was drawn as if the run had made those groups."""
+    folder = run(tmp_path / "run", f"chains(groups={GREEDY})")
+    edit(folder)
+    found = collect([folder])
+    assert found["groups"] == []
+    why = "it does not have the digest it had when it was written"
+    assert f"{folder / GROUPS} is damaged ({why}): groups are not shown." in found["problems"]
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["ended", "stopped"])
+def test_damaged_groups_are_written_again_by_resume(
+    stopped: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topology = f"chains(groups={GREEDY})"
+    exp = ff.experiment("fedavg", on=ON, topology=topology, rounds=2, clients_per_round=1, model="logistic")
+    run_one(exp, How(threads=1), folder := tmp_path / "run", until=1 if stopped else None)
+    identity = read_facts(folder)["identity"]
+    before = read_groups(folder, identity)
+    edit(folder)
+    assert main(["resume", str(folder), "--quiet"]) == 0
+    assert "groups.json is damaged (it does not have the digest" in capsys.readouterr().err
+    assert read_groups(folder, identity) == before
+    assert read_facts(folder)["status"] == "done"
+
+
 def test_the_report_needs_no_data(tmp_path: Path) -> None:
     folder = run(tmp_path / "run", f"chains(groups={GREEDY})")
     [shown] = collect([folder])["groups"]
@@ -137,8 +174,8 @@ def test_the_report_needs_no_data(tmp_path: Path) -> None:
     assert shown["sizes"] == [len(group) for group in grouped.groups]
     shutil.copytree(folder, tmp_path / "damaged")
     for change in ({"groups": [[0], [1]]}, {"run": "another"}, {"counts": [[1]]}, {"groups": "x"}):
-        said = json.loads((folder / GROUPS).read_text()) | change
-        (tmp_path / "damaged" / GROUPS).write_text(json.dumps(said))
+        said = verified(json.loads((folder / GROUPS).read_text())) | change
+        (tmp_path / "damaged" / GROUPS).write_text(json.dumps(signed(said)))
         found = collect([tmp_path / "damaged"])
         assert found["groups"] == []
         assert len(found["runs"]) == 1

@@ -16,8 +16,8 @@ from typing import Any
 from fedflat.analyse import kinds
 from fedflat.files import Damaged, digest, discard, own_folder, read_json, write_file
 from fedflat.folder.diary import encode
-from fedflat.folder.facts import sign
 from fedflat.folder.schema import Schema, check
+from fedflat.folder.signed import signed, verified
 from fedflat.version import __version__
 
 Settings = Mapping[str, Any]
@@ -71,7 +71,7 @@ class Shelf:
     def _write(self, path: Path, content: Mapping[str, Any]) -> None:
         own_folder(self.folder)
         whole = json.loads(encode({**content, "run": self.identity}))
-        write_file(path, encode({**whole, "digest": sign(whole)}))
+        write_file(path, encode(signed(whole)))
 
     def _found(
         self, read: Callable[[Path, str], dict[str, Any]], path: Path, kind: str, settings: Settings
@@ -100,8 +100,7 @@ def _read_part(path: Path, identity: str) -> dict[str, Any]:
 def _checked(path: Path, schema: Schema, identity: str) -> dict[str, Any]:
     saved: dict[str, Any] = read_json(path)
     check(saved, schema)
-    if saved.pop("digest") != sign(saved):
-        raise Damaged("it does not have the digest it had when it was written")
+    saved = verified(saved)
     if saved["run"] != identity:
         raise Damaged("it is of another run")
     return saved

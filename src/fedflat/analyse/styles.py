@@ -82,7 +82,7 @@ def own_clusters(subject: Subject) -> Grouped | None:
         return read_groups(subject.folder, subject.facts["identity"]) or groups_of(subject.ready)
     except Damaged as error:
         raise RunError(
-            f"{subject.folder / GROUPS} is damaged ({error}). Delete it: the run's clusters are then worked out again."
+            f"{subject.folder / GROUPS} is damaged ({error}). `fedflat resume {subject.folder}` writes it again."
         ) from error
 
 

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
@@ -19,10 +18,11 @@ from typing import Any
 import torch
 
 from fedflat.errors import RunError, SettingError
-from fedflat.files import Damaged, digest
+from fedflat.files import Damaged
 from fedflat.folder.checkpoints import Store
 from fedflat.folder.diary import DIARIES, Diary, Mark, Row
 from fedflat.folder.schema import CHECKPOINT, OF_ANY_VERSION, RUN, Schema, check, damaged, read_checked
+from fedflat.folder.signed import sign
 from fedflat.tasks.headline import Headline
 from fedflat.version import __version__
 
@@ -54,12 +54,6 @@ def identity(facts: Facts) -> str:
 def ended(facts: Facts, status: str, end: dict[str, Any]) -> Facts:
     """The facts of the same run when it has come to its end."""
     return {**facts, "status": status, "end": {**end, "digest": sign([facts["identity"], status, end])}}
-
-
-def sign(value: Any) -> str:
-    """A digest of plain values, the same for what is read of them later."""
-    plain = json.loads(json.dumps(value))  # in which all names are texts
-    return digest(json.dumps(plain, sort_keys=True).encode()).hex()
 
 
 def read_known(path: Path, schema: Schema, advice: str, look: Callable[[Facts], object]) -> Facts:

@@ -1,23 +1,26 @@
 """Who is with whom in a run, and what they hold: groups.json, so that groups can be drawn without the data.
 
-    {"run": ..., "by": "greedy(psi='labels')", "clients": 4, "groups": [[0, 3], [1, 2]], "counts": [[80, 15], ...]}
+    {"run": ..., "by": "greedy(psi='labels')", "clients": 4, "groups": [[0, 3], [1, 2]], "counts": [[80, 15], ...],
+     "digest": ...}
 
 ``counts`` has how many examples of each class each client trains on, client by client; it is null where examples have
 no class each, or there are too many clients to look at. It is what a simulation knows, not what a server is told.
+``run`` is the identity of the run, ``digest`` that of the file.
 """
 
 from __future__ import annotations
 
-import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedflat.files import Damaged, read_json, write_file
+from fedflat.files import Damaged, read_json
 from fedflat.folder.schema import check
+from fedflat.folder.signed import verified, write_signed
 
 GROUPS = "groups.json"
-SCHEMA = {"run": str, "by": str, "clients": int, "groups": [[int]], "counts": ([[int]], None)}
+SCHEMA = {"run": str, "by": str, "clients": int, "groups": [[int]], "counts": ([[int]], None), "digest": str}
 
 
 @dataclass(frozen=True)
@@ -50,15 +53,25 @@ class Grouped:
 
 def write_groups(folder: Path, identity: str, groups: Grouped) -> None:
     """Write them into a run folder."""
-    write_file(folder / GROUPS, json.dumps({"run": identity, **groups.as_json()}).encode())
+    write_signed(folder / GROUPS, {"run": identity, **groups.as_json()})
+
+
+def damaged_groups(folder: Path, identity: str) -> bool:
+    """Whether a run folder has groups that cannot be read."""
+    try:
+        read_groups(folder, identity)
+    except Damaged:
+        return True
+    return False
 
 
 def read_groups(folder: Path, identity: str) -> Grouped | None:
     """Those of a run folder, if it has any; `Damaged` if they cannot be its own."""
-    if not (folder / GROUPS).exists():
+    if not os.path.lexists(folder / GROUPS):
         return None
     found = read_json(folder / GROUPS)
     check(found, SCHEMA)
+    found = verified(found)
     members = sorted(client for group in found["groups"] for client in group)
     if found["run"] != identity or not all(found["groups"]) or members != list(range(found["clients"])):
         raise Damaged("they are not those of this run")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from functools import partial
@@ -11,9 +10,10 @@ from typing import Any
 
 from fedflat.data.files.places import data_place
 from fedflat.errors import RunError
-from fedflat.files import Damaged, write_file
-from fedflat.folder.facts import read_facts, read_known, sign
+from fedflat.files import Damaged
+from fedflat.folder.facts import read_facts, read_known
 from fedflat.folder.schema import STUDY, damaged
+from fedflat.folder.signed import sign, verified, write_signed
 from fedflat.version import __version__
 
 Plan = dict[str, Any]
@@ -25,21 +25,17 @@ def write_plan(
 ) -> None:  # fmt: skip
     """Write down what a study sets out to run, and the score that its methods should reach, if there is one."""
     plan = {"fedflat": __version__, "runs": runs, "how": how, "place": data_place()}
-    _write(folder, plan if target is None else {**plan, "target": target})
+    write_signed(folder / "study.json", plan if target is None else {**plan, "target": target}, indent=2)
 
 
 def write_target(folder: Path, target: float) -> None:
     """Change the target of the study in a folder; nothing else of it changes."""
-    _write(folder, {**read_plan(folder), "target": target})
+    write_signed(folder / "study.json", {**read_plan(folder), "target": target}, indent=2)
 
 
 def read_target(folder: Path) -> float | None:
     """The target of the study in a folder; None if it has none, or the folder holds a single run."""
     return None if is_run(folder) else read_plan(folder).get("target")
-
-
-def _write(folder: Path, plan: Plan) -> None:
-    write_file(folder / "study.json", json.dumps({**plan, "digest": sign(plan)}, indent=2).encode())
 
 
 def read_plan(folder: Path) -> Plan:
@@ -48,17 +44,18 @@ def read_plan(folder: Path) -> Plan:
     if not os.path.lexists(path):
         raise RunError(f"{folder} holds neither a run (run.json) nor a study (study.json). Check the path.")
     plan: Plan = read_known(path, STUDY, _ADVICE, partial(_check_all_inside, folder))
-    if plan.pop("digest") != sign(plan):
-        raise damaged(path, "it does not have the digest it had when it was written", _ADVICE)
-    return plan
+    try:
+        return verified(plan)
+    except Damaged as error:
+        raise damaged(path, error, _ADVICE) from None
 
 
 def _check_all_inside(folder: Path, plan: Plan) -> None:
     for entry in plan["runs"]:
-        _check_inside(folder, entry["folder"])
+        check_inside(folder, entry["folder"])
 
 
-def _check_inside(folder: Path, name: str) -> None:
+def check_inside(folder: Path, name: str) -> None:
     """`Damaged` if a run would not be inside its study, be it by a link."""
     try:
         inside = not Path(name).is_absolute() and (folder / name).resolve().is_relative_to(folder.resolve())

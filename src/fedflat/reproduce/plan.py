@@ -1,6 +1,6 @@
 """The folder of a table: what shall be run, for which cells, to which round.
 
-    reproduce.json      the cells with their numbers, the commands, and which run each cell is read from
+    reproduce.json      the cells with their numbers, the commands, and which run each cell is read from, with a digest
     study.json          the runs, as of any study: `fedflat resume`, `report`, `watch` and `analyse` take the folder
     ROW/seed-S/         the runs
     table.md, ...       what has come of it
@@ -11,7 +11,6 @@ and runs only what it asks for.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,12 +19,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedflat.errors import RunError, SettingError, number
-from fedflat.files import hold, unwritable, write_file
+from fedflat.errors import RunError, SettingError, number, shown
+from fedflat.files import Damaged, hold, unwritable
 from fedflat.folder.checkpoints import Store
 from fedflat.folder.facts import read_facts, same_version
 from fedflat.folder.schema import HEADLINE, damaged, read_checked
-from fedflat.folder.study_file import read_plan, write_plan
+from fedflat.folder.signed import verified, write_signed
+from fedflat.folder.study_file import check_inside, read_plan, write_plan
 from fedflat.reproduce.cells import Cell
 from fedflat.reproduce.provenance import provenance
 from fedflat.reproduce.sharing import Job, models_of, share
@@ -35,6 +35,7 @@ from fedflat.tasks.headline import ACCURACY, Headline
 from fedflat.version import __version__
 
 FILE = "reproduce.json"
+ADVICE = "Put it back from a copy, or start anew with another --out."
 HOW = How(executor="in-process", threads=1)
 """One client after the other, one thread: as many runs at a time as there are cores."""
 
@@ -161,11 +162,14 @@ class Plan:
             "fedflat": __version__, "title": self.title, "source": self.source, "commands": self.commands,
             "entries": [asdict(entry) for entry in self.entries],
         }  # fmt: skip
-        write_file(self.folder / FILE, json.dumps(facts, indent=2).encode())
+        write_signed(self.folder / FILE, facts, indent=2)
 
 
 SCHEMA = {
-    "fedflat": str, "title": str, "source": str, "commands": [{"command": str, "fedflat": str, "*": object}],
+    "fedflat": str, "title": str, "source": str, "commands": [{
+        "command": str, "when": str, "fedflat": str, "commit?": (str, None), "processor_name?": (str, None),
+        "python": str, "torch": str, "system": str, "processor": str, "cores": (int, None), "*": object,
+    }],
     "entries": [{
         "cell": {
             "name": str, "arguments": {"rounds": int, "method": str, "on": str, "*": object},
@@ -174,26 +178,50 @@ SCHEMA = {
         },
         "stop": int, "stretched": bool, "models": [str], "last": int, "folders": {"*": str}, "headline?": HEADLINE,
     }],
+    "digest": str,
 }  # fmt: skip
 """What reproduce.json says."""
 
 
-def open_plan(folder: Path, *, reading: bool = False) -> Plan:
-    """What a folder says; a plan of another version may be read and not gone on with."""
+def plan_facts(folder: Path) -> dict[str, Any]:
+    """The content of reproduce.json, if it is as it was written."""
     path = folder / FILE
     if not os.path.lexists(path):
         raise RunError(f"{folder} is no folder of `fedflat reproduce`: it has no {FILE}. Check the path.")
-    facts = read_checked(path, SCHEMA, "Start anew with another --out.")
+    found = read_checked(path, SCHEMA, ADVICE)
+    if not found["entries"]:
+        raise damaged(path, "it has no cell", ADVICE)
     try:
-        entries = [_entry(saved) for saved in facts["entries"]]
-    except (ValueError, TypeError) as error:
-        raise damaged(path, error, "Start anew with another --out.") from None
+        return verified(found)
+    except Damaged as error:
+        raise damaged(path, error, ADVICE) from None
+
+
+def open_plan(folder: Path, *, reading: bool = False) -> Plan:
+    """What a folder says; a plan of another version may be read and not gone on with."""
+    path, facts = folder / FILE, plan_facts(folder)
+    try:
+        entries = [_entry(folder, saved) for saved in facts["entries"]]
+    except (Damaged, ValueError, TypeError) as error:
+        raise damaged(path, error, ADVICE) from None
     plan = Plan(folder, facts["title"], facts["source"], facts["commands"], entries, [])
     if reading:
         return plan
     same_version(folder, facts["fedflat"])
-    runs = read_plan(folder)["runs"]
-    return replace(plan, jobs=[Job(run["folder"], from_json(run["experiment"])) for run in runs])
+    return replace(plan, jobs=_jobs(path, entries))
+
+
+def _jobs(path: Path, entries: list[Entry]) -> list[Job]:
+    """The runs of the study beside the plan that a cell is read from.
+
+    study.json is written first. If the process was killed between the two files, study.json has runs that no cell
+    names yet. They are left out here, and the same command adds them again.
+    """
+    named = {folder for entry in entries for folder in entry.folders.values()}
+    runs = {run["folder"]: run["experiment"] for run in read_plan(path.parent)["runs"]}
+    if unknown := sorted(named - set(runs)):
+        raise damaged(path, f"study.json has no run {shown(unknown[0])}", ADVICE)
+    return [Job(folder, from_json(experiment)) for folder, experiment in runs.items() if folder in named]
 
 
 def new_plan(folder: Path, title: str, source: str) -> Plan:
@@ -214,9 +242,13 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _entry(saved: dict[str, Any]) -> Entry:
+def _entry(folder: Path, saved: dict[str, Any]) -> Entry:
     cell = Cell(**{**saved["cell"], "seeds": tuple(saved["cell"]["seeds"])})
-    folders = {int(seed): str(folder) for seed, folder in saved["folders"].items()}
+    folders = {int(seed): str(place) for seed, place in saved["folders"].items()}
+    for place in folders.values():
+        check_inside(folder, place)
+    if not folders or saved["stop"] < 1 or cell.rounds < 1:
+        raise Damaged(f"{shown(cell.name)} has no run or no round")
     judged = Headline.from_json(saved.get("headline"))
     return Entry(cell, saved["stop"], saved["stretched"], saved["models"], saved["last"], folders, judged)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from fedflat.folder.facts import sign
+from fedflat.folder.signed import sign
 from fedflat.tasks.headline import Headline
 
 DROP = "drop"

@@ -19,7 +19,7 @@ from fedflat.data.examples import AnyExamples, ClientData
 from fedflat.data.federation import Dealt, Federation
 from fedflat.data.files.places import data_place
 from fedflat.errors import RunError
-from fedflat.folder.facts import sign
+from fedflat.folder.signed import sign
 from fedflat.running.prepare import Ready
 
 Origin = dict[str, Any]

@@ -29,7 +29,7 @@ from fedflat.files import NEW, Damaged, hold, refuse_link, unwritable, write_fil
 from fedflat.folder.checkpoints import Store
 from fedflat.folder.diary import DIARIES, Mark, Row
 from fedflat.folder.facts import Facts, diaries, ended, new_facts, read_facts, same_version
-from fedflat.folder.groups import GROUPS, write_groups
+from fedflat.folder.groups import GROUPS, read_groups, write_groups
 from fedflat.running.archive import Archive
 from fedflat.running.fingerprint import origin_of, refuse_other
 from fedflat.running.groups import groups_of
@@ -191,10 +191,16 @@ class FolderBook(RunBook):
         return Archive(self.folder / DESCRIPTIONS, self.facts["identity"], self.say)
 
     def gather(self, ready: Ready) -> None:
-        """Write it down, unless it is written."""
-        groups = None if (self.folder / GROUPS).exists() else groups_of(ready)
+        """Write it down, unless it is written; a damaged file is written again."""
+        identity = self.facts["identity"]
+        try:
+            written = read_groups(self.folder, identity)
+        except Damaged as error:
+            self.say(f"{self.folder / GROUPS} is damaged ({error}): it is written again.")
+            written = None
+        groups = groups_of(ready) if written is None else None
         if groups is not None:
-            write_groups(self.folder, self.facts["identity"], groups)
+            write_groups(self.folder, identity, groups)
 
     def _rewind(self, marks: Mapping[str, Mark]) -> None:
         """Forget what was written after the checkpoint: it will be written again."""

@@ -20,6 +20,7 @@ from fedflat.data.partition_notes import partition_notes
 from fedflat.errors import number
 from fedflat.executors.crew import ExecutorLike
 from fedflat.folder.facts import read_facts, read_rows, same_version
+from fedflat.folder.groups import damaged_groups
 from fedflat.folder.plugins_needed import refuse_unmet
 from fedflat.folder.study_file import Plan, check_planned, is_run, read_plan, write_plan
 from fedflat.observe import Watching, as_listener
@@ -175,15 +176,18 @@ def _plan(folder: Path) -> Plan:
 
 
 def _looked_after(exp: Experiment, how: How, book: FolderBook, voice: Voice) -> Result:
-    """The result of a run that has ended; models whose files were damaged or lost are written again."""
-    result = Result.read(book.folder)
+    """The result of a run that has ended; files of models or groups that were damaged are written again."""
+    result, identity = Result.read(book.folder), book.facts["identity"]
     read_rows(book.folder, "watch", book.facts)
-    if lost := damaged_models(book.folder, book.facts):
-        run = last_state(book.folder, book.facts["identity"])
-        ready = recalled(make_ready(exp, how.device), book.folder, book.facts["identity"])
+    lost = damaged_models(book.folder, book.facts)
+    if lost or damaged_groups(book.folder, identity):
+        run = last_state(book.folder, identity) if lost else None
+        ready = recalled(make_ready(exp, how.device), book.folder, identity)
         book.compare(origin_of(ready))
-        rewrite_models(book.folder, book.facts, named_models(ready, run), lost)
-        voice.say(f"{book.folder}: written again from the checkpoint: the model {' and '.join(map(repr, lost))}.")
+        book.gather(ready)
+        if run is not None:
+            rewrite_models(book.folder, book.facts, named_models(ready, run), lost)
+            voice.say(f"{book.folder}: written again from the checkpoint: the model {' and '.join(map(repr, lost))}.")
     return result
 
 
