@@ -12,7 +12,8 @@ import io
 import json
 import os
 import stat
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -64,13 +65,40 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """What JSON says; `Damaged` if it is none."""
+    """What JSON says; `Damaged` if it is none, or is nested more than `DEEPEST` levels deep."""
+    return _parsed(json.loads, content)
+
+
+def parse_toml(content: bytes) -> dict[str, Any]:
+    """What TOML says; `Damaged` if it is none, or is nested more than `DEEPEST` levels deep."""
+    found: dict[str, Any] = _parsed(lambda text: tomllib.loads(text.decode()), content)
+    return found
+
+
+def _parsed(parse: Callable[[Any], Any], content: bytes | str) -> Any:
     try:
-        return json.loads(content)
+        found = parse(content)
     except RecursionError:
-        raise Damaged("it is nested too deeply") from None
+        raise Damaged(_TOO_DEEP) from None
     except (ValueError, MemoryError) as error:  # bytes that are no UTF-8 among them
         raise Damaged(str(error) or type(error).__name__) from None
+    level = [found]
+    for _ in range(DEEPEST):  # not by recursion: the limit of that depends on the version of Python
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, list | dict)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, list | dict)
+        ]
+        if not level:
+            return found
+    raise Damaged(_TOO_DEEP)
+
+
+DEEPEST = 100
+"""Levels of lists and objects in a file that is read."""
+_TOO_DEEP = "it is nested too deeply"
 
 
 def open_file(path: Path, flags: int) -> int:
@@ -81,6 +109,12 @@ def open_file(path: Path, flags: int) -> int:
 def open_bytes(path: Path) -> BinaryIO:
     """Open a file of the user for reading. Links are followed; a pipe, a device or a folder is an OSError."""
     return open(_regular(os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)), "rb")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file of the user, opened by `open_bytes`."""
+    with open_bytes(path) as file:
+        return file.read()
 
 
 def open_text(path: Path, newline: str | None = None) -> TextIO:

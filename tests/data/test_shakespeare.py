@@ -43,6 +43,14 @@ def text_of(row: torch.Tensor) -> str:
     return "".join(LETTERS[number] for number in row.reshape(-1).tolist())
 
 
+@pytest.mark.parametrize("text", ["to be \ud83d or not", "\udc00"], ids=["first half", "second half"])
+def test_half_a_letter_is_refused(text: str, tmp_path: Path) -> None:
+    """It ended in a UnicodeEncodeError."""
+    written(tmp_path / "shakespeare", [*SPEECHES, ("lear", "LEAR", text)])
+    with pytest.raises(DataError, match=r"plays.jsonl.gz: line 6 must be .*the text has a lone surrogate"):
+        shakespeare(**SMALL).open(0)
+
+
 SMALL = {"clients": 3, "length": 10, "at_least": 100}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fedflat.cli import main
 from fedflat.errors import DataError
 from fedflat.reproduce.choosing import find_table
 from fedflat.reproduce.tablefile import read_table
@@ -39,6 +40,28 @@ def test_read(tmp_path: Path) -> None:
     assert (slow.arguments["lr"], slow.rounds) == (0.01, 30)
     assert new.arguments["on"] == "digits(iid())"
     assert plain.seeds == (3, 4)
+
+
+DEEP = {
+    "json": "[" * 5000 + "]" * 5000,
+    "json of few levels": json.dumps({**GOOD, "title": "x"})[:-1] + ', "note": ' + "[" * 101 + "]" * 101 + "}",
+    "toml": "title = " + "[" * 5000 + "]" * 5000,
+    "toml of dots": ".".join("a" * 5000) + " = 1",
+    "toml of tables": "title = " + "{a = " * 5000 + "1" + "}" * 5000,
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_what_is_nested_too_deeply_is_refused(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended in a RecursionError."""
+    path = tmp_path / f"deep.{kind[:4]}"
+    path.write_text(DEEP[kind])
+    assert main(["reproduce", str(path)]) == 2
+    assert f"the table {path} is not {kind[:4].upper()} that can be read: it is nested too deeply." in (
+        capsys.readouterr().err
+    )
 
 
 def test_toml_says_the_same(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -16,7 +15,7 @@ from typing import Any
 from fedflat.cli.presets import beside, chosen, seeds_of, settings_of, too_short
 from fedflat.data.opening import opened_once
 from fedflat.errors import RunError, SettingError
-from fedflat.files import open_text
+from fedflat.files import Damaged, parse_json, read_bytes
 from fedflat.folder.checkpoints import Store
 from fedflat.folder.facts import headline_of, read_facts
 from fedflat.folder.study_file import is_run, read_target, runs_in, write_target
@@ -103,12 +102,11 @@ def _replay(path: str | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        with open_text(Path(path)) as file:
-            saved = json.load(file)
+        saved = parse_json(read_bytes(Path(path)))
         orders = saved.get("orders")
         orders = orders and [{int(client): batches for client, batches in given.items()} for given in orders]
         return {"cohorts": saved["cohorts"], "orders": orders}
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, Damaged) as error:
         raise SettingError(
             f"--replay {path}: cannot be read ({error}). It must be JSON like "
             '{"cohorts": [[0, 3], ...], "orders": [{"0": [[1, 2], [0]], "3": ...}, ...]}; "orders" may be left out.'

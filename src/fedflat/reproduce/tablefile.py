@@ -24,14 +24,12 @@ among the settings.
 from __future__ import annotations
 
 import inspect
-import json
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from fedflat.errors import LARGEST, DataError, nearest
-from fedflat.files import open_bytes
+from fedflat.files import Damaged, parse_json, parse_toml, read_bytes
 from fedflat.language.spelling import parse
 from fedflat.reproduce.cells import TESTS, Cell
 from fedflat.tasks.headline import Headline
@@ -59,15 +57,14 @@ def read_table(path: Path, name: str) -> tuple[str, str, tuple[Cell, ...]]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with open_bytes(path) as file:
-            text = file.read().decode()
-    except (OSError, UnicodeDecodeError) as error:
+        content = read_bytes(path)
+    except OSError as error:
         raise DataError(f"the table {path} cannot be read: {error}. Check the path.") from None
     try:
-        whole = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except ValueError as error:  # both kinds of mistakes are of this kind
+        whole = parse_json(content) if path.suffix == ".json" else parse_toml(content)
+    except Damaged as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
-        raise DataError(f"the table {path} is not {kind}: {error}.") from None
+        raise DataError(f"the table {path} is not {kind} that can be read: {error}.") from None
     if not isinstance(whole, dict):
         raise DataError(f"the table {path} must have the fields {', '.join(TOP)}, found {type(whole).__name__}.")
     return whole

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from fedflat.data.files.places import Layout
 from fedflat.errors import DataError
-from fedflat.files import open_text
+from fedflat.files import Damaged, parse_json, read_bytes
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,8 @@ def read_leaf(folder: Path) -> Iterator[tuple[Path, str, list[Any], list[Any]]]:
     """For each user in the files of a folder: the file, the user, inputs and targets."""
     for path in sorted(folder.glob("*.json")):
         try:
-            with open_text(path) as file:
-                document = json.load(file)
-        except (OSError, ValueError, RecursionError) as error:
+            document = parse_json(read_bytes(path))
+        except (OSError, Damaged) as error:
             raise DataError(f"{path} cannot be read as JSON: {error}. Make it again as LEAF does.") from None
         try:
             users, data = document["users"], document["user_data"]

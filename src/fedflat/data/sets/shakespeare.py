@@ -7,7 +7,7 @@ will do; published numbers are of editions and windows of their own, so none of 
 from __future__ import annotations
 
 import gzip
-import json
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,11 +22,12 @@ from fedflat.data.natural_set import NaturalSet
 from fedflat.data.partitions.dealing import Index
 from fedflat.data.raw import Raw
 from fedflat.errors import DataError, choice, number
-from fedflat.files import open_bytes
+from fedflat.files import Damaged, open_bytes, parse_json
 from fedflat.language.spelling import register
 
 LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 """The 80 of LEAF. Another is read as a blank."""
+SURROGATE = re.compile("[\ud800-\udfff]")
 TRAIN = 0.8
 """Of each role's text; the rest, which comes later, is for testing."""
 
@@ -143,14 +144,16 @@ def _speeches(path: Path) -> list[tuple[tuple[str, str], str]]:
     try:
         with open_bytes(path) as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
             for line in file:
-                speech = json.loads(line.decode())
+                speech = parse_json(line)
                 play, speaker, text = (speech[key] for key in ("play", "speaker", "text"))
                 if not all(isinstance(part, str) for part in (play, speaker, text)):
                     raise ValueError("play, speaker and text must be texts")
+                if SURROGATE.search(text):
+                    raise ValueError("the text has a lone surrogate, which is half of a letter of UTF-16")
                 found.append(((play, speaker), text))
     except (EOFError, zlib.error, OSError) as error:
         raise DataError(f"{path} is damaged or was cut off: {error}. Get it again.") from None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, Damaged) as error:
         raise DataError(
             f'{path}: line {len(found) + 1} must be {{"play": ..., "speaker": ..., "text": ...}}: {error!r}.'
         ) from None
