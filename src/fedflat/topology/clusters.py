@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from fedflat.engine.flat import Layout, Model, mean_model
-from fedflat.errors import SettingError, choice
+from fedflat.errors import SettingError, choice, shown
 from fedflat.language.spelling import register
 from fedflat.topology.crowd import Crowd
 from fedflat.topology.grouping.given import grouping_of
@@ -109,9 +109,12 @@ class Clusters(Clustered):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.shared, str):
-            choice("clusters", "shared", self.shared, BLOCKS)
-        elif not self.shared or not all(isinstance(name, str) for name in self.shared):
-            raise SettingError(f"clusters: shared must be one of {', '.join(BLOCKS)}, or a list of names of layers.")
+            choice(self.key, "shared", self.shared, BLOCKS)
+        elif not _names(self.shared):
+            raise SettingError(
+                f"{self.key}: shared must be one of {', '.join(BLOCKS)}, or a list of names of layers, found "
+                f"{shown(self.shared)}."
+            )
 
     @property
     def mixes(self) -> bool:
@@ -162,6 +165,10 @@ class Clusters(Clustered):
         last = name.rpartition(".")[0] == layout.names[-1].rpartition(".")[0]
         head = name in layout.head
         return {NOTHING: False, FEATURES: not last, CLASSIFIER: last, TRUNK: not head, ALL: True}[self.shared]
+
+
+def _names(value: object) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(name, str) for name in value)
 
 
 def _drawn(crowd: Crowd, t: int, place: int, members: Sequence[int]) -> list[tuple[int, ...]]:
