@@ -14,6 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from fedflat import experiment, iid, run, stackoverflow
 from fedflat.data.files.places import set_data_dir
 from fedflat.data.files.tf_example import text_of
+from fedflat.data.sets.stackoverflow import _base, _people
 from fedflat.errors import DataError, SettingError
 
 WORDS = ["the", ".", "to", "list"]
@@ -127,6 +128,77 @@ def test_refused(folder: Path) -> None:
     (folder / "stackoverflow.sqlite").write_bytes(b"no data base" * 100)
     with pytest.raises(DataError, match="is not TensorFlow Federated's data base"):
         stackoverflow(**SMALL).open(0)
+
+
+def changed(folder: Path, *statements: str) -> None:
+    base = sqlite3.connect(folder / "stackoverflow.sqlite")
+    for statement in statements:
+        base.execute(statement)
+    base.commit()
+    base.close()
+
+
+@pytest.mark.parametrize(
+    ("what", "found"),
+    [
+        ("num_examples = 'many'", "found '0000000[19]' and 'many'"),
+        ("num_examples = NULL", "found '0000000[19]' and None"),
+        ("num_examples = 1.5", "found '0000000[19]' and 1.5"),
+        ("num_examples = -3", "found '0000000[19]' and -3"),
+        ("client_id = NULL", "found None and [12]"),
+        ("client_id = x'ff'", r"found b'\\xff' and [12]"),
+    ],
+)
+def test_columns_of_another_type_are_refused(what: str, found: str, folder: Path) -> None:
+    """Numbers that are none ended in a TypeError."""
+    changed(folder, f"UPDATE client_metadata SET {what} WHERE split_name = 'test'")
+    with pytest.raises(DataError, match=f"client_metadata must have a text as client_id and a whole number .* {found}"):
+        stackoverflow(**SMALL).open(0)
+
+
+@pytest.mark.parametrize("value", ["NULL", "'text'", "7", "1.5"])
+def test_examples_of_another_type_are_refused(value: str, folder: Path) -> None:
+    changed(folder, f"UPDATE examples SET serialized_example_proto = {value}")
+    with pytest.raises(DataError, match=r"an example of .* cannot be read"):
+        stackoverflow(**SMALL).open(0)
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT {columns} FROM n"
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("client_metadata", "CAST(i AS TEXT) AS client_id, 'train' AS split_name, 1 AS num_examples"),
+        ("examples", "'train' AS split_name, '00000001' AS client_id, x'' AS serialized_example_proto"),
+    ],
+)
+def test_a_view_is_refused(table: str, columns: str, folder: Path) -> None:
+    """One that never ends was waited for."""
+    changed(folder, f"DROP TABLE {table}", f"CREATE VIEW {table} AS {ENDLESS.format(columns=columns)}")
+    with pytest.raises(DataError, match=f"{table} must be a plain table, found a view made by .CREATE VIEW"):
+        stackoverflow(**SMALL).open(0)
+
+
+def test_a_virtual_table_is_refused(folder: Path) -> None:
+    changed(
+        folder, "DROP TABLE client_metadata",
+        "CREATE VIRTUAL TABLE client_metadata USING fts5(client_id, split_name, num_examples)",
+    )  # fmt: skip
+    with pytest.raises(DataError, match="client_metadata must be a plain table, found a table made by 'CREATE VIRTUAL"):
+        stackoverflow(**SMALL).open(0)
+
+
+def test_a_query_ends(folder: Path) -> None:
+    """With more instructions than reading the whole file takes; a long table is read to its end."""
+    with (
+        pytest.raises(DataError, match="is not TensorFlow Federated's data base: interrupted"),
+        _base(folder / "stackoverflow.sqlite") as connection,
+    ):
+        connection.execute(ENDLESS.format(columns="max(i)")).fetchall()
+    many = ENDLESS.format(columns="'', 'train', 1")
+    changed(folder, f"INSERT INTO client_metadata {many} LIMIT 200000")
+    assert len(_people(folder / "stackoverflow.sqlite", "train")) == 200_003
 
 
 def test_examples_that_are_none() -> None:

@@ -8,8 +8,9 @@ sentences are read before they are asked for.
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,10 +29,16 @@ from fedflat.data.partitions.by_user import ByUser
 from fedflat.data.partitions.partition import Partition
 from fedflat.data.raw import Raw
 from fedflat.engine.seeds import numpy_generator
-from fedflat.errors import MOST_AT_ONCE, DataError, SettingError, number
+from fedflat.errors import MOST_AT_ONCE, DataError, SettingError, number, shown
 from fedflat.files import open_text
 from fedflat.language.spelling import register
 
+EVERY = 100_000
+INSTRUCTIONS = 20
+"""Instructions of SQLite for each byte of the file: finding and sorting a row takes about 30, and no row has fewer than
+ten bytes."""
+LONGEST_VALUE = 2**26
+"""Bytes of the longest value."""
 SPECIAL = 4
 """Numbers that are no words: 0 fills up, and after the words come an unknown word, the beginning and the end."""
 
@@ -164,17 +171,49 @@ def _people(base: Path, part: str) -> list[tuple[str, int]]:
     """Everybody in a part of the set, by name, with how many sentences they have."""
     query = "SELECT client_id, num_examples FROM client_metadata WHERE split_name = ? ORDER BY client_id"
     with _base(base) as connection:
-        return connection.execute(query, (part,)).fetchall()
+        found = connection.execute(query, (part,)).fetchall()
+    for name, sentences in found:
+        if not isinstance(name, str) or not isinstance(sentences, int) or sentences < 0:
+            raise DataError(
+                f"{base}: client_metadata must have a text as client_id and a whole number of at least 0 as "
+                f"num_examples, found {shown(name)} and {shown(sentences)}. Get it again."
+            )
+    return found
 
 
 @contextmanager
 def _base(path: Path) -> Iterator[sqlite3.Connection]:
-    """The data base, to be read only."""
+    """The data base, to be read only; its two tables must be tables, and a query must end."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.execute("PRAGMA trusted_schema = OFF")  # no functions with side effects in what others wrote
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+            connection.set_progress_handler(_limit(path), EVERY)
+            for name in ("examples", "client_metadata"):
+                _refuse_view(connection, name)
             yield connection
     except sqlite3.Error as error:
         raise DataError(f"{path} is not TensorFlow Federated's data base: {error}. Get it again.") from None
+
+
+def _refuse_view(connection: sqlite3.Connection, name: str) -> None:
+    """Refuse what is called a table and is computed by a query or a module when it is read."""
+    kinds = connection.execute("SELECT type, sql FROM sqlite_schema WHERE lower(name) = ?", (name,)).fetchall()
+    for kind, made in kinds:
+        if kind != "table" or not re.match(r"CREATE\s+TABLE\b", made or "", re.IGNORECASE):
+            raise sqlite3.DatabaseError(f"{name} must be a plain table, found a {kind} made by {shown(made)}")
+
+
+def _limit(path: Path) -> Callable[[], bool]:
+    """Called every `EVERY` instructions of a query: whether it has done more than reading the whole file takes."""
+    left = 2 + INSTRUCTIONS * path.stat().st_size // EVERY
+
+    def spent() -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    return spent
 
 
 stackoverflow = register("data set", "stackoverflow")(StackOverflow)
