@@ -82,7 +82,7 @@ def test_values_keep_their_value_and_kind(a: Any, b: Any) -> None:
     """What ``spell`` writes, the language reads: here by way of any argument."""
     from fedflat.language import spelling
 
-    entry = spelling.Entry("thing", "model", Thing)
+    entry = spelling.Entry("thing", "model", Thing, __name__)
     spelling._REGISTRY["thing"] = entry
     try:
         thing = Thing(a, b)

@@ -10,7 +10,7 @@ from fedflat.language import plugins, spelling
 def forget() -> None:
     """Forget all names but fedflat's own, and where the others came from."""
     for name, entry in list(spelling._REGISTRY.items()):
-        if plugins.plugin_of(entry.make.__module__) is not None:
+        if entry.plugin is not None:
             del spelling._REGISTRY[name], spelling._NAMES[entry.make]
     for kept in (plugins._NAMED, plugins._FILES):
         kept.clear()

@@ -253,3 +253,61 @@ def test_names_of_ours_need_nothing() -> None:
     assert plugin_of("torch.nn") == Plugin("torch", version=plugin_of("torch").version)  # type: ignore[union-attr]
     with pytest.raises(SpellingError):
         ff.parse("pull", "method")
+
+
+CLAIMS = {
+    "of a class": "ByHalf.__module__ = 'fedflat.data.partitions.iid'",
+    "of another package": "ByHalf.__module__ = 'torch.nn'",
+    "of the file": "__name__ = ByHalf.__module__ = 'fedflat.data.partitions.iid'",
+}
+CLASS = """
+from fedflat import register
+from fedflat.data.partitions.iid import Iid
+
+class ByHalf(Iid):
+    pass
+
+{claim}
+register("partition", "by_half")(ByHalf)
+"""
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_plugin_is_known_by_who_loaded_it(claim: str, tmp_path: Path) -> None:
+    """A class that claims to be one of fedflat's was not recorded, nor was its name protected."""
+    path = tmp_path / "half.py"
+    path.write_text(CLASS.format(claim=CLAIMS[claim]))
+    ff.load_plugin(str(path))
+    assert main(["run", "fedavg", *QUICK, "--on", "digits(by_half(), clients=20)", "--out", str(tmp_path / "run")]) == 0
+    [need] = json.loads((tmp_path / "run" / "run.json").read_text())["experiment"]["plugins"]
+    assert (need["name"], need["names"], need["place"]) == ("half.py", ["by_half"], str(path))
+    assert main(["data", "list"]) == 0
+    path.write_text(CLASS.format(claim=CLAIMS[claim]).replace("by_half", "iid"))
+    with pytest.raises(SettingError, match="'iid' is the name of a partition already, in fedflat"):
+        ff.load_plugin(str(path))
+
+
+def test_a_script_may_register_what_it_has_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it is the code of that module which is recorded, but never as fedflat's."""
+    classes = "class Small: ...\nclass Fake: ...\nFake.__module__ = 'fedflat.models.cnn'\n"
+    (tmp_path / "extra_nets.py").write_text(classes)
+    monkeypatch.syspath_prepend(tmp_path)
+    code = "import fedflat as ff, extra_nets\nff.register('model', 'tiny')(extra_nets.{made})"
+    for made, name in (("Small", "extra_nets.py"), ("Fake", "a notebook or a script")):
+        exec(code.format(made=made), {"__name__": "__main__"})
+        assert [need["name"] for need in needs_of(["tiny()"])] == [name]
+
+
+@pytest.mark.parametrize(
+    "name", [5, None, b"x", "", "two words", "9lives", "a-b", "x.y", "lambda", "None", "\ufb01ne", "\ud800", ["x"]],
+    ids=ascii,
+)  # fmt: skip
+def test_names_that_no_text_can_have_are_refused(name: object, capsys: pytest.CaptureFixture[str]) -> None:
+    """A number as a name was taken, and the search for similar names failed ever after."""
+    made = type("not a name", (), {})
+    with pytest.raises(SpellingError, match=r"register: .* cannot be written as a name in a text\. Choose a name of"):
+        ff.register("model", name)(made)  # type: ignore[arg-type]
+    with pytest.raises(SpellingError, match=r"cannot be written as a name in a text"):
+        ff.method(lambda: ff.Method())
+    assert main(["run", "fedavg", "--model", "logstic", "--on", "digits()"]) == 2
+    assert "Did you mean 'logistic'?" in capsys.readouterr().err

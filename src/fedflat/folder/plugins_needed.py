@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fedflat.errors import RunError, shown
-from fedflat.language.plugins import HAND_MADE, Plugin, plugin_of
+from fedflat.language.plugins import HAND_MADE, Plugin
 from fedflat.language.spelling import known, names_in
 
 Needs = Sequence[dict[str, Any]]
@@ -25,7 +25,7 @@ def needs_of(texts: Iterable[object]) -> list[dict[str, Any]]:
     names: dict[Plugin, list[str]] = {}
     for text in texts:
         for entry in names_in(text) if isinstance(text, str) else ():
-            plugin = plugin_of(entry.make.__module__)
+            plugin = entry.plugin
             if plugin is not None and entry.name not in names.setdefault(plugin, []):
                 names[plugin].append(entry.name)
     return [{**asdict(plugin), "names": own} for plugin, own in names.items()]
@@ -55,7 +55,7 @@ def changed(needs: Needs) -> list[str]:
         if need["version"] is None and need["digest"] is None:
             continue
         for entry in filter(None, map(known, need["names"])):
-            now = plugin_of(entry.make.__module__)
+            now = entry.plugin
             if now is not None and now.same(_plugin(need)):
                 continue
             found = "fedflat itself" if now is None else _told(now)

@@ -127,10 +127,41 @@ def load_installed() -> None:
             )  # fmt: skip
 
 
+def registering_module(make: object) -> str:
+    """The module whose code is registering ``make`` now, by the import system and not by what ``make`` says of itself.
+
+    It is the nearest caller outside fedflat, or the module of fedflat that is being imported. A script may register
+    what it has imported from somewhere else: then that module counts, unless it is one of fedflat's.
+    """
+    frame = sys._getframe(1)
+    module = _module_of(frame.f_globals)
+    while is_ours(module) and frame.f_code.co_name != "<module>" and frame.f_back is not None:
+        frame = frame.f_back
+        module = _module_of(frame.f_globals)
+    claimed = getattr(make, "__module__", None)
+    if module in MAINS and isinstance(claimed, str) and claimed in sys.modules and not is_ours(claimed):
+        return claimed
+    return module
+
+
+def _module_of(namespace: dict[str, object]) -> str:
+    """The name of the module with these globals; of code that no module holds, as in a notebook, that of a script."""
+    name = namespace.get("__name__")
+    if isinstance(name, str) and getattr(sys.modules.get(name), "__dict__", None) is namespace:
+        return name
+    names = (name for name, module in list(sys.modules.items()) if getattr(module, "__dict__", None) is namespace)
+    return next(names, MAINS[0])
+
+
+def is_ours(module: str) -> bool:
+    """Whether a module is one of fedflat's own."""
+    return module.partition(".")[0] == __name__.partition(".")[0]
+
+
 def plugin_of(module: str) -> Plugin | None:
     """Where names come from that are registered in ``module``; None: from fedflat itself."""
     top = module.partition(".")[0]
-    if top == __name__.partition(".")[0]:
+    if is_ours(module):
         return None
     if module in _FILES:
         return _FILES[module]

@@ -14,12 +14,14 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields
+from keyword import iskeyword
 from typing import Any, TypeVar
+from unicodedata import normalize
 
 from fedflat.errors import SpellingError, nearest, shown
 from fedflat.language.homes import import_homes
 from fedflat.language.plain import Plain
-from fedflat.language.plugins import MAINS, load_installed, plugin_of
+from fedflat.language.plugins import MAINS, Plugin, is_ours, load_installed, plugin_of, registering_module
 
 KINDS = (
     "method", "data set", "partition", "model", "schedule", "start", "task", "topology", "grouping", "growth", "ask",
@@ -30,11 +32,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered name: its kind and what makes it."""
+    """A registered name: its kind, what makes it, and the module that registered it."""
 
     name: str
     kind: str
     make: Callable[..., Any]
+    home: str
+
+    @property
+    def plugin(self) -> Plugin | None:
+        """The plugin it comes from; None: fedflat itself."""
+        return plugin_of(self.home)
 
     @property
     def signature(self) -> inspect.Signature:
@@ -63,37 +71,47 @@ def register(kind: str, name: str | None = None) -> Callable[[F], F]:
     """
     if kind not in KINDS:
         raise SpellingError(f"register: there is no kind {shown(kind)}.{nearest(str(kind), KINDS)} {_kinds()}")
+    if name is not None:
+        _refuse_unwritable(name)
 
     def keep(make: F) -> F:
-        said = name or make.__name__
-        if not _ours(make):
+        said = make.__name__ if name is None else name
+        _refuse_unwritable(said)
+        home = registering_module(make)
+        if not is_ours(home):
             _fill()  # so that names are compared with all of ours
         before = _REGISTRY.get(said)
-        if before and (before.kind != kind or _of_another(before.make, make)):
-            home = plugin_of(before.make.__module__)
-            where = before.make.__module__ if home is None else home.name
+        if before and (before.kind != kind or _of_another(before.home, home)):
+            where = before.home if before.plugin is None else before.plugin.name
             raise SpellingError(f"{said!r} is the name of a {before.kind} already, in {where}. Choose another name.")
-        _REGISTRY[said] = Entry(said, kind, make)
+        _REGISTRY[said] = Entry(said, kind, make, home)
         _NAMES[make] = said
         return make
 
     return keep
 
 
+def _refuse_unwritable(name: object) -> None:
+    """Refuse a name that `parse` could never find in a text."""
+    if (
+        not isinstance(name, str) or not name.isidentifier() or iskeyword(name)
+        or normalize("NFKC", name) != name  # as Python reads it
+    ):  # fmt: skip
+        raise SpellingError(
+            f"register: {shown(name)} cannot be written as a name in a text. Choose a name of letters, digits and _ "
+            "that does not begin with a digit and is no keyword of Python."
+        )
+
+
 def _kinds() -> str:
     return f"Known: {', '.join(KINDS)}."
 
 
-def _ours(make: Callable[..., Any]) -> bool:
-    return make.__module__.partition(".")[0] == __name__.partition(".")[0]
-
-
-def _of_another(before: Callable[..., Any], now: Callable[..., Any]) -> bool:
+def _of_another(before: str, now: str) -> bool:
     """Whether a name would be taken from somebody else; a notebook may take it from anybody but us."""
-    homes = before.__module__, now.__module__
-    if homes[0] == homes[1] or (not _ours(before) and set(homes) & set(MAINS)):
+    if before == now or (not is_ours(before) and {before, now} & set(MAINS)):
         return False
-    old, new = map(plugin_of, homes)
+    old, new = plugin_of(before), plugin_of(now)
     return old is None or new is None or not old.same(new)
 
 

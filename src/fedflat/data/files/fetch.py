@@ -16,7 +16,6 @@ from fedflat.data.files.sources import Say, UnavailableError
 from fedflat.data.named_set import FileSet
 from fedflat.data.raw import Raw
 from fedflat.errors import DataError
-from fedflat.language.plugins import plugin_of
 from fedflat.language.spelling import Entry, registered
 from fedflat.language.spelling import find as find_entry
 
@@ -65,9 +64,9 @@ def _folder_set(entry: Entry) -> type[FolderSet] | None:
 
 def origin(name: str) -> str:
     """Where the data set called ``name`` comes from, if not from files of ours."""
-    make = find_entry(name, "data set").make
-    plugin = plugin_of(make.__module__)
-    return getattr(make, "origin", "") or ("" if plugin is None else f"comes from {plugin.name}")
+    entry = find_entry(name, "data set")
+    said = getattr(entry.make, "origin", "")
+    return said or ("" if entry.plugin is None else f"comes from {entry.plugin.name}")
 
 
 def get(name: str, directory: Path | None = None, say: Say = print) -> Path | None:
