@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -18,9 +19,41 @@ from fedflat.studies.pipes import readers_may_leave
 def main(words: Sequence[str] | None = None) -> int:
     """Carry out a command line.
 
-    0: done; 2: something was wrong and nothing was lost; 130, 143, 129: stopped by Ctrl-C, SIGTERM, SIGHUP.
-    A reader of its output that leaves (``| head -1``) changes nothing of this.
+    0: done; 1: the output could not be written; 2: something was wrong and nothing was lost; 130, 143, 129: stopped by
+    Ctrl-C, SIGTERM, SIGHUP. A reader of its output that leaves (``| head -1``) changes nothing of this.
     """
+    try:
+        try:
+            return _carried_out(words)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except OSError as error:
+        if not _is_of_output(error):
+            raise
+        _drop_output()
+        why = error.strerror or error
+        print(f"fedflat: error: the output could not be written: {why}. Send it elsewhere.", file=sys.stderr)
+        return 1
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether standard output cannot be written: errors of files have their names, and another try fails too."""
+    if error.filename is not None:
+        return False
+    try:
+        print(flush=True)
+    except OSError:
+        return True
+    return False
+
+
+def _drop_output() -> None:
+    """Send what is still to be written nowhere, so that the end of the process does not try again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _carried_out(words: Sequence[str] | None) -> int:
     try:
         with ending_at_once():
             words = sys.argv[1:] if words is None else words

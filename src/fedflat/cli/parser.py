@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -58,6 +59,10 @@ class Parser(argparse.ArgumentParser):
             known = getattr(read, "options", list(self._option_string_actions))
             self.error(f"unknown option {unknown[0]!r}.{nearest(unknown[0].partition('=')[0], known)}")
         return read
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help or a version; argparse itself hides that they could not be written."""
+        print(message, end="", file=file or sys.stderr)
 
     def error(self, message: str) -> NoReturn:
         """Say what was wrong and where help is; status 2."""
