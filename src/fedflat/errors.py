@@ -63,6 +63,24 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
+def printable(text: str) -> str:
+    r"""One line of text that comes from a file, for a terminal: what is not printable is shown as an escape.
+
+    Otherwise escape sequences, line breaks and marks that reverse the direction of text could show what is not there.
+
+    >>> print(printable("fedavg\x1b[2J\n"))
+    fedavg\x1b[2J\n
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same of several lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 LONGEST = 80
 """Letters of a wrong value that a message repeats."""
 LARGEST = 1e30

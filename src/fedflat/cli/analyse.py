@@ -20,7 +20,7 @@ from fedflat.analyse.pictures import see_confusion, see_pictures
 from fedflat.analyse.recovery import see_recovery
 from fedflat.analyse.styles import see_styles
 from fedflat.analyse.subject import Subject, subjects
-from fedflat.errors import FedflatError
+from fedflat.errors import FedflatError, printable
 from fedflat.executors.allocator import keep_memory
 from fedflat.folder.plugins_needed import changed
 from fedflat.report.page import write_report
@@ -40,7 +40,7 @@ def _report(asked: Namespace) -> int:
     figures = None if asked.figures is None else Path(asked.figures)
     missing = write_report(folders, out, figures=figures, formats=asked.formats, target=asked.target)
     for sentence in missing:
-        print(sentence, file=sys.stderr)
+        _warn(sentence)
     print(out)
     return 0
 
@@ -51,23 +51,27 @@ def _beside(folders: list[Path]) -> Path:
 
 def _analyse(asked: Namespace) -> int:
     keep_memory()
-    runs = subjects([Path(folder) for folder in asked.folders], partial(print, file=sys.stderr))
+    runs = subjects([Path(folder) for folder in asked.folders], _warn)
     look = Look(model=asked.model, where=asked.set, examples=asked.examples, seed=asked.seed)
     jobs = list(_jobs(asked, runs, look))
     for run in runs:
         for sentence in filter(None, [run.unfinished, *changed(run.facts["experiment"].get("plugins", ()))]):
-            print(sentence, file=sys.stderr)
+            _warn(sentence)
     trouble = 0
     for title, job in jobs:
         try:
             with _told(title, asked.quiet) as tell:
                 found = job(tell)
         except FedflatError as error:
-            print(f"fedflat: {title}: {error}", file=sys.stderr)
+            _warn(f"fedflat: {title}: {error}")
             trouble = 2
             continue
-        print(f"{title}: {_words(found)}")
+        print(printable(f"{title}: {_words(found)}"))
     return trouble
+
+
+def _warn(sentence: str) -> None:
+    print(printable(sentence), file=sys.stderr)
 
 
 def _jobs(asked: Namespace, runs: list[Subject], look: Look) -> Iterator[tuple[str, Callable[[Tell], Found]]]:
@@ -157,6 +161,7 @@ def _said(number: float | None, how: str = ".4g") -> str:
 @contextmanager
 def _told(title: str, quiet: bool) -> Iterator[Tell]:
     """Whom to tell: a bar with the time left on a terminal, now and then a line elsewhere."""
+    title = printable(title)
     console = Console(stderr=True, highlight=False)
     if quiet:
         yield lambda done, total, what: None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from fedflat.cli.parser import KINDS, build
-from fedflat.errors import FedflatError
+from fedflat.errors import FedflatError, printable
 from fedflat.executors.interrupt import ending_as_by_ctrl_c, ending_at_once, status_of
 from fedflat.language.plugins import load_plugin
 from fedflat.studies.pipes import readers_may_leave
@@ -69,7 +69,7 @@ def _carried_out(words: Sequence[str] | None) -> int:
         with ending_as_by_ctrl_c():
             return carry_out(asked)
     except FedflatError as error:
-        print(f"fedflat: error: {error}", file=sys.stderr)
+        print(f"fedflat: error: {printable(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stopped:
         print("fedflat: stopped.", file=sys.stderr)

@@ -14,7 +14,7 @@ from typing import Any
 from fedflat.analyse.predict import IDS, MASK, Eye, Seen, pictures
 from fedflat.analyse.subject import Subject
 from fedflat.data.files.png import png
-from fedflat.errors import FedflatError, RunError, SettingError
+from fedflat.errors import FedflatError, RunError, SettingError, printable
 from fedflat.executors.allocator import keep_memory
 from fedflat.files import unwritable, write_file
 from fedflat.folder.study_file import is_run
@@ -36,18 +36,18 @@ def carry_out(asked: Namespace) -> int:
     if eye.segments:
         _refuse_existing(places, out, asked.overwrite)
     for sentence in filter(None, [eye.subject.unfinished]):
-        print(sentence, file=sys.stderr)
+        print(printable(sentence), file=sys.stderr)
     rows, trouble = [], 0
     for path in places:
         try:
             row = _row(eye, eye.look(path), out)
         except FedflatError as error:
-            print(f"fedflat: error: {error}", file=sys.stderr)
+            print(f"fedflat: error: {printable(str(error))}", file=sys.stderr)
             trouble = 2
             continue
         rows.append(row)
         if asked.style == "text":
-            print(_line(row), flush=True)
+            print(printable(_line(row)), flush=True)
     if asked.style != "text":
         _STYLES[asked.style](rows)
     return trouble

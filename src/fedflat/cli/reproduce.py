@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedflat.errors import SettingError, SpellingError, number
+from fedflat.errors import SettingError, SpellingError, number, printable
 from fedflat.language.plugins import plugin_words
 from fedflat.reproduce.choosing import Table, cells_of, find_table
 
@@ -76,7 +76,7 @@ def _run(asked: Namespace, here: Path | None) -> int:
     if asked.table or asked.quiet or not (console.is_terminal and sys.stderr.isatty()):  # where it does not stand yet
         console.print(grid(lines(plan), {}, console.width))
     for sentence in said:
-        print(sentence, file=sys.stderr)
+        print(printable(sentence), file=sys.stderr)
     if not asked.quiet:
         drawn = " and ".join(f"{name}.png, .svg" for name in names(lines(plan)))
         print(f"\ntable.md, .csv, .json and {drawn} are in {plan.folder}", file=sys.stderr)
@@ -129,7 +129,7 @@ def _work(plan: Plan, asked: Namespace) -> bool:
         print(f"\nCheckpoints are written. Go on with: {again}", file=sys.stderr)
         raise
     for folder, why in several.failed.items():
-        print(f"fedflat: error: {plan.folder / folder}: {why}", file=sys.stderr)
+        print(printable(f"fedflat: error: {plan.folder / folder}: {why}"), file=sys.stderr)
     return bool(several.failed)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from fedflat.cli.presets import beside, chosen, seeds_of, settings_of, too_short
 from fedflat.data.opening import opened_once
-from fedflat.errors import RunError, SettingError
+from fedflat.errors import RunError, SettingError, printable_lines
 from fedflat.files import Damaged, parse_json, read_bytes
 from fedflat.folder.checkpoints import Store
 from fedflat.folder.facts import headline_of, read_facts
@@ -151,7 +151,7 @@ def _conclude(results: list[Result], asked: Namespace, folder: Path) -> None:
         target = Results(results).target_of_first()
     last = min(results[0].last, results[0].rounds)
     room = get_terminal_size().columns if sys.stdout.isatty() else None
-    print(table(summarise(results, target), target, last, asked.style, room))
+    print(printable_lines(table(summarise(results, target), target, last, asked.style, room)))
     if not asked.quiet:
         spent = sum(r.ledger.seconds for r in results)
         sent = sum(r.ledger.sent for r in results)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from fedflat.errors import RunError, SettingError
+from fedflat.errors import RunError, SettingError, printable
 from fedflat.files import Damaged
 from fedflat.folder.checkpoints import Store
 from fedflat.folder.diary import DIARIES, Diary, Mark, Row
@@ -125,8 +125,8 @@ def known_format(folder: Path, version: str) -> None:
     """Refuse to read what a version with other folders has written; the first two numbers tell."""
     if version.split(".")[:2] != __version__.split(".")[:2]:
         raise RunError(
-            f"{folder} was made by fedflat {version}, this is {__version__}, which keeps runs otherwise and may "
-            f"compute other numbers. Install fedflat=={version[:20]} to go on with it, or start anew."
+            f"{folder} was made by fedflat {printable(version[:20])}, this is {__version__}, which keeps runs "
+            "otherwise and may compute other numbers. Use that version of fedflat to go on with it, or start anew."
         )
 
 
@@ -134,8 +134,8 @@ def same_version(folder: Path, version: str) -> None:
     """Refuse to go on with what another version began."""
     if version != __version__:
         raise RunError(
-            f"{folder} was made by fedflat {version}, this is {__version__}, and may compute other numbers. "
-            f"Install fedflat=={version[:20]} to go on with it, or start anew."
+            f"{folder} was made by fedflat {printable(version[:20])}, this is {__version__}, and may compute other "
+            "numbers. Use that version of fedflat to go on with it, or start anew."
         )
 
 

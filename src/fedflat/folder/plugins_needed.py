@@ -3,7 +3,8 @@
     {"name": "my.py", "version": null, "digest": "9f...", "place": "/home/me/my.py", "names": ["my_sam"]}
 
 An installed package is told by its version, a file by its digest. ``place`` is a hint for people. Nothing is ever
-loaded because a folder says so: a person names the plugin again, has it installed, or has imported it.
+loaded because a folder says so: a person names the plugin again, has it installed, or has imported it. No message
+advises to install a package that a folder names: the folder may come from anybody.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fedflat.errors import RunError, shown
+from fedflat.errors import RunError, printable, shown
 from fedflat.language.plugins import HAND_MADE, Plugin
 from fedflat.language.spelling import known, names_in
 
@@ -43,7 +44,7 @@ def missing(needs: Needs) -> list[str]:
     for need in needs:
         unknown = [name for name in need["names"] if known(name) is None]
         if unknown:
-            names = f"{', '.join(name[:40] for name in unknown[:5])}{', ...' if len(unknown) > 5 else ''}"
+            names = f"{', '.join(printable(name[:40]) for name in unknown[:5])}{', ...' if len(unknown) > 5 else ''}"
             said.append(f"the run needs {names} of {_whose(need)} which is not loaded here. {_how_to_load(need)}")
     return said
 
@@ -79,13 +80,13 @@ def _whose(need: dict[str, Any]) -> str:
 def _told(plugin: Plugin) -> str:
     name = plugin.name if plugin.name == HAND_MADE else shown(plugin.name)
     if plugin.version is not None:
-        return f"{name} {plugin.version[:20]}"
-    return name if plugin.digest is None else f"{name} with the digest {plugin.digest[:12]}"
+        return f"{name} {printable(plugin.version[:20])}"
+    return name if plugin.digest is None else f"{name} with the digest {printable(plugin.digest[:12])}"
 
 
 def _how_to_load(need: dict[str, Any]) -> str:
     if need["version"] is not None:
-        return f"Install {need['name'][:80]}=={need['version'][:20]}."
+        return "If you know and trust this package, make that version of it available here again."
     if need["digest"] is None:
         return f"Go on in Python, where it is defined; or put it into a file and name that {_HINT}."
     return f"Name it again {_HINT}."
@@ -93,5 +94,5 @@ def _how_to_load(need: dict[str, Any]) -> str:
 
 def _how_to_go_on(need: dict[str, Any]) -> str:
     if need["version"] is not None:
-        return f"Install {need['name'][:80]}=={need['version'][:20]} to go on, or start a new run."
+        return "Go back to that version of it, or start a new run."
     return "Put it back as it was to go on, or start a new run."

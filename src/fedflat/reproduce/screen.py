@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from fedflat.errors import printable
 from fedflat.reproduce.several import Going, Several
 from fedflat.reproduce.summary import Line, common, lines
 from fedflat.reproduce.verdict import DIFFERS, NONE, ORDER, WITHIN
@@ -57,23 +58,26 @@ class Screen:
         plan = self.several.plan
         foot = "  ".join(_foot(going) for going in list(self.several.going.values()))
         head = common([entry.cell.name for entry in plan.entries])
-        title = Text(f"{plan.title}  {head}*" if len(plan.entries) > 1 else plan.title, style="bold")
-        source = Text(f"numbers to compare with: {plan.source}", style="dim")
-        return Group(title, source, grid(lines(plan), self.several.going, self.console.width), Text(foot, style="dim"))
+        title = _text(f"{plan.title}  {head}*" if len(plan.entries) > 1 else plan.title, style="bold")
+        source = _text(f"numbers to compare with: {plan.source}", style="dim")
+        return Group(title, source, grid(lines(plan), self.several.going, self.console.width), _text(foot, style="dim"))
 
     def _tell(self) -> None:
         """A plain line for each run that begins, now and then, and when it ends."""
         going = self.several.going
         for name in self._names - set(going):
-            self.console.print(f"{name}: {self._reached(name)}", markup=False, soft_wrap=True)
+            self._say(f"{name}: {self._reached(name)}")
         for name, one in going.items():
             if name not in self._names:
-                self.console.print(f"{name}: begins", markup=False, soft_wrap=True)
+                self._say(f"{name}: begins")
                 self._told[name] = time.monotonic()
             elif time.monotonic() - self._told[name] >= PLAIN and one.round:
-                self.console.print(_foot(one), markup=False, soft_wrap=True)
+                self._say(_foot(one))
                 self._told[name] = time.monotonic()
         self._names = set(going)
+
+    def _say(self, sentence: str) -> None:
+        self.console.print(printable(sentence), markup=False, soft_wrap=True)
 
     def _reached(self, name: str) -> str:
         if name in self.several.failed:
@@ -103,10 +107,14 @@ def grid(shown: Sequence[Line], going: dict[str, Going], width: int) -> Table:
         table.add_column("left", justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     for line in shown:
-        cells = [Text(line.label), Text(line.paper), Text(line.ours), Text(_rounds(line, going))]
-        cells += [Text(_left(line, going))] if width >= NARROW else []
-        table.add_row(*cells, Text(str(line.verdict), style=COLOURS.get(line.verdict.word, "")))
+        cells = [_text(line.label), _text(line.paper), _text(line.ours), _text(_rounds(line, going))]
+        cells += [_text(_left(line, going))] if width >= NARROW else []
+        table.add_row(*cells, _text(str(line.verdict), style=COLOURS.get(line.verdict.word, "")))
     return table
+
+
+def _text(content: str, style: str = "") -> Text:
+    return Text(printable(content), style=style)
 
 
 def _rounds(line: Line, going: dict[str, Going]) -> str:

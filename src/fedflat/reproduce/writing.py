@@ -27,9 +27,8 @@ def write_tables(plan: Plan) -> list[str]:
     """Write all files anew; give a sentence for each that could not be, and for each run that cannot be read."""
     shown = lines(plan)
     unread = dict.fromkeys(seed.problem for line in shown for seed in line.standing.seeds if seed.problem)
-    write_file(plan.folder / "table.md", markdown(plan, shown).encode())
-    write_file(plan.folder / "table.csv", as_csv(plan, shown).encode())
-    write_file(plan.folder / "table.json", as_json(plan, shown).encode())
+    for name, text in (("md", markdown(plan, shown)), ("csv", as_csv(plan, shown)), ("json", as_json(plan, shown))):
+        write_file(plan.folder / f"table.{name}", text.encode(errors="backslashreplace"))  # halves of letters in names
     return [*unread, *draw(plan, shown)]
 
 

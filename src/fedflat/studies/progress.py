@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from fedflat.errors import printable, printable_lines
 from fedflat.running.experiment import Experiment
 from fedflat.running.ticks import Tell, Tick
 from fedflat.studies.pipes import dropping
@@ -139,7 +140,7 @@ def heard(voice: Voice | None = None, *, quiet: bool = False) -> Iterator[Voice]
         yield voice
     elif quiet:
         stream = None if sys.stderr is None else dropping(sys.stderr)
-        yield Voice(say=lambda text: print(f"fedflat: {text}", file=stream))
+        yield Voice(say=lambda text: print(f"fedflat: {printable_lines(text)}", file=stream))
     else:
         with Talker() as talker:
             yield talker.voice
@@ -170,7 +171,7 @@ class Talker:
     def say(self, text: str) -> None:
         """Lines by themselves; on a terminal they are broken between words, and what follows is indented."""
         width = max(self.console.width, 20) if self.live else sys.maxsize
-        for line in text.split("\n"):
+        for line in printable_lines(text).split("\n"):
             inner = " " * (len(line) - len(line.lstrip()) + 4)
             broken = wrap(line, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False)
             self.console.print("\n".join(broken), markup=False, soft_wrap=True)
@@ -183,7 +184,7 @@ class Talker:
     def _now(self) -> Text:
         """The live line, as wide as the terminal is at the moment."""
         said = fitted(*self.last, self.console.width - FREE) if self.last else ""
-        return Text(said, no_wrap=True, overflow="crop")
+        return Text(printable(said), no_wrap=True, overflow="crop")
 
     def _keep(self) -> None:
         """Make the live line one that stays, and begin a new one."""

@@ -1,0 +1,124 @@
+"""Text of run folders on a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import fedflat as ff
+from fedflat.cli import main
+from fedflat.errors import FedflatError, printable, printable_lines
+from fedflat.folder.facts import identity
+from fedflat.folder.plugins_needed import changed, missing
+from fedflat.folder.signed import signed, verified
+from fedflat.reproduce.plan import FILE
+from fedflat.studies.progress import Talker, heard
+from reproduce.test_plan import PLAIN, planned
+
+ESCAPES = "\x1b[2J\x1b]0;title\x07\r\n\x9b31m\u202egnp.exe\u2066\ud800"
+"""A cleared screen, a title, a line of one's own, a colour, and text from right to left."""
+
+
+def test_what_is_printable() -> None:
+    assert printable("fedsam(rho=0.05) ± 1 ▁▂ café 東京") == "fedsam(rho=0.05) ± 1 ▁▂ café 東京"
+    escaped = r"\x1b[2J\x1b]0;title\x07\r\n\x9b31m\u202egnp.exe\u2066\ud800"
+    assert printable(ESCAPES) == escaped
+    assert printable(printable(ESCAPES)) == escaped
+    assert printable_lines("a\x1b\nb") == "a\\x1b\nb"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run of somebody who has put escape sequences wherever a text may be, with digests that fit."""
+    folder = tmp_path / "run"
+    ff.run("fedavg", on="digits(clients=20)", model="logistic", rounds=1, threads=1, out=folder, quiet=True)
+    return folder
+
+
+def forged(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change run.json of a run that has not ended, with an identity that fits."""
+    facts = json.loads((folder / "run.json").read_text())
+    change(facts)
+    del facts["end"]
+    facts["status"], facts["identity"] = "running", ""
+    facts["identity"] = identity(facts)
+    for name in ("metrics.jsonl", "watch.jsonl"):
+        (folder / name).unlink(missing_ok=True)
+    (folder / "run.json").write_text(json.dumps(facts))
+
+
+PLUGIN = {
+    "name": f"evil{ESCAPES}", "version": f"1{ESCAPES}", "digest": None, "place": f"/x{ESCAPES}",
+    "names": [f"my_sam{ESCAPES}"],
+}  # fmt: skip
+TEXTS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "plugin": lambda facts: facts["experiment"].update(plugins=[PLUGIN]),
+    "file of a plugin": lambda facts: facts["experiment"].update(
+        plugins=[{**PLUGIN, "version": None, "digest": f"{ESCAPES}"}]
+    ),
+    "method": lambda facts: facts["experiment"].update(method=f"fedavg{ESCAPES}"),
+    "version": lambda facts: facts.update(fedflat=f"0{ESCAPES}"),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("plugin", "report"), ("plugin", "resume"), ("file of a plugin", "report"), ("file of a plugin", "resume"),
+        ("method", "resume"), ("version", "report"), ("version", "resume"), ("version", "analyse"),
+    ],
+)  # fmt: skip
+def test_texts_of_a_run_are_shown_escaped(
+    text: str, command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Plugin names were printed raw, with the advice to install them."""
+    forged(folder, TEXTS[text])
+    main([command, str(folder)])
+    said = capsys.readouterr()
+    assert "\\x1b" in said.err
+    assert all(line.isprintable() for line in (said.err + said.out).split("\n"))
+    assert "nstall" not in said.err
+
+
+def test_no_sentence_advises_to_install_what_a_folder_names() -> None:
+    for version, digest in (("1.2", None), (None, "ab" * 32), (None, None)):
+        need = {"name": "evil", "version": version, "digest": digest, "place": None}
+        said = missing([{**need, "names": ["no_such_name"]}]) + changed([{**need, "names": ["fedavg"]}])
+        assert len(said) == (1 if version == digest else 2)
+        assert not [sentence for sentence in said if "nstall" in sentence]
+
+
+def test_texts_of_a_table_are_shown_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    planned(tmp_path, PLAIN)
+    saved = verified(json.loads((tmp_path / FILE).read_text()))
+    saved["entries"][0]["cell"]["name"] += ESCAPES
+    (tmp_path / FILE).write_text(json.dumps(signed(saved)))
+    assert main(["reproduce", str(tmp_path), "--table"]) == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert "\\x1b[2J" in said
+
+
+def test_what_a_run_says_is_shown_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    Talker(Console(file=stream, width=200)).say(f"damaged {ESCAPES}")
+    assert "\x1b" not in stream.getvalue()
+    assert "\\x1b[2J" in stream.getvalue()
+    with heard(quiet=True) as voice:
+        voice.say(f"damaged {ESCAPES}")
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_an_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(asked: object) -> int:
+        raise FedflatError(f"it is damaged ({ESCAPES})")
+
+    monkeypatch.setattr("fedflat.cli.methods.carry_out", fails)
+    assert main(["methods"]) == 2
+    assert capsys.readouterr().err == f"fedflat: error: it is damaged ({printable(ESCAPES)})\n"
