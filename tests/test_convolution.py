@@ -18,7 +18,7 @@ import fedflat as ff
 from fedflat.client.learner import Learner
 from fedflat.data.batch import Batch
 from fedflat.engine.convolution import convolving
-from fedflat.engine.winograd import planned, rule
+from fedflat.engine.winograd import Plan, planned, rule
 
 ONE, NONE = (1, 1), (0, 0)
 KINDS = ("auto", "direct", "quick")
@@ -70,6 +70,20 @@ def test_output_and_slopes_are_those_of_torch(
     plain = slopes(lambda *parts: conv2d(*parts, padding=padding), x, weight, bias)
     for found, wanted in zip(slopes(lambda *parts: quickly(*parts, padding), x, weight, bias), plain, strict=True):
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", [(r, s) for r in range(1, 6) for s in range(1, 6) if r + s > 2])
+def test_outputs_that_do_not_fill_the_last_tiles(kernel: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tiles down and across, and every number of rows and columns of outputs in the last of them."""
+    tiles = [4 + width % 2 - 1 for width in kernel]  # tile and width: one is even, one is odd
+    weight, bias = drawn(3, 2, *kernel, seed=1), drawn(3, seed=2)
+    for height in range(tiles[0] + 1, 2 * tiles[0] + 1):
+        for width in range(tiles[1] + 1, 2 * tiles[1] + 1):
+            plan = Plan(height, width, (tiles[0], kernel[0]), (tiles[1], kernel[1]))
+            monkeypatch.setattr("fedflat.engine.convolution.planned", lambda *_, found=plan, **__: found)
+            x = drawn(2, 2, height + kernel[0] - 1, width + kernel[1] - 1)
+            for found, wanted in zip(slopes(quickly, x, weight, bias), slopes(conv2d, x, weight, bias), strict=True):
+                torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("last", [True, False])

@@ -82,6 +82,20 @@ def test_a_client_hands_nothing_to_itself() -> None:
     assert timetable(fleet(SLOW), 0, 0.0, [way]).over == 10.5 + 12 + 12 + 10.5
 
 
+@pytest.mark.parametrize(("busy", "starts", "hands_on"), [
+    ({1: 30.0}, 0, 30), ({1: 20.0}, 0, 22.5), ({0: 3.0}, 3, 25.5), ({0: 3.0, 1: 26.0}, 3, 26),
+])  # fmt: skip
+def test_a_chain_waits_for_clients_that_train_another_model(
+    busy: dict[int, float], starts: float, hands_on: float
+) -> None:
+    """Slow receives and computes in 22.5 s. It hands the model on in 20.75 s as soon as fast is free."""
+    way = Way([Leg(0, 100, 12), Leg(1, 100, 8)], 50)
+    found = timetable(fleet(SLOW, FAST), 0, 0.0, [way], busy=busy)
+    assert hands_on == max(starts + 22.5, busy.get(1, 0))
+    assert found.over == hands_on + 20.75 + 4 + 5.25
+    assert found.ended[0].free == {0: hands_on + 20.75, 1: found.over}
+
+
 def test_the_first_who_come_are_taken() -> None:
     devices = [Device(speed, 1, 1) for speed in (1, 4, 2, 8)]  # they take 8, 2, 4 and 1 s
     ways = [alone(client, 8) for client in range(4)]

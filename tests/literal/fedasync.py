@@ -5,7 +5,7 @@ Xie, Koyejo and Gupta, Asynchronous Federated Optimization, 2019.
     whenever a client is done another one is asked:
  1      it is sent w^v, the model of that moment, and trains:  x = local SGD from w^v
     server, for each x that comes:
- 2      alpha_t = alpha s(t - v)
+ 2      alpha_t = alpha(t) s(t - v)            alpha may change with the server's steps t
  3      w^{t+1} = (1 - alpha_t) w^t + alpha_t x
 """
 
@@ -17,8 +17,8 @@ from literal.problem import Plan, Problem, Trace, walk
 
 
 def run(
-    problem: Problem, plan: Plan, *, calls: Sequence[int], durations: Sequence[float], concurrency: int, alpha: float,
-    s: Callable[[int], float],
+    problem: Problem, plan: Plan, *, calls: Sequence[int], durations: Sequence[float], concurrency: int,
+    alpha: Callable[[int], float], s: Callable[[int], float],
 ) -> Trace:  # fmt: skip
     """``calls``: who is asked, in order; ``durations``: of a visit to each client. Trace: server, stale."""
     models = [problem.w0]
@@ -36,7 +36,7 @@ def run(
             del ends[k]
             v, t = sent[k], len(models) - 1
             x = walk(problem, plan, v, k, models[v])  # 1
-            alpha_t = alpha * s(t - v)  # 2
+            alpha_t = alpha(t) * s(t - v)  # 2
             models.append((1 - alpha_t) * models[t] + alpha_t * x)  # 3
             trace.server.append(models[-1])
             trace.stale.append(t - v)

@@ -60,6 +60,17 @@ def test_every_image_is_given_one_of_the_styles_anew() -> None:
     assert torch.equal(data.targets, plain.targets)
 
 
+def test_the_images_of_a_batch_are_given_different_styles() -> None:
+    """Each of forty images draws one of two styles. Both occur in every batch, in other places each time."""
+    images = torch.full((40, 1, 4, 4), 100, dtype=torch.uint8)
+    plain = Examples(images, torch.zeros(40, 4, 4, dtype=torch.uint8), 2)
+    some = Restyled(plain, 16 * torch.tensor([60.0, 190.0]).view(2, 1, 1, 1))
+    rng = torch.Generator().manual_seed(0)
+    bright = [some.batch(torch.arange(40), torch.float32, rng).inputs.mean((1, 2, 3)) > 0.5 for _ in range(3)]
+    assert all(0 < int(one.sum()) < 40 for one in bright)
+    assert len({tuple(one.tolist()) for one in bright}) == 3
+
+
 def test_the_servers_images_are_trained_on_in_the_styles_of_all_clients(tmp_path: Path) -> None:
     exp = experiment()
     begin(replace(exp, rounds=1), tmp_path / "run")

@@ -116,7 +116,19 @@ def test_the_twin_of_fedasync(said: str, durations: str) -> None:
     problem, plan = setting(20)
     topology = f"asynchronous(mixing=0.6, {durations}, {said})"
     book, crowd = observed(topology, problem, plan, EXECUTORS[0])
-    twin = fedasync.run(problem, plan, **told(topology, crowd, 20), concurrency=4, alpha=0.6, s=WEIGHTS[said])
+    twin = fedasync.run(problem, plan, **told(topology, crowd, 20), concurrency=4, alpha=lambda t: 0.6, s=WEIGHTS[said])
+    np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
+    assert max(twin.stale) > 2
+
+
+def test_the_mixing_rate_is_that_of_the_round_in_which_a_reply_is_mixed() -> None:
+    """Not that of the round in which the client received the model."""
+    problem, plan = setting(20)
+    topology = f"asynchronous(mixing=decay(0.9, 0.8), {DRAWN})"
+    book, crowd = observed(topology, problem, plan, EXECUTORS[0])
+    twin = fedasync.run(
+        problem, plan, **told(topology, crowd, 20), concurrency=4, alpha=lambda t: 0.9 * 0.8**t, s=polynomial(0.0)
+    )
     np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
     assert max(twin.stale) > 2
 

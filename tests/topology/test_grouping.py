@@ -77,6 +77,17 @@ def test_greedy_with_unequal_sizes() -> None:
     assert grouped("greedy(d_min=400, k_max=4, start='uniform')", SIX, UNEQUAL) == [[1, 5, 2], [3, 4, 0]]
 
 
+def test_greedy_as_released_weights_the_mean_of_a_group_by_examples() -> None:
+    """Clients on a line. Client 0 is farthest from the uniform vector (0.5, 0.5), client 1 is farthest from client 0.
+
+    With 300 and 100 examples their mean is at 7.5, and client 2 is farthest from it (5.5; client 3: 1.5). The plain
+    mean would be at 5, and client 3 would be farthest (4; client 2: 3).
+    """
+    line = [[10, 0.5], [0, 0.5], [2, 0.5], [9, 0.5], [5, 0.5]]
+    text = "greedy(psi='classifier', tau='euclidean', d_min=500, k_max=3, start='uniform')"
+    assert grouped(text, line, [300, 100, 100, 300, 200]) == [[0, 1, 2], [3, 4]]
+
+
 def test_greedy_takes_the_first_of_equals_and_where_no_score_counts() -> None:
     alike = np.tile([0.1, 0.2, 0.7], (7, 1))
     rng = drawing((3, 7))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -108,15 +109,29 @@ def test_a_network_that_says_nothing_has_its_last_layer_for_a_head() -> None:
     assert layout.head == ("2.weight", "2.bias")
 
 
-def world(topology: str | None, method: str = "self_training(kd=1.0, sure=0.4, t_start=2)", **more: Any) -> Experiment:
-    """Eight clients in dark, grey and bright streets, whose pictures are all road on the left and sky on the right."""
+STREETS = (20, 25, 30, 120, 125, 220, 225, 230)
+
+
+def streets(*greys: int) -> list[tuple[Tensor, Tensor]]:
+    """Four pictures of each grey, which are all road on the left and sky on the right."""
     rng = torch.Generator().manual_seed(0)
     mask = (torch.arange(8) >= 4).long().expand(8, 8)
     pairs = []
-    for grey in (20, 25, 30, 120, 125, 220, 225, 230):
+    for grey in greys:
         x = grey + 20 * mask + torch.randint(6, (4, 3, 8, 8), generator=rng)
         pairs.append((x.to(torch.uint8), mask.expand(4, 8, 8).clone()))
-    tests = torch.cat([x for x, _ in pairs[::2]]), torch.cat([y for _, y in pairs[::2]])
+    return pairs
+
+
+def world(
+    topology: str | None, method: str = "self_training(kd=1.0, sure=0.4, t_start=2)", *,
+    greys: Sequence[int] = STREETS, seen: Sequence[int] = (), **more: Any,
+) -> Experiment:  # fmt: skip
+    """Eight clients in dark, grey and bright streets; the test images are like those of every second client, or have
+    the greys ``seen``."""
+    pairs = streets(*greys)
+    judged = streets(*seen) if seen else pairs[::2]
+    tests = torch.cat([x for x, _ in judged]), torch.cat([y for _, y in judged])
     return ff.experiment(
         method, clients_of(pairs, test=tests, classes=2), rounds=3, clients_per_round=3, batch_size=2, lr=0.05,
         eval_every=1, model=lambda: ff.small_unet(width=4).build((3, 8, 8), 2), topology=topology, seed=1,
@@ -140,20 +155,42 @@ def kept(exp: Experiment) -> tuple[Any, dict[str, Model]]:
     return train(exp, book=book, executor=InProcess(threads=1)), book.models
 
 
-def test_every_image_is_judged_by_its_own_clusters_model() -> None:
-    exp = world(STYLED)
+def test_an_image_is_judged_by_the_cluster_of_the_nearest_mean_and_not_of_the_nearest_client() -> None:
+    """Clients of grey 10, 30 and 50, and one of 200. The middle between the means 30 and 200 is 115.
+
+    Greys 117 and 121 are nearer to 200 than to 30, but nearer to the client of grey 50 than to that of 200.
+    """
+    exp = world("style_clusters(by_style(fewest=2, most=2), shared='nothing')", greys=(10, 30, 50, 200),
+                seen=(113, 117, 121, 130))  # fmt: skip
+    ready = told(exp)
+    assert list(ready.slots.values()) == [(0, 1, 2), (3,)]
+    route = exp.topology.route(ready.crowd, ready.fed.test)
+    assert route is not None
+    assert route.tolist() == [0] * 4 + [1] * 12
     result, models = kept(exp)
-    assert list(models) == ["cluster0", "cluster1", "cluster2"]
+    right, both = scores(exp, [models["cluster0"]] * 4 + [models["cluster1"]] * 12)
+    assert result.rows[-1]["models"]["routed"]["miou"] == pytest.approx(float((right / both).mean()), rel=1e-6)
+
+
+def scores(exp: Experiment, models: Sequence[Model]) -> tuple[Tensor, Tensor]:
+    """For each class the pixels in the intersection and in the union, each test image predicted by its own model."""
     learner, fed = make_ready(exp).learner, make_ready(exp).fed
-    slots = [0] * 8 + [1] * 4 + [2] * 4  # clients 0 and 2 are dark, 4 is grey, 6 is bright; four images each
     right, both = torch.zeros(2), torch.zeros(2)
-    for place, slot in enumerate(slots):
-        model = list(models.values())[slot]
+    for place, model in enumerate(models):
         batch = fed.test.batch(torch.tensor([place]), torch.float32)
         found = learner.elsewhere(model, batch.inputs).argmax(1)
         for label in (0, 1):
             right[label] += ((found == label) & (batch.targets == label)).sum()
             both[label] += ((found == label) | (batch.targets == label)).sum()
+    return right, both
+
+
+def test_every_image_is_judged_by_its_own_clusters_model() -> None:
+    exp = world(STYLED)
+    result, models = kept(exp)
+    assert list(models) == ["cluster0", "cluster1", "cluster2"]
+    slots = [0] * 8 + [1] * 4 + [2] * 4  # clients 0 and 2 are dark, 4 is grey, 6 is bright; four images each
+    right, both = scores(exp, [list(models.values())[slot] for slot in slots])
     row = result.rows[-1]
     assert row["model"] == "routed"
     assert row["miou"] == row["models"]["routed"]["miou"] == pytest.approx(float((right / both).mean()), rel=1e-6)
