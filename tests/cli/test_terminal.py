@@ -85,9 +85,11 @@ def test_a_live_line(tmp_path: Path, columns: int, name: str) -> None:
     assert "\x1b[2K" in seen  # a line that is gone over
     told = re.findall(r"round \d+/30  [^\r\n]*", plain(seen))
     assert all(len(line) < columns for line in told)
-    assert re.search(r"^round 30/30  accuracy \S+ %  done  ", told[-1])
+    loss = r"train loss \S+  " if columns == 120 else ""
+    assert re.search(rf"^round 30/30  test \S+ % \(round 30\)  {loss}done  ", told[-1])
     assert f"  {name}" in told[-1]
-    assert all(re.search(r" %  \d+s left  ", line) for line in told[1:-1] if "round 30/" not in line)
+    running = [line for line in told[1:-1] if "round 30/" not in line]
+    assert all(re.search(rf" %( \(round \d+\))?  {loss}\d+s left  ", line) for line in running)
     assert "everything is in" in plain(seen)
 
 
@@ -98,9 +100,27 @@ def test_ctrl_c_leaves_one_clean_line(tmp_path: Path) -> None:
     shown = screen(seen)
     assert sum("round" in line for line in shown) == 1
     last, how, end, nothing = shown[-4:]
-    assert re.fullmatch(r"round \d+/100000  accuracy \S+ %  \S+ left  fedavg(\(\), seed 0)?", last)
+    assert re.fullmatch(r"round \d+/100000  test \S+ %( \(r(ound )?\d+\))?  \S+ left(  fedavg)?", last)
     assert how.startswith("A checkpoint was written. Go on with: fedflat resume ")
     assert (end, nothing) == ("fedflat: stopped.", "")
+
+
+def test_a_study_shows_its_time_left(tmp_path: Path) -> None:
+    """On a terminal of sixty columns, and in a file."""
+    words = ("compare", "fedavg", "fedsam", *QUICK, "--eval-every", "10", "--out")
+    status, _, seen = on_a_terminal(*words, str(tmp_path / "screen"), columns=60)
+    assert status == 0
+    shown = [line for line in screen(seen) if "round" in line]
+    assert len(shown) == 2
+    assert re.fullmatch(r"\[1/2\]  round 30/30  test \S+ %  done( \(study \S+ left\))?", shown[0])
+    assert re.search(r"round \d+/30  .*\d+s left \(study \S+\)", plain(seen))
+    assert re.fullmatch(r"\[2/2\]  round 30/30  test \S+ % \(round 30\)  done  fedsam", shown[1])
+    said = start(*words, str(tmp_path / "file")).communicate(timeout=100)[1]
+    assert "\x1b" not in said
+    assert re.search(
+        r"\[1/2\] fedavg\(\), seed 0\n  round 1/30  train loss \S+  \S+ left \(study \S+\)  \S+ samples/s\n", said
+    )
+    assert re.search(r"\n  round 30/30  test \S+ % \(round 30\)  train loss \S+  done \(study \S+ left\)  ", said)
 
 
 def test_a_table_is_as_wide_as_the_terminal(tmp_path: Path) -> None:

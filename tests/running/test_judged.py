@@ -127,10 +127,15 @@ def test_different_scores_are_never_in_one_table() -> None:
 
 
 def test_progress_says_the_headline() -> None:
-    tick = Tick(3, 10, 1.0, {"rmse": 0.51236, "accuracy": 0.9}, 1000.0, 5.0)
-    assert sentence(tick, RMSE) == "round 3/10  rmse 0.5124  5s left  loss 1.0000  1,000 samples/s"
-    assert fitted(tick, Which("fedavg()", 0, judged=RMSE), 40) == "round 3/10  rmse 0.5124  5s left  fedavg"
-    assert "mIoU 25.00 %" in sentence(Tick(3, 10, 1.0, {"miou": 0.25}, 1.0, 5.0), MIOU)
+    tick = Tick(3, 10, 1.0, {"round": 2, "rmse": 0.51236, "accuracy": 0.9}, 1000.0, 5.0)
+    assert sentence(tick, RMSE) == (
+        "round 3/10  test rmse 0.5124 (round 2)  train loss 1.00  35s left  1,000 samples/s"
+    )
+    which = Which("fedavg()", 0, judged=RMSE)
+    assert fitted(tick, which, 60) == "round 3/10  test rmse 0.5124 (round 2)  35s left  fedavg"
+    assert fitted(tick, which, 43) == "round 3/10  test rmse 0.5124 (r2)  35s left"
+    assert fitted(tick, which, 40) == "round 3/10  test 0.5124 (r2)  35s left"
+    assert "test mIoU 25.00 % (round 3)  " in sentence(Tick(3, 10, 1.0, {"round": 3, "miou": 0.25}, 1.0, 5.0), MIOU)
 
 
 def forged(folder: Path, headline: Any, values: dict[str, Any] | None = None) -> Path:

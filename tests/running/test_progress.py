@@ -5,18 +5,25 @@ from __future__ import annotations
 import io
 import math
 import re
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from fedflat.language.spelling import parse
+from fedflat.running.experiment import Experiment
 from fedflat.running.state import Ledger
-from fedflat.running.ticks import Stopwatch, Tick
+from fedflat.running.ticks import PRETRAINING, Stopwatch, Tell, Tick
 from fedflat.running.train import train
 from fedflat.studies import progress
+from fedflat.studies.how import How
 from fedflat.studies.progress import Talker, Which, duration, fitted, sentence
-from running.small import SIZES, experiment
+from fedflat.studies.study import Voice, resume, run_many
+from fedflat.studies.time_left import StudyTime
+from running.small import ON, SIZES, experiment
 
 
 @pytest.mark.parametrize(
@@ -29,12 +36,16 @@ def test_duration(seconds: float, text: str) -> None:
 
 
 def test_sentence() -> None:
-    row = {"accuracy": 0.98765}
-    assert sentence(Tick(3, 10, 1.23456, row, 12345.6, 125.0)) == (
-        "round 3/10  accuracy 98.77 %  2m05s left  loss 1.2346  12,346 samples/s"
+    """The test score has the round it was computed in, and the training loss its name."""
+    row = {"round": 2, "accuracy": 0.98765}
+    assert sentence(Tick(3, 8, 1.23456, row, 12345.6, 25.0)) == (
+        "round 3/8  test 98.77 % (round 2)  train loss 1.23  2m05s left  12,346 samples/s"
     )
-    assert sentence(Tick(10, 10, 0.5, None, 9.0, 0.0)) == "round 10/10  done  loss 0.5000  9 samples/s"
-    assert "accuracy" not in sentence(Tick(1, 2, 0.5, {"loss": 1.0}, 9.0, 0.0))
+    assert sentence(Tick(10, 10, 0.012345, None, 9.0, 1.0)) == "round 10/10  train loss 0.012  done  9 samples/s"
+    assert "test" not in sentence(Tick(1, 2, 0.5, {"round": 1, "loss": 1.0}, 9.0, 0.0))
+    assert sentence(Tick(3, 10, 0.5, None, 9.0, 2.0, phase=PRETRAINING)) == (
+        "pre-training round 3/10  train loss 0.50  14s left  9 samples/s"
+    )
 
 
 def test_title() -> None:
@@ -42,24 +53,27 @@ def test_title() -> None:
     assert Which("fedavg()", 3, 2, 6).title == "[2/6] fedavg(), seed 3"
 
 
-TICK = Tick(120, 1000, 0.12345, {"accuracy": 0.9123}, 20904.0, 65.0)
+TICK = Tick(120, 1000, 0.12345, {"round": 115, "accuracy": 0.9123}, 20904.0, 65.0 / 880, study_left=7800.0)
 WHICH = Which("fedasam(rho=warmup(0.001, 0.7, 150), eta=0.2) + swa()", 1, 2, 6)
-HEAD = "[2/6]  round 120/1000  accuracy 91.23 %  1m05s left"
+SCORE, LEFT = "test 91.23 % (round 115)", "1m05s left (study 2h10m)"
+BOTH = f"[2/6]  round 120/1000  {SCORE}  train loss 0.12  {LEFT}"
 
 
 @pytest.mark.parametrize(
     ("width", "line"),
     [
-        (200, f"{HEAD}  loss 0.1235  20,904 samples/s  {WHICH.method}, seed 1"),
-        (120, f"{HEAD}  {WHICH.method}, seed 1"),
-        (110, f"{HEAD}  loss 0.1235  20,904 samples/s  fedasam + swa, seed 1"),
-        (80, f"{HEAD}  fedasam + swa, seed 1"),
-        (70, f"{HEAD}  fedasam + swa"),
-        (60, "[2/6]  round 120/1000  91.23 %  1m05s left  fedasam + swa"),
-        (51, HEAD),
-        (42, "[2/6]  round 120/1000  91.23 %  1m05s left"),
-        (36, "round 120/1000  91.23 %  1m05s left"),
-        (30, "round 120/1000  1m05s left"),
+        (200, f"{BOTH}  20,904 samples/s  {WHICH.method}, seed 1"),
+        (140, f"{BOTH}  20,904 samples/s  fedasam + swa, seed 1"),
+        (120, f"{BOTH}  fedasam + swa, seed 1"),
+        (110, f"{BOTH}  fedasam + swa"),
+        (90, f"[2/6]  round 120/1000  {SCORE}  {LEFT}  fedasam + swa"),
+        (77, f"[2/6]  round 120/1000  {SCORE}  {LEFT}"),
+        (68, f"[2/6]  round 120/1000  test 91.23 % (r115)  {LEFT}"),
+        (60, "[2/6]  round 120/1000  test 91.23 % (r115)  study 2h10m left"),
+        (57, "round 120/1000  test 91.23 % (r115)  study 2h10m left"),
+        (52, f"[2/6]  round 120/1000  {LEFT}"),
+        (44, f"round 120/1000  {LEFT}"),
+        (34, "round 120/1000  study 2h10m left"),
         (20, "round 120/1000"),
         (5, "round 120/1000"),
     ],
@@ -69,8 +83,28 @@ def test_one_line_for_every_width(width: int, line: str) -> None:
     assert fitted(TICK, WHICH, width) == line
 
 
+@pytest.mark.parametrize(
+    ("tick", "which", "line"),
+    [
+        (Tick(17, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0), Which("fedavg()", 0),
+         "round 17/40  test 13.40 % (round 15)  46s left  fedavg"),
+        (Tick(17, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0, study_left=310.0), Which("fedavg()", 0, 2, 6),
+         "[2/6]  round 17/40  test 13.40 % (r15)  study 5m10s left"),
+        (Tick(15, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0, study_left=310.0), Which("fedavg()", 0, 2, 6),
+         "[2/6]  round 15/40  test 13.40 %  50s left (study 5m10s)"),
+        (Tick(40, 40, 0.43, {"round": 40, "accuracy": 0.134}, 9.0, 2.0, study_left=60.0), Which("fedavg()", 0, 2, 6),
+         "[2/6]  round 40/40  test 13.40 %  done (study 1m00s left)"),
+        (Tick(1500, 1500, 0.43, {"round": 1500, "accuracy": 0.134}, 9.0, 2.0, study_left=60.0),
+         Which("fedavg()", 0, 2, 6), "[2/6]  round 1500/1500  test 13.40 %  done"),
+    ],
+)  # fmt: skip
+def test_a_line_of_a_terminal_of_sixty_columns(tick: Tick, which: Which, line: str) -> None:
+    assert fitted(tick, which, 60 - progress.FREE) == line
+
+
 def test_no_width_breaks_a_word() -> None:
     whole = set(fitted(TICK, WHICH, 999).split()) | {"fedasam", "fedasam,", "swa", "swa,", "..."}
+    whole |= {"(r115)", "study", "2h10m"}
     for width in range(14, 200):
         line = fitted(TICK, WHICH, width)
         assert len(line) <= width
@@ -95,8 +129,8 @@ def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PAUSE", 1e9)
     lines = talk(exp).splitlines()
     assert lines[0] == "[1/2] fedavg(), seed 3"
-    assert lines[1].startswith("  round 1/20  accuracy ")
-    assert re.match(r"  round 20/20  accuracy \S+ %  done  loss ", lines[-2])
+    assert re.match(r"  round 1/20  test \S+ % \(round 1\)  train loss \S+  \d+s left  ", lines[1])
+    assert re.match(r"  round 20/20  test \S+ % \(round 20\)  train loss \S+  done  ", lines[-2])
     assert lines[-1] == "and a word [in] brackets"
     assert len(lines) == 4
     assert "\x1b" not in "".join(lines)
@@ -140,7 +174,7 @@ def test_speed_and_time_left_from_where_the_run_was_taken_up() -> None:
     rows = [{"round": 10, "model": "server"}, {"round": 11, "model": "server"}, {"round": 12, "personal": 0.5}]
     tick = watch.tick(later, 20, 0.5, rows)  # type: ignore[arg-type]
     assert tick.speed == 200.0  # 600 samples in 3 seconds
-    assert tick.left == 16.0  # 2 seconds a round, 8 rounds to go
+    assert (tick.pace, tick.left) == (2.0, 16.0)  # 8 rounds to go
     assert tick.row == rows[1]  # the last one in which models were evaluated
     assert (tick.round, tick.rounds, tick.loss) == (12, 20, 0.5)
 
@@ -176,3 +210,55 @@ def test_clients_that_describe_themselves_are_counted() -> None:
     train(experiment(method, rounds=1), tell=told.append)
     assert [tick.described for tick in told] == [(n, len(SIZES)) for n in range(1, len(SIZES) + 1)] + [None]
     assert [tick.round for tick in told] == [0] * len(SIZES) + [1]
+
+
+def test_time_left_of_a_study() -> None:
+    """A run that has not started takes as long a round as its method did, else as the mean of the methods."""
+    study, seen = StudyTime([("a", 10), ("a", 10), ("b", 20), ("c", 0), ("d", 5)]), []  # type: ignore[var-annotated]
+    ticks = [Tick(0, 10, described=(1, 5)), Tick(3, 4, pace=9.0, phase=PRETRAINING), Tick(4, 10, pace=2.0)]
+    for tick in ticks:
+        study.timed(1, seen.append)(tick)
+    assert seen[:2] == ticks[:2]
+    assert seen.pop().study_left == 6 * 2 + 10 * 2 + 20 * 2 + 5 * 2
+    study.timed(2, seen.append)(Tick(10, 10, pace=3.0))
+    assert seen.pop().study_left == 20 * 3 + 5 * 3
+    study.timed(3, seen.append)(Tick(18, 20, pace=1.0))
+    assert seen.pop().study_left == 2 * 1 + 5 * 2  # a takes 3 seconds a round and b 1
+    study.timed(5, seen.append)(Tick(1, 5, pace=1.0))
+    assert seen.pop().study_left is None
+
+
+def on_digits() -> Experiment:
+    model = parse("logistic", "model")
+    return replace(experiment("fedavg"), on=parse(ON, "data set"), model=model, rounds=2)
+
+
+def test_rounds_before_the_run_are_told_apart() -> None:
+    ticks: list[Tick] = []
+    train(replace(on_digits(), init=parse("pretrained(digits(), rounds=3)", "start")), tell=ticks.append)
+    assert [(tick.round, tick.rounds, tick.phase) for tick in ticks] == [
+        (1, 3, PRETRAINING), (2, 3, PRETRAINING), (3, 3, PRETRAINING), (1, 2, ""), (2, 2, ""),
+    ]  # fmt: skip
+
+
+def test_a_study_is_told_with_its_time_left(tmp_path: Path) -> None:
+    """From its beginning, and when it is gone on with: runs that are done take no time."""
+    ticks: list[tuple[int, Tick]] = []
+
+    def announce(exp: Experiment, place: int, total: int) -> Tell:
+        def tell(tick: Tick) -> None:
+            ticks.append((place, tick))
+            if len(ticks) == 3:
+                raise KeyboardInterrupt
+
+        return tell
+
+    exps = [replace(on_digits(), seed=seed) for seed in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        run_many(exps, How(executor="in-process"), tmp_path / "study", Voice(announce))
+    resume(tmp_path / "study", voice=Voice(announce))
+    assert [place for place, _ in ticks] == [1, 1, 2, 2, 3, 3]
+    for place, tick in ticks:
+        later = 3 - place
+        expected = None if not later else pytest.approx(tick.pace * (2 - tick.round + 2 * later))
+        assert tick.study_left == expected

@@ -10,6 +10,7 @@ from math import nan
 from fedflat.folder.diary import Row
 from fedflat.running.state import Run
 
+PRETRAINING = "pre-training"
 RECENT, APART = 300.0, 1.0
 """Time left is judged by so many seconds, remembered so far apart: machines are shared, and what was slow an hour ago
 need not be now."""
@@ -27,10 +28,19 @@ class Tick:
     """The last evaluation."""
     speed: float = 0.0
     """Examples trained on in a second of exchanges, since this process took the run up."""
-    left: float = 0.0
-    """Seconds to go, judging by the rounds of the last minutes."""
+    pace: float = 0.0
+    """Seconds a round, over the rounds of the last minutes."""
     described: tuple[int, int] | None = None
     """Before round 0: how many clients have said what they are like, of how many."""
+    phase: str = ""
+    """What is trained, if it is not the run itself: `PRETRAINING`."""
+    study_left: float | None = None
+    """Seconds until the whole study is done, if there are runs after this one."""
+
+    @property
+    def left(self) -> float:
+        """Seconds until the last round is done."""
+        return self.pace * (self.rounds - self.round)
 
 
 Tell = Callable[[Tick], None]
@@ -51,8 +61,8 @@ class Stopwatch:
         while len(self.marks) > 1 and self.marks[1][1] <= now.seconds - RECENT:
             self.marks.popleft()
         made, at = self.marks[0]
-        left = (now.seconds - at) / (run.round - made) * (rounds - run.round)
+        pace = (now.seconds - at) / (run.round - made)
         if now.seconds >= self.marks[-1][1] + APART:
             self.marks.append((run.round, now.seconds))
         last = next((row for row in reversed(rows) if "model" in row), None)
-        return Tick(run.round, rounds, loss, last, speed, left)
+        return Tick(run.round, rounds, loss, last, speed, pace)

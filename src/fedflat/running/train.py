@@ -28,7 +28,7 @@ from fedflat.running.reporting import evaluated, heard, loss_of, modules, named_
 from fedflat.running.results import Result
 from fedflat.running.run_folder import FIRST, RunBook
 from fedflat.running.state import Run
-from fedflat.running.ticks import Stopwatch, Tell
+from fedflat.running.ticks import PRETRAINING, Stopwatch, Tell, Tick
 from fedflat.server.piece import Desks, Send, Stepped, settle, step
 from fedflat.server.shadows import Notes
 
@@ -104,8 +104,12 @@ def made_before(
 ) -> Named:  # fmt: skip
     """The model of a run that must be made before this one; it is kept with this one, and gone on with."""
     before = make_ready(exp, device)
+
+    def tell_phase(tick: Tick) -> None:
+        tell(replace(tick, phase=PRETRAINING))
+
     with closing(book.before(before, place)) as own:
-        return named_of(before, train(before, executor=executor, book=own, tell=tell))
+        return named_of(before, train(before, executor=executor, book=own, tell=tell_phase))
 
 
 def named_of(ready: Ready, result: Result) -> Named:

@@ -80,33 +80,69 @@ class Parts:
     """What a tick has to tell, in the order of its weight; empty where there is nothing."""
 
     round: str
-    label: str
-    score: str
-    left: str
-    more: tuple[str, str]
+    score: tuple[str, str, str]
+    """The last test score: with its round; shorter; without the name of the score."""
+    loss: str = ""
+    left: tuple[str, str] = ("", "")
+    """The time left of the run and of the study; the more important of the two."""
+    speed: str = ""
 
     @classmethod
     def of(cls, tick: Tick, judged: Headline) -> Parts:
         """A run that has not begun has a number of rounds only."""
-        score = judged.with_unit(tick.row[judged.name]) if tick.row and judged.name in tick.row else ""
         if tick.described is not None:
-            return cls("round 0: {:,} of {:,} clients described".format(*tick.described), "", "", "", ("", ""))
+            return cls("round 0: {:,} of {:,} clients described".format(*tick.described), ("", "", ""))
+        round = f"{tick.phase} round {tick.round}/{tick.rounds}".lstrip()
         if not tick.round:
-            return cls(f"round 0/{tick.rounds}", judged.label, score, "", ("", ""))
-        left = f"{duration(tick.left)} left" if tick.round < tick.rounds else "done"
-        more = (f"loss {tick.loss:.4f}", f"{tick.speed:,.0f} samples/s")
-        return cls(f"round {tick.round}/{tick.rounds}", judged.label, score, left, more)
+            return cls(round, _score(tick, judged))
+        speed = f"{tick.speed:,.0f} samples/s"
+        return cls(round, _score(tick, judged), f"train loss {_short(tick.loss)}", _left(tick), speed)
 
-    @property
-    def headline(self) -> str:
-        """The score with its word."""
-        return self.score and f"{self.label} {self.score}"
+
+def _score(tick: Tick, judged: Headline) -> tuple[str, str, str]:
+    """The last test score and the round it was computed in; a short form leaves the current round out.
+
+    >>> _score(Tick(17, 40, row={"round": 15, "accuracy": 0.134}), ACCURACY)
+    ('test 13.40 % (round 15)', 'test 13.40 % (r15)', 'test 13.40 % (r15)')
+    >>> _score(Tick(15, 40, row={"round": 15, "miou": 0.25}), Headline("miou", "mIoU", "%", 100.0))
+    ('test mIoU 25.00 % (round 15)', 'test mIoU 25.00 %', 'test 25.00 %')
+    """
+    if tick.row is None or judged.name not in tick.row:
+        return "", "", ""
+    value, at = judged.with_unit(tick.row[judged.name]), tick.row["round"]
+    named = f"test {value}" if judged.name == ACCURACY.name else f"test {judged.label} {value}"
+    short = "" if at == tick.round else f" (r{at})"
+    return f"{named} (round {at})", f"{named}{short}", f"test {value}{short}"
+
+
+def _left(tick: Tick) -> tuple[str, str]:
+    """The time left of the run and of the study, and a short form.
+
+    >>> _left(Tick(15, 40, pace=2.0)), _left(Tick(15, 40, pace=2.0, study_left=7800.0))
+    (('50s left', '50s left'), ('50s left (study 2h10m)', 'study 2h10m left'))
+    >>> _left(Tick(40, 40)), _left(Tick(40, 40, study_left=7800.0))
+    (('done', 'done'), ('done (study 2h10m left)', 'done'))
+    """
+    own = f"{duration(tick.left)} left" if tick.round < tick.rounds else "done"
+    if tick.study_left is None:
+        return own, own
+    study = f"study {duration(tick.study_left)}"
+    return (f"{own} ({study})", f"{study} left") if tick.round < tick.rounds else (f"{own} ({study} left)", own)
+
+
+def _short(loss: float) -> str:
+    """A loss in two places, or in two digits if it is small.
+
+    >>> _short(2.3), _short(0.4321), _short(0.00321)
+    ('2.30', '0.43', '0.0032')
+    """
+    return f"{loss:.2g}" if abs(loss) < 0.1 else f"{loss:.2f}"
 
 
 def sentence(tick: Tick, judged: Headline = ACCURACY) -> str:
-    """Round, headline, time left, loss and speed."""
+    """Round, test score, training loss, time left and speed."""
     told = Parts.of(tick, judged)
-    return _line(told.round, told.headline, told.left, *told.more)
+    return _line(told.round, told.score[0], told.loss, told.left[0], told.speed)
 
 
 def fitted(tick: Tick, which: Which, width: int) -> str:
@@ -116,17 +152,23 @@ def fitted(tick: Tick, which: Which, width: int) -> str:
 
 
 def _lines(told: Parts, which: Which) -> Iterator[str]:
-    """From the longest to the shortest."""
+    """What there is room for, from the best to the least."""
     count = f"[{which.place}/{which.total}]" if which.total > 1 else ""
-    long, short = (count, told.round, told.headline, told.left), (count, told.round, told.score, told.left)
-    *names, last = which.names()
+    names, (score, short, bare), (left, least) = list(which.names()), told.score, told.left
     for name in names:
-        for more in (told.more, told.more[:1], ()):
-            yield _line(*long, *more, name)
-    yield _line(*short, names[-1])
-    yield _line(*long, last)
-    yield _line(*short, last)
-    yield from (_line(*long), _line(*short), _line(*short[1:]), _line(told.round, told.left), told.round)
+        yield _line(count, told.round, score, told.loss, left, told.speed, name)
+        yield _line(count, told.round, score, told.loss, left, name)
+    for name in names:
+        yield _line(count, told.round, score, left, name)
+    for name in names[2:]:
+        yield _line(count, told.round, short, left, name)
+    yield _line(count, told.round, score, left)
+    yield _line(count, told.round, short, left)
+    yield _line(count, told.round, short, least)
+    yield _line(told.round, short, left)
+    yield _line(told.round, short, least)
+    yield _line(told.round, bare, least)
+    yield from (_line(count, told.round, left), _line(told.round, left), _line(told.round, least), told.round)
 
 
 def _line(*parts: str) -> str:

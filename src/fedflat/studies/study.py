@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from fedflat.data.federation import DataSpec
 from fedflat.data.files.places import remembered
 from fedflat.data.opening import opened, opened_once
 from fedflat.data.partition_notes import partition_notes
-from fedflat.errors import number
+from fedflat.errors import FedflatError, number
 from fedflat.executors.crew import ExecutorLike
 from fedflat.folder.facts import read_facts, read_rows, same_version
 from fedflat.folder.groups import damaged_groups
@@ -39,6 +39,7 @@ from fedflat.running.state import last_state
 from fedflat.running.ticks import Tell
 from fedflat.running.train import train
 from fedflat.studies.how import How, how_of
+from fedflat.studies.time_left import StudyTime
 from fedflat.tasks.own_loss import LossFn
 
 Announce = Callable[[Experiment, int, int], Tell]
@@ -73,7 +74,7 @@ def run_one(
     book: RunBook = RunBook()
     if out is not None:
         book = _begun(ready, how, out, checkpoint_every, voice)
-    return _carry_out(ready, how, book, voice, 1, 1, profile, until)
+    return _carry_out(ready, how, book, voice, 1, StudyTime([(repr(exp.method), exp.rounds)]), profile, until)
 
 
 def _note_partitions(each: Iterable[Experiment], voice: Voice) -> None:
@@ -114,11 +115,11 @@ def run_many(
         make_folder(out)
         runs = [{"folder": n, "experiment": e.as_json()} for n, e in zip(names, experiments, strict=True)]
         write_plan(out, runs, how.as_json(), target)
-    results = []
+    results, study = [], StudyTime([(repr(exp.method), exp.rounds) for exp in experiments])
     for place, (name, exp) in enumerate(zip(names, experiments, strict=True), 1):
         ready = make_ready(exp, how.device)
         book = RunBook() if out is None else _begun(ready, how, out / name, checkpoint_every, voice)
-        results.append(_carry_out(ready, how, book, voice, place, len(names), profile))
+        results.append(_carry_out(ready, how, book, voice, place, study, profile))
     return results
 
 
@@ -138,7 +139,7 @@ def resume(
     plan = _plan(folder)
     now = {"watch": watch, "track": track, "executor": executor}
     how = how_of(plan["how"], now)
-    results = []
+    results, study = [], _study_time(folder, plan, until)
     with remembered(plan["place"]):
         for place, entry in enumerate(plan["runs"], 1):
             exp = from_json(entry["experiment"], on=on, model=model, loss=loss)
@@ -159,7 +160,7 @@ def resume(
                 own = own.settled(own.loads(ready), voice.note)
                 if own.as_json() != book.facts["how"]:
                     book.remember(how=own.as_json())
-                results.append(_carry_out(ready, own, book, voice, place, len(plan["runs"]), profile, until))
+                results.append(_carry_out(ready, own, book, voice, place, study, profile, until))
     return results
 
 
@@ -173,6 +174,19 @@ def _plan(folder: Path) -> Plan:
     same_version(folder, facts["fedflat"])
     runs = [{"folder": ".", "experiment": facts["experiment"]}]
     return {"runs": runs, "how": facts["how"], "place": facts["origin"].get("place")}
+
+
+def _study_time(folder: Path, plan: Plan, until: int | None) -> StudyTime:
+    """Estimates how long the runs of a plan take that are not done."""
+    runs = []
+    for entry in plan["runs"]:
+        exp, rounds = entry["experiment"], 0
+        with suppress(FedflatError):  # a damaged run is refused when its turn comes
+            at = folder / entry["folder"]
+            if not is_run(at) or read_facts(at)["status"] == "running":
+                rounds = min(exp["rounds"], until or exp["rounds"])
+        runs.append((exp["method"], rounds))
+    return StudyTime(runs)
 
 
 def _looked_after(exp: Experiment, how: How, book: FolderBook, voice: Voice) -> Result:
@@ -192,13 +206,13 @@ def _looked_after(exp: Experiment, how: How, book: FolderBook, voice: Voice) -> 
 
 
 def _carry_out(
-    ready: Ready, how: How, book: RunBook, voice: Voice, place: int, total: int, profile: Wanted,
+    ready: Ready, how: How, book: RunBook, voice: Voice, place: int, study: StudyTime, profile: Wanted,
     until: int | None = None,
 ) -> Result:  # fmt: skip
     try:
         how.check(ready, book.place)
         book = tracked(book, how.track)
-        tell = voice.announce(ready.exp, place, total)
+        tell = study.timed(place, voice.announce(ready.exp, place, len(study.runs)))
         for remark in ready.remarks(how.state_memory) + Watching.of(ready, how.watch).costs():
             voice.note(f"  {remark}")
         with profiled(profile, book.place and book.place.parent) as counted:
