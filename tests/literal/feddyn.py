@@ -15,21 +15,26 @@ term stay at ``w``.
 ``scaled=True`` is the authors' code on unequal sizes: client k uses ``alpha_k = alpha mean(N) / N_k`` in
 lines 1 and 2, and line 5 becomes ``w^{t+1} = wbar + mean over all K of h_k``, ``h_k = -sigma_k / alpha_k``.
 
+``alpha`` may be a function of the round: every line takes the value of round t.
+
 Three models may be evaluated: the server's, ``active`` (wbar) and ``all``, the mean over all K of the last
 model of every client (w^0 for those never seen), which the authors' code reports.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from literal.problem import Plan, Problem, Trace, local_step
 
 
-def run(problem: Problem, plan: Plan, *, alpha: float, rho_l: float = 0.0, scaled: bool = False) -> Trace:
+def run(
+    problem: Problem, plan: Plan, *, alpha: float | Callable[[int], float], rho_l: float = 0.0, scaled: bool = False
+) -> Trace:
     """Trace: server, active, all, sigma, sigma_k (round, client), local."""
     K = problem.clients
-    alphas = [alpha * np.mean(problem.sizes) / problem.sizes[k] if scaled else alpha for k in range(K)]
     w_server = problem.w0
     sigma = np.zeros(problem.dim)
     sigma_k = [np.zeros(problem.dim) for _ in range(K)]
@@ -37,6 +42,8 @@ def run(problem: Problem, plan: Plan, *, alpha: float, rho_l: float = 0.0, scale
     trace = Trace(server=[], active=[], all=[], sigma=[], sigma_k=[], local=[])
     for t in range(plan.rounds):
         cohort, local = plan.cohorts[t], {}
+        alpha_t = alpha(t) if callable(alpha) else alpha
+        alphas = [alpha_t * np.mean(problem.sizes) / problem.sizes[k] if scaled else alpha_t for k in range(K)]
         for k in cohort:
             w, m = w_server, np.zeros(problem.dim)
             for batch in plan.orders[t][k]:
@@ -54,7 +61,7 @@ def run(problem: Problem, plan: Plan, *, alpha: float, rho_l: float = 0.0, scale
         if scaled:
             w_server = wbar + sum(-sigma_k[k] / alphas[k] for k in range(K)) / K
         else:
-            w_server = wbar - sigma / alpha  # 5
+            w_server = wbar - sigma / alpha_t  # 5
         trace.server.append(w_server)
         trace.active.append(wbar)
         trace.all.append(sum(last) / K)

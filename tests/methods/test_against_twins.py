@@ -341,6 +341,11 @@ def test_ema(some: tuple[Problem, Plan], gamma: float) -> None:
     same(shadows(method, "ema", book, some[0]), ema.run(trace.server, gamma=gamma).shadow)
 
 
+def test_feddyn_with_a_schedule(some: tuple[Problem, Plan]) -> None:
+    """Clients and server take the alpha of the round."""
+    agree("feddyn(alpha=decay(0.4, 0.7))", feddyn.run(*some, alpha=lambda t: 0.4 * 0.7**t), some)
+
+
 def test_a_schedule_is_read_every_round(some: tuple[Problem, Plan]) -> None:
     """The local radius of FedGloSS without a server radius is FedSAM's with ``warmup``."""
     trace = fedgloss.run(*some, rho_s=0, local="sam", rho_l=0.2, rho_0=0.02, T_s=4)

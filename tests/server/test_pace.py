@@ -13,7 +13,7 @@ from fedflat import adagrad, adam, yogi
 from fedflat.client.asks import Gradient, Train
 from fedflat.engine.mail import Mail, Replies
 from fedflat.errors import SettingError
-from fedflat.language.schedules import decay
+from fedflat.language.schedules import decay, steps
 from fedflat.server.pace import Adagrad, Adam, ServerMomentum, ServerSgd, TorchAdagrad, TorchAdam, Yogi
 from fedflat.server.piece import Desks, ServerPiece, step
 from server.cohort import NONE, answered
@@ -101,6 +101,15 @@ def test_a_rate_may_change_with_the_round(make: object) -> None:
     falling, constant = (follow(make(lr), [DELTAS[0]] * 2)[0] for lr in (decay(1.0, 0.5), 1.0))  # type: ignore[operator]
     assert torch.equal(falling[0], constant[0])
     torch.testing.assert_close(falling[1] - falling[0], (constant[1] - constant[0]) / 2)
+
+
+def test_momentum_may_change_with_the_round() -> None:
+    """Moments by hand: d0, d1 + 0.25 d0, d2 + 0 (...), d3 + 0.75 d2."""
+    piece = ServerMomentum(steps([0, 1, 2, 3], [0.5, 0.25, 0.0, 0.75]))
+    d0, d1, d2, d3 = DELTAS[:4]
+    found = [START, *follow(piece, DELTAS[:4])[0]]
+    for before, after, moment in zip(found[:-1], found[1:], (d0, d1 + 0.25 * d0, d2, d3 + 0.75 * d2), strict=True):
+        torch.testing.assert_close(before - after, moment, rtol=1e-12, atol=1e-12)
 
 
 def test_memories_are_replaced_not_changed() -> None:
