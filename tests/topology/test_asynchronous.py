@@ -202,7 +202,7 @@ def test_workers_give_the_same_bits_and_stacks_the_same_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topology", "rounds"), [(SLOW, 400), pytest.param("bank(10, R=7)", 150, marks=pytest.mark.slow)]
+    ("topology", "rounds"), [(SLOW, 400), pytest.param("bank(10, R=7)", 400, marks=pytest.mark.slow)]
 )
 def test_kill_9_in_the_middle(topology: str, rounds: int, tmp_path: Path) -> None:
     """While clients are at work; of a bank between two meetings."""
