@@ -55,7 +55,7 @@ def test_a_rule_takes_one_product_for_a_real_point_and_three_for_a_pair() -> Non
     assert len(rule(10, 5).pixels) == 6 + 4 * 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     batch=st.integers(1, 3), channels=st.integers(1, 4), outputs=st.integers(1, 4),
     size=st.tuples(*[st.integers(5, 34)] * 2), kernel=st.tuples(*[st.integers(1, 5)] * 2),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedflat.engine.mail import Mail, Reply, fold
@@ -31,7 +31,6 @@ cohorts = st.lists(st.tuples(vectors, st.integers(1, 1000)), min_size=1, max_siz
 
 
 @given(cohorts, st.sampled_from(["sized", "uniform"]))
-@settings(deadline=None)
 def test_folding_is_a_weighted_mean(cohort: list[tuple[list[float], int]], weighting: str) -> None:
     replies = [
         reply(k, delta, n, steps=n % 5 + 1, extras={"dual": {"c": torch.tensor(delta, dtype=torch.float64) + 1}})
@@ -55,7 +54,6 @@ def test_folding_is_a_weighted_mean(cohort: list[tuple[list[float], int]], weigh
 
 
 @given(st.lists(vectors, min_size=1, max_size=9), st.integers(1, 1000))
-@settings(deadline=None)
 def test_equal_sizes_have_the_bits_of_uniform_weights(deltas: list[list[float]], size: int) -> None:
     replies = [reply(k, delta, size) for k, delta in enumerate(deltas)]
     folded = fold(MAIL, replies, population=9, weighting="sized")

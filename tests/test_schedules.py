@@ -6,7 +6,7 @@ import math
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedflat.errors import SettingError
@@ -53,7 +53,6 @@ def test_the_ends_of_the_poly_rate() -> None:
     assert poly(0.05, 10, power=0)(10) == 0
 
 
-@settings(deadline=None)  # the first text that is read imports everything that can be said
 @given(schedules, st.integers(0, 60))
 def test_a_schedule_prints_compares_pickles_and_stays_between_its_values(schedule: Schedule, t: int) -> None:
     again = parse(repr(schedule), "schedule")

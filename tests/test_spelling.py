@@ -39,7 +39,7 @@ sums = st.lists(st.sampled_from(sorted(pieces)), min_size=1, unique=True).flatma
 
 
 @given(sums)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_is_said_is_printed(text: str) -> None:
     method = parse(text, "method")
     assert isinstance(method, Method)
@@ -49,7 +49,7 @@ def test_what_is_said_is_printed(text: str) -> None:
 
 
 @given(sums)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_order_and_brackets_of_a_sum_do_not_matter(text: str) -> None:
     parts = text.split(" + ")
     backwards = parse(" + ".join(reversed(parts)), "method")
@@ -185,7 +185,7 @@ arguments = st.one_of(
 
 
 @pytest.mark.parametrize("entry", list(registered("method")), ids=lambda entry: entry.name)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_any_argument_is_taken_or_refused_with_an_error_of_ours(entry: Any, data: st.DataObject) -> None:
     parameters = list(entry.signature.parameters.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -21,7 +21,6 @@ def given_gradient(w: Tensor) -> Tensor:
 
 
 @given(vectors, vectors, st.floats(0, 3))
-@settings(deadline=None)
 def test_the_pull_is_the_gradient_of_half_the_square(w: Tensor, sent: Tensor, mu: float) -> None:
     point = w.clone().requires_grad_()
     (expected,) = torch.autograd.grad(mu / 2 * (point - sent).square().sum(), point)
@@ -31,7 +30,6 @@ def test_the_pull_is_the_gradient_of_half_the_square(w: Tensor, sent: Tensor, mu
 
 
 @given(vectors, st.floats(0.01, 100))
-@settings(deadline=None)
 def test_a_direction_is_no_longer_than_the_limit(g: Tensor, norm: float) -> None:
     piece = Clip(norm)
     found = piece.gradient(visiting(piece, W), lambda w: g, W)

@@ -25,7 +25,7 @@ sizes = st.integers(1, 40)
 
 
 @given(n=sizes, size=sizes, epochs=st.integers(1, 3), drop=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_epoch_goes_through_the_data_once(n: int, size: int, epochs: int, drop: bool) -> None:
     local = Local(epochs=epochs, batch_size=size, drop_last=drop)
     batches = list(local.batches(0, 1, 2, n))
@@ -39,7 +39,7 @@ def test_every_epoch_goes_through_the_data_once(n: int, size: int, epochs: int, 
 
 
 @given(n=sizes, size=sizes, steps=st.integers(1, 12), drop=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_number_of_steps_whatever_the_size(n: int, size: int, steps: int, drop: bool) -> None:
     local = Local(steps=steps, batch_size=size, drop_last=drop, epochs=99)
     batches = list(local.batches(0, 0, 0, n))
@@ -71,7 +71,7 @@ def test_how_often_the_data_are_gone_through() -> None:
 
 
 @given(n=sizes, virtual=sizes, size=sizes, epochs=st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_virtual_clients_use_as_many_examples_whatever_they_hold(n: int, virtual: int, size: int, epochs: int) -> None:
     local = Local(epochs=epochs, batch_size=size, virtual=virtual)
     batches = list(local.batches(0, 1, 2, n))

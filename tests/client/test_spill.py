@@ -62,7 +62,7 @@ def test_a_temporary_file_on_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> Non
         file.write(b"x")
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 5)), max_size=60))
 def test_whatever_is_not_freed_stays(acts: list[tuple[bool, int]]) -> None:
     file, there = Spill(), {}

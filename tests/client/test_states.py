@@ -255,7 +255,7 @@ ACTS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.lists(ACTS, max_size=40), st.integers(0, 40))
 def test_whatever_happens_it_is_like_a_dictionary(tmp_path_factory, acts: list, budget: int) -> None:
     """Memories of one to three numbers; a crash may come at any time, and goes back to the last checkpoint."""

@@ -5,13 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from fedflat.data.files import places
-
-# A busy machine is no failure, and a green suite stays green: the same examples every time.
-settings.register_profile("steady", deadline=None, derandomize=True)
-settings.load_profile("steady")
 
 
 @pytest.fixture(autouse=True)

@@ -76,7 +76,7 @@ def bits(value: Any) -> Any:
 MISSING = st.builds(Missing, WHOLE, NAMES, st.sampled_from(REASONS), st.text())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(LETTERS | ANSWERS | MISSING)
 def test_what_is_sent_arrives_bit_for_bit(message: Letter | Answer | Missing) -> None:
     assert bits(decode(encode(message))) == bits(message)
@@ -91,7 +91,7 @@ def small_answer() -> Answer:
     return Answer(Reply(7, torch.ones(3), torch.zeros(0), 5, 10, {}, {"loss": math.nan}, letter="3/0/7"), {})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.sampled_from([small_letter(), small_answer(), Order({"method": "fedavg()"})]))
 def test_any_damage_is_noticed(data: st.DataObject, message: Letter | Answer | Order) -> None:
     whole = encode(message)
@@ -115,7 +115,7 @@ def taken_apart(message: bytes) -> tuple[dict[str, Any], bytes]:
     return json.loads(rest[LENGTH : LENGTH + length]), rest[LENGTH + length :]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_malice_under_a_right_digest_is_refused_or_read(data: st.DataObject) -> None:
     """Any byte of texts and tensors may have been changed by somebody who can make a digest: no other error comes."""

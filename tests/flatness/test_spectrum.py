@@ -77,7 +77,7 @@ def test_power_iteration_by_hand() -> None:
     assert power_iteration(H, 3).values.tolist() == pytest.approx(expected, rel=1e-7)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     values=st.lists(st.floats(-10, 10, allow_subnormal=False), min_size=2, max_size=20),
     k=st.integers(1, 2), which=st.sampled_from(["LA", "LM"]),

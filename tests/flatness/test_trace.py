@@ -42,7 +42,7 @@ def test_the_standard_error_is_that_of_the_mean() -> None:
     assert (found.probes, found.method) == (2000, "hutchinson")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(dim=st.integers(2, 30), seed=st.integers(0, 1000), method=st.sampled_from(["hutchinson", "hutch++"]))
 def test_random_matrices(dim: int, seed: int, method: str) -> None:
     H = random_matrix(dim, seed)

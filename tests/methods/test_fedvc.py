@@ -45,7 +45,7 @@ def test_two_clients_are_drawn_one_after_the_other_without_replacement() -> None
 
 
 @given(seed=st.integers(0, 10**6), t=st.integers(0, 10**4))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_cohort_depends_on_seed_and_round_alone(seed: int, t: int) -> None:
     sampler = Sampler(clients=2, kind="by_size")
     assert sampler.draw(t, 3, seed, lambda: SIZES) == sampler.draw(t, 3, seed, lambda: SIZES)

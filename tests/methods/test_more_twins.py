@@ -340,7 +340,7 @@ EVERY = {
 
 
 @pytest.mark.parametrize("text", EVERY)
-@settings(max_examples=5, deadline=None, derandomize=True)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_random_problems(text: str, data: st.DataObject) -> None:
     draw = data.draw

@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -20,6 +21,18 @@ from fedflat.running.run_folder import FolderBook
 from fedflat.running.ticks import Tick
 from fedflat.running.train import train
 from running.small import EVERYTHING, begin, experiment, final, go_on, rows, timeless
+
+
+@pytest.fixture(autouse=True)
+def default_handlers() -> Iterator[None]:
+    """Those of a process started from a terminal, whatever started this one."""
+    defaults = {
+        signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL,
+    }  # fmt: skip
+    before = {number: signal.signal(number, handler) for number, handler in defaults.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def press() -> None:

@@ -133,7 +133,7 @@ def test_tracing_changes_no_bit(text: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert torch.equal(traced.buffers, untraced.buffers)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     sizes=st.lists(st.integers(2, 6), min_size=2, max_size=5),
     local=st.builds(

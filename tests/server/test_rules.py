@@ -42,20 +42,20 @@ def close(found: np.ndarray, expected: Any) -> None:
 
 
 @given(some())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_median(deltas: np.ndarray) -> None:
     close(combine(Median(), deltas), np.median(deltas, axis=0))
 
 
 @given(some(5), st.integers(0, 2))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_trimmed_mean(deltas: np.ndarray, trim: int) -> None:
     expected = [np.mean(sorted(column)[trim : len(column) - trim]) for column in deltas.T]
     close(combine(TrimmedMean(trim), deltas), expected)
 
 
 @given(some(), st.floats(0.1, 50), st.integers(0, 10**6))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_norm_clip(deltas: np.ndarray, norm: float, seed: int) -> None:
     weights = np.random.default_rng(seed).dirichlet(np.ones(len(deltas)))
     expected = sum(w * d * min(1, norm / max(np.linalg.norm(d), 1e-300)) for w, d in zip(weights, deltas, strict=True))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -118,7 +118,6 @@ def test_ema_with_a_schedule() -> None:
 
 
 @given(start=st.integers(0, 14), cycle=st.integers(1, 6))
-@settings(deadline=None)
 def test_swa_is_the_plain_mean_of_the_ends_of_its_cycles(start: int, cycle: int) -> None:
     found, _ = follow(Swa(start, cycle))
     for t in range(len(MODELS)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -82,7 +82,6 @@ def test_measuring_makes_one_more_exchange_and_forgets_it() -> None:
 
 
 @given(st.lists(st.floats(-5, 5), min_size=3, max_size=3), st.floats(0, 3))
-@settings(deadline=None)
 def test_climbing_goes_rho_far(direction: list[float], rho: float) -> None:
     way = torch.tensor(direction, dtype=torch.float64)
     up = climb(Mail(0, W, NONE, 0.1, commit=False), way, rho)

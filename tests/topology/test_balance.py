@@ -16,7 +16,7 @@ def total(cost: np.ndarray, columns: np.ndarray) -> float:
     return float(cost[np.arange(len(cost)), columns].sum())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(1, 8), st.integers(1, 6), st.integers(0, 10**6), st.booleans())
 def test_no_assignment_is_cheaper(capacity: int, count: int, seed: int, rounded: bool) -> None:
     rng = np.random.default_rng(seed)

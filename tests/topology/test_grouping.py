@@ -130,7 +130,7 @@ def test_kmeans_finds_clusters_and_every_group_has_one_of_each() -> None:
 GROUPINGS = st.sampled_from(["random", "kmeans", "greedy(tau='kl')", "greedy(tau='cosine', start='uniform')"])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(GROUPINGS, st.lists(st.integers(1, 9), min_size=1, max_size=24), st.integers(1, 30), st.integers(1, 6))
 def test_no_client_is_lost_and_limits_are_kept(text: str, sizes: list[int], d_min: int, k_max: int) -> None:
     rng = np.random.default_rng(len(sizes))
@@ -150,7 +150,7 @@ def test_no_client_is_lost_and_limits_are_kept(text: str, sizes: list[int], d_mi
     assert all(sum(sizes[c] for c in group) >= d_min or len(group) == k_max for group in groups)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 30), st.data())
 def test_groups_of_icg_differ_by_at_most_one_client(clients: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, clients))
