@@ -43,7 +43,7 @@ coverage: $(READY)  ## the same, half as long again, and which lines of src it w
 test-slow: $(READY)  ## every method in real worker processes, every benchmark in small, tables stopped in three ways
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m pytest -m slow
 
-test-hostile: $(READY)  ## wrong texts and options, damaged run folders, kills: a quarter of an hour; HOSTILE_SEED=7 again
+test-hostile: $(READY)  ## wrong texts and options, damaged folders, fresh draws, kills: a quarter of an hour; HOSTILE_SEED=7 again
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m hostile
 
 bench: $(READY)  ## speed against bare PyTorch, on a quiet machine: about half an hour; values in bench.json

@@ -80,7 +80,7 @@ def test_they_run(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DRIVER], input=json.dumps([small(words) for words in run]), cwd=tmp_path / "here",
         env={**os.environ, "FEDFLAT_DATA": str(tmp_path / "files"), "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert done.stdout.count("RUN [") == len(run)

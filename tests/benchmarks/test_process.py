@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from running.small import alive, wait_for
+from running.small import alive, ended, wait_for
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TAKES_PART = """
@@ -16,9 +16,9 @@ from turns import Turns
 
 turns = Turns("none", warm_up=1)
 turns.round(1, lambda: 0.0)
-helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
 Path(sys.argv[1]).write_text(f"{os.getpid()} {helper.pid} ")
-time.sleep(60)
+time.sleep(3600)
 """
 
 
@@ -32,4 +32,4 @@ def test_killed_in_the_middle_of_a_turn(tmp_path: Path) -> None:
     assert all(map(alive, family))
     driver.kill()
     driver.wait()
-    wait_for(lambda: not any(map(alive, family)), "their end", 20)
+    ended(*family)

@@ -230,7 +230,7 @@ def test_run_folders(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
 def test_status_of_the_process(tmp_path: Path) -> None:
     """Once for real: what the shell sees."""
     process = start("run", "feddin", "--out", str(tmp_path / "out"))
-    said, told = process.communicate(timeout=60)
+    said, told = process.communicate()
     assert (process.returncode, said) == (2, "")
     assert told == (
         "fedflat: error: unknown method 'feddin'. Did you mean 'feddyn'? `fedflat methods` lists them all.\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from fedflat.errors import DataError, SettingError
 from fedflat.language.spelling import parse
 from fedflat.running.fingerprint import data_digest
 from running.killing import newest
-from running.small import start, wait_for
+from running.small import kill_when_stopped, start
+from running.stopping import VISIT
 
 RUN: dict[str, Any] = {
     "model": "mlp(hidden=[8])", "rounds": 3, "clients_per_round": 2, "batch_size": 4, "local_epochs": 2, "lr": 0.05,
@@ -127,18 +127,14 @@ def test_worker_processes_read_by_themselves_and_have_the_same_bits(folder: Path
 
 def test_a_run_that_was_killed_goes_on_bit_for_bit(folder: Path, tmp_path: Path) -> None:
     on = f"image_folder('{folder}', clients=4, memory={FEW}, augment=True)"
-    whole = ff.run("fedavg", on=on, executor="in-process", threads=1, **{**RUN, "rounds": 80})
+    whole = ff.run("fedavg", on=on, executor="in-process", threads=1, **{**RUN, "rounds": 8})
     out = tmp_path / "out"
     words = (
-        f"run fedavg --model {RUN['model']} --rounds 80 --clients-per-round 2 --batch-size 4 --local-epochs 2 --lr "
+        f"run fedavg --model {RUN['model']} --rounds 8 --clients-per-round 2 --batch-size 4 --local-epochs 2 --lr "
         f"0.05 --executor in-process --threads 1 --checkpoint-every 0 --quiet --out {out} --on"
     )
-    process = start(*words.split(), on, start_new_session=True)
-    wait_for(lambda: newest(out) > 0, "a checkpoint")
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    assert 0 < newest(out) < 80
+    kill_when_stopped(start(*words.split(), on, start_new_session=True, stop_after=(VISIT, 7)))  # of two a round
+    assert newest(out) == 3
     ff.resume(out, quiet=True)
     final = load_file(out / "final.safetensors")
     assert all(torch.equal(final[name], value) for name, value in whole.module().state_dict().items())

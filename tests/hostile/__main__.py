@@ -1,4 +1,4 @@
-"""Texts, command lines, damaged run folders and kills in numbers, and one line for each part of what was tried.
+"""Texts, command lines, damaged run folders, property tests and kills in numbers, and one line for each part.
 
     make test-hostile                          everything, with a seed of its own, which is printed
     make test-hostile HOSTILE_SEED=7           the same again
@@ -23,8 +23,9 @@ from hostile.folders import Ground, folders
 from hostile.kills import kills
 from hostile.options import check as check_options
 from hostile.options import options
+from hostile.properties import properties
 
-COUNTS = {"texts": 25_000, "options": 2_000, "folders": 2_000, "kills": 40}
+COUNTS = {"texts": 25_000, "options": 2_000, "folders": 2_000, "properties": 3, "kills": 40}
 SHOWN = 20
 """Failures of a part that are told in full, at most."""
 T = TypeVar("T")
@@ -41,6 +42,8 @@ def try_all(part: str, seed: int, count: int, scratch: Path) -> Iterator[str]:
         return _checked(options(seed, count, folder), lambda words: said[check_options(words, folder)])
     if part == "folders":
         return _checked(folders(seed, count), Ground(scratch).check)
+    if part == "properties":
+        return properties(seed, count, scratch)
     return kills(seed, count, scratch)
 
 

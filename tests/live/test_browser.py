@@ -6,15 +6,15 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from running.small import FEDFLAT, PATIENCE
+
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to draw it: apt-get install chromium")
-FEDFLAT = Path(sys.executable).with_name("fedflat")
 
 
 def test_the_page_follows_a_run(tmp_path: Path) -> None:
@@ -28,6 +28,7 @@ def test_the_page_follows_a_run(tmp_path: Path) -> None:
             arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
             browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
             page = browser.new_page()
+            page.set_default_timeout(PATIENCE * 1000)
             complaints: list[str] = []
             asked: list[str] = []
             page.on("console", lambda message: complaints.append(message.text))
@@ -35,15 +36,14 @@ def test_the_page_follows_a_run(tmp_path: Path) -> None:
             page.on("request", lambda request: asked.append(request.url))
             page.goto(address)
             assert page.inner_text("#news") != "all runs have ended"
-            words = ["fedavg", "--rounds", "2000", "--eval-every", "1", "--model", "logistic", "--quiet"]
+            words = ["fedavg", "--rounds", "1000000", "--eval-every", "1", "--model", "logistic", "--quiet"]
             run = subprocess.Popen([FEDFLAT, "run", *words, "--out", "runs/mine"], cwd=tmp_path)
-            page.wait_for_selector("#training path", state="attached", timeout=60_000)
+            page.wait_for_selector("#training path", state="attached")
             before = page.locator("#training path").evaluate_all("all => all.map((one) => one.getAttribute('d'))")
             page.wait_for_function(
                 "before => JSON.stringify([...document.querySelectorAll('#training path')].map((one) => "
                 "one.getAttribute('d'))) !== before",
                 arg=str(page.evaluate("before => JSON.stringify(before)", before)),
-                timeout=30_000,
             )
             assert page.inner_text("#news") == "live"
             assert complaints == []
@@ -53,5 +53,5 @@ def test_the_page_follows_a_run(tmp_path: Path) -> None:
     finally:
         for process in filter(None, (run, server)):
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=30)
+            process.wait()
         server.stdout.close()

@@ -22,7 +22,7 @@ from fedflat.report.live import LiveServer
 from fedflat.studies.api import experiments
 from fedflat.studies.how import How
 from fedflat.studies.study import run_many
-from running.small import begin, experiment, start
+from running.small import PATIENCE, begin, experiment, start
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def serving(folder: Path) -> Iterator[LiveServer]:
 
 
 def ask(server: LiveServer, path: str, method: str = "GET", **headers: str) -> tuple[HTTPResponse, bytes]:
-    line = HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    line = HTTPConnection("127.0.0.1", server.server_port, timeout=PATIENCE)
     try:
         line.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         answer = line.getresponse()
@@ -134,7 +134,7 @@ def test_another_name_for_this_machine_gets_nothing(tmp_path: Path) -> None:
 def test_two_names_are_none(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         for second in ("localhost", "evil.example"):
-            line = HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+            line = HTTPConnection("127.0.0.1", server.server_port, timeout=PATIENCE)
             line.putrequest("GET", "/data.json", skip_host=True)
             for host in ("localhost", second):
                 line.putheader("Host", host)
@@ -213,12 +213,12 @@ def test_the_command_ends_with_ctrl_c(tmp_path: Path) -> None:
     process = start("watch", str(tmp_path / "runs"), "--port", "0")
     assert process.stdout is not None
     address = process.stdout.readline().strip()
-    line = HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=10)
+    line = HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=PATIENCE)
     line.request("GET", "/data.json")
     assert json.loads(line.getresponse().read())["runs"] == []
     line.close()
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate()
     assert process.returncode == 130
     assert "is not there yet" in said
     assert "Traceback" not in said

@@ -345,7 +345,9 @@ EVERY = {
 def test_random_problems(text: str, data: st.DataObject) -> None:
     draw = data.draw
     seed, clients = draw(st.integers(0, 10**6)), draw(st.integers(1, 6))
-    problem = random_problem(seed, clients=clients, dim=draw(st.integers(1, 5)))
+    # In one dimension FedSMOO's perturbations are rho or -rho, so its duals can cancel to nothing but rounding, and the
+    # direction of that is no number to compare.
+    problem = random_problem(seed, clients=clients, dim=draw(st.integers(2 if "fedsmoo" in text else 1, 5)))
     variates = any(name in text for name in ("scaffold", "feddc", "fedgamma"))
     plan = random_plan(
         seed, problem, 5,

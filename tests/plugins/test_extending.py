@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,10 +10,10 @@ import torch
 
 import fedflat as ff
 from fedflat.cli import main
-from fedflat.folder.checkpoints import Store
 from plugins.forgetting import forget
 from plugins.printed import NAMES, commands, write_files
-from running.small import experiment, final, rows, timeless, wait_for
+from running.small import experiment, final, kill_when_stopped, rows, start, timeless
+from running.stopping import CHECKPOINT
 
 EVERYTHING = "sign_sam(rho=0.002) + fedexp(eps=0.01) + feddyn(alpha=0.1)"
 ON = "thumbnails('pictures', partition=two_camps(), clients=4)"
@@ -25,14 +22,6 @@ RUN = [
     "run", EVERYTHING, "--on", ON, "--model", "bottleneck(width=3)", "--rounds", "60", "--clients-per-round", "3",
     "--eval-every", "20", "--eval-last", "2", "--batch-size", "4", "--quiet", *PLUGINS,
 ]  # fmt: skip
-
-
-def process(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """The command line, started in a folder."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "fedflat", *words], cwd=folder, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
 
 
 def test_every_file_and_every_command(
@@ -58,18 +47,14 @@ def test_all_of_it_killed_and_resumed_ends_in_the_same_bytes(
     """Killed and gone on with in workers; never stopped in one process."""
     write_files(tmp_path)
     monkeypatch.chdir(tmp_path)
-    killed = process(tmp_path, *RUN, "--workers", "1", "--checkpoint-every", "0", "--out", "killed")
-    checkpoints = Store(tmp_path / "killed" / "checkpoint")
-    wait_for(lambda: max(checkpoints.rounds(), default=0) > 3 or killed.poll() is not None, "a checkpoint")
-    killed.kill()
-    killed.communicate()
-    assert killed.returncode == -9
+    words = (*RUN, "--workers", "1", "--checkpoint-every", "0", "--out", "killed")
+    kill_when_stopped(start(*words, cwd=tmp_path, stop_after=(CHECKPOINT, 4)))
     assert main(["resume", "killed", "--quiet"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("fedflat: error: the run needs sign_sam of 'sign_sam.py' with the digest ")
-    resumed = process(tmp_path, "resume", "killed", "--quiet", *PLUGINS)
+    resumed = start("resume", "killed", "--quiet", *PLUGINS, cwd=tmp_path)
     assert main([*RUN, "--threads", "1", "--out", "whole"]) == 0
-    _, errors = resumed.communicate(timeout=100)
+    _, errors = resumed.communicate()
     assert (resumed.returncode, errors) == (0, "")
     assert final(tmp_path / "killed") == final(tmp_path / "whole")
     assert timeless(rows(tmp_path / "killed")) == timeless(rows(tmp_path / "whole"))

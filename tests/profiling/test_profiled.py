@@ -154,7 +154,7 @@ def test_ctrl_c_leaves_the_profile_of_what_was_done(tmp_path: Path) -> None:
 
 def test_workers_are_asked_in_the_middle_of_a_visit(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was killed gives nothing; one at work tells what it has seen so far."""
-    monkeypatch.setattr(taps, "PATIENCE", 60.0)
+    monkeypatch.setattr(taps, "PATIENCE", 600.0)
     ready = make_ready(experiment(model=Slow(), sampler=Cohorts(clients=5)))
     start = ready.learner.initial()
     letters = [Letter(client, Mail(0, start.params, start.buffers, 0.1), {}) for client in range(5)]

@@ -32,6 +32,7 @@ from report.made import (
     write_watch,
 )
 from report.test_judged import MIOU, RMSE, compared
+from running.small import PATIENCE
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -70,6 +71,7 @@ class Watched:
 
     def __init__(self, browser: Any, address: str, **options: Any) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.context.set_default_timeout(PATIENCE * 1000)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.asked: list[str] = []
@@ -619,6 +621,7 @@ def test_a_large_comparison_is_drawn_with_few_elements(browser: Any, tmp_path: P
         write_watch(run, rounds=300)
     write_report(runs, tmp_path / "report.html")
     context = browser.new_context()
+    context.set_default_timeout(PATIENCE * 1000)
     page = context.new_page()
     page.goto((tmp_path / "report.html").as_uri())
     assert page.locator("canvas.surface").count() == 10
@@ -657,7 +660,7 @@ def test_live_news_keep_what_the_reader_chose(browser: Any, tmp_path: Path) -> N
         page.keyboard.press("ArrowLeft")
         turned = page.evaluate("state.turn")
         write_rows(run, "metrics", evaluations(5, 7))
-        page.locator("#made", has_text="round 7 of 10").wait_for(timeout=30000)
+        page.locator("#made", has_text="round 7 of 10").wait_for()
         assert page.evaluate("state.turn") == turned
         assert page.locator(".results thead th").first.get_attribute("aria-sort") == "ascending"
         assert page.inner_text("#news") == "live"

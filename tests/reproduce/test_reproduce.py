@@ -181,7 +181,7 @@ def test_stopped_three_ways_and_gone_on_with_is_the_same_to_the_byte(
             assert reproduce("--resume", out) == 2
             assert "another process is working in" in capsys.readouterr().err
         os.kill(going.pid, how)
-        _, said = going.communicate(timeout=60)
+        _, said = going.communicate()
         if how is signal.SIGKILL:  # nobody hears them any more: they write a checkpoint and end
             wait_for(lambda pids=runs: not any(map(alive, pids)), "the end of the runs")  # type: ignore[misc]
         else:

@@ -13,7 +13,7 @@ from tempfile import mkdtemp
 
 import fedflat as ff
 from fedflat.folder.checkpoints import Store
-from running.small import alive, children, final, rows, start, timeless, wait_for
+from running.small import children, ended, final, rows, start, timeless, wait_for
 
 METHOD = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=7)"
 ON = "digits(lda(0), clients=30)"
@@ -55,11 +55,6 @@ def begin_or_go_on(folder: Path, *how: str) -> subprocess.Popen[str]:
 def newest(folder: Path) -> int:
     """The round of the newest checkpoint; 0 if there is none."""
     return max(Store(folder / "checkpoint").rounds(), default=0)
-
-
-def ended(*pids: int) -> None:
-    """Wait for the end of processes."""
-    wait_for(lambda: not any(map(alive, pids)), f"the end of {pids}", 20)
 
 
 def kill_9(folder: Path, delay: float, *how: str, at_once: bool = False) -> tuple[bool, str]:

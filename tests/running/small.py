@@ -35,6 +35,9 @@ EVERYTHING = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=3)"
 """Memories at clients and server, a shadow, SAM."""
 ON = "digits(lda(0), clients=20)"
 FEDFLAT = Path(sys.executable).with_name("fedflat")
+STOPPING = Path(__file__).with_name("stopping.py")
+PATIENCE = 600
+"""Seconds after which something that is waited for has gone wrong, on the slowest machine."""
 
 
 def data() -> DataSpec:
@@ -109,19 +112,43 @@ def final(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("final*.safetensors")}
 
 
-def start(*words: str, **more: Any) -> subprocess.Popen[str]:
-    """The command line in a process of its own."""
+def start(*words: str, stop_after: tuple[str, int] | None = None, **more: Any) -> subprocess.Popen[str]:
+    """The command line in a process of its own; it stops itself after a call, as in stopping.py, if that is given."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-    return subprocess.Popen([FEDFLAT, *words], env=environment, text=True, **pipes)
+    command: list[str | Path] = [FEDFLAT]
+    if stop_after is not None:
+        command = [sys.executable, STOPPING, stop_after[0], str(stop_after[1])]
+    return subprocess.Popen([*command, *words], env=environment, text=True, **pipes)
 
 
-def wait_for(test: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + seconds
+def wait_until_stopped(process: subprocess.Popen[str]) -> None:
+    """Wait until a process has come to the point where it stops itself."""
+    found = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    assert found is not None
+    assert found.si_code == os.CLD_STOPPED, process.communicate()
+
+
+def kill_when_stopped(process: subprocess.Popen[str]) -> None:
+    """kill -9 at the point where a process stops itself; the processes it has started end too."""
+    wait_until_stopped(process)
+    family = children(process.pid)
+    process.kill()
+    process.communicate()
+    ended(*family)
+
+
+def wait_for(test: Callable[[], bool], what: str) -> None:
+    """Wait until something is so; the limit is for what never will be, not for a slow machine."""
+    end = time.monotonic() + PATIENCE
     while not test():
-        assert time.monotonic() < end, f"{what} did not happen in {seconds} s"
+        assert time.monotonic() < end, f"{what} did not happen in {PATIENCE} s"
         time.sleep(0.005)
+
+
+def ended(*pids: int) -> None:
+    """Wait for the end of processes."""
+    wait_for(lambda: not any(map(alive, pids)), f"the end of {pids}")
 
 
 def alive(pid: int) -> bool:

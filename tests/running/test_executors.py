@@ -34,7 +34,7 @@ from fedflat.executors.workers import Workers, _Crew
 from fedflat.running.prepare import Ready, make_ready
 from fedflat.running.ticks import Tick
 from fedflat.running.train import train
-from running.small import EVERYTHING, SIZES, alive, experiment, timeless, wait_for
+from running.small import EVERYTHING, SIZES, ended, experiment, timeless, wait_for
 
 
 def in_worker() -> bool:
@@ -289,7 +289,7 @@ class Stuck(Troubled):
     def forward(self, x: Tensor) -> Tensor:
         if in_worker() and self.training:
             (Path(os.environ["STUCK"]) / str(os.getpid())).touch()
-            time.sleep(60)
+            time.sleep(3600)
         return self.fc(x)
 
 
@@ -302,8 +302,8 @@ def test_workers_end_with_who_started_them(tmp_path: Path) -> None:
     )
     environment = {**os.environ, "STUCK": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
-    wait_for(lambda: len(list(tmp_path.iterdir())) == 2, "two workers at work", 100)
+    wait_for(lambda: len(list(tmp_path.iterdir())) == 2, "two workers at work")
     family = [int(file.name) for file in tmp_path.iterdir()]
     parent.kill()
     parent.wait()
-    wait_for(lambda: not any(map(alive, family)), "the end of the workers", 20)
+    ended(*family)

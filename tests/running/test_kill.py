@@ -1,6 +1,7 @@
 """Killed at any moment, or stopped by Ctrl-C, and taken up again: the same bytes as never stopped.
 
-Real processes, real signals. Moments are drawn anew each time and printed, for pytest to show on failure.
+Real processes, real signals, at points where a process has stopped itself. Moments by the clock are in the slow tests
+and in `make test-hostile`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from fedflat.cli import main
-from running.killing import ON, ROUNDS, RUN, begin_or_go_on, ended, kill_9, newest, same_as_never_stopped
-from running.small import children, rows, start, wait_for
+from running.killing import ON, ROUNDS, RUN, begin_or_go_on, kill_9, newest, same_as_never_stopped
+from running.small import children, ended, kill_when_stopped, rows, start, wait_until_stopped
+from running.stopping import CHECKPOINT
 
 
 @pytest.mark.slow
@@ -34,21 +35,19 @@ def test_killed_and_resumed(tmp_path: Path, how: tuple[str, ...]) -> None:
         hit += caught
     assert hit > 0, "every process was done before it could be killed"
     end = begin_or_go_on(folder, *how)
-    _, errors = end.communicate(timeout=100)
+    _, errors = end.communicate()
     assert (end.returncode, errors) == (0, "")
     assert same_as_never_stopped(folder)
 
 
-def test_killed_while_it_starts(tmp_path: Path) -> None:
-    """Perhaps before the folder is there, perhaps just when it is made."""
-    delay = random.SystemRandom().uniform(0.5, 3.0)
-    print("killed after", delay)
+@pytest.mark.parametrize("after", ["make_folder", "FolderBook._save"])
+def test_killed_while_it_starts(tmp_path: Path, after: str) -> None:
+    """When the folder is there, and when it has become a run."""
     folder = tmp_path / "run"
     words = ("--on", ON, "--rounds", "5", "--quiet", "--model", "logistic", "--threads", "1")
-    process = start("run", "fedavg", *words, "--out", str(folder))
-    time.sleep(delay)
-    process.kill()
-    process.communicate()
+    stop = (f"fedflat.running.run_folder:{after}", 1)
+    kill_when_stopped(start("run", "fedavg", *words, "--out", str(folder), stop_after=stop))
+    assert (folder / "run.json").exists() == (after == "FolderBook._save")
     again = ["resume", str(folder), "--quiet"] if (folder / "run.json").exists() else ["run", "fedavg", *words]
     assert main([*again, *([] if again[0] == "resume" else ["--out", str(folder)])]) == 0
     assert [row["round"] for row in rows(folder)] == [1, 2, 3, 4, 5]
@@ -56,7 +55,7 @@ def test_killed_while_it_starts(tmp_path: Path) -> None:
 
 def stopped(process: subprocess.Popen[str], folder: Path, status: int = 130) -> None:
     """Exit status, message, checkpoint; and the same bytes in the end."""
-    said, errors = process.communicate(timeout=30)
+    said, errors = process.communicate()
     assert process.returncode == status
     assert said == ""
     assert "Traceback" not in errors
@@ -73,13 +72,14 @@ def stopped(process: subprocess.Popen[str], folder: Path, status: int = 130) -> 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_and_what_schedulers_send(tmp_path: Path, number: int) -> None:
-    """No checkpoint was due in the first 20 seconds: the one there is comes from the signal."""
+    """No checkpoint was due for days: the one there is comes from the signal."""
     folder = tmp_path / "run"
-    process = start(*RUN, "--threads", "1", "--checkpoint-every", "20", "--out", str(folder))
-    wait_for(lambda: (folder / "metrics.jsonl").exists(), "an evaluation")
-    time.sleep(random.SystemRandom().uniform(0, 0.3))
+    words = (*RUN, "--threads", "1", "--checkpoint-every", "1000000", "--out", str(folder))
+    process = start(*words, stop_after=("fedflat.running.run_folder:FolderBook.write", 1))
+    wait_until_stopped(process)
     assert newest(folder) == 0
     process.send_signal(number)
+    process.send_signal(signal.SIGCONT)
     stopped(process, folder, 128 + number)
 
 
@@ -87,23 +87,27 @@ def test_ctrl_c_and_what_schedulers_send(tmp_path: Path, number: int) -> None:
 def test_a_signal_to_the_whole_group_reaches_the_workers_too(tmp_path: Path, number: int) -> None:
     """A terminal sends it to all; nobody is left behind, nobody complains."""
     folder = tmp_path / "run"
-    process = start(*RUN, "--workers", "2", "--out", str(folder), start_new_session=True)
-    wait_for(lambda: newest(folder) > 0, "a checkpoint")
+    process = start(*RUN, "--workers", "2", "--out", str(folder), start_new_session=True, stop_after=(CHECKPOINT, 1))
+    wait_until_stopped(process)
     family = children(process.pid)
     assert len(family) >= 2
     os.killpg(process.pid, number)
+    process.send_signal(signal.SIGCONT)
     stopped(process, folder, 128 + number)
     ended(*family)
 
 
-def test_ctrl_c_while_workers_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("started", [1, 2])
+def test_ctrl_c_while_workers_start(tmp_path: Path, started: int) -> None:
     folder = tmp_path / "run"
-    process = start(*RUN, "--workers", "2", "--out", str(folder), start_new_session=True)
-    wait_for(lambda: process.poll() is not None or len(children(process.pid)) >= 3, "workers and who watches them")
-    time.sleep(random.SystemRandom().uniform(0, 0.5))
+    stop = ("multiprocessing.process:BaseProcess.start", started)
+    process = start(*RUN, "--workers", "2", "--out", str(folder), start_new_session=True, stop_after=stop)
+    wait_until_stopped(process)
     family = children(process.pid)
+    assert len(family) > started  # the process that multiprocessing cleans up with is there too
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    process.send_signal(signal.SIGCONT)
+    _, errors = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in errors
     written = "A checkpoint" if newest(folder) else "No checkpoint"
@@ -113,9 +117,9 @@ def test_ctrl_c_while_workers_start(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", ["argparse", "numpy.version", "torch.types"])
 def test_ctrl_c_while_it_imports(tmp_path: Path, module: str) -> None:
-    """One line and nothing else, when so much has been imported."""
+    """One line and nothing else, when so much has been imported. It cannot go far beyond: its pipe is full soon."""
     words = [sys.executable, "-X", "importtime", "-m", "fedflat", *RUN, "--out", str(tmp_path / "run")]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, pipesize=4096) as process:
         assert process.stderr is not None
         while not process.stderr.readline().rstrip().endswith(f" {module}"):
             assert process.poll() is None

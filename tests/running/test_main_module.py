@@ -18,6 +18,7 @@ from fedflat.executors import main_module as mainmodule
 from fedflat.executors.main_module import guarded, hidden, refuse_while_importing, way_to_main
 from fedflat.executors.parcel import packed
 from fedflat.studies.how import How
+from running.small import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = 'on="digits(lda(0), clients=20)", rounds=1, clients_per_round=2'
@@ -70,9 +71,7 @@ def from_standard_input(code: str, folder: Path) -> tuple[str, str]:
 
 
 def python(words: list[str], folder: Path, code: str = "") -> tuple[str, str]:
-    done = subprocess.run(
-        [sys.executable, *words], cwd=folder, input=code, capture_output=True, text=True, timeout=200
-    )  # fmt: skip
+    done = subprocess.run([sys.executable, *words], cwd=folder, input=code, capture_output=True, text=True)
     return done.stdout, done.stderr
 
 
@@ -88,10 +87,10 @@ def in_a_notebook(code: str, folder: Path) -> tuple[str, str]:
         elif message["msg_type"] == "error":
             said["stderr"] += "\n".join(content["traceback"])
 
-    manager, client = start_new_kernel(kernel_name="python3", cwd=str(folder), env=dict(os.environ))
+    manager, client = start_new_kernel(PATIENCE, kernel_name="python3", cwd=str(folder), env=dict(os.environ))
     try:
         for cell in code.split("\n\n\n"):
-            client.execute_interactive(cell, output_hook=hear, timeout=200)
+            client.execute_interactive(cell, output_hook=hear, timeout=PATIENCE)
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import random
+import signal
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -25,7 +24,8 @@ from fedflat.running.results import Result
 from fedflat.running.run_folder import FolderBook, RunBook
 from fedflat.running.state import CLIENTS, Run
 from fedflat.running.train import train
-from running.small import EVERYTHING, Eager, experiment, final, go_on, rows, stop_at, timeless, wait_for
+from running.small import EVERYTHING, Eager, experiment, final, go_on, rows, stop_at, timeless
+from running.stopping import act_after, kill_self
 
 EXP = experiment(EVERYTHING, rounds=8)
 HERE = InProcess(threads=1)
@@ -148,25 +148,22 @@ def test_without_any_memory_the_run_starts_anew(tmp_path: Path, whole: Path, los
     assert same(tmp_path / "cut", whole)
 
 
-def test_killed_at_any_moment(tmp_path: Path, whole: Path) -> None:
-    """With kill -9, in the midst of checkpoints after every round."""
+@pytest.mark.parametrize("after", ["folder.checkpoints:Store._write_group", "executors.spill:Spill.write"])
+def test_killed_in_the_midst(tmp_path: Path, whole: Path, after: str) -> None:
+    """With kill -9: among the files of a checkpoint, and among the memories of a round."""
     folder = tmp_path / "cut"
-    code = f"from pathlib import Path; from running.test_spilled import linger; linger(Path({str(folder)!r}))"
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[1])
-    wait_for(lambda: len(Store(folder / "checkpoint").rounds()) == 2, "two checkpoints")
-    delay = random.SystemRandom().uniform(0, 0.1)
-    print("killed after", delay)
-    time.sleep(delay)
-    process.kill()
-    process.wait()
+    code = "import sys; from running.test_spilled import killed; killed(*sys.argv[1:])"
+    process = subprocess.run([sys.executable, "-c", code, str(folder), after], cwd=Path(__file__).parents[1])
+    assert process.returncode == -signal.SIGKILL
     resume(folder)
     assert same(folder, whole)
 
 
-def linger(folder: Path) -> None:
-    """A run for a process that is to be killed."""
-    with closing(Eager.create(folder, EXP.as_json(), {}, pause=0.0)) as book:
-        train(EXP, book=book, executor=HERE, state_memory=0, tell=lambda tick: time.sleep(0.02))
+def killed(folder: str, after: str) -> None:
+    """A run that kills its own process."""
+    act_after(f"fedflat.{after}", 7, kill_self)
+    with closing(Eager.create(Path(folder), EXP.as_json(), {}, pause=0.0)) as book:
+        train(EXP, book=book, executor=HERE, state_memory=0)
 
 
 def test_a_full_disk_is_said_and_survived(tmp_path: Path, whole: Path) -> None:

@@ -15,7 +15,9 @@ from fedflat.data.styles.frequencies import amplitudes
 from fedflat.errors import SettingError
 from fedflat.running.experiment import Experiment
 from fedflat.running.prepare import make_ready
-from running.small import begin, final, go_on, rows, start, timeless, wait_for
+from running.killing import newest
+from running.small import begin, final, go_on, kill_when_stopped, rows, start, timeless
+from running.stopping import CHECKPOINT
 from topology.test_style_clusters import S, T
 
 GAME = "street(style='game', clients=4, examples=3, tests=2, width=32, height=16)"
@@ -105,18 +107,15 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
         "in-process", "--quiet", "--checkpoint-every", "0", "--eval-every", "6",
     )  # fmt: skip
     folder, whole = tmp_path / "killed", tmp_path / "whole"
-    process = start("run", METHOD, *words, "--out", str(folder))
-    wait_for(lambda: any((folder / "start/checkpoint").glob("*")), "a checkpoint of the start")
-    process.kill()
-    process.communicate()
-    process = start("resume", str(folder), "--quiet", "--checkpoint-every", "0")
-    wait_for(lambda: any((folder / "checkpoint").glob("*")) or process.poll() is not None, "a checkpoint")
-    process.kill()
-    process.communicate()
+    kill_when_stopped(start("run", METHOD, *words, "--out", str(folder), stop_after=(CHECKPOINT, 5)))
+    assert newest(folder / "start") == 5
+    more = ("--quiet", "--checkpoint-every", "0")
+    kill_when_stopped(start("resume", str(folder), *more, stop_after=(CHECKPOINT, 12 - 5 + 4)))
+    assert 0 < newest(folder) < 12
     end = start("resume", str(folder), "--quiet")
-    assert end.communicate(timeout=100)[1] == ""
+    assert end.communicate()[1] == ""
     end = start("run", METHOD, *words, "--out", str(whole))
-    assert end.communicate(timeout=100)[1] == ""
+    assert end.communicate()[1] == ""
     assert final(folder) == final(whole)
     assert timeless(rows(folder)) == timeless(rows(whole))
 

@@ -9,7 +9,6 @@ import csv
 import io
 import json
 import math
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,9 @@ import pytest
 import fedflat as ff
 from fedflat.cli import main
 from report.test_page import embedded
-from running.killing import ended, newest
-from running.small import children, final, rows, start, timeless, wait_for
+from running.killing import newest
+from running.small import final, kill_when_stopped, rows, start, timeless
+from running.stopping import CHECKPOINT
 
 TINY = "towns=2, clients=4, tests=12, width=32, height=16, unseen_weather='snow'"
 
@@ -100,20 +100,13 @@ def test_it_is_judged_by_its_headline(case: Case, whole: dict[str, Path]) -> Non
 
 
 @cases_with_long_ones_apart
-@pytest.mark.timeout(120)
 def test_killed_in_workers_and_resumed_here_it_ends_with_the_same_bits(
     case: Case, whole: dict[str, Path], tmp_path: Path
 ) -> None:
     folder = tmp_path / "killed"
     how = ["--executor", "workers", "--workers", "2", "--out", str(folder)]
-    process = start(*case.words(), *how, start_new_session=True)
-    wait_for(lambda: newest(folder) > 0 or process.poll() is not None, "a checkpoint", 100)
-    family = [] if process.poll() is not None else children(process.pid)
-    process.kill()
-    _, errors = process.communicate()
-    ended(*family)
-    assert process.returncode == -signal.SIGKILL, errors
-    assert newest(folder) < case.rounds
+    kill_when_stopped(start(*case.words(), *how, start_new_session=True, stop_after=(CHECKPOINT, 3)))
+    assert newest(folder) == 3 < case.rounds
     facts = json.loads((folder / "run.json").read_text())
     assert facts["how"]["executor"] == "workers"
     facts["how"] = json.loads((of(case, whole) / "run.json").read_text())["how"]  # the one thing that may be edited

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +33,8 @@ from fedflat.topology.topology import Underway
 from literal import fedasync, fedbuff
 from literal.problem import Plan, Problem, random_plan, random_problem
 from quadratic import experiment as on_quadratics
-from running.small import begin, experiment, final, go_on, rows, start, timeless, wait_for
+from running.small import begin, experiment, final, go_on, kill_when_stopped, rows, start, timeless
+from running.stopping import VISIT
 from topology.spied import Spy, replay
 
 EXECUTORS = [InProcess(threads=1), Stacked()]
@@ -202,25 +202,21 @@ def test_workers_give_the_same_bits_and_stacks_the_same_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topology", "rounds"), [(SLOW, 400), pytest.param("bank(10, R=7)", 400, marks=pytest.mark.slow)]
+    ("topology", "rounds"), [(SLOW, 40), pytest.param("bank(10, R=7)", 40, marks=pytest.mark.slow)]
 )
 def test_kill_9_in_the_middle(topology: str, rounds: int, tmp_path: Path) -> None:
     """While clients are at work; of a bank between two meetings."""
     on, part, whole = "digits(lda(0), clients=20)", tmp_path / "part", tmp_path / "whole"
     words = ["run", "fedavg", "--on", on, "--topology", topology, "--rounds", str(rounds), "--clients-per-round", "2"]
-    more = ["--eval-every", "400", "--checkpoint-every", "0", "--threads", "1", "--quiet", "--out", str(part)]
-    process = start(*words, *more, start_new_session=True)
-    wait_for(lambda: max(Store(part / "checkpoint").rounds(), default=0) > 5, "a checkpoint")
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    more = ["--eval-every", "40", "--checkpoint-every", "0", "--threads", "1", "--quiet", "--out", str(part)]
+    kill_when_stopped(start(*words, *more, start_new_session=True, stop_after=(VISIT, 31)))
     store = Store(part / "checkpoint")
     reached = store.rounds()[0]
     assert 5 < reached < rounds
     assert topology != SLOW or any(name.startswith("sent/") for name in store.read(reached)[0])
     ff.resume(part, quiet=True)
     ff.run(
-        "fedavg", on=on, topology=topology, rounds=rounds, clients_per_round=2, eval_every=400, threads=1,
+        "fedavg", on=on, topology=topology, rounds=rounds, clients_per_round=2, eval_every=40, threads=1,
         quiet=True, out=whole,
     )  # fmt: skip
     assert final(part) == final(whole)

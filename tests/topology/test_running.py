@@ -4,7 +4,6 @@ command line, and written outside the package."""
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -24,11 +23,12 @@ from fedflat.errors import NotFinite, SettingError
 from fedflat.executors.in_process import InProcess
 from fedflat.executors.rows import Stacked
 from fedflat.executors.workers import Workers
-from fedflat.folder.checkpoints import Store
 from fedflat.running.experiment import from_json
 from fedflat.running.prepare import make_ready
 from fedflat.running.train import train
-from running.small import begin, experiment, final, go_on, rows, start, timeless, wait_for
+from running.killing import newest
+from running.small import begin, experiment, final, go_on, kill_when_stopped, rows, start, timeless
+from running.stopping import VISIT
 
 RUNS = {
     "chains(groups=2)": "fedavgm() + wima(2)",
@@ -68,27 +68,23 @@ def test_workers_give_the_same_bits_and_stacks_the_same_numbers(topology: str) -
 
 
 @pytest.mark.parametrize(
-    "method",
-    ["fedseq(groups=4, passes=2)", pytest.param("fedseq2par(growth=linear(0.2, b=2))", marks=pytest.mark.slow)],
+    ("method", "visits"),
+    [
+        ("fedseq(groups=4, passes=2)", 57),
+        pytest.param("fedseq2par(growth=linear(0.2, b=2))", 51, marks=pytest.mark.slow),
+    ],
 )
-def test_kill_9_in_the_middle_of_chains(method: str, tmp_path: Path) -> None:
+def test_kill_9_in_the_middle_of_chains(method: str, visits: int, tmp_path: Path) -> None:
     """A round is taken over whole: what was under way is made again, and the bytes at the end are the same."""
     words = [
-        "run", method, "--on", "digits(lda(0), clients=20)", "--rounds", "60", "--clients-per-round", "8",
-        "--model", "logistic", "--eval-every", "50", "--quiet", "--checkpoint-every", "0", "--threads", "1",
+        "run", method, "--on", "digits(lda(0), clients=20)", "--rounds", "10", "--clients-per-round", "8",
+        "--model", "logistic", "--eval-every", "8", "--quiet", "--checkpoint-every", "0", "--threads", "1",
     ]  # fmt: skip
     part, whole = tmp_path / "part", tmp_path / "whole"
-    process = start(*words, "--out", str(part), start_new_session=True)
-    wait_for(lambda: max(Store(part / "checkpoint").rounds(), default=0) > 3, "a checkpoint")
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    reached = max(Store(part / "checkpoint").rounds())
-    assert 3 < reached < 60
+    kill_when_stopped(start(*words, "--out", str(part), start_new_session=True, stop_after=(VISIT, visits)))
+    assert 3 < newest(part) < 10
     for more in (["resume", str(part), "--quiet"], [*words, "--out", str(whole)]):
-        other = start(*more)
-        assert other.communicate() is not None
-        assert other.returncode == 0
+        assert main(more) == 0
     assert final(part) == final(whole)
     assert timeless(rows(part)) == timeless(rows(whole))
 
