@@ -131,9 +131,10 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(folder: Path, tmp_path: Path)
     out = tmp_path / "out"
     words = (
         f"run fedavg --model {RUN['model']} --rounds 8 --clients-per-round 2 --batch-size 4 --local-epochs 2 --lr "
-        f"0.05 --executor in-process --threads 1 --checkpoint-every 0 --quiet --out {out} --on"
-    )
-    kill_when_stopped(start(*words.split(), on, start_new_session=True, stop_after=(VISIT, 7)))  # of two a round
+        "0.05 --executor in-process --threads 1 --checkpoint-every 0 --quiet"
+    ).split()
+    process = start(*words, "--out", str(out), "--on", on, start_new_session=True, stop_after=(VISIT, 7))
+    kill_when_stopped(process)  # in the first of a round's two visits
     assert newest(out) == 3
     ff.resume(out, quiet=True)
     final = load_file(out / "final.safetensors")

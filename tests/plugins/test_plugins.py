@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -98,7 +99,7 @@ def test_the_printed_command_names_the_file(tmp_path: Path) -> None:
     path = written(tmp_path)
     ff.load_plugin(str(path))
     said = experiment("pull(mu=0.1)", on=ff.digits(clients=20)).as_json()
-    assert command(said, {}).endswith(f" --plugin {path}")
+    assert command(said, {}).endswith(f" --plugin {quote(str(path))}")
 
 
 def test_no_code_is_run_because_a_folder_names_its_place(tmp_path: Path) -> None:

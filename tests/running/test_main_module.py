@@ -87,7 +87,10 @@ def in_a_notebook(code: str, folder: Path) -> tuple[str, str]:
         elif message["msg_type"] == "error":
             said["stderr"] += "\n".join(content["traceback"])
 
-    manager, client = start_new_kernel(PATIENCE, kernel_name="python3", cwd=str(folder), env=dict(os.environ))
+    with pytest.MonkeyPatch.context() as patch:  # nothing of the user's, and nothing left there
+        for name in ("HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
+            patch.setenv(name, str(folder / name))
+        manager, client = start_new_kernel(PATIENCE, kernel_name="python3", cwd=str(folder), env=dict(os.environ))
     try:
         for cell in code.split("\n\n\n"):
             client.execute_interactive(cell, output_hook=hear, timeout=PATIENCE)
@@ -118,8 +121,8 @@ def test_the_readmes_example(way: Callable[[str, Path], tuple[str, str]], tmp_pa
 def test_a_guarded_script_may_define_what_workers_need(tmp_path: Path) -> None:
     run = f'ff.run("fedavg", {SETTINGS}, model=Net(), '
     code = NET + (
-        f'\nprint("IMPORTED")\nif __name__ == "__main__":\n    here, there = {run}threads=1), {run}workers=1)\n'
-        '    print("SAME", torch.equal(here.model.params, there.model.params))\n'
+        '\nprint("IMPORTED", flush=True)\nif __name__ == "__main__":\n'
+        f'    here, there = {run}threads=1), {run}workers=1)\n    print("SAME", torch.equal(here.model.params, there.model.params))\n'
     )
     said, errors = as_script(code, tmp_path)
     assert "Traceback" not in errors
