@@ -122,7 +122,8 @@ def test_a_guarded_script_may_define_what_workers_need(tmp_path: Path) -> None:
     run = f'ff.run("fedavg", {SETTINGS}, model=Net(), '
     code = NET + (
         '\nprint("IMPORTED", flush=True)\nif __name__ == "__main__":\n'
-        f'    here, there = {run}threads=1), {run}workers=1)\n    print("SAME", torch.equal(here.model.params, there.model.params))\n'
+        f'    here, there = {run}threads=1), {run}workers=1)\n'
+        '    print("SAME", torch.equal(here.model.params, there.model.params))\n'
     )
     said, errors = as_script(code, tmp_path)
     assert "Traceback" not in errors

@@ -61,7 +61,7 @@ def test_a_buffer_with_two_names_stays_one() -> None:
     assert flat.module.get_buffer("also.same").tolist() == flat.module.get_buffer("running").tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("executor", [Workers(2), Stacked(threads=1)], ids=["workers", "stacked"])
+@pytest.mark.parametrize("executor", [Workers(1), Stacked(threads=1)], ids=["workers", "stacked"])
 def test_assigned_buffers_are_federated_wherever_clients_are_visited(executor: Workers | Stacked) -> None:
     exp = experiment("fedsam(rho=0.05)", model=Centred, dtype="float64", rounds=3)
     here = train(exp, executor=InProcess(threads=1))

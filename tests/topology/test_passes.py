@@ -93,7 +93,7 @@ def test_every_visit_has_its_own_batches(method: str) -> None:
         reply, _ = visit(ready.job, letter, ready.fed.data(client))
         x = x - reply.delta
     assert all(first != second and sorted(first) == sorted(second) for first, second in batches.values())
-    for executor in (InProcess(threads=1), Workers(2)):
+    for executor in (InProcess(threads=1), Workers(1)):
         model = train(exp, executor=executor).model
         assert model is not None
         assert torch.equal(model.params, start.params - (start.params - x))
