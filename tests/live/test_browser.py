@@ -26,7 +26,7 @@ def test_the_page_follows_a_run(tmp_path: Path) -> None:
     try:
         with api.sync_playwright() as driver:
             arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-            browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+            browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments, timeout=PATIENCE * 1000)
             page = browser.new_page()
             page.set_default_timeout(PATIENCE * 1000)
             complaints: list[str] = []

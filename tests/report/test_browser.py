@@ -44,7 +44,7 @@ METHODS = ("fedavg", "fedsam(rho=0.1)")
 def browser() -> Iterator[Any]:
     with api.sync_playwright() as driver:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments, timeout=PATIENCE * 1000)
         yield browser
         browser.close()
 

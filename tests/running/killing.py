@@ -45,11 +45,12 @@ def same_as_never_stopped(folder: Path, executor: str = "auto") -> bool:
     return final(folder) == final(whole) and timeless(rows(folder)) == timeless(rows(whole))
 
 
-def begin_or_go_on(folder: Path, *how: str) -> subprocess.Popen[str]:
+def begin_or_go_on(folder: Path, *how: str, stop_after: tuple[str, int] | None = None) -> subprocess.Popen[str]:
     """What a person would type: there is nothing to resume before the folder is a run."""
+    words = (*RUN, *how, "--out", str(folder))
     if (folder / "run.json").exists():
-        return start("resume", str(folder), "--quiet", "--checkpoint-every", "0", start_new_session=True)
-    return start(*RUN, *how, "--out", str(folder), start_new_session=True)
+        words = ("resume", str(folder), "--quiet", "--checkpoint-every", "0")
+    return start(*words, start_new_session=True, stop_after=stop_after)
 
 
 def newest(folder: Path) -> int:
