@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +23,9 @@ settings.load_profile("fixed")
 # What a user may have set and a test must not see.
 for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "FEDFLAT_DATA"):
     os.environ.pop(_name, None)
+os.environ["TERM"] = "xterm-256color"
+if sys.__stdin__ is None:  # standard input is closed; pytest expects one
+    sys.__stdin__ = open(os.devnull)  # noqa: SIM115
 
 
 @pytest.fixture(scope="session", autouse=True)

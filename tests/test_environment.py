@@ -44,15 +44,21 @@ def run_pytest(*words: str, **more: object) -> str:
     return re.findall(r"drawn (\[.+\])", done.stdout)[0]
 
 
-def ignore_signals() -> None:
+def as_in_the_background() -> None:
+    """As nohup and a script's & start a process: signals are ignored. Standard input is closed."""
     for name in SIGNALS:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
+    os.close(0)
 
 
-def test_signals_that_the_shell_ignores_and_draws() -> None:
-    """Signals are ignored under nohup, or in the background of a script. Draws are fixed, or those of a seed."""
-    signals = f"{__file__}::{test_processes_that_a_test_starts_have_the_default_signals.__name__}"
-    fixed, again = run_pytest(signals, preexec_fn=ignore_signals), run_pytest()
+def test_the_shell_changes_nothing_and_draws_are_fixed_or_those_of_a_seed() -> None:
+    names = [test.__name__ for test in (
+        test_processes_that_a_test_starts_have_the_default_signals, test_variables_of_the_user_are_not_seen,
+        test_there_is_a_standard_input_and_a_terminal_that_can_do_all,
+    )]  # fmt: skip
+    bare = {**os.environ, "COLUMNS": "31", "NO_COLOR": "1", "TERM": "dumb", "FEDFLAT_DATA": "/nowhere"}
+    fixed = run_pytest(*(f"{__file__}::{name}" for name in names), preexec_fn=as_in_the_background, env=bare)
+    again = run_pytest()
     fresh, same = (run_pytest("--hypothesis-profile=fresh", "--hypothesis-seed=1") for _ in range(2))
     assert fixed == again != fresh == same
 
@@ -62,6 +68,11 @@ def test_no_property_test_has_a_deadline_or_draws_of_its_own() -> None:
     own = re.compile(r"@settings\([^)]*(deadline|derandomize|database)\b|(register|load)_profile\(")
     found = [path for path in ROOT.glob("tests/**/*.py") if own.search(path.read_text())]
     assert found == [ROOT / "tests" / "conftest.py"]
+
+
+def test_there_is_a_standard_input_and_a_terminal_that_can_do_all() -> None:
+    assert sys.__stdin__ is not None
+    assert os.environ["TERM"] == "xterm-256color"
 
 
 @pytest.mark.parametrize("name", ["COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "FEDFLAT_DATA"])
