@@ -82,6 +82,11 @@ class Watched:
         self.page.wait_for_selector("main section:not([hidden])")
 
 
+def tables_are_filled(page: Any) -> None:
+    """Wait for what a page puts into the tables that were opened: a browser tells it of them a moment later."""
+    page.wait_for_function("[...document.querySelectorAll('details.data[open]')].every((one) => one.children.length > 1)")
+
+
 @pytest.fixture
 def seen(browser: Any, report: Path) -> Iterator[Watched]:
     watched = Watched(browser, report.as_uri())
@@ -351,7 +356,7 @@ def test_axes_and_legend(seen: Watched) -> None:
 def test_data_as_table(seen: Watched) -> None:
     """The table of the accuracies holds the numbers of the runs."""
     seen.page.locator("#training details.data summary").first.click()
-    seen.page.locator("#training details.data table").first.wait_for()
+    tables_are_filled(seen.page)
     rows = seen.page.locator("#training details.data table").first.locator("tbody tr")
     assert rows.count() == 5
     document = seen.page.evaluate("JSON.parse(document.getElementById('data').textContent)")
@@ -535,6 +540,7 @@ def test_the_rule_for_digits(seen: Watched) -> None:
 def test_nothing_is_wider_than_the_screen(browser: Any, report: Path, width: int) -> None:
     watched = Watched(browser, report.as_uri(), viewport={"width": width, "height": 844}, has_touch=True)
     watched.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    tables_are_filled(watched.page)
     assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
     assert watched.complaints == []
     watched.context.close()
@@ -576,6 +582,7 @@ def test_names_that_objects_have_anyway(browser: Any, tmp_path: Path) -> None:
         assert name.replace("_", " ") in page.locator("#corruptions svg.chart").first.text_content()
         assert str(tmp_path / name) in page.locator("#made").text_content()
     page.locator("details.data").evaluate_all("all => all.forEach((one) => { one.open = true; })")
+    tables_are_filled(page)
     page.locator(".legend button").first.click()
     assert "undefined" not in page.inner_text("main")
     assert watched.complaints == []
