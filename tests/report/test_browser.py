@@ -84,7 +84,7 @@ class Watched:
 
 def tables_are_filled(page: Any) -> None:
     """Wait for what a page puts into the tables that were opened: a browser tells it of them a moment later."""
-    page.wait_for_function("[...document.querySelectorAll('details.data[open]')].every((one) => one.children.length > 1)")
+    page.locator("details.data[open]:not(:has(table))").first.wait_for(state="detached")
 
 
 @pytest.fixture
