@@ -17,7 +17,13 @@ def test_in_numbers() -> None:
     assert ious[:3] == pytest.approx([0.5, 0.5, 0], abs=1e-6)
     assert math.isnan(ious[3])
     assert mean_iou(matrix) == pytest.approx(0.33333325, abs=6e-9)
-    assert pixel_accuracy(matrix) == pytest.approx(4 / 7)
+    assert pixel_accuracy(matrix) == 4 / 7
+
+
+def test_pixel_accuracy_is_exact_for_more_pixels_than_float32_can_count() -> None:
+    """Float32 rounds both counts to the same number."""
+    right = 2**30 + 1
+    assert pixel_accuracy(torch.tensor([[right, 3], [0, 0]])) == right / (right + 3)
 
 
 def test_against_sets_of_pixels() -> None:

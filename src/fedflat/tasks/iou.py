@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -34,5 +36,9 @@ def mean_iou(matrix: Tensor) -> float:
 
 
 def pixel_accuracy(matrix: Tensor) -> float:
-    """The share of pixels with the right class; NaN if no pixel counts."""
-    return float(matrix.diagonal().sum() / matrix.sum())
+    """The share of pixels with the right class; NaN if no pixel counts.
+
+    Torch divides whole numbers in float32, so the counts are divided as Python's numbers.
+    """
+    right, counted = int(matrix.diagonal().sum()), int(matrix.sum())
+    return right / counted if counted else math.nan
