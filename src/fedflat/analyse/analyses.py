@@ -16,7 +16,8 @@ from fedflat.corruptions.official import official
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Model
 from fedflat.errors import LARGEST_SEED, SettingError, number
-from fedflat.flatness.curvature import curvature
+from fedflat.flatness.budget import MEMORY, Cost
+from fedflat.flatness.curvature import curvature, expected
 from fedflat.flatness.line import Line
 from fedflat.flatness.plane import Plane
 from fedflat.flatness.points import Landscape, losses
@@ -114,17 +115,26 @@ class Closely:
         return parts
 
 
-def see_curvature(subject: Subject, look: Look, tell: Tell, closely: Closely) -> Found:
-    """Eigenvalues, trace, density and the like of one model."""
+def see_curvature(
+    subject: Subject, look: Look, tell: Tell, closely: Closely, *, memory: int = MEMORY,
+    warn: Callable[[Cost], object] = lambda cost: None,
+) -> Found:  # fmt: skip
+    """Eigenvalues, trace, density and the like of one model, in at most ``memory`` bytes.
+
+    ``warn`` is called with the expected cost before anything is worked out.
+    """
     name, model = subject.model(look.model)
     settings = {**look.said(subject, name), **asdict(closely)}
 
     def work() -> Result:
         found: dict[str, Result] = subject.shelf.begun("curvature", settings) or {}
         learner, data, examples = subject.ready.learner, subject.examples(look.where), settings["examples"]
+        warn(expected(learner, model, data, examples=examples, memory=memory, **asdict(closely)))
         for part, how in closely.parts().items():
             if part not in found:
-                found[part] = curvature(learner, model, data, examples=examples, seed=look.seed, tell=tell, **how)
+                found[part] = curvature(
+                    learner, model, data, examples=examples, seed=look.seed, memory=memory, tell=tell, **how
+                )
                 subject.shelf.note("curvature", settings, found)
         return {key: value for part in reversed(found.values()) for key, value in part.items()}
 

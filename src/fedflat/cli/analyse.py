@@ -22,11 +22,16 @@ from fedflat.analyse.styles import see_styles
 from fedflat.analyse.subject import Subject, subjects
 from fedflat.errors import FedflatError, printable
 from fedflat.executors.allocator import keep_memory
+from fedflat.flatness.budget import MEMORY, Cost
 from fedflat.folder.plugins_needed import changed
 from fedflat.report.page import write_report
+from fedflat.running.tables import size
+from fedflat.studies.progress import duration
 
 PAUSE = 10.0
 """Seconds between two plain lines of progress."""
+LARGE, KEPT = 5 * 10**8, 2**24
+"""Bytes: curvature that takes more than the first gives tensors larger than the second back to the system."""
 
 
 def carry_out(asked: Namespace) -> int:
@@ -80,9 +85,11 @@ def _jobs(asked: Namespace, runs: list[Subject], look: Look) -> Iterator[tuple[s
         k=asked.k, power=asked.power, probes=asked.probes, method=asked.trace, density=asked.density,
         layers=asked.layers, rho=asked.rho,
     )  # fmt: skip
+    most = MEMORY if asked.memory is None else asked.memory
     for run in runs:
         asked_of = {
-            "curvature": asked.curvature and partial(see.see_curvature, run, look, closely=closely),
+            "curvature": asked.curvature
+            and partial(see.see_curvature, run, look, closely=closely, memory=most, warn=_warner(asked, run, most)),
             "surface": asked.surface and partial(see.see_surface, run, look, points=asked.points, span=asked.span),
             "local against global": asked.local_global
             and partial(see.see_local_global, run, look, clients=asked.clients),
@@ -103,6 +110,23 @@ def _jobs(asked: Namespace, runs: list[Subject], look: Look) -> Iterator[tuple[s
     if asked.interpolate is not None:
         a, b = asked.interpolate
         yield f"line from {b} to {a}", partial(see.see_line, a, b, look)
+
+
+def _warner(asked: Namespace, run: Subject, memory: int) -> Callable[[Cost], None]:
+    """Prints what curvature will cost, and prefers less memory to less time where it costs much."""
+
+    def warn(cost: Cost) -> None:
+        if cost.memory > LARGE:
+            keep_memory(KEPT)
+        if not asked.quiet:
+            print(
+                f"{run.folder}: curvature: about {size(cost.memory)} of memory beside program and data (limit "
+                f"{size(memory)}: --memory) and {duration(cost.seconds)}, for {cost.products:,.0f} products with "
+                f"the Hessian of {cost.parameters:,} parameters on {cost.examples:,} examples",
+                file=sys.stderr,
+            )
+
+    return warn
 
 
 def _words(found: Found) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fedflat.cli.values import examples, path, picture_size, real, target, whole
+from fedflat.cli.values import examples, memory, path, picture_size, real, target, whole
 from fedflat.errors import MAX_PIXELS
 
 
@@ -64,6 +64,10 @@ def _closely(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--density", type=whole, default=0, metavar="N", help="the spectral density from N random vectors")
     how.add_argument("--layers", action="store_true", help="the largest eigenvalue of each layer")
     how.add_argument("--rho", type=real, metavar="R", help="sharpness in a ball of this radius")
+    how.add_argument(
+        "--memory", type=memory, metavar="SIZE",
+        help="for curvature, beside program and data: less is slower, and what cannot fit is refused (default 4GB)",
+    )  # fmt: skip
     how.add_argument("--clients", type=whole, metavar="N", help="clients, local against global (default: a round's)")
     how.add_argument("--points", type=whole, default=25, metavar="N", help="points on a side of a surface (default 25)")
     how.add_argument("--span", type=real, default=1.0, metavar="S", help="a surface reaches so far (default 1)")

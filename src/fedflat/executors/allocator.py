@@ -17,13 +17,16 @@ TUNABLES = "GLIBC_TUNABLES"
 HUGE = "glibc.malloc.hugetlb=1"
 
 
-def keep_memory() -> bool:
-    """Tell glibc to keep what is freed, for tensors below a gigabyte; False where there is no glibc to tell."""
+def keep_memory(below: int = 2**30) -> bool:
+    """Tell glibc to keep what is freed, for tensors of less than ``below`` bytes; False where there is no glibc.
+
+    Kept memory falls into pieces where large tensors of several sizes alternate: then the process grows.
+    """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    settings = {M_MMAP_THRESHOLD: 2**30, M_TRIM_THRESHOLD: LARGEST, M_TOP_PAD: 2**26}
+    settings = {M_MMAP_THRESHOLD: below, M_TRIM_THRESHOLD: LARGEST, M_TOP_PAD: 2**26}
     told = [mallopt(name, value) for name, value in settings.items()]
     return all(told)
 

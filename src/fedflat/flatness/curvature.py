@@ -13,14 +13,13 @@ from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Model
 from fedflat.errors import RunError, choice, flag, number
-from fedflat.flatness.density import STEPS as DENSITY_STEPS
+from fedflat.flatness.budget import MEMORY, Cost, Need, a_part, cost, needs, refuse_beyond
 from fedflat.flatness.density import spectral_density
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.objective import BATCH
-from fedflat.flatness.sharpness import STEPS as ASCENT_STEPS
 from fedflat.flatness.sharpness import sharpness
-from fedflat.flatness.spectrum import eigenvalues, power_iteration, ratio, steps_of
-from fedflat.flatness.subsample import PARTS, PROBES, spread, subset
+from fedflat.flatness.spectrum import eigenvalues, power_iteration, ratio
+from fedflat.flatness.subsample import PARTS, spread, subset
 from fedflat.flatness.trace import METHODS, trace
 
 Tell = Callable[[float, float, str], None]
@@ -56,7 +55,7 @@ class Progress:
 def curvature(
     learner: Learner, model: Model, data: ClientData, *, k: int = 5, probes: int = 0, method: str = "hutchinson",
     density: int = 0, layers: bool = False, power: bool = False, rho: float | None = None,
-    examples: int | None = None, seed: int = 0, batch_size: int = BATCH, tell: Tell = unheard,
+    examples: int | None = None, seed: int = 0, batch_size: int = BATCH, memory: int = MEMORY, tell: Tell = unheard,
 ) -> dict[str, Any]:  # fmt: skip
     """Loss, norm of the parameters, and the parts of the curvature that were asked for, of ``model`` on ``data``.
 
@@ -64,54 +63,79 @@ def curvature(
     negative; the trace from ``probes`` products by ``method``; the spectral density from ``density`` random
     vectors of 90 steps each; the largest eigenvalue of each of the ``layers``; sharpness in balls of radius
     ``rho``. With ``examples`` only so many, drawn by ``seed``, are used; then the spread over disjoint parts of
-    them is told as well.
+    them is told as well. An analysis that would take more than ``memory`` bytes is refused; `expected` tells how
+    much it takes.
     """
-    _check(k, probes, method, density, layers, power)
-    _refuse_nan(model)
     used = data if examples is None else subset(data, examples, seed)
-    hessian = Hessian(learner, model, used, batch_size=batch_size)
     some = len(used) < len(data) and k + probes > 0
-    plan: dict[str, float] = {
-        "eigenvalues": steps_of(k) + k if k else 0,
-        "power iteration": 20 * k if power else 0,
-        "trace": probes,
-        "density": density * DENSITY_STEPS,
-        "layers": (steps_of(1) + 1) * len(hessian.layers()) if layers else 0,
-        "sharpness": ASCENT_STEPS + 1 if rho is not None else 0,
-        "subsample": steps_of(1) + 1 + (PROBES if probes else 0) if some else 0,
-    }
-    progress = Progress(plan, tell)
+    hessian, parts, _ = _prepare(
+        learner, model, used, batch_size, memory, k=k, probes=probes, method=method, density=density, layers=layers,
+        power=power, rho=rho, some=some,
+    )  # fmt: skip
+    room = a_part(memory)
+    progress = Progress({name: one.products for name, one in parts.items()}, tell)
     hessian.tick = progress.tick
     norm = float(torch.linalg.vector_norm(model.params.double()))
     result: dict[str, Any] = {"loss": hessian.loss, "norm": norm, "examples": len(used), "of": len(data)}
     if k:
         with progress.part("eigenvalues"):
-            result |= _eigenvalues(hessian, k, seed)
+            result |= _eigenvalues(hessian, k, seed, room)
     if power:
         with progress.part("power iteration"):
             pairs = power_iteration(hessian, k, seed=seed)
             result |= {"power": pairs.values.tolist(), "power_negative": pairs.negative}
     if probes:
         with progress.part("trace"):
-            result["trace"] = asdict(trace(hessian, probes, method=method, seed=seed))
+            result["trace"] = asdict(trace(hessian, probes, method=method, seed=seed, memory=room))
     if density:
         with progress.part("density"):
-            found = spectral_density(hessian, density, seed=seed)
+            found = spectral_density(hessian, density, seed=seed, memory=room)
             result["density"] = {"x": found.x.tolist(), "y": found.y.tolist()}
     if layers:
         with progress.part("layers"):
-            tops = {name: eigenvalues(block, 1, seed=seed).values for name, block in hessian.layers().items()}
+            blocks = hessian.layers().items()
+            tops = {name: eigenvalues(block, 1, seed=seed, memory=room).values for name, block in blocks}
             result["layers"] = {name: float(top[0]) for name, top in tops.items()}
     if rho is not None:
         with progress.part("sharpness", weight=0.5):
             result["sharpness"] = _sharpness(hessian, rho, progress)
     if some:
+        hessian.release()
         with progress.part("subsample", weight=1 / PARTS):
             result["subsample"] = spread(
-                used, lambda part: Hessian(learner, model, part, batch_size=batch_size, tick=progress.tick),
-                trace=probes > 0, seed=seed,
+                used, lambda part: Hessian(learner, model, part, batch_size=batch_size, hold=room, tick=progress.tick),
+                trace=probes > 0, seed=seed, memory=room,
             )  # fmt: skip
     return result
+
+
+def expected(
+    learner: Learner, model: Model, data: ClientData, *, k: int = 5, probes: int = 0, method: str = "hutchinson",
+    density: int = 0, layers: bool = False, power: bool = False, rho: float | None = None,
+    examples: int | None = None, batch_size: int = BATCH, memory: int = MEMORY,
+) -> Cost:  # fmt: skip
+    """What `curvature` takes with these arguments, by a trial of one batch; refused beyond ``memory`` bytes."""
+    used = data if examples is None else subset(data, examples)
+    some = len(used) < len(data) and k + probes > 0
+    _, _, found = _prepare(
+        learner, model, used, batch_size, memory, k=k, probes=probes, method=method, density=density, layers=layers,
+        power=power, rho=rho, some=some,
+    )  # fmt: skip
+    return found
+
+
+def _prepare(
+    learner: Learner, model: Model, data: ClientData, batch_size: int, memory: int, **asked: Any
+) -> tuple[Hessian, dict[str, Need], Cost]:
+    """The Hessian, what each part takes, and the whole cost, if it is within the limit."""
+    _check(**{name: asked[name] for name in ("k", "probes", "method", "density", "layers", "power")})
+    number("curvature", "memory", memory, low=0, whole=True)
+    _refuse_nan(model)
+    hessian = Hessian(learner, model, data, batch_size=batch_size, hold=a_part(memory))
+    parts = needs(hessian, **asked, memory=memory)
+    found = cost(hessian, parts)
+    refuse_beyond(memory, found, parts)
+    return hessian, parts, found
 
 
 def _check(k: int, probes: int, method: str, density: int, layers: bool, power: bool) -> None:
@@ -131,8 +155,8 @@ def _refuse_nan(model: Model) -> None:
         )
 
 
-def _eigenvalues(hessian: Hessian, k: int, seed: int) -> dict[str, Any]:
-    pairs = eigenvalues(hessian, k, seed=seed)
+def _eigenvalues(hessian: Hessian, k: int, seed: int, memory: int) -> dict[str, Any]:
+    pairs = eigenvalues(hessian, k, seed=seed, memory=memory)
     said = {"eigenvalues": pairs.values.tolist(), "residuals": pairs.residuals.tolist()}
     said["lambda_1"] = said["eigenvalues"][0]
     return said | ({"ratio": ratio(pairs.values)} if k >= 5 else {})

@@ -5,8 +5,8 @@ ICML 2019 (arXiv 1901.10159): stochastic Lanczos quadrature. Lanczos from a rand
 weights with the moments of the spectrum as that vector sees it; their mean over vectors, each node blurred
 into a Gaussian, is the density.
 
-All vectors walk in step, so that each product is one of a block. Lanczos vectors are not orthogonalised again:
-that makes copies of nodes, which share the weight of one, and saves keeping all vectors.
+As many vectors as there is memory for walk in step, so that each product is one of a block. Lanczos vectors are not
+orthogonalised again: that makes copies of nodes, which share the weight of one, and saves keeping all vectors.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from torch import Tensor
 
 from fedflat.errors import MOST_AT_ONCE, number
 from fedflat.flatness.hessian import Operator
-from fedflat.flatness.trace import signs
+from fedflat.flatness.trace import MEMORY, columns_of, sign_blocks
 
 STEPS = 90
+WALK = 6
+"""Vectors of memory for each random vector: itself, those of three steps, and two for products."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,17 @@ class Density:
 
 
 def spectral_density(
-    op: Operator, probes: int = 10, *, steps: int = STEPS, points: int = 1001, blur: float = 1e-2, seed: int = 0
-) -> Density:
+    op: Operator, probes: int = 10, *, steps: int = STEPS, points: int = 1001, blur: float = 1e-2, seed: int = 0,
+    memory: int = MEMORY,
+) -> Density:  # fmt: skip
     """The density of eigenvalues, blurred by ``blur`` of their range."""
     number("density", "probes", probes, low=1, whole=True)
     number("density", "steps", steps, low=1, whole=True)
     number("density", "points", points, low=2, high=MOST_AT_ONCE, whole=True)
     number("density", "blur", blur, low=0, open_low=True)
-    nodes, weights = quadrature(op, signs(op, probes, seed), steps)
+    blocks = sign_blocks(op, probes, min(probes, columns_of(op, WALK, memory)), seed)
+    found = [quadrature(op, block, steps) for block in blocks]
+    nodes, weights = (torch.cat(parts) for parts in zip(*found, strict=True))
     seen = nodes[weights > 1e-14]
     low, high = float(seen.min()), float(seen.max())
     width = blur * ((high - low) or max(abs(high), 1.0))
@@ -59,13 +64,13 @@ def quadrature(op: Operator, starts: Tensor, steps: int) -> tuple[Tensor, Tensor
     before, off = torch.zeros_like(v), torch.zeros_like(v[0])
     diagonal, beside = [], []
     for _ in range(steps):
-        ahead = op @ v - off * before
+        ahead = (op @ v).sub_(off * before)
         along = (v * ahead).sum(dim=0)
-        ahead = ahead - along * v
+        ahead.sub_(along * v)
         off = torch.linalg.vector_norm(ahead, dim=0)
         ended = off <= torch.finfo(op.dtype).eps * (along.abs() + 1e-30) * op.shape[0] ** 0.5
         off = torch.where(ended, 0.0, off)
-        before, v = v, torch.where(ended, 0.0, ahead / torch.where(ended, 1.0, off))
+        before, v = v, ahead.div_(torch.where(ended, torch.inf, off))
         diagonal.append(along)
         beside.append(off)
     return _nodes(torch.stack(diagonal, dim=1).double().cpu(), torch.stack(beside, dim=1).double().cpu())

@@ -10,8 +10,10 @@ product, once for a whole block of vectors.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -56,6 +58,18 @@ class Operator(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What products cost, by those of one batch."""
+
+    graph: int
+    """Bytes of the graph of one batch."""
+    held: int
+    """Bytes of all graphs that will be held."""
+    seconds: float
+    """For a product over the whole set."""
+
+
 class Hessian:
     """The Hessian of the mean loss of ``model`` over ``data``: ``hessian @ v`` for a vector or a block of columns."""
 
@@ -68,7 +82,7 @@ class Hessian:
         self.hold, self.tick = hold, tick
         self._leaves = self.objective.leaves(model.params)
         self._held: dict[int, tuple[Sequence[Tensor], float]] = {}
-        self._bytes = 0
+        self._bytes, self._largest = 0, 1
 
     @property
     def layout(self) -> Layout:
@@ -112,6 +126,25 @@ class Hessian:
     def __matmul__(self, v: Tensor) -> Tensor:
         """``H v``, exact up to rounding."""
         return self._products(v, range(len(self._leaves)))
+
+    def measured(self) -> Measured:
+        """Memory and time of products, by the first batch, which is worked on twice: the first time is slower."""
+        batch, share = next(self.objective.batches())
+        begun = time.perf_counter()
+        slopes, _ = self._slopes(0, batch)
+        built, times = time.perf_counter() - begun, []
+        for _ in range(2):
+            begun = time.perf_counter()
+            _slope_of(list(slopes), [leaf.detach() for leaf in self._leaves], self._leaves)
+            times.append(time.perf_counter() - begun)
+        batches = -(-len(self.objective.data) // self.objective.batch_size)
+        held = min(batches, self.hold // self._largest)
+        return Measured(self._largest, held * self._largest, min(times) / share + (batches - held) * built)
+
+    def release(self) -> None:
+        """Drop the graphs that are held; later products build them again."""
+        self._held.clear()
+        self._bytes = 0
 
     def layers(self) -> dict[str, Block]:
         """The blocks of the diagonal: each layer with its own parameters, by the name of its module."""
@@ -157,7 +190,12 @@ class Hessian:
         with sdpa_kernel(SDPBackend.MATH), convolutions, _weighed() as storages:
             loss, count = self.objective.batch_loss(self._leaves, batch)
             slopes = torch.autograd.grad(loss, self._leaves, create_graph=True, materialize_grads=True)
+        for slope in slopes:
+            storages[slope.untyped_storage().data_ptr()] = slope.untyped_storage().nbytes()
+        for leaf in self._leaves:  # which are there anyhow
+            storages.pop(leaf.untyped_storage().data_ptr(), None)
         weight = sum(storages.values())
+        self._largest = max(self._largest, weight)
         if self._bytes + weight <= self.hold:
             self._held[i] = slopes, count
             self._bytes += weight

@@ -10,19 +10,22 @@ eigenvalues may be among the values, and 20 iterations often leave the third dig
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
-import numpy as np
 import torch
-from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh  # type: ignore[import-untyped]
 from torch import Tensor
 
 from fedflat.engine.flat import TINY, unit
 from fedflat.engine.seeds import torch_generator
 from fedflat.errors import RunError, SettingError, choice, number
 from fedflat.flatness.hessian import Operator
+from fedflat.flatness.lanczos import thick_restart
 
 RESTARTS = 20
+BASIS = 2**30
+"""Bytes that the basis of Lanczos may take, if that is enough for a small basis."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +43,24 @@ class Pairs:
 
 
 def steps_of(k: int) -> int:
-    """Lanczos steps before the first restart."""
+    """Lanczos steps before the first restart, and vectors of the basis, where memory does not matter."""
     return max(2 * k + 10, 40)
 
 
-def eigenvalues(op: Operator, k: int = 5, *, which: str = "LA", tol: float = 1e-3, seed: int = 0) -> Pairs:
+def basis_of(op: Operator, k: int, memory: int = BASIS) -> int:
+    """Vectors of the basis: as many as fit into ``memory`` bytes, from ``2 k + 2`` to ``steps_of(k)``."""
+    fit = memory // (op.shape[0] * op.dtype.itemsize) - 1
+    return min(steps_of(k), max(2 * k + 2, fit))
+
+
+def eigenvalues(
+    op: Operator, k: int = 5, *, which: str = "LA", tol: float = 1e-3, seed: int = 0, memory: int = BASIS
+) -> Pairs:
     """The ``k`` largest eigenvalues of ``op`` by Lanczos; with ``which="LM"`` the largest in magnitude.
 
     A pair is done when its residual is ``tol`` of its value; the value itself is then good to about the square.
-    A matrix with no more rows than Lanczos would make steps is written out and solved whole. One that is zero has
-    eigenvalues of zero, and one that is not finite has none: they are NaN.
+    A matrix with no more rows than Lanczos would make steps is written out and solved whole. One that is not finite
+    has no eigenvalues: they are NaN. The basis takes at most ``memory`` bytes, but has at least ``2 k + 2`` vectors.
 
     >>> eigenvalues(torch.diag(torch.tensor([3.0, 1.0, -4.0])), 2).values.tolist()
     [3.0, 1.0]
@@ -57,60 +68,53 @@ def eigenvalues(op: Operator, k: int = 5, *, which: str = "LA", tol: float = 1e-
     dim = op.shape[0]
     number("eigenvalues", "k", k, low=1, high=dim, whole=True)
     number("eigenvalues", "tol", tol, low=0)
+    number("eigenvalues", "memory", memory, low=0, whole=True)
     choice("eigenvalues", "which", which, ["LA", "LM"])
-    steps = steps_of(k)
-    if dim <= steps:
+    if dim <= steps_of(k):
         values, vectors = _dense(op, k, which)
     else:
-        values, vectors = _lanczos(op, k, which, steps, tol, seed)
-    order = values.argsort(descending=True)
-    values, vectors = values[order], vectors[:, order]
+        values, vectors = _lanczos(op, k, which, basis_of(op, k, memory), tol, seed)
     return Pairs(values, vectors, _residuals(op, values, vectors))
 
 
 def _dense(op: Operator, k: int, which: str) -> tuple[Tensor, Tensor]:
     whole = op @ torch.eye(op.shape[0], dtype=op.dtype, device=op.device)
     if not torch.isfinite(whole).all():
-        return _same(op, k, torch.nan)
+        return torch.full((k,), torch.nan, dtype=op.dtype, device=op.device), whole[:, :k]
     values, vectors = torch.linalg.eigh((whole + whole.T) / 2)
     kept = (values if which == "LA" else values.abs()).topk(k).indices
+    kept = kept[values[kept].argsort(descending=True)]
     return values[kept], vectors[:, kept]
 
 
-def _lanczos(op: Operator, k: int, which: str, steps: int, tol: float, seed: int) -> tuple[Tensor, Tensor]:
-    def product(v: np.ndarray) -> np.ndarray:
-        return (op @ torch.from_numpy(v.reshape(-1)).to(op.device)).cpu().numpy()
-
-    random = _gaussian(op, seed)
-    moved = op @ random
-    if not torch.isfinite(moved).all():
-        return _same(op, k, torch.nan)
-    if not moved.any():  # a random vector is in the kernel of zero only, which Lanczos cannot take
-        return _same(op, k, 0.0)
-    start = random.cpu().numpy()
-    linear = LinearOperator(tuple(op.shape), matvec=product, dtype=start.dtype)
-    try:
-        values, vectors = eigsh(linear, k, which=which, v0=start, ncv=steps, tol=tol, maxiter=RESTARTS)
-    except ArpackNoConvergence as error:
+def _lanczos(op: Operator, k: int, which: str, size: int, tol: float, seed: int) -> tuple[Tensor, Tensor]:
+    restarts = RESTARTS * -(-(steps_of(k) - k) // (size - k))
+    found = thick_restart(
+        op, k, _starts(op, seed), size=size, restarts=restarts, tol=tol, magnitude=which == "LM"
+    )  # fmt: skip
+    if found.converged < k and not found.values.isnan().any():
+        more = "" if size == steps_of(k) else " Allow more memory for a larger basis."
         raise RunError(
-            f"Lanczos found {len(error.eigenvalues)} of {k} eigenvalues to a tolerance of {tol:g} in {RESTARTS} "
-            "restarts. Ask for fewer, for a larger tolerance, or compute in float64."
-        ) from error
-    except ArpackError as error:
-        raise RunError(f"Lanczos failed ({error}). Ask for fewer eigenvalues, or compute in float64.") from error
-    return torch.from_numpy(values).to(op.device), torch.from_numpy(vectors).to(op.device)
+            f"Lanczos found {found.converged} of {k} eigenvalues to a tolerance of {tol:g} in {restarts} restarts "
+            f"with a basis of {size} vectors. Ask for fewer, for a larger tolerance, or compute in float64.{more}"
+        )
+    if which == "LM":
+        order = found.values.argsort(descending=True)
+        return found.values[order], found.vectors[order].T
+    return found.values, found.vectors.T
 
 
-def _same(op: Operator, k: int, value: float) -> tuple[Tensor, Tensor]:
-    """So many eigenvalues that are all the same, with the first unit vectors."""
-    return torch.full((k,), value, dtype=op.dtype, device=op.device), torch.eye(
-        op.shape[0], k, dtype=op.dtype, device=op.device
-    )
+def _starts(op: Operator, seed: int) -> Iterator[Tensor]:
+    """Random unit vectors, the first as ever, the others for when Lanczos must begin anew."""
+    yield _gaussian(op, seed)
+    for i in count():
+        yield _gaussian(op, seed, i)
 
 
 def _residuals(op: Operator, values: Tensor, vectors: Tensor) -> Tensor:
-    residuals: Tensor = torch.linalg.vector_norm((op @ vectors) - vectors * values, dim=0)
-    return residuals
+    """One product at a time: a block of them would take as much memory as the basis."""
+    found = [torch.linalg.vector_norm(op @ v - value * v) for value, v in zip(values, vectors.T, strict=True)]
+    return torch.stack(found)
 
 
 def power_iteration(op: Operator, k: int = 5, *, iterations: int = 20, tol: float = 1e-4, seed: int = 0) -> Pairs:

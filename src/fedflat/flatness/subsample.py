@@ -17,7 +17,7 @@ from fedflat.data.examples import ClientData
 from fedflat.engine.seeds import torch_generator
 from fedflat.errors import SettingError, number
 from fedflat.flatness.hessian import Operator
-from fedflat.flatness.spectrum import eigenvalues
+from fedflat.flatness.spectrum import BASIS, eigenvalues
 from fedflat.flatness.trace import hutchinson
 
 PARTS = 4
@@ -44,7 +44,7 @@ def parts_of(data: ClientData, parts: int = PARTS) -> list[ClientData]:
 
 def spread(
     data: ClientData, hessian: Callable[[ClientData], Operator], *, parts: int = PARTS, trace: bool = False,
-    seed: int = 0,
+    seed: int = 0, memory: int = BASIS,
 ) -> dict[str, Any]:  # fmt: skip
     """Largest eigenvalue, and trace if asked, on disjoint parts, and their standard deviations.
 
@@ -54,9 +54,9 @@ def spread(
     tops, traces = [], []
     for part in cut:
         op = hessian(part)
-        tops.append(float(eigenvalues(op, 1, seed=seed).values[0]))
+        tops.append(float(eigenvalues(op, 1, seed=seed, memory=memory).values[0]))
         if trace:
-            traces.append(hutchinson(op, PROBES, seed=seed).mean)
+            traces.append(hutchinson(op, PROBES, seed=seed, memory=memory).mean)
     said: dict[str, Any] = {
         "parts": parts,
         "examples_each": len(cut[0]),

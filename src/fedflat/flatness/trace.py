@@ -9,6 +9,7 @@ Hutchinson estimates the rest with the last third. Better if a few eigenvalues c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,10 @@ from fedflat.errors import choice, number
 from fedflat.flatness.hessian import Operator
 
 BLOCK = 10
+MEMORY = 2**30
+"""Bytes that the vectors of one block may take, if that is enough for one vector."""
+SIGNS = 2
+"""Vectors of memory for each random vector: itself and its product."""
 METHODS = ("hutchinson", "hutch++")
 
 
@@ -33,47 +38,79 @@ class Estimate:
     method: str
 
 
-def trace(op: Operator, probes: int = 100, *, method: str = "hutchinson", seed: int = 0) -> Estimate:
+def trace(
+    op: Operator, probes: int = 100, *, method: str = "hutchinson", seed: int = 0, memory: int = MEMORY
+) -> Estimate:
     """The trace by "hutchinson" or "hutch++", with ``probes`` products."""
     choice("trace", "method", method, METHODS)
-    return hutchinson(op, probes, seed=seed) if method == "hutchinson" else hutch_plus_plus(op, probes, seed=seed)
+    found = hutchinson if method == "hutchinson" else hutch_plus_plus
+    return found(op, probes, seed=seed, memory=memory)
 
 
-def quadratic_forms(op: Operator, vectors: Tensor) -> Tensor:
-    """``z^T H z`` for each column, in float64.
+def columns_of(op: Operator, each: int, memory: int) -> int:
+    """How many vectors are worked on at once in ``memory`` bytes, if each takes the memory of ``each`` vectors.
+
+    >>> columns_of(torch.eye(100), 5, memory=10_000), columns_of(torch.eye(100), 5, memory=0)
+    (5, 1)
+    """
+    return max(1, memory // (each * op.shape[0] * op.dtype.itemsize))
+
+
+def quadratic_forms(op: Operator, vectors: Tensor, columns: int = BLOCK) -> Tensor:
+    """``z^T H z`` for each column, in float64; so many columns at a time.
 
     >>> H = torch.tensor([[4.0, 1, 0], [1, 3, 1], [0, 1, -5]])
     >>> quadratic_forms(H, torch.tensor([[1.0, 1], [1, -1], [1, 1]])).tolist()
     [6.0, -2.0]
     """
-    blocks = [(block.double() * (op @ block).double()).sum(dim=0) for block in vectors.split(BLOCK, dim=1)]
-    return torch.cat(blocks)
+    forms = [
+        torch.dot(z.double(), product.double())
+        for block in vectors.split(columns, dim=1)
+        for z, product in zip(block.T, (op @ block).T, strict=True)
+    ]
+    return torch.stack(forms)
 
 
-def hutchinson(op: Operator, probes: int = 100, *, seed: int = 0) -> Estimate:
+def hutchinson(op: Operator, probes: int = 100, *, seed: int = 0, memory: int = MEMORY) -> Estimate:
     """The mean of ``z^T H z`` over random signs."""
     number("hutchinson", "probes", probes, low=2, whole=True)
     counts = [min(BLOCK, probes - first) for first in range(0, probes, BLOCK)]
-    forms = [quadratic_forms(op, signs(op, count, seed, i)) for i, count in enumerate(counts)]
+    columns = min(BLOCK, columns_of(op, SIGNS, memory))
+    forms = [
+        quadratic_forms(op, block)
+        for i, count in enumerate(counts)
+        for block in sign_blocks(op, count, columns, seed, i)
+    ]
     return _estimate(torch.cat(forms), 0.0, probes, "hutchinson")
 
 
-def hutch_plus_plus(op: Operator, probes: int = 99, *, seed: int = 0) -> Estimate:
-    """The trace in a subspace found by a third of the products, and an estimate of the rest."""
+def hutch_plus_plus(op: Operator, probes: int = 99, *, seed: int = 0, memory: int = MEMORY) -> Estimate:
+    """The trace in a subspace found by a third of the products, and an estimate of the rest.
+
+    The subspace is kept whole, whatever ``memory`` is: a third of the probes.
+    """
     number("hutch++", "probes", probes, low=6, whole=True)
     third = min(probes // 3, op.shape[0])
+    columns = min(BLOCK, columns_of(op, SIGNS, memory))
     basis: Tensor = torch.linalg.qr(op @ signs(op, third, seed, 0))[0]
-    inside = float(quadratic_forms(op, basis).sum())
+    inside = float(quadratic_forms(op, basis, columns).sum())
     rest = signs(op, third, seed, 1)
     rest = rest - basis @ (basis.T @ rest)
-    return _estimate(quadratic_forms(op, rest), inside, 3 * third, "hutch++")
+    return _estimate(quadratic_forms(op, rest, columns), inside, 3 * third, "hutch++")
 
 
 def signs(op: Operator, count: int, seed: int, *path: int) -> Tensor:
     """Columns of random signs."""
+    return next(sign_blocks(op, count, count, seed, *path))
+
+
+def sign_blocks(op: Operator, count: int, columns: int, seed: int, *path: int) -> Iterator[Tensor]:
+    """The same, at most so many ``columns`` at a time."""
     rng = torch_generator(seed, "signs", *path)
-    drawn = torch.randint(0, 2, (count, op.shape[0]), dtype=torch.int8, generator=rng)
-    return drawn.mul_(2).sub_(1).T.to(dtype=op.dtype, device=op.device)
+    for first in range(0, count, columns):
+        some = min(columns, count - first)
+        drawn = torch.randint(0, 2, (some, op.shape[0]), dtype=torch.int8, generator=rng)
+        yield drawn.mul_(2).sub_(1).T.to(dtype=op.dtype, device=op.device)
 
 
 def _estimate(forms: Tensor, sure: float, probes: int, method: str) -> Estimate:
