@@ -237,7 +237,8 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
 def test_numbers_that_are_not_finite_are_said() -> None:
     result = {"loss": None, "examples": 3, "of": 3, "lambda_1": 0.0, "ratio": math.inf, "trace": {"mean": None}}
     said = "loss nan on 3 of 3 examples, lambda_1 0, lambda_1/lambda_5 inf, trace nan ± nan"
-    assert _words(Found("curvature", result, fresh=True)) == said
+    explained = " (± of the trace: standard error over random vectors)"
+    assert _words(Found("curvature", result, fresh=True)) == said + explained
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,14 @@ def test_beyond_the_limit_it_is_refused(folder: Path, capsys: pytest.CaptureFixt
     assert "needs about 0.1 GB of memory" in err
     assert "the limit is 1e-05 GB. Raise the limit (--memory 0.1GB), or ask for fewer eigenvalues (-k)." in err
     assert "lambda_1" not in out
+
+
+def test_lambda_1_stands_with_its_uncertainty(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = analysed(folder, capsys, "-k", "1", "--probes", "4", "--examples", "40", "--quiet")
+    assert status == 0
+    said = out.splitlines()[0]
+    assert re.search(r", lambda_1 [0-9.]+ ± [0-9.]+, trace [0-9.]+ ± [0-9.]+ \(", said)
+    assert "(± of lambda_1: standard deviation over disjoint parts of the examples; of the trace: standard " in said
+    all_examples = analysed(folder, capsys, "-k", "1", "--examples", "all", "--quiet")[1].splitlines()[0]
+    assert "lambda_1" in all_examples
+    assert "±" not in all_examples

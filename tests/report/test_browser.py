@@ -221,6 +221,46 @@ def test_scores_below_zero_are_drawn(open_page: Callable[[list[Path]], Any], tmp
     assert all(0 <= y <= height - 42 for y in ys)
 
 
+def test_lambda_1_stands_with_its_uncertainty(open_page: Callable[[list[Path]], Any], tmp_path: Path) -> None:
+    """Of one run on parts of the examples: the number, its ±, and what that is, where it stands."""
+    runs = [write_run(tmp_path / name, method=f"{name}()") for name in ("fedavg", "fedprox")]
+    for run in runs:
+        write_analyses(run)
+    page = open_page(runs)
+    heads = page.locator("#results table.results >> nth=0").locator("thead th").all_inner_texts()
+    shown = {name: [" ".join(text.split()) for text in column(page, 1 + heads.index(name))] for name in heads}
+    assert shown["λ₁"] == ["8.000 ± 0.400"] * 2
+    assert shown["λ₁‖w‖²"] == ["72.00 ± 3.60"] * 2
+    explained = "± of λ₁ and λ₁‖w‖²: the standard deviation over disjoint parts of the examples."
+    assert explained in page.locator("#results .note").first.inner_text()
+    assert explained in page.get_by_role("button", name="λ₁", exact=True).get_attribute("title")
+    table = page.locator("#curvature table.wide tbody tr").first.inner_text()
+    assert "8.000 ± 0.400" in " ".join(table.split())
+
+
+def test_a_low_spectrum_is_not_called_flat_whatever_the_weights(seen: Watched) -> None:
+    said = " ".join(seen.page.locator("#curvature").inner_text().split())
+    assert "A model may be the flatter of two by one of them and the sharper by the other." in said
+    assert "Low stems mean a flat minimum only among models whose weights are about as long." in said
+
+
+def test_the_density_has_axes_with_ticks_and_values(seen: Watched) -> None:
+    chart = seen.page.locator("#curvature figure", has_text="Density of all eigenvalues").locator("svg.chart")
+    lines = chart.locator("line.axis").evaluate_all(
+        "all => all.map((one) => ['x1', 'x2', 'y1', 'y2'].map((name) => Number(one.getAttribute(name))))"
+    )
+    texts = chart.locator("text").all_text_contents()
+    upright = [line for line in lines if line[0] == line[1] and line[3] - line[2] > 100]
+    assert len(upright) == 1
+    left, bottom = upright[0][0], upright[0][3]
+    beside = [line for line in lines if line[1] == left and line[0] == left - 5]
+    below = [line for line in lines if line[0] == line[1] and (line[2], line[3]) == (bottom, bottom + 5)]
+    assert len(beside) >= 3
+    assert len(below) >= 3
+    assert len(texts) == len(beside) + len(below) + 2
+    assert {"density, logarithmic", "eigenvalue"} < set(texts)
+
+
 def column(page: Any, place: int) -> list[str]:
     return page.locator(f".results tbody tr > :nth-child({place})").all_inner_texts()  # type: ignore[no-any-return]
 
@@ -358,6 +398,7 @@ def test_data_as_table(seen: Watched) -> None:
     seen.page.locator("#training details.data summary").first.click()
     tables_are_filled(seen.page)
     rows = seen.page.locator("#training details.data table").first.locator("tbody tr")
+    rows.first.wait_for()  # the table is made when the browser has opened its frame
     assert rows.count() == 5
     document = seen.page.evaluate("JSON.parse(document.getElementById('data').textContent)")
     last = document["methods"][0]["curves"]["accuracy"]["mean"][-1]
@@ -514,7 +555,7 @@ def test_surfaces_say_what_they_are_drawn_along(seen: Watched) -> None:
     assert "Norm of the weights: fedavg() 3.000; fedsam(rho=0.1) 3.000." in said
     heads = seen.page.locator("#curvature > .frame thead th").all_inner_texts()
     row = seen.page.locator("#curvature > .frame tbody tr").first.locator("th, td").all_inner_texts()
-    assert row[heads.index("λ₁‖w‖²")] == f"{8 * 3.0**2:.2f}"
+    assert row[heads.index("λ₁‖w‖²")].split() == [f"{8 * 3.0**2:.2f}", "±", f"{0.4 * 3.0**2:.2f}"]
     assert "λ₁‖w‖²" in seen.page.locator(".results thead").inner_text()
 
 

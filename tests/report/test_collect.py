@@ -289,6 +289,21 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     assert "No loss surfaces of fedprox()." in collect(runs)["missing"]
 
 
+def test_curvature_has_the_larger_of_its_spreads(tmp_path: Path) -> None:
+    """Over parts of the examples (0.4) and random vectors (0.1), or over the seeds."""
+    alone = write_run(tmp_path / "alone")
+    write_analyses(alone)
+    (method,) = collect([alone])["methods"]
+    assert method["lambda_1_spread"] == 0.4
+    assert method["scaled_spread"] == pytest.approx(0.4 * 3**2)
+    assert method["trace_spread"] == 0.1
+    for stretch, spread in ((1.01, 0.4), (2.0, CURVATURES[0] / 2**0.5)):
+        other = write_run(tmp_path / f"other-{stretch}", seed=1)
+        write_analyses(other, stretch=stretch)
+        (method,) = collect([alone, other])["methods"]
+        assert method["lambda_1_spread"] == pytest.approx(spread, rel=1e-4)
+
+
 def test_the_table_takes_curvature_on_most_examples(tmp_path: Path) -> None:
     """Of two sets of settings that as many runs were analysed with."""
     run = write_run(tmp_path / "a")
@@ -296,7 +311,7 @@ def test_the_table_takes_curvature_on_most_examples(tmp_path: Path) -> None:
         said = {"model": "server", "set": "test", "examples": examples, "of": 10_000, "seed": 0}
         write_analysis(run, "curvature", said, {"lambda_1": top, "examples": examples, "of": 10_000})
     found = collect([run])
-    assert found["methods"][0]["lambda_1"] == 7.0
+    assert (found["methods"][0]["lambda_1"], found["methods"][0]["lambda_1_spread"]) == (7.0, None)
     assert found["boards"][0]["curvature_of"] == "1,000 of 10,000 test examples"
 
 

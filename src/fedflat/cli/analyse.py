@@ -138,14 +138,13 @@ def _words(found: Found) -> str:
         if "examples" in result and "of" in result:
             parts[0] += f" on {result['examples']:,} of {result['of']:,} examples"
         if "lambda_1" in result:
-            parts.append(f"lambda_1 {_said(result['lambda_1'])}")
+            off = f" ± {_said(subsample['lambda_1_spread'], '.2g')}" if "lambda_1_spread" in subsample else ""
+            parts.append(f"lambda_1 {_said(result['lambda_1'])}{off}")
         if "ratio" in result:
             parts.append(f"lambda_1/lambda_5 {_said(result['ratio'], '.2f')}")
         if trace:
             parts.append(f"trace {_said(trace.get('mean'))} ± {_said(trace.get('stderr'), '.2g')}")
-        if "lambda_1_spread" in subsample:
-            parts.append(f"lambda_1 spreads by {_said(subsample['lambda_1_spread'], '.2g')} over parts of the examples")
-        text = ", ".join(parts)
+        text = ", ".join(parts) + _explained("lambda_1" in result and "lambda_1_spread" in subsample, bool(trace))
     elif found.kind == "local_global":
         own, abroad = (_said(result.get(name)) for name in ("local", "global"))
         text = f"lambda_1 {own} on the clients' own data, {abroad} on everybody's"
@@ -175,6 +174,13 @@ def _words(found: Found) -> str:
     else:
         text = f"{len(result['x'])} x {len(result['y'])} points"
     return text + known
+
+
+def _explained(top: bool, trace: bool) -> str:
+    """What the numbers behind ± are."""
+    said = ["of lambda_1: standard deviation over disjoint parts of the examples"] if top else []
+    said += ["of the trace: standard error over random vectors"] if trace else []
+    return f" (± {'; '.join(said)})" if said else ""
 
 
 def _said(number: float | None, how: str = ".4g") -> str:

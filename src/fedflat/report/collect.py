@@ -293,7 +293,10 @@ def _groups(
 
 def _add_curvature(document: Document) -> None:
     """The methods' largest eigenvalues and traces, from the settings that most runs of the section were analysed with,
-    on most examples."""
+    on most examples.
+
+    Their spread is the larger of two: over the seeds, and within a run, over parts of the examples.
+    """
     for board in document["boards"]:
         among = [one for one in document["curvature"] if one["section"] == board["title"]]
         said = {one["settings"]: one.get("examples") or 0 for one in among}
@@ -303,14 +306,34 @@ def _add_curvature(document: Document) -> None:
         settings = document["boards"][method["board"]]["curvature_of"]
         own = [one for one in document["curvature"] if one["method"] == place and one["settings"] == settings]
         last = {one["run"]: one for one in own}.values()
-        for name, values in (
-            ("lambda_1", [one.get("lambda_1") for one in last]),
-            ("scaled", [one.get("scaled") for one in last]),
-            ("trace", [one.get("trace", {}).get("mean") for one in last]),
+        for name, found in (
+            ("lambda_1", [(one.get("lambda_1"), _top_spread(one)) for one in last]),
+            ("scaled", [(one.get("scaled"), _scaled_spread(one)) for one in last]),
+            ("trace", [(one.get("trace", {}).get("mean"), _trace_spread(one)) for one in last]),
         ):
-            numbers = [value for value in values if value is not None]
+            numbers = [value for value, _ in found if value is not None]
+            within = [off for value, off in found if value is not None and off is not None]
+            spreads = [stdev(numbers)] if len(numbers) > 1 else []
+            spreads += [mean(within)] if within else []
             method[name] = short(mean(numbers)) if numbers else None
-            method[f"{name}_spread"] = short(stdev(numbers)) if len(numbers) > 1 else None
+            method[f"{name}_spread"] = short(max(spreads)) if spreads else None
+
+
+def _top_spread(one: Document) -> float | None:
+    """The standard deviation of the largest eigenvalue over parts of the examples, if they were not all used."""
+    found: float | None = one.get("subsample", {}).get("lambda_1_spread")
+    return found
+
+
+def _scaled_spread(one: Document) -> float | None:
+    top, norm = _top_spread(one), one.get("norm")
+    return None if top is None or norm is None else top * norm * norm
+
+
+def _trace_spread(one: Document) -> float | None:
+    """The larger of its standard error over random vectors and its standard deviation over parts of the examples."""
+    both = [one.get("trace", {}).get("stderr"), one.get("subsample", {}).get("trace_spread")]
+    return max((value for value in both if value is not None), default=None)
 
 
 def _twice(runs: Sequence[Read], results: Sequence[Result]) -> list[str]:

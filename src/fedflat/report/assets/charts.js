@@ -70,7 +70,9 @@ function axes(box, { x, y, name, height = 280, xTitle, yTitle, xFormat = plain, 
   let along = xTicks || ticks(x[0], x[1], Math.max(2, Math.floor((width - left) / 90)));
   if (new Set(labels(along, xFormat)).size < along.length) along = along.filter(Number.isInteger); // there is no half a round
   const below = labels(along, xFormat);
-  along.forEach((tick, i) => root.append(svg("text", { x: round2(X(tick)), y: bottom + 18, "text-anchor": tick === along.at(-1) && X(tick) > width - 34 ? "end" : "middle" }, below[i])));
+  along.forEach((tick, i) => root.append(svg("line", { x1: round2(X(tick)), x2: round2(X(tick)), y1: bottom, y2: bottom + 5, class: "axis tick" }), svg("text", { x: round2(X(tick)), y: bottom + 18, "text-anchor": tick === along.at(-1) && X(tick) > width - 34 ? "end" : "middle" }, below[i])));
+  if (logY) root.append(svg("line", { x1: left, x2: left, y1: top, y2: bottom, class: "axis" }),
+    ...marks.map((tick) => svg("line", { x1: left - 5, x2: left, y1: round2(Y(tick)), y2: round2(Y(tick)), class: "axis tick" })));
   root.append(svg("line", { x1: left, x2: width - 12, y1: bottom, y2: bottom, class: "axis" }),
     svg("text", { x: left - 8, y: 12, "text-anchor": yTitle.length > 4 ? "start" : "end", class: "title" }, yTitle),
     svg("text", { x: width - 12, y: height - 6, "text-anchor": "end", class: "title" }, xTitle));

@@ -59,7 +59,7 @@ function drawBoard(section, doc, board, which) {
     el("button", { type: "button", "data-key": `sort ${key}${which}`, click: () => {
       state.sort = { key, down: sort.key === key ? !sort.down : first(key) };
       redraw("results");
-    } }, name));
+    }, title: CURVED.includes(key) ? curvedNote(doc) : null }, name));
   const row = (i) => el("tr", { class: board.ahead === i ? "best" : "" },
     heads.map(([key, , , text]) => key === "method" ? el("th", { scope: "row" }, el("div", {}, sign(i), el("span", {}, el("code", {}, text(doc.methods[i])), counted(doc.methods[i]))))
       : el("td", {}, cell(text(doc.methods[i])))));
@@ -121,6 +121,20 @@ function tableNote(doc, { judged, headline, target, target_of_first: ofFirst, ah
     target !== null ? `Target ${judged.said(target)}${ofFirst ? `: the ${judged.label} of the first method` : ""}.` : "",
     methods.length > 1 && ahead === null ? `No row is marked: ${single ? "with 1 seed, differences between methods may be due to chance" : "no method is ahead of all others by more than the spread over seeds"}.` : "",
     methods.some((m) => known(m.lambda_1)) ? `λ₁${methods.some((m) => known(m.trace)) ? " and trace" : ""} of the Hessian${methods.some((m) => known(m.scaled)) ? ", ‖w‖ the norm of the weights" : ""}: ${measuredOn}.` : "",
+    curvedNote(doc, methods),
+  ]);
+}
+
+const CURVED = ["lambda_1", "scaled", "trace"];
+
+/** What the ± of curvature is. */
+function curvedNote(doc, methods) {
+  const off = (name) => methods.some((m) => known(m[`${name}_spread`])), some = doc.curvature.some((one) => methods.includes(doc.methods[one.method]) && known(one.subsample?.lambda_1_spread));
+  const seeds = methods.some((m) => m.seeds > 1), over = [some ? "disjoint parts of the examples" : "", seeds ? "seeds" : ""].filter(Boolean);
+  return sentence([
+    off("lambda_1") ? `± of λ₁${off("scaled") ? " and λ₁‖w‖²" : ""}: the standard deviation over ${over.join(" or over ")}${over.length > 1 ? ", whichever is larger" : ""}.${methods.length > 1 ? " Where it is larger than the difference between two methods, λ₁ does not rank them." : ""}` : "",
+    off("trace") ? `± of the trace: its standard error over random vectors${over.length ? `, or its standard deviation over ${over.join(" or over ")} if that is larger` : ""}.` : "",
+    methods.some((m) => known(m.lambda_1) && !known(m.lambda_1_spread)) ? "λ₁ without ± was measured on one run, and not on parts of the examples." : "",
   ]);
 }
 
