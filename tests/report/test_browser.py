@@ -232,7 +232,7 @@ def test_lambda_1_stands_with_its_uncertainty(open_page: Callable[[list[Path]], 
     assert shown["λ₁"] == ["8.000 ± 0.400"] * 2
     assert shown["λ₁‖w‖²"] == ["72.00 ± 3.60"] * 2
     explained = "± of λ₁ and λ₁‖w‖²: the standard deviation over disjoint parts of the examples."
-    assert explained in page.locator("#results .note").first.inner_text()
+    assert explained in page.inner_text("#results")
     assert explained in page.get_by_role("button", name="λ₁", exact=True).get_attribute("title")
     table = page.locator("#curvature table.wide tbody tr").first.inner_text()
     assert "8.000 ± 0.400" in " ".join(table.split())

@@ -59,7 +59,7 @@ function drawBoard(section, doc, board, which) {
     el("button", { type: "button", "data-key": `sort ${key}${which}`, click: () => {
       state.sort = { key, down: sort.key === key ? !sort.down : first(key) };
       redraw("results");
-    }, title: CURVED.includes(key) ? curvedNote(doc) : null }, name));
+    }, title: CURVED.includes(key) ? curvedNote(doc, board.methods.map((i) => doc.methods[i])) : null }, name));
   const row = (i) => el("tr", { class: board.ahead === i ? "best" : "" },
     heads.map(([key, , , text]) => key === "method" ? el("th", { scope: "row" }, el("div", {}, sign(i), el("span", {}, el("code", {}, text(doc.methods[i])), counted(doc.methods[i]))))
       : el("td", {}, cell(text(doc.methods[i])))));
