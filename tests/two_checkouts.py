@@ -31,7 +31,7 @@ CLOCK = {
     "training", "seconds", "took", "made", "machine", "fedflat", "digest", "chain", "identity", "run", "end"
 }  # fmt: skip
 """Keys of JSON files that may differ between two runs of the same thing."""
-PASSED_OVER = {"lock", "report.html", "profile.html"}
+PASSED_OVER = {"lock", "report.html"}
 SETTINGS: dict[str, Any] = {
     "on": "digits(lda(0.3), clients=12, split=0.7)", "model": "mlp(hidden=[8])", "rounds": 4, "clients_per_round": 3,
     "batch_size": 16, "lr": 0.05, "momentum": 0.5, "weight_decay": 0.001, "eval_every": 1, "seed": 3,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.profiling.profile import Profile, shared_depth
-from fedflat.profiling.report import error, facts, shares, text
+from fedflat.profiling.profile import Profile
+from fedflat.profiling.report import error, facts, shares, speedscope, text
 from fedflat.profiling.rooms import ROOMS, START
 from fedflat.profiling.sampler import Frame, Samples, Seen
 
@@ -36,7 +36,7 @@ def test_one_process() -> None:
         "",
         "400 samples, one in 15.0 ms, took 0.50 % of the time. By chance a share is off by less than 5.0 points, 19 "
         "times in 20.",
-        f"Flame graph: {Path('runs/x/profile.html')}",
+        f"All samples: {Path('runs/x/profile.speedscope.json')}. Open it in https://www.speedscope.app or VS Code.",
     ]
 
 
@@ -89,10 +89,17 @@ def test_error(count: int, expected: float) -> None:
     assert error(count) == pytest.approx(expected)
 
 
-def test_what_is_around_everything() -> None:
-    a, b, c = (Frame("m", name) for name in "abc")
-    assert shared_depth(Samples({(a, b, c): Seen(1, 1.0), (a, b, b): Seen(1, 1.0)}, 0.0)) == 1
-    assert shared_depth(Samples({(a, b): Seen(1, 1.0), (a, b, b): Seen(1, 1.0)}, 0.0)) == 1
-    assert shared_depth(Samples({(a, b): Seen(1, 1.0), (c, b): Seen(1, 1.0)}, 0.0)) == 0
-    assert shared_depth(Samples({(a, b, c): Seen(1, 1.0)}, 0.0)) == 2
-    assert shared_depth(Samples({}, 0.0)) == 0
+def test_speedscope() -> None:
+    found = json.loads(speedscope(Profile(HERE, WORKERS), "x"))
+    frames = [frame["name"] for frame in found["shared"]["frames"]]
+    assert found["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    assert len(set(frames)) == len(frames) == 5
+    assert [one["name"] for one in found["profiles"]] == ["this process", "worker 1", "worker 2"]
+    for one, samples in zip(found["profiles"], (HERE, *WORKERS), strict=True):
+        assert (one["type"], one["unit"], one["startValue"], one["endValue"]) == (
+            "sampled", "seconds", 0, samples.seconds,
+        )  # fmt: skip
+        stacks = [tuple(frames[place] for place in sample) for sample in one["samples"]]
+        true = {tuple(map(str, stack)): seen.seconds for stack, seen in samples.stacks.items()}
+        assert dict(zip(stacks, one["weights"], strict=True)) == true
+    assert json.loads(speedscope(Profile(Samples({}, 0.0)), "x"))["profiles"][0]["samples"] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -26,7 +25,7 @@ from fedflat.executors.safe_path import safe_path
 from fedflat.executors.worker_died import WorkerDied, death_of
 from fedflat.executors.worker_start import FAILED, start
 from fedflat.language.plugins import Named, named_plugins
-from fedflat.profiling.taps import END, Taps
+from fedflat.profiling.taps import Taps
 
 
 @dataclass(frozen=True)
@@ -134,10 +133,7 @@ class _Crew:
 
     def dismiss(self) -> None:
         """End all of them, in the middle of a visit too."""
-        for process in self.workers.values():
-            if process.pid is not None and process.is_alive():
-                os.kill(process.pid, END)
-        self.taps.collect()
+        self.taps.collect(self.workers.values())
         for line, process in self.workers.items():
             line.close()
             process.kill()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import takewhile
 from pathlib import Path
 
 from fedflat.profiling.rooms import seconds_in_rooms
@@ -38,9 +37,3 @@ class Profile:
     def processes(self) -> dict[str, Samples]:
         """Every process by name."""
         return {"this process": self.here} | {f"worker {n}": one for n, one in enumerate(self.workers, 1)}
-
-
-def shared_depth(samples: Samples) -> int:
-    """How many functions are around everything that was seen, but for the last of them."""
-    columns = zip(*samples.stacks, strict=False)  # as far as the shortest goes
-    return max(0, sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns)) - 1)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.files import write_file
-from fedflat.profiling.flame import page, speedscope
 from fedflat.profiling.profile import Profile
-from fedflat.profiling.report import facts, text
+from fedflat.profiling.report import SPEEDSCOPE, facts, speedscope, text
 from fedflat.profiling.sampler import Sampler
 from fedflat.profiling.taps import tapping
 
@@ -48,15 +47,9 @@ def profiled(wanted: Wanted, folder: Path | None) -> Iterator[Callable[[Listener
         finally:
             profile = Profile(sampler.samples(), tuple(workers), rounds, folder)
             if folder is not None:
-                write(profile, folder)
+                write_file(folder / "profile.json", facts(profile).encode())
+                write_file(folder / SPEEDSCOPE, speedscope(profile, folder.name).encode())
             (_print if wanted is True else wanted)(profile)
-
-
-def write(profile: Profile, folder: Path) -> None:
-    """``profile.html``, a flame graph; ``profile.json``, the rooms; ``profile.speedscope.json`` for other tools."""
-    write_file(folder / "profile.html", page(profile, folder.name).encode())
-    write_file(folder / "profile.json", facts(profile).encode())
-    write_file(folder / "profile.speedscope.json", speedscope(profile, folder.name).encode())
 
 
 def _print(profile: Profile) -> None:

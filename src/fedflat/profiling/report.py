@@ -1,4 +1,4 @@
-"""A profile in words and numbers: a table for people, JSON for programs."""
+"""A profile as a table for the terminal, as JSON, and in the file format of speedscope."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import math
 from fedflat.aligned import aligned
 from fedflat.profiling.profile import Profile
 from fedflat.profiling.rooms import ROOMS, START
-from fedflat.profiling.sampler import Samples
+from fedflat.profiling.sampler import Frame, Samples
+from fedflat.version import __version__
+
+SPEEDSCOPE = "profile.speedscope.json"
+"""The file with all samples, in the run folder."""
 
 
 def shares(rooms: dict[str, float]) -> dict[str, float]:
@@ -35,13 +39,16 @@ def text(profile: Profile) -> str:
         columns.append(profile.worker_rooms)
     there = [room for room in ROOMS if any(column[room] for column in columns)]
     there.sort(key=lambda room: (room == START, -sum(column[room] for column in columns)))
-    rows = [[room, *(cell for column in columns for cell in cells(column, room, profile.rounds))] for room in there]
-    where = [f"Flame graph: {profile.folder / 'profile.html'}"] if profile.folder else []
-    return "\n".join([_title(profile), "", aligned([heads, *rows]), "", *remarks(profile), *where])
+    rows = [[room, *(cell for column in columns for cell in _cells(column, room, profile.rounds))] for room in there]
+    notes = [_precision("", profile.here)]
+    if profile.workers:
+        notes.append(_precision("In the workers ", *profile.workers))
+    if profile.folder:
+        notes.append(f"All samples: {profile.folder / SPEEDSCOPE}. Open it in https://www.speedscope.app or VS Code.")
+    return "\n".join([_title(profile), "", aligned([heads, *rows]), "", *notes])
 
 
-def cells(rooms: dict[str, float], room: str, rounds: int) -> list[str]:
-    """Seconds, share and seconds a round of a room."""
+def _cells(rooms: dict[str, float], room: str, rounds: int) -> list[str]:
     share = "" if room == START else f"{100 * shares(rooms)[room]:.1f}"
     return [f"{rooms[room]:.2f}", share, "" if room == START or not rounds else f"{rooms[room] / rounds:.4f}"]
 
@@ -55,12 +62,6 @@ def _title(profile: Profile) -> str:
     else:
         crew = f"; the time of {len(profile.workers)} workers, added up, beside it"
     return f"Where the time of {rounds} went, {profile.here.seconds:.1f} s{crew}:"
-
-
-def remarks(profile: Profile) -> list[str]:
-    """How many samples there are, what they cost, and how exact they are."""
-    said = [_precision("", profile.here)]
-    return [*said, _precision("In the workers ", *profile.workers)] if profile.workers else said
 
 
 def _precision(where: str, *seen: Samples) -> str:
@@ -90,3 +91,24 @@ def facts(profile: Profile) -> str:
     if profile.workers:
         found["workers"] = {"count": len(profile.workers), **of(profile.worker_rooms, *profile.workers)}
     return json.dumps(found, indent=2)
+
+
+def speedscope(profile: Profile, title: str) -> str:
+    """All samples in speedscope's file format, with one profile for each process."""
+    places: dict[Frame, int] = {}
+    profiles = []
+    for name, samples in profile.processes.items():
+        stacks = {stack: seen.seconds for stack, seen in sorted(samples.stacks.items())}
+        profiles.append({
+            "type": "sampled", "name": name, "unit": "seconds", "startValue": 0, "endValue": sum(stacks.values()),
+            "samples": [[places.setdefault(frame, len(places)) for frame in stack] for stack in stacks],
+            "weights": list(stacks.values()),
+        })  # fmt: skip
+    return json.dumps({
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
+        "name": title,
+        "exporter": f"fedflat {__version__}",
+        "activeProfileIndex": 0,
+        "shared": {"frames": [{"name": str(frame)} for frame in places]},
+        "profiles": profiles,
+    })  # fmt: skip

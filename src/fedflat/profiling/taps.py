@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnContext
+from multiprocessing.context import SpawnContext, SpawnProcess
 
 from fedflat.profiling.sampler import Sampler, Samples
 
@@ -18,8 +19,7 @@ PATIENCE = 2.0
 """Seconds to wait for workers to hand their samples over when they are ended."""
 
 END = signal.SIGUSR1
-"""What tells a worker to end, at once if it is not looked at. To what ends other processes it is deaf: a terminal or a
-scheduler may send that to all, and a worker must not go before the round is put away."""
+"""The signal that ends a profiled worker. Workers block the signals that a terminal or a scheduler sends to a group."""
 
 Found = list[Samples]
 _wanted: ContextVar[Found | None] = ContextVar("wanted", default=None)
@@ -51,14 +51,19 @@ class Taps:
         self.lines.append((ours, theirs))
         return theirs
 
-    def collect(self) -> None:
-        """Take what workers who have been told to end still hand over; one that was killed gives nothing."""
+    def collect(self, processes: Iterable[SpawnProcess]) -> None:
+        """End profiled workers and take their samples. A worker that was killed before gives none."""
+        if self.found is None:
+            return
+        for process in processes:
+            if process.pid is not None and process.is_alive():
+                os.kill(process.pid, END)
         for _, theirs in self.lines:
             theirs.close()
         end = time.monotonic() + PATIENCE
         for ours, _ in self.lines:
             with ours, suppress(EOFError, OSError):
-                if self.found is not None and ours.poll(max(0.0, end - time.monotonic())):
+                if ours.poll(max(0.0, end - time.monotonic())):
                     self.found.append(pickle.loads(ours.recv_bytes()))
 
 
