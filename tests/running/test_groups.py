@@ -11,7 +11,7 @@ import pytest
 
 import fedflat as ff
 from fedflat.cli import main
-from fedflat.errors import SettingError
+from fedflat.errors import RunError, SettingError
 from fedflat.folder.facts import read_facts
 from fedflat.folder.groups import GROUPS, Grouped, read_groups
 from fedflat.folder.signed import signed, verified
@@ -48,6 +48,19 @@ def test_a_run_writes_down_its_groups(tmp_path: Path) -> None:
         if name != "c":
             assert found == groups_among(parse(ON, "data set"), parse(GREEDY, "grouping"), 0)
     assert not (run(tmp_path / "star", "star()") / GROUPS).exists()
+
+
+def test_a_run_is_not_resumed_with_other_groups(tmp_path: Path) -> None:
+    exp = ff.experiment("fedavg", ON, rounds=3, clients_per_round=1, model="logistic", topology="clusters(alike(3))")
+    folder = tmp_path / "run"
+    run_one(exp, How(threads=1), folder, until=1)
+    ff.resume(folder, until=2, quiet=True)
+    facts = json.loads((folder / GROUPS).read_text())
+    first, second, *rest = facts["groups"]
+    facts["groups"] = [[second[0], *first[1:]], [first[0], *second[1:]], *rest]
+    (folder / GROUPS).write_text(json.dumps(facts))
+    with pytest.raises(RunError, match=r"other groups of clients than alike\(3\) makes now"):
+        ff.resume(folder, quiet=True)
 
 
 DESCRIBED = {

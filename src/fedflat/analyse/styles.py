@@ -14,13 +14,12 @@ from fedflat.analyse.pictures import kept, levels
 from fedflat.analyse.shelf import Result
 from fedflat.analyse.subject import Subject
 from fedflat.client.describers.mean_style import MeanStyle
-from fedflat.data.styles.clusters import silhouettes, style_clusters
 from fedflat.errors import RunError, SettingError
 from fedflat.files import Damaged
 from fedflat.folder.groups import GROUPS, Grouped, read_groups
 from fedflat.running.groups import groups_of
 from fedflat.topology.clusters import Clustered
-from fedflat.topology.grouping.by_style import ByStyle
+from fedflat.topology.grouping.by_style import ByStyle, silhouette, style_clusters
 
 MOST_CLIENTS, IMAGES = 200, 8
 """Clients that are looked at, spread evenly, and images of each, where they have not told their styles in the run."""
@@ -90,7 +89,7 @@ def as_grouped(styles: Styles, clients: Sequence[int], own: Grouped) -> Clusters
     """The clusters that a run has made."""
     home = {client: place for place, group in enumerate(own.groups) for client in group}
     labels = [home[client] for client in clients]
-    return Clusters(labels, float(silhouettes(styles, labels).mean()), own.by)
+    return Clusters(labels, silhouette(styles, labels), own.by)
 
 
 def chosen(styles: Styles, seed: int) -> Clusters:

@@ -20,6 +20,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -191,15 +192,21 @@ class FolderBook(RunBook):
         return Archive(self.folder / DESCRIPTIONS, self.facts["identity"], self.say)
 
     def gather(self, ready: Ready) -> None:
-        """Write it down, unless it is written; a damaged file is written again."""
-        identity = self.facts["identity"]
+        """Write the groups of clients, also in place of a damaged file. Refuse to resume with other groups than before."""
+        groups, before, identity = groups_of(ready), None, self.facts["identity"]
+        if groups is None:
+            return
         try:
-            written = read_groups(self.folder, identity)
+            before = read_groups(self.folder, identity)
         except Damaged as error:
             self.say(f"{self.folder / GROUPS} is damaged ({error}): it is written again.")
-            written = None
-        groups = groups_of(ready) if written is None else None
-        if groups is not None:
+        if before is not None and before.groups != groups.groups:
+            raise RunError(
+                f"{self.folder} was begun with other groups of clients than {groups.by} makes now ({GROUPS} has them). "
+                "The version of fedflat or scikit-learn differs. Resume with the version it was begun with, or start a "
+                "new run."
+            )
+        if before is None:
             write_groups(self.folder, identity, groups)
 
     def _rewind(self, marks: Mapping[str, Mark]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fedflat.data.k_means import k_means
 from fedflat.errors import SettingError
 
 Parts = list[list[int]]
@@ -155,10 +156,8 @@ def _k_means(
     places: NDArray[np.float64], members: NDArray[np.int64], count: int, seed: int
 ) -> list[NDArray[np.int64]]:
     """The members in ``count`` clusters; where they cannot be told apart, in ``count`` pieces."""
-    from sklearn.cluster import KMeans
-
     count = min(count, len(members))
     if len(np.unique(places[members], axis=0)) < count:
         return [piece for piece in np.array_split(members, count) if len(piece)]
-    labels = KMeans(count, n_init=3, random_state=seed % 2**32).fit(places[members]).labels_
+    labels = k_means(places[members], count, seed, starts=3)
     return [members[labels == c] for c in range(count)]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedflat.client.asks import Describer
-from fedflat.errors import SettingError, number
+from fedflat.data.k_means import k_means
+from fedflat.errors import LARGEST_SEED, SettingError, number
 from fedflat.language.spelling import register
 from fedflat.topology.grouping.dissimilarity import Vectors
 from fedflat.topology.grouping.grouping import Grouping, Groups
-from fedflat.topology.grouping.kmeans import cluster
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,7 +47,7 @@ class Alike(Grouping):
         """See `Grouping.assign`; groups are in the order of their first clients."""
         vectors = self.checked(representers, sizes)
         self.possible(sizes)
-        labels = cluster(vectors, self.count, rng)
+        labels = k_means(vectors, self.count, int(rng.integers(LARGEST_SEED)))
         return sorted(np.flatnonzero(labels == label).tolist() for label in range(self.count))
 
 

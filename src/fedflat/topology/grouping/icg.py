@@ -10,10 +10,8 @@ import numpy as np
 from fedflat.client.asks import Describer
 from fedflat.errors import SettingError, number
 from fedflat.language.spelling import register
-from fedflat.topology.grouping.balance import balanced
 from fedflat.topology.grouping.dissimilarity import Vectors
 from fedflat.topology.grouping.grouping import Grouping, Groups
-from fedflat.topology.grouping.kmeans import means, squared_distances
 
 STEPS = 10
 
@@ -76,16 +74,34 @@ class Icg(Grouping):
 
 
 def balanced_kmeans(vectors: Vectors, labels: np.ndarray) -> np.ndarray:
-    """k-means from these clusters of equal size, which stay so: each vector's cluster after at most ten steps."""
+    """Run at most `STEPS` steps of k-means from clusters of equal size, in which all clusters keep that size.
+
+    One thread does the work, because the order of sums depends on the number of threads.
+    """
+    from sklearn.metrics.pairwise import euclidean_distances
+    from threadpoolctl import threadpool_limits
+
     count = int(labels.max()) + 1
-    prices = np.zeros(count)
-    for _ in range(STEPS if count > 1 else 0):
-        cost = squared_distances(vectors, means(vectors, labels, count))
-        now, prices = balanced(cost, len(vectors) // count, prices)
-        if (now == labels).all():
-            break
-        labels = now
+    with threadpool_limits(1):
+        for _ in range(STEPS if count > 1 else 0):
+            means = np.stack([vectors[labels == label].mean(0) for label in range(count)])
+            now = balanced(euclidean_distances(vectors, means, squared=True), len(vectors) // count)
+            if (now == labels).all():
+                break
+            labels = now
     return labels
+
+
+def balanced(cost: Vectors, capacity: int) -> np.ndarray:
+    """Return the column of each row in the cheapest assignment that gives every column ``capacity`` rows.
+
+    >>> balanced(np.array([[0.0, 1.0], [0.0, 5.0], [1.0, 1.5], [0.0, 9.0]]), 2).tolist()
+    [1, 0, 1, 0]
+    """
+    from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
+
+    places = linear_sum_assignment(np.repeat(cost, capacity, axis=1))[1]
+    return np.asarray(places // capacity)
 
 
 icg = register("grouping", "icg")(Icg)
