@@ -24,8 +24,7 @@ from fedflat.data.sampling import Sampler as Cohorts
 from fedflat.engine.mail import Mail, _Mean
 from fedflat.executors.workers import Workers
 from fedflat.profiling import taps
-from fedflat.profiling.profile import Profile
-from fedflat.profiling.report import shares
+from fedflat.profiling.report import Profile, shares
 from fedflat.profiling.rooms import START
 from fedflat.profiling.taps import tapping
 from fedflat.running.prepare import make_ready

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.profiling.profile import Profile
-from fedflat.profiling.report import error, facts, shares, speedscope, text
+from fedflat.profiling.report import Profile, error, facts, shares, speedscope, text
 from fedflat.profiling.rooms import ROOMS, START
 from fedflat.profiling.sampler import Frame, Samples, Seen
 

@@ -17,12 +17,11 @@ from torch import Tensor
 
 from fedflat.client.attacker import used
 from fedflat.client.batched import Batched, StackOracle
-from fedflat.client.blame import guilty
 from fedflat.client.judge import headline
 from fedflat.client.learner import Terms
 from fedflat.client.piece import Memory, Piece, Term, Visit
 from fedflat.client.survey import survey
-from fedflat.client.visit import ClientJob, Letter, before, measured, open_visit, supply, walk
+from fedflat.client.visit import ClientJob, Letter, before, error_place, measured, open_visit, supply, walk
 from fedflat.data.batch import Batch, Tensors, each, rows, stacked
 from fedflat.data.examples import ClientData
 from fedflat.engine.flat import Model
@@ -90,7 +89,7 @@ class Stack:
             return done
         except Exception as error:
             who = ", ".join(map(str, self.clients[:5])) + (", ..." if self.count > 5 else "")
-            place = guilty(error.__traceback__, visits)
+            place = error_place(error, visits)
             error.add_note(f"(in round {self.mail.round}, in a stack of clients {who}{place})")
             raise
 

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from fedflat.client.attacker import Attacker, used
-from fedflat.client.blame import guilty
 from fedflat.client.domains import own_scores
 from fedflat.client.judge import headline
 from fedflat.client.learner import Learner, Oracle, Terms
@@ -129,7 +128,7 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None) -> 
         try:
             walked = walk(stack, job.learner, mail.params, mail.buffers, mail.lr, _batches(job, letter, data), spy)
         except Exception as error:
-            error.add_note(f"(in round {mail.round}, client {client}{guilty(error.__traceback__, visits)})")
+            error.add_note(f"(in round {mail.round}, client {client}{error_place(error, visits)})")
             raise
     told = {"loss": walked.loss, **measured(stack), **(walked.weights(len(data)) if job.learner.task.weighs else {})}
     metrics = {name: float(value) for name, value in told.items()}
@@ -142,6 +141,17 @@ def _walk(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None) -> 
         steps=walked.steps, own=walked.own if job.shows else None, letter=letter.id,
     )  # fmt: skip
     return reply, {piece.key: v.memory for piece, v in stack if v.memory}
+
+
+def error_place(error: Exception, visits: list[Visit]) -> str:
+    """Where an exception was raised: the step, and the innermost piece on the stack."""
+    found = f", step {visits[0].steps}" if visits else ""
+    piece, trace = None, error.__traceback__
+    while trace is not None:
+        owner = trace.tb_frame.f_locals.get("self")
+        piece = owner if isinstance(owner, Piece) else piece
+        trace = trace.tb_next
+    return found + (f", piece {piece!r}" if piece is not None else "")
 
 
 def measured(stack: list[tuple[Piece, Visit]]) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedflat.running.headline import last_tenth
+from fedflat.settings.groups import last_tenth
 
 if TYPE_CHECKING:
     from fedflat.running.experiment import Experiment

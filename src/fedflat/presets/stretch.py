@@ -16,7 +16,7 @@ from typing import Any
 
 from fedflat.errors import number
 from fedflat.language.spelling import find
-from fedflat.running.headline import last_tenth
+from fedflat.settings.groups import last_tenth
 
 COUNTED = {
     "warmup": ("rounds",), "cosine": ("rounds",), "poly": ("rounds",), "cyclic": ("cycle",),

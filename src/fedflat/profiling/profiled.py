@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.files import write_file
-from fedflat.profiling.profile import Profile
-from fedflat.profiling.report import SPEEDSCOPE, facts, speedscope, text
+from fedflat.profiling.report import SPEEDSCOPE, Profile, facts, speedscope, text
 from fedflat.profiling.sampler import Sampler
 from fedflat.profiling.taps import tapping
 

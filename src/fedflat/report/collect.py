@@ -23,7 +23,6 @@ from statistics import mean, stdev
 from typing import Any
 
 from fedflat.report import making
-from fedflat.report.album import in_an_album
 from fedflat.report.boards import Board, Kind, boards_of, kind_of
 from fedflat.report.gathering import gather
 from fedflat.report.missing import missing
@@ -74,7 +73,7 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
     found = {kind: _analyses(kind, runs, places, methods, sections) for kind in ANALYSES}
     found["partition"] = _distinct(found["partition"], "counts")
     found["styles"] = _distinct(found["styles"], "clients")
-    found["pictures"], pasted = in_an_album(found["pictures"])
+    found["pictures"], pasted = _album(found["pictures"])
     models = Names(runs, names)
     found["plane"] = [models.plane(one["run"], one) for one in found["plane"]]
     found["interpolate"] = [models.line(one["run"], one) for one in found["interpolate"]]
@@ -346,3 +345,14 @@ def _twice(runs: Sequence[Read], results: Sequence[Result]) -> list[str]:
             said.append(f"{run.folder} repeats {seen[key]} (same settings, same seed). Both count as seeds.")
         seen.setdefault(key, run.folder)
     return said
+
+
+def _album(found: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Analyses whose examples refer to pictures by number, and the pictures, each once."""
+    places: dict[str, int] = {}
+
+    def pasted(example: dict[str, Any]) -> dict[str, Any]:
+        return example | {side: places.setdefault(example[side], len(places)) for side in ("image", "truth", "mask")}
+
+    shown = [one | {"sets": {name: list(map(pasted, some)) for name, some in one["sets"].items()}} for one in found]
+    return shown, list(places)

@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.asks import Train
-from fedflat.client.learner import DTYPES, MIXED, Learner, ModelLike
+from fedflat.client.learner import DTYPES, Learner, ModelLike
 from fedflat.client.local import Local
 from fedflat.client.piece import Piece
 from fedflat.composition.method import Method
@@ -20,7 +20,6 @@ from fedflat.data.files.places import check_data_dir, data_place, remembered
 from fedflat.data.opening import opened
 from fedflat.data.sampling import Sampler
 from fedflat.data.unlabelled import without_labels
-from fedflat.engine.bfloat16 import refuse_broken_tiles
 from fedflat.errors import RunError, SettingError
 from fedflat.folder.plugins_needed import needs_of, refuse_unmet
 from fedflat.language.schedules import Scalar, Schedule, at, check_end
@@ -106,8 +105,6 @@ class Experiment(RunSettings):
 
     def open_learner(self, fed: Federation, device: str) -> Learner:
         """The module and its loss, made for the data."""
-        if self.dtype == MIXED and torch.device(device).type == "cpu":
-            refuse_broken_tiles()
         some = torch.arange(2) % max(len(fed.test), 1)
         sample = fed.test.batch(some, DTYPES[self.dtype]).inputs if len(fed.test) else None
         return Learner(

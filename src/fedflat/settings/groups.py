@@ -6,11 +6,12 @@ from these fields. `Experiment`, `Sampler`, `Local`, `Evaluate` and `How` are th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, MOST_BYTES, MOST_PROCESSES
+from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, MOST_BYTES, MOST_PROCESSES, number
 from fedflat.language.plain import Plain
 from fedflat.language.schedules import Scalar
 from fedflat.settings.setting import about, check, setting, settings_of
@@ -165,6 +166,16 @@ class EvaluateSettings(Plain):
 
     def __post_init__(self) -> None:
         check("evaluation", self)
+
+
+def last_tenth(rounds: int) -> int:
+    """The default of ``eval_last``: a tenth of all rounds, at most 100, as in the papers.
+
+    >>> last_tenth(100), last_tenth(5), last_tenth(20_000)
+    (10, 1, 100)
+    """
+    number("run", "rounds", rounds, low=1, whole=True)
+    return min(100, math.ceil(rounds / 10))
 
 
 @dataclass(frozen=True, kw_only=True)

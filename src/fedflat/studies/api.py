@@ -16,10 +16,9 @@ from fedflat.language.plain import plain
 from fedflat.language.spelling import parse
 from fedflat.profiling.profiled import Wanted
 from fedflat.running.experiment import Evaluate, Experiment, data_set, default_model, task_of
-from fedflat.running.headline import last_tenth
 from fedflat.running.results import Result, Results
 from fedflat.running.run_folder import PAUSE
-from fedflat.settings.groups import MACHINE, SETTINGS
+from fedflat.settings.groups import MACHINE, SETTINGS, last_tenth
 from fedflat.settings.signature import refuse_unknown, signed
 from fedflat.studies import study
 from fedflat.studies.how import How

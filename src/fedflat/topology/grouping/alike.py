@@ -12,7 +12,7 @@ from fedflat.data.k_means import k_means
 from fedflat.errors import LARGEST_SEED, SettingError, number
 from fedflat.language.spelling import register
 from fedflat.topology.grouping.dissimilarity import Vectors
-from fedflat.topology.grouping.grouping import Grouping, Groups
+from fedflat.topology.grouping.grouping import Grouping, Groups, evenly
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,7 +39,7 @@ class Alike(Grouping):
 
     def about(self, sizes: Sequence[int]) -> Groups:
         """Clients by number, as many in each group or nearly."""
-        return [part.tolist() for part in np.array_split(np.arange(len(sizes)), min(self.count, len(sizes)))]
+        return evenly(self.count, len(sizes))
 
     def assign(
         self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None

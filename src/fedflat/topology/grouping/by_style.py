@@ -22,7 +22,7 @@ from fedflat.data.k_means import Labels, k_means
 from fedflat.errors import LARGEST_SEED, SettingError, number
 from fedflat.language.spelling import register
 from fedflat.topology.grouping.dissimilarity import Vectors
-from fedflat.topology.grouping.grouping import Grouping, Groups
+from fedflat.topology.grouping.grouping import Grouping, Groups, evenly
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,8 +47,7 @@ class ByStyle(Grouping):
 
     def about(self, sizes: Sequence[int]) -> Groups:
         """See `Grouping.about`: the fewest."""
-        count = min(self.fewest, len(sizes))
-        return [part.tolist() for part in np.array_split(np.arange(len(sizes)), count)]
+        return evenly(self.fewest, len(sizes))
 
     def assign(
         self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None

@@ -171,6 +171,11 @@ class Filling(Grouping):
                 group.append(last.pop())
 
 
+def evenly(count: int, clients: int) -> Groups:
+    """Clients by number in ``count`` groups of equal size or nearly; no group is empty."""
+    return [part.tolist() for part in np.array_split(np.arange(clients), min(count, clients))]
+
+
 def in_order(order: Sequence[int]) -> Choice:
     """Clients come in this order.
 

@@ -11,7 +11,7 @@ from fedflat.client.asks import Describer
 from fedflat.errors import SettingError, number
 from fedflat.language.spelling import register
 from fedflat.topology.grouping.dissimilarity import Vectors
-from fedflat.topology.grouping.grouping import Grouping, Groups
+from fedflat.topology.grouping.grouping import Grouping, Groups, evenly
 
 STEPS = 10
 
@@ -52,7 +52,7 @@ class Icg(Grouping):
 
     def about(self, sizes: Sequence[int]) -> Groups:
         """Clients by number, as many in each group or nearly."""
-        return [part.tolist() for part in np.array_split(np.arange(len(sizes)), min(self.groups, len(sizes)))]
+        return evenly(self.groups, len(sizes))
 
     def assign(
         self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
