@@ -116,7 +116,6 @@ class OneClient:
 
 
 def _walk(job: ClientJob, letter: Letter, data: ClientData, spy: Spy | None) -> Done:
-    """Walk from what was sent."""
     mail, client, flat = letter.mail, letter.client, job.learner.flat
     flat.train()
     visits = [open_visit(job, letter, data, piece) for piece in job.pieces]

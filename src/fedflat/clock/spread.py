@@ -35,7 +35,6 @@ class Lognormal(Spread):
         number("lognormal", "sigma", self.sigma, low=0, high=5)
 
     def draw(self, rng: np.random.Generator) -> float:
-        """See `Spread.draw`."""
         return self.median * exp(self.sigma * float(rng.standard_normal()))
 
 
@@ -51,7 +50,6 @@ class Uniform(Spread):
         number("uniform", "high", self.high, low=self.low, high=MOST)
 
     def draw(self, rng: np.random.Generator) -> float:
-        """See `Spread.draw`."""
         return float(rng.uniform(self.low, self.high))
 
 
@@ -76,7 +74,6 @@ class OneOf(Spread):
             )
 
     def draw(self, rng: np.random.Generator) -> float:
-        """See `Spread.draw`."""
         shares = np.asarray(self.shares or [1.0] * len(self.values), dtype=float)
         return float(self.values[int(rng.choice(len(self.values), p=shares / shares.sum()))])
 

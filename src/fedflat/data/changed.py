@@ -29,7 +29,6 @@ class Changed(OnDemand):
     """Clients that are made when they are asked for, and then changed."""
 
     def pooled(self) -> Dealt:
-        """See `Federation.pooled`."""
         assert isinstance(self.make, Changing)
         pooled = OnDemand(**{**_fields(self), "make": self.make.make}).pooled()
         return replace(pooled, train=self.make.change(pooled.train))

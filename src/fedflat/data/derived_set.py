@@ -35,5 +35,4 @@ class DerivedSet(DataSpec):
         return self.on.usual_model
 
     def class_names(self) -> tuple[str, ...]:
-        """See `DataSpec.class_names`."""
         return self.on.class_names()

@@ -137,16 +137,13 @@ class Examples(AnyExamples):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """See `AnyExamples.shape`."""
         return tuple(leading(self.inputs).shape[1:])
 
     @property
     def augments(self) -> bool:
-        """See `AnyExamples.augments`."""
         return self.augment is not None
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
-        """See `AnyExamples.batch`."""
         inputs, targets = _picked(self.inputs, index), _picked(self.targets, index)
         if rng is not None and self.augment is not None:
             inputs, targets = self.augment(inputs, targets, rng)
@@ -155,7 +152,6 @@ class Examples(AnyExamples):
         return Batch(each(lambda t: self._ready(t, dtype), inputs), each(partial(_typed, dtype), targets))
 
     def raw(self, index: Tensor) -> Examples:
-        """See `AnyExamples.raw`."""
         domains = self.domains and self.domains.of(index.tolist())
         return replace(self, inputs=_picked(self.inputs, index), targets=_picked(self.targets, index), domains=domains)
 
@@ -171,21 +167,17 @@ class Examples(AnyExamples):
         return x.div_(scale) if scale != 1.0 else x
 
     def plain(self) -> Examples:
-        """See `AnyExamples.plain`."""
         return replace(self, augment=None)
 
     def part(self, where: slice) -> Examples:
-        """See `AnyExamples.part`."""
         inputs, targets = (each(lambda t: t[where], some) for some in (self.inputs, self.targets))
         domains = self.domains and self.domains.of(range(len(self))[where])
         return replace(self, inputs=inputs, targets=targets, domains=domains)
 
     def retargeted(self, targets: Tensor) -> Examples:
-        """See `AnyExamples.retargeted`."""
         return replace(self, targets=targets)
 
     def to(self, device: str) -> Examples:
-        """See `AnyExamples.to`."""
         inputs, targets = (each(lambda t: t.to(device), some) for some in (self.inputs, self.targets))
         return replace(self, inputs=inputs, targets=targets)
 
@@ -198,7 +190,6 @@ class Examples(AnyExamples):
         return replace(self, inputs=inputs, targets=none, augment=None, domains=None)
 
     def traces(self) -> list[Any]:
-        """See `AnyExamples.traces`."""
         return [*arguments(self.inputs), *arguments(self.targets), self.classes, list(self.mean), list(self.std)]
 
 

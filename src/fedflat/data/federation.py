@@ -133,11 +133,9 @@ class Dealt(Federation):
 
     @property
     def population(self) -> int:
-        """See `Federation.population`."""
         return len(self.parts)
 
     def size(self, client: int) -> int:
-        """See `Federation.size`."""
         return len(self.parts[client])
 
     def sizes(self) -> Sequence[int]:
@@ -149,16 +147,13 @@ class Dealt(Federation):
         return [len(part) for part in self.parts]
 
     def data(self, client: int) -> ClientData:
-        """See `Federation.data`."""
         return ClientData(self.train, self.parts[client], None if self.held_out is None else self.held_out[client])
 
     def skew(self) -> Skew:
-        """See `Federation.skew`."""
         counts = [self.data(client).counts(self.classes).numpy() for client in range(self.population)]
         return Skew.of_counts(np.stack(counts))
 
     def to(self, device: str) -> Dealt:
-        """See `Federation.to`."""
         train, test = self.train.to(device), self.test.to(device)
         held_out = self.held_out and [part.to(device) for part in self.held_out]
         more = {name: data.to(device) for name, data in self.more.items()}
@@ -166,7 +161,6 @@ class Dealt(Federation):
         return replace(self, train=train, test=test, parts=parts, held_out=held_out, more=more)
 
     def pooled(self) -> Dealt:
-        """See `Federation.pooled`."""
         return Dealt(self.train, self.test, [torch.cat(list(self.parts))], more=self.more)
 
 
@@ -189,15 +183,12 @@ class OnDemand(Federation):
 
     @property
     def population(self) -> int:
-        """See `Federation.population`."""
         return self.clients
 
     def domain(self, client: int) -> Domain:
-        """See `Federation.domain`."""
         return super().domain(client) if self.whence is None else self.whence(client)
 
     def data(self, client: int) -> ClientData:
-        """See `Federation.data`."""
         examples = self.make(client)
         if len(examples) == 0:
             raise SettingError(f"client {client} of {self.clients} holds no example. Every client must have one.")
@@ -213,18 +204,15 @@ class OnDemand(Federation):
         return [len(self.data(client)) for client in self._everybody("to know how many examples each client holds")]
 
     def skew(self) -> Skew:
-        """See `Federation.skew`."""
         count = min(self.clients, LOOKED_AT)
         chosen = (self.data(place * self.clients // count) for place in range(count))
         return Skew.of_counts(np.stack([data.counts(self.classes).numpy() for data in chosen]), self.clients)
 
     def to(self, device: str) -> OnDemand:
-        """See `Federation.to`."""
         more = {name: data.to(device) for name, data in self.more.items()}
         return replace(self, test=self.test.to(device), device=device, more=more)
 
     def pooled(self) -> Dealt:
-        """See `Federation.pooled`."""
         made = [self.make(client) for client in self._everybody("to train in one place")]
         train = joined([one for one in made if isinstance(one, Examples)])
         everybody = [torch.arange(len(train), device=self.device)]

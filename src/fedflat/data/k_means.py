@@ -26,12 +26,12 @@ def k_means(points: Points, count: int, seed: int, *, starts: int = 10) -> Label
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters: see below
         found = KMeans(count, n_init=starts, random_state=seed % 2**32).fit(points)
-    labels = found.labels_.astype(np.int64)
+    labels: Labels = found.labels_.astype(np.int64)
     for empty in np.setdiff1d(np.arange(count), labels):
         largest = np.bincount(labels).argmax()
         labels[np.flatnonzero(labels == largest)[-1]] = empty

@@ -107,7 +107,6 @@ class FileSet(NamedSet):
         """The set in these files, which are in the order of the layout."""
 
     def raw(self) -> Raw:
-        """See `NamedSet.raw`."""
         files = locate(self.name, self.layout)
         return _read(type(self), tuple(files), tuple(file.stat().st_mtime_ns for file in files))
 

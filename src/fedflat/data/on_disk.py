@@ -72,15 +72,12 @@ class OnDisk(AnyExamples):
 
     @property
     def augments(self) -> bool:
-        """See `AnyExamples.augments`."""
         return self.augment is not None
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
-        """See `AnyExamples.batch`."""
         return self.raw(index).batch(torch.arange(len(index), device=self.device), dtype, rng)
 
     def raw(self, index: Tensor) -> Examples:
-        """See `AnyExamples.raw`."""
         places = index.tolist()
         found = self._decoded.take(self._keys(index))
         inputs = self._joined(places, [one[0] for one in found] if self.pairs else found)
@@ -92,21 +89,17 @@ class OnDisk(AnyExamples):
         return examples.to(self.device)
 
     def expect(self, index: Tensor) -> None:
-        """See `AnyExamples.expect`."""
         self._decoded.expect(self._keys(index))
 
     def plain(self) -> OnDisk:
-        """See `AnyExamples.plain`."""
         return replace(self, augment=None)
 
     def part(self, where: slice) -> OnDisk:
-        """See `AnyExamples.part`."""
         assert self.stamps is not None
         targets = None if self.targets is None else each(lambda t: t[where], self.targets)
         return replace(self, paths=self.paths[where], targets=targets, stamps=self.stamps[where])
 
     def retargeted(self, targets: Tensor) -> OnDisk:
-        """See `AnyExamples.retargeted`."""
         return replace(self, targets=targets)
 
     def to(self, device: str) -> OnDisk:
@@ -114,7 +107,6 @@ class OnDisk(AnyExamples):
         return replace(self, device=device)
 
     def like(self, inputs: Tensor) -> Examples:
-        """See `AnyExamples.like`."""
         return Examples(inputs, torch.zeros(len(inputs), dtype=torch.long), self.classes, self.mean, self.std)
 
     def traces(self) -> list[Any]:

@@ -32,7 +32,6 @@ class Restyled(Wrapped):
         return True
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
-        """See `AnyExamples.batch`."""
         if rng is None:
             return self.examples.batch(index, dtype)
         some = self.examples.raw(index)
@@ -41,15 +40,12 @@ class Restyled(Wrapped):
         return changed.batch(torch.arange(len(index), device=index.device), dtype, rng)
 
     def plain(self) -> AnyExamples:  # type: ignore[override]
-        """See `AnyExamples.plain`."""
         return self.examples.plain()
 
     def retargeted(self, targets: Tensor) -> Restyled:
-        """See `AnyExamples.retargeted`."""
         return replace(self, examples=self.examples.retargeted(targets))
 
     def traces(self) -> Sequence[Any]:
-        """See `AnyExamples.traces`."""
         return [*self.examples.traces(), self.styles]
 
 

@@ -73,7 +73,6 @@ class Unlabelled(Targetless):
 
     @property
     def augments(self) -> bool:
-        """See `AnyExamples.augments`."""
         return self.examples.augments
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
@@ -81,11 +80,9 @@ class Unlabelled(Targetless):
         return Batch(self.examples.batch(index, dtype, rng).inputs, Absent())
 
     def stripped(self) -> Unlabelled:
-        """See `AnyExamples.stripped`."""
         return self
 
     def traces(self) -> Sequence[Any]:
-        """See `AnyExamples.traces`."""
         return [*self.examples.traces(), "unlabelled"]
 
 

@@ -20,17 +20,14 @@ class Wrapped(AnyExamples):
 
     @property
     def classes(self) -> int:  # type: ignore[override]
-        """See `AnyExamples.classes`."""
         return self.examples.classes
 
     @property
     def targets(self) -> Tensors:
-        """See `AnyExamples.targets`."""
         return self.examples.targets
 
     @property
     def domains(self) -> Domains | None:  # type: ignore[override]
-        """See `AnyExamples.domains`."""
         return self.examples.domains
 
     def __len__(self) -> int:
@@ -38,29 +35,22 @@ class Wrapped(AnyExamples):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """See `AnyExamples.shape`."""
         return self.examples.shape
 
     def raw(self, index: Tensor) -> Examples:
-        """See `AnyExamples.raw`."""
         return self.examples.raw(index)
 
     def like(self, inputs: Tensor) -> Examples:
-        """See `AnyExamples.like`."""
         return self.examples.like(inputs)
 
     def expect(self, index: Tensor) -> None:
-        """See `AnyExamples.expect`."""
         self.examples.expect(index)
 
     def plain(self) -> Self:
-        """See `AnyExamples.plain`."""
         return replace(self, examples=self.examples.plain())
 
     def part(self, where: slice) -> Self:
-        """See `AnyExamples.part`."""
         return replace(self, examples=self.examples.part(where))
 
     def to(self, device: str) -> Self:
-        """See `AnyExamples.to`."""
         return replace(self, examples=self.examples.to(device))

@@ -198,7 +198,6 @@ class _Crew:
                 yield done.pop(place)
 
     def _begin(self) -> None:
-        """An exchange begins."""
         self.exchanges, self.told = self.exchanges + 1, {}
         self.idle = [line for line in self.workers if line not in self.busy]
         self.fill()

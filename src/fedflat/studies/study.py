@@ -165,7 +165,6 @@ def resume(
 
 
 def _plan(folder: Path) -> Plan:
-    """What there is to go on with."""
     if not is_run(folder):
         plan = read_plan(folder)
         same_version(folder, plan["fedflat"])

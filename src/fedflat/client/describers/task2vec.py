@@ -141,7 +141,6 @@ class Task2Vec(Describer):
 
     @property
     def probe(self) -> int:
-        """See `Describer.probe`."""
         return self.probe_epochs
 
     def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
@@ -151,7 +150,6 @@ class Task2Vec(Describer):
         Probe(learner.flat.module)
 
     def describe(self, client: OneClient) -> Tensor:
-        """See `Describer.describe`."""
         learner, data, mail = client.job.learner, client.data, client.letter.mail
         learner.flat.load(mail.params)
         learner.flat.buffers = mail.buffers

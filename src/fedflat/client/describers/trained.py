@@ -30,7 +30,6 @@ class Trained(Describer):
         return replace(job, pieces=local.pieces(keep=False), local=local, shows=False)
 
     def samples(self, client: OneClient) -> int:
-        """See `Describer.samples`."""
         letter = client.letter
         return client.job.local.samples(letter.mail.round, letter.client, len(client.data))
 

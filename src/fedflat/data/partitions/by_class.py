@@ -44,7 +44,6 @@ class ByClass(Partition):
         self, labels: Index, clients: int, rng: np.random.Generator, *,
         coarse: Index | None = None, users: Index | None = None,
     ) -> list[Index]:
-        """See `Partition.assign`."""
         enough("by_class", len(labels), clients)
         pools = pools_of(labels, rng)
         if self.alpha == 0:

@@ -22,7 +22,6 @@ class ByUser(Partition):
         self, labels: Index, clients: int, rng: np.random.Generator, *,
         coarse: Index | None = None, users: Index | None = None,
     ) -> list[Index]:
-        """See `Partition.assign`."""
         if users is None:
             raise SettingError(
                 "by_user: the examples of this data set have no owners. Use another partition, or "

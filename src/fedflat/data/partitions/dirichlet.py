@@ -51,7 +51,6 @@ class Dirichlet(Partition):
         self, labels: Index, clients: int, rng: np.random.Generator, *,
         coarse: Index | None = None, users: Index | None = None,
     ) -> list[Index]:
-        """See `Partition.assign`."""
         enough("dirichlet", len(labels), clients, self.min_size)
         pools = pools_of(labels, rng)
         stock = np.array([len(pool) for pool in pools])

@@ -38,7 +38,6 @@ class FromFile(Partition):
         self, labels: Index, clients: int, rng: np.random.Generator, *,
         coarse: Index | None = None, users: Index | None = None,
     ) -> list[Index]:
-        """See `Partition.assign`."""
         lists = _lists(self.path)
         if len(lists) != clients:
             raise SettingError(

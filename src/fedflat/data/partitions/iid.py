@@ -25,7 +25,6 @@ class Iid(Partition):
         self, labels: Index, clients: int, rng: np.random.Generator, *,
         coarse: Index | None = None, users: Index | None = None,
     ) -> list[Index]:
-        """See `Partition.assign`."""
         enough("iid", len(labels), clients)
         parts = np.array_split(rng.permutation(len(labels)), clients)
         return [np.sort(part) for part in parts]

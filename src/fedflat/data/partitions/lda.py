@@ -79,7 +79,6 @@ class Lda(Partition):
         self, labels: Index, clients: int, rng: np.random.Generator, *,
         coarse: Index | None = None, users: Index | None = None,
     ) -> list[Index]:
-        """See `Partition.assign`."""
         enough("lda", len(labels), clients)
         pools = pools_of(labels, rng)
         if self.alpha == 0:

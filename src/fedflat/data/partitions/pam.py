@@ -32,7 +32,6 @@ class Pam(Partition):
         self, labels: Index, clients: int, rng: np.random.Generator, *,
         coarse: Index | None = None, users: Index | None = None,
     ) -> list[Index]:
-        """See `Partition.assign`."""
         enough("pam", len(labels), clients)
         if coarse is None:
             raise SettingError("pam: this data set has no coarse labels. Use cifar100(pam()), or lda(alpha).")

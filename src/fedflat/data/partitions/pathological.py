@@ -29,7 +29,6 @@ class Pathological(Partition):
         self, labels: Index, clients: int, rng: np.random.Generator, *,
         coarse: Index | None = None, users: Index | None = None,
     ) -> list[Index]:
-        """See `Partition.assign`."""
         pools = pools_of(labels, rng)
         each, classes = self.classes_per_client, len(pools)
         enough("pathological", len(labels), clients, each)

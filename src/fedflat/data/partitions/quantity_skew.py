@@ -40,7 +40,6 @@ class QuantitySkew(Partition):
         self, labels: Index, clients: int, rng: np.random.Generator, *,
         coarse: Index | None = None, users: Index | None = None,
     ) -> list[Index]:
-        """See `Partition.assign`."""
         enough("quantity_skew", len(labels), clients, self.min_size)
         if self.sigma == 0:
             shares = np.full(clients, 1 / clients)

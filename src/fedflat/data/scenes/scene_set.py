@@ -79,7 +79,6 @@ class SceneSet(FolderSet):
         return "cityscapes"
 
     def class_names(self) -> tuple[str, ...]:
-        """See `DataSpec.class_names`."""
         return LISTS[self.class_list]
 
     @abstractmethod

@@ -82,12 +82,10 @@ class Scenes(AnyExamples):
 
     @property
     def augments(self) -> bool:
-        """See `AnyExamples.augments`."""
         return self.augment is not None
 
     @cached_property
     def domains(self) -> Domains:  # type: ignore[override]
-        """See `AnyExamples.domains`."""
         several = len(self.facets) > 1
         each = [tuple(scene.domain.split("_")) if several else (scene.domain,) for scene in self.scenes]
         return Domains(self.facets, tuple(each), self.look)
@@ -111,18 +109,15 @@ class Scenes(AnyExamples):
         )
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
-        """See `AnyExamples.batch`."""
         return self.raw(index).batch(torch.arange(len(index), device=self.device), dtype, rng)
 
     def raw(self, index: Tensor) -> Examples:
-        """See `AnyExamples.raw`."""
         images, masks = zip(*decoded(BUDGET).take([self._key(place) for place in index.tolist()]), strict=True)
         domains = self.domains.of(index.tolist())
         read = Examples(torch.stack(images), torch.stack(masks), self.classes, HALF, HALF, self.augment, domains)
         return read.to(self.device)
 
     def expect(self, index: Tensor) -> None:
-        """See `AnyExamples.expect`."""
         decoded(BUDGET).expect([self._key(place) for place in index.tolist()])
 
     def _key(self, place: int) -> Key:
@@ -133,11 +128,9 @@ class Scenes(AnyExamples):
         return Key(reader, str(scene.image), found.st_size, found.st_mtime_ns)
 
     def plain(self) -> Scenes:
-        """See `AnyExamples.plain`."""
         return replace(self, augment=None)
 
     def part(self, where: slice) -> Scenes:
-        """See `AnyExamples.part`."""
         return replace(self, scenes=self.scenes[where])
 
     def retargeted(self, targets: Tensor) -> Scenes:
@@ -149,11 +142,9 @@ class Scenes(AnyExamples):
         return replace(self, scenes=tuple(replace(scene, mask=None) for scene in self.scenes))
 
     def to(self, device: str) -> Scenes:
-        """See `AnyExamples.to`."""
         return replace(self, device=device)
 
     def like(self, inputs: Tensor) -> Examples:
-        """See `AnyExamples.like`."""
         return Examples(inputs, torch.zeros(len(inputs), dtype=torch.long), self.classes, HALF, HALF)
 
     def traces(self) -> Sequence[Any]:

@@ -81,7 +81,6 @@ class CamVid(FolderSet):
             number("camvid", "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
 
     def class_names(self) -> tuple[str, ...]:
-        """See `DataSpec.class_names`."""
         return CLASSES
 
     def open(self, seed: int) -> DealtScenes:

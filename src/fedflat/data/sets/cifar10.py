@@ -109,11 +109,9 @@ class Cifar10(FileSet):
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> Raw:
-        """See `FileSet.read`."""
         return read_cifar(files[:-1], files[-1], 10)
 
     def ready(self, raw: Raw) -> Examples:
-        """See `NamedSet.ready`."""
         mean, std = self.colours[self.normalise]
         change: Augment | None = CropFlip(alike=self.augment == "fedgloss") if self.augment else None
         if self.augment == "feddyn":

@@ -48,11 +48,9 @@ class Cifar100(Cifar10):
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> Raw:
-        """See `FileSet.read`."""
         return read_cifar(files[:-1], files[-1], 100)
 
     def raw(self) -> Raw:
-        """See `NamedSet.raw`."""
         raw = super().raw()
         if self.labels == "coarse" and raw.coarse is not None:
             return Raw(raw.x, raw.coarse, raw.train, 20, raw.coarse)

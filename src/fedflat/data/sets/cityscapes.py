@@ -59,7 +59,6 @@ class Cityscapes(SceneSet):
 
     @property
     def class_list(self) -> str:
-        """See `SceneSet.class_list`."""
         return self.classes
 
     def ids(self) -> Ids:
@@ -67,7 +66,6 @@ class Cityscapes(SceneSet):
         return Ids.of(CITYSCAPES_IDS, [*range(35), 255], self.classes)
 
     def open(self, seed: int) -> DealtScenes:
-        """See `DataSpec.open`."""
         folder, rng = self.folder(), self.rng(seed)
         train, test = self._listed(folder, "train"), self._listed(folder, "val")
         if self.split == "heterogeneous":

@@ -37,11 +37,9 @@ class CrossCity(SceneSet):
 
     @property
     def class_list(self) -> str:
-        """See `SceneSet.class_list`."""
         return "crosscity"
 
     def ids(self) -> Ids:
-        """See `SceneSet.ids`."""
         return Ids.of(CITYSCAPES_IDS, [*range(35), 255], "crosscity")
 
     def views(self, height: int, width: int) -> Augment:
@@ -49,7 +47,6 @@ class CrossCity(SceneSet):
         return ScaleCrop(height, width, 0.7, 2.0)
 
     def open(self, seed: int) -> DealtScenes:
-        """See `DataSpec.open`."""
         folder = self.folder()
         train: list[Scene] = []
         test: list[Scene] = []

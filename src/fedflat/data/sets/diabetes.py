@@ -35,7 +35,6 @@ class Diabetes(NamedSet):
     origin = "comes with scikit-learn"
 
     def raw(self) -> Raw:
-        """See `NamedSet.raw`."""
         return _diabetes()
 
 

@@ -30,7 +30,6 @@ class Digits(NamedSet):
     origin = "comes with scikit-learn"
 
     def raw(self) -> Raw:
-        """See `NamedSet.raw`."""
         return _digits()
 
 

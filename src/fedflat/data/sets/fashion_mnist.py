@@ -61,11 +61,9 @@ class FashionMnist(FileSet):
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> Raw:
-        """See `FileSet.read`."""
         return read_idx_set(files)
 
     def ready(self, raw: Raw) -> Examples:
-        """See `NamedSet.ready`."""
         return Examples(raw.x, raw.y, raw.classes, *self.colours[self.normalise])
 
 

@@ -42,7 +42,6 @@ class Femnist(NaturalSet):
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> Raw:
-        """See `FileSet.read`."""
         names: dict[str, int] = {}
         x, y, users, train = [], [], [], 0
         for place, folder in enumerate(files):
@@ -59,7 +58,6 @@ class Femnist(NaturalSet):
         return Raw(images_.view(-1, 1, 28, 28), labels_, train, CLASSES, users=owners)
 
     def owners(self) -> Index:
-        """See `NaturalSet.owners`."""
         raw = self.raw()
         assert raw.users is not None
         return np.unique(raw.users[: raw.train].numpy())

@@ -50,7 +50,6 @@ class Gta5(SceneSet):
 
     @property
     def class_list(self) -> str:
-        """See `SceneSet.class_list`."""
         return self.classes
 
     def ids(self) -> Ids:
@@ -62,7 +61,6 @@ class Gta5(SceneSet):
         return ScaleCrop(height, width, 0.7, 2.0, flip=0, jitter=Jitter(0.5))
 
     def open(self, seed: int) -> DealtScenes:
-        """See `DataSpec.open`."""
         folder, rng = self.folder(), self.rng(seed)
 
         def mask(image: Path) -> Path:

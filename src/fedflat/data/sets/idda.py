@@ -56,11 +56,9 @@ class Idda(SceneSet):
 
     @property
     def class_list(self) -> str:
-        """See `SceneSet.class_list`."""
         return "idda"
 
     def ids(self) -> Ids:
-        """See `SceneSet.ids`."""
         return Ids.of(IDDA_IDS, [*range(24), 255], "idda")
 
     def views(self, height: int, width: int) -> Augment:
@@ -68,7 +66,6 @@ class Idda(SceneSet):
         return AreaCrop(height, width)
 
     def open(self, seed: int) -> DealtScenes:
-        """See `DataSpec.open`."""
         rng = self.rng(seed)
         place, value = HELD_BACK[self.unseen]
         train: list[Scene] = []

@@ -63,7 +63,6 @@ class Mapillary(SceneSet):
 
     @property
     def class_list(self) -> str:
-        """See `SceneSet.class_list`."""
         return self.classes
 
     def ids(self) -> Ids:
@@ -75,7 +74,6 @@ class Mapillary(SceneSet):
         return ScaleCrop(height, width, 1.0, 1.0)
 
     def open(self, seed: int) -> DealtScenes:
-        """See `DataSpec.open`."""
         folder = self.folder()
         train, test = self._listed(folder, "training"), self._listed(folder, "validation")
         count = max(round(len(train) / ON_AVERAGE), 1)

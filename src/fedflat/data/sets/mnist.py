@@ -43,11 +43,9 @@ class Mnist(FileSet):
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> Raw:
-        """See `FileSet.read`."""
         return read_idx_set(files)
 
     def ready(self, raw: Raw) -> Examples:
-        """See `NamedSet.ready`."""
         return Examples(raw.x, raw.y, raw.classes, (0.1307,), (0.3081,))
 
 

@@ -50,7 +50,6 @@ class Omniglot(NaturalSet):
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> Raw:
-        """See `FileSet.read`."""
         drawers, labels, owners = _index(files[1])
         images = _image_rows(files[0])
         if len(images) != len(labels):
@@ -67,7 +66,6 @@ class Omniglot(NaturalSet):
         return Raw(x, y, train, int(labels.max()) + 1, users=torch.from_numpy(users))
 
     def owners(self) -> Index:
-        """See `NaturalSet.owners`."""
         raw = self.raw()
         assert raw.users is not None
         return np.unique(raw.users[: raw.train].numpy())

@@ -94,13 +94,11 @@ class Shakespeare(NaturalSet):
         return Raw(letters, letters, len(letters), len(LETTERS), users=roles)
 
     def owners(self) -> Index:
-        """See `NaturalSet.owners`."""
         users = self.raw().users
         assert users is not None
         return np.flatnonzero(np.bincount(users.numpy()) >= self.at_least)
 
     def of(self, owners: Index) -> Raw:
-        """See `NaturalSet.of`."""
         raw = self.raw()
         assert raw.users is not None
         train, test = [], []

@@ -143,7 +143,6 @@ class Street(DataSpec):
         return _mixed(tuple(range(self.towns)), self.said("weather"), self.said("view"), client)
 
     def class_names(self) -> tuple[str, ...]:
-        """See `DataSpec.class_names`."""
         return LISTS[self.classes] if self.targets == "mask" else ()
 
     def open(self, seed: int) -> OnDemand:

@@ -51,11 +51,9 @@ class Beside(Targetless):
         return Batch(torch.cat([given.inputs, own.inputs]), targets)
 
     def to(self, device: str) -> Beside:
-        """See `AnyExamples.to`."""
         return replace(self, examples=self.examples.to(device), source=self.source.to(device))
 
     def traces(self) -> Sequence[Any]:
-        """See `AnyExamples.traces`."""
         return [*self.examples.traces(), *self.source.examples.traces()]
 
 

@@ -145,7 +145,6 @@ def _cars(
 
 
 def _built(town: Town, drawn: Sequence[tuple[Array, ...]], axis: Index) -> Cars:
-    """Cars of what was drawn for them."""
     middle, at, lane, wide, long, tint, van, tall, low = _joined(drawn)
     side = SIDES.take(lane // 2 % 2)
     way = np.where(axis, -side, side)  # one keeps right

@@ -68,7 +68,6 @@ class ByColumn(Grouping):
 
     @property
     def needs_column(self) -> str | None:
-        """See `Grouping.needs_column`."""
         return self.column
 
     def assign(

@@ -59,7 +59,6 @@ class Greedy(Filling):
     def assign(
         self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
     ) -> Groups:
-        """See `Grouping.assign`."""
         vectors = self.checked(representers, sizes)
         if self.tau in OF_DISTRIBUTIONS and not _distributions(vectors):
             raise SettingError(

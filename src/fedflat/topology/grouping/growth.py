@@ -50,7 +50,6 @@ class Linear(Growth):
     """
 
     def factor(self, t: int) -> float:
-        """See `Growth.factor`."""
         return self.a * (t - 1) + 1
 
 
@@ -63,7 +62,6 @@ class Logarithmic(Growth):
     """
 
     def factor(self, t: int) -> float:
-        """See `Growth.factor`."""
         return self.a * log(t) + 1
 
 
@@ -76,7 +74,6 @@ class Exponential(Growth):
     """
 
     def factor(self, t: int) -> float:
-        """See `Growth.factor`."""
         return exp(min(log1p(self.a) * (t - 1), 700))
 
 

@@ -79,7 +79,7 @@ def balanced_kmeans(vectors: Vectors, labels: np.ndarray) -> np.ndarray:
     One thread does the work, because the order of sums depends on the number of threads.
     """
     from sklearn.metrics.pairwise import euclidean_distances
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     count = int(labels.max()) + 1
     with threadpool_limits(1):

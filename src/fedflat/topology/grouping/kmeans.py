@@ -41,7 +41,6 @@ class KMeans(Filling):
     def assign(
         self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
     ) -> Groups:
-        """See `Grouping.assign`."""
         vectors = self.checked(representers, sizes)
         if self.clusters is not None and self.clusters > len(vectors):
             raise SettingError(
