@@ -53,6 +53,7 @@ CASES = [
     ((*FOLD, "fedflat.executors.workers:_Crew.visit", "multiprocessing.connection:wait"), "waiting"),
     ((*FOLD, "fedflat.executors.workers:_Crew.visit", "fedflat.executors.parcel:receive"), "messages"),
     (("fedflat.running.train:train", "fedflat.executors.workers:Workers.open", "os:fork"), START),
+    (("fedflat.topology.grouping.alike:Alike.assign", "fedflat.data.k_means:k_means", "sklearn.cluster:fit"), START),
     (("fedflat.executors.worker:_serve", "multiprocessing.connection:recv"), "waiting"),
     (("fedflat.executors.worker:_serve", "fedflat.executors.worker:answer", "pickle:dump"), "messages"),
     (("fedflat.running.trainer:train", "fedflat.database:read"), OTHER),

@@ -36,7 +36,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "fedflat.executors.rows:Stacked.open", "fedflat.running.run_folder:FolderBook.resume",
         "fedflat.running.run_folder:FolderBook.finish", "fedflat.running.train:beginning",
         "fedflat.client.learner:Learner.initial", "fedflat.client.learner:Learner.another",
-        "fedflat.client.learner:Learner.module",
+        "fedflat.client.learner:Learner.module", "fedflat.data.k_means",
     ),
 }  # fmt: skip
 """Rooms and the functions in them; what is left over is `OTHER`."""
