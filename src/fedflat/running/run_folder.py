@@ -20,7 +20,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -192,7 +191,7 @@ class FolderBook(RunBook):
         return Archive(self.folder / DESCRIPTIONS, self.facts["identity"], self.say)
 
     def gather(self, ready: Ready) -> None:
-        """Write the groups of clients, also in place of a damaged file. Refuse to resume with other groups than before."""
+        """Write the groups of clients, also in place of a damaged file. Refuse to resume with other groups."""
         groups, before, identity = groups_of(ready), None, self.facts["identity"]
         if groups is None:
             return
