@@ -19,12 +19,12 @@ from workloads import Noise
 
 from fedflat import experiment
 from fedflat.data.federation import DataSpec
-from fedflat.data.sampling import Sampler
-from fedflat.executors.workers import Workers
-from fedflat.running.crowd import members
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import make_ready
-from fedflat.running.train import train
+from fedflat.execution.workers import Workers
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.population import selected_clients
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.train import train
+from fedflat.server.client_selection import ClientSampler
 
 MLP: dict[str, Any] = {"model": "mlp(hidden=[400, 400])", "local_epochs": 4, "batch_size": 16}
 CASES: dict[str, tuple[DataSpec | str, dict[str, Any]]] = {
@@ -40,12 +40,12 @@ def pair(
     """FedSeq, FedAvg with the same visits, and the least that chains can take of FedAvg's time in two workers."""
     settings = {**settings, "rounds": rounds, "eval_every": rounds, "eval_last": 1}
     seq = experiment("fedseq(groups=8)", on, clients_per_round=5 * chains, **settings)
-    ready = make_ready(seq)
-    asked = [ready.asked(t) for t in range(rounds)]
-    work = [[sum(ready.fed.size(k) for k in chain) for chain in each["server"]] for each in asked]
+    prepared = prepare(seq)
+    asked = [prepared.select(t) for t in range(rounds)]
+    work = [[sum(prepared.fed.size(k) for k in chain) for chain in each["server"]] for each in asked]
     least = sum(max(max(each), sum(each) / 2) for each in work) / sum(sum(each) / 2 for each in work)
     star = experiment("fedavg", on, **settings)
-    return seq, replace(star, sampler=Sampler(cohorts=[members(each) for each in asked])), least
+    return seq, replace(star, sampler=ClientSampler(cohorts=[selected_clients(each) for each in asked])), least
 
 
 def main() -> None:

@@ -9,13 +9,13 @@ import torch
 from workloads import SIZES
 
 from fedflat.data.examples import ClientData
-from fedflat.data.federation import Dealt
-from fedflat.executors.allocator import keep_memory
+from fedflat.data.federation import PartitionedFederation
+from fedflat.experiments.prepare import prepare
 from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.points import measure
 from fedflat.flatness.spectrum import eigenvalues
 from fedflat.flatness.surface import Surface
-from fedflat.running.prepare import make_ready
+from fedflat.kernels.allocator import keep_memory
 
 
 class Flatness:
@@ -23,11 +23,11 @@ class Flatness:
 
     def __init__(self, size: str) -> None:
         keep_memory()
-        ready = make_ready(SIZES[size]["w1"].experiment())
-        assert isinstance(ready.fed, Dealt)
+        prepared = prepare(SIZES[size]["w1"].experiment())
+        assert isinstance(prepared.fed, PartitionedFederation)
         count, self.points = (1000, 25) if size == "full" else (16, 3)
-        self.learner, self.model = ready.learner, ready.learner.initial()
-        self.data = ClientData(ready.fed.train, torch.arange(count))
+        self.learner, self.model = prepared.learner, prepared.learner.initial()
+        self.data = ClientData(prepared.fed.train, torch.arange(count))
         self.hessian = Hessian(self.learner, self.model, self.data, hold=0)
         self.held = Hessian(self.learner, self.model, self.data)
         self.vector = torch.randn(len(self.model.params), generator=torch.Generator().manual_seed(0))

@@ -10,7 +10,7 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 CASES = (
     ("random(d_min=4120, k_max=21)", 62),

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 from workloads import Workload
 
-from fedflat.running.prepare import make_ready
+from fedflat.experiments.prepare import prepare
 
 SIDE = 1024
 
@@ -38,8 +38,8 @@ class Product:
 
 def operations(workload: Workload) -> int:
     """Multiplications and additions of one example's forward and backward pass."""
-    ready = make_ready(workload.experiment())
-    module, batch = ready.learner.module(), ready.fed.data(0).batch(torch.arange(1), torch.float32)
+    prepared = prepare(workload.experiment())
+    module, batch = prepared.learner.module(), prepared.fed.data(0).batch(torch.arange(1), torch.float32)
     with FlopCounterMode(display=False) as counter:
         cross_entropy(module(batch.inputs), batch.targets).backward()
     return int(counter.get_total_flops())

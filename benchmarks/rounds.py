@@ -19,43 +19,43 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedflat.engine.mail import Mail
-from fedflat.engine.seeds import torch_generator
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.memories import ClientStates
-from fedflat.running.exchange import Exchange
-from fedflat.running.prepare import Ready, make_ready, members
-from fedflat.running.train import beginning
-from fedflat.server.piece import step
-from fedflat.studies.api import experiment
-from fedflat.topology.topology import SERVER
+from fedflat.core.messages import Broadcast
+from fedflat.core.seeds import torch_generator
+from fedflat.execution.client_states import ClientStates
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.api import experiment
+from fedflat.experiments.exchange import Exchange
+from fedflat.experiments.prepare import PreparedRun, prepare, selected_clients
+from fedflat.experiments.train import initial_state
+from fedflat.server.piece import server_step
+from fedflat.topologies.topology import SERVER
 
 
 class Stepper:
     """A run that is taken forward one round at a time, without evaluation and without a book."""
 
-    def __init__(self, ready: Ready) -> None:
-        self.ready = ready
-        self.run = beginning(ready, ready.learner.initial(), ClientStates())
+    def __init__(self, prepared: PreparedRun) -> None:
+        self.prepared = prepared
+        self.run = initial_state(prepared, prepared.learner.initial(), ClientStates())
 
     def cohort(self, t: int) -> list[int]:
         """The clients of round ``t``."""
-        return members(self.ready.asked(t))
+        return selected_clients(self.prepared.select(t))
 
     def round(self) -> None:
         """One round."""
-        ready, run = self.ready, self.run
-        with InProcess().open(ready.job, ready.fed, ready.source) as crew:
-            shadows = {key: dict(notes) for key, notes in run.shadows.items()}
+        prepared, run = self.prepared, self.run
+        with InProcess().open(prepared.job, prepared.fed, prepared.source) as pool:
+            averages = {key: dict(notes) for key, notes in run.averages.items()}
             chains = [(client,) for client in self.cohort(run.round)]
-            exchange = Exchange(ready, crew, run.clients, shadows, run.ledger)
-            mail = Mail(run.round, run.model.params, run.model.buffers, ready.exp.rate(run.round))
-            new = step(ready.exp.method.server, run.desks[SERVER], exchange.along(SERVER, chains), mail)
-            for shadow in ready.exp.method.shadows:
-                shadow.see(shadows[shadow.key], ready.scene, run.round, run.model.params, new.model.params)
-            run.clients.keep()
-            run.round, run.shadows = run.round + 1, shadows
-            run.models, run.desks = {SERVER: new.model}, {SERVER: new.desks}
+            exchange = Exchange(prepared, pool, run.clients, averages, run.ledger)
+            broadcast = Broadcast(run.round, run.model.params, run.model.buffers, prepared.exp.lr(run.round))
+            new = server_step(prepared.exp.method.server, run.server[SERVER], exchange.sender(SERVER, chains), broadcast)
+            for average in prepared.exp.method.averages:
+                average.update(averages[average.key], prepared.info, run.round, run.model.params, new.model.params)
+            run.clients.commit()
+            run.round, run.averages = run.round + 1, averages
+            run.models, run.server = {SERVER: new.model}, {SERVER: new.state}
 
 
 class Bare:
@@ -63,13 +63,13 @@ class Bare:
 
     def __init__(self, like: Stepper) -> None:
         self.like, self.t = like, 0
-        self.module = like.ready.learner.module()
-        local = like.ready.exp.local
+        self.module = like.prepared.learner.module()
+        local = like.prepared.exp.local
         self.optimiser = torch.optim.SGD(self.module.parameters(), lr=local.lr, weight_decay=local.weight_decay)
 
     def round(self) -> None:
         """The steps of all clients of a round."""
-        exp, fed = self.like.ready.exp, self.like.ready.fed
+        exp, fed = self.like.prepared.exp, self.like.prepared.fed
         self.module.train()
         for client in self.like.cohort(self.t):
             data = fed.data(client)
@@ -109,11 +109,11 @@ def main() -> None:
     torch.set_num_threads(said.threads)
     settings = {"rounds": 10_000, "batch_size": said.batch_size, "weight_decay": 4e-4, "model": said.model}
     settings["clients_per_round"] = said.clients_per_round
-    steppers = {m: Stepper(make_ready(experiment(m, said.on, **settings))) for m in said.methods}
+    steppers = {m: Stepper(prepare(experiment(m, said.on, **settings))) for m in said.methods}
     first = steppers[said.methods[0]]
     rounds = {name: stepper.round for name, stepper in steppers.items()} | {"bare PyTorch": Bare(first).round}
     times = measure(rounds, said.repeats)
-    samples = sum(len(first.ready.fed.data(k)) for k in first.cohort(1))
+    samples = sum(len(first.prepared.fed.data(k)) for k in first.cohort(1))
     print(f"torch {torch.__version__}, Python {platform.python_version()}, {said.threads} threads of {os.cpu_count()}")
     base = times[said.methods[0]]
     for name, seconds in times.items():
@@ -122,10 +122,10 @@ def main() -> None:
         middle, spread = statistics.median(ratios), f"({min(ratios):.2f} to {max(ratios):.2f})"
         print(f"{name:<50} {middle:5.2f}  {spread:<16}  {speed:9,.0f} samples/s")
     for name, stepper in steppers.items():
-        seen, ready = stepper.run.clients, stepper.ready
+        seen, prepared = stepper.run.clients, stepper.prepared
         if seen.kept:
-            share = len(seen.kept) / ready.fed.population
-            print(f"client memory of {name}: {seen.nbytes:,} bytes, estimated {ready.client_memory * share:,.0f}")
+            share = len(seen.kept) / prepared.fed.population
+            print(f"client memory of {name}: {seen.nbytes:,} bytes, estimated {prepared.client_memory * share:,.0f}")
     if said.json:
         with open(said.json, "w") as stream:
             json.dump({"threads": said.threads, "torch": torch.__version__, "seconds": times}, stream, indent=1)

@@ -47,20 +47,20 @@ from torch.nn.functional import cross_entropy
 
 import fedflat as ff
 import fedflat.data.decoded
-from fedflat.client.images import channels_last
-from fedflat.client.visit import Letter, visit
-from fedflat.data.files.places import set_data_dir
+from fedflat.client.training import Request, run_client
+from fedflat.core.messages import Broadcast
+from fedflat.core.seeds import torch_generator
+from fedflat.data.files.paths import set_data_dir
 from fedflat.data.files.png import png
 from fedflat.data.scenes import scenes
 from fedflat.data.scenes.classes import CITYSCAPES_IDS
 from fedflat.data.scenes.reading import read_scene
 from fedflat.data.street.film import Journey
 from fedflat.data.street.frame import CLASSES
-from fedflat.engine.mail import Mail
-from fedflat.engine.seeds import torch_generator
-from fedflat.executors.allocator import keep_memory
-from fedflat.running.prepare import Ready, make_ready
-from fedflat.studies.api import experiment
+from fedflat.experiments.api import experiment
+from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.kernels.allocator import keep_memory
+from fedflat.kernels.memory_format import channels_last
 
 ALIKE = {"pavement": "sidewalk", "sign": "traffic sign", "green": "vegetation"}
 LR = 0.01
@@ -101,12 +101,12 @@ def write(root: Path, count: int, height: int, width: int) -> None:
             (folder / f"{name}_{place:06d}_000000_{ending}.png").write_bytes(png(np.ascontiguousarray(pixels)))
 
 
-def prepared(asked: argparse.Namespace, root: Path) -> Ready:
+def prepared(asked: argparse.Namespace, root: Path) -> PreparedRun:
     """The run whose first visit is made."""
     set_data_dir(root)
     height, width = sides(asked.size)
     on = ff.cityscapes(clients=1, size=[height, width], crop=[height // 2, width // 2])
-    return make_ready(
+    return prepare(
         experiment("fedavg", on=on, model=asked.model, rounds=1, clients_per_round=1, batch_size=asked.batch, lr=LR)
     )
 
@@ -114,21 +114,21 @@ def prepared(asked: argparse.Namespace, root: Path) -> Ready:
 class Client:
     """Who walks: the run, the bare loop's module, and what fedflat's client is sent, all made beforehand."""
 
-    def __init__(self, ready: Ready) -> None:
-        model = ready.learner.initial()
-        self.ready, self.module = ready, ready.learner.module().train()
-        self.mail = Mail(0, model.params, model.buffers, LR)
+    def __init__(self, prepared: PreparedRun) -> None:
+        model = prepared.learner.initial()
+        self.prepared, self.module = prepared, prepared.learner.module().train()
+        self.broadcast = Broadcast(0, model.params, model.buffers, LR)
 
 
 def bare(client: Client) -> None:
     """The walk in plain PyTorch, with channels last where fedflat has them so."""
-    ready, module = client.ready, client.module
-    exp, data = ready.exp, ready.fed.data(0)
+    prepared, module = client.prepared, client.module
+    exp, data = prepared.exp, prepared.fed.data(0)
     optimiser = torch.optim.SGD(module.parameters(), lr=LR)
     rng = torch_generator(exp.seed, "augment", 0, 0)
     for places in exp.local.batches(exp.seed, 0, 0, len(data)):
         batch = data.batch(places, torch.float32, rng)
-        inputs = channels_last(batch.inputs) if ready.learner.trains_channels_last else batch.inputs
+        inputs = channels_last(batch.inputs) if prepared.learner.trains_channels_last else batch.inputs
         optimiser.zero_grad()
         outputs = module(inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -138,7 +138,7 @@ def bare(client: Client) -> None:
 
 def ours(client: Client) -> None:
     """The walk as fedflat makes it."""
-    visit(client.ready.job, Letter(0, client.mail, {}), client.ready.fed.data(0))
+    run_client(client.prepared.job, Request(0, client.broadcast, {}), client.prepared.fed.data(0))
 
 
 def files(client: Client, budget: int) -> None:
@@ -164,7 +164,7 @@ def alone(client: Client, budget: int) -> None:
 
 def decoding(client: Client) -> None:
     """All scenes, and nothing else."""
-    found = client.ready.fed.data(0).examples
+    found = client.prepared.fed.data(0).examples
     assert isinstance(found, scenes.Scenes)
     for scene in found.scenes:
         read_scene(scene.image, scene.mask, found.ids, found.frame)

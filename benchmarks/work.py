@@ -19,20 +19,20 @@ from torch.nn.functional import cross_entropy
 from turns import WARM_UP, Turns
 from workloads import SIZES, Workload
 
-from fedflat.client.images import channels_last
+from fedflat.core.seeds import torch_generator
 from fedflat.data.batch import Batch
-from fedflat.engine.convolution import convolving
-from fedflat.engine.seeds import torch_generator
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.memories import ClientStates
-from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
-from fedflat.running.prepare import Ready, make_ready, members
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
-from fedflat.running.ticks import Tick
-from fedflat.running.train import beginning, train
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.client_states import ClientStates
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments.prepare import PreparedRun, prepare, selected_clients
+from fedflat.experiments.progress import Progress
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import initial_state, train
+from fedflat.kernels.convolution import convolving
+from fedflat.kernels.memory_format import channels_last
 
 EXECUTORS: dict[str, Executor] = {
     "in-process": InProcess(), "one-thread": InProcess(1), "workers": Workers(2), "stacked": Stacked(),
@@ -42,20 +42,20 @@ TRACED = 40
 """Rounds after which a stack has been traced."""
 
 
-def bare(ready: Ready, threads: int, *, last: bool = False, fewer: bool = False) -> None:
+def bare(prepared: PreparedRun, threads: int, *, last: bool = False, fewer: bool = False) -> None:
     """The mini-batches of a run in plain PyTorch: one model, no clients to come back to.
 
     Images with channels last? Convolutions by fewer products?
     """
     torch.set_num_threads(threads)
-    exp, fed = ready.exp, ready.fed
-    module = ready.learner.module()
+    exp, fed = prepared.exp, prepared.fed
+    module = prepared.learner.module()
     optimiser = torch.optim.SGD(module.parameters(), lr=0.01, weight_decay=4e-4)
     step = _sam if "sam" in repr(exp.method) else _sgd
     turns, t, go_on, loss = Turns(f"{threads} threads", "torch"), 0, True, torch.tensor(0.0)
     while go_on:
         samples = 0
-        for client in members(ready.asked(t)):
+        for client in selected_clients(prepared.select(t)):
             data, rng = fed.data(client), torch_generator(exp.seed, "augment", t, client)
             for places in exp.local.batches(exp.seed, t, client, len(data)):
                 batch = data.batch(places, torch.float32, rng)
@@ -94,24 +94,24 @@ def _sam(module: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch) -> T
     return loss.detach()
 
 
-class Window(RunBook):
+class Window(RunFolder):
     """A book that keeps the run in sight; ``full`` makes all clients remember something before the first round."""
 
-    run: Run
+    run: RunState
 
-    def __init__(self, ready: Ready, full: bool) -> None:
+    def __init__(self, prepared: PreparedRun, full: bool) -> None:
         super().__init__()
-        self.ready, self.full = ready, full
+        self.prepared, self.full = prepared, full
 
-    def resume(self, clients: ClientStates) -> Run | None:
+    def resume(self, clients: ClientStates) -> RunState | None:
         """The beginning."""
-        model = self.ready.learner.initial()
-        for client in range(self.ready.fed.population if self.full else 0):
+        model = self.prepared.learner.initial()
+        for client in range(self.prepared.fed.population if self.full else 0):
             clients.stage(client, {"dual": {"sigma": torch.zeros_like(model.params)}})
-            clients.keep()
-        return beginning(self.ready, model, clients)
+            clients.commit()
+        return initial_state(self.prepared, model, clients)
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         """Remember where it is."""
         self.run = run
 
@@ -120,30 +120,30 @@ class Over(Exception):
     """Nobody asks for more rounds."""
 
 
-def ours(ready: Ready, workload: Workload, executor: str, budget: int | None) -> None:
+def ours(prepared: PreparedRun, workload: Workload, executor: str, budget: int | None) -> None:
     """`train` runs the rounds, and waits between them where it tells that a round is done."""
-    window = Window(ready, full="feddyn" in workload.method)
+    window = Window(prepared, full="feddyn" in workload.method)
     turns = Turns(repr(EXECUTORS[executor]), "fedflat", "torch", warm_up=TRACED if executor == "stacked" else WARM_UP)
     before, last = 0, 0.0
 
-    def tell(tick: Tick) -> None:
+    def tell(tick: Progress) -> None:
         nonlocal before, last
         samples, before, last = window.run.ledger.samples - before, window.run.ledger.samples, tick.loss
         if not turns.round(samples, lambda: last):
             raise Over
 
     with suppress(Over):
-        train(ready, executor=EXECUTORS[executor], book=window, tell=tell, state_memory=budget)
+        train(prepared, executor=EXECUTORS[executor], run_folder=window, on_progress=tell, state_memory=budget)
 
 
 def main(size: str, name: str, who: str, number: str | None = None) -> None:
     """Take part until nobody asks for more."""
     workload = SIZES[size][name]
-    ready = make_ready(workload.experiment())
+    prepared = prepare(workload.experiment())
     if who in ("bare", "bare-last", "bare-quick"):
-        bare(ready, int(number or 2), last=who != "bare", fewer=who == "bare-quick")
+        bare(prepared, int(number or 2), last=who != "bare", fewer=who == "bare-quick")
     else:
-        ours(ready, workload, who, None if number is None else int(number))
+        ours(prepared, workload, who, None if number is None else int(number))
 
 
 if __name__ == "__main__":

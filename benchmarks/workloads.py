@@ -22,10 +22,10 @@ import torch
 from fedflat.data.augment import CropFlip
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.partitions.by_user import ByUser
-from fedflat.data.sets.given import tensors
-from fedflat.language.spelling import parse
-from fedflat.running.experiment import Experiment
-from fedflat.studies.api import experiment
+from fedflat.data.sets.in_memory import tensors
+from fedflat.experiments.api import experiment
+from fedflat.experiments.experiment import Experiment
+from fedflat.registry.specs import parse
 
 FOREVER = 10**9
 

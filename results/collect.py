@@ -17,13 +17,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fedflat.folder.diary import DIARIES, Diary, Row
-from fedflat.folder.facts import ended, headline_of, identity, read_facts, read_rows
-from fedflat.folder.groups import read_groups, write_groups
-from fedflat.folder.signed import signed
-from fedflat.folder.study_file import runs_in
-from fedflat.reproduce.plan import FILE, open_plan, plan_facts
-from fedflat.reproduce.writing import write_tables
+from fedflat.experiments.run_folder.groups import read_groups, write_groups
+from fedflat.experiments.run_folder.jsonl_log import LOGS, JsonlLog, Row
+from fedflat.experiments.run_folder.record import ended, headline_of, identity, read_facts, read_rows
+from fedflat.experiments.run_folder.signed import signed
+from fedflat.experiments.run_folder.study_file import runs_in
+from fedflat.papers.reproduce.export import write_tables
+from fedflat.papers.reproduce.plan import FILE, open_plan, plan_facts
 from fedflat.version import __version__
 
 HERE = Path(__file__).parent
@@ -50,13 +50,13 @@ def copy(into: Path, facts: dict[str, Any], rows: list[Row], run: Path) -> None:
     into.mkdir(parents=True)
     new = placeless(facts)
     new["identity"] = identity(new)
-    diaries = {name: Diary(into, name, new["identity"], [headline_of(facts).name]) for name in DIARIES}
+    logs = {name: JsonlLog(into, name, new["identity"], [headline_of(facts).name]) for name in LOGS}
     for row in rows:
-        diaries["metrics"].append(row)
+        logs["metrics"].append(row)
     if (groups := read_groups(run, facts["identity"])) is not None:
         write_groups(into, new["identity"], groups)
     if (end := new.get("end")) is not None:
-        end |= {name: diary.mark._asdict() for name, diary in diaries.items()}
+        end |= {name: log.mark._asdict() for name, log in logs.items()}
         del end["digest"]
         new = ended(new, new["status"], end)
     (into / "run.json").write_text(json.dumps(new, indent=1) + "\n")

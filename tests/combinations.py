@@ -12,23 +12,23 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedflat.client.local import Local
-from fedflat.client.private import Private
+from fedflat.client.local import LocalTraining
+from fedflat.client.private_parameters import Private
 from fedflat.composition.method import Method
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
-from fedflat.executors.in_process import InProcess
-from fedflat.language.spelling import parse
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.experiment import EvaluationSchedule, Experiment
+from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
 from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import stochastic
-from fedflat.running.experiment import Evaluate, Experiment
-from fedflat.running.prepare import Ready, make_ready
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
-from fedflat.running.train import train
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
 
 BASES = {
     "FedAvg": "fedavg()",
@@ -118,7 +118,7 @@ def _given() -> Opened:
 ON = _given()
 
 
-def ready(method: Method) -> Ready:
+def ready(method: Method) -> PreparedRun:
     """Three clients of four examples, two of them a round, two steps each; two hidden layers."""
     kinds = {type(piece) for piece in method.client}
     model: Any = mlp([3, 3])
@@ -127,51 +127,51 @@ def ready(method: Method) -> Ready:
     elif Private in kinds:
         model = normalised
     exp = Experiment(
-        method=method, on=ON, model=model, rounds=ROUNDS, local=Local(batch_size=2, lr=0.05),
-        sampler=Sampler(cohorts=[[0, 1], [1, 2], [2, 0]]), evaluate=Evaluate(every=ROUNDS, last=1),
+        method=method, on=ON, model=model, rounds=ROUNDS, local=LocalTraining(batch_size=2, lr=0.05),
+        sampler=ClientSampler(cohorts=[[0, 1], [1, 2], [2, 0]]), evaluate=EvaluationSchedule(every=ROUNDS, last=1),
     )  # fmt: skip
-    return make_ready(exp)
+    return prepare(exp)
 
 
-class Spent(RunBook):
+class Spent(RunFolder):
     """Keeps the bytes spent by the end of each round, down and up."""
 
     def __init__(self) -> None:
         super().__init__()
         self.totals = [(0, 0)]
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         if not force:
             self.totals.append((run.ledger.down, run.ledger.up))
 
 
-def declared(run: Ready, new: int = 0) -> tuple[int, int]:
+def declared(run: PreparedRun, new: int = 0) -> tuple[int, int]:
     """The bytes of a round after the first, by the method's own account, with ``new`` clients, who are sent what they
     keep to themselves from then on."""
     method, model = run.exp.method, run.learner.initial()
     cost, dim = method.cost, len(model.params)
-    exchanges = cost.walks * (1 - sum(piece.surveys for piece in method.client)) + cost.surveys
-    small = cost.walks * 2 * 2 * FEATURES if any(piece.key == "fedcr" for piece in method.client) else 0
-    more = exchanges * (len(model.buffers) - run.withheld) + small
-    first = 4 * new * cost.walks * run.withheld
+    exchanges = cost.local_trainings * (1 - sum(piece.full_gradients for piece in method.client)) + cost.full_gradients
+    small = cost.local_trainings * 2 * 2 * FEATURES if any(piece.key == "fedcr" for piece in method.client) else 0
+    more = exchanges * (len(model.buffers) - run.private_size) + small
+    first = 4 * new * cost.local_trainings * run.private_size
     return 4 * COHORT * (cost.down * dim + more) + first, 4 * COHORT * (cost.up * dim + more)
 
 
 def trains(method: Method) -> bool:
     """Whether it gives finite numbers, moves, and costs what it says."""
-    run, book = ready(method), Spent()
-    result = train(run, book=book, executor=InProcess(threads=1))
+    run, run_folder = ready(method), Spent()
+    result = train(run, run_folder=run_folder, executor=InProcess(threads=1))
     assert result.model is not None
     row = result.rows[-1]
     numbers = [row["train_loss"], *(scores["loss"] for scores in row["models"].values())]
-    (_, one, two, three) = book.totals
+    (_, one, two, three) = run_folder.totals
     rounds = [(b[0] - a[0], b[1] - a[1]) for a, b in ((one, two), (two, three))]
     return (
         result.status == "done"
         and bool(torch.isfinite(result.model.params).all())
         and not torch.equal(result.model.params, run.learner.initial().params)
         and all(map(math.isfinite, numbers))
-        and list(row["models"]) == ["server", *(shadow.key for shadow in method.shadows)]
+        and list(row["models"]) == ["server", *(average.key for average in method.averages)]
         and rounds == [declared(run, new=1), declared(run)]
     )
 

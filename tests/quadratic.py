@@ -10,19 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedflat.client.local import Local
+from fedflat.client.local import LocalTraining
 from fedflat.composition.method import Method
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.flat import Model
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.language.schedules import Steps
-from fedflat.running.experiment import Evaluate, Experiment
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Ledger, Run
-from fedflat.running.train import train
-from fedflat.server.piece import Desks
+from fedflat.core.flat import Model
+from fedflat.core.schedules import Steps
+from fedflat.data.sets.in_memory import clients_of
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.experiment import EvaluationSchedule, Experiment
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import Ledger, RunState
+from fedflat.experiments.train import train
+from fedflat.server.client_selection import ClientSampler
+from fedflat.server.piece import ServerState
 from literal.problem import Plan, Problem
 
 
@@ -63,13 +63,13 @@ class Round(NamedTuple):
 
     round: int
     model: Model
-    desks: Desks
-    shadows: dict[str, dict[str, Tensor]]
+    states: ServerState
+    averages: dict[str, dict[str, Tensor]]
     ledger: Ledger
 
 
 @dataclass
-class Recorder(RunBook):
+class Recorder(RunFolder):
     """A book that keeps a snapshot after every round."""
 
     runs: list[Round] = field(default_factory=list)
@@ -78,9 +78,9 @@ class Recorder(RunBook):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         if not force:
-            self.runs.append(Round(run.round, run.model, run.desks["server"], run.shadows, run.ledger))
+            self.runs.append(Round(run.round, run.model, run.server["server"], run.averages, run.ledger))
             self.learnt.append(dict(run.clients.kept))
 
     @property
@@ -103,7 +103,7 @@ def experiment(
         on=clients_of(data, test=data[0], classes=1),
         model=Quadratic(problem.w0, weights, layers),
         rounds=plan.rounds,
-        local=Local(
+        local=LocalTraining(
             lr=Steps(tuple(range(plan.rounds)), tuple(plan.lr)),
             weight_decay=plan.wd,
             momentum=plan.momentum,
@@ -111,8 +111,8 @@ def experiment(
             batch_size=batch_size,
             orders=plan.orders,
         ),
-        sampler=Sampler(cohorts=plan.cohorts),
-        evaluate=Evaluate(every=1),
+        sampler=ClientSampler(cohorts=plan.cohorts),
+        evaluate=EvaluationSchedule(every=1),
         dtype="float64",
         loss=mean_value,
         **more,
@@ -123,6 +123,6 @@ def replay(
     method: Method, problem: Problem, plan: Plan, *, executor: Executor = InProcess(), **more: Any
 ) -> Recorder:
     """Run a method on the problem, step for step as planned."""
-    book = Recorder()
-    train(experiment(method, problem, plan, **more), book=book, executor=executor)
-    return book
+    run_folder = Recorder()
+    train(experiment(method, problem, plan, **more), run_folder=run_folder, executor=executor)
+    return run_folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.aligned import GAP, aligned
+from fedflat.text_table import GAP, aligned
 
 NUMBERS = st.text("0123456789.", min_size=1, max_size=9)
 NAMES = st.lists(st.text("abc()=+", min_size=1, max_size=12), min_size=1, max_size=4).map(" ".join)

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from fedflat.executors.allocator import HUGE, TUNABLES, huge_pages, keep_memory
+from fedflat.kernels.allocator import HUGE, TUNABLES, huge_pages, keep_memory
 
 FAULTS = """
 import resource, sys
 if sys.argv[1] == "keep":
-    from fedflat.executors.allocator import keep_memory
+    from fedflat.kernels.allocator import keep_memory
     assert keep_memory()
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -28,8 +28,8 @@ print(faults() - before)
 def test_kept_memory_is_not_paged_in_again() -> None:
     """A block of 64 MiB, made twenty times: by default every page of it comes from the system every time."""
     plain, kept = (
-        int(subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True).stdout)
-        for how in ("plain", "keep")
+        int(subprocess.run([sys.executable, "-c", FAULTS, config], capture_output=True, text=True, check=True).stdout)
+        for config in ("plain", "keep")
     )
     assert plain > 20 * 1000
     assert kept < plain / 10

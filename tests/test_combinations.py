@@ -9,12 +9,12 @@ import torch
 
 import combinations
 from combinations import ADDED, BASES, matrix, ready, said, short, trains
-from fedflat.client.piece import Site
+from fedflat.client.piece import ModelInfo
 from fedflat.composition.method import Method
-from fedflat.engine.stage import Stage
+from fedflat.core.stage import Stage
 from fedflat.errors import SettingError
-from fedflat.language.spelling import registered
 from fedflat.methods.pieces import man
+from fedflat.registry.specs import registered
 
 PROBES = ["", "sam", "asam", "fsa"]
 AVERAGES = ["", "swa", "wima"]
@@ -141,6 +141,6 @@ def test_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_network_without_activation_modules_is_refused() -> None:
     run = ready(said("fedavg()"))
-    site = Site(man().client, torch.nn.Linear(2, 2), run.learner.flat.layout)
+    site = ModelInfo(man().client, torch.nn.Linear(2, 2), run.learner.flat.layout)
     with pytest.raises(SettingError, match="man looks for activation modules"):
         man().client[0].check(site)

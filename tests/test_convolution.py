@@ -17,8 +17,8 @@ from torch.nn.functional import conv2d, cross_entropy
 import fedflat as ff
 from fedflat.client.learner import Learner
 from fedflat.data.batch import Batch
-from fedflat.engine.convolution import convolving
-from fedflat.engine.winograd import Plan, planned, rule
+from fedflat.kernels.convolution import convolving
+from fedflat.kernels.winograd import TilePlan, planned, transform_for
 
 ONE, NONE = (1, 1), (0, 0)
 KINDS = ("auto", "direct", "quick")
@@ -44,15 +44,15 @@ def slopes(made: Callable[..., Tensor], *given: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize(("tile", "width"), [(t, r) for r in range(1, 8) for t in range(1, 15) if (t + r) % 2])
 def test_a_rule_is_a_correlation(tile: int, width: int) -> None:
-    pixels, weights, outputs = rule(tile, width)
+    pixels, weights, outputs = transform_for(tile, width)
     x, w = drawn(tile + width - 1), drawn(width, seed=1)
     found = outputs.T @ ((pixels @ x) * (weights @ w))
     np.testing.assert_allclose(found.numpy(), np.correlate(x.numpy(), w.numpy(), mode="valid"), rtol=0, atol=1e-12)
 
 
 def test_a_rule_takes_one_product_for_a_real_point_and_three_for_a_pair() -> None:
-    assert [len(rule(m, 3).pixels) for m in (2, 4, 6, 8)] == [4, 6, 6 + 3, 6 + 2 * 3]
-    assert len(rule(10, 5).pixels) == 6 + 4 * 3
+    assert [len(transform_for(m, 3).pixels) for m in (2, 4, 6, 8)] == [4, 6, 6 + 3, 6 + 2 * 3]
+    assert len(transform_for(10, 5).pixels) == 6 + 4 * 3
 
 
 @settings(max_examples=60)
@@ -79,8 +79,8 @@ def test_outputs_that_do_not_fill_the_last_tiles(kernel: tuple[int, int], monkey
     weight, bias = drawn(3, 2, *kernel, seed=1), drawn(3, seed=2)
     for height in range(tiles[0] + 1, 2 * tiles[0] + 1):
         for width in range(tiles[1] + 1, 2 * tiles[1] + 1):
-            plan = Plan(height, width, (tiles[0], kernel[0]), (tiles[1], kernel[1]))
-            monkeypatch.setattr("fedflat.engine.convolution.planned", lambda *_, found=plan, **__: found)
+            plan = TilePlan(height, width, (tiles[0], kernel[0]), (tiles[1], kernel[1]))
+            monkeypatch.setattr("fedflat.kernels.convolution.planned", lambda *_, found=plan, **__: found)
             x = drawn(2, 2, height + kernel[0] - 1, width + kernel[1] - 1)
             for found, wanted in zip(slopes(quickly, x, weight, bias), slopes(conv2d, x, weight, bias), strict=True):
                 torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from fedflat.engine.convolution import _Convolution, convolving
+from fedflat.kernels.convolution import _Convolution, convolving
 
 SHAPES = [
     {"in_channels": 2, "out_channels": 4, "kernel_size": 3},

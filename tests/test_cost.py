@@ -10,12 +10,12 @@ from combinations import declared, ready, said, trains
 from fedflat.client.piece import Piece
 from fedflat.composition.cost import Cost, cost
 from fedflat.composition.method import Method
-from fedflat.engine.mail import Mail, Replies
-from fedflat.engine.stage import Stage
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
-from fedflat.running.train import train
-from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.stage import Stage
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
+from fedflat.server.piece import ServerContext, Send, ServerPiece
 
 TABLE = {
     # method: server state besides w, client state, down, up, gradients a step, surveys, walks
@@ -90,19 +90,19 @@ def test_additions_cost_their_share(text: str) -> None:
 )
 def test_more_exchanges(text: str, down: int, up: int, walks: int, surveys: int) -> None:
     found = said(text).cost
-    assert (found.down, found.up, found.walks, found.surveys) == (down, up, walks, surveys)
+    assert (found.down, found.up, found.local_trainings, found.full_gradients) == (down, up, walks, surveys)
 
 
 @dataclass(frozen=True, repr=False)
 class Large(Piece):
     """Keeps and sends vectors."""
 
-    stage, key, up, keeps, surveys = Stage.CORRECT, "large", 3, 2, 1
+    stage, key, upload_vectors, state_vectors, full_gradients = Stage.CORRECT, "large", 3, 2, 1
 
 
 def test_a_piece_of_your_own() -> None:
-    found = (said("naive_fedgloss(admm=False)") + Method(client=(Large(),), said="large()")).cost
-    assert found == Cost(down=2, up=8, gradients=1, walks=2, surveys=2, server_state=0, client_state=2)
+    found = (said("naive_fedgloss(admm=False)") + Method(client=(Large(),), text="large()")).cost
+    assert found == Cost(down=2, up=8, gradients=1, local_trainings=2, full_gradients=2, server_state=0, client_state=2)
 
 
 @pytest.mark.parametrize("text", [*TABLE, "naive_fedgloss(admm=False) + mime()", "mimelite() + naive_fedgloss()"])
@@ -118,18 +118,18 @@ def test_what_is_kept_is_what_is_declared() -> None:
     """The vectors at the server's desks and in the clients' memories after a run."""
     kept: list[tuple[int, int]] = []
 
-    class Book(RunBook):
-        def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    class Book(RunFolder):
+        def checkpoint(self, run: RunState, *, force: bool = False) -> None:
             dim = len(run.model.params)
-            desks = [t for memory in run.desks["server"].values() for t in memory.values() if t.shape == (dim,)]
+            states = [t for memory in run.server["server"].values() for t in memory.values() if t.shape == (dim,)]
             memories = [
                 sum(t.shape == (dim,) for named in memory.values() for t in named.values())
                 for memory in run.clients.kept.values()
             ]
-            kept.append((len(desks), max(memories, default=0)))
+            kept.append((len(states), max(memories, default=0)))
 
     for text, (server, client, *_) in TABLE.items():
-        train(ready(said(text)), book=Book())
+        train(ready(said(text)), run_folder=Book())
         assert kept[-1] == (server, client), text
 
 
@@ -141,8 +141,8 @@ class Told(ServerPiece):
     stage = Stage.CORRECT
     key = "told"
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
-        replies = send(mail)
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
+        replies = send(broadcast)
         told = replies.mean(self.key, "told")
         assert float(told[3] if self.classes else told) == 0
         return replies
@@ -154,5 +154,5 @@ def test_a_server_piece_may_read_single_numbers() -> None:
 
 def test_what_cannot_be_run_dry_is_said_to_be_unknown() -> None:
     price = cost(Method(server=(Told(classes=True),)))
-    assert not price.known
-    assert (price.down, price.up, price.walks) == (1, 1, 1)
+    assert not price.stated
+    assert (price.down, price.up, price.local_trainings) == (1, 1, 1)

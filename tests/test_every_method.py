@@ -14,36 +14,36 @@ import pytest
 import torch
 from torch import nn
 
-from fedflat.client.local import Local
-from fedflat.client.piece import Memory
-from fedflat.client.private import Private
+from fedflat.client.local import LocalTraining
+from fedflat.client.piece import ClientState
+from fedflat.client.private_parameters import Private
 from fedflat.client.styles import Cfsi, Lab
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.composition.method import Method
+from fedflat.core.messages import Reply
 from fedflat.data.federation import Federation
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.mail import Reply
-from fedflat.executors.crew import Crew, Executor, Source, Visited
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.workers import Workers
-from fedflat.folder.checkpoints import Store
-from fedflat.folder.facts import read_rows
-from fedflat.language.spelling import Entry, parse, registered
+from fedflat.data.sets.in_memory import clients_of
+from fedflat.execution.client_pool import ClientPool, Executor, Source, PoolOutcome
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.workers import Workers
+from fedflat.experiments.experiment import EvaluationSchedule, Experiment
+from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.progress import Progress
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.run_folder.checkpoints import Store
+from fedflat.experiments.run_folder.record import read_rows
+from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
 from fedflat.methods.fedcr import CommonRepresentation
 from fedflat.methods.mcd import Discrepancy
 from fedflat.methods.scaffold import Scaffold
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import stochastic
-from fedflat.running.experiment import Evaluate, Experiment
-from fedflat.running.prepare import Ready, make_ready
-from fedflat.running.results import Result
-from fedflat.running.run_folder import FolderBook, RunBook
-from fedflat.running.state import Run
-from fedflat.running.ticks import Tick
-from fedflat.running.train import train
-from fedflat.server.protocol import Personal
-from fedflat.server.rules import Krum, TrimmedMean
+from fedflat.registry.specs import RegisteredName, parse, registered
+from fedflat.server.aggregators import Krum, TrimmedMean
+from fedflat.server.client_evaluation import PersonalizedEvaluation
+from fedflat.server.client_selection import ClientSampler
 
 ROWS = {
     "active_clients": "active_clients()",
@@ -145,7 +145,7 @@ TOGETHER = [
 """Combinations of the papers, and some of our own."""
 
 OURS = [entry for entry in registered("method") if entry.make.__module__.startswith("fedflat.")]
-STARS = [entry for entry in OURS if not entry.make.__module__.startswith("fedflat.topology.")]
+STARS = [entry for entry in OURS if not entry.make.__module__.startswith("fedflat.topologies.")]
 EVERY = [*ROWS.values(), *TOGETHER]
 POPULATION, COHORT, ROUNDS = 4, 2, 4
 FEATURES = 3
@@ -163,7 +163,7 @@ def normalised() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
 
 
-LOCAL = Local(batch_size=4, lr=0.05, momentum=0.5, weight_decay=0.01)
+LOCAL = LocalTraining(batch_size=4, lr=0.05, momentum=0.5, weight_decay=0.01)
 NEEDS: dict[type, dict[str, Any]] = {
     Scaffold: {"local": replace(LOCAL, momentum=0.0)},
     Private: {"model": normalised, "local": replace(LOCAL, drop_last=True)},  # it cannot normalise one example
@@ -171,11 +171,11 @@ NEEDS: dict[type, dict[str, Any]] = {
         "model": stochastic(mlp([5]), dim=FEATURES, train_samples=2, test_samples=3), "local": LOCAL
     },
     Discrepancy: {"task": "twofold(classification())"},
-    Personal: {"split": 0.6},
+    PersonalizedEvaluation: {"split": 0.6},
     Cfsi: {"pictures": True},
     Lab: {"pictures": True},
-    TrimmedMean: {"sampler": Sampler(clients=3)},
-    Krum: {"sampler": Sampler(clients=3)},
+    TrimmedMean: {"sampler": ClientSampler(clients=3)},
+    Krum: {"sampler": ClientSampler(clients=3)},
 }  # fmt: skip
 """What the pieces of some methods need to work."""
 
@@ -187,26 +187,26 @@ def experiment(method: Method) -> Experiment:
     for size in (6, 9, 12, 7):
         y = torch.arange(size) % 3
         data.append((torch.randn(size, 1, 8, 8, generator=rng) + y.view(-1, 1, 1, 1), y))
-    settings: dict[str, Any] = {"model": mlp([5]), "local": LOCAL, "sampler": Sampler(clients=COHORT)}
-    pieces = {type(piece) for piece in (*method.client, *method.shadows, *method.protocols, method.rule)}
+    settings: dict[str, Any] = {"model": mlp([5]), "local": LOCAL, "sampler": ClientSampler(clients=COHORT)}
+    pieces = {type(piece) for piece in (*method.client, *method.averages, *method.evaluations, method.aggregator)}
     for kind, needs in NEEDS.items():
         settings |= needs if kind in pieces else {}
     if settings.pop("pictures", False):
         data = [((64 * x + 100).clamp(0, 255).to(torch.uint8).repeat(1, 3, 1, 1), y) for x, y in data]
     on = clients_of(data, test=data[2], classes=3, split=settings.pop("split", None))
-    return Experiment(method=method, on=on, rounds=ROUNDS, seed=3, evaluate=Evaluate(every=1), **settings)
+    return Experiment(method=method, on=on, rounds=ROUNDS, seed=3, evaluate=EvaluationSchedule(every=1), **settings)
 
 
 @dataclass
 class Listening:
     """Visits here, keeps every letter with its reply and memory, and counts the gradients of each visit."""
 
-    heard: list[tuple[Letter, Reply, Memory]] = field(default_factory=list)
+    heard: list[tuple[Request, Reply, ClientState]] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
     gradients: int = 0
 
     @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
         gradient = job.learner.flat.gradient
 
         def counting(*args: Any, **kwargs: Any) -> Any:
@@ -214,29 +214,29 @@ class Listening:
             return gradient(*args, **kwargs)
 
         job.learner.flat.gradient = counting  # type: ignore[method-assign]
-        with InProcess(threads=1).open(job, fed, source) as crew:
-            self.crew = crew
+        with InProcess(threads=1).open(job, fed, source) as pool:
+            self.pool = pool
             yield self
         job.learner.flat.gradient = gradient  # type: ignore[method-assign]
 
-    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        for letter in letters:
+    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        for request in requests:
             self.gradients = 0
-            ((reply, memory),) = self.crew.visit([letter])
-            if letter.mail.ask.up:  # else scores come back, and nothing of a model
-                self.heard.append((letter, reply, memory))
+            ((reply, memory),) = self.pool.run([request])
+            if request.broadcast.instruction.upload_vectors:  # else scores come back, and nothing of a model
+                self.heard.append((request, reply, memory))
                 self.asked.append(self.gradients)
             yield reply, memory
 
 
-class Costs(RunBook):
+class Costs(RunFolder):
     """Keeps the bytes spent by the end of each round."""
 
     def __init__(self) -> None:
         super().__init__()
         self.spent = [(0, 0)]
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         if not force:
             self.spent.append((run.ledger.down, run.ledger.up))
 
@@ -253,7 +253,7 @@ def test_the_table_has_a_row_for_every_method() -> None:
 
 
 @pytest.mark.parametrize("entry", OURS, ids=lambda entry: entry.name)
-def test_arguments(entry: Entry) -> None:
+def test_arguments(entry: RegisteredName) -> None:
     """Each argument has a name to be said by, a type and a default that changes nothing when said."""
     assert entry.summary.endswith(".")
     for name, parameter in entry.signature.parameters.items():
@@ -276,7 +276,7 @@ def test_a_method_is_a_value(text: str) -> None:
     assert printed == method
     assert repr(printed) == repr(method)
     assert printed.chained == method.chained
-    for piece in (*method.client, *method.server, *method.shadows, *method.protocols, method.rule):
+    for piece in (*method.client, *method.server, *method.averages, *method.evaluations, method.aggregator):
         assert pickle.loads(pickle.dumps(piece)) == piece
 
 
@@ -284,48 +284,48 @@ def test_a_method_is_a_value(text: str) -> None:
 def test_a_run(text: str) -> None:
     """Finite numbers; nothing in a message that was not declared; bytes and gradients as declared."""
     method = said(text)
-    exp, ears, book = experiment(method), Listening(), Costs()
-    ready = make_ready(exp)
-    result = train(ready, executor=ears, book=book)
+    exp, ears, run_folder = experiment(method), Listening(), Costs()
+    prepared = prepare(exp)
+    result = train(prepared, executor=ears, run_folder=run_folder)
     _finite_and_moved(exp, result)
-    for letter, reply, memory in ears.heard:
-        _nothing_private(exp, letter, reply, memory)
-    _declared_cost(ready, book, ears)
-    _declared_gradients(ready, ears)
+    for request, reply, memory in ears.heard:
+        _nothing_private(exp, request, reply, memory)
+    _declared_cost(prepared, run_folder, ears)
+    _declared_gradients(prepared, ears)
 
 
 def _finite_and_moved(exp: Experiment, result: Result) -> None:
     assert result.status == "done"
     assert result.model is not None
     assert bool(torch.isfinite(result.model.params).all())
-    assert not torch.equal(result.model.params, make_ready(exp).learner.initial().params)
+    assert not torch.equal(result.model.params, prepare(exp).learner.initial().params)
     rows = [row for row in result.rows if not row.get("tuned")]
-    assert len(rows) == ROUNDS == len(result.rows) - len(exp.method.protocols)
+    assert len(rows) == ROUNDS == len(result.rows) - len(exp.method.evaluations)
     for row in rows:
         assert all(math.isfinite(v) for v in row.values() if isinstance(v, float))
         for scores in row["models"].values():
             assert math.isfinite(scores["loss"])
             assert 0 <= scores["accuracy"] <= 1
-    shadows = [shadow.key for shadow in exp.method.shadows]
-    assert list(rows[-1]["models"]) == ["server", *shadows]
-    assert rows[-1]["model"] == (shadows or ["server"])[-1]
-    assert all(("personal" in row) == bool(exp.method.protocols) for row in result.rows)
+    averages = [average.key for average in exp.method.averages]
+    assert list(rows[-1]["models"]) == ["server", *averages]
+    assert rows[-1]["model"] == (averages or ["server"])[-1]
+    assert all(("personal" in row) == bool(exp.method.evaluations) for row in result.rows)
 
 
-def _nothing_private(exp: Experiment, letter: Letter, reply: Reply, memory: Memory) -> None:
-    dim, method = len(letter.mail.params), exp.method
-    walking = letter.mail.ask.trains
-    sent = {piece.key: piece.up for piece in method.client if piece.up and walking}
+def _nothing_private(exp: Experiment, request: Request, reply: Reply, memory: ClientState) -> None:
+    dim, method = len(request.broadcast.params), exp.method
+    walking = request.broadcast.instruction.trains
+    sent = {piece.key: piece.upload_vectors for piece in method.client if piece.upload_vectors and walking}
     small = {"fedcr": 2} if "fedcr" in reply.extras else {}
     assert {key: len(named) for key, named in reply.extras.items()} == sent | small
-    for extras in (reply.extras, letter.mail.extras):
+    for extras in (reply.extras, request.broadcast.extras):
         for key, named in extras.items():
             shape = {"fedcr": (3, FEATURES), "adabest": ()}.get(key, (dim,))
             assert all(t.shape == shape for name, t in named.items() if not name.endswith("_buffers"))
-    assert (reply.own is not None) == (walking and any(shadow.looks for shadow in method.shadows))
-    tested = exp.method.protocols and not letter.mail.ask.surveys
+    assert (reply.client_params is not None) == (walking and any(average.needs_client_models for average in method.averages))
+    tested = exp.method.evaluations and not request.broadcast.instruction.full_gradients
     assert set(reply.metrics) == ({"loss", "own_accuracy"} if tested else {"loss"})
-    assert reply.delta.shape == letter.mail.params.shape
+    assert reply.delta.shape == request.broadcast.params.shape
     for key, named in memory.items():
         for remembered in named.values():
             for part in (reply.delta, reply.buffers):
@@ -336,22 +336,22 @@ def _nothing_private(exp: Experiment, letter: Letter, reply: Reply, memory: Memo
 
 def _exchanges(method: Method) -> int:
     """How often the server writes to a client in a round."""
-    at_client = sum(piece.surveys for piece in method.client)
-    return method.cost.walks * (1 - at_client) + method.cost.surveys
+    at_client = sum(piece.full_gradients for piece in method.client)
+    return method.cost.local_trainings * (1 - at_client) + method.cost.full_gradients
 
 
-def _declared_cost(ready: Ready, book: Costs, ears: Listening) -> None:
-    exp, cost = ready.exp, ready.exp.method.cost
-    model = ready.learner.initial()
-    clients, exchanges = ready.crowd.sampler.clients, _exchanges(exp.method)
+def _declared_cost(prepared: PreparedRun, run_folder: Costs, ears: Listening) -> None:
+    exp, cost = prepared.exp, prepared.exp.method.cost
+    model = prepared.learner.initial()
+    clients, exchanges = prepared.clients.sampler.clients, _exchanges(exp.method)
     numbers = [vectors * len(model.params) for vectors in (cost.down, cost.up)]
     small = 2 * 3 * FEATURES if any(piece.key == "fedcr" for piece in exp.method.client) else 0
-    whole = exchanges * (len(model.buffers) - ready.withheld) + small
-    numbers[0] += 4 if any(piece.ordered for piece in exp.method.client) else 0  # two numbers in double precision
+    whole = exchanges * (len(model.buffers) - prepared.private_size) + small
+    numbers[0] += 4 if any(piece.needs_cohort_order for piece in exp.method.client) else 0  # two numbers in double precision
     declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
-    visits = [letter for letter, *_ in ears.heard if letter.mail.ask.trains and "private" not in letter.memory]
-    new = [4 * ready.withheld * sum(letter.mail.round == t for letter in visits) for t in range(ROUNDS)]
-    first, *later = [(down - initial, up) for (down, up), initial in zip(book.rounds, new, strict=True)]
+    visits = [request for request, *_ in ears.heard if request.broadcast.instruction.trains and "private" not in request.state]
+    new = [4 * prepared.private_size * sum(request.broadcast.round == t for request in visits) for t in range(ROUNDS)]
+    first, *later = [(down - initial, up) for (down, up), initial in zip(run_folder.rounds, new, strict=True)]
     assert later == [declared] * (ROUNDS - 1)
     # Before there is a last round there is no staleness to measure, and nothing is asked for it; and there are
     # no common Gaussians to send yet.
@@ -360,7 +360,7 @@ def _declared_cost(ready: Ready, book: Costs, ears: Listening) -> None:
     else:
         bank = _bank(exp.method)
         assert first == (declared[0] - 4 * clients * small + POPULATION * bank, declared[1] + bank)
-    assert len([1 for letter, *_ in ears.heard if letter.mail.round == ROUNDS - 1]) == clients * exchanges
+    assert len([1 for request, *_ in ears.heard if request.broadcast.round == ROUNDS - 1]) == clients * exchanges
 
 
 def _bank(method: Method) -> int:
@@ -374,14 +374,14 @@ def _bank(method: Method) -> int:
     return 4 * numbers * (6 + 9 + 12 + 7)
 
 
-def _declared_gradients(ready: Ready, ears: Listening) -> None:
+def _declared_gradients(prepared: PreparedRun, ears: Listening) -> None:
     """The walks and surveys of the first round, in which FedALA has nothing to blend, as declared."""
-    cost, local = ready.exp.method.cost, ready.exp.local
-    at_client = sum(piece.surveys for piece in ready.exp.method.client)
-    for (letter, reply, _), asked in zip(ears.heard, ears.asked, strict=True):
-        if letter.mail.round == 0:
-            steps = local.planned(0, letter.client, reply.examples)
-            assert asked == (1 if letter.mail.ask.surveys else steps * cost.gradients + at_client)
+    cost, local = prepared.exp.method.cost, prepared.exp.local
+    at_client = sum(piece.full_gradients for piece in prepared.exp.method.client)
+    for (request, reply, _), asked in zip(ears.heard, ears.asked, strict=True):
+        if request.broadcast.round == 0:
+            steps = local.planned_steps(0, request.client, reply.examples)
+            assert asked == (1 if request.broadcast.instruction.full_gradients else steps * cost.gradients + at_client)
 
 
 @pytest.mark.parametrize("text", EVERY)
@@ -389,19 +389,19 @@ def test_stop_and_resume_equals_going_on(text: str, tmp_path: Path) -> None:
     exp = experiment(said(text))
     through, broken = tmp_path / "through", tmp_path / "broken"
 
-    def go(book: FolderBook, stop: int | None = None) -> None:
-        def tell(tick: Tick) -> None:
-            if tick.round == stop:
+    def go(run_folder: DiskRunFolder, stop: int | None = None) -> None:
+        def tell(progress: Progress) -> None:
+            if progress.round == stop:
                 raise KeyboardInterrupt
 
-        with closing(book):
-            train(exp, book=book, executor=InProcess(threads=1), tell=tell)
+        with closing(run_folder):
+            train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=tell)
 
-    go(FolderBook.create(through, exp.as_json(), {}, pause=math.inf))
+    go(DiskRunFolder.create(through, exp.as_json(), {}, pause=math.inf))
     with pytest.raises(KeyboardInterrupt):
-        go(FolderBook.create(broken, exp.as_json(), {}, pause=math.inf), stop=2)
+        go(DiskRunFolder.create(broken, exp.as_json(), {}, pause=math.inf), stop=2)
     assert Store(broken / "checkpoint").rounds() == [2]
-    go(FolderBook.open(broken, pause=math.inf))
+    go(DiskRunFolder.open(broken, pause=math.inf))
     files = sorted(path.name for path in through.glob("final*.safetensors"))
     assert files == sorted(path.name for path in broken.glob("final*.safetensors"))
     assert all((through / name).read_bytes() == (broken / name).read_bytes() for name in files)
@@ -420,11 +420,11 @@ class Stumbling(Listening):
 
     at: int = 0
 
-    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        for visited in super().visit(letters):
+    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        for outcome in super().visit(requests):
             if len(self.heard) == self.at:
                 raise KeyboardInterrupt
-            yield visited
+            yield outcome
 
 
 @pytest.mark.parametrize("at", [1, 2, 6, 8])
@@ -439,11 +439,11 @@ class Stumbling(Listening):
 def test_a_round_that_is_broken_off_leaves_nothing_behind(text: str, at: int, tmp_path: Path) -> None:
     exp = experiment(said(text))
     through = train(exp, executor=InProcess(threads=1))
-    new = FolderBook.create(tmp_path / "run", exp.as_json(), {}, pause=math.inf)
-    with closing(new) as book, pytest.raises(KeyboardInterrupt):
-        train(exp, book=book, executor=Stumbling(at=at))
-    with closing(FolderBook.open(tmp_path / "run", pause=math.inf)) as book:
-        resumed = train(exp, book=book, executor=InProcess(threads=1))
+    new = DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}, pause=math.inf)
+    with closing(new) as run_folder, pytest.raises(KeyboardInterrupt):
+        train(exp, run_folder=run_folder, executor=Stumbling(at=at))
+    with closing(DiskRunFolder.open(tmp_path / "run", pause=math.inf)) as run_folder:
+        resumed = train(exp, run_folder=run_folder, executor=InProcess(threads=1))
     assert through.model is not None
     assert resumed.model is not None
     assert torch.equal(through.model.params, resumed.model.params)
@@ -459,19 +459,19 @@ class Posted:
     """Everything goes through pickle, as to another process, and every visit meets a module made anew."""
 
     @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
         self.job, self.fed = pickle.dumps(job), source()
         yield self
 
-    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        for letter in letters:
-            job, copied = pickle.loads(self.job), pickle.loads(pickle.dumps(letter))
-            yield pickle.loads(pickle.dumps(visit(job, copied, self.fed.data(copied.client))))
+    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        for request in requests:
+            job, copied = pickle.loads(self.job), pickle.loads(pickle.dumps(request))
+            yield pickle.loads(pickle.dumps(run_client(job, copied, self.fed.data(copied.client))))
 
 
 def _same(exp: Experiment, one: Executor, other: Executor) -> None:
-    here, there = RunBook(), RunBook()
-    mine, theirs = train(exp, executor=one, book=here), train(exp, executor=other, book=there)
+    here, there = RunFolder(), RunFolder()
+    mine, theirs = train(exp, executor=one, run_folder=here), train(exp, executor=other, run_folder=there)
     assert mine.model is not None
     assert theirs.model is not None
     assert torch.equal(mine.model.params, theirs.model.params)
@@ -495,5 +495,5 @@ def test_a_visit_can_be_made_anywhere(text: str) -> None:
 def test_worker_processes_give_the_same_bits(text: str) -> None:
     """Starting processes takes seconds, and a worker sees nothing of a method but its client pieces and its mail:
     a few methods stand for all, which the test above has seen pickled."""
-    exp = replace(experiment(said(text)), sampler=Sampler(clients=3))
+    exp = replace(experiment(said(text)), sampler=ClientSampler(clients=3))
     _same(exp, InProcess(threads=1), Workers(2, threads=1))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.workers import Workers
-from fedflat.running.train import train
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.workers import Workers
+from fedflat.experiments.train import train
 from test_every_method import EVERY, experiment, said
 
 

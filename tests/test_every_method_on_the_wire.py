@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.executors.in_process import InProcess
-from fedflat.language import spelling
-from fedflat.language.spelling import register
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.train import train
 from fedflat.models.spec import ModelSpec
-from fedflat.running.experiment import Experiment
-from fedflat.running.train import train
+from fedflat.registry import specs as spelling
+from fedflat.registry.specs import register
 from running.small import timeless
 from test_every_method import EVERY, experiment, said
 from wired import Wired

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedflat.engine.flat import FlatModule, Layout, Model, unit
+from fedflat.core.flat import FlatModule, Layout, Model, unit
 from fedflat.errors import SettingError
 
 

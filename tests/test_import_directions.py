@@ -11,10 +11,9 @@ import pytest
 import fedflat
 
 LAYERS = (
-    "version", "sayable", "errors", "files", "onepage", "aligned", "language", "settings", "engine", "clock", "models",
-    "data", "tasks", "client", "server", "composition", "methods", "topology", "attacks", "profiling", "folder",
-    "executors", "flatness", "corruptions", "running", "observe", "studies", "analyse", "presets", "report",
-    "reproduce", "cli", "public", "__main__",
+    "version", "exports", "errors", "files", "html_page", "text_table", "registry", "core", "settings", "kernels",
+    "models", "data", "tasks", "client", "server", "composition", "topologies", "methods", "execution", "simulation", "flatness",
+    "experiments", "analysis", "report", "papers", "cli", "public", "__main__",
 )  # fmt: skip
 HOME = Path(fedflat.__file__).parent
 
@@ -55,5 +54,5 @@ def test_nothing_imports_upward(package: str) -> None:
 
 
 def test_an_upward_import_would_be_seen() -> None:
-    tree = ast.parse("def late():\n    from fedflat.running.train import train\n    import fedflat.cli.main\n")
-    assert list(imported(tree)) == [(2, "running"), (3, "cli")]
+    tree = ast.parse("def late():\n    from fedflat.experiments.train import train\n    import fedflat.cli.main\n")
+    assert list(imported(tree)) == [(2, "experiments"), (3, "cli")]

@@ -11,11 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.engine.mail import Mail, Reply, fold
+from fedflat.core.messages import Broadcast, Reply, aggregate
 from fedflat.errors import FedflatError
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
-MAIL = Mail(3, torch.zeros(2, dtype=torch.float64), torch.zeros(0), 0.1)
+MAIL = Broadcast(3, torch.zeros(2, dtype=torch.float64), torch.zeros(0), 0.1)
 
 
 def reply(client: int, delta: Any, examples: int = 1, **more: Any) -> Reply:
@@ -36,7 +36,7 @@ def test_folding_is_a_weighted_mean(cohort: list[tuple[list[float], int]], weigh
         reply(k, delta, n, steps=n % 5 + 1, extras={"dual": {"c": torch.tensor(delta, dtype=torch.float64) + 1}})
         for k, (delta, n) in enumerate(cohort)
     ]
-    folded = fold(MAIL, iter(replies), population=50, weighting=weighting)
+    folded = aggregate(MAIL, iter(replies), population=50, weighting=weighting)
     deltas = np.array([delta for delta, _ in cohort])
     weights = [n for _, n in cohort] if weighting == "sized" else None
     close = {"rtol": 1e-12, "atol": 1e-9}
@@ -50,19 +50,19 @@ def test_folding_is_a_weighted_mean(cohort: list[tuple[list[float], int]], weigh
     np.testing.assert_allclose(folded.loss, np.average(deltas.sum(1), weights=weights), **close)
     assert folded.count == len(cohort)
     assert folded.population == 50
-    assert folded.mail is MAIL
+    assert folded.broadcast is MAIL
 
 
 @given(st.lists(vectors, min_size=1, max_size=9), st.integers(1, 1000))
 def test_equal_sizes_have_the_bits_of_uniform_weights(deltas: list[list[float]], size: int) -> None:
     replies = [reply(k, delta, size) for k, delta in enumerate(deltas)]
-    folded = fold(MAIL, replies, population=9, weighting="sized")
+    folded = aggregate(MAIL, replies, population=9, weighting="sized")
     assert torch.equal(folded.delta, folded.uniform)
 
 
 def test_folding_leaves_the_replies_alone() -> None:
     replies = [reply(0, [1, 2]), reply(1, [3, 4])]
-    folded = fold(MAIL, replies, population=2, weighting="uniform")
+    folded = aggregate(MAIL, replies, population=2, weighting="uniform")
     assert replies[0].delta.tolist() == [1, 2]
     other = folded.with_delta(torch.zeros(2))
     assert folded.delta.tolist() == [2, 3]
@@ -72,23 +72,23 @@ def test_folding_leaves_the_replies_alone() -> None:
 
 def test_nothing_to_fold() -> None:
     with pytest.raises(FedflatError, match="round 3: no client's reply could be used"):
-        fold(MAIL, [], population=2, weighting="sized")
+        aggregate(MAIL, [], population=2, weighting="sized")
 
 
 def test_bytes() -> None:
-    mail = Mail(0, torch.zeros(5), torch.zeros(3), 0.1)
-    assert mail.nbytes == 4 * 8
-    more = mail.enclose("cm", direction=torch.zeros(5)).enclose("mask", bits=torch.zeros(7, dtype=torch.uint8))
+    broadcast = Broadcast(0, torch.zeros(5), torch.zeros(3), 0.1)
+    assert broadcast.nbytes == 4 * 8
+    more = broadcast.enclose("cm", direction=torch.zeros(5)).enclose("mask", bits=torch.zeros(7, dtype=torch.uint8))
     assert more.nbytes == 4 * 13 + 7
     assert set(more.extras) == {"cm", "mask"}
     assert replace(more, repeat=True).nbytes == 4 * 5 + 7  # the model is there already
-    assert mail.extras == {}
+    assert broadcast.extras == {}
     answer = reply(0, [1, 2], buffers=torch.zeros(1), extras={"dual": {"c": torch.zeros(2)}})
     assert answer.nbytes == 2 * 8 + 4 + 2 * 4
 
 
 def test_a_client_has_the_model_of_its_last_mail_and_no_other() -> None:
-    here = Mail(0, torch.zeros(5), torch.zeros(3), 0.1)
+    here = Broadcast(0, torch.zeros(5), torch.zeros(3), 0.1)
     there = replace(here, params=torch.ones(5))
     assert not here.after(None).repeat
     assert here.enclose("c", c=torch.ones(2)).after(here).repeat
@@ -96,7 +96,7 @@ def test_a_client_has_the_model_of_its_last_mail_and_no_other() -> None:
     assert not here.after(there.after(here)).repeat
     assert not here.after(here).after(there).repeat
     assert not replace(here, buffers=torch.zeros(3)).after(here).repeat
-    assert not here.after(replace(here, ask=parse("describe(label_counts())", "ask"))).repeat  # it was not sent then
+    assert not here.after(replace(here, instruction=parse("describe(label_counts())", "ask"))).repeat  # it was not sent then
 
 
 @pytest.mark.parametrize("where", ["delta", "buffers", "extras"])

@@ -33,31 +33,31 @@ from fedflat import (  # fmt: skip
     swa,
     wima,
 )
-from fedflat.client.drift import Decay, Momentum, Prox
-from fedflat.client.local import Local
+from fedflat.client.gradient_transforms import WeightDecay, Momentum, Prox
+from fedflat.client.local import LocalTraining
 from fedflat.client.piece import Piece
 from fedflat.client.sharpness import Sam
 from fedflat.composition.method import Method, chain, method
-from fedflat.engine.stage import Stage
+from fedflat.core.stage import Stage
 from fedflat.errors import SettingError
-from fedflat.language.spelling import _REGISTRY, parse
+from fedflat.experiments.experiment import Experiment
 from fedflat.models.simple import mlp
-from fedflat.running.experiment import Experiment
-from fedflat.server.pace import ServerMomentum
+from fedflat.registry.specs import _REGISTRY, parse
+from fedflat.server.optimizers import ServerMomentum
 
 
 @dataclass(frozen=True, repr=False)
 class Keeper(Piece):
     """A piece whose memory moves at each gradient, near the data."""
 
-    stage, key, moves = Stage.CORRECT, "keeper", True
+    stage, key, stateful = Stage.CORRECT, "keeper", True
 
 
 @dataclass(frozen=True, repr=False)
 class Up(Piece):
     """A piece that sends three vectors back."""
 
-    stage, key, up = Stage.CORRECT, "up", 3
+    stage, key, upload_vectors = Stage.CORRECT, "up", 3
 
 
 def keys(pieces: tuple[object, ...]) -> list[str]:
@@ -84,7 +84,7 @@ def test_a_chain_keeps_its_order() -> None:
     assert keys(kept.client) == ["prox", "asam"]
     assert keys((prox(0.1) + asam(0.2)).client) == ["asam", "prox"]
     assert repr(kept) == "chain(prox(mu=0.1), asam(rho=0.2))"
-    assert keys(chain(prox(0.1), fedgloss(), wima(3), ema()).shadows) == ["wima", "ema"]
+    assert keys(chain(prox(0.1), fedgloss(), wima(3), ema()).averages) == ["wima", "ema"]
     assert keys((kept + wima(3)).client) == ["prox", "asam"]
     assert keys(chain(kept, clip(1.0)).client) == ["prox", "asam", "clip"]
 
@@ -127,7 +127,7 @@ def test_two_of_a_kind_are_refused(one: Method, other: Method, name: str) -> Non
 
 
 def test_a_memory_is_not_moved_twice() -> None:
-    keeper = Method(client=(Keeper(),), said="keeper()")
+    keeper = Method(client=(Keeper(),), text="keeper()")
     assert keys((keeper + sam(0.1)).client) == ["sam", "keeper"]
     with pytest.raises(SettingError, match=r"keeper\(\) keeps a memory, and sam\(rho=0.1\) to its right asks"):
         chain(keeper, sam(0.1))
@@ -143,7 +143,7 @@ def test_weightings_must_agree() -> None:
     assert (sam() + feddyn()).weighting == "uniform"
     assert fedavg().weighting is None
     with pytest.raises(SettingError, match="averages clients sized"):
-        Method(weighting="sized", said="mine()") + feddyn()
+        Method(weighting="sized", text="mine()") + feddyn()
 
 
 @pytest.mark.parametrize(("one", "other"), [(feddyn(), adabest()), (fedacg(), adabest()), (fedsmoo(), fedacg())])
@@ -239,9 +239,9 @@ def test_costs(what: Method, cost: tuple[int, int, int]) -> None:
 
 
 def test_the_local_settings_come_last() -> None:
-    local = Local(weight_decay=0.1, momentum=0.9, clip=5.0)
-    for how in (feddyn() + sam(), chain(sam(), feddyn())):
-        exp = Experiment(method=how, on=digits(clients=2), model=mlp(), rounds=1, local=local)
+    local = LocalTraining(weight_decay=0.1, momentum=0.9, clip=5.0)
+    for config in (feddyn() + sam(), chain(sam(), feddyn())):
+        exp = Experiment(method=config, on=digits(clients=2), model=mlp(), rounds=1, local=local)
         assert keys(exp.pieces()) == ["sam", "dual", "clip", "decay", "momentum"]
     with pytest.raises(SettingError, match="two client pieces keep their memory under the name 'clip'"):
         Experiment(method=clip(1.0), on=digits(clients=2), model=mlp(), rounds=1, local=local)
@@ -265,5 +265,5 @@ def test_a_method_of_your_own() -> None:
 def test_text_for_people() -> None:
     assert fedavg().stack() == "client: plain steps; server: plain average"
     assert (sam(0.1) + wima(5)).stack() == "client: sam(rho=0.1); evaluated: wima(window=5, scope='all')"
-    unsaid = Method(client=(Momentum(0.9), Decay(0.1)))
+    unsaid = Method(client=(Momentum(0.9), WeightDecay(0.1)))
     assert repr(unsaid) == "Method(client=(decay(0.1), momentum(0.9)), server=(), shadows=())"

@@ -11,10 +11,10 @@ import pytest
 import fedflat as ff
 from fedflat.cli import main
 from fedflat.composition.method import method
+from fedflat.core.schedules import decay
 from fedflat.errors import LARGEST, MOST, FedflatError, SettingError, number, shown
-from fedflat.language.schedules import decay
-from fedflat.language.spelling import parse
-from fedflat.running.experiment import Evaluate
+from fedflat.experiments.experiment import EvaluationSchedule
+from fedflat.registry.specs import parse
 from running.small import experiment
 
 
@@ -72,7 +72,7 @@ def test_numpys_numbers_are_numbers_and_print_plainly() -> None:
     assert parse(repr(made), "method") == made
     assert repr(ff.mlp(hidden=[np.int32(8)])) == "mlp(hidden=[8])"
     assert repr(ff.digits(ff.lda(np.float64(0.5)), clients=np.int16(9))) == "digits(lda(0.5), clients=9)"
-    exp = experiment(seed=np.int64(3), rounds=np.uint8(2), evaluate=Evaluate(every=np.int64(1)))
+    exp = experiment(seed=np.int64(3), rounds=np.uint8(2), evaluate=EvaluationSchedule(every=np.int64(1)))
     assert json.loads(json.dumps(exp.as_json()))["seed"] == 3
     assert type(exp.rounds) is type(exp.evaluate.every) is int
     for bad in (np.float64("nan"), np.bool_(True), np.zeros(2)):

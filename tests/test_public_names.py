@@ -8,7 +8,7 @@ import pkgutil
 import pytest
 
 import fedflat
-from fedflat.language.spelling import registered
+from fedflat.registry.specs import registered
 
 
 def test_sorted_and_listed_once() -> None:
@@ -43,5 +43,5 @@ def test_an_unknown_name() -> None:
 def test_no_public_name_is_also_a_module() -> None:
     """Python would put the module in its place once that is imported."""
     modules = {module.name for module in pkgutil.iter_modules(fedflat.__path__)}
-    assert "running" in modules
+    assert "experiments" in modules
     assert not modules & set(fedflat.__all__)

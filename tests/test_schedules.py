@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedflat.core.schedules import Schedule, at, cosine, cyclic, decay, poly, scalar, steps, warmup
 from fedflat.errors import SettingError
-from fedflat.language.schedules import Schedule, at, cosine, cyclic, decay, poly, scalar, steps, warmup
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 numbers = st.floats(0, 10)
 lengths = st.integers(1, 50)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.engine.seeds import derive, numpy_generator, torch_generator
+from fedflat.core.seeds import derive, numpy_generator, torch_generator
 
 small = st.integers(0, 9)
 paths = st.tuples(small, st.sampled_from(["cohort", "batches", "model"]), small, small)

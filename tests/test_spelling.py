@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedflat.composition.method import Method
 from fedflat.errors import FedflatError, SpellingError
-from fedflat.language.spelling import Spelled, find, parse, register, registered, spell, spell_call
+from fedflat.registry.specs import TextSpec, find, parse, register, registered, spell, spell_call
 
 positive = st.floats(1e-6, 0.99)
 schedules = st.one_of(
@@ -69,7 +69,7 @@ values = st.recursive(
 
 
 @dataclass(frozen=True, repr=False)
-class Thing(Spelled):
+class Thing(TextSpec):
     """For this test only."""
 
     a: Any
@@ -80,9 +80,9 @@ class Thing(Spelled):
 @given(values, values)
 def test_values_keep_their_value_and_kind(a: Any, b: Any) -> None:
     """What ``spell`` writes, the language reads: here by way of any argument."""
-    from fedflat.language import spelling
+    from fedflat.registry import specs as spelling
 
-    entry = spelling.Entry("thing", "model", Thing, __name__)
+    entry = spelling.RegisteredName("thing", "model", Thing, __name__)
     spelling._REGISTRY["thing"] = entry
     try:
         thing = Thing(a, b)

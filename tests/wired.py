@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.training import ClientJob, Request, run_client
+from fedflat.core.flat import Model
 from fedflat.data.federation import Federation
-from fedflat.engine.flat import Model
-from fedflat.executors.crew import Crew, Source, Visited, threads
-from fedflat.executors.wire import Answer, Order, decode, encode
-from fedflat.running.order import job_of, order_of
+from fedflat.execution.client_pool import ClientPool, Source, PoolOutcome, threads
+from fedflat.execution.wire_format import ClientReply, JobSpec, decode, encode
+from fedflat.experiments.job_spec import job_of_spec, spec_of_job
 
 
 @dataclass
@@ -23,11 +23,11 @@ class Wired:
     """Bytes of all messages."""
 
     @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
-        order = decode(encode(order_of(job)))
-        assert isinstance(order, Order)
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
+        order = decode(encode(spec_of_job(job)))
+        assert isinstance(order, JobSpec)
         with threads(1):
-            yield _Far(self, *job_of(order))
+            yield _Far(self, *job_of_spec(order))
 
 
 @dataclass
@@ -38,15 +38,15 @@ class _Far:
     models: dict[int, Model] = field(default_factory=dict)
     """What each client was sent last."""
 
-    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        for letter in letters:
-            there = decode(self._carried(encode(letter)), model=self.models.get(letter.client))
-            assert isinstance(there, Letter)
-            self.models[letter.client] = Model(there.mail.params, there.mail.buffers)
-            done = visit(self.job, there, self.fed.data(there.client))
-            answer = decode(self._carried(encode(Answer(*done))))
-            assert isinstance(answer, Answer)
-            yield answer.reply, answer.memory
+    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        for request in requests:
+            there = decode(self._carried(encode(request)), model=self.models.get(request.client))
+            assert isinstance(there, Request)
+            self.models[request.client] = Model(there.broadcast.params, there.broadcast.buffers)
+            done = run_client(self.job, there, self.fed.data(there.client))
+            answer = decode(self._carried(encode(ClientReply(*done))))
+            assert isinstance(answer, ClientReply)
+            yield answer.reply, answer.state
 
     def _carried(self, message: bytes) -> bytes:
         self.wire.sent += len(message)

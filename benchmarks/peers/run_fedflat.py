@@ -12,16 +12,16 @@ from same_work import CLASSES, LR, WEIGHT_DECAY, WORKLOADS
 from turns import WARM_UP, Turns
 
 from fedflat.data.examples import ClientData, Examples
-from fedflat.data.federation import DataSpec, Dealt, Federation
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
-from fedflat.running.prepare import make_ready
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
-from fedflat.running.ticks import Tick
-from fedflat.running.train import train
-from fedflat.studies.api import experiment
+from fedflat.data.federation import DataSpec, PartitionedFederation, Federation
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments.api import experiment
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.progress import Progress
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
 
 EXECUTORS = {"w1": Workers(2), "w3": Stacked(), "tiny": InProcess()}
 TRACED = 40
@@ -39,15 +39,15 @@ class Made(DataSpec):
         x, y = (part.flatten(0, 1) for part in in_torch.tensors(WORKLOADS[self.name]))
         examples, places = Examples(x, y, CLASSES), torch.arange(len(y))
         parts = places.split(WORKLOADS[self.name].examples)
-        return Dealt(examples, ClientData(examples, places[:1]), parts)
+        return PartitionedFederation(examples, ClientData(examples, places[:1]), parts)
 
 
-class Window(RunBook):
+class Window(RunFolder):
     """A book that keeps the run in sight."""
 
-    run: Run
+    run: RunState
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         """Remember where it is."""
         self.run = run
 
@@ -64,21 +64,21 @@ def main(name: str) -> None:
         model="cnn" if workload.images else "mlp([32])", batch_size=workload.batch, lr=LR, weight_decay=WEIGHT_DECAY,
     )  # fmt: skip
     warm_up = TRACED if isinstance(executor, Stacked) else WARM_UP
-    ready, window, turns = make_ready(exp), Window(), Turns(repr(executor), "fedflat", "torch", warm_up=warm_up)
-    flat, before = ready.learner.flat, 0
+    prepared, window, turns = prepare(exp), Window(), Turns(repr(executor), "fedflat", "torch", warm_up=warm_up)
+    flat, before = prepared.learner.flat, 0
 
     def loss() -> float:
         flat.load(window.run.model.params)
         return in_torch.probe_loss(flat.module, workload)
 
-    def tell(tick: Tick) -> None:
+    def tell(tick: Progress) -> None:
         nonlocal before
         samples, before = window.run.ledger.samples - before, window.run.ledger.samples
         if not turns.round(samples, loss):
             raise Over
 
     with suppress(Over):
-        train(ready, executor=executor, book=window, tell=tell)
+        train(prepared, executor=executor, run_folder=window, on_progress=tell)
 
 
 if __name__ == "__main__":

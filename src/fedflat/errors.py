@@ -73,7 +73,7 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+    return "".join(request if request.isprintable() else request.encode("unicode_escape").decode() for request in text)
 
 
 def printable_lines(text: str) -> str:

@@ -2,7 +2,7 @@
 
     python -m fedflat.public       # writes them anew, after a method, a data set, a model or another name was added
 
-``sayable.py`` has the names that can be said in text and the modules they are made in, so that ``import fedflat`` need
+``exports.py`` has the names that can be said in text and the modules they are made in, so that ``import fedflat`` need
 not import those to know them. ``__init__.pyi`` tells type checkers and editors all public names.
 """
 
@@ -12,16 +12,16 @@ from importlib import import_module
 from pathlib import Path
 
 import fedflat
-from fedflat.language.spelling import KINDS, registered
+from fedflat.registry.specs import KINDS, registered
 
 INSIDE = ("ask", "describer", "measure", "attacker")
 """Kinds that travel as text between server and clients and that nobody types: in Python their classes are public."""
-SAYABLE = Path(__file__).with_name("sayable.py")
+SAYABLE = Path(__file__).with_name("exports.py")
 STUB = Path(__file__).with_name("__init__.pyi")
 
 
 def sayable() -> str:
-    """The text of ``sayable.py``."""
+    """The text of ``exports.py``."""
     lines = [f'    "{name}": "{home}",' for name, home in _sayable().items()]
     head = '"""Names that can be said in text, and where they are made; made by `python -m fedflat.public`."""'
     return "\n".join([head, "", "SAYABLE = {", *lines, "}", ""])

@@ -10,17 +10,17 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedflat.analyse import analyses as see
-from fedflat.analyse.analyses import Closely, Found, Look
-from fedflat.analyse.shelf import Shelf
-from fedflat.analyse.subject import Subject, one_model, subjects
+from fedflat.analysis import analyses as see
+from fedflat.analysis.analyses import CurvatureOptions, AnalysisResult, Scope
+from fedflat.analysis.analysis_store import AnalysisStore
+from fedflat.analysis.loaded_run import LoadedRun, one_model, loaded_runs
 from fedflat.cli.analyse import _words
 from fedflat.cli.main import main
 from fedflat.errors import RunError, SettingError
-from fedflat.running.ticks import Tick
-from fedflat.studies.api import compare, run
-from fedflat.studies.how import How
-from fedflat.studies.study import Voice, resume, run_one
+from fedflat.experiments.api import compare, run
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.progress import Progress
+from fedflat.experiments.study import Reporter, resume, run_one
 from fedflat.tasks.headline import ACCURACY, Headline
 
 ON = "digits(lda(0), clients=20)"
@@ -39,9 +39,9 @@ def silent(done: float, total: float, what: str) -> None:
     assert 0 <= done <= total
 
 
-def loss_by_hand(subject: Subject, params: torch.Tensor) -> float:
+def loss_by_hand(loaded: LoadedRun, params: torch.Tensor) -> float:
     """The mean loss on the test set with plain PyTorch."""
-    module, test = subject.ready.learner.module(), subject.ready.fed.test
+    module, test = loaded.ready.learner.module(), loaded.ready.fed.test
     torch.nn.utils.vector_to_parameters(params, module.parameters())
     batch = test.batch(torch.arange(len(test)), torch.float32)
     with torch.no_grad():
@@ -49,8 +49,8 @@ def loss_by_hand(subject: Subject, params: torch.Tensor) -> float:
 
 
 def test_a_study_is_its_runs(study: Path) -> None:
-    runs = subjects([study])
-    assert [run.experiment.method for run in runs] == [Subject(r.folder).experiment.method for r in runs]
+    runs = loaded_runs([study])
+    assert [run.experiment.method for run in runs] == [LoadedRun(r.folder).experiment.method for r in runs]
     assert len(runs) == 3
     assert list(runs[2].models) == ["server", "ema"]
     assert runs[2].model(None)[0] == "ema"
@@ -58,20 +58,20 @@ def test_a_study_is_its_runs(study: Path) -> None:
 
 
 def test_curvature_is_of_the_model_and_known_the_second_time(study: Path) -> None:
-    subject = subjects([study])[0]
-    closely = Closely(k=1, probes=2, layers=True, rho=0.1)
-    found = see.see_curvature(subject, Look(), silent, closely)
+    loaded = loaded_runs([study])[0]
+    closely = CurvatureOptions(k=1, probes=2, layers=True, rho=0.1)
+    found = see.analyse_curvature(loaded, Scope(), silent, closely)
     assert found.fresh
-    assert found.result["loss"] == pytest.approx(loss_by_hand(subject, subject.models["server"].params), rel=1e-5)
+    assert found.result["loss"] == pytest.approx(loss_by_hand(loaded, loaded.models["server"].params), rel=1e-5)
     assert {"lambda_1", "trace", "layers", "sharpness"} <= found.result.keys()
-    again = see.see_curvature(subject, Look(), silent, closely)
+    again = see.analyse_curvature(loaded, Scope(), silent, closely)
     assert not again.fresh
     assert again.result == json.loads(json.dumps(found.result))
-    assert see.see_curvature(subject, Look(seed=1, examples=50), silent, closely).fresh
+    assert see.analyse_curvature(loaded, Scope(seed=1, examples=50), silent, closely).fresh
 
 
 def test_an_interrupted_surface_goes_on(study: Path) -> None:
-    subject = subjects([study])[1]
+    loaded = loaded_runs([study])[1]
     points = 0
 
     def stop(done: float, total: float, what: str) -> None:
@@ -80,50 +80,50 @@ def test_an_interrupted_surface_goes_on(study: Path) -> None:
         if points == 5:
             raise KeyboardInterrupt
 
-    def surface(tell: see.Tell) -> see.Found:
-        return see.see_surface(subject, Look(), tell, points=3, span=0.5)
+    def surface(on_progress: see.Tell) -> see.AnalysisResult:
+        return see.analyse_surface(loaded, Scope(), on_progress, points=3, span=0.5)
 
     with pytest.raises(KeyboardInterrupt):
         surface(stop)
-    (part,) = (subject.folder / "analysis").glob("surface-*.part.json")
+    (part,) = (loaded.folder / "analysis").glob("surface-*.part.json")
     known = len(json.loads(part.read_text())["found"])
     assert 0 < known < 9
     points = -100
     found = surface(stop)
     assert points == -100 + 9 - known
     assert not part.exists()
-    centre = loss_by_hand(subject, subject.models["server"].params)
+    centre = loss_by_hand(loaded, loaded.models["server"].params)
     assert found.result["loss"][1][1] == pytest.approx(centre, rel=1e-4)
     assert found.result["center"]["loss"] == pytest.approx(centre, rel=1e-4)
 
 
 def test_lines_and_planes_go_through_the_models(study: Path) -> None:
-    runs = subjects([study])
+    runs = loaded_runs([study])
     names = [str(run.folder) for run in runs]
-    line = see.see_line(names[0], names[1], Look(), silent).result
+    line = see.analyse_line(names[0], names[1], Scope(), silent).result
     ends = [loss_by_hand(run, run.models["server"].params) for run in runs[:2]]
     assert line["loss"][line["gamma"].index(1.0)] == pytest.approx(ends[0], rel=1e-4)
     assert line["loss"][line["gamma"].index(0.0)] == pytest.approx(ends[1], rel=1e-4)
-    plane = see.see_plane([names[0], names[1], f"{names[2]}:server"], Look(examples=20), silent).result
+    plane = see.analyse_plane([names[0], names[1], f"{names[2]}:server"], Scope(examples=20), silent).result
     assert len(plane["points"]) == 3
     assert "fedavg()" in plane["points"][0]["name"]
 
 
 def test_clients_models_and_their_sharpness(study: Path) -> None:
     """The duals that FedDyn's clients remember are those of the run."""
-    subject = subjects([study])[1]
-    assert any(subject.state.clients.memory(client) for client in range(20))
-    plane = see.see_clients_plane(subject, Look(examples=20), silent).result
+    loaded = loaded_runs([study])[1]
+    assert any(loaded.state.clients.state(client) for client in range(20))
+    plane = see.analyse_clients_plane(loaded, Scope(examples=20), silent).result
     assert [p["name"].partition(" ")[0] for p in plane["points"]] == ["client"] * 3
-    found = see.see_local_global(subject, Look(examples=50), silent).result
+    found = see.analyse_local_global(loaded, Scope(examples=50), silent).result
     assert found["round"] == 3
     assert len(found["clients"]) == 3
     assert found["local"] == pytest.approx(sum(row["local"] for row in found["clients"]) / 3)
-    assert see.see_local_global(subject, Look(examples=50), silent, clients=2).result["clients"] == found["clients"][:2]
+    assert see.analyse_local_global(loaded, Scope(examples=50), silent, clients=2).result["clients"] == found["clients"][:2]
 
 
 def test_local_against_global_goes_on_where_it_was_stopped(study: Path) -> None:
-    subject, look, told = subjects([study])[0], Look(examples=40), list[str]()
+    loaded, look, told = loaded_runs([study])[0], Scope(examples=40), list[str]()
 
     def stop(done: float, total: float, what: str) -> None:
         told.append(what)
@@ -131,55 +131,55 @@ def test_local_against_global_goes_on_where_it_was_stopped(study: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        see.see_local_global(subject, look, stop)
+        see.analyse_local_global(loaded, look, stop)
     first, second = list(dict.fromkeys(name.partition(",")[0] for name in told))
     told.clear()
-    see.see_local_global(subject, look, lambda done, total, what: told.append(what))
+    see.analyse_local_global(loaded, look, lambda done, total, what: told.append(what))
     assert first not in (again := {name.partition(",")[0] for name in told})
     assert second in again
 
 
 def test_the_partition(study: Path) -> None:
-    subject = subjects([study])[0]
-    found = see.see_partition(subject, silent).result
+    loaded = loaded_runs([study])[0]
+    found = see.analyse_partition(loaded, silent).result
     assert found["clients"] == found["shown"] == 20
-    assert [sum(row) for row in found["counts"]] == list(subject.ready.fed.sizes())
+    assert [sum(row) for row in found["counts"]] == list(loaded.ready.fed.sizes())
     assert all(sum(map(bool, row)) <= 2 for row in found["counts"])
 
 
 def test_an_unfinished_run_is_looked_at_where_it_stands(study: Path, tmp_path: Path) -> None:
     import shutil
 
-    folder = shutil.copytree(subjects([study])[0].folder, tmp_path / "run")
+    folder = shutil.copytree(loaded_runs([study])[0].folder, tmp_path / "run")
     facts = json.loads((folder / "run.json").read_text())
     del facts["end"]
     (folder / "run.json").write_text(json.dumps({**facts, "status": "running"}))
-    subject = Subject(folder)
-    assert "has not ended: its model of round 3 is used" in subject.unfinished
-    assert torch.equal(subject.model(None)[1].params, subjects([study])[0].models["server"].params)
+    loaded = LoadedRun(folder)
+    assert "has not ended: its model of round 3 is used" in loaded.unfinished
+    assert torch.equal(loaded.model(None)[1].params, loaded_runs([study])[0].models["server"].params)
     shutil.rmtree(folder / "checkpoint")
     with pytest.raises(RunError, match="no checkpoint that can be read"):
-        Subject(folder).model(None)
+        LoadedRun(folder).model(None)
 
 
 def test_a_run_that_went_on_is_looked_at_anew(study: Path, tmp_path: Path) -> None:
     """What was found of its model in round 2 is not taken for the one it ends with."""
-    folder, (same, other, _) = tmp_path / "run", subjects([study])
+    folder, (same, other, _) = tmp_path / "run", loaded_runs([study])
 
-    def stop(tick: Tick) -> None:
-        if tick.round == 2:
+    def stop(progress: Progress) -> None:
+        if progress.round == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_one(same.experiment, How(executor="in-process"), folder, Voice(announce=lambda exp, place, total: stop))
+        run_one(same.experiment, ExecutionConfig(executor="in-process"), folder, Reporter(announce=lambda exp, place, total: stop))
 
     def looks() -> list[Any]:
         """Losses at the model itself, each by another analysis."""
-        subject, look = Subject(folder), Look()
-        surface = see.see_surface(subject, look, silent, points=3, span=0.5)
-        line = see.see_line(str(other.folder), str(folder), look, silent)
-        bent = see.see_curvature(subject, look, silent, Closely(k=1))
-        by_hand = pytest.approx(loss_by_hand(subject, subject.model(None)[1].params), rel=1e-5)
+        loaded, look = LoadedRun(folder), Scope()
+        surface = see.analyse_surface(loaded, look, silent, points=3, span=0.5)
+        line = see.analyse_line(str(other.folder), str(folder), look, silent)
+        bent = see.analyse_curvature(loaded, look, silent, CurvatureOptions(k=1))
+        by_hand = pytest.approx(loss_by_hand(loaded, loaded.model(None)[1].params), rel=1e-5)
         assert [surface.result["center"]["loss"], line.result["b"]["loss"], bent.result["loss"]] == [by_hand] * 3
         return [surface, line, bent]
 
@@ -192,53 +192,53 @@ def test_a_run_that_went_on_is_looked_at_anew(study: Path, tmp_path: Path) -> No
 def test_a_damaged_model_is_told(study: Path, tmp_path: Path) -> None:
     import shutil
 
-    folder = shutil.copytree(subjects([study])[0].folder, tmp_path / "run")
+    folder = shutil.copytree(loaded_runs([study])[0].folder, tmp_path / "run")
     whole = (folder / "final.safetensors").read_bytes()
     for content in (b"nonsense", whole[:-1] + bytes([whole[-1] ^ 1]), None):
         (folder / "final.safetensors").unlink()
         if content is not None:
             (folder / "final.safetensors").write_bytes(content)
         with pytest.raises(RunError, match=r"is damaged \(final.safetensors: .*`fedflat resume .*` writes it again"):
-            Subject(folder).model(None)
+            LoadedRun(folder).model(None)
         resume(folder)
         assert (folder / "final.safetensors").read_bytes() == whole
 
 
 def test_a_shelf_does_not_believe_everything(tmp_path: Path) -> None:
-    shelf, found = Shelf(tmp_path / "analysis", "mine"), {"x": [1.0], "y": [1.0]}
-    path = shelf.save("surface", {"a": 1}, found, 0.5)
-    assert shelf.result("surface", {"a": 1}) == found
-    assert shelf.result("surface", {"a": 2}) is None
+    store, found = AnalysisStore(tmp_path / "analysis", "mine"), {"x": [1.0], "y": [1.0]}
+    path = store.save("surface", {"a": 1}, found, 0.5)
+    assert store.result("surface", {"a": 1}) == found
+    assert store.result("surface", {"a": 2}) is None
     path.write_text(path.read_text().replace('"a": 1', '"a": 3'))
-    assert shelf.result("surface", {"a": 1}) is None
+    assert store.result("surface", {"a": 1}) is None
     path.write_text("[")
-    assert shelf.result("surface", {"a": 1}) is None
-    shelf.save("surface", {"a": 1}, found, 0.5)
-    assert Shelf(tmp_path / "analysis", "another").result("surface", {"a": 1}) is None
-    shelf.save("surface", {"a": 1}, {"x": {}, "y": [1.0]}, 0.5)
-    assert shelf.result("surface", {"a": 1}) is None
+    assert store.result("surface", {"a": 1}) is None
+    store.save("surface", {"a": 1}, found, 0.5)
+    assert AnalysisStore(tmp_path / "analysis", "another").result("surface", {"a": 1}) is None
+    store.save("surface", {"a": 1}, {"x": {}, "y": [1.0]}, 0.5)
+    assert store.result("surface", {"a": 1}) is None
 
 
 def test_what_was_begun_is_gone_on_with_only_if_it_looks_so(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "analysis", "mine")
+    store = AnalysisStore(tmp_path / "analysis", "mine")
     rows = [{"client": 3, "local": 1.0, "global": 2.0}]
     for found, expected in [(rows, rows), ("x", None), ([{"client": 3, "local": None, "global": 2.0}], None)]:
-        shelf.note("local_global", {}, found)
-        assert shelf.begun("local_global", {}) == expected
+        store.note("local_global", {}, found)
+        assert store.begun("local_global", {}) == expected
 
 
 def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
     """Of a Hessian that is zero: the ratio of its eigenvalues. It ended in a traceback."""
-    shelf = Shelf(tmp_path / "analysis", "mine")
-    shelf.save("curvature", {}, {"loss": math.nan, "ratio": math.inf, "eigenvalues": [0.0, -math.inf]}, 0.5)
-    assert shelf.result("curvature", {}) == {"loss": None, "ratio": math.inf, "eigenvalues": [0.0, -math.inf]}
+    store = AnalysisStore(tmp_path / "analysis", "mine")
+    store.save("curvature", {}, {"loss": math.nan, "ratio": math.inf, "eigenvalues": [0.0, -math.inf]}, 0.5)
+    assert store.result("curvature", {}) == {"loss": None, "ratio": math.inf, "eigenvalues": [0.0, -math.inf]}
 
 
 def test_numbers_that_are_not_finite_are_said() -> None:
     result = {"loss": None, "examples": 3, "of": 3, "lambda_1": 0.0, "ratio": math.inf, "trace": {"mean": None}}
     said = "loss nan on 3 of 3 examples, lambda_1 0, lambda_1/lambda_5 inf, trace nan ± nan"
     explained = " (± of the trace: standard error over random vectors)"
-    assert _words(Found("curvature", result, fresh=True)) == said + explained
+    assert _words(AnalysisResult("curvature", result, fresh=True)) == said + explained
 
 
 @pytest.mark.parametrize(
@@ -250,16 +250,16 @@ def test_numbers_that_are_not_finite_are_said() -> None:
 )
 def test_corruptions_are_told_in_the_score_of_the_run(headline: Headline, said: str) -> None:
     result = {"clean": 0.95, "mean": 0.76, "source": "drawn"}
-    assert _words(Found("corruptions", result, fresh=True, headline=headline)) == said
+    assert _words(AnalysisResult("corruptions", result, fresh=True, headline=headline)) == said
 
 
 def test_runs_of_a_study_that_have_not_begun_are_named(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = shutil.copytree(study, tmp_path / "study")
-    shutil.rmtree(subjects([folder])[0].folder)
+    shutil.rmtree(loaded_runs([folder])[0].folder)
     assert main(["analyse", str(folder), "--quiet"]) == 0
-    assert capsys.readouterr().err == f"1 of the {len(subjects([study]))} runs in {folder} have not begun.\n"
+    assert capsys.readouterr().err == f"1 of the {len(loaded_runs([study]))} runs in {folder} have not begun.\n"
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_runs_of_a_study_that_have_not_begun_are_named(
 def test_bad_input_gets_a_sentence_and_status_2(
     words: list[str], message: str, study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = {"study": study, "one": subjects([study])[0].folder}
+    places = {"study": study, "one": loaded_runs([study])[0].folder}
     assert main([word.format(**places) for word in words] + (["--quiet"] if words[0] == "analyse" else [])) == 2
     assert message in capsys.readouterr().err
 
@@ -289,7 +289,7 @@ def test_bad_input_gets_a_sentence_and_status_2(
 def test_the_models_of_a_plane_are_looked_for_before_anything_is_worked_out(
     study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one = str(subjects([study])[0].folder)
+    one = str(loaded_runs([study])[0].folder)
     assert main(["analyse", one, "--surface", "--points", "3", "--plane", one, one, f"{one}:swap", "--quiet"]) == 2
     said, told = capsys.readouterr()
     assert said == ""
@@ -298,15 +298,15 @@ def test_the_models_of_a_plane_are_looked_for_before_anything_is_worked_out(
 
 def test_models_of_different_shapes(study: Path, tmp_path: Path) -> None:
     run("fedavg", out=tmp_path / "other", **{**QUICK, "model": "mlp(hidden=[5])"})
-    runs = [str(one.folder) for one in subjects([study])]
+    runs = [str(one.folder) for one in loaded_runs([study])]
     with pytest.raises(SettingError, match="the models have different shapes"):
-        see.see_line(runs[0], str(tmp_path / "other"), Look(), silent)
+        see.analyse_line(runs[0], str(tmp_path / "other"), Scope(), silent)
 
 
 def test_one_model_by_its_text(study: Path) -> None:
-    folder = subjects([study])[2].folder
-    subject, name, model = one_model(f"{folder}:server")
-    assert (subject.folder, name) == (folder, "server")
+    folder = loaded_runs([study])[2].folder
+    loaded, name, model = one_model(f"{folder}:server")
+    assert (loaded.folder, name) == (folder, "server")
     assert not torch.equal(model.params, one_model(str(folder))[2].params)
 
 
@@ -321,4 +321,4 @@ def test_the_command_line(study: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["report", str(study), "--out", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
     assert "fedsam(rho=0.1) + ema(gamma=0.5)" in page
-    assert main(["report", *(str(one.folder) for one in subjects([study])), "--out", str(tmp_path / "b.html")]) == 0
+    assert main(["report", *(str(one.folder) for one in loaded_runs([study])), "--out", str(tmp_path / "b.html")]) == 0

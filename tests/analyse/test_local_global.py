@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 import fedflat as ff
-from fedflat.analyse.local_global import LocalGlobal, client_models
-from fedflat.client.local import Local
-from fedflat.client.private import Private
-from fedflat.client.visit import Letter, visit
-from fedflat.engine.mail import Mail
-from fedflat.running.prepare import make_ready
-from fedflat.running.train import train
+from fedflat.analysis.local_global import LocalGlobal, client_models
+from fedflat.client.local import LocalTraining
+from fedflat.client.private_parameters import Private
+from fedflat.client.training import Request, run_client
+from fedflat.core.messages import Broadcast
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.train import train
 from literal.problem import Plan, Problem
 from quadratic import experiment
 from running.small import experiment as small
@@ -31,8 +31,8 @@ PLAN = Plan(cohorts=[[0, 1]], orders=[{0: [[0], [0]], 1: [[0], [0]]}], lr=[0.1])
 
 def test_the_toy_problem() -> None:
     """Clients' Hessians are diag(2, 1) and diag(1, 4) wherever they go; that of their mean is diag(1.5, 2.5)."""
-    ready = make_ready(experiment(ff.fedavg(), Q, PLAN))
-    both = LocalGlobal(ready=ready, round=0, models=client_models(ready, ready.learner.initial(), 0, [0, 1]))
+    prepared = prepare(experiment(ff.fedavg(), Q, PLAN))
+    both = LocalGlobal(prepared=prepared, round=0, models=client_models(prepared, prepared.learner.initial(), 0, [0, 1]))
     found = both.result(list(both.rows()))
     assert [row["client"] for row in both.rows(known=[0])] == [1]
     assert [row["client"] for row in found["clients"]] == [0, 1]
@@ -44,8 +44,8 @@ def test_the_toy_problem() -> None:
 
 def test_models_at_the_end_of_the_visit() -> None:
     """Two steps of 0.1: the distance to a_k shrinks by (1 - 0.1 h) twice in each coordinate."""
-    ready = make_ready(experiment(ff.fedavg(), Q, PLAN))
-    models = client_models(ready, ready.learner.initial(), 0, [0, 1])
+    prepared = prepare(experiment(ff.fedavg(), Q, PLAN))
+    models = client_models(prepared, prepared.learner.initial(), 0, [0, 1])
     assert models[0].params.tolist() == pytest.approx([1 + 2 * 0.8**2, -1 + 3 * 0.9**2])
     assert models[1].params.tolist() == pytest.approx([3 * 0.9**2, 1 + 0.6**2])
 
@@ -57,12 +57,12 @@ def normalised() -> nn.Module:
 @pytest.mark.parametrize(("text", "where"), [("fedbn", "bn"), ("silobn", "bn_statistics")])
 def test_what_a_client_keeps_to_itself_is_in_its_model(text: str, where: str) -> None:
     """Its own scales and statistics, not those the server sent and gets back."""
-    exp = replace(small(text), model=normalised, local=Local(batch_size=3, lr=0.1, drop_last=True))
-    ready = make_ready(exp)
-    model, layout, private = ready.learner.initial(), ready.learner.flat.layout, Private(where)
-    for client, own in client_models(ready, model, 0, [0, 3]).items():
-        letter = Letter(client, Mail(0, model.params, model.buffers, 0.1), {})
-        reply, memory = visit(ready.job, letter, ready.fed.data(client))
+    exp = replace(small(text), model=normalised, local=LocalTraining(batch_size=3, lr=0.1, drop_last=True))
+    prepared = prepare(exp)
+    model, layout, private = prepared.learner.initial(), prepared.learner.flat.layout, Private(where)
+    for client, own in client_models(prepared, model, 0, [0, 3]).items():
+        request = Request(client, Broadcast(0, model.params, model.buffers, 0.1), {})
+        reply, memory = run_client(prepared.job, request, prepared.fed.data(client))
         mask, statistics = private.mask(layout), private.statistics(layout)
         assert torch.equal(own.params[mask], memory["private"]["params"])
         assert torch.equal(own.buffers[statistics], memory["private"]["statistics"])
@@ -80,11 +80,11 @@ def test_their_mean_is_what_the_run_makes_of_them(text: str) -> None:
     exp = ff.experiment(
         text, on="digits(iid(), clients=4)", model="logistic", rounds=1, clients_per_round=4, local_epochs=1, lr=0.05
     )
-    ready = make_ready(exp)
-    models = client_models(ready, ready.learner.initial(), 0, [0, 1, 2, 3])
+    prepared = prepare(exp)
+    models = client_models(prepared, prepared.learner.initial(), 0, [0, 1, 2, 3])
     assert sorted(models) == [0, 1, 2, 3]
     if text in ("fedavg", "scaffold", "mime"):
-        sizes = torch.tensor(ready.fed.sizes(), dtype=torch.float32)
+        sizes = torch.tensor(prepared.fed.sizes(), dtype=torch.float32)
         weights = sizes / sizes.sum() if text != "scaffold" else torch.full((4,), 0.25)
         mean = sum(w * models[k].params for k, w in enumerate(weights))
         torch.testing.assert_close(mean, train(exp).model.params, rtol=1e-4, atol=1e-6)
@@ -92,11 +92,11 @@ def test_their_mean_is_what_the_run_makes_of_them(text: str) -> None:
 
 def test_a_part_of_everybodys_data() -> None:
     exp = ff.experiment("fedavg", on="digits(lda(0), clients=10)", model="logistic", rounds=1, clients_per_round=2)
-    ready = make_ready(exp)
+    prepared = prepare(exp)
     told: list[str] = []
-    models = client_models(ready, ready.learner.initial(), 0, [3])
-    both = LocalGlobal(ready=ready, round=0, models=models, examples=50)
-    found = both.result(list(both.rows(tell=lambda done, total, what: told.append(what))))
+    models = client_models(prepared, prepared.learner.initial(), 0, [3])
+    both = LocalGlobal(prepared=prepared, round=0, models=models, examples=50)
+    found = both.result(list(both.rows(on_progress=lambda done, total, what: told.append(what))))
     assert found["examples"] == 50 < found["of"]
     assert found["clients"][0]["global"] > 0
     assert list(dict.fromkeys(told)) == ["client 3, own data", "client 3, everybody's data"]

@@ -16,11 +16,11 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_score
 
 import fedflat
-from fedflat.analyse.analyses import Look
-from fedflat.analyse.pictures import chosen, kept, see_confusion, see_pictures
-from fedflat.analyse.styles import Clusters, in_the_plane, see_styles
-from fedflat.analyse.styles import chosen as chosen_clusters
-from fedflat.analyse.subject import Subject
+from fedflat.analysis.analyses import Scope
+from fedflat.analysis.loaded_run import LoadedRun
+from fedflat.analysis.pictures import chosen, kept, analyse_confusion, analyse_pictures
+from fedflat.analysis.styles import StyleGroups, in_the_plane, analyse_styles
+from fedflat.analysis.styles import chosen as chosen_clusters
 from fedflat.cli.main import main
 from fedflat.client.describers.mean_style import MeanStyle
 from fedflat.data.domains import Domains
@@ -46,12 +46,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def pixels(letters: str) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(b64decode(letters))))
+def pixels(requests: str) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(b64decode(requests))))
 
 
 def test_pictures_are_the_test_images_and_what_the_module_says(run: Path) -> None:
-    found = see_pictures(Subject(run), Look(), silent, each=2)
+    found = analyse_pictures(LoadedRun(run), Scope(), silent, each=2)
     assert list(found.result["sets"]) == ["test", "unseen_weather"]
     assert found.result["names"][:2] == ["road", "pavement"]
     assert found.result["colours"][0] == [128, 64, 128]
@@ -74,7 +74,7 @@ def test_pictures_are_the_test_images_and_what_the_module_says(run: Path) -> Non
             both = ((guess == c) & (truth == c) & there).sum()
             ious.append(float(both / (((guess == c) | (truth == c)) & there).sum()))
         assert one["score"] == pytest.approx(sum(ious) / len(ious), abs=1e-6)
-    assert not see_pictures(Subject(run), Look(), silent, each=2).fresh
+    assert not analyse_pictures(LoadedRun(run), Scope(), silent, each=2).fresh
 
 
 def test_large_pictures_are_kept_small() -> None:
@@ -102,7 +102,7 @@ def test_examples_of_every_domain_are_chosen() -> None:
 
 
 def test_confusion_counts_what_is_taken_for_what(classes: Path, run: Path) -> None:
-    found = see_confusion(Subject(classes), Look(), silent).result
+    found = analyse_confusion(LoadedRun(classes), Scope(), silent).result
     test = fedflat.digits(clients=10).open(0).test
     batch = test.batch(torch.arange(len(test)), torch.float32)
     with torch.no_grad():
@@ -110,14 +110,14 @@ def test_confusion_counts_what_is_taken_for_what(classes: Path, run: Path) -> No
     expected = [[int(((batch.targets == j) & (guess == i)).sum()) for i in range(10)] for j in range(10)]
     assert found["sets"] == {"test": expected}
     assert found["names"] == [str(c) for c in range(10)]
-    masks = see_confusion(Subject(run), Look(examples=3, seed=1), silent).result["sets"]
+    masks = analyse_confusion(LoadedRun(run), Scope(examples=3, seed=1), silent).result["sets"]
     assert list(masks) == ["test", "unseen_weather"]
     held = [sum(map(sum, matrix)) for matrix in masks.values()]
     assert all(0 < count <= 3 * 64 * 32 for count in held)
 
 
 def test_confusion_of_some_clients_data(classes: Path) -> None:
-    found = see_confusion(Subject(classes), Look(where="client:3"), silent).result["sets"]
+    found = analyse_confusion(LoadedRun(classes), Scope(where="client:3"), silent).result["sets"]
     held = fedflat.digits(clients=10).open(0).data(3).counts(10).tolist()
     assert [sum(row) for row in found["client:3"]] == held
 
@@ -148,7 +148,7 @@ def test_styles_of_dark_and_bright_clients(tmp_path: Path) -> None:
                 Image.fromarray(image).save(folder / f"{place}.png")
     on = f"image_folder('{tmp_path / 'data'}', by_user())"
     fedflat.run("fedavg", on=on, model="logistic", out=tmp_path / "run", **QUICK)
-    found = see_styles(Subject(tmp_path / "run"), Look(), silent).result
+    found = analyse_styles(LoadedRun(tmp_path / "run"), Scope(), silent).result
     at = [one["x"] for one in found["clients"]]
     assert len(at) == 6
     assert max(at[:3]) < min(at[3:]) or max(at[3:]) < min(at[:3])
@@ -165,7 +165,7 @@ def test_styles_of_constant_images_are_one_cluster() -> None:
     on = fedflat.tensors(x, torch.arange(8) % 2, x[:2], torch.tensor([0, 1]), clients=4)
     fed = on.open(0)
     styles = np.stack([MeanStyle().each(fed.data(k), torch.arange(2)).mean(0).flatten().numpy() for k in range(4)])
-    assert chosen_clusters(styles, 0) == Clusters([0, 0, 0, 0], 0.0)
+    assert chosen_clusters(styles, 0) == StyleGroups([0, 0, 0, 0], 0.0)
     assert in_the_plane(styles)[0].tolist() == [[0.0, 0.0]] * 4
 
 
@@ -210,9 +210,9 @@ def test_from_the_command_line_to_the_page(run: Path, capsys: pytest.CaptureFixt
 
 def test_what_cannot_be_shown_is_said(classes: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="there are pictures of masks only"):
-        see_pictures(Subject(classes), Look(), silent)
+        analyse_pictures(LoadedRun(classes), Scope(), silent)
     fedflat.run("fedavg", on="diabetes(clients=3)", out=tmp_path / "run", **QUICK)
     with pytest.raises(SettingError, match="no classes that could be confused"):
-        see_confusion(Subject(tmp_path / "run"), Look(), silent)
+        analyse_confusion(LoadedRun(tmp_path / "run"), Scope(), silent)
     with pytest.raises(SettingError, match="styles are of images, found inputs of 10"):
-        see_styles(Subject(tmp_path / "run"), Look(), silent)
+        analyse_styles(LoadedRun(tmp_path / "run"), Scope(), silent)

@@ -17,7 +17,7 @@ from PIL import Image
 
 import fedflat
 from fedflat.cli.main import main
-from fedflat.data.scenes.reading import Frame, unframed
+from fedflat.data.scenes.reading import FrameFiles, unframed
 from running.small import FEDFLAT
 
 ON = (
@@ -107,9 +107,9 @@ def test_any_model_of_the_run(run: Path, tmp_path: Path) -> None:
 def test_a_frame_that_keeps_the_shape_is_undone() -> None:
     """Rows that were cut away are ignored, rows that were added go."""
     mask = np.arange(8, dtype=np.uint8).reshape(4, 2)
-    assert unframed(mask, Frame(4, 2, keep=True), (6, 2)).tolist() == [[255] * 2, *mask.tolist(), [255] * 2]
-    assert unframed(mask, Frame(4, 2, keep=True), (2, 2)).tolist() == mask[1:3].tolist()
-    assert unframed(mask, Frame(4, 2, keep=True), (4, 4)).tolist() == np.repeat(mask[1:3], 2, 0).repeat(2, 1).tolist()
+    assert unframed(mask, FrameFiles(4, 2, keep=True), (6, 2)).tolist() == [[255] * 2, *mask.tolist(), [255] * 2]
+    assert unframed(mask, FrameFiles(4, 2, keep=True), (2, 2)).tolist() == mask[1:3].tolist()
+    assert unframed(mask, FrameFiles(4, 2, keep=True), (4, 4)).tolist() == np.repeat(mask[1:3], 2, 0).repeat(2, 1).tolist()
 
 
 def test_classes_and_their_probabilities(classes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,17 +13,17 @@ from scipy.linalg import sqrtm
 from torch import Tensor, nn
 
 import fedflat as ff
-from fedflat.attacks.attack import ATTACK
-from fedflat.attacks.frechet import frechet, moments
-from fedflat.attacks.gan import bounds, discriminator_loss, generator_loss, placed
-from fedflat.attacks.generator import generator
-from fedflat.engine.mail import Mail
-from fedflat.engine.seeds import derive
+from fedflat.core.messages import Broadcast
+from fedflat.core.seeds import derive
 from fedflat.errors import SettingError
-from fedflat.folder.facts import read_facts
-from fedflat.language.spelling import parse
-from fedflat.running.prepare import make_ready
-from fedflat.running.state import last_state
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.state import last_state
+from fedflat.registry.specs import parse
+from fedflat.simulation.attacks.attack import ATTACK
+from fedflat.simulation.attacks.frechet import frechet, moments
+from fedflat.simulation.attacks.gan import bounds, discriminator_loss, generator_loss, placed
+from fedflat.simulation.attacks.generator import generator
 from running.small import begin, final, go_on, rows, timeless
 from wired import Wired
 
@@ -44,7 +44,7 @@ def plain(rows: Any) -> list[dict[str, Any]]:
 
 def kept(folder: Path) -> dict[str, Tensor]:
     """What the attack remembers, by the last checkpoint."""
-    return last_state(folder, read_facts(folder)["identity"]).shadows[ATTACK]
+    return last_state(folder, read_facts(folder)["identity"]).averages[ATTACK]
 
 
 def test_the_losses() -> None:
@@ -142,17 +142,17 @@ def test_stopped_and_resumed(tmp_path: Path) -> None:
 def test_a_visit_by_hand() -> None:
     """Two visits, with plain PyTorch: D is the model that was sent with a line on its outputs, G is kept."""
     exp = ff.experiment("fedavg", **RUN, attack=GAN, dtype="float64")
-    attack, victim = exp.attack, make_ready(exp).victim
-    data = victim.fed.data(1)
+    attack, attacked = exp.attack, prepare(exp).attacked_run
+    data = attacked.fed.data(1)
     x = data.batch(torch.arange(len(data)), torch.float64).inputs
     low, high = x.amin((0, 2, 3), keepdim=True), x.amax((0, 2, 3), keepdim=True)
     notes: dict[str, Tensor] = {}
-    made = attack.fresh(victim).module
+    made = attack.fresh(attacked).module
     for visit in range(2):
-        sent = victim.learner.initial().params + 0.1 * visit
-        attack.overhear(victim, notes, 1, Mail(visit, sent, torch.zeros(0, dtype=torch.float64), 0.1))
-        torch.manual_seed(derive(victim.seed, "attack/visit", visit))
-        model = victim.learner.module().double()
+        sent = attacked.learner.initial().params + 0.1 * visit
+        attack.observe(attacked, notes, 1, Broadcast(visit, sent, torch.zeros(0, dtype=torch.float64), 0.1))
+        torch.manual_seed(derive(attacked.seed, "attack/visit", visit))
+        model = attacked.learner.module().double()
         nn.utils.vector_to_parameters(sent, model.parameters())
         judge = nn.Sequential(model, nn.Linear(10, 1).double())
         adams = [torch.optim.Adam(one.parameters(), 2e-4, (0.5, 0.999)) for one in (judge, made)]
@@ -177,30 +177,30 @@ def test_a_visit_by_hand() -> None:
 def test_it_listens_to_what_its_client_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a chain that is what the client before it has made."""
     exp = ff.experiment("fedavg", **{**RUN, "clients_per_round": 6, "topology": "chains(groups=6)", "attack": GAN})
-    heard: list[tuple[int, Mail]] = []
+    heard: list[tuple[int, Broadcast]] = []
 
-    def overhear(self: Any, victim: Any, notes: Any, client: int, mail: Mail) -> None:
-        heard.append((client, mail))
+    def overhear(self: Any, attacked: Any, notes: Any, client: int, broadcast: Broadcast) -> None:
+        heard.append((client, broadcast))
 
     monkeypatch.setattr(type(exp.attack), "overhear", overhear)
     ff.train(exp)
     assert len(heard) == 4 * 30  # every client of every chain, in every round
-    sent = {(client, mail.round): mail.params for client, mail in heard}
+    sent = {(client, broadcast.round): broadcast.params for client, broadcast in heard}
     first = [sent[client, 0] for client in range(30)]
-    assert sum(torch.equal(params, make_ready(exp).learner.initial().params) for params in first) == 6
+    assert sum(torch.equal(params, prepare(exp).learner.initial().params) for params in first) == 6
 
 
 def test_images_lie_where_the_attackers_own_do() -> None:
     exp = ff.experiment("fedavg", **RUN, attack=GAN)
-    victim = make_ready(exp).victim
-    low, high = bounds(victim.fed.data(1), torch.float32)
+    attacked = prepare(exp).attacked_run
+    low, high = bounds(attacked.fed.data(1), torch.float32)
     assert float(low) == 0
     assert float(high) == 1
     ends = torch.tensor([-1.0, 0.0, 1.0]).view(3, 1, 1, 1)
     assert placed(ends, low, high).flatten().tolist() == [0, 0.5, 1]
-    made = exp.attack.images(victim, {}, 300, seed=1)
+    made = exp.attack.images(attacked, {}, 300, seed=1)
     assert made.shape == (300, 1, 8, 8)
-    assert torch.equal(made, exp.attack.images(victim, {}, 300, seed=1))
+    assert torch.equal(made, exp.attack.images(attacked, {}, 300, seed=1))
     assert 0 <= float(made.min()) < float(made.max()) <= 1
 
 
@@ -225,7 +225,7 @@ def test_settings(wrong: dict[str, Any]) -> None:
 )
 def test_what_cannot_be_attacked_is_said(more: dict[str, Any], why: str) -> None:
     with pytest.raises(ff.FedflatError, match=why):
-        make_ready(ff.experiment("fedavg", **{**RUN, "attack": GAN, **more}))
+        prepare(ff.experiment("fedavg", **{**RUN, "attack": GAN, **more}))
 
 
 def test_it_is_said_as_it_is_printed() -> None:

@@ -15,22 +15,22 @@ from hypothesis import strategies as st
 
 import fedflat as ff
 from fedflat import cifar100, label_flip
-from fedflat.attacks.attack import Victim
-from fedflat.attacks.label_flip import LabelFlip
 from fedflat.cli.main import main
-from fedflat.client.attacker import Swaps, used
+from fedflat.client.attacker import Swaps, poisoned
 from fedflat.client.learner import Learner
-from fedflat.data.federation import DataSpec, Dealt
+from fedflat.data.federation import DataSpec, PartitionedFederation
 from fedflat.data.sets.cifar100 import FINE_TO_COARSE
-from fedflat.data.sets.given import clients_of
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
-from fedflat.folder.facts import read_facts
-from fedflat.language import spelling
-from fedflat.language.spelling import parse
+from fedflat.experiments.descriptions import collect_descriptions
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.registry import specs as spelling
+from fedflat.registry.specs import parse
 from fedflat.report import collect
-from fedflat.running.descriptions import described
-from fedflat.running.prepare import make_ready
-from fedflat.running.run_folder import RunBook
+from fedflat.simulation.attacks.attack import AttackedRun
+from fedflat.simulation.attacks.label_flip import LabelFlip
 from running.small import begin, final, go_on, rows, timeless
 from wired import Wired
 
@@ -45,17 +45,17 @@ FLIP = "label_flip(L_S=0.5, L=0.5, pairs=[[0, 2], [3, 5]])"
 CHAINS = "chains(groups=5)"
 
 
-def victim(on: DataSpec = ON, *, groups: int = 0, seed: int = 0) -> Victim:
+def victim(on: DataSpec = ON, *, groups: int = 0, seed: int = 0) -> AttackedRun:
     """A run that can be attacked, with superclients of clients that follow each other."""
     fed = on.open(seed)
     each = np.array_split(np.arange(fed.population), groups) if groups else []
-    return Victim(on, fed, Learner("mlp", (2,), 10, seed=0), [tuple(group.tolist()) for group in each], seed)
+    return AttackedRun(on, fed, Learner("mlp", (2,), 10, seed=0), [tuple(group.tolist()) for group in each], seed)
 
 
-def names_only(classes: int, on: DataSpec, seed: int) -> Victim:
+def names_only(classes: int, on: DataSpec, seed: int) -> AttackedRun:
     """What pairs are drawn from: the number of classes, and the data set by name."""
     fed = clients_of(DATA[:1], test=DATA[0], classes=classes).open(0)
-    return Victim(on, fed, None, [], seed)  # type: ignore[arg-type]
+    return AttackedRun(on, fed, None, [], seed)  # type: ignore[arg-type]
 
 
 def test_the_labels_of_an_attacker() -> None:
@@ -235,11 +235,11 @@ def test_it_is_said_as_it_is_printed(tmp_path: Path) -> None:
 def test_attackers_train_on_what_they_say(topology: str) -> None:
     """The run with the attack is the run on data that were swapped beforehand."""
     exp = ff.experiment("fedavg", **RUN, topology=topology, attack=FLIP)
-    ready = make_ready(exp)
-    fed = ready.fed
-    assert isinstance(fed, Dealt)
+    prepared = prepare(exp)
+    fed = prepared.fed
+    assert isinstance(fed, PartitionedFederation)
     swap = torch.tensor([2, 1, 0, 5, 4, 3, 6, 7, 8, 9])
-    liars = set(ready.job.attackers)
+    liars = set(prepared.job.attackers)
     assert len(liars) == (5 if topology == "star()" else 4)  # floor(20 / 4), and two superclients of four
     given = [
         (fed.data(k).examples.inputs[fed.parts[k]], swap[fed.data(k).labels] if k in liars else fed.data(k).labels)
@@ -272,11 +272,11 @@ def test_workers_agree() -> None:
 
 def test_what_is_for_testing_is_left_alone() -> None:
     on = "digits(clients=10, split=0.7)"
-    ready = make_ready(ff.experiment("fedavg", **{**RUN, "on": on, "attack": "label_flip(L_S=1, L=1)"}))
-    assert len(ready.job.attackers) == 10
+    prepared = prepare(ff.experiment("fedavg", **{**RUN, "on": on, "attack": "label_flip(L_S=1, L=1)"}))
+    assert len(prepared.job.attackers) == 10
     for client in range(10):
-        honest = ready.fed.data(client)
-        lying = used(ready.job.attackers, client, honest)
+        honest = prepared.fed.data(client)
+        lying = poisoned(prepared.job.attackers, client, honest)
         assert torch.equal(lying.own_test.labels, honest.own_test.labels)
         assert not torch.equal(lying.labels, honest.labels)
 
@@ -284,8 +284,8 @@ def test_what_is_for_testing_is_left_alone() -> None:
 def test_the_accuracy_of_the_swapped_classes() -> None:
     """By hand: the mean over the four classes of the share of their test examples that are told right."""
     result = ff.run("fedavg", **{**RUN, "lr": 0.5, "rounds": 8}, attack=FLIP, quiet=True)
-    ready = make_ready(ff.experiment("fedavg", **RUN))
-    batch = ready.fed.test.batch(torch.arange(len(ready.fed.test)), torch.float32)
+    prepared = prepare(ff.experiment("fedavg", **RUN))
+    batch = prepared.fed.test.batch(torch.arange(len(prepared.fed.test)), torch.float32)
     with torch.no_grad():
         right = (result.module()(batch.inputs).argmax(1) == batch.targets).double()
     by_hand = torch.stack([right[batch.targets == c].mean() for c in (0, 2, 3, 5)]).mean()
@@ -335,8 +335,8 @@ def test_the_remark_before_the_run() -> None:
         (CHAINS, "attack: 4 of 20 clients swap labels 0 and 2, 3 and 5, in 2 of 5 superclients"),
         ("star()", "attack: 5 of 20 clients swap labels 0 and 2, 3 and 5"),
     ):
-        ready = make_ready(ff.experiment("fedavg", **RUN, topology=topology, attack=FLIP))
-        assert said in ready.remarks()
+        prepared = prepare(ff.experiment("fedavg", **RUN, topology=topology, attack=FLIP))
+        assert said in prepared.remarks()
 
 
 def test_an_attack_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +347,7 @@ def test_an_attack_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(spelling, name, dict(getattr(spelling, name)))
     exec(code, {"ff": ff, "dataclass": dataclass, "__name__": "__main__"})
     exp = ff.experiment("fedavg", **{**RUN, "rounds": 1}, attack="everybody_swaps")
-    assert set(make_ready(exp).job.attackers) == set(range(20))
+    assert set(prepare(exp).job.attackers) == set(range(20))
     assert ff.train(exp).rows
 
 
@@ -357,20 +357,20 @@ def test_an_attack_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_superclients_are_where_clients_stay_together(method: str, liars: int, groups: int) -> None:
     """Two superclients of four with two attackers each, or a quarter of all twenty."""
-    ready = make_ready(ff.experiment(method, **RUN, attack=FLIP))
-    assert (len(ready.job.attackers), len(ready.victim.superclients)) == (liars, groups)
+    prepared = prepare(ff.experiment(method, **RUN, attack=FLIP))
+    assert (len(prepared.job.attackers), len(prepared.attacked_run.superclients)) == (liars, groups)
 
 
 def test_groups_that_clients_describe_themselves_for() -> None:
     """Nobody lies before the groups are known; then attackers are in half of them."""
     exp = ff.experiment("fedseq(groups=greedy(psi='labels', tau='gini', d_min=250, k_max=6))", **RUN, attack=FLIP)
-    before = make_ready(exp)
+    before = prepare(exp)
     assert not before.job.attackers
-    ready = described(before, RunBook(), ff.InProcess(1), lambda earlier, place: {})
-    groups = ready.victim.superclients
-    bad = [group for group in groups if set(group) & set(ready.job.attackers)]
+    prepared = collect_descriptions(before, RunFolder(), ff.InProcess(1), lambda earlier, place: {})
+    groups = prepared.attacked_run.superclients
+    bad = [group for group in groups if set(group) & set(prepared.job.attackers)]
     assert len(bad) == max(1, len(groups) // 2)
-    assert len(ready.job.attackers) == sum(max(1, len(group) // 2) for group in bad)
+    assert len(prepared.job.attackers) == sum(max(1, len(group) // 2) for group in bad)
 
 
 def test_attacks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,17 +13,17 @@ import pytest
 import torch
 
 import fedflat as ff
-from fedflat.analyse import recovery
-from fedflat.analyse.recovery import _sheet, see_recovery
-from fedflat.analyse.subject import Subject
-from fedflat.attacks.attack import ATTACK
-from fedflat.attacks.frechet import frechet, moments
-from fedflat.attacks.judge import trained_on
+from fedflat.analysis import recovery
+from fedflat.analysis.loaded_run import LoadedRun
+from fedflat.analysis.recovery import _sheet, analyse_recovery
 from fedflat.cli.main import main
 from fedflat.errors import SettingError
-from fedflat.folder.facts import read_facts
+from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.state import last_state
 from fedflat.report import collect
-from fedflat.running.state import last_state
+from fedflat.simulation.attacks.attack import ATTACK
+from fedflat.simulation.attacks.feature_network import trained_on
+from fedflat.simulation.attacks.frechet import frechet, moments
 from report.made import write_run
 from running.small import final, kill_when_stopped, rows, start, timeless
 from running.stopping import CHECKPOINT
@@ -52,8 +52,8 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_was_recovered(attacked: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    subject = Subject(attacked)
-    found = see_recovery(subject, silent)
+    subject = LoadedRun(attacked)
+    found = analyse_recovery(subject, silent)
     result = found.result
     assert (result["client"], result["visits"], result["made"]) == (1, 2, 300)
     everybody = subject.ready.fed.pooled().data(0)
@@ -94,7 +94,7 @@ def test_a_sheet_of_pictures() -> None:
 
 
 def test_it_is_shown_in_the_report(attacked: Path, tmp_path: Path) -> None:
-    see_recovery(Subject(attacked), silent)
+    analyse_recovery(LoadedRun(attacked), silent)
     found = collect([attacked])
     [item] = found["recovery"]
     assert item["recovered"].startswith("iVBORw0KGgo")
@@ -120,7 +120,7 @@ def test_where_nothing_was_recovered(tmp_path: Path, attack: str | None, why: st
     settings = {**RUN, "rounds": 1, "clients_per_round": 1, "cohorts": [[3]], "attack": attack}
     ff.run("fedavg", **settings, out=tmp_path / "run", quiet=True)
     with pytest.raises(SettingError, match=why):
-        see_recovery(Subject(tmp_path / "run"), silent)
+        analyse_recovery(LoadedRun(tmp_path / "run"), silent)
     assert main(["analyse", str(tmp_path / "run"), "--recovered", "--quiet"]) == 2
 
 
@@ -142,5 +142,5 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
     assert main(["resume", str(folder), "--quiet"]) == 0
     assert final(folder) == final(tmp_path / "whole")
     assert timeless(rows(folder)) == timeless(rows(tmp_path / "whole"))
-    one, other = (last_state(at, read_facts(at)["identity"]).shadows[ATTACK] for at in (folder, tmp_path / "whole"))
+    one, other = (last_state(at, read_facts(at)["identity"]).averages[ATTACK] for at in (folder, tmp_path / "whole"))
     assert all(torch.equal(one[name], other[name]) for name in other)

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fedflat.kernels.bfloat16 import dies
 from PIL import Image
 
 from fedflat.cli.parser import KINDS, build
-from fedflat.engine.bfloat16 import dies
 from running.small import FEDFLAT
 
 NAMES = {*sys.stdlib_module_names, *"fedflat numpy torch scipy sklearn safetensors rich PIL matplotlib pandas".split()}
 HOSTILE = "import builtins\nbuiltins.open({marker!r}, 'w').close()\n"
 PLUGIN = """
 import fedflat as ff
-from fedflat.client.drift import Prox
+from fedflat.client.gradient_transforms import Prox
 
 @ff.method
 def pull(mu: float = 0.5) -> ff.Method:

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 import fedflat
-from fedflat.studies.how import How
-from fedflat.studies.study import run_one
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.study import run_one
 from running.small import FEDFLAT, ON, rows
 
 QUICK = ("--on", ON, "--clients-per-round", "2", "--rounds", "4", "--model", "logistic", "--threads", "1")
 WAITING = """
 import sys
 from fedflat.cli.main import main
-from fedflat.studies.progress import Talker
+from fedflat.experiments.console import Talker
 
 say = Talker.say
 
@@ -86,7 +86,7 @@ def test_nobody_reads_a_comparison(tmp_path: Path) -> None:
 def test_nobody_reads_what_is_resumed_and_analysed(tmp_path: Path) -> None:
     run = tmp_path / "run"
     exp = fedflat.experiment("fedavg", ON, rounds=4, clients_per_round=2, model="logistic")
-    run_one(exp, How(threads=1), run, until=2)
+    run_one(exp, ExecutionConfig(threads=1), run, until=2)
     assert without_reader("resume", run)[0] == 0
     assert rows(run)[-1]["round"] == 4
     assert without_reader("analyse", run, "--confusion", "--surface", "--points", "3", "--examples", "50")[0] == 0

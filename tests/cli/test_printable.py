@@ -14,11 +14,11 @@ from rich.console import Console
 import fedflat as ff
 from fedflat.cli import main
 from fedflat.errors import FedflatError, printable, printable_lines
-from fedflat.folder.facts import identity
-from fedflat.folder.plugins_needed import changed, missing
-from fedflat.folder.signed import signed, verified
-from fedflat.reproduce.plan import FILE
-from fedflat.studies.progress import Talker, heard
+from fedflat.experiments.console import ConsoleReporter, reporter_for
+from fedflat.experiments.run_folder.plugins_needed import changed, missing
+from fedflat.experiments.run_folder.record import identity
+from fedflat.experiments.run_folder.signed import signed, verified
+from fedflat.papers.reproduce.plan import FILE
 from reproduce.test_plan import PLAIN, planned
 
 ESCAPES = "\x1b[2J\x1b]0;title\x07\r\n\x9b31m\u202egnp.exe\u2066\ud800"
@@ -107,11 +107,11 @@ def test_texts_of_a_table_are_shown_escaped(tmp_path: Path, capsys: pytest.Captu
 
 def test_what_a_run_says_is_shown_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.StringIO()
-    Talker(Console(file=stream, width=200)).say(f"damaged {ESCAPES}")
+    ConsoleReporter(Console(file=stream, width=200)).say(f"damaged {ESCAPES}")
     assert "\x1b" not in stream.getvalue()
     assert "\\x1b[2J" in stream.getvalue()
-    with heard(quiet=True) as voice:
-        voice.say(f"damaged {ESCAPES}")
+    with reporter_for(quiet=True) as reporter:
+        reporter.say(f"damaged {ESCAPES}")
     assert "\x1b" not in capsys.readouterr().err
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from fedflat.cli import main
 from fedflat.cli.runs import fresh_folder
-from fedflat.executors.in_process import InProcess
+from fedflat.execution.in_process import InProcess
 from fedflat.tasks.headline import ACCURACY
 from running.small import ON, final, rows, timeless
 
@@ -89,15 +89,15 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
 
 def test_replayed_batches(tmp_path: Path) -> None:
     """A run replayed from what it drew is the same run."""
-    from fedflat.client.local import Local
-    from fedflat.data.sampling import Sampler
-    from fedflat.language.spelling import parse
+    from fedflat.client.local import LocalTraining
+    from fedflat.registry.specs import parse
+    from fedflat.server.client_selection import ClientSampler
 
     assert main(["run", "feddyn", *QUICK, "--out", "drawn", "--quiet"]) == 0
     fed = parse(ON, "data set").open(0)
-    cohorts = [Sampler(clients=2).draw(t, 20, 0) for t in range(4)]
+    cohorts = [ClientSampler(clients=2).draw(t, 20, 0) for t in range(4)]
     orders = [
-        {str(k): [b.tolist() for b in Local().batches(0, t, k, len(fed.parts[k]))] for k in cohort}
+        {str(k): [b.tolist() for b in LocalTraining().batches(0, t, k, len(fed.parts[k]))] for k in cohort}
         for t, cohort in enumerate(cohorts)
     ]
     Path("replay.json").write_text(json.dumps({"cohorts": cohorts, "orders": orders}))
@@ -188,7 +188,7 @@ def test_folders_that_are_chosen_for_you(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_ctrl_c_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with a space is quoted, so that the line can be copied."""
-    from fedflat.running import train
+    from fedflat.experiments import train
 
     def press(*_: object) -> None:
         raise KeyboardInterrupt

@@ -99,9 +99,9 @@ def test_ctrl_c_leaves_one_clean_line(tmp_path: Path) -> None:
     assert (status, said) == (130, "")
     shown = screen(seen)
     assert sum("round" in line for line in shown) == 1
-    last, how, end, nothing = shown[-4:]
+    last, config, end, nothing = shown[-4:]
     assert re.fullmatch(r"round \d+/100000  test \S+ %( \(r(ound )?\d+\))?  \S+ left(  fedavg)?", last)
-    assert how.startswith("A checkpoint was written. Go on with: fedflat resume ")
+    assert config.startswith("A checkpoint was written. Go on with: fedflat resume ")
     assert (end, nothing) == ("fedflat: stopped.", "")
 
 

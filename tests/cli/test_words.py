@@ -8,8 +8,8 @@ import pytest
 
 from data.miniature import write_idx_set
 from fedflat.cli import main
-from fedflat.data.files import places
-from fedflat.language.spelling import registered
+from fedflat.data.files import paths as places
+from fedflat.registry.specs import registered
 from fedflat.version import __version__
 
 

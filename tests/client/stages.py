@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Visit
-from fedflat.engine.flat import GradFn, Layout
+from fedflat.client.piece import Piece, ClientContext
+from fedflat.core.flat import GradFn, Layout
 
 PLANE = Layout(("layer.weight", "layer.bias"), ((2,), (1,)), (), ())
 
@@ -18,7 +18,7 @@ def vector(*values: float) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def visiting(piece: Piece, sent: Tensor, layout: Layout = PLANE, **more: Any) -> Visit:
+def visiting(piece: Piece, sent: Tensor, layout: Layout = PLANE, **more: Any) -> ClientContext:
     """What a piece is handed in round 0 at client 0, unless ``more`` says otherwise."""
     given: dict[str, Any] = {
         "key": piece.key, "seed": 0, "round": 0, "client": 0, "sent": sent, "start": sent, "stop": sent, "lr": 0.1,
@@ -26,7 +26,7 @@ def visiting(piece: Piece, sent: Tensor, layout: Layout = PLANE, **more: Any) ->
         "examples": 1, "batch_size": 1, "oracle": lambda places: None,
         "inputs": lambda places: None, "elsewhere": lambda model, inputs: None,
     }  # fmt: skip
-    return Visit(**{**given, **more})
+    return ClientContext(**{**given, **more})
 
 
 class Asked:
@@ -40,7 +40,7 @@ class Asked:
         return self.gradient(w)
 
 
-def compose(pieces: Sequence[tuple[Piece, Visit]], oracle: GradFn) -> GradFn:
+def compose(pieces: Sequence[tuple[Piece, ClientContext]], oracle: GradFn) -> GradFn:
     """The stack as a gradient, first piece nearest to the oracle."""
     grad = oracle
     for piece, v in pieces:
@@ -48,5 +48,5 @@ def compose(pieces: Sequence[tuple[Piece, Visit]], oracle: GradFn) -> GradFn:
     return grad
 
 
-def _wrap(piece: Piece, v: Visit, grad: GradFn) -> GradFn:
+def _wrap(piece: Piece, v: ClientContext, grad: GradFn) -> GradFn:
     return lambda w: piece.gradient(v, grad, w)

@@ -10,46 +10,46 @@ import pytest
 import torch
 
 import fedflat
-from fedflat.client.asks import Describe, Evaluate, Gradient, LabelCounts, Train, Tune
-from fedflat.client.visit import Letter, OneClient, visit
-from fedflat.engine.ask import Ask
-from fedflat.engine.mail import Mail, Replies, Reply
+from fedflat.client.instructions import Describe, Evaluate, Gradient, LabelCounts, Train, FineTune
+from fedflat.client.training import Request, ClientWork, run_client
+from fedflat.core.instruction import Instruction
+from fedflat.core.messages import Broadcast, Replies, Reply
 from fedflat.errors import SettingError
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.memories import ClientStates
-from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
-from fedflat.language.spelling import parse, register
-from fedflat.running.exchange import Exchange
-from fedflat.running.prepare import Ready, make_ready
-from fedflat.running.reception import Reception
-from fedflat.running.state import Ledger
+from fedflat.execution.client_states import ClientStates
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments.exchange import Exchange
+from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.replies import ReplyCollector
+from fedflat.experiments.state import Ledger
+from fedflat.registry.specs import parse, register
 from running.small import experiment
 
-ASKS = (Train(), Tune(), Gradient(), Evaluate(), Describe(LabelCounts()))
+ASKS = (Train(), FineTune(), Gradient(), Evaluate(), Describe(LabelCounts()))
 
 
-def ready(**more: object) -> Ready:
+def ready(**more: object) -> PreparedRun:
     on = fedflat.digits(fedflat.lda(0.5), clients=6, **{"split": 0.7, **more})
-    return make_ready(experiment("fedavg", on=on))
+    return prepare(experiment("fedavg", on=on))
 
 
-def exchanged(what: Ready, executor: object, ask: Ask) -> tuple[Replies, Ledger]:
+def exchanged(what: PreparedRun, executor: object, ask: Instruction) -> tuple[Replies, Ledger]:
     start = what.learner.initial()
-    with executor.open(what.job, what.fed, what.source) as crew:  # type: ignore[attr-defined]
-        exchange = Exchange(crew, Reception(what, 0, ClientStates(), {}, Ledger()))
-        send = exchange.along("server", [(0,), (2,), (3,), (5,)])
-        return send(Mail(0, start.params, start.buffers, 0.1, ask=ask)), exchange.ledger
+    with executor.open(what.job, what.fed, what.source) as pool:  # type: ignore[attr-defined]
+        exchange = Exchange(pool, ReplyCollector(what, 0, ClientStates(), {}, Ledger()))
+        send = exchange.sender("server", [(0,), (2,), (3,), (5,)])
+        return send(Broadcast(0, start.params, start.buffers, 0.1, instruction=ask)), exchange.ledger
 
 
 @pytest.mark.parametrize("ask", ASKS, ids=repr)
-def test_its_text_makes_it_again(ask: Ask) -> None:
+def test_its_text_makes_it_again(ask: Instruction) -> None:
     assert parse(repr(ask), "ask") == ask
     assert parse(ask.full(), "ask") == ask
 
 
 def test_a_mail_asks_to_train_if_nothing_is_said() -> None:
-    assert Mail(0, torch.zeros(1), torch.zeros(0), 0.1).ask == Train()
+    assert Broadcast(0, torch.zeros(1), torch.zeros(0), 0.1).instruction == Train()
 
 
 @pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked(), Workers(1)], ids=["here", "stacked", "worker"])
@@ -69,7 +69,7 @@ def test_clients_tell_how_well_a_model_does_on_their_own_test_parts(executor: ob
     mean = sum(n * share for n, share in zip(sizes, shares, strict=True)) / sum(sizes)
     assert float(replies.mean("evaluate", "accuracy")) == pytest.approx(sum(shares) / 4, abs=1e-12)
     assert float(replies.mean("evaluate", "accuracy", "sized")) == pytest.approx(mean, abs=1e-12)
-    dim = what.scene.layout.dim
+    dim = what.info.layout.dim
     assert (ledger.down, ledger.up, ledger.samples) == (4 * 4 * dim, 4 * 2 * 8, 0)
 
 
@@ -85,22 +85,22 @@ def test_clients_describe_their_labels_without_a_model(executor: object) -> None
 def test_a_client_without_a_test_part_says_so() -> None:
     what = ready(split=None)
     start = what.learner.initial()
-    letter = Letter(1, Mail(0, start.params, start.buffers, 0.1, ask=Evaluate()), {})
+    request = Request(1, Broadcast(0, start.params, start.buffers, 0.1, instruction=Evaluate()), {})
     with pytest.raises(SettingError, match=r"client 1 was asked .* but it keeps none"):
-        visit(what.job, letter, what.fed.data(1))
+        run_client(what.job, request, what.fed.data(1))
 
 
 def test_only_what_counts_is_remembered() -> None:
     """A visit that walks nowhere leaves the client's memory as it was, whatever the mail says."""
-    what = make_ready(experiment("feddyn", on=fedflat.digits(clients=6, split=0.7)))
+    what = prepare(experiment("feddyn", on=fedflat.digits(clients=6, split=0.7)))
     start, clients = what.learner.initial(), ClientStates()
-    with InProcess(threads=1).open(what.job, what.fed, what.source) as crew:
-        send = Exchange(crew, Reception(what, 0, clients, {}, Ledger())).along("server", [(0,), (1,)])
+    with InProcess(threads=1).open(what.job, what.fed, what.source) as pool:
+        send = Exchange(pool, ReplyCollector(what, 0, clients, {}, Ledger())).sender("server", [(0,), (1,)])
         for ask in ASKS:
-            send(Mail(0, start.params, start.buffers, 0.1, ask=ask))
+            send(Broadcast(0, start.params, start.buffers, 0.1, instruction=ask))
             assert (0 in clients) is True, ask
-            clients.keep() if ask == Train() else clients.drop()
-        assert set(clients.memory(0)) == {"dual"}
+            clients.commit() if ask == Train() else clients.discard()
+        assert set(clients.state(0)) == {"dual"}
 
 
 def test_no_module_asks_which_ask_it_is() -> None:
@@ -117,10 +117,10 @@ def test_anybodys_ask_and_describer() -> None:
 
     @register("ask", "count_of_mine")
     @dataclass(frozen=True, repr=False)
-    class Count(Ask):
+    class Count(Instruction):
         times: int
 
-        def do(self, client: OneClient) -> tuple[Reply, object]:
+        def run(self, client: ClientWork) -> tuple[Reply, object]:
             number = torch.tensor(float(self.times * len(client.data)))
             return client.answer("count", {"n": number}, examples=1)
 

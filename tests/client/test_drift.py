@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from client.stages import compose, vector, visiting
-from fedflat.client.drift import Clip, Decay, Momentum, Prox
-from fedflat.language.schedules import decay
+from fedflat.client.gradient_transforms import Clip, WeightDecay, Momentum, Prox
+from fedflat.core.schedules import decay
 
 vectors = st.lists(st.floats(-50, 50), min_size=3, max_size=3).map(lambda v: vector(*v))
 W, SENT, G = vector(3.0, -1.0, 2.0), vector(1.0, 1.0, 1.0), vector(3.0, 4.0, 0.0)
@@ -52,7 +52,7 @@ def test_schedules_are_read_in_their_round() -> None:
     late = {"round": 2}
     for piece, expected in [
         (Prox(decay(1.0, 0.5)), G + 0.25 * (W - SENT)),
-        (Decay(decay(1.0, 0.5)), G + 0.25 * W),
+        (WeightDecay(decay(1.0, 0.5)), G + 0.25 * W),
         (Clip(decay(4.0, 0.5)), G / 5),
     ]:
         torch.testing.assert_close(piece.gradient(visiting(piece, SENT, **late), given_gradient, W), expected)
@@ -67,7 +67,7 @@ def test_momentum_gathers_and_starts_anew() -> None:
         piece.end(v, W)
         for m, times in zip(found, (1, 1.5, 1.75), strict=True):
             torch.testing.assert_close(m, times * G)
-        assert v.memory == {}
+        assert v.state == {}
 
 
 def test_kept_momentum() -> None:
@@ -76,11 +76,11 @@ def test_kept_momentum() -> None:
     piece.begin(v, W)
     torch.testing.assert_close(piece.gradient(v, given_gradient, W), 3 * G)
     piece.end(v, W)
-    torch.testing.assert_close(v.memory["m"], 3 * G)
+    torch.testing.assert_close(v.state["m"], 3 * G)
 
 
 def test_the_order_is_pull_clip_decay_momentum() -> None:
-    pieces = (Prox(1.0), Clip(1.0), Decay(0.1), Momentum(0.9))
+    pieces = (Prox(1.0), Clip(1.0), WeightDecay(0.1), Momentum(0.9))
     stack = [(piece, visiting(piece, SENT)) for piece in pieces]
     for piece, v in stack:
         piece.begin(v, W)
@@ -91,7 +91,7 @@ def test_the_order_is_pull_clip_decay_momentum() -> None:
     torch.testing.assert_close(step(W), 1.9 * expected)
 
 
-@pytest.mark.parametrize("wrong", [lambda: Prox(-1), lambda: Clip(0), lambda: Decay(-0.1), lambda: Momentum(1.1)])
+@pytest.mark.parametrize("wrong", [lambda: Prox(-1), lambda: Clip(0), lambda: WeightDecay(-0.1), lambda: Momentum(1.1)])
 def test_ranges(wrong: object) -> None:
     with pytest.raises(ValueError, match="must be a number"):
         wrong()  # type: ignore[operator]

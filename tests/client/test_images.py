@@ -10,20 +10,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.images import channels_last, gains
 from fedflat.client.learner import Learner
 from fedflat.data.batch import Batch
-from fedflat.data.sets.given import clients_of
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.workers import Workers
-from fedflat.language.spelling import parse
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.workers import Workers
+from fedflat.experiments.api import experiment
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.train import train
+from fedflat.kernels.memory_format import channels_last, gains
 from fedflat.models.spec import ModelSpec
-from fedflat.running.prepare import make_ready
-from fedflat.running.results import Result
-from fedflat.running.train import train
+from fedflat.registry.specs import parse
 from fedflat.settings.groups import CHANNELS_LAST, CONTIGUOUS
-from fedflat.studies.api import experiment
 
 
 class Viewing(nn.Module):
@@ -150,20 +150,20 @@ def test_a_module_with_view() -> None:
     assert bool(learner.oracle(batch_of((3, 6, 6)), [])(learner.initial().params).isfinite().all())
     exp = experiment("fedavg", data_of((3, 6, 6)), model=Viewing, rounds=1, clients_per_round=2, layout="channels-last")
     with pytest.raises(SettingError, match=r"the model cannot be trained so: .*view.* Use 'auto' or 'contiguous'"):
-        make_ready(exp)
-    make_ready(replace(exp, layout="auto"))
+        prepare(exp)
+    prepare(replace(exp, layout="auto"))
 
 
 def test_no_images() -> None:
     exp = experiment("fedavg", data_of((6,)), model="mlp([4])", rounds=1, clients_per_round=2)
-    make_ready(exp)
+    prepare(exp)
     with pytest.raises(SettingError, match=r"is for images, found inputs of shape \(6,\)"):
-        make_ready(replace(exp, layout="channels-last"))
+        prepare(replace(exp, layout="channels-last"))
 
 
 def test_the_same_bits_in_a_worker() -> None:
     exp = experiment("fedsam(rho=0.05)", data_of((3, 16, 16)), model="cnn", rounds=1, clients_per_round=2, batch_size=3)
-    assert make_ready(exp).learner.trains_channels_last
+    assert prepare(exp).learner.trains_channels_last
     here, there = (train(exp, executor=executor) for executor in (InProcess(1), Workers(1)))
     assert numbers(here) == numbers(there)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.judge import BATCH, headline, scores
+from fedflat.client.evaluate import BATCH, headline, scores
 from fedflat.client.learner import Learner
 from fedflat.data.examples import ClientData, Examples
 
@@ -35,7 +35,7 @@ def test_images_lie_as_the_module_takes_them(model: type[nn.Module], last: bool)
     learner = Learner(model, (3, 6, 6), 5, seed=0)
     data = ClientData(Examples(x, y, 5), torch.arange(len(x)))
     assert learner.channels_last is last
-    assert learner.laid_out(x).is_contiguous(memory_format=torch.channels_last) is last
+    assert learner.in_memory_format(x).is_contiguous(memory_format=torch.channels_last) is last
     found = scores(learner, data)
     with torch.no_grad():
         output = learner.module()(x)
@@ -45,4 +45,4 @@ def test_images_lie_as_the_module_takes_them(model: type[nn.Module], last: bool)
 
 def test_other_inputs_stay_as_they_are() -> None:
     learner, x = Learner(lambda: nn.Linear(4, 2), (4,), 2, seed=0), torch.ones(3, 4)
-    assert learner.laid_out(x) is x
+    assert learner.in_memory_format(x) is x

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
-from fedflat.client.trial import try_out
+from fedflat.client.preflight import check_training_step
 from fedflat.data.batch import Batch
-from fedflat.data.sets.given import clients_of
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
 from fedflat.models.simple import mlp
 
@@ -90,7 +90,7 @@ def test_the_loss_is_the_users() -> None:
 )
 def test_a_model_that_does_not_fit_is_refused(model: nn.Module, message: str) -> None:
     with pytest.raises(SettingError) as caught:
-        try_out(learner(model), FED)
+        check_training_step(learner(model), FED)
     assert message in str(caught.value)
-    try_out(learner(nn.Linear(4, 3)), FED)
-    try_out(learner(nn.Linear(4, 7)), FED)
+    check_training_step(learner(nn.Linear(4, 3)), FED)
+    check_training_step(learner(nn.Linear(4, 7)), FED)

@@ -13,13 +13,13 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
-from fedflat.client.local import Local
-from fedflat.client.piece import Memory
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.local import LocalTraining
+from fedflat.client.piece import ClientState
+from fedflat.client.training import ClientJob, Request, run_client
+from fedflat.core.messages import Broadcast
+from fedflat.core.schedules import decay
 from fedflat.data.examples import ClientData, Examples
-from fedflat.engine.mail import Mail
 from fedflat.errors import SettingError
-from fedflat.language.schedules import decay
 
 sizes = st.integers(1, 40)
 
@@ -27,11 +27,11 @@ sizes = st.integers(1, 40)
 @given(n=sizes, size=sizes, epochs=st.integers(1, 3), drop=st.booleans())
 @settings(max_examples=60)
 def test_every_epoch_goes_through_the_data_once(n: int, size: int, epochs: int, drop: bool) -> None:
-    local = Local(epochs=epochs, batch_size=size, drop_last=drop)
+    local = LocalTraining(epochs=epochs, batch_size=size, drop_last=drop)
     batches = list(local.batches(0, 1, 2, n))
     whole, rest = divmod(n, size)
     short = bool(rest) and not (drop and whole)
-    assert len(batches) == local.planned(1, 2, n) == epochs * (whole + short)
+    assert len(batches) == local.planned_steps(1, 2, n) == epochs * (whole + short)
     for e in range(epochs):
         epoch = torch.cat(batches[e * (whole + short) : (e + 1) * (whole + short)])
         assert len(set(epoch.tolist())) == len(epoch) == (n if short or not rest else whole * size)
@@ -41,17 +41,17 @@ def test_every_epoch_goes_through_the_data_once(n: int, size: int, epochs: int, 
 @given(n=sizes, size=sizes, steps=st.integers(1, 12), drop=st.booleans())
 @settings(max_examples=60)
 def test_a_number_of_steps_whatever_the_size(n: int, size: int, steps: int, drop: bool) -> None:
-    local = Local(steps=steps, batch_size=size, drop_last=drop, epochs=99)
+    local = LocalTraining(steps=steps, batch_size=size, drop_last=drop, epochs=99)
     batches = list(local.batches(0, 0, 0, n))
-    assert len(batches) == local.planned(0, 0, n) == steps
+    assert len(batches) == local.planned_steps(0, 0, n) == steps
     if drop:
         assert {len(batch) for batch in batches} == {min(n, size)}
-    same = list(Local(epochs=steps, batch_size=size, drop_last=drop).batches(0, 0, 0, n))
+    same = list(LocalTraining(epochs=steps, batch_size=size, drop_last=drop).batches(0, 0, 0, n))
     assert all(torch.equal(a, b) for a, b in zip(batches, same, strict=False))
 
 
 def test_batches_depend_on_seed_round_and_client_alone() -> None:
-    local = Local(batch_size=100)
+    local = LocalTraining(batch_size=100)
 
     def order(*place: int) -> torch.Tensor:
         return next(local.batches(*place, 100))
@@ -59,24 +59,24 @@ def test_batches_depend_on_seed_round_and_client_alone() -> None:
     assert torch.equal(order(0, 1, 2), order(0, 1, 2))
     different = [order(0, 1, 2), order(1, 1, 2), order(0, 2, 2), order(0, 1, 3)]
     assert all(not torch.equal(a, b) for a, b in pairwise(different))
-    first, second = Local(batch_size=100, epochs=2).batches(0, 1, 2, 100)
+    first, second = LocalTraining(batch_size=100, epochs=2).batches(0, 1, 2, 100)
     assert not torch.equal(first, second)
 
 
 def test_how_often_the_data_are_gone_through() -> None:
-    assert Local(epochs=3, batch_size=4).passes(0, 7, examples=11) == 3
-    assert Local(steps=6, batch_size=4).passes(0, 7, examples=12) == 2
-    assert Local(steps=5, batch_size=64).passes(0, 7, examples=10) == 5
-    assert Local(orders=[{7: [[0, 1, 2], [3], [1, 2]]}]).passes(0, 7, examples=4) == 1.5
+    assert LocalTraining(epochs=3, batch_size=4).epochs_of(0, 7, examples=11) == 3
+    assert LocalTraining(steps=6, batch_size=4).epochs_of(0, 7, examples=12) == 2
+    assert LocalTraining(steps=5, batch_size=64).epochs_of(0, 7, examples=10) == 5
+    assert LocalTraining(orders=[{7: [[0, 1, 2], [3], [1, 2]]}]).epochs_of(0, 7, examples=4) == 1.5
 
 
 @given(n=sizes, virtual=sizes, size=sizes, epochs=st.integers(1, 3))
 @settings(max_examples=60)
 def test_virtual_clients_use_as_many_examples_whatever_they_hold(n: int, virtual: int, size: int, epochs: int) -> None:
-    local = Local(epochs=epochs, batch_size=size, virtual=virtual)
+    local = LocalTraining(epochs=epochs, batch_size=size, virtual=virtual)
     batches = list(local.batches(0, 1, 2, n))
     a_pass = -(-virtual // size)
-    assert len(batches) == local.planned(1, 2, n) == local.planned(1, 2, n + 7) == epochs * a_pass
+    assert len(batches) == local.planned_steps(1, 2, n) == local.planned_steps(1, 2, n + 7) == epochs * a_pass
     passes = [torch.cat(batches[e * a_pass : (e + 1) * a_pass]) for e in range(epochs)]
     for used in passes:
         assert len(used) == virtual
@@ -88,21 +88,21 @@ def test_virtual_clients_use_as_many_examples_whatever_they_hold(n: int, virtual
 
 
 def test_virtual_clients_draw_anew_in_every_visit() -> None:
-    local = Local(batch_size=100, virtual=20)
+    local = LocalTraining(batch_size=100, virtual=20)
     drawn = [set(next(local.batches(0, t, 2, 100)).tolist()) for t in range(3)]
     assert drawn[0] != drawn[1] != drawn[2]
     assert drawn[0] == set(next(local.batches(0, 0, 2, 100)).tolist())
     with pytest.raises(SettingError, match="virtual must be a whole number"):
-        Local(virtual=0)
+        LocalTraining(virtual=0)
 
 
 def test_given_orders_are_followed() -> None:
-    local = Local(orders=[{4: [[2, 0], [1]]}, {}])
+    local = LocalTraining(orders=[{4: [[2, 0], [1]]}, {}])
     assert [batch.tolist() for batch in local.batches(0, 0, 4, 3)] == [[2, 0], [1]]
-    assert local.planned(0, 4, 3) == 2
+    assert local.planned_steps(0, 4, 3) == 2
     for t, client in ((0, 5), (1, 4), (2, 4)):
         with pytest.raises(SettingError, match=f"none for client {client} in round {t}"):
-            local.planned(t, client, 3)
+            local.planned_steps(t, client, 3)
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_given_orders_are_followed() -> None:
 )  # fmt: skip
 def test_ranges(wrong: dict[str, object]) -> None:
     with pytest.raises(SettingError):
-        Local(**wrong)  # type: ignore[arg-type]
+        LocalTraining(**wrong)  # type: ignore[arg-type]
 
 
 def test_pieces_that_do_nothing_are_left_out() -> None:
-    assert Local().pieces(keep=False) == ()
-    full = Local(clip=1.0, weight_decay=0.1, momentum=0.9).pieces(keep=True)
+    assert LocalTraining().pieces(keep=False) == ()
+    full = LocalTraining(clip=1.0, weight_decay=0.1, momentum=0.9).pieces(keep=True)
     assert [piece.key for piece in full] == ["clip", "decay", "momentum"]
 
 
@@ -137,11 +137,11 @@ def network() -> nn.Module:
 @pytest.mark.parametrize("clip", [None, 0.2])
 def test_the_walk_is_torchs_sgd(momentum: float, weight_decay: float, clip: float | None) -> None:
     """Clip the gradient, then let torch.optim add weight decay and gather momentum."""
-    local = Local(epochs=3, batch_size=4, momentum=momentum, weight_decay=weight_decay, clip=clip)
+    local = LocalTraining(epochs=3, batch_size=4, momentum=momentum, weight_decay=weight_decay, clip=clip)
     learner = Learner(network(), (4,), 3, seed=0, dtype="float64")
     start = learner.initial()
     job = ClientJob(learner, local.pieces(keep=False), local, seed=5)
-    reply, memory = visit(job, Letter(7, Mail(2, start.params, start.buffers, 0.3), {}), DATA)
+    reply, state = run_client(job, Request(7, Broadcast(2, start.params, start.buffers, 0.3), {}), DATA)
 
     module = network()
     stepper = torch.optim.SGD(module.parameters(), lr=0.3, momentum=momentum, weight_decay=weight_decay)
@@ -160,27 +160,27 @@ def test_the_walk_is_torchs_sgd(momentum: float, weight_decay: float, clip: floa
     assert reply.metrics["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-4 if clip else 1e-12)
     assert reply.examples == 11
     assert reply.samples == 33
-    assert memory == {}
+    assert state == {}
 
 
 def test_a_kept_momentum_goes_on_where_it_stopped() -> None:
     """Two visits of one epoch with the buffer kept are one visit of two epochs, for given batches."""
     order = [[0, 1, 2], [3, 4], [5, 6, 7], [8]]
-    one = Local(momentum=0.9, orders=[{0: order}])
-    two = Local(momentum=0.9, orders=[{0: order[:2]}, {0: order[2:]}])
+    one = LocalTraining(momentum=0.9, orders=[{0: order}])
+    two = LocalTraining(momentum=0.9, orders=[{0: order[:2]}, {0: order[2:]}])
     learner = Learner(network(), (4,), 3, seed=0, dtype="float64")
-    w, memory = learner.initial().params, dict[str, dict[str, torch.Tensor]]()
+    w, state = learner.initial().params, dict[str, dict[str, torch.Tensor]]()
 
-    def letter(t: int, w: torch.Tensor, memory: Memory) -> Letter:
-        return Letter(0, Mail(t, w, torch.zeros(0), 0.1), memory)
+    def letter(t: int, w: torch.Tensor, state: ClientState) -> Request:
+        return Request(0, Broadcast(t, w, torch.zeros(0), 0.1), state)
 
-    whole, _ = visit(ClientJob(learner, one.pieces(keep=False), one, 0), letter(0, w, {}), DATA)
+    whole, _ = run_client(ClientJob(learner, one.pieces(keep=False), one, 0), letter(0, w, {}), DATA)
     job = ClientJob(learner, two.pieces(keep=True), two, 0)
     for t in range(2):
-        reply, memory = visit(job, letter(t, w, memory), DATA)
+        reply, state = run_client(job, letter(t, w, state), DATA)
         w = w - reply.delta
     torch.testing.assert_close(w, learner.initial().params - whole.delta, rtol=0, atol=1e-14)
-    forgetful, none = visit(replace(job, pieces=two.pieces(keep=False)), letter(1, w, {}), DATA)
+    forgetful, none = run_client(replace(job, pieces=two.pieces(keep=False)), letter(1, w, {}), DATA)
     assert none == {}
     assert not torch.equal(forgetful.delta, reply.delta)
 
@@ -189,12 +189,12 @@ def test_a_kept_momentum_goes_on_where_it_stopped() -> None:
 @pytest.mark.parametrize(
     "local",
     [
-        Local(batch_size=4), Local(batch_size=4, epochs=3), Local(batch_size=4, epochs=2, drop_last=True),
-        Local(batch_size=4, steps=5), Local(batch_size=4, steps=2, drop_last=True), Local(batch_size=4, virtual=6),
+        LocalTraining(batch_size=4), LocalTraining(batch_size=4, epochs=3), LocalTraining(batch_size=4, epochs=2, drop_last=True),
+        LocalTraining(batch_size=4, steps=5), LocalTraining(batch_size=4, steps=2, drop_last=True), LocalTraining(batch_size=4, virtual=6),
     ],
     ids=str,
 )  # fmt: skip
-def test_how_many_examples_a_visit_goes_through(local: Local, examples: int) -> None:
+def test_how_many_examples_a_visit_goes_through(local: LocalTraining, examples: int) -> None:
     batches = list(local.batches(0, 0, 0, examples))
     assert local.samples(0, 0, examples) == sum(map(len, batches))
-    assert local.planned(0, 0, examples) == len(batches)
+    assert local.planned_steps(0, 0, examples) == len(batches)

@@ -12,11 +12,11 @@ from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
 from fedflat.data.batch import Batch
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.running.train import train
-from fedflat.studies.api import experiment
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.experiments.api import experiment
+from fedflat.experiments.train import train
 
 
 def module() -> nn.Module:

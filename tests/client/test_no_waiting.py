@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from fedflat.client.learner import Learner
-from fedflat.client.visit import ClientJob, Letter, open_visit, visit, walk
+from fedflat.client.training import ClientJob, Request, open_context, run_client, local_train
 from fedflat.data.federation import Federation
-from fedflat.executors.crew import Crew, Source, Visited
-from fedflat.running.train import train
+from fedflat.execution.client_pool import ClientPool, Source, PoolOutcome
+from fedflat.experiments.train import train
 from test_every_method import EVERY, experiment, said
 
 WAITS = {"fedala(": "it blends until its loss settles, once before the walk"}
@@ -40,31 +40,31 @@ class Shadowing:
     walks: int = 0
 
     @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
         here = job.learner
         there = Learner(here.model, here.shape, here.outputs, seed=here.seed, task=here.task, device="meta")
         self.job, self.fed, self.there = job, fed, replace(job, learner=there)
         yield self
 
-    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        for letter in letters:
-            if letter.mail.ask.trains:
-                self.shadow(letter)
-            yield visit(self.job, letter, self.fed.data(letter.client))
+    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        for request in requests:
+            if request.broadcast.instruction.trains:
+                self.shadow(request)
+            yield run_client(self.job, request, self.fed.data(request.client))
 
-    def shadow(self, letter: Letter) -> None:
-        mail = letter.mail
-        sent = replace(mail, params=away(mail.params), buffers=away(mail.buffers), extras=away(mail.extras))
-        letter, data = Letter(letter.client, sent, away(letter.memory)), self.fed.data(letter.client).to("meta")
+    def shadow(self, request: Request) -> None:
+        broadcast = request.broadcast
+        sent = replace(broadcast, params=away(broadcast.params), buffers=away(broadcast.buffers), extras=away(broadcast.extras))
+        request, data = Request(request.client, sent, away(request.state)), self.fed.data(request.client).to("meta")
         local, job = self.there.local, self.there
-        stack = [(piece, open_visit(job, letter, data, piece)) for piece in job.pieces]
-        places = local.batches(job.seed, mail.round, letter.client, len(data))
+        stack = [(piece, open_context(job, request, data, piece)) for piece in job.pieces]
+        places = local.batches(job.seed, broadcast.round, request.client, len(data))
         batches = (data.batch(some, job.learner.dtype) for some in places)
         job.learner.flat.module.train()
-        walked = walk(stack, job.learner, sent.params, sent.buffers, mail.lr, batches)
+        walked = local_train(stack, job.learner, sent.params, sent.buffers, broadcast.lr, batches)
         assert walked.returned.is_meta
         assert walked.loss.is_meta
-        assert all(t.is_meta for _, v in stack for t in (*v.memory.values(), *v.outbox.values()))
+        assert all(t.is_meta for _, v in stack for t in (*v.state.values(), *v.outbox.values()))
         self.walks += 1
 
 

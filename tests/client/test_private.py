@@ -9,37 +9,37 @@ import torch
 from torch import Tensor, nn
 
 from fedflat import fedavg, fedavgm, fedbn, personal, sam, silobn
-from fedflat.client.local import Local
-from fedflat.client.piece import Piece, Visit
-from fedflat.client.private import Private
-from fedflat.client.visit import Letter, visit
+from fedflat.client.local import LocalTraining
+from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.private_parameters import Private
+from fedflat.client.training import Request, run_client
 from fedflat.composition.method import Method
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.flat import GradFn, Layout
-from fedflat.engine.mail import Mail
-from fedflat.engine.stage import Stage
+from fedflat.core.flat import GradFn, Layout
+from fedflat.core.messages import Broadcast
+from fedflat.core.stage import Stage
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
 from fedflat.models.bisenet import bisenetv2
 from fedflat.models.simple import mlp
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import make_ready
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
-from fedflat.running.train import train
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
 
 SIZES = (6, 10, 8)
 RNG = torch.Generator().manual_seed(0)
 DATA = [(torch.randn(n, 4, generator=RNG) * (k + 1) + k, torch.arange(n) % 2) for k, n in enumerate(SIZES)]
-HEAD = Method(client=(Private("head"),), said="head()")
+HEAD = Method(client=(Private("head"),), text="head()")
 
 
 def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 2))
 
 
-class Book(RunBook):
+class Book(RunFolder):
     """Keeps the state after each round."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Book(RunBook):
         self.clients: list[Any] = []
         self.bytes: list[tuple[int, int]] = []
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         if not force:
             self.models.append(run.model)
             self.clients.append(dict(run.clients.kept))
@@ -57,22 +57,22 @@ class Book(RunBook):
 
 def experiment(method: Method, rounds: int = 3, **more: Any) -> Experiment:
     settings: dict[str, Any] = {
-        "model": network, "sampler": Sampler(cohorts=[[0, 1], [1, 2], [0, 2]][:rounds]),
+        "model": network, "sampler": ClientSampler(cohorts=[[0, 1], [1, 2], [0, 2]][:rounds]),
         "on": clients_of(DATA, test=DATA[0], classes=2),
     }  # fmt: skip
     return Experiment(
-        method=method, rounds=rounds, dtype="float64", local=Local(batch_size=64, lr=0.1), **{**settings, **more},
+        method=method, rounds=rounds, dtype="float64", local=LocalTraining(batch_size=64, lr=0.1), **{**settings, **more},
     )  # fmt: skip
 
 
 def run(method: Method, **more: Any) -> Book:
-    book = Book()
-    train(experiment(method, **more), book=book)
-    return book
+    run_folder = Book()
+    train(experiment(method, **more), run_folder=run_folder)
+    return run_folder
 
 
 def start() -> tuple[Tensor, Tensor, Layout]:
-    learner = make_ready(experiment(fedavg())).learner
+    learner = prepare(experiment(fedavg())).learner
     model = learner.initial()
     return model.params, model.buffers, learner.flat.layout
 
@@ -86,25 +86,25 @@ def test_what_is_private() -> None:
     assert Private("head").mask(layout).nonzero().view(-1).tolist() == list(range(21, 29))
     assert Private("bn").statistics(layout).all()
     assert not Private("head").statistics(layout).any()
-    assert [Private(where).withheld(layout) for where in ("bn", "bn_statistics", "head")] == [6 + 6, 6, 8]
+    assert [Private(where).private_size(layout) for where in ("bn", "bn_statistics", "head")] == [6 + 6, 6, 8]
     with pytest.raises(SettingError, match="where must be"):
         Private("everything")
 
 
-@pytest.mark.parametrize("more", [Method(said="nothing()"), sam(0.1), fedavgm(0.9)], ids=repr)
+@pytest.mark.parametrize("more", [Method(text="nothing()"), sam(0.1), fedavgm(0.9)], ids=repr)
 @pytest.mark.parametrize("method", [fedbn(), silobn(), HEAD], ids=repr)
 def test_what_the_server_sees(method: Method, more: Method) -> None:
     """Its running statistics stay as they were, and so do the private parameters; the rest moves."""
     params, buffers, layout = start()
-    book = run(method + more)
+    run_folder = run(method + more)
     (piece,) = (p for p in method.client if isinstance(p, Private))
     mask, statistics = piece.mask(layout), piece.statistics(layout)
-    for model in book.models:
+    for model in run_folder.models:
         assert torch.equal(model.params[mask], params[mask])
         assert torch.equal(model.buffers[statistics], buffers[statistics])
         assert bool((model.params[~mask] != params[~mask]).any())
     if "head" in repr(method):
-        assert not torch.equal(book.models[0].buffers, buffers)
+        assert not torch.equal(run_folder.models[0].buffers, buffers)
 
 
 def test_what_silobn_averages() -> None:
@@ -119,7 +119,7 @@ class ScaleOf(Piece):
 
     stage, key = Stage.CORRECT, "scale_of"
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         slope = torch.zeros_like(grad(w))
         slope[0] = (w[0] - (2, 4)[v.client]) / v.lr
         return slope
@@ -130,12 +130,12 @@ def test_a_round_by_hand(method: Method, scale: float, own: list[float]) -> None
     """Clients who count 1 to 3 take the scale from 1 to 2 and 4, and the running mean from 0 to 5 and 9."""
     around = [torch.tensor([-1.0, 1.0] * n).view(-1, 1) for n in (1, 3)]
     data = [(x + mean, torch.arange(len(x)) % 2) for x, mean in zip(around, (5, 9), strict=True)]
-    book = run(
-        method + Method(client=(ScaleOf(),), said="scale_of()"), rounds=1, sampler=Sampler(cohorts=[[0, 1]]),
+    run_folder = run(
+        method + Method(client=(ScaleOf(),), text="scale_of()"), rounds=1, sampler=ClientSampler(cohorts=[[0, 1]]),
         model=lambda: nn.Sequential(nn.BatchNorm1d(1, momentum=1.0), nn.Linear(1, 2)),
         on=clients_of(data, test=data[0], classes=2),
     )  # fmt: skip
-    [server], [clients] = book.models, book.clients
+    [server], [clients] = run_folder.models, run_folder.clients
     assert float(server.params[0]) == pytest.approx(scale, rel=1e-12)
     assert float(server.buffers[0]) == 0
     kept = [clients[k]["private"] for k in (0, 1)]
@@ -152,9 +152,9 @@ def test_fedbn_averages_the_rest_as_fedavg_does() -> None:
 
 def test_a_client_goes_on_with_its_own() -> None:
     """Two visits of one client against torch, its normalisation kept in between and the rest reset."""
-    book = run(fedbn(), rounds=2, sampler=Sampler(cohorts=[[1], [1]]))
+    run_folder = run(fedbn(), rounds=2, sampler=ClientSampler(cohorts=[[1], [1]]))
     params, _, layout = start()
-    module = make_ready(experiment(fedavg())).learner.module().double()
+    module = prepare(experiment(fedavg())).learner.module().double()
     shared, mask = params, Private("bn").mask(layout)
     for t in range(2):
         stepper = torch.optim.SGD(module.parameters(), lr=0.1)
@@ -166,8 +166,8 @@ def test_a_client_goes_on_with_its_own() -> None:
         stepper.step()
         after = torch.cat([p.detach().view(-1) for p in module.parameters()])
         shared = torch.where(mask, params, after)
-        torch.testing.assert_close(book.models[t].params, shared, rtol=1e-10, atol=1e-12)
-        kept = book.clients[t][1]["private"]
+        torch.testing.assert_close(run_folder.models[t].params, shared, rtol=1e-10, atol=1e-12)
+        kept = run_folder.clients[t][1]["private"]
         torch.testing.assert_close(kept["params"], after[mask], rtol=1e-10, atol=1e-12)
         norm = module[1]
         statistics = torch.cat([norm.running_mean, norm.running_var])
@@ -179,17 +179,17 @@ class Shifted(Piece):
 
     stage, key = Stage.CORRECT, "shifted"
 
-    def end(self, v: Visit, w: Tensor) -> Tensor:
+    def end(self, v: ClientContext, w: Tensor) -> Tensor:
         return w + 1
 
 
 def test_what_is_kept_is_where_the_walk_ended() -> None:
     shifted, plain = (
-        run(fedbn() + more, rounds=1).clients[0] for more in (Method(client=(Shifted(),), said="shifted()"), fedavg())
+        run(fedbn() + more, rounds=1).clients[0] for more in (Method(client=(Shifted(),), text="shifted()"), fedavg())
     )
     assert plain.keys() == {0, 1}
-    for client, memory in plain.items():
-        assert torch.equal(memory["private"]["params"], shifted[client]["private"]["params"])
+    for client, state in plain.items():
+        assert torch.equal(state["private"]["params"], shifted[client]["private"]["params"])
 
 
 @pytest.mark.parametrize(("method", "withheld"), [(fedavg(), 0), (silobn(), 6), (fedbn(), 12), (HEAD, 8)], ids=repr)
@@ -207,31 +207,31 @@ def test_what_is_not_counted_carries_nothing(method: Method) -> None:
     params, buffers, layout = start()
     (piece,) = (p for p in method.client if isinstance(p, Private))
     mask, statistics = piece.mask(layout), piece.statistics(layout)
-    ready = make_ready(experiment(method + fedavgm(0.9)))
-    memory: dict[int, Any] = {0: {}, 1: {}}
+    prepared = prepare(experiment(method + fedavgm(0.9)))
+    state: dict[int, Any] = {0: {}, 1: {}}
     for t in range(3):
-        mail = Mail(t, params + torch.where(mask, 0.0, 0.1 * t), buffers, 0.1)
+        broadcast = Broadcast(t, params + torch.where(mask, 0.0, 0.1 * t), buffers, 0.1)
         for client in (0, 1):
-            reply, memory[client] = visit(ready.job, Letter(client, mail, memory[client]), ready.fed.data(client))
+            reply, state[client] = run_client(prepared.job, Request(client, broadcast, state[client]), prepared.fed.data(client))
             assert not reply.delta[mask].any()
             assert torch.equal(reply.buffers[statistics], buffers[statistics])
 
 
 def test_tuning_sends_the_whole_model() -> None:
     """The last round of the personalised protocol tunes the head of the server's model, whatever was private."""
-    book = run(HEAD + personal(), on=clients_of(DATA, test=DATA[0], classes=2, split=0.5), rounds=1)
-    ((down, up),) = book.bytes
-    tuned = book.rows[-1]
+    run_folder = run(HEAD + personal(), on=clients_of(DATA, test=DATA[0], classes=2, split=0.5), rounds=1)
+    ((down, up),) = run_folder.bytes
+    tuned = run_folder.rows[-1]
     assert (tuned["down"] - down, tuned["up"] - up) == (3 * 8 * (29 + 6), 3 * 8 * (29 + 6))
 
 
 @pytest.mark.parametrize("method", [fedbn(), silobn()], ids=repr)
 def test_without_batch_normalisation_it_is_refused(method: Method) -> None:
     with pytest.raises(SettingError, match="the model has no BatchNorm layer: nothing would stay there"):
-        make_ready(experiment(method, model=mlp([3])))
+        prepare(experiment(method, model=mlp([3])))
     with pytest.raises(SettingError, match="the model names no layer with 'norm': nothing would stay there"):
-        make_ready(experiment(parse(f"{method.said[:-1]}only_named='norm')", "method")))
-    make_ready(experiment(HEAD, model=mlp([3])))
+        prepare(experiment(parse(f"{method.text[:-1]}only_named='norm')", "method")))
+    prepare(experiment(HEAD, model=mlp([3])))
 
 
 def test_only_layers_of_a_name() -> None:
@@ -247,4 +247,4 @@ def test_only_layers_of_a_name() -> None:
 @pytest.mark.parametrize("keeper", ["fedbn()", "silobn()"])
 def test_company_that_would_give_it_away_is_refused(keeper: str, company: str) -> None:
     with pytest.raises(SettingError, match="as long as the whole model"):
-        make_ready(experiment(parse(f"{keeper} + {company}", "method")))
+        prepare(experiment(parse(f"{keeper} + {company}", "method")))

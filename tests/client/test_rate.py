@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from client.stages import visiting
-from fedflat.client.rate import PolyRate
+from fedflat.client.lr_schedules import PolyRate
 from fedflat.errors import SettingError
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.running.prepare import make_ready
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.experiments.prepare import prepare
 from literal.problem import Plan, Problem, local_step, random_plan, random_problem, weights
 from methods.spies import said
 from quadratic import experiment, replay
@@ -31,9 +31,9 @@ def test_both_readings_in_numbers(factor: float, last: float) -> None:
     """Ten steps at 0.05: as FedDrive's code has it, and as papers print it."""
     piece = PolyRate(factor=factor)
     visit = visiting(piece, torch.zeros(2), planned=10)
-    assert piece.pace(visit) == 1
+    assert piece.lr_factor(visit) == 1
     visit.steps = 9
-    assert 0.05 * piece.pace(visit) == pytest.approx(last, abs=6e-9)
+    assert 0.05 * piece.lr_factor(visit) == pytest.approx(last, abs=6e-9)
 
 
 def by_loops(problem: Problem, plan: Plan, power: float, factor: float) -> list[np.ndarray]:
@@ -55,8 +55,8 @@ def by_loops(problem: Problem, plan: Plan, power: float, factor: float) -> list[
 @pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"])
 @pytest.mark.parametrize(("power", "factor"), [(0.9, 1.0), (0.9, 10_000.0), (2.0, 3.0)])
 def test_against_loops(power: float, factor: float, executor: Executor, some: tuple[Problem, Plan]) -> None:
-    book = replay(said(f"fedavg() + poly_rate({power}, {factor})"), *some, executor=executor)
-    np.testing.assert_allclose(book.server, by_loops(*some, power, factor), rtol=1e-10, atol=1e-10)
+    run_folder = replay(said(f"fedavg() + poly_rate({power}, {factor})"), *some, executor=executor)
+    np.testing.assert_allclose(run_folder.server, by_loops(*some, power, factor), rtol=1e-10, atol=1e-10)
 
 
 def test_power_0_changes_no_bit(some: tuple[Problem, Plan]) -> None:
@@ -72,13 +72,13 @@ def test_scaffold_divides_by_the_rates_there_were() -> None:
     for i, batch in enumerate(plan.orders[0][0]):
         rate = 0.1 * (1 - i / 3) ** 0.9
         w, sum_of_rates = w - rate * problem.gradient(0, w, batch), sum_of_rates + rate
-    book = replay(said("scaffold() + poly_rate()"), problem, plan)
-    np.testing.assert_allclose(book.learnt[0][0]["scaffold"]["c"], (problem.w0 - w) / sum_of_rates, rtol=1e-10)
+    run_folder = replay(said("scaffold() + poly_rate()"), problem, plan)
+    np.testing.assert_allclose(run_folder.learnt[0][0]["scaffold"]["c"], (problem.w0 - w) / sum_of_rates, rtol=1e-10)
 
 
 def test_what_cannot_be_is_refused(some: tuple[Problem, Plan]) -> None:
     with pytest.raises(SettingError, match=r"fedcm divides what clients walked by .* Leave out poly_rate\(\)"):
-        make_ready(experiment(said("fedcm() + poly_rate()"), *some))
+        prepare(experiment(said("fedcm() + poly_rate()"), *some))
     with pytest.raises(SettingError, match=r"poly_rate: factor must be a number of at least 1, found 0\.5"):
         PolyRate(factor=0.5)
     with pytest.raises(SettingError, match="poly_rate: power must be a number of at least 0, found -1"):

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from client.stages import PLANE, Asked, vector, visiting
 from fedflat.client.sharpness import Asam, LastSam, LayerwiseSam, Sam, weights
-from fedflat.engine.flat import Layout
+from fedflat.core.flat import Layout
+from fedflat.core.schedules import warmup
 from fedflat.errors import SettingError
-from fedflat.language.schedules import warmup
 
 W = vector(3.0, -0.5, 2.0)
 vectors = st.lists(st.floats(-10, 10), min_size=3, max_size=3).map(lambda v: vector(*v))
@@ -104,7 +104,7 @@ def test_which_parameters_are_weights() -> None:
 
 
 def test_settings() -> None:
-    assert Sam().asks == Asam().asks == 2
+    assert Sam().oracle_calls == Asam().oracle_calls == 2
     for wrong in (lambda: Sam(-0.1), lambda: Asam(rho=-1), lambda: Asam(eta=-1), lambda: Asam(variant="layer")):
         with pytest.raises(SettingError):
             wrong()
@@ -120,7 +120,7 @@ def test_layerwise_sam_climbs_rho_in_every_tensor(w: Tensor, rho: float) -> None
         step = rho * g[place] / (g[place].norm() + TINY)
         torch.testing.assert_close(eps[place], step, rtol=0, atol=rounding(w, step))
     assert torch.equal(u, quadratic(asked.places[1]))
-    assert LayerwiseSam(rho).asks == 2
+    assert LayerwiseSam(rho).oracle_calls == 2
 
 
 def test_last_sam_climbs_along_the_gradient_of_the_step_before() -> None:
@@ -131,8 +131,8 @@ def test_last_sam_climbs_along_the_gradient_of_the_step_before() -> None:
     assert torch.equal(asked.places[0], W)
     torch.testing.assert_close(asked.places[1], W - 1 + 0.5 * first / first.norm())
     assert torch.equal(second, quadratic(asked.places[1]))
-    assert torch.equal(v.memory["g"], second)
-    later = visiting(piece, W, memory=v.memory)
+    assert torch.equal(v.state["g"], second)
+    later = visiting(piece, W, memory=v.state)
     piece.gradient(later, asked, W)
     torch.testing.assert_close(asked.places[2], W + 0.5 * second / second.norm())
     assert len(asked.places) == 3

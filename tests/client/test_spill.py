@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedflat.errors import RunError
-from fedflat.executors.spill import Spill
+from fedflat.execution.spill import Spill
 from fedflat.files import Damaged
 
 
 def test_room_is_used_again() -> None:
     file = Spill()
-    a, b, c = (file.write(bytes([letter]) * 10) for letter in b"abc")
+    a, b, c = (file.write(bytes([request]) * 10) for request in b"abc")
     assert file.nbytes == 30
     file.free(b)
     d = file.write(b"d" * 4)  # into the gap, of which six bytes are left
@@ -32,7 +32,7 @@ def test_room_is_used_again() -> None:
 def test_a_file_is_taken_up_with_the_records_that_count(tmp_path: Path) -> None:
     path = tmp_path / "records"
     file = Spill(path)
-    a, b, c, _ = (file.write(bytes([letter]) * 10) for letter in b"abcd")
+    a, b, c, _ = (file.write(bytes([request]) * 10) for request in b"abcd")
     file.sync()
     again = Spill(path, [c, a, a])
     assert path.stat().st_size > again.nbytes  # to look at it changes nothing

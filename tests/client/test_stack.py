@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from client.stages import vector, visiting
-from fedflat.client import batched
-from fedflat.client.batched import Batched, footprint, unstackable
+from fedflat.client import stacked_gradients as batched
+from fedflat.client.batch_transforms import Cutout, Mixup
 from fedflat.client.learner import Learner
-from fedflat.client.local import Local
-from fedflat.client.mixing import Cutout, Mixup
-from fedflat.client.stack import StackVisit, signature, stacked_visit
-from fedflat.client.terms import Man
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.local import LocalTraining
+from fedflat.client.loss_terms import Man
+from fedflat.client.stacked_gradients import StackedGradients, footprint, unstackable
+from fedflat.client.stacked_training import StackContext, signature, run_stack
+from fedflat.client.training import ClientJob, Request, run_client
+from fedflat.core.messages import Broadcast, Reply, ReplyBatch, aggregate, unstack
 from fedflat.data.augment import CropFlip
 from fedflat.data.batch import Batch, Mixed
 from fedflat.data.examples import ClientData, Examples
-from fedflat.engine.mail import Mail, Reply, Sheaf, fold, rows
 
 CLIENTS, EXAMPLES = 3, 5
 
@@ -67,7 +67,7 @@ def test_gradients_are_autograds(shared: bool, mixed: bool, traced: bool, monkey
     if mixed:
         lam = torch.tensor([0.3, 1.0, 0.75], dtype=torch.float64)
         batch = replace(batch, targets=Mixed(batch.targets, batch.targets.flip(1), lam))
-    start, many = what.initial(), Batched(what)
+    start, many = what.initial(), StackedGradients(what)
     w = start.params.expand(CLIENTS, -1)
     if not shared:
         w = w + 0.1 * torch.randn(w.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -83,7 +83,7 @@ def test_gradients_are_autograds(shared: bool, mixed: bool, traced: bool, monkey
 
 
 def test_only_the_first_call_moves_statistics_and_none_if_they_are_to_be_still() -> None:
-    what, many = learner(), Batched(learner())
+    what, many = learner(), StackedGradients(learner())
     start = what.initial()
     sent = many.buffers = start.buffers.expand(CLIENTS, -1)
     w = start.params.expand(CLIENTS, -1)
@@ -107,7 +107,7 @@ def test_frozen_parameters_stay_and_tied_ones_stay_tied() -> None:
     second.weight, second.bias.requires_grad = first.weight, False
     module = nn.Sequential(first, nn.Tanh(), second)
     what, batch = learner(module), batch_of()
-    many, w = Batched(what), what.initial().params
+    many, w = StackedGradients(what), what.initial().params
     many.buffers = torch.zeros(CLIENTS, 0)
     loss, gradient, *_ = many.gradients(w.expand(CLIENTS, -1), batch, ())
     for k in range(CLIENTS):
@@ -121,7 +121,7 @@ def test_terms_are_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A term may be worth more in the next round."""
     monkeypatch.setattr(batched, "PATIENCE", 0)
     what, man = learner(), Man(0.5)
-    many, w = Batched(what), what.initial().params.expand(CLIENTS, -1)
+    many, w = StackedGradients(what), what.initial().params.expand(CLIENTS, -1)
     many.buffers = what.initial().buffers.expand(CLIENTS, -1)
     plain, *_ = many.gradients(w, batch_of(), ())
     v = visiting(man, w)
@@ -145,8 +145,8 @@ def test_what_a_client_takes() -> None:
     assert footprint(what, 10) == 8 * (4 * 3 + 3 + 3 * 2 + 2 + 10 * (4 + 3 + 2 + 2))
 
 
-def stack_visit(piece: Mixup | Cutout) -> StackVisit:
-    return StackVisit(**vars(visiting(piece, vector(0.0))), clients=(4, 0, 9))
+def stack_visit(piece: Mixup | Cutout) -> StackContext:
+    return StackContext(**vars(visiting(piece, vector(0.0))), clients=(4, 0, 9))
 
 
 def test_each_client_draws_its_own_numbers() -> None:
@@ -190,24 +190,24 @@ def images(augment: CropFlip | None, sets: int) -> list[ClientData]:
 @pytest.mark.parametrize("batch_size", [2, 5])
 def test_a_visit_to_many_is_the_visits_to_each(batch_size: int, augment: CropFlip | None, sets: int) -> None:
     what = Learner(lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), (1, 2, 2), 2, seed=0, dtype="float64")
-    job = ClientJob(what, (), Local(batch_size=batch_size, epochs=2, lr=0.1, momentum=0.5), seed=7)
+    job = ClientJob(what, (), LocalTraining(batch_size=batch_size, epochs=2, lr=0.1, momentum=0.5), seed=7)
     data, start = images(augment, sets), what.initial()
-    letters = [Letter(client, Mail(3, start.params, start.buffers, 0.1), {}) for client in (4, 0, 9)]
-    sheaf, memory = stacked_visit(job, Batched(what), letters, data)
-    assert memory == {}
-    for letter, own, found in zip(letters, data, sheaf, strict=True):
-        reply, _ = visit(job, letter, own)
-        assert (found.client, found.examples, found.samples, found.steps) == (letter.client, 5, 10, reply.steps)
+    requests = [Request(client, Broadcast(3, start.params, start.buffers, 0.1), {}) for client in (4, 0, 9)]
+    reply_batch, state = run_stack(job, StackedGradients(what), requests, data)
+    assert state == {}
+    for request, own, found in zip(requests, data, reply_batch, strict=True):
+        reply, _ = run_client(job, request, own)
+        assert (found.client, found.examples, found.samples, found.steps) == (request.client, 5, 10, reply.steps)
         torch.testing.assert_close(found.delta, reply.delta, rtol=1e-10, atol=1e-13)
         assert found.metrics == pytest.approx(reply.metrics)
 
 
 def test_who_can_share_a_stack() -> None:
-    job = ClientJob(learner(), (), Local(), seed=0)
-    mail = Mail(0, vector(0.0), vector(), 0.1)
+    job = ClientJob(learner(), (), LocalTraining(), seed=0)
+    broadcast = Broadcast(0, vector(0.0), vector(), 0.1)
 
-    def signed(examples: int = 5, **memory: Tensor) -> object:
-        return signature(job, Letter(0, mail, {"piece": memory} if memory else {}), examples)
+    def signed(examples: int = 5, **state: Tensor) -> object:
+        return signature(job, Request(0, broadcast, {"piece": state} if state else {}), examples)
 
     assert signed() == signed()
     one, other = {"a": vector(1.0), "b": vector(2.0, 3.0)}, {"b": vector(4.0, 5.0), "a": vector(6.0)}
@@ -216,10 +216,10 @@ def test_who_can_share_a_stack() -> None:
     assert len(set(others)) == len(others)
 
 
-def sheaf_of(values: list[float], examples: int = 2) -> Sheaf:
+def sheaf_of(values: list[float], examples: int = 2) -> ReplyBatch:
     delta = torch.tensor(values, dtype=torch.float64).view(-1, 1) * vector(1.0, -2.0)
     extras = {"scaffold": {"dc": 3 * delta}}
-    return Sheaf(range(len(values)), delta, delta[:, :1], examples, 7, extras, {"loss": delta[:, 0] + 1}, 4)
+    return ReplyBatch(range(len(values)), delta, delta[:, :1], examples, 7, extras, {"loss": delta[:, 0] + 1}, 4)
 
 
 numbers = st.lists(st.floats(-5, 5), min_size=1, max_size=5)
@@ -227,23 +227,23 @@ numbers = st.lists(st.floats(-5, 5), min_size=1, max_size=5)
 
 @given(first=numbers, second=numbers, weighting=st.sampled_from(["sized", "uniform"]))
 def test_a_sheaf_folds_as_its_replies_do(first: list[float], second: list[float], weighting: str) -> None:
-    mail = Mail(0, vector(0.0, 0.0), vector(0.0), 0.1)
+    broadcast = Broadcast(0, vector(0.0, 0.0), vector(0.0), 0.1)
     sheaves = [sheaf_of(first), sheaf_of(second, examples=5)]
     lone = Reply(9, vector(1.0, 1.0), vector(2.0), 3, 3, {"scaffold": {"dc": vector(0.0, 1.0)}}, {"loss": 2.0})
-    one = fold(mail, [*sheaves, lone], population=20, weighting=weighting)
-    other = fold(mail, [*sheaves[0], *sheaves[1], lone], population=20, weighting=weighting)
+    one = aggregate(broadcast, [*sheaves, lone], population=20, weighting=weighting)
+    other = aggregate(broadcast, [*sheaves[0], *sheaves[1], lone], population=20, weighting=weighting)
     assert (one.count, one.steps) == (other.count, pytest.approx(other.steps))
     assert one.loss == pytest.approx(other.loss)
     for name in ("delta", "buffers", "uniform"):
         torch.testing.assert_close(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-12)
-    for how in ("uniform", "sized"):
-        torch.testing.assert_close(one.mean("scaffold", "dc", how), other.mean("scaffold", "dc", how))
+    for config in ("uniform", "sized"):
+        torch.testing.assert_close(one.mean("scaffold", "dc", config), other.mean("scaffold", "dc", config))
 
 
 def test_a_sheaf_counts_all_its_bytes_and_sees_every_bad_number() -> None:
-    sheaf = sheaf_of([1.0, 2.0, 3.0])
-    assert sheaf.nbytes == sum(reply.nbytes for reply in sheaf) == 3 * 8 * (2 + 1 + 2)
-    assert sheaf.finite
+    reply_batch = sheaf_of([1.0, 2.0, 3.0])
+    assert reply_batch.nbytes == sum(reply.nbytes for reply in reply_batch) == 3 * 8 * (2 + 1 + 2)
+    assert reply_batch.finite
     bad = sheaf_of([1.0, torch.nan, 3.0])
     assert not bad.finite
     assert [reply.finite for reply in bad] == [True, False, True]
@@ -251,6 +251,6 @@ def test_a_sheaf_counts_all_its_bytes_and_sees_every_bad_number() -> None:
 
 def test_a_row_that_is_kept_does_not_keep_the_others() -> None:
     stacked = {"dual": {"sigma": torch.ones(100, 3), "seen": torch.arange(100)}}
-    *_, last = rows(stacked, 100)
+    *_, last = unstack(stacked, 100)
     assert last["dual"]["seen"] == 99
     assert last["dual"]["sigma"].untyped_storage().nbytes() == 3 * 4

@@ -10,33 +10,33 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflat.client.piece import Memory
+from fedflat.client.piece import ClientState
 from fedflat.errors import RunError
-from fedflat.executors.memories import FILE, ClientStates, usual_budget
+from fedflat.execution.client_states import FILE, ClientStates, usual_budget
 from fedflat.files import Damaged
 
 ONE = 12
 """Bytes of what `remembering` makes."""
 
 
-def remembering(value: float) -> Memory:
+def remembering(value: float) -> ClientState:
     return {"dual": {"sigma": torch.full((3,), float(value))}}
 
 
-def value(memory: Memory) -> float | None:
-    return float(memory["dual"]["sigma"][0]) if memory else None
+def value(state: ClientState) -> float | None:
+    return float(state["dual"]["sigma"][0]) if state else None
 
 
 def states_with(kept: dict[int, float], budget: int | None = None, folder: Path | None = None) -> ClientStates:
     states = ClientStates(budget, folder)
     for client, number in kept.items():
         states.stage(client, remembering(number))
-    states.keep()
+    states.commit()
     return states
 
 
 def values(states: ClientStates) -> dict[int, float | None]:
-    return {client: value(memory) for client, memory in states.kept.items()}
+    return {client: value(state) for client, state in states.kept.items()}
 
 
 BUDGETS = pytest.mark.parametrize("budget", [None, 0, ONE, 2 * ONE])
@@ -48,10 +48,10 @@ def test_a_round_that_is_done_is_kept(budget: int | None) -> None:
     states.stage(1, remembering(2))
     states.stage(2, remembering(3))
     assert states.kept.keys() == {1}
-    assert value(states.memory(1)) == 2  # a second exchange of the round sees the first
+    assert value(states.state(1)) == 2  # a second exchange of the round sees the first
     assert values(states) == {1: 1}
     states.stage(1, remembering(4))
-    states.keep()
+    states.commit()
     assert values(states) == {1: 4, 2: 3}
 
 
@@ -60,39 +60,39 @@ def test_a_round_that_is_broken_off_leaves_nothing(budget: int | None) -> None:
     states = states_with({1: 1}, budget)
     states.stage(1, remembering(2))
     states.stage(2, remembering(3))
-    states.drop()
-    states.keep()
+    states.discard()
+    states.commit()
     assert values(states) == {1: 1}
-    assert value(states.memory(1)) == 1
+    assert value(states.state(1)) == 1
 
 
 def test_only_clients_that_remember_cost_anything() -> None:
     states = ClientStates()
     states.stage(1, {})
-    states.keep()
+    states.commit()
     assert states.kept == {}
-    assert states.memory(1) == states.memory(99) == {}
+    assert states.state(1) == states.state(99) == {}
     assert states.nbytes == 0
     states.stage(2, remembering(1))
     assert states.nbytes == 0
-    states.keep()
+    states.commit()
     assert states.nbytes == states.in_ram == ONE
 
 
 def test_a_memory_comes_back_as_it_was() -> None:
     """Names, types, shapes and every bit, of tensors that share their storage too."""
     x = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
-    memory: Memory = {
+    state: ClientState = {
         "a": {"x": x, "turned": x.T, "part": x[1], "n": torch.tensor(7), "none": x[:0], "path/to": x.double()},
         "b": {"mask": x > 0, "nan": torch.tensor([float("nan"), -0.0])},
     }
     states = ClientStates(budget=0)
-    states.stage(3, memory)
-    states.keep()
+    states.stage(3, state)
+    states.commit()
     assert states.in_ram == 0
-    again = states.memory(3)
-    assert {key: set(named) for key, named in again.items()} == {key: set(named) for key, named in memory.items()}
-    for key, named in memory.items():
+    again = states.state(3)
+    assert {key: set(named) for key, named in again.items()} == {key: set(named) for key, named in state.items()}
+    for key, named in state.items():
         for name, tensor in named.items():
             found = again[key][name]
             assert (found.dtype, found.shape) == (tensor.dtype, tensor.shape)
@@ -104,8 +104,8 @@ def test_a_part_of_something_larger_does_not_keep_it_alive() -> None:
     rows = torch.arange(12.0).view(4, 3)
     states = ClientStates()
     states.stage(2, {"dual": {"sigma": rows[2]}})
-    states.keep()
-    mine = states.memory(2)["dual"]["sigma"]
+    states.commit()
+    mine = states.state(2)["dual"]["sigma"]
     assert mine.tolist() == [6, 7, 8]
     assert mine.untyped_storage().nbytes() == ONE
 
@@ -113,23 +113,23 @@ def test_a_part_of_something_larger_does_not_keep_it_alive() -> None:
 def test_those_not_visited_for_longest_are_on_disk() -> None:
     states = states_with({1: 1, 2: 2, 3: 3}, 2 * ONE)
     assert states.in_ram == 2 * ONE
-    states.memory(2)
-    three = states.memory(3)["dual"]["sigma"]
+    states.state(2)
+    three = states.state(3)["dual"]["sigma"]
     states.stage(4, remembering(4))  # 2 goes
-    assert states.memory(3)["dual"]["sigma"] is three
+    assert states.state(3)["dual"]["sigma"] is three
     assert states.in_ram == 2 * ONE
-    states.memory(1)["dual"]["sigma"]  # 4 goes, though it is only staged
-    states.drop()
+    states.state(1)["dual"]["sigma"]  # 4 goes, though it is only staged
+    states.discard()
     assert values(states) == {1: 1, 2: 2, 3: 3}
 
 
 def test_what_was_handed_out_stays_as_it_is() -> None:
     states = states_with({1: 1, 2: 2}, ONE)
-    mine = states.memory(1)
+    mine = states.state(1)
     for number in range(5):
         states.stage(1, remembering(10 + number))
-        states.memory(2)
-        states.keep()
+        states.state(2)
+        states.commit()
     assert value(mine) == 1
 
 
@@ -140,18 +140,18 @@ def test_the_file_grows_with_the_clients_and_not_with_the_rounds() -> None:
         for client in range(5):
             states.stage(client, remembering(number))
         if number % 2:
-            states.keep()
+            states.commit()
         else:
-            states.drop()
+            states.discard()
     assert states._spill.nbytes <= 2 * length  # those of the round before, and those of this one
 
 
 def test_a_memory_that_did_not_change_is_not_written_again(tmp_path: Path) -> None:
     states = states_with({1: 1, 2: 2}, None, tmp_path)
     first = states.table(1)
-    states.stage(1, {"dual": dict(states.memory(1)["dual"])})
+    states.stage(1, {"dual": dict(states.state(1)["dual"])})
     states.stage(2, remembering(2))
-    states.keep()
+    states.commit()
     second = states.table(2)
     moved = dict(zip(second["client"].tolist(), (second["offset"] != first["offset"]).tolist(), strict=True))
     assert moved == {1: False, 2: True}
@@ -162,11 +162,11 @@ def test_tables_are_taken_up_again_without_reading_into_memory(tmp_path: Path) -
     tables = {1: states.table(1)}
     states.stage(5, remembering(6))
     states.stage(7, remembering(7))
-    states.keep()
+    states.commit()
     tables[2] = states.table(2)
     states.release(1)
     states.stage(1, remembering(99))  # after the checkpoint, and lost
-    states.keep()
+    states.commit()
     again = ClientStates(ONE, tmp_path)
     again.restore(tables)
     assert again.in_ram == 0
@@ -183,7 +183,7 @@ def test_a_checkpoint_stays_whole_until_it_is_gone(tmp_path: Path) -> None:
     for round in range(1, 8):
         states.stage(1, remembering(10 * round))
         states.stage(round + 1, remembering(round))
-        states.keep()
+        states.commit()
         tables[round] = states.table(round)
         states.release(round - 1)
         for kept in (round - 1, round):
@@ -192,7 +192,7 @@ def test_a_checkpoint_stays_whole_until_it_is_gone(tmp_path: Path) -> None:
             (copy / FILE).write_bytes((tmp_path / FILE).read_bytes())
             reader = ClientStates(0, copy)
             reader.restore({kept: tables[kept]})
-            assert value(reader.memory(1)) == (10 * kept or 1)
+            assert value(reader.state(1)) == (10 * kept or 1)
     assert states._spill.nbytes < 2.0 * sum(tables[7]["length"].tolist())
 
 
@@ -216,7 +216,7 @@ def test_damage_is_noticed_and_changes_nothing(tmp_path: Path, damage: str) -> N
         again.restore({1: table})
     assert again.kept == {}
     again.stage(3, remembering(3))
-    again.keep()
+    again.commit()
     assert values(again) == {3: 3}
 
 
@@ -228,7 +228,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device that is always full, in place of the file: a link to it would not be followed."""
-    monkeypatch.setattr("fedflat.executors.spill.open_file", lambda path, flags: os.open("/dev/full", flags))
+    monkeypatch.setattr("fedflat.execution.spill.open_file", lambda path, flags: os.open("/dev/full", flags))
     states = ClientStates(0, tmp_path)
     with pytest.raises(RunError, match=r"the disk is full: .*clients.bin could not be written"):
         states.stage(1, remembering(1))
@@ -237,7 +237,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_temporary_file_leaves_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     states = states_with({1: 1}, 0)
-    assert value(states.memory(1)) == 1
+    assert value(states.state(1)) == 1
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(RunError, match=r"nowhere could not be written: No such file"):
@@ -268,10 +268,10 @@ def test_whatever_happens_it_is_like_a_dictionary(tmp_path_factory, acts: list, 
             staged[client] = [float(number)] * size
             states.stage(client, {"a": {"x": torch.tensor(staged[client])}})
         elif what == "keep":
-            states.keep()
+            states.commit()
             kept, staged = kept | staged, {}
         elif what == "drop":
-            states.drop()
+            states.discard()
             staged = {}
         elif what == "checkpoint":
             tables[number], saved[number] = states.table(number), dict(kept)
@@ -281,7 +281,7 @@ def test_whatever_happens_it_is_like_a_dictionary(tmp_path_factory, acts: list, 
         elif what == "resume" and tables:
             states, kept, staged = ClientStates(budget, folder), dict(saved[max(tables)]), {}
             states.restore(tables)
-        found = states.memory(client)
+        found = states.state(client)
         assert (found["a"]["x"].tolist() if found else None) == (staged.get(client) or kept.get(client))
         assert states.in_ram <= budget
     assert {k: m["a"]["x"].tolist() for k, m in states.kept.items()} == kept

@@ -11,20 +11,20 @@ from torch import Tensor, nn
 
 import fedflat as ff
 from fedflat.client.describers.looks import Colours, Spectra, windows_of
-from fedflat.client.local import Local
+from fedflat.client.local import LocalTraining
 from fedflat.client.styles import Cfsi, Lab, Restyle
 from fedflat.data.examples import ClientData
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.data.styles.colours import lab_bytes, lab_to_rgb
 from fedflat.data.styles.frequencies import amplitudes, halves
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import make_ready
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
-from fedflat.running.train import train
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
 
 Pair = tuple[Tensor, Tensor]
 
@@ -41,18 +41,18 @@ def experiment(method: str, data: Sequence[Pair], rounds: int = 2) -> Experiment
 
     return Experiment(
         method=parse(method, "method"), on=clients_of(list(data), test=data[0], classes=2), model=linear, rounds=rounds,
-        local=Local(batch_size=3, lr=0.1), sampler=Sampler(clients=len(data)), dtype="float64",
+        local=LocalTraining(batch_size=3, lr=0.1), sampler=ClientSampler(clients=len(data)), dtype="float64",
     )  # fmt: skip
 
 
-def outcome(method: str, data: Sequence[Pair], **more: Any) -> tuple[Tensor, Run]:
-    class Book(RunBook):
-        def checkpoint(self, run: Run, *, force: bool = False) -> None:
+def outcome(method: str, data: Sequence[Pair], **more: Any) -> tuple[Tensor, RunState]:
+    class Book(RunFolder):
+        def checkpoint(self, run: RunState, *, force: bool = False) -> None:
             self.run = run
 
-    book = Book()
-    train(experiment(method, data, **more), book=book)
-    return book.run.model.params, book.run
+    run_folder = Book()
+    train(experiment(method, data, **more), run_folder=run_folder)
+    return run_folder.run.model.params, run_folder.run
 
 
 DATA = [pictures(seed, 4 + seed) for seed in range(3)]
@@ -121,7 +121,7 @@ def test_the_bank_is_counted(text: str, numbers: int) -> None:
 
 
 def test_what_it_tells_is_said() -> None:
-    [said] = [text for text in make_ready(experiment("fedavg + lab", DATA)).remarks() if "round 0" in text]
+    [said] = [text for text in prepare(experiment("fedavg + lab", DATA)).remarks() if "round 0" in text]
     assert "every client learn of each training image of everybody the mean and the spread of its colours" in said
 
 
@@ -141,7 +141,7 @@ def test_the_own_town_and_weather_are_left_out_whatever_the_view() -> None:
     drawn: list[float] = []
 
     class Spy(Lab):
-        def restyled(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:
+        def restyle(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:
             drawn.extend(styles.flatten().tolist())
             return images
 
@@ -156,10 +156,10 @@ def test_the_own_town_and_weather_are_left_out_whatever_the_view() -> None:
 def test_what_has_no_style_is_refused() -> None:
     floats = [(x.float(), y) for x, y in DATA]
     with pytest.raises(SettingError, match=r"pictures in bytes, from 0 to 255, and these data have torch.float32"):
-        make_ready(experiment("fedavg + cfsi", floats))
-    ready, grey = make_ready(experiment("fedavg", DATA)), experiment("fedavg", [(x[:, :1], y) for x, y in DATA])
+        prepare(experiment("fedavg + cfsi", floats))
+    prepared, grey = prepare(experiment("fedavg", DATA)), experiment("fedavg", [(x[:, :1], y) for x, y in DATA])
     with pytest.raises(SettingError, match=r"pictures of three colours in bytes.*shape \(1, 8, 12\)"):
-        Colours().check(grey.on.open(0), ready.learner, None)
+        Colours().check(grey.on.open(0), prepared.learner, None)
 
 
 def test_styles_of_another_domain_need_one() -> None:

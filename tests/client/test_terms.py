@@ -12,20 +12,20 @@ from torch.nn.functional import cross_entropy
 import fedflat
 from client.stages import vector, visiting
 from fedflat import cnn, mlp, resnet20, tiny_convnet
-from fedflat.client.asks import Gradient
+from fedflat.client.instructions import Gradient
 from fedflat.client.learner import Learner
-from fedflat.client.local import Local
-from fedflat.client.piece import Piece, Site, Visit
+from fedflat.client.local import LocalTraining
+from fedflat.client.loss_terms import ACTIVATIONS, Man, activations
+from fedflat.client.piece import Piece, ModelInfo, ClientContext
 from fedflat.client.sharpness import Sam
-from fedflat.client.terms import ACTIVATIONS, Man, activations
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.training import ClientJob, Request, run_client
+from fedflat.core.flat import Layout
+from fedflat.core.messages import Broadcast
+from fedflat.core.schedules import warmup
 from fedflat.data.batch import Batch
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.flat import Layout
-from fedflat.engine.mail import Mail
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
-from fedflat.language.schedules import warmup
-from fedflat.running.prepare import make_ready
+from fedflat.experiments.prepare import prepare
 
 IMAGES = torch.tensor([[[[1.0, 0.0], [2.0, 1.0]]], [[[0.0, 0.0], [0.0, 2.0]]]], dtype=torch.float64)
 ROWS = torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 1.0]], dtype=torch.float64)
@@ -96,9 +96,9 @@ def test_activations_must_be_modules() -> None:
 
     module = Functional()
     with pytest.raises(SettingError, match="found none"):
-        Man(0.1).check(Site((), module, Layout.of(module)))
+        Man(0.1).check(ModelInfo((), module, Layout.of(module)))
     seen = mlp([3]).build((2,), 2)
-    Man(0.1).check(Site((), seen, Layout.of(seen)))
+    Man(0.1).check(ModelInfo((), seen, Layout.of(seen)))
     assert all(issubclass(kind, nn.Module) for kind in ACTIVATIONS)
 
 
@@ -130,9 +130,9 @@ def gradient(module: nn.Module, zeta: float) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("scale", ["paper", "repo"])
 def test_the_term_is_in_ascent_and_descent(rho: float, scale: str) -> None:
     pieces: tuple[Piece, ...] = (Man(2.0, scale), Sam(rho))
-    job = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64"), pieces, Local(batch_size=6), seed=0)
+    job = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64"), pieces, LocalTraining(batch_size=6), seed=0)
     start = job.learner.initial().params
-    reply, _ = visit(job, Letter(0, Mail(0, start, torch.zeros(0), 0.1), {}), DATA)
+    reply, _ = run_client(job, Request(0, Broadcast(0, start, torch.zeros(0), 0.1), {}), DATA)
     module, zeta = network(), 2.0 if scale == "paper" else 1.0
     g = gradient(module, zeta)
     norm = torch.cat([part.view(-1) for part in g]).norm()
@@ -146,9 +146,9 @@ def test_the_term_is_in_ascent_and_descent(rho: float, scale: str) -> None:
 
 def test_the_term_is_in_the_gradient_over_all_data() -> None:
     """Mime's first exchange asks for the gradient of the very loss the clients walk on."""
-    job = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64"), (Man(2.0),), Local(), seed=0)
+    job = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64"), (Man(2.0),), LocalTraining(), seed=0)
     start = job.learner.initial().params
-    reply, _ = visit(job, Letter(0, Mail(0, start, torch.zeros(0), 0.1, ask=Gradient()), {}), DATA)
+    reply, _ = run_client(job, Request(0, Broadcast(0, start, torch.zeros(0), 0.1, instruction=Gradient()), {}), DATA)
     expected = torch.cat([part.reshape(-1) for part in gradient(network(), 2.0)])
     torch.testing.assert_close(reply.delta, expected, rtol=1e-10, atol=1e-12)
 
@@ -158,25 +158,25 @@ class Lite(Piece):
 
     stage, key = Sam.stage, "lite"
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         v.outbox["c"] = v.full_gradient(w)
         return w
 
 
 def test_so_is_it_in_the_one_a_piece_asks_for() -> None:
-    job = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64"), (Man(2.0), Lite()), Local(), seed=0)
+    job = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64"), (Man(2.0), Lite()), LocalTraining(), seed=0)
     start = job.learner.initial().params
-    reply, _ = visit(job, Letter(0, Mail(0, start, torch.zeros(0), 0.1), {}), DATA)
+    reply, _ = run_client(job, Request(0, Broadcast(0, start, torch.zeros(0), 0.1), {}), DATA)
     expected = torch.cat([part.reshape(-1) for part in gradient(network(), 2.0)])
     torch.testing.assert_close(reply.extras["lite"]["c"], expected, rtol=1e-10, atol=1e-12)
 
 
 def test_a_run_says_which_activations_it_found() -> None:
     exp = fedflat.experiment("fedavg + man", "digits(clients=10)", model="mlp(hidden=[8, 8])", rounds=1)
-    (remark,) = make_ready(exp).remarks()
-    names = [name for name, part in make_ready(exp).learner.flat.module.named_modules() if isinstance(part, nn.ReLU)]
+    (remark,) = prepare(exp).remarks()
+    names = [name for name, part in prepare(exp).learner.flat.module.named_modules() if isinstance(part, nn.ReLU)]
     assert remark == f"man penalises 2 activations: {names[0]} (ReLU), {names[1]} (ReLU)"
-    assert make_ready(fedflat.experiment("fedavg", "digits(clients=10)", rounds=1)).remarks() == []
+    assert prepare(fedflat.experiment("fedavg", "digits(clients=10)", rounds=1)).remarks() == []
 
 
 def gradients(module: nn.Module, x: Tensor, value: Tensor) -> list[Tensor]:

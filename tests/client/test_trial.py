@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
-from fedflat.client.trial import try_out
+from fedflat.client.preflight import check_training_step
 from fedflat.data.examples import ClientData
-from fedflat.data.sets.given import clients_of
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
 
 DATA = [(torch.randn(5, 4, generator=torch.Generator().manual_seed(0)), torch.arange(5) % 3)]
@@ -57,7 +57,7 @@ def register(net: Keeping, x: Tensor) -> None:
 
 def refusal(model: Any, **more: Any) -> str:
     with pytest.raises(SettingError) as caught:
-        try_out(Learner(model, (4,), 3, **{"seed": 0, **more}), FED)
+        check_training_step(Learner(model, (4,), 3, **{"seed": 0, **more}), FED)
     return str(caught.value)
 
 
@@ -77,11 +77,11 @@ def test_buffers_that_cannot_be_averaged_are_refused(
 
 
 def test_the_counter_of_a_batch_normalisation_may_count() -> None:
-    try_out(Learner(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)), (4,), 3, seed=0), FED)
+    check_training_step(Learner(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)), (4,), 3, seed=0), FED)
 
 
 def test_whole_numbers_that_stay_put_may_stay() -> None:
-    try_out(Learner(Keeping(torch.arange(3), lambda net, x: None), (4,), 3, seed=0), FED)
+    check_training_step(Learner(Keeping(torch.arange(3), lambda net, x: None), (4,), 3, seed=0), FED)
 
 
 def test_complex_parameters_and_buffers_are_refused() -> None:
@@ -126,14 +126,14 @@ def test_a_graph_kept_from_step_to_step_is_found() -> None:
 def test_a_set_without_test_examples_is_refused() -> None:
     nothing = replace(FED, test=ClientData(FED.test.examples, torch.arange(0)))
     with pytest.raises(SettingError, match="at least one example to test on, found none"):
-        try_out(Learner(nn.Linear(4, 3), (4,), 3, seed=0), nothing)
+        check_training_step(Learner(nn.Linear(4, 3), (4,), 3, seed=0), nothing)
 
 
 def test_the_step_leaves_no_trace() -> None:
     model = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 3))
     learner = Learner(model, (4,), 3, seed=0)
     before, weights = torch.random.get_rng_state(), nn.utils.parameters_to_vector(model.parameters()).clone()
-    try_out(learner, FED)
+    check_training_step(learner, FED)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert torch.equal(nn.utils.parameters_to_vector(model.parameters()), weights)
     assert int(model[0].num_batches_tracked) == int(learner.flat.module[0].num_batches_tracked) == 0

@@ -14,26 +14,26 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat import clip, feddyn, sam
-from fedflat.client.asks import Gradient, Train, Tune
 from fedflat.client.diagnosis import diagnose
+from fedflat.client.full_gradient import full_gradient
+from fedflat.client.instructions import Gradient, Train, FineTune
 from fedflat.client.learner import Learner
-from fedflat.client.local import Local
-from fedflat.client.piece import Piece, Term, Visit
+from fedflat.client.local import LocalTraining
+from fedflat.client.piece import Piece, Term, ClientContext
 from fedflat.client.sharpness import Sam
-from fedflat.client.survey import full_gradient
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.composition.method import Method
+from fedflat.core.flat import GradFn
+from fedflat.core.instruction import Instruction
+from fedflat.core.messages import Broadcast
+from fedflat.core.stage import Stage
 from fedflat.data.batch import Batch
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.ask import Ask
-from fedflat.engine.flat import GradFn
-from fedflat.engine.mail import Mail
-from fedflat.engine.stage import Stage
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import FedflatError, NotFinite
-from fedflat.running.experiment import Evaluate, Experiment
-from fedflat.running.run_folder import RunBook
-from fedflat.running.train import train
+from fedflat.experiments.experiment import EvaluationSchedule, Experiment
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.train import train
+from fedflat.server.client_selection import ClientSampler
 
 RNG = torch.Generator().manual_seed(0)
 DATA = [(torch.randn(9, 4, generator=RNG, dtype=torch.float64), torch.arange(9) % 3) for _ in range(3)]
@@ -45,13 +45,13 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
 
 
-def job(*pieces: Piece, local: Local = Local(batch_size=4, lr=0.1), model: nn.Module | None = None) -> ClientJob:
+def job(*pieces: Piece, local: LocalTraining = LocalTraining(batch_size=4, lr=0.1), model: nn.Module | None = None) -> ClientJob:
     return ClientJob(Learner(model or network(), (4,), 3, seed=0, dtype="float64"), pieces, local, seed=1)
 
 
-def letter(what: ClientJob, client: int = 2, t: int = 5, **more: Any) -> Letter:
+def letter(what: ClientJob, client: int = 2, t: int = 5, **more: Any) -> Request:
     model = what.learner.initial()
-    return Letter(client, Mail(t, model.params, model.buffers, 0.1, **more), {})
+    return Request(client, Broadcast(t, model.params, model.buffers, 0.1, **more), {})
 
 
 FED = ON.open(0)
@@ -60,32 +60,32 @@ FED = ON.open(0)
 def test_a_visit_is_a_pure_function() -> None:
     torch.manual_seed(0)
     dropout = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.Linear(8, 3)).double()
-    what = job(*(feddyn(0.1) + sam(0.1)).client, model=dropout, local=Local(batch_size=3))
+    what = job(*(feddyn(0.1) + sam(0.1)).client, model=dropout, local=LocalTraining(batch_size=3))
     torch.manual_seed(1)
-    one, memory = visit(what, letter(what), FED.data(2))
+    one, memory = run_client(what, letter(what), FED.data(2))
     state = torch.random.get_rng_state()
-    visit(what, letter(what, client=1), FED.data(1))
+    run_client(what, letter(what, client=1), FED.data(1))
     assert torch.equal(torch.random.get_rng_state(), state)
     torch.manual_seed(2)
-    again, same = visit(what, letter(what), FED.data(2))
+    again, same = run_client(what, letter(what), FED.data(2))
     assert torch.equal(one.delta, again.delta)
     assert torch.equal(one.buffers, again.buffers)
     assert one.metrics == again.metrics
     assert torch.equal(memory["dual"]["sigma"], same["dual"]["sigma"])
-    other, _ = visit(what, letter(what, t=6), FED.data(2))
+    other, _ = run_client(what, letter(what, t=6), FED.data(2))
     assert not torch.equal(one.delta, other.delta)
 
 
 def test_neither_the_mail_nor_the_memory_is_changed() -> None:
     what = job(*feddyn(0.1).client)
     start = letter(what)
-    params = start.mail.params.clone()
-    _, memory = visit(what, start, FED.data(2))
-    kept = memory["dual"]["sigma"].clone()
-    visit(what, replace(start, memory=memory), FED.data(2))
-    assert torch.equal(start.mail.params, params)
-    assert torch.equal(memory["dual"]["sigma"], kept)
-    assert start.memory == {}
+    params = start.broadcast.params.clone()
+    _, state = run_client(what, start, FED.data(2))
+    kept = state["dual"]["sigma"].clone()
+    run_client(what, replace(start, state=state), FED.data(2))
+    assert torch.equal(start.broadcast.params, params)
+    assert torch.equal(state["dual"]["sigma"], kept)
+    assert start.state == {}
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,27 +97,27 @@ class Diary(Piece):
 
     stage, key = Stage.CORRECT, "diary"
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         NOTES.append(f"begin {self.name}")
         return w + self.offset
 
-    def batch(self, v: Visit, batch: Batch) -> Batch:
+    def batch(self, v: ClientContext, batch: Batch) -> Batch:
         NOTES.append(f"batch {self.name} {v.steps}")
         return batch
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         NOTES.append(f"gradient {self.name}")
         SEEN.append(v)
         return torch.zeros_like(grad(w))
 
-    def end(self, v: Visit, w: Tensor) -> Tensor:
+    def end(self, v: ClientContext, w: Tensor) -> Tensor:
         NOTES.append(f"end {self.name}")
         v.outbox["note"] = torch.ones(2)
         return w
 
 
 NOTES: list[str] = []
-SEEN: list[Visit] = []
+SEEN: list[ClientContext] = []
 
 
 class Second(Diary):
@@ -129,23 +129,23 @@ class Second(Diary):
 def test_who_is_called_when() -> None:
     NOTES.clear()
     SEEN.clear()
-    what = job(Diary("a"), Second("b", 0.5), local=Local(batch_size=5))
+    what = job(Diary("a"), Second("b", 0.5), local=LocalTraining(batch_size=5))
     start = letter(what)
-    start = replace(start, mail=start.mail.enclose("second", hint=torch.ones(1)))
-    reply, _ = visit(what, start, FED.data(2))
+    start = replace(start, broadcast=start.broadcast.enclose("second", hint=torch.ones(1)))
+    reply, _ = run_client(what, start, FED.data(2))
     step = ["gradient b", "gradient a"]  # the outer piece is asked first
     assert [
         "begin a", "begin b", "batch a 0", "batch b 0", *step, "batch a 1", "batch b 1", *step, "end b", "end a",
     ] == NOTES  # fmt: skip
     torch.testing.assert_close(reply.delta, torch.full_like(reply.delta, -0.5))
     outer, inner = SEEN[0], SEEN[1]
-    assert (outer.planned, outer.lr, outer.round, outer.client) == (2, 0.1, 5, 2)
+    assert (outer.planned_steps, outer.lr, outer.round, outer.client) == (2, 0.1, 5, 2)
     assert outer.steps == 2
-    assert outer.walked == pytest.approx(0.2)
+    assert outer.lr_sum == pytest.approx(0.2)
     assert outer.inbox.keys() == {"hint"}
     assert inner.inbox == {}
-    assert torch.equal(inner.sent, start.mail.params)
-    torch.testing.assert_close(inner.start, start.mail.params + 0.5)
+    assert torch.equal(inner.sent, start.broadcast.params)
+    torch.testing.assert_close(inner.start, start.broadcast.params + 0.5)
     assert {key: set(named) for key, named in reply.extras.items()} == {"diary": {"note"}, "second": {"note"}}
 
 
@@ -167,7 +167,7 @@ class Hidden(Term):
         finally:
             handle.remove()
 
-    def loss(self, v: Visit, batch: Batch, output: Tensor, seen: list[Tensor]) -> Tensor:
+    def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: list[Tensor]) -> Tensor:
         assert len(output) == len(batch)
         return self.zeta * seen[0].square().mean()
 
@@ -175,8 +175,8 @@ class Hidden(Term):
 @pytest.mark.parametrize("rho", [0.0, 0.3])
 def test_a_term_is_part_of_the_loss(rho: float) -> None:
     """One full-batch step against autograd; with SAM the term is in the ascent as in the descent."""
-    what = job(Hidden(2.0), *((Sam(rho),) if rho else ()), local=Local(batch_size=9))
-    reply, _ = visit(what, letter(what), FED.data(2))
+    what = job(Hidden(2.0), *((Sam(rho),) if rho else ()), local=LocalTraining(batch_size=9))
+    reply, _ = run_client(what, letter(what), FED.data(2))
     module, (x, y) = network(), DATA[2]
     params = list(module.parameters())
 
@@ -210,11 +210,11 @@ def test_the_gradient_over_all_examples() -> None:
 
 def test_a_mail_may_ask_for_the_gradient_instead_of_a_walk() -> None:
     what = job(*feddyn(0.1).client)
-    memory = {"dual": {"sigma": torch.ones(3)}}
-    asking = replace(letter(what, ask=Gradient()), memory=memory)
-    reply, after = visit(what, asking, FED.data(2))
-    assert torch.equal(reply.delta, full_gradient(what.learner, FED.data(2), asking.mail.params))
-    assert after is memory
+    state = {"dual": {"sigma": torch.ones(3)}}
+    asking = replace(letter(what, ask=Gradient()), state=state)
+    reply, after = run_client(what, asking, FED.data(2))
+    assert torch.equal(reply.delta, full_gradient(what.learner, FED.data(2), asking.broadcast.params))
+    assert after is state
     assert reply.samples == reply.examples == 9
     assert reply.extras == {}
 
@@ -225,12 +225,12 @@ def test_asking_for_the_gradient_is_a_pure_function() -> None:
     what = job(model=nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double())
     torch.manual_seed(1)
     state = torch.random.get_rng_state()
-    one, _ = visit(what, letter(what, ask=Gradient()), FED.data(2))
+    one, _ = run_client(what, letter(what, ask=Gradient()), FED.data(2))
     assert torch.equal(torch.random.get_rng_state(), state)
     torch.manual_seed(2)
-    again, _ = visit(what, letter(what, ask=Gradient()), FED.data(2))
+    again, _ = run_client(what, letter(what, ask=Gradient()), FED.data(2))
     assert torch.equal(one.delta, again.delta)
-    other, _ = visit(what, letter(what, t=6, ask=Gradient()), FED.data(2))
+    other, _ = run_client(what, letter(what, t=6, ask=Gradient()), FED.data(2))
     assert not torch.equal(one.delta, other.delta)
 
 
@@ -252,20 +252,20 @@ class Early(Piece):
 
     stage, key = Stage.CORRECT, "early"
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         v.outbox.update(batch=v.oracle(torch.arange(9))(w), whole=v.full_gradient(w))
         return w
 
 
 @pytest.mark.parametrize("ask", [Train(), Gradient()], ids=repr)
-def test_a_visit_starts_from_the_buffers_it_was_sent(ask: Ask) -> None:
+def test_a_visit_starts_from_the_buffers_it_was_sent(ask: Instruction) -> None:
     """Whoever was visited, or evaluated, before."""
     torch.manual_seed(0)
     what = job(Early(), model=Scaled().double())
     found = []
     for before in (2.0, 50.0):
         what.learner.flat.buffers = torch.tensor([before])
-        found.append(visit(what, letter(what, ask=ask), FED.data(2))[0])
+        found.append(run_client(what, letter(what, ask=ask), FED.data(2))[0])
     assert torch.equal(found[0].delta, found[1].delta)
     if ask.trains:
         early = [reply.extras["early"] for reply in found]
@@ -276,13 +276,13 @@ def test_a_visit_starts_from_the_buffers_it_was_sent(ask: Ask) -> None:
 
 def test_a_mail_may_ask_for_the_last_layer_only() -> None:
     """Plain steps of the classifier: whatever pieces there are, and momentum and decay, have no part in it."""
-    pieces = (*(feddyn(0.5) + sam(0.3)).client, *Local(momentum=0.9, weight_decay=0.1).pieces(keep=False))
-    local = Local(batch_size=4, epochs=2)
-    tuned, memory = visit(what := job(*pieces, local=local), letter(what, ask=Tune()), FED.data(2))
+    pieces = (*(feddyn(0.5) + sam(0.3)).client, *LocalTraining(momentum=0.9, weight_decay=0.1).pieces(keep=False))
+    local = LocalTraining(batch_size=4, epochs=2)
+    tuned, state = run_client(what := job(*pieces, local=local), letter(what, ask=FineTune()), FED.data(2))
     head = what.learner.flat.layout.classifier()
     assert not tuned.delta[~head].any()
     assert bool((tuned.delta[head] != 0).any())
-    assert memory == {}
+    assert state == {}
     assert tuned.extras == {}
     module, (x, y) = network(), DATA[2]
     stepper = torch.optim.SGD(module[2].parameters(), lr=0.1)  # type: ignore[index]
@@ -291,36 +291,36 @@ def test_a_mail_may_ask_for_the_last_layer_only() -> None:
         cross_entropy(module(x[places]), y[places]).backward()
         stepper.step()
     end = nn.utils.parameters_to_vector(module.parameters()).detach()
-    torch.testing.assert_close(letter(what).mail.params - tuned.delta, end, rtol=0, atol=1e-12)
+    torch.testing.assert_close(letter(what).broadcast.params - tuned.delta, end, rtol=0, atol=1e-12)
 
 
 @dataclass(frozen=True, repr=False)
 class Spoil(Piece):
     """Raises, or gives a bad number, at one client in one round."""
 
-    how: str
+    config: str
     client: int = 1
     round: int = 1
     value: float = math.inf
 
     stage, key = Stage.CORRECT, "spoil"
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         g = grad(w)
         if v.client != self.client or v.round < self.round:
             return g
-        if self.how == "raise" and v.steps == 1:
+        if self.config == "raise" and v.steps == 1:
             raise ZeroDivisionError("oh dear")
-        return g * self.value if self.how == "spoil" else g
+        return g * self.value if self.config == "spoil" else g
 
 
-def run(piece: Spoil, book: RunBook | None = None, **more: Any) -> Any:
+def run(piece: Spoil, run_folder: RunFolder | None = None, **more: Any) -> Any:
     exp = Experiment(
-        method=clip(10.0) + Method(client=(piece,), said="spoil()"), on=ON, model=network(), rounds=3,
-        local=Local(batch_size=4, lr=0.1, momentum=0.5), sampler=Sampler(clients=3), dtype="float64",
-        evaluate=Evaluate(every=1), **more,
+        method=clip(10.0) + Method(client=(piece,), text="spoil()"), on=ON, model=network(), rounds=3,
+        local=LocalTraining(batch_size=4, lr=0.1, momentum=0.5), sampler=ClientSampler(clients=3), dtype="float64",
+        evaluate=EvaluationSchedule(every=1), **more,
     )  # fmt: skip
-    return train(exp, book=book)
+    return train(exp, run_folder=run_folder)
 
 
 def test_an_error_names_round_client_step_and_piece() -> None:
@@ -343,14 +343,14 @@ def test_a_bad_reply_is_named_and_diagnosed(value: float) -> None:
 def test_where_the_first_bad_number_came_from() -> None:
     bad = job(Spoil("spoil", client=2, round=0))
     assert diagnose(bad, letter(bad), FED.data(2)) == f"the first bad number came out of {bad.pieces[0]!r}"
-    huge = job(local=Local(batch_size=9))
+    huge = job(local=LocalTraining(batch_size=9))
     start = letter(huge)
-    spoilt = replace(start, mail=replace(start.mail, params=start.mail.params * math.nan))
+    spoilt = replace(start, broadcast=replace(start.broadcast, params=start.broadcast.params * math.nan))
     assert "already not finite" in diagnose(huge, spoilt, FED.data(2))
-    steep = replace(start, mail=replace(start.mail, lr=1e308))
-    exploding = job(Spoil("spoil", client=2, round=0, value=1e10), local=Local(batch_size=9))
+    steep = replace(start, broadcast=replace(start.broadcast, lr=1e308))
+    exploding = job(Spoil("spoil", client=2, round=0, value=1e10), local=LocalTraining(batch_size=9))
     assert diagnose(exploding, steep, FED.data(2)) == "its steps were finite, but their sum is not"
-    raw = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64", loss=_bad_loss), (), Local(), 0)
+    raw = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64", loss=_bad_loss), (), LocalTraining(), 0)
     assert "came out of the batch gradient" in diagnose(raw, letter(raw), FED.data(2))
 
 
@@ -363,8 +363,8 @@ def test_skipping_bad_replies() -> None:
     skipped = run(Spoil("spoil"), on_bad="skip")
     without = [[0, 1, 2], [0, 2], [0, 2]]
     exp = Experiment(
-        method=clip(10.0), on=ON, model=network(), rounds=3, local=Local(batch_size=4, lr=0.1, momentum=0.5),
-        sampler=Sampler(cohorts=without), dtype="float64",
+        method=clip(10.0), on=ON, model=network(), rounds=3, local=LocalTraining(batch_size=4, lr=0.1, momentum=0.5),
+        sampler=ClientSampler(cohorts=without), dtype="float64",
     )  # fmt: skip
     expected = train(exp)
     assert skipped.status == "done"
@@ -374,22 +374,22 @@ def test_skipping_bad_replies() -> None:
 def test_a_bad_client_remembers_nothing_of_a_skipped_visit() -> None:
     kept: list[set[int]] = []
 
-    class Book(RunBook):
+    class Book(RunFolder):
         def checkpoint(self, run: Any, *, force: bool = False) -> None:
             kept.append(set(run.clients.kept))
 
     exp = Experiment(
-        method=feddyn(0.1) + Method(client=(Spoil("spoil", round=0),), said="spoil()"), on=ON, model=network(),
-        rounds=1, local=Local(batch_size=4), sampler=Sampler(clients=3), dtype="float64", on_bad="skip",
+        method=feddyn(0.1) + Method(client=(Spoil("spoil", round=0),), text="spoil()"), on=ON, model=network(),
+        rounds=1, local=LocalTraining(batch_size=4), sampler=ClientSampler(clients=3), dtype="float64", on_bad="skip",
     )  # fmt: skip
-    train(exp, book=Book())
+    train(exp, run_folder=Book())
     assert kept[-1] == {0, 2}
 
 
 def test_stopping_at_a_bad_reply() -> None:
-    book = RunBook()
-    stopped = run(Spoil("spoil"), book, on_bad="stop")
-    assert stopped.status == book.status == "diverged"
+    run_folder = RunFolder()
+    stopped = run(Spoil("spoil"), run_folder, on_bad="stop")
+    assert stopped.status == run_folder.status == "diverged"
     assert stopped.diverged
     assert len(stopped.rows) == 1
     one_round = run(Spoil("nothing"), on_bad="stop")
@@ -399,8 +399,8 @@ def test_stopping_at_a_bad_reply() -> None:
 
 def test_when_every_reply_is_bad() -> None:
     exp = Experiment(
-        method=Method(client=(Spoil("spoil"),), said="spoil()"), on=ON, model=network(), rounds=3, dtype="float64",
-        sampler=Sampler(cohorts=[[0], [1], [2]]), on_bad="skip", local=Local(),
+        method=Method(client=(Spoil("spoil"),), text="spoil()"), on=ON, model=network(), rounds=3, dtype="float64",
+        sampler=ClientSampler(cohorts=[[0], [1], [2]]), on_bad="skip", local=LocalTraining(),
     )  # fmt: skip
     with pytest.raises(FedflatError, match="round 1: no client's reply could be used"):
         train(exp)

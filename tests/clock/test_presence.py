@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflat.clock.presence import on_off, trace
 from fedflat.errors import DataError, SettingError
+from fedflat.simulation.availability import on_off, trace
 
 
 def test_clients_are_there_as_often_as_they_should() -> None:

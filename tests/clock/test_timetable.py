@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflat.clock.clock import Clock, Fleet
-from fedflat.clock.device import Device
-from fedflat.clock.measured import measured
-from fedflat.clock.presence import Trace
-from fedflat.clock.timetable import Leg, Way, timetable
-from fedflat.engine.missing import AWAY, LATE
+from fedflat.core.failures import AWAY, LATE
+from fedflat.simulation.availability import Trace
+from fedflat.simulation.clock import Clock, Fleet
+from fedflat.simulation.device import Device
+from fedflat.simulation.measured import measured
+from fedflat.simulation.timetable import ClientLeg, ChainPlan, timetable
 
 
 class Given(Clock):
@@ -33,8 +33,8 @@ def fleet(*devices: Device, **more: Any) -> Fleet:
     return Fleet(clock, 0)
 
 
-def alone(client: int, work: float, down: float = 0, up: float = 0) -> Way:
-    return Way([Leg(client, down, work)], up)
+def alone(client: int, work: float, down: float = 0, up: float = 0) -> ChainPlan:
+    return ChainPlan([ClientLeg(client, down, work)], up)
 
 
 SLOW, FAST = Device(1, 10, 5, 0.5), Device(2, 20, 10, 0.25)
@@ -57,8 +57,8 @@ def test_a_star_waits_for_the_slowest() -> None:
 def test_a_chain_is_sequential_and_chains_are_side_by_side() -> None:
     # slow receives 100 bytes in 10.5 s and computes 12 s; handing 100 bytes on takes 0.5 + 0.25 + 100/min(5, 20) s;
     # fast computes 4 s, and sends 50 bytes in 5.25 s
-    way = Way([Leg(0, 100, 12), Leg(1, 100, 8)], 50)
-    other = Way([Leg(2, 100, 12)], 50)
+    way = ChainPlan([ClientLeg(0, 100, 12), ClientLeg(1, 100, 8)], 50)
+    other = ChainPlan([ClientLeg(2, 100, 12)], 50)
     found = timetable(fleet(SLOW, FAST, FAST), 0, 0.0, [way, other])
     assert [one.at for one in found.ended] == [10.5 + 12 + 20.75 + 4 + 5.25, 16.5]
     assert found.over == 52.5
@@ -66,19 +66,19 @@ def test_a_chain_is_sequential_and_chains_are_side_by_side() -> None:
 
 def test_the_other_way_round_the_link_from_client_to_client_is_another() -> None:
     # fast: 5.25 + 4; 0.75 + 100/min(10, 10); slow: 12 + 10.5
-    found = timetable(fleet(SLOW, FAST), 0, 0.0, [Way([Leg(1, 100, 8), Leg(0, 100, 12)], 50)])
+    found = timetable(fleet(SLOW, FAST), 0, 0.0, [ChainPlan([ClientLeg(1, 100, 8), ClientLeg(0, 100, 12)], 50)])
     assert found.over == 9.25 + 10.75 + 12 + 10.5
 
 
 def test_a_chain_may_go_round_several_times() -> None:
     # slow has computed at 22.5, fast at 47.25; back: 0.75 + 100/min(10, 10), 12 s; slow sends in 10.5 s
-    way = Way([Leg(0, 100, 12), Leg(1, 100, 8), Leg(0, 100, 12)], 50)
+    way = ChainPlan([ClientLeg(0, 100, 12), ClientLeg(1, 100, 8), ClientLeg(0, 100, 12)], 50)
     assert timetable(fleet(SLOW, FAST), 0, 0.0, [way]).over == 47.25 + 10.75 + 12 + 10.5
     assert timetable(fleet(SLOW, FAST, deadline=60), 0, 0.0, [way]).lost.keys() == {(0, 1)}
 
 
 def test_a_client_hands_nothing_to_itself() -> None:
-    way = Way([Leg(0, 100, 12), Leg(0, 100, 12)], 50)
+    way = ChainPlan([ClientLeg(0, 100, 12), ClientLeg(0, 100, 12)], 50)
     assert timetable(fleet(SLOW), 0, 0.0, [way]).over == 10.5 + 12 + 12 + 10.5
 
 
@@ -89,7 +89,7 @@ def test_a_chain_waits_for_clients_that_train_another_model(
     busy: dict[int, float], starts: float, hands_on: float
 ) -> None:
     """Slow receives and computes in 22.5 s. It hands the model on in 20.75 s as soon as fast is free."""
-    way = Way([Leg(0, 100, 12), Leg(1, 100, 8)], 50)
+    way = ChainPlan([ClientLeg(0, 100, 12), ClientLeg(1, 100, 8)], 50)
     found = timetable(fleet(SLOW, FAST), 0, 0.0, [way], busy=busy)
     assert hands_on == max(starts + 22.5, busy.get(1, 0))
     assert found.over == hands_on + 20.75 + 4 + 5.25
@@ -118,7 +118,7 @@ def test_of_equals_the_first_in_the_cohort_are_taken() -> None:
 )
 def test_how_many_are_asked_and_waited_for(count: int, extra: float, asked: int) -> None:
     clock = Given(extra=extra)
-    assert clock.asked_for(count) == asked
+    assert clock.selected_for(count) == asked
     assert clock.waited_for(asked) == count
 
 
@@ -145,7 +145,7 @@ def test_enough_who_come_make_the_late_ones_needless() -> None:
 
 
 def test_the_client_that_has_the_model_at_the_deadline_is_late() -> None:
-    way = Way([Leg(0, 100, 12), Leg(1, 100, 8)], 50)  # slow has handed on at 43.25
+    way = ChainPlan([ClientLeg(0, 100, 12), ClientLeg(1, 100, 8)], 50)  # slow has handed on at 43.25
     assert timetable(fleet(SLOW, FAST, deadline=43), 0, 0.0, [way]).lost.keys() == {(0, 0)}
     found = timetable(fleet(SLOW, FAST, deadline=44), 0, 0.0, [way])
     assert found.lost.keys() == {(1, 0)}
@@ -172,7 +172,7 @@ def test_who_is_away_is_noticed_at_once(tmp_path: Path) -> None:
 
 def test_in_a_chain_a_client_must_be_there_when_it_is_its_turn(tmp_path: Path) -> None:
     there = absences(tmp_path, {"0": [[0, 6]], "1": [[5, 100]]})
-    way = Way([Leg(0, 0, 12), Leg(1, 0, 12)], 0)
+    way = ChainPlan([ClientLeg(0, 0, 12), ClientLeg(1, 0, 12)], 0)
     assert timetable(fleet(*[Device(2, 1, 1)] * 2, present=there), 0, 0.0, [way]).over == 12
     late = timetable(fleet(*[Device(2, 1, 1)] * 2, present=there), 0, 1.0, [way])
     assert late.lost.keys() == {(0, 0)}
@@ -184,13 +184,13 @@ devices = st.builds(Device, amounts, amounts, amounts, st.floats(0, 10))
 
 
 @st.composite
-def exchanges(draw: st.DrawFn) -> tuple[list[Device], list[Way]]:
+def exchanges(draw: st.DrawFn) -> tuple[list[Device], list[ChainPlan]]:
     """Devices, and chains of them."""
     lengths = draw(st.lists(st.integers(1, 3), min_size=1, max_size=5))
     fleet_of = draw(st.lists(devices, min_size=sum(lengths), max_size=sum(lengths)))
     clients = iter(range(sum(lengths)))
     ways = [
-        Way([Leg(next(clients), draw(amounts), draw(amounts)) for _ in range(length)], draw(amounts))
+        ChainPlan([ClientLeg(next(clients), draw(amounts), draw(amounts)) for _ in range(length)], draw(amounts))
         for length in lengths
     ]
     return fleet_of, ways
@@ -199,7 +199,7 @@ def exchanges(draw: st.DrawFn) -> tuple[list[Device], list[Way]]:
 @settings(max_examples=40)
 @given(exchanges(), st.floats(0, 100), st.floats(0, 2), st.none() | st.floats(1, 1000))
 def test_an_exchange_is_as_long_as_what_it_waits_for(
-    made: tuple[list[Device], list[Way]], start: float, extra: float, deadline: float | None
+    made: tuple[list[Device], list[ChainPlan]], start: float, extra: float, deadline: float | None
 ) -> None:
     some, ways = made
     found = timetable(fleet(*some, extra=extra, deadline=deadline), 3, start, ways)
@@ -214,7 +214,7 @@ def test_an_exchange_is_as_long_as_what_it_waits_for(
     assert all(_least(fleet(*some), way) <= seconds + 1e-6 for way, seconds in zip(ways, would, strict=True))
 
 
-def _least(some: Fleet, way: Way) -> float:
+def _least(some: Fleet, way: ChainPlan) -> float:
     """A chain cannot take less than all its computing, and its first and last messages."""
     first, last = some[way.legs[0].client], some[way.legs[-1].client]
     return (
@@ -226,16 +226,16 @@ def _least(some: Fleet, way: Way) -> float:
 
 @settings(max_examples=40)
 @given(exchanges(), st.floats(1, 10))
-def test_more_work_never_ends_sooner(made: tuple[list[Device], list[Way]], factor: float) -> None:
+def test_more_work_never_ends_sooner(made: tuple[list[Device], list[ChainPlan]], factor: float) -> None:
     some, ways = made
-    more = [Way([Leg(leg.client, leg.down, leg.work * factor) for leg in way.legs], way.up) for way in ways]
+    more = [ChainPlan([ClientLeg(leg.client, leg.down, leg.work * factor) for leg in way.legs], way.up) for way in ways]
     assert timetable(fleet(*some), 0, 0.0, more).over >= timetable(fleet(*some), 0, 0.0, ways).over
 
 
 @settings(max_examples=40)
 @given(exchanges(), st.floats(0, 1), st.floats(0.1, 1))
 def test_who_waits_for_fewer_or_less_long_is_done_no_later(
-    made: tuple[list[Device], list[Way]], extra: float, share: float
+    made: tuple[list[Device], list[ChainPlan]], extra: float, share: float
 ) -> None:
     some, ways = made
     patient = timetable(fleet(*some), 0, 0.0, ways).over

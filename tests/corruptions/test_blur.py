@@ -8,8 +8,8 @@ from scipy.ndimage import gaussian_filter
 from scipy.signal import convolve2d
 
 from corruptions.images import natural
-from fedflat.corruptions.blur import defocus_blur, disk, gaussian_blur, glass_blur, motion_blur, zoom_blur
-from fedflat.corruptions.warp import look_up, mirrored, smear, zoom
+from fedflat.analysis.corruptions.blur import defocus_blur, disk, gaussian_blur, glass_blur, motion_blur, zoom_blur
+from fedflat.analysis.corruptions.warp import look_up, mirrored, smear, zoom
 
 IMAGES = natural(3)
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from corruptions.images import natural
-from fedflat.corruptions.digital import (
+from fedflat.analysis.corruptions.digital import (
     affine,
     brightness,
     contrast,

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 import fedflat as ff
 from corruptions.images import natural
+from fedflat.analysis.corruptions import evaluate
+from fedflat.analysis.corruptions.corruptions import KINDS, corrupt
+from fedflat.analysis.corruptions.evaluate import corrupted, measure, result, under_all
 from fedflat.client.learner import Learner
-from fedflat.corruptions import evaluate
-from fedflat.corruptions.corruptions import KINDS, corrupt
-from fedflat.corruptions.evaluate import corrupted, measure, result, under_all
+from fedflat.core.seeds import numpy_generator
 from fedflat.data.examples import ClientData, Examples
-from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
 
@@ -106,7 +106,7 @@ def test_stopped_and_taken_up_again() -> None:
     model = learner.initial()
     kinds = ["snow", "gaussian_noise", "motion_blur"]
     told: list[tuple[int, int, str]] = []
-    whole = dict(under_all(learner, model, data, kinds=kinds, tell=lambda *said: told.append(said)))
+    whole = dict(under_all(learner, model, data, kinds=kinds, on_progress=lambda *said: told.append(said)))
     assert list(whole) == ["clean", *kinds]
     assert told[0] == (1, 16, "clean")
     assert told[1:] == [(2 + 5 * i + j, 16, kind) for i, kind in enumerate(kinds) for j in range(5)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from corruptions.images import natural
-from fedflat.corruptions.corruptions import BENCHMARK, COLOURED, EXTRA, KINDS, corrupt
+from fedflat.analysis.corruptions.corruptions import BENCHMARK, COLOURED, EXTRA, KINDS, corrupt
 from fedflat.errors import SettingError
 
 IMAGES = natural()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
-from fedflat.corruptions.noise import gaussian_noise, impulse_noise, shot_noise, speckle_noise
+from fedflat.analysis.corruptions.noise import gaussian_noise, impulse_noise, shot_noise, speckle_noise
 
 LEVEL = 128
 FLAT = np.full((40, 3, 32, 32), LEVEL, np.uint8)

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 import fedflat as ff
+from fedflat.analysis.corruptions.corruptions import KINDS
+from fedflat.analysis.corruptions.evaluate import measure
+from fedflat.analysis.corruptions.official import official
 from fedflat.cli import main
 from fedflat.client.learner import Learner
-from fedflat.corruptions.corruptions import KINDS
-from fedflat.corruptions.evaluate import measure
-from fedflat.corruptions.official import official
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import DataSpec
-from fedflat.data.files.places import set_data_dir
+from fedflat.data.files.paths import set_data_dir
 from fedflat.data.sets.cifar10 import write_cifar10
 from fedflat.data.sets.cifar100 import FINE_TO_COARSE
 from fedflat.errors import DataError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedflat.corruptions.weather import fog, frost, lit, plasma, sheet, snow, spatter
+from fedflat.analysis.corruptions.weather import fog, frost, lit, plasma, sheet, snow, spatter
 
 BLACK, WHITE = (np.full((40, 3, 32, 32), level, np.uint8) for level in (0, 255))
 

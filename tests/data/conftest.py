@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedflat.data.files import places
+from fedflat.data.files import paths as places
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fedflat import diabetes
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 
 def test_it_is_scikit_learns() -> None:

@@ -13,7 +13,7 @@ from fedflat import by_class, dirichlet
 from fedflat.data.partitions import dirichlet as module
 from fedflat.data.partitions.dealing import class_counts
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 
 def counts_of(parts: list[np.ndarray], labels: np.ndarray) -> np.ndarray:

@@ -8,16 +8,16 @@ import torch
 from fedflat.data.augment import CropFlip
 from fedflat.data.batch import Batch, Mixed, leaves, regrown, rows, shape_of, stacked
 from fedflat.data.examples import ClientData, Examples
-from fedflat.data.federation import Dealt
+from fedflat.data.federation import PartitionedFederation
 from fedflat.errors import SettingError
 
 X = torch.randint(256, (6, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 Y = torch.tensor([0, 1, 2, 0, 1, 2])
 
 
-def federation() -> Dealt:
+def federation() -> PartitionedFederation:
     examples = Examples(X, Y, 3)
-    return Dealt(examples, ClientData(examples, torch.arange(2)), [torch.tensor([5, 0]), torch.tensor([3])])
+    return PartitionedFederation(examples, ClientData(examples, torch.arange(2)), [torch.tensor([5, 0]), torch.tensor([3])])
 
 
 def test_a_batch_is_scaled_normalised_and_leaves_the_examples_alone():
@@ -69,14 +69,14 @@ def test_a_federation():
 def test_an_empty_client_is_refused():
     examples, nothing = Examples(X, Y, 3), torch.tensor([], dtype=torch.long)
     with pytest.raises(SettingError, match="client 1 of 2 holds no example"):
-        Dealt(examples, ClientData(examples, torch.arange(2)), [torch.tensor([5]), nothing])
+        PartitionedFederation(examples, ClientData(examples, torch.arange(2)), [torch.tensor([5]), nothing])
 
 
 def test_whole_numbers_stay_whole_and_several_inputs_stay_several() -> None:
-    letters, heights = torch.arange(24).view(6, 4), torch.linspace(0, 1, 6, dtype=torch.float64)
+    requests, heights = torch.arange(24).view(6, 4), torch.linspace(0, 1, 6, dtype=torch.float64)
     masks = torch.arange(12, dtype=torch.uint8).view(6, 2)
-    batch = Examples((letters, X), (masks, heights)).batch(torch.tensor([4, 0]), torch.float32)
-    assert torch.equal(batch.inputs[0], letters[[4, 0]])
+    batch = Examples((requests, X), (masks, heights)).batch(torch.tensor([4, 0]), torch.float32)
+    assert torch.equal(batch.inputs[0], requests[[4, 0]])
     torch.testing.assert_close(batch.inputs[1], X[[4, 0]].float() / 255)
     assert torch.equal(batch.targets[0], masks[[4, 0]].long())
     assert torch.equal(batch.targets[1], heights[[4, 0]].float())

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fedflat import femnist, lda
-from fedflat.data.files.places import set_data_dir
+from fedflat.data.files.paths import set_data_dir
 from fedflat.errors import DataError, SettingError
 
 

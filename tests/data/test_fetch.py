@@ -16,7 +16,8 @@ import pytest
 
 from data.miniature import write_cifar_files, write_idx_set
 from fedflat import digits, lda
-from fedflat.data.files import fetch, places, sources
+from fedflat.data.files import fetch, sources
+from fedflat.data.files import paths as places
 from fedflat.data.files.fetch import get, listing
 from fedflat.data.files.idx import IDX
 from fedflat.data.files.sources import UnavailableError, command, download, unpack
@@ -28,7 +29,7 @@ from fedflat.data.sets.fashion_mnist import FashionMnist
 from fedflat.data.sets.mnist import Mnist
 from fedflat.data.show import show
 from fedflat.errors import DataError, SpellingError
-from fedflat.language.spelling import parse, registered
+from fedflat.registry.specs import parse, registered
 
 
 @pytest.fixture
@@ -382,16 +383,16 @@ def test_damaged_packages_of_png_files_are_refused(tmp_path, monkeypatch, name):
 
 def answers(*lines: bytes) -> tuple[str, threading.Thread]:
     """The address of a server that answers once, with these lines."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    callback = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
-        with listener, listener.accept()[0] as link:
+        with callback, callback.accept()[0] as link:
             link.recv(10_000)
             link.sendall(b"\r\n".join(lines))
 
     thread = threading.Thread(target=serve)
     thread.start()
-    return f"http://127.0.0.1:{listener.getsockname()[1]}/file", thread
+    return f"http://127.0.0.1:{callback.getsockname()[1]}/file", thread
 
 
 @pytest.mark.parametrize("length", [b"many", b"-5", "²".encode(), b"9" * 5000, b""])

@@ -40,14 +40,14 @@ def test_bytes_are_scaled_and_normalised():
 
 
 def test_numbers_masks_and_letters():
-    numbers, masks, letters = torch.rand(40, 2), X[:, 0].round().long() + 254 * (X[:, 1] > 0.9), (9 * X[:, 0, 0]).long()
+    numbers, masks, requests = torch.rand(40, 2), X[:, 0].round().long() + 254 * (X[:, 1] > 0.9), (9 * X[:, 0, 0]).long()
     fed = tensors(X, numbers, TEST[0], numbers[:8], clients=4).open(0)
     assert fed.classes == 0
     assert torch.equal(fed.train.batch(torch.arange(40), torch.float64).targets, numbers.double())
     fed = tensors(X, masks, TEST[0], masks[:8], clients=4, classes=2).open(0)
     assert torch.equal(fed.train.batch(torch.arange(40), torch.float32).targets, masks)
-    fed = tensors(letters, Y, letters[:8], TEST[1], clients=4).open(0)
-    assert torch.equal(fed.train.batch(torch.arange(40), torch.float32).inputs, letters)
+    fed = tensors(requests, Y, requests[:8], TEST[1], clients=4).open(0)
+    assert torch.equal(fed.train.batch(torch.arange(40), torch.float32).inputs, requests)
     fed = clients_of([(X[:9], numbers[:9]), (X[9:], numbers[9:])], test=(TEST[0], numbers[:8])).open(0)
     assert [len(part) for part in fed.parts] == [9, 31]
     pairs = [(x, float(y[0])) for x, y in zip(X, numbers, strict=True)]

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 import fedflat as ff
 from fedflat.data.files import pictures
 from fedflat.errors import DataError, SettingError
-from fedflat.language.spelling import parse
-from fedflat.running.fingerprint import data_digest
+from fedflat.experiments.run_folder.fingerprint import data_digest
+from fedflat.registry.specs import parse
 from running.killing import newest
 from running.small import kill_when_stopped, start
 from running.stopping import VISIT

@@ -12,7 +12,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from fedflat.data.k_means import k_means
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 GROUPINGS = ("kmeans(d_min=300, clusters=40)", "alike(40)", "icg(20)", "by_style(fewest=30, most=31)")
 POINTS = np.random.default_rng(7).standard_normal((600, 16))

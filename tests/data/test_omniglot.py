@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from fedflat import omniglot
-from fedflat.data.files.places import set_data_dir
+from fedflat.data.files.paths import set_data_dir
 from fedflat.errors import DataError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 784), dtype=np.uint8)

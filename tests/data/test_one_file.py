@@ -12,8 +12,9 @@ import fedflat.data.sets
 from data.miniature import idx
 from fedflat import public
 from fedflat.data.files.fetch import get, listing
-from fedflat.data.files.places import set_data_dir
-from fedflat.language import homes, spelling
+from fedflat.data.files.paths import set_data_dir
+from fedflat.registry import builtin_modules as homes
+from fedflat.registry import specs as spelling
 
 FILE = '''
 from dataclasses import dataclass
@@ -23,11 +24,11 @@ from pathlib import Path
 import torch
 
 from fedflat.data.files.idx import read_idx
-from fedflat.data.files.places import Layout
+from fedflat.data.files.paths import Layout
 from fedflat.data.files.sources import files
 from fedflat.data.named_set import FileSet
 from fedflat.data.raw import Raw
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,8 +11,8 @@ import pytest
 
 import fedflat as ff
 from fedflat.cli import main
+from fedflat.data.cache import opened, opened_once
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.data.opening import opened, opened_once
 from fedflat.data.sets.digits import Digits
 
 SMALL: dict[str, Any] = {"rounds": 1, "clients_per_round": 2, "quiet": True, "executor": "in-process"}

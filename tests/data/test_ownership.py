@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedflat import by_user, from_file, quantity_skew
 from fedflat.data.partitions.quantity_skew import apportion
 from fedflat.errors import DataError, SettingError
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 LABELS = np.arange(12) % 3
 

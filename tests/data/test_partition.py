@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fedflat import iid, lda, pam, pathological
 from fedflat.data.sets.cifar100 import FINE_TO_COARSE
 from fedflat.errors import SettingError, SpellingError
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 CIFAR10 = np.repeat(np.arange(10), 5000)
 CIFAR100 = np.repeat(np.arange(100), 500)

@@ -6,7 +6,7 @@ import pytest
 
 import fedflat as ff
 from fedflat.data.partition_notes import notes_of_text, partition_notes
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 ELSEWHERE = "NIID-Bench, PFLlib and FedLab draw dirichlet({0}), Flower Datasets dirichlet({0}, balance=False)."
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from data.miniature import write_cifar_files, write_idx_set
-from fedflat.data.files import places
-from fedflat.data.files.places import find, home, locate, roots, set_data_dir
+from fedflat.data.files import paths as places
+from fedflat.data.files.paths import find, home, locate, roots, set_data_dir
 from fedflat.data.sets.cifar10 import Cifar10
 from fedflat.data.sets.fashion_mnist import FashionMnist
 from fedflat.data.sets.mnist import Mnist

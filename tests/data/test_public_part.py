@@ -7,8 +7,8 @@ import torch
 
 import fedflat as ff
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
-from fedflat.running.prepare import make_ready
+from fedflat.experiments.prepare import prepare
+from fedflat.registry.specs import parse
 
 
 def test_so_many_of_each_class_leave_the_test_set() -> None:
@@ -54,7 +54,7 @@ def test_who_is_judged_by_what_it_has_seen(on: str, server: str | None, words: s
     settings = {"rounds": 1, "topology": "chains(groups=kmeans(psi='confidence', d_min=50))", "clients_per_round": 1}
     exp = ff.experiment("fedavg", on, **settings, **({} if server is None else {"server_data": server}))
     if words is None:
-        make_ready(exp)
+        prepare(exp)
         return
     with pytest.raises(SettingError, match=words):
-        make_ready(exp)
+        prepare(exp)

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from fedflat import sayings
-from fedflat.data.sets.sayings import CHANGED, CHANGES, IGNORED, LETTERS, Maker, encoded
+from fedflat.data.sets.sayings import CHANGED, CHANGES, IGNORED, LETTERS, SayingsMaker, encoded
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 
 def text(row: torch.Tensor) -> str:
@@ -21,7 +21,7 @@ def text(row: torch.Tensor) -> str:
 def test_the_target_is_the_next_letter_and_nothing_after_the_end() -> None:
     fed = sayings(clients=7, examples=30).open(3)
     examples = fed.data(2).examples
-    said = Maker(sayings(clients=7, examples=30), 3).speak(2, 30, 0)
+    said = SayingsMaker(sayings(clients=7, examples=30), 3).speak(2, 30, 0)
     assert examples.inputs.dtype == examples.targets.dtype == torch.long
     lengths = set()
     for x, y, spoken in zip(examples.inputs, examples.targets, said, strict=True):
@@ -48,17 +48,17 @@ def test_a_client_is_the_same_whenever_it_is_asked_for_and_the_test_set_is_new()
     assert not torch.equal(fed.data(1).examples.inputs, fed.data(2).examples.inputs)
     assert not torch.equal(spec.open(6).data(1).examples.inputs, fed.data(1).examples.inputs)
     assert len(fed.test) == 300
-    maker = Maker(sayings(clients=2), 0)
+    maker = SayingsMaker(sayings(clients=2), 0)
     assert not set(maker.speak(1, 20, 0)) & set(maker.speak(1, 20, 1)) or maker.speak(1, 20, 0) != maker.speak(1, 20, 1)
 
 
 def test_dialects_are_spelt_differently_and_the_first_as_in_a_book() -> None:
-    maker = Maker(sayings(clients=20, dialects=5), 0)
+    maker = SayingsMaker(sayings(clients=20, dialects=5), 0)
     assert maker.dialect(0) == []
     rules = [tuple(maker.dialect(which)) for which in range(1, 5)]
     assert len(set(rules)) == 4
     assert all(len(rule) == CHANGED and set(rule) <= set(CHANGES) for rule in rules)
-    plain = Maker(sayings(clients=20, dialects=1), 0)
+    plain = SayingsMaker(sayings(clients=20, dialects=1), 0)
     for client in (0, 5, 7):
         spelt = plain.speak(client, 8, 0)
         for old, new in maker.dialect(client % 5):
@@ -68,7 +68,7 @@ def test_dialects_are_spelt_differently_and_the_first_as_in_a_book() -> None:
 
 def words(alpha: float) -> float:
     """How many different words clients use, on the average."""
-    maker = Maker(sayings(alpha=alpha, dialects=1), 0)
+    maker = SayingsMaker(sayings(alpha=alpha, dialects=1), 0)
     counts = [len({word for said in maker.speak(client, 40, 0) for word in said.split()}) for client in range(10)]
     return sum(counts) / len(counts)
 
@@ -78,7 +78,7 @@ def test_clients_use_fewer_words_with_a_small_alpha() -> None:
 
 
 def test_every_letter_is_known() -> None:
-    maker = Maker(sayings(clients=50, dialects=50), 1)
+    maker = SayingsMaker(sayings(clients=50, dialects=50), 1)
     assert {letter for client in range(50) for said in maker.speak(client, 10, 0) for letter in said} < set(LETTERS)
 
 

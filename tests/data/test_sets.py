@@ -12,9 +12,9 @@ from data.miniature import write_cifar_files, write_idx_set
 from fedflat import cifar10, cifar100, digits, fashion_mnist, iid, lda, mnist, pam, pathological
 from fedflat.data.augment import CropFlip
 from fedflat.data.federation import Federation
-from fedflat.data.files.places import set_data_dir
+from fedflat.data.files.paths import set_data_dir
 from fedflat.errors import DataError, SettingError, SpellingError
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_importing_is_light():
     """Neither scikit-learn nor Pillow is imported with the data sets."""
     heavy = ["sklearn", "PIL"]
     code = (
-        "import sys; from fedflat.language.spelling import registered; assert list(registered('data set'));"
+        "import sys; from fedflat.registry.specs import registered; assert list(registered('data set'));"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

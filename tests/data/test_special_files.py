@@ -22,20 +22,20 @@ from fedflat.cli.main import main
 from fedflat.data.files.cifar import read_cifar
 from fedflat.data.files.idx import read_idx
 from fedflat.data.files.leaf import read_leaf
+from fedflat.data.files.paths import set_data_dir
 from fedflat.data.files.pictures import Picture, opened
-from fedflat.data.files.places import set_data_dir
 from fedflat.data.scenes.classes import Ids
-from fedflat.data.scenes.reading import Frame, read_image, read_scene, whole_mask
+from fedflat.data.scenes.reading import FrameFiles, read_image, read_scene, whole_mask
 from fedflat.data.sets.omniglot import Omniglot
 from fedflat.data.sets.shakespeare import Shakespeare
 from fedflat.data.sets.stackoverflow import vocabulary
 from fedflat.errors import DataError, FedflatError, SettingError
-from fedflat.language.spelling import parse
-from fedflat.reproduce.tablefile import read_table
+from fedflat.papers.reproduce.table_file import read_table
+from fedflat.registry.specs import parse
 from running.small import FEDFLAT
 
 IDS = Ids(tuple(range(256)))
-FRAME = Frame(6, 8)
+FRAME = FrameFiles(6, 8)
 
 
 @pytest.fixture(autouse=True)

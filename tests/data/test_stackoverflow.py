@@ -12,7 +12,7 @@ import torch
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from fedflat import experiment, iid, run, stackoverflow
-from fedflat.data.files.places import set_data_dir
+from fedflat.data.files.paths import set_data_dir
 from fedflat.data.files.tf_example import text_of
 from fedflat.data.sets.stackoverflow import _base, _people
 from fedflat.errors import DataError, SettingError

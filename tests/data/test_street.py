@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from fedflat import street
-from fedflat.data.sets.street import Maker, _tests
+from fedflat.data.sets.street import StreetMaker, _tests
 from fedflat.data.street.film import Journey
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 SMALL: dict[str, Any] = {"width": 32, "height": 16, "examples": 3, "tests": 6}
 
@@ -66,7 +66,7 @@ def test_the_same_whenever_it_is_asked_for_here_and_in_workers() -> None:
 
 def test_only_so_many_pictures_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedflat.data.sets.street.KEPT", 5 * 4 * 32 * 16 * 3)
-    maker = Maker(street(**SMALL), 0)
+    maker = StreetMaker(street(**SMALL), 0)
     for client in range(9):
         maker(client)
     maker(4)

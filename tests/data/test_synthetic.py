@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import fedflat as ff
 from fedflat import synthetic
-from fedflat.data.federation import EVERYBODY, LOOKED_AT, Dealt
+from fedflat.data.federation import EVERYBODY, LOOKED_AT, PartitionedFederation
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
-from fedflat.running.prepare import make_ready
-from fedflat.running.results import Result
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.results.results import Result
+from fedflat.registry.specs import parse
 
 MANY = 10**6
 
@@ -156,7 +156,7 @@ def test_figures_come_from_a_sample_that_is_named() -> None:
 def test_what_needs_everybody_is_done_for_few_and_refused_for_many() -> None:
     few = synthetic(clients=30, examples=4).open(1)
     pooled = few.pooled()
-    assert isinstance(pooled, Dealt)
+    assert isinstance(pooled, PartitionedFederation)
     assert pooled.population == 1
     assert torch.equal(pooled.data(0).labels, torch.cat([few.data(k).labels for k in range(30)]))
     assert list(few.sizes()) == [4] * 30
@@ -166,7 +166,7 @@ def test_what_needs_everybody_is_done_for_few_and_refused_for_many() -> None:
     with pytest.raises(SettingError, match="to train in one place, " + sentence):
         run(MANY, "centralised")
     with pytest.raises(SettingError, match="to know how many examples each client holds, " + sentence):
-        make_ready(ff.experiment("fedavg", synthetic(clients=MANY), rounds=1, sampler="by_size"))
+        prepare(ff.experiment("fedavg", synthetic(clients=MANY), rounds=1, sampler="by_size"))
 
 
 def test_what_on_demand_cannot_do_is_said() -> None:

@@ -11,14 +11,14 @@ import torch
 
 import fedflat as ff
 from fedflat.data.scenes.classes import Ids
-from fedflat.data.scenes.reading import Frame
+from fedflat.data.scenes.reading import FrameFiles
 from fedflat.data.scenes.scenes import Scene, Scenes, dealt
-from fedflat.data.sets.given import clients_of
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.data.unlabelled import without_labels
 from fedflat.errors import SettingError
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import make_ready
-from fedflat.running.train import train
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.train import train
 
 STREET = "street(clients=4, examples=3, tests=4, width=32, height=16)"
 REFUSED = "The clients hold no labels here"
@@ -49,7 +49,7 @@ def test_masks_in_files_are_not_opened(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     image.fromarray(np.full((8, 12, 3), 90, np.uint8)).save(tmp_path / "image.png")
     scene = Scene(tmp_path / "image.png", tmp_path / "no such mask.png", "here")
-    some = Scenes((scene, scene), Ids(tuple(range(256))), Frame(8, 12), 3)
+    some = Scenes((scene, scene), Ids(tuple(range(256))), FrameFiles(8, 12), 3)
     data = without_labels(dealt(some, [[0], [1]], {"test": some})).data(1)
     assert data.batch(torch.arange(1), torch.float32).inputs.shape == (1, 3, 8, 12)
     with pytest.raises(ff.DataError, match="no such mask"):
@@ -77,16 +77,16 @@ def test_what_clients_are_labelled_does_not_matter() -> None:
 
 
 def test_a_method_that_learns_without_opens_its_clients_so() -> None:
-    ready = make_ready(experiment("self_training()", STREET))
-    assert ready.fed.data(0).examples.unlabelled
+    prepared = prepare(experiment("self_training()", STREET))
+    assert prepared.fed.data(0).examples.unlabelled
     with pytest.raises(SettingError, match=REFUSED):
-        _ = ready.fed.data(0).targets
-    assert not make_ready(experiment("fedavg()", STREET)).fed.data(0).examples.unlabelled
+        _ = prepared.fed.data(0).targets
+    assert not prepare(experiment("fedavg()", STREET)).fed.data(0).examples.unlabelled
 
 
 def test_a_method_that_needs_labels_is_refused() -> None:
     with pytest.raises(SettingError, match="run: the method learns from labels. " + REFUSED):
-        make_ready(experiment("fedavg()", f"unlabelled({STREET})"))
+        prepare(experiment("fedavg()", f"unlabelled({STREET})"))
     with pytest.raises(SettingError, match=REFUSED):
         train(experiment("self_training() + mixup()", f"unlabelled({STREET})"))
 
@@ -95,4 +95,4 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(SettingError, match=r"unlabelled: on must be a data set, .* found 3"):
         ff.parse("unlabelled(3)", "data set")
     with pytest.raises(SettingError, match=r"regression\(\) has none"):
-        make_ready(experiment("self_training()", "diabetes(clients=4)"))
+        prepare(experiment("self_training()", "diabetes(clients=4)"))

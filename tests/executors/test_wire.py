@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedflat.client.visit import Letter
-from fedflat.engine.flat import Model
-from fedflat.engine.mail import Extras, Mail, Reply
-from fedflat.engine.missing import REASONS, Missing
-from fedflat.executors.wire import LENGTH, MAGIC, SIGN, Answer, Garbled, Order, decode, encode
+from fedflat.client.training import Request
+from fedflat.core.failures import REASONS, ClientFailure
+from fedflat.core.flat import Model
+from fedflat.core.messages import Extras, Broadcast, Reply
+from fedflat.execution.wire_format import LENGTH, MAGIC, SIGN, ClientReply, WireError, JobSpec, decode, encode
 from fedflat.files import digest, pack
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 WHOLE = st.integers(0, 2**62)
@@ -48,15 +48,15 @@ def _rng(draw: st.DrawFn) -> torch.Generator:
 
 EXTRAS = st.dictionaries(NAMES, st.dictionaries(NAMES, tensors(), max_size=2), max_size=2)
 LETTERS = st.builds(
-    lambda client, mail, memory, id, before: Letter(client, replace(mail, before={client: before}), memory, id),
-    WHOLE, st.builds(Mail, WHOLE, tensors(), tensors(), NUMBERS, EXTRAS, commit=st.booleans()), EXTRAS, NAMES,
+    lambda client, broadcast, state, id, before: Request(client, replace(broadcast, before={client: before}), state, id),
+    WHOLE, st.builds(Broadcast, WHOLE, tensors(), tensors(), NUMBERS, EXTRAS, commit=st.booleans()), EXTRAS, NAMES,
     st.tuples(st.integers(0, 9), NUMBERS),
 )  # fmt: skip
 REPLIES = st.builds(
     Reply, WHOLE, tensors(), tensors(), WHOLE, WHOLE, EXTRAS, st.dictionaries(NAMES, NUMBERS, max_size=3), WHOLE,
     st.none() | st.builds(Model, tensors(), tensors()), NAMES,
 )  # fmt: skip
-ANSWERS = st.builds(Answer, REPLIES, EXTRAS)
+ANSWERS = st.builds(ClientReply, REPLIES, EXTRAS)
 
 
 def bits(value: Any) -> Any:
@@ -73,32 +73,32 @@ def bits(value: Any) -> Any:
     return [(name, bits(inner)) for name, inner in vars(value).items()] if hasattr(value, "__dict__") else value
 
 
-MISSING = st.builds(Missing, WHOLE, NAMES, st.sampled_from(REASONS), st.text())
+MISSING = st.builds(ClientFailure, WHOLE, NAMES, st.sampled_from(REASONS), st.text())
 
 
 @settings(max_examples=25)
 @given(LETTERS | ANSWERS | MISSING)
-def test_what_is_sent_arrives_bit_for_bit(message: Letter | Answer | Missing) -> None:
+def test_what_is_sent_arrives_bit_for_bit(message: Request | ClientReply | ClientFailure) -> None:
     assert bits(decode(encode(message))) == bits(message)
 
 
-def small_letter(**more: Any) -> Letter:
-    mail = Mail(3, torch.arange(100.0), torch.tensor([0.5]), 0.1, {"sam": {"eps": torch.ones(2)}}, **more)
-    return Letter(7, mail, {"dual": {"y": torch.zeros(2)}}, "3/0/7")
+def small_letter(**more: Any) -> Request:
+    broadcast = Broadcast(3, torch.arange(100.0), torch.tensor([0.5]), 0.1, {"sam": {"eps": torch.ones(2)}}, **more)
+    return Request(7, broadcast, {"dual": {"y": torch.zeros(2)}}, "3/0/7")
 
 
-def small_answer() -> Answer:
-    return Answer(Reply(7, torch.ones(3), torch.zeros(0), 5, 10, {}, {"loss": math.nan}, letter="3/0/7"), {})
+def small_answer() -> ClientReply:
+    return ClientReply(Reply(7, torch.ones(3), torch.zeros(0), 5, 10, {}, {"loss": math.nan}, request="3/0/7"), {})
 
 
 @settings(max_examples=60)
-@given(st.data(), st.sampled_from([small_letter(), small_answer(), Order({"method": "fedavg()"})]))
-def test_any_damage_is_noticed(data: st.DataObject, message: Letter | Answer | Order) -> None:
+@given(st.data(), st.sampled_from([small_letter(), small_answer(), JobSpec({"method": "fedavg()"})]))
+def test_any_damage_is_noticed(data: st.DataObject, message: Request | ClientReply | JobSpec) -> None:
     whole = encode(message)
     place = data.draw(st.integers(0, len(whole) - 1))
     flipped = whole[:place] + bytes([whole[place] ^ (1 << data.draw(st.integers(0, 7)))]) + whole[place + 1 :]
     for wrong in (flipped, whole[:place], whole[place:] if place else b"", whole + whole[-1:]):
-        with pytest.raises(Garbled, match=r"^a message cannot be read: .*\. Have it sent again\.$"):
+        with pytest.raises(WireError, match=r"^a message cannot be read: .*\. Have it sent again\.$"):
             decode(wrong)
 
 
@@ -125,7 +125,7 @@ def test_malice_under_a_right_digest_is_refused_or_read(data: st.DataObject) -> 
     place = data.draw(st.integers(0, len(both) - 1))
     both = both[:place] + data.draw(st.binary(max_size=3)) + both[place + data.draw(st.integers(0, 3)) :]
     cut = data.draw(st.integers(0, len(both)) | st.just(len(said)))
-    with suppress(Garbled):
+    with suppress(WireError):
         decode(sealed(both[:cut], both[cut:]))
 
 
@@ -161,48 +161,48 @@ ANSWER, OF_ANSWER = taken_apart(encode(small_answer()))
     ],
 )  # fmt: skip
 def test_what_no_message_says(message: bytes, why: str) -> None:
-    with pytest.raises(Garbled, match=why):
+    with pytest.raises(WireError, match=why):
         decode(message)
 
 
 def test_too_much_is_not_looked_at() -> None:
     message = encode(small_letter())
     assert decode(message, most=len(message))
-    with pytest.raises(Garbled, match=re.escape(f"it has {len(message)} bytes, and at most {len(message) - 1} are")):
+    with pytest.raises(WireError, match=re.escape(f"it has {len(message)} bytes, and at most {len(message) - 1} are")):
         decode(message, most=len(message) - 1)
 
 
 def test_a_model_is_not_sent_twice() -> None:
     first, again = small_letter(), small_letter(repeat=True)
     assert len(encode(again)) < len(encode(first)) - 400 < len(encode(first))  # 100 numbers of four bytes
-    model = Model(first.mail.params, first.mail.buffers)
+    model = Model(first.broadcast.params, first.broadcast.buffers)
     got = decode(encode(again), model=model)
-    assert isinstance(got, Letter)
-    assert got.mail.repeat
-    assert got.mail.params is model.params
-    assert got.mail.buffers is model.buffers
+    assert isinstance(got, Request)
+    assert got.broadcast.repeat
+    assert got.broadcast.params is model.params
+    assert got.broadcast.buffers is model.buffers
 
 
 def test_a_model_that_is_not_needed_is_not_sent() -> None:
-    letter = small_letter(ask=parse("describe(label_counts())", "ask"))
-    got = decode(encode(letter))
-    assert isinstance(got, Letter)
-    assert got.mail.ask == letter.mail.ask
-    assert len(got.mail.params) == len(got.mail.buffers) == 0
-    assert got.mail.params.dtype == letter.mail.params.dtype
+    request = small_letter(ask=parse("describe(label_counts())", "ask"))
+    got = decode(encode(request))
+    assert isinstance(got, Request)
+    assert got.broadcast.instruction == request.broadcast.instruction
+    assert len(got.broadcast.params) == len(got.broadcast.buffers) == 0
+    assert got.broadcast.params.dtype == request.broadcast.params.dtype
 
 
 def test_a_client_is_told_its_own_place_only() -> None:
-    letter = small_letter(before={5: (0, 0.0), 7: (1, 3.5), 9: (2, 7.0)})
-    got = decode(encode(letter))
-    assert isinstance(got, Letter)
-    assert got.mail.before == {7: (1, 3.5)}
+    request = small_letter(before={5: (0, 0.0), 7: (1, 3.5), 9: (2, 7.0)})
+    got = decode(encode(request))
+    assert isinstance(got, Request)
+    assert got.broadcast.preceding == {7: (1, 3.5)}
 
 
 def test_tensors_are_named_by_numbers_only() -> None:
     """Names of pieces are texts: nothing in them reaches the file of tensors."""
     extras: Extras = {"a/b": {"__metadata__": torch.ones(1), "": torch.zeros(2)}, "": {}}
-    letter = small_letter()
-    got = decode(encode(replace(letter, mail=replace(letter.mail, extras=extras))))
-    assert isinstance(got, Letter)
-    assert bits(got.mail.extras) == bits(extras)
+    request = small_letter()
+    got = decode(encode(replace(request, broadcast=replace(request.broadcast, extras=extras))))
+    assert isinstance(got, Request)
+    assert bits(got.broadcast.extras) == bits(extras)

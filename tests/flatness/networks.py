@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
+from fedflat.core.flat import Model
 from fedflat.data.examples import ClientData, Examples
-from fedflat.engine.flat import Model
 from quadratic import Quadratic, mean_value
 
 SYMMETRIC = torch.tensor([[4.0, 1, 0], [1, 3, 1], [0, 1, -5]], dtype=torch.float64)

@@ -19,7 +19,7 @@ def test_everything_at_once() -> None:
     learner, model, data = network("group norm", count=24)
     told: list[tuple[float, float, str]] = []
     found = curvature(
-        learner, model, data, probes=50, density=2, layers=True, power=True, rho=0.1, tell=lambda *t: told.append(t)
+        learner, model, data, probes=50, density=2, layers=True, power=True, rho=0.1, on_progress=lambda *t: told.append(t)
     )
     exact = torch.linalg.eigvalsh(dense("group norm", 24)).flip(0)
     assert json.loads(json.dumps(found)) == found
@@ -41,7 +41,7 @@ def test_everything_at_once() -> None:
 def test_progress_ends_where_it_said() -> None:
     learner, model, data = network("group norm", count=24)
     told: list[tuple[float, float, str]] = []
-    curvature(learner, model, data, probes=20, rho=0.1, examples=16, batch_size=5, tell=lambda *t: told.append(t))
+    curvature(learner, model, data, probes=20, rho=0.1, examples=16, batch_size=5, on_progress=lambda *t: told.append(t))
     done = [d for d, _, _ in told]
     assert done == sorted(done)
     assert all(d <= total + 1e-9 for d, total, _ in told)
@@ -73,7 +73,7 @@ def test_it_can_be_stopped_between_batches() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        curvature(learner, model, data, tell=stop)
+        curvature(learner, model, data, on_progress=stop)
     assert torch.equal(learner.flat.model().params, before)
     whole = Hessian(learner, model, data) @ torch.eye(len(model.params), dtype=torch.float64)
     assert curvature(learner, model, data)["lambda_1"] == pytest.approx(float(torch.linalg.eigvalsh(whole)[-1]))

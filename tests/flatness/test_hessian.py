@@ -11,7 +11,7 @@ from torch.func import functional_call, hessian
 from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
-from fedflat.engine.flat import Model
+from fedflat.core.flat import Model
 from fedflat.errors import SettingError
 from fedflat.flatness.hessian import Hessian
 from fedflat.tasks.own_loss import OwnLoss

@@ -69,8 +69,8 @@ def test_images_are_normalised_and_may_lie_in_any_order() -> None:
     learner = Learner(ff.cnn(), (3, 16, 16), 10, seed=0, dtype="float64")
     (value,) = losses(learner, torch.empty(0), [learner.initial().params], data)
     m, s = (torch.tensor(c, dtype=torch.float64).view(1, 3, 1, 1) for c in (mean, std))
-    ready = ClientData(Examples((x.double() / 255 - m) / s, y, 10), torch.arange(9))
-    assert value.loss == pytest.approx(by_hand(learner, learner.initial().params, ready)[0], abs=1e-12)
+    prepared = ClientData(Examples((x.double() / 255 - m) / s, y, 10), torch.arange(9))
+    assert value.loss == pytest.approx(by_hand(learner, learner.initial().params, prepared)[0], abs=1e-12)
 
 
 def test_no_batch_is_much_smaller_than_the_others() -> None:
@@ -110,12 +110,12 @@ def test_stopped_and_taken_up_again() -> None:
     whole = list(losses(learner, torch.empty(0), Lazy(), data))
     asked.clear()
     told: list[tuple[int, int, str]] = []
-    walk = losses(learner, torch.empty(0), Lazy(), data, tell=lambda *said: told.append(said))
+    walk = losses(learner, torch.empty(0), Lazy(), data, on_progress=lambda *said: told.append(said))
     found = [next(walk), next(walk)]
     assert asked == [0, 1]
     walk.close()
     learner.flat.load(torch.zeros(learner.flat.layout.dim))  # somebody else uses the module in between
-    found += losses(learner, torch.empty(0), Lazy(), data, start=len(found), tell=lambda *said: told.append(said))
+    found += losses(learner, torch.empty(0), Lazy(), data, start=len(found), on_progress=lambda *said: told.append(said))
     assert found == whole
     assert asked == [0, 1, 2, 3, 4, 5]
     assert told == [(place, 6, "points") for place in range(1, 7)]

@@ -9,7 +9,7 @@ from torch import nn
 
 import fedflat as ff
 from fedflat.client.learner import Learner
-from fedflat.engine.flat import FlatModule
+from fedflat.core.flat import FlatModule
 from fedflat.errors import SettingError
 from fedflat.flatness.points import losses, measure
 from fedflat.flatness.surface import Surface, direction

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedflat.folder.facts import read_rows
-from fedflat.folder.study_file import runs_in
+from fedflat.experiments.run_folder.record import read_rows
+from fedflat.experiments.run_folder.study_file import runs_in
 from fedflat.report import collect
 from fedflat.report.live.server import News
 from hostile.damages import damage
@@ -168,10 +168,10 @@ class Ground:
         if name not in ENDED:
             return False
         try:
-            now = {diary: repr(read_rows(self.bad, diary)) for diary in ("metrics", "watch")}
+            now = {log: repr(read_rows(self.bad, log)) for log in ("metrics", "watch")}
         except Exception:
             return False
-        return all(repr(read_rows(self.made / name, diary)).startswith(text[:-1]) for diary, text in now.items())
+        return all(repr(read_rows(self.made / name, log)).startswith(text[:-1]) for log, text in now.items())
 
     def _live(self) -> None:
         """Collect the page of both runs: the good one is shown."""
@@ -203,9 +203,9 @@ class Ground:
             assert all(math.isclose(*pair, rel_tol=1e-4) for pair in zip(*losses, strict=True)), f"resume: {losses}"
             return
         assert final(whole).items() <= final(run).items(), f"resume: other models in {run}"
-        for diary in ("metrics", "watch"):
-            found, expected = (repr(timeless(read_rows(folder, diary))) for folder in (run, whole))
-            assert found == expected, f"resume: other numbers in {run / diary}: {found} for {expected}"
+        for log in ("metrics", "watch"):
+            found, expected = (repr(timeless(read_rows(folder, log))) for folder in (run, whole))
+            assert found == expected, f"resume: other numbers in {run / log}: {found} for {expected}"
 
 
 def _contents(folder: Path) -> dict[str, bytes | None]:

@@ -11,10 +11,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from fedflat.experiments.run_folder.jsonl_log import JsonlLog
+from fedflat.experiments.run_folder.record import _MADE
+from fedflat.experiments.run_folder.signed import sign
 from fedflat.files import digest
-from fedflat.folder.diary import Diary
-from fedflat.folder.facts import _MADE
-from fedflat.folder.signed import sign
 from report.damage import GONE, WRONG, changed, leaves
 
 
@@ -37,8 +37,8 @@ def forge(rng: random.Random, path: Path) -> str:
     if rng.random() < 0.5:  # as if nothing had been done yet
         for name in ("checkpoint", "analysis"):
             shutil.rmtree(path.parent / name, ignore_errors=True)
-        for diary in path.parent.glob("*.jsonl"):
-            diary.unlink()
+        for log in path.parent.glob("*.jsonl"):
+            log.unlink()
         if isinstance(value, dict) and value.pop("end", None) is not None and rng.random() < 0.9:
             value["status"] = "running"
     if isinstance(value, dict):
@@ -58,18 +58,18 @@ def _diary(rng: random.Random, path: Path) -> str:
     """A value of a line, and all the lines after it tied to it."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     facts = json.loads((path.parent / "run.json").read_text())
-    diary = Diary(path.parent, path.stem, facts["identity"])
+    log = JsonlLog(path.parent, path.stem, facts["identity"])
     said, lines = "nothing", []
     at = rng.randrange(len(rows) or 1)
     for number, row in enumerate(rows):
         row.pop("chain")
         if number == at:
             row, said = _another(rng, row)
-        line, diary.mark = diary.mark.line(row)
+        line, log.mark = log.mark.line(row)
         lines.append(line)
     path.write_bytes(b"".join(lines))
     if isinstance(facts.get("end"), dict):
-        facts["end"][path.stem] = diary.mark._asdict()
+        facts["end"][path.stem] = log.mark._asdict()
         _sign_run(facts)
         (path.parent / "run.json").write_text(json.dumps(facts, indent=2))
     return said

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedflat.data.files.places import set_data_dir
+from fedflat.data.files.paths import set_data_dir
 from hostile.limits import carried_out, shortened
 
 NUMBERS = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 from hostile import damages, folders, limits, options, properties, texts
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fedflat.errors import FedflatError
-from fedflat.language.spelling import KINDS, parse, registered
+from fedflat.registry.specs import KINDS, parse, registered
 
 SECONDS = 2.0
 """The longest a text may keep a processor busy."""
@@ -146,7 +146,7 @@ def _changed(rng: random.Random, text: str, every: list[str]) -> str:
 
 def _other_number(rng: random.Random, text: str) -> str:
     """One of the numbers in a text becomes another thing."""
-    places = [i for i, letter in enumerate(text) if letter.isdigit()]
+    places = [i for i, request in enumerate(text) if request.isdigit()]
     if not places:
         return text + _value(rng)
     begin = end = rng.choice(places)

@@ -95,13 +95,13 @@ def run(
     return trace
 
 
-def _score(how: str, start: Array, end: Array) -> float:
-    if how == "mse":
+def _score(config: str, start: Array, end: Array) -> float:
+    if config == "mse":
         return float(np.mean((end - start) ** 2))
-    if how == "minmax_mse":
+    if config == "minmax_mse":
         if start.max() == start.min() or end.max() == end.min():
             return 0.0
         x = (start - start.min()) / (start.max() - start.min())
         y = (end - end.min()) / (end.max() - end.min())
         return float(np.mean((y - x) ** 2))  # 6
-    raise ValueError(f"score is 'minmax_mse' or 'mse', not {how!r}")
+    raise ValueError(f"score is 'minmax_mse' or 'mse', not {config!r}")

@@ -65,8 +65,8 @@ def test_swa_captures() -> None:
 
 def test_wima() -> None:
     models = [np.array([w, w]) for w in numbers.SERIES]
-    shadow = wima.run(models, window=numbers.WIMA["window"], where=np.array([True, False])).shadow
-    close(shadow, list(zip(numbers.WIMA["shadow"], numbers.SERIES, strict=True)))
+    average = wima.run(models, window=numbers.WIMA["window"], where=np.array([True, False])).shadow
+    close(average, list(zip(numbers.WIMA["shadow"], numbers.SERIES, strict=True)))
 
 
 def test_ema() -> None:

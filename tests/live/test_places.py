@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fedflat.report.live.places import DEPTH, look
+from fedflat.report.live.find_runs import DEPTH, look
 
 
 def make(*paths: Path) -> None:

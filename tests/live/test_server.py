@@ -17,11 +17,11 @@ import pytest
 import fedflat.report.live.server as live
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError
+from fedflat.experiments.api import experiments
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.study import run_many
 from fedflat.report import collect
 from fedflat.report.live import LiveServer
-from fedflat.studies.api import experiments
-from fedflat.studies.how import How
-from fedflat.studies.study import run_many
 from running.small import PATIENCE, begin, experiment, start
 
 
@@ -80,7 +80,7 @@ def test_studies_on_different_data_have_sections_and_targets_of_their_own(tmp_pa
     for name, clients, target in (("a", 5, 0.25), ("b", 6, 0.5)):
         settings: dict[str, Any] = {"rounds": 1, "model": "logistic", "clients_per_round": 1}
         each = experiments(["fedavg", "fedprox(mu=0.1)"], f"digits(clients={clients})", 1, **settings)
-        run_many(each, How(threads=1), tmp_path / name, target=target)
+        run_many(each, ExecutionConfig(threads=1), tmp_path / name, target=target)
     with serving(tmp_path) as server:
         shown = seen(server)
     assert [(board["partition"], board["target"]) for board in shown["boards"]] == [

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Term, Visit
+from fedflat.client.piece import Piece, Term, ClientContext
 from fedflat.composition.method import Method
+from fedflat.core.flat import GradFn, Layout
+from fedflat.core.stage import Stage
 from fedflat.data.batch import Batch
-from fedflat.engine.flat import GradFn, Layout
-from fedflat.engine.stage import Stage
-from fedflat.language.spelling import parse
-from fedflat.server.shadows import Scene
+from fedflat.registry.specs import parse
+from fedflat.server.averaging import RunInfo
 from literal.problem import Problem
 from quadratic import Quadratic, Recorder
 
@@ -39,7 +39,7 @@ class Spy(Piece):
 
     stage, key = Stage.TERM, "spy"
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         g = grad(w)
         SEEN.append(Seen(v.round, v.client, v.sent.numpy(), w.numpy(), g.numpy()))
         return g
@@ -51,7 +51,7 @@ class BatchSpy(Term):
 
     key = "batch_spy"
 
-    def loss(self, v: Visit, batch: Batch, output: Tensor, seen: Any) -> Tensor:
+    def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: Any) -> Tensor:
         BATCHES.append((v.round, v.client, v.steps, batch))
         return output.sum() * 0
 
@@ -66,17 +66,17 @@ def said(text: str) -> Method:
 def spied(method: Method) -> Method:
     """The method with a spy next to the data; the notes start anew."""
     SEEN.clear()
-    return method + Method(client=(Spy(),), said="spy")
+    return method + Method(client=(Spy(),), text="spy")
 
 
-def shadows(method: Method, key: str, book: Recorder, problem: Problem, weights: int | None = None) -> list[Any]:
+def shadows(method: Method, key: str, run_folder: Recorder, problem: Problem, weights: int | None = None) -> list[Any]:
     """A shadow's parameters after each round; None before its start."""
-    shadow = next(s for s in method.shadows if s.key == key)
-    scene = Scene(len(book.runs), problem.clients, Layout.of(Quadratic(problem.w0, weights)))
-    found = [shadow.params(run.shadows[key], scene, run.model.params) for run in book.runs]
+    average = next(s for s in method.averages if s.key == key)
+    scene = RunInfo(len(run_folder.runs), problem.clients, Layout.of(Quadratic(problem.w0, weights)))
+    found = [average.params(run.averages[key], scene, run.model.params) for run in run_folder.runs]
     return [None if params is None else params.numpy() for params in found]
 
 
-def client_models(book: Recorder, t: int) -> dict[int, np.ndarray]:
+def client_models(run_folder: Recorder, t: int) -> dict[int, np.ndarray]:
     """The last model of each client seen by round ``t``, as ``all_clients()`` keeps it."""
-    return {client: kept["shadow:all_clients"]["model"].numpy() for client, kept in book.learnt[t].items()}
+    return {client: kept["shadow:all_clients"]["model"].numpy() for client, kept in run_folder.learnt[t].items()}

@@ -17,10 +17,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.running.train import train
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.experiments.train import train
 from literal import ema, fedasam, fedavg, feddyn, fedgloss, fedopt, fedprox, fedsam, naive_fedgloss, swa, wima
 from literal.problem import Plan, Problem, Trace, random_plan, random_problem
 from methods.spies import SEEN, client_models, said, shadows, spied
@@ -54,19 +54,19 @@ def hard() -> tuple[Problem, Plan]:
 
 
 def agree(text: str, trace: Trace, some: tuple[Problem, Plan], **more: Any) -> Recorder:
-    book = replay(said(text), *some, **more)
-    assert len(book.server) == ROUNDS
-    same(book.server, trace.server)
-    return book
+    run_folder = replay(said(text), *some, **more)
+    assert len(run_folder.server) == ROUNDS
+    same(run_folder.server, trace.server)
+    return run_folder
 
 
-def memory(book: Recorder, problem: Problem) -> tuple[list[Any], list[Any]]:
+def memory(run_folder: Recorder, problem: Problem) -> tuple[list[Any], list[Any]]:
     """The server's dual after each round, and every client's; 0 where there is none yet."""
     zero = np.zeros(problem.dim)
-    sigma = [run.desks["dual"]["sigma"].numpy() for run in book.runs]
+    sigma = [run.states["dual"]["sigma"].numpy() for run in run_folder.runs]
     sigma_k = [
         [kept[k]["dual"]["sigma"].numpy() if k in kept else zero for k in range(problem.clients)]
-        for kept in book.learnt
+        for kept in run_folder.learnt
     ]
     return sigma, sigma_k
 
@@ -76,10 +76,10 @@ def memory(book: Recorder, problem: Problem) -> tuple[list[Any], list[Any]]:
 def test_fedavg(some: tuple[Problem, Plan], weighting: str, server_lr: float) -> None:
     problem, plan = some
     trace = fedavg.run(problem, replace(plan, server_lr=server_lr), weighting=weighting)
-    book = agree(f"fedavg() + server_sgd(lr={server_lr}) + all_clients()", trace, some, weighting=weighting)
+    run_folder = agree(f"fedavg() + server_sgd(lr={server_lr}) + all_clients()", trace, some, weighting=weighting)
     for t, cohort in enumerate(plan.cohorts):
         for k in cohort:
-            same(client_models(book, t)[k], trace.local[t][k])
+            same(client_models(run_folder, t)[k], trace.local[t][k])
 
 
 OPTIMISERS = {
@@ -110,11 +110,11 @@ def test_server_optimisers(some: tuple[Problem, Plan], text: str) -> None:
     problem, plan = some
     arguments, server_lr, key = OPTIMISERS[text]
     trace = fedopt.run(problem, replace(plan, server_lr=server_lr), **arguments)
-    book = agree(text, trace, some)
+    run_folder = agree(text, trace, some)
     if key is not None:
-        same([run.desks[key]["m"] for run in book.runs], trace.m)
+        same([run.states[key]["m"] for run in run_folder.runs], trace.m)
         if key != "server_momentum":
-            same([run.desks[key]["v"] for run in book.runs], trace.v)
+            same([run.states[key]["v"] for run in run_folder.runs], trace.v)
 
 
 @pytest.mark.parametrize("weighting", ["sized", "uniform"])
@@ -129,12 +129,12 @@ def test_feddyn(some: tuple[Problem, Plan], rho: float) -> None:
     problem, _ = some
     text = "feddyn(alpha=0.2) + active_clients() + all_clients()" + (f" + sam({rho})" if rho else "")
     trace = feddyn.run(*some, alpha=0.2, rho_l=rho)
-    book = agree(text, trace, some)
-    sigma, sigma_k = memory(book, problem)
+    run_folder = agree(text, trace, some)
+    sigma, sigma_k = memory(run_folder, problem)
     same(sigma, trace.sigma)
     same(sigma_k, trace.sigma_k)
-    same(shadows(said(text), "active_clients", book, problem), trace.active)
-    same(shadows(said(text), "all_clients", book, problem), trace.all)
+    same(shadows(said(text), "active_clients", run_folder, problem), trace.active)
+    same(shadows(said(text), "all_clients", run_folder, problem), trace.all)
 
 
 @pytest.mark.parametrize("executor", [InProcess(), Stacked()], ids=["one by one", "stacked"])
@@ -142,9 +142,9 @@ def test_feddyn_by_size(some: tuple[Problem, Plan], executor: Executor) -> None:
     problem, _ = some
     text = "feddyn(alpha=0.2, by_size=True) + all_clients()"
     trace = feddyn.run(*some, alpha=0.2, scaled=True)
-    book = agree(text, trace, some, executor=executor)
-    same(memory(book, problem)[1], trace.sigma_k)
-    same(shadows(said(text), "all_clients", book, problem), trace.all)
+    run_folder = agree(text, trace, some, executor=executor)
+    same(memory(run_folder, problem)[1], trace.sigma_k)
+    same(shadows(said(text), "all_clients", run_folder, problem), trace.all)
     assert np.abs(trace.server[-1] - feddyn.run(*some, alpha=0.2).server[-1]).max() > 1e-4
 
 
@@ -194,14 +194,14 @@ PIECE = {"sgd": "", "sam": "", "asam": " + asam(rho=0.3, eta=0.1)"}
 SCALES = [(False, "paper"), (True, "paper"), (True, "repo")]
 
 
-def duals(book: Recorder, trace: Trace, problem: Problem, admm: bool) -> None:
+def duals(run_folder: Recorder, trace: Trace, problem: Problem, admm: bool) -> None:
     if admm:
-        sigma, sigma_k = memory(book, problem)
+        sigma, sigma_k = memory(run_folder, problem)
         same(sigma, trace.sigma)
         same(sigma_k, trace.sigma_k)
     else:
-        assert all("dual" not in run.desks for run in book.runs)
-        assert not any(book.learnt)
+        assert all("dual" not in run.states for run in run_folder.runs)
+        assert not any(run_folder.learnt)
 
 
 @pytest.mark.parametrize("local", LOCAL)
@@ -215,9 +215,9 @@ def test_fedgloss(hard: tuple[Problem, Plan], local: str, admm: bool, scale: str
     trace = fedgloss.run(
         problem, plan, rho_s=0.3, beta=beta, dual_scale=scale, weighting=weighting, **theirs
     )
-    book = agree(text, trace, hard, weights=3, weighting=weighting)
-    duals(book, trace, problem, admm)
-    same([run.desks["stale_sam"]["delta"] for run in book.runs], trace.delta)
+    run_folder = agree(text, trace, hard, weights=3, weighting=weighting)
+    duals(run_folder, trace, problem, admm)
+    same([run.states["stale_sam"]["delta"] for run in run_folder.runs], trace.delta)
     measured = agree(text.replace("beta", "delta_eps=True, beta"), trace, hard, weights=3, weighting=weighting)
     same([row["delta_eps"] for row in measured.rows[1:]], trace.delta_eps[1:])
     duals(measured, trace, problem, admm)
@@ -228,8 +228,8 @@ def test_fedgloss_with_its_radius_warmed_up(some: tuple[Problem, Plan], server_r
     settings = {"rho_s": 0.3, "rho_l": 0.2, "rho_0": 0.02, "T_s": 4, "server_rho": server_rho}
     trace = fedgloss.run(*some, local="sam", beta=8.0 if admm else None, **settings)
     arguments = ", ".join(f"{key}={value!r}" for key, value in settings.items())
-    book = agree(f"fedgloss({arguments}, beta=8, admm={admm}, delta_eps=True)", trace, some)
-    same([row["delta_eps"] for row in book.rows[1:]], trace.delta_eps[1:])
+    run_folder = agree(f"fedgloss({arguments}, beta=8, admm={admm}, delta_eps=True)", trace, some)
+    same([row["delta_eps"] for row in run_folder.rows[1:]], trace.delta_eps[1:])
 
 
 @pytest.mark.parametrize("local", LOCAL)
@@ -240,8 +240,8 @@ def test_the_server_rate_does_not_scale_the_dual(hard: tuple[Problem, Plan], loc
     for twin, name in ((fedgloss, "fedgloss"), (naive_fedgloss, "naive_fedgloss")):
         trace = twin.run(problem, slower, rho_s=0.3, beta=8.0, **theirs)
         for text in (f"{name}(0.3, beta=8{ours}) + server_sgd(0.6)", f"server_sgd(0.6) + {name}(0.3, beta=8{ours})"):
-            book = agree(text + PIECE[local], trace, hard, weights=3)
-            duals(book, trace, problem, True)
+            run_folder = agree(text + PIECE[local], trace, hard, weights=3)
+            duals(run_folder, trace, problem, True)
 
 
 @pytest.mark.parametrize("local", LOCAL)
@@ -251,8 +251,8 @@ def test_naive_fedgloss(hard: tuple[Problem, Plan], local: str, admm: bool, scal
     ours, theirs = LOCAL[local]
     text = f"naive_fedgloss(rho_s=0.3, beta=8{ours}, admm={admm}, dual_scale='{scale}'){PIECE[local]}"
     trace = naive_fedgloss.run(*hard, rho_s=0.3, beta=8.0 if admm else None, dual_scale=scale, **theirs)
-    book = agree(text, trace, hard, weights=3)
-    duals(book, trace, problem, admm)
+    run_folder = agree(text, trace, hard, weights=3)
+    duals(run_folder, trace, problem, admm)
 
 
 EVERY = {
@@ -302,43 +302,43 @@ def test_swa(some: tuple[Problem, Plan], base: str, start: int, cycle: int) -> N
         trace = fedavg.run(problem, cyclic)
     else:
         trace = fedgloss.run(problem, cyclic, rho_s=0.2, local="sam", rho_l=0.1, beta=8)
-    book = replay(method, problem, plan)
-    same(book.server, trace.server)
+    run_folder = replay(method, problem, plan)
+    same(run_folder.server, trace.server)
     followed = swa.run(trace.server, initial=problem.w0, start=start, cycle=cycle)
-    found = shadows(method, "swa", book, problem)
+    found = shadows(method, "swa", run_folder, problem)
     assert [w is None for w in found] == [w is None for w in followed.shadow]
     same(found[start:], followed.shadow[start:])
-    assert int(book.runs[-1].shadows["swa"]["captured"]) == len(followed.captured)
+    assert int(run_folder.runs[-1].averages["swa"]["captured"]) == len(followed.captured)
 
 
 def test_the_ablations_of_swa(some: tuple[Problem, Plan]) -> None:
     problem, plan = some
     cyclic = replace(plan, lr=swa.rates(plan.lr, start=2, cycle=2, gamma_1=0.03, gamma_2=0.005))
     rate_only = said("fedavg() + swa(start=2, cycle=2, high=0.03, low=0.005, average=False)")
-    book = replay(rate_only, *some)
-    same(book.server, fedavg.run(problem, cyclic).server)
-    assert shadows(rate_only, "swa", book, problem) == [None] * ROUNDS
+    run_folder = replay(rate_only, *some)
+    same(run_folder.server, fedavg.run(problem, cyclic).server)
+    assert shadows(rate_only, "swa", run_folder, problem) == [None] * ROUNDS
     mean_only = said("fedavg() + swa(start=2, cycle=2, high=0.03, low=0.005, cycle_lr=False)")
-    book, trace = replay(mean_only, *some), fedavg.run(*some)
-    same(book.server, trace.server)
+    run_folder, trace = replay(mean_only, *some), fedavg.run(*some)
+    same(run_folder.server, trace.server)
     expected = swa.run(trace.server, initial=problem.w0, start=2, cycle=2).shadow
-    same(shadows(mean_only, "swa", book, problem)[2:], expected[2:])
+    same(shadows(mean_only, "swa", run_folder, problem)[2:], expected[2:])
 
 
 @pytest.mark.parametrize("window", [1, 2, 3, ROUNDS, ROUNDS + 5])
 def test_wima(some: tuple[Problem, Plan], window: int) -> None:
     method = said(f"feddyn(alpha=0.2) + wima({window})")
-    book, trace = replay(method, *some), feddyn.run(*some, alpha=0.2)
-    same(book.server, trace.server)
-    same(shadows(method, "wima", book, some[0]), wima.run(trace.server, window=window).shadow)
+    run_folder, trace = replay(method, *some), feddyn.run(*some, alpha=0.2)
+    same(run_folder.server, trace.server)
+    same(shadows(method, "wima", run_folder, some[0]), wima.run(trace.server, window=window).shadow)
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.6, 1.0])
 def test_ema(some: tuple[Problem, Plan], gamma: float) -> None:
     method = said(f"fedsam(0.2) + ema({gamma})")
-    book, trace = replay(method, *some), fedsam.run(*some, rho=0.2)
-    same(book.server, trace.server)
-    same(shadows(method, "ema", book, some[0]), ema.run(trace.server, gamma=gamma).shadow)
+    run_folder, trace = replay(method, *some), fedsam.run(*some, rho=0.2)
+    same(run_folder.server, trace.server)
+    same(shadows(method, "ema", run_folder, some[0]), ema.run(trace.server, gamma=gamma).shadow)
 
 
 def test_feddyn_with_a_schedule(some: tuple[Problem, Plan]) -> None:
@@ -354,9 +354,9 @@ def test_a_schedule_is_read_every_round(some: tuple[Problem, Plan]) -> None:
 
 def test_the_probe_of_naive_fedgloss_starts_where_the_server_stands(some: tuple[Problem, Plan]) -> None:
     problem, plan = some
-    book = replay(spied(said("naive_fedgloss(rho_s=0.3, beta=8)")), *some)
+    run_folder = replay(spied(said("naive_fedgloss(rho_s=0.3, beta=8)")), *some)
     trace = naive_fedgloss.run(*some, rho_s=0.3, beta=8)
-    for t, before in enumerate([problem.w0, *book.server[:-1]]):
+    for t, before in enumerate([problem.w0, *run_folder.server[:-1]]):
         sent = [seen.sent for seen in SEEN if seen.round == t]
         gradients = [seen.client for seen in SEEN if seen.round == t]
         assert len(gradients) == 2 * sum(plan.steps(t, k) for k in plan.cohorts[t])
@@ -368,9 +368,9 @@ def test_the_probe_of_naive_fedgloss_starts_where_the_server_stands(some: tuple[
 def test_float32_stays_near_the_twin(some: tuple[Problem, Plan]) -> None:
     """In single precision the same numbers to single precision: nothing hangs on float64."""
     problem, plan = some
-    book = Recorder()
+    run_folder = Recorder()
     exp = replace(experiment(said("fedgloss(0.3, 0.2, beta=8)"), problem, plan), dtype="float32")
-    train(exp, book=book)
-    assert book.runs[-1].model.params.dtype == torch.float32
+    train(exp, run_folder=run_folder)
+    assert run_folder.runs[-1].model.params.dtype == torch.float32
     trace = fedgloss.run(*some, rho_s=0.3, local="sam", rho_l=0.2, beta=8)
-    np.testing.assert_allclose(book.server, trace.server, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(run_folder.server, trace.server, rtol=1e-4, atol=1e-4)

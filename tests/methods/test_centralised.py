@@ -8,24 +8,24 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedflat import centralised, fedavgm, median, mlp, scaffold
-from fedflat.client.local import Local
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
+from fedflat.client.local import LocalTraining
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import make_ready
-from fedflat.running.train import train
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.train import train
+from fedflat.server.client_selection import ClientSampler
 from methods.spies import said
 
 RNG = torch.Generator().manual_seed(0)
 DATA = [(torch.randn(n, 4, generator=RNG), torch.arange(n) % 3) for n in (5, 9, 6)]
-LOCAL = Local(batch_size=4, lr=0.1, momentum=0.7, weight_decay=0.01)
+LOCAL = LocalTraining(batch_size=4, lr=0.1, momentum=0.7, weight_decay=0.01)
 
 
-def experiment(text: str, local: Local = LOCAL) -> Experiment:
+def experiment(text: str, local: LocalTraining = LOCAL) -> Experiment:
     on = clients_of(DATA, test=DATA[0], classes=3)
     return Experiment(
-        method=said(text), on=on, model=mlp([5]), rounds=3, local=local, sampler=Sampler(clients=2), seed=1,
+        method=said(text), on=on, model=mlp([5]), rounds=3, local=local, sampler=ClientSampler(clients=2), seed=1,
         dtype="float64",
     )  # fmt: skip
 
@@ -35,9 +35,9 @@ def test_against_a_loop_by_hand(kind: str) -> None:
     """All data in one place; the momentum, and the gradient SAM-tilde climbs along, go on from round to round."""
     rho = 0.3
     exp = experiment("centralised()" + ("" if kind == "plain" else f" + {kind}(rho={rho})"))
-    ready = make_ready(exp)
-    result = train(ready)
-    module = ready.learner.module().double()
+    prepared = prepare(exp)
+    result = train(prepared)
+    module = prepared.learner.module().double()
     x, y = (torch.cat([pair[i] for pair in DATA]) for i in (0, 1))
     x = x.double()
     params = list(module.parameters())
@@ -73,6 +73,6 @@ def test_there_is_no_server() -> None:
 def test_scaffold_refuses_local_momentum() -> None:
     for text in ("scaffold()", "feddc(0.1)", "fedgamma()", "fedlesam() + scaffold()"):
         with pytest.raises(SettingError, match=r"scaffold divides .* local momentum makes wrong\. Use momentum 0"):
-            make_ready(experiment(text))
-        make_ready(experiment(text, Local(weight_decay=0.1, clip=1.0)))
+            prepare(experiment(text))
+        prepare(experiment(text, LocalTraining(weight_decay=0.1, clip=1.0)))
     assert scaffold().weighting == "uniform"

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 import fedflat as ff
-from fedflat.client.local import Local
-from fedflat.data.sampling import Sampler
-from fedflat.language.spelling import parse
-from fedflat.running.experiment import Experiment
-from fedflat.running.train import train
+from fedflat.client.local import LocalTraining
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
 
 STREET = ff.street(
     towns=2, weather="sun,rain", view="car", clients=4, examples=4, width=32, height=16, tests=8, unseen_weather="fog",
@@ -39,7 +39,7 @@ def network() -> nn.Module:
 def learnt(text: str) -> tuple[Tensor, dict[str, float]]:
     exp = Experiment(
         method=parse(text, "method"), on=STREET, model=network, task=parse("segmentation()", "task"), rounds=3,
-        local=Local(batch_size=2, lr=0.05, epochs=1), sampler=Sampler(clients=2),
+        local=LocalTraining(batch_size=2, lr=0.05, epochs=1), sampler=ClientSampler(clients=2),
     )  # fmt: skip
     result = train(exp)
     assert result.model is not None

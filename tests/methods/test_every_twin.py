@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedflat.language.spelling import registered
+from fedflat.registry.specs import registered
 
 TESTS = Path(__file__).parents[1]
 TWINS = {

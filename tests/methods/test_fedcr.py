@@ -12,24 +12,24 @@ from torch.distributions import Normal, kl_divergence
 from client.stages import vector, visiting
 from fedflat import fedcr, sam
 from fedflat.client.learner import Learner
-from fedflat.client.local import Local
+from fedflat.client.local import LocalTraining
 from fedflat.client.piece import Piece
 from fedflat.client.sharpness import Sam
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.training import ClientJob, Request, run_client
+from fedflat.core.messages import Broadcast, Replies
 from fedflat.data.batch import Batch
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.mail import Mail, Replies
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
 from fedflat.methods.fedcr import CommonRepresentation, ServerRepresentation
 from fedflat.models.simple import mlp
 from fedflat.models.stochastic import StochasticNet, gaussian, stochastic
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import make_ready
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
-from fedflat.running.train import train
-from fedflat.server.piece import Desks, step
+from fedflat.server.client_selection import ClientSampler
+from fedflat.server.piece import ServerState, server_step
 
 CLASSES, DIM = 3, 2
 RNG = torch.Generator().manual_seed(0)
@@ -74,13 +74,13 @@ def product(net: StochasticNet) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("more", [(), (Sam(0.1),)], ids=["plain", "with sam"])
-@pytest.mark.parametrize("local", [Local(batch_size=3), Local(epochs=3, batch_size=3)], ids=["one epoch", "three"])
-def test_the_product_of_the_last_epoch(local: Local, more: tuple[Piece, ...]) -> None:
+@pytest.mark.parametrize("local", [LocalTraining(batch_size=3), LocalTraining(epochs=3, batch_size=3)], ids=["one epoch", "three"])
+def test_the_product_of_the_last_epoch(local: LocalTraining, more: tuple[Piece, ...]) -> None:
     """A rate of 0, so the encoder stands still: each example counts once, however many epochs and gradients."""
     job = ClientJob(learner(), (CommonRepresentation(0.1), *more), local, 0)
     start = job.learner.initial()
     data = ON.open(0).data(0)
-    reply, _ = visit(job, Letter(0, Mail(0, start.params, start.buffers, 0.0), {}), data)
+    reply, _ = run_client(job, Request(0, Broadcast(0, start.params, start.buffers, 0.0), {}), data)
     net = job.learner.module().double()
     assert isinstance(net, StochasticNet)
     precision, weighted = product(net)
@@ -92,61 +92,61 @@ def test_the_product_of_the_last_epoch(local: Local, more: tuple[Piece, ...]) ->
 def test_the_server_multiplies_and_mixes() -> None:
     precisions = torch.tensor([[[2.0], [0.0]], [[6.0], [0.0]]], dtype=torch.float64)  # client, class, feature
     means = torch.tensor([[[1.0], [0.0]], [[3.0], [0.0]]], dtype=torch.float64)
-    piece, desks = ServerRepresentation(0.25), Desks()
-    sent: list[Mail] = []
+    piece, states = ServerRepresentation(0.25), ServerState()
+    sent: list[Broadcast] = []
 
-    def send(mail: Mail) -> Replies:
-        sent.append(mail)
+    def send(broadcast: Broadcast) -> Replies:
+        sent.append(broadcast)
         found = {
             ("fedcr", "precision", "uniform"): precisions.mean(0),
             ("fedcr", "weighted", "uniform"): (precisions * means).mean(0),
         }
         zero = torch.zeros(1)
-        return Replies(mail, zero, zero[:0], zero, 2, 5, 0.0, 1.0, found)
+        return Replies(broadcast, zero, zero[:0], zero, 2, 5, 0.0, 1.0, found)
 
     mean, variance = 0.0, 1.0
     for t in range(2):
-        desks = step([piece], desks, send, Mail(t, torch.zeros(1), torch.zeros(0), 0.1)).desks
+        states = server_step([piece], states, send, Broadcast(t, torch.zeros(1), torch.zeros(0), 0.1)).state
         # Gaussians of precision 2 and 6 around 1 and 3: one of precision 8 around (2 + 18) / 8
         mean, variance = 0.25 * mean + 0.75 * 20 / 8, 0.25 * variance + 0.75 / 8
-        assert desks["fedcr"]["mean"].view(-1).tolist() == pytest.approx([mean, 0.0])
-        assert desks["fedcr"]["variance"].view(-1).tolist() == pytest.approx([variance, 1.0])
+        assert states["fedcr"]["mean"].view(-1).tolist() == pytest.approx([mean, 0.0])
+        assert states["fedcr"]["variance"].view(-1).tolist() == pytest.approx([variance, 1.0])
     assert sent[0].extras == {}
     assert sent[1].extras["fedcr"].keys() == {"mean", "variance"}
 
 
-class Book(RunBook):
+class Book(RunFolder):
     """Keeps the runs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.runs: list[Any] = []
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         if not force:
-            self.runs.append((run.model, dict(run.clients.kept), run.desks["server"]))
+            self.runs.append((run.model, dict(run.clients.kept), run.server["server"]))
 
 
 def experiment(**more: Any) -> Experiment:
     settings: dict[str, Any] = {
-        "method": fedcr(beta=0.05, mix=0.5), "model": MODEL, "rounds": 3, "local": Local(batch_size=4, lr=0.1)
+        "method": fedcr(beta=0.05, mix=0.5), "model": MODEL, "rounds": 3, "local": LocalTraining(batch_size=4, lr=0.1)
     }  # fmt: skip
-    return Experiment(on=ON, sampler=Sampler(clients=2), dtype="float64", **{**settings, **more})
+    return Experiment(on=ON, sampler=ClientSampler(clients=2), dtype="float64", **{**settings, **more})
 
 
 def test_the_head_stays_at_home() -> None:
-    ready, book = make_ready(experiment()), Book()
-    train(ready, book=book)
-    first, head = ready.learner.initial().params, ready.learner.flat.layout.classifier()
-    assert int(head.sum()) == DIM * CLASSES + CLASSES == ready.withheld
+    prepared, run_folder = prepare(experiment()), Book()
+    train(prepared, run_folder=run_folder)
+    first, head = prepared.learner.initial().params, prepared.learner.flat.layout.classifier()
+    assert int(head.sum()) == DIM * CLASSES + CLASSES == prepared.private_size
     heads = []
-    for model, kept, desks in book.runs:
+    for model, kept, states in run_folder.runs:
         assert torch.equal(model.params[head], first[head])
         assert bool((model.params[~head] != first[~head]).any())
         heads.append([kept[client]["private"]["params"] for client in (0, 1)])
-        assert desks["fedcr"]["mean"].shape == (CLASSES, DIM)
-        assert not desks["fedcr"]["mean"][1].any()  # the class nobody has keeps its prior
-        assert bool((desks["fedcr"]["variance"][1] == 1).all())
+        assert states["fedcr"]["mean"].shape == (CLASSES, DIM)
+        assert not states["fedcr"]["mean"][1].any()  # the class nobody has keeps its prior
+        assert bool((states["fedcr"]["variance"][1] == 1).all())
     for t in range(3):
         assert not torch.equal(heads[t][0], heads[t][1])
     assert not torch.equal(heads[0][0], heads[1][0])
@@ -154,11 +154,11 @@ def test_the_head_stays_at_home() -> None:
 
 def test_the_prior_pulls() -> None:
     """With a heavy term the features of all examples end near the prior of the first round, N(0, 1)."""
-    ready = make_ready(experiment(method=fedcr(beta=50.0), rounds=1, local=Local(epochs=300, lr=0.01)))
-    model = train(ready).model
+    prepared = prepare(experiment(method=fedcr(beta=50.0), rounds=1, local=LocalTraining(epochs=300, lr=0.01)))
+    model = train(prepared).model
     assert model is not None
-    ready.learner.flat.load(model.params)
-    net = ready.learner.flat.module
+    prepared.learner.flat.load(model.params)
+    net = prepared.learner.flat.module
     assert isinstance(net, StochasticNet)
     mean, spread = (part.detach() for part in gaussian(net.encoder(X)))
     assert float(mean.abs().mean()) < 0.3
@@ -167,7 +167,7 @@ def test_the_prior_pulls() -> None:
 
 def test_it_needs_gaussian_features() -> None:
     with pytest.raises(SettingError, match="fedcr needs a network with Gaussian features, found Sequential"):
-        make_ready(experiment(model=mlp([5])))
+        prepare(experiment(model=mlp([5])))
     with pytest.raises(SettingError, match="mix must be"):
         fedcr(mix=1.5)
     assert [piece.key for piece in (fedcr() + sam()).client] == ["private", "fedcr", "sam"]

@@ -7,11 +7,11 @@ import torch
 
 from client.stages import vector, visiting
 from fedflat import resnet20
-from fedflat.client.piece import Site
-from fedflat.engine.flat import Layout
+from fedflat.client.piece import ModelInfo
+from fedflat.core.flat import Layout
 from fedflat.errors import SettingError
+from fedflat.experiments.prepare import prepare
 from fedflat.methods.fedfsa import Fsa, eligible
-from fedflat.running.prepare import make_ready
 from methods.test_centralised import experiment
 
 THREE = Layout(("a.weight", "b.weight", "c.weight"), ((2, 1), (2, 1), (2, 1)), (), ())
@@ -20,7 +20,7 @@ THREE = Layout(("a.weight", "b.weight", "c.weight"), ((2, 1), (2, 1), (2, 1)), (
 def chosen(piece: Fsa, start: torch.Tensor, stop: torch.Tensor) -> list[int]:
     v = visiting(piece, start, THREE, stop=stop)
     assert torch.equal(piece.end(v, stop), stop)
-    return v.memory["chosen"].tolist()  # type: ignore[no-any-return]
+    return v.state["chosen"].tolist()  # type: ignore[no-any-return]
 
 
 def test_scores() -> None:
@@ -68,12 +68,12 @@ def test_which_layers_fsa_can_choose() -> None:
 
 
 def test_fsa_refuses_more_layers_than_there_are() -> None:
-    make_ready(experiment("fedfsa(top=2)"))
+    prepare(experiment("fedfsa(top=2)"))
     with pytest.raises(SettingError) as caught:
-        make_ready(experiment("fedfsa(top=3)"))
+        prepare(experiment("fedfsa(top=3)"))
     said_why = "3 layers are to be chosen, but the model has only 2 eligible ones (fc1.weight, fc2.weight). Use top=2"
     assert said_why in str(caught.value)
     module = torch.nn.Linear(2, 2)
     bare = Layout(("scale",), ((2,),), (), ())
     with pytest.raises(SettingError, match=r"only 0 eligible ones \(none\)"):
-        Fsa(0.1, 0.2, 1).check(Site((), module, bare))
+        Fsa(0.1, 0.2, 1).check(ModelInfo((), module, bare))

@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedflat import fedavg
-from fedflat.client.local import Local
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
+from fedflat.client.local import LocalTraining
+from fedflat.data.sets.in_memory import clients_of
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.train import train
 from fedflat.models.simple import logistic
-from fedflat.running.experiment import Experiment
-from fedflat.running.train import train
+from fedflat.server.client_selection import ClientSampler
 
 SIZES = [50, 150, 800]
 DRAWS = 4000
 
 
 def draws(clients: int) -> list[list[int]]:
-    sampler = Sampler(clients=clients, kind="by_size")
+    sampler = ClientSampler(clients=clients, kind="by_size")
     return [sampler.draw(t, 3, 0, lambda: SIZES) for t in range(DRAWS)]
 
 
@@ -47,7 +47,7 @@ def test_two_clients_are_drawn_one_after_the_other_without_replacement() -> None
 @given(seed=st.integers(0, 10**6), t=st.integers(0, 10**4))
 @settings(max_examples=20)
 def test_a_cohort_depends_on_seed_and_round_alone(seed: int, t: int) -> None:
-    sampler = Sampler(clients=2, kind="by_size")
+    sampler = ClientSampler(clients=2, kind="by_size")
     assert sampler.draw(t, 3, seed, lambda: SIZES) == sampler.draw(t, 3, seed, lambda: SIZES)
 
 
@@ -57,9 +57,9 @@ def test_a_run() -> None:
     data = [(torch.randn(n, 3, generator=rng), torch.arange(n) % 2) for n in (3, 40, 9)]
     exp = Experiment(
         method=fedavg(), on=clients_of(data, test=data[0], classes=2), model=logistic(), rounds=5,
-        local=Local(virtual=12, batch_size=5, epochs=2), sampler=Sampler(clients=2, kind="by_size"),
+        local=LocalTraining(virtual=12, batch_size=5, epochs=2), sampler=ClientSampler(clients=2, kind="by_size"),
         weighting="uniform",
     )  # fmt: skip
     result = train(exp)
     assert result.ledger.samples == 5 * 2 * 2 * 12
-    assert [exp.local.planned(0, k, n) for k, n in enumerate((3, 40, 9))] == [6, 6, 6]
+    assert [exp.local.planned_steps(0, k, n) for k, n in enumerate((3, 40, 9))] == [6, 6, 6]

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from fedflat.client.local import Local
+from fedflat.client.local import LocalTraining
 from fedflat.composition.method import Method
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
+from fedflat.data.sets.in_memory import clients_of
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
-from fedflat.running.experiment import Experiment
-from fedflat.running.train import train
+from fedflat.server.client_selection import ClientSampler
 from literal import fedlesam
 from literal.problem import Plan, Problem, random_plan, random_problem
 from methods.spies import BATCHES, BatchSpy, client_models, said, shadows
@@ -90,9 +90,9 @@ def test_fedgloss_without_a_server_radius(
     base = replay(said(limit), *equal)
     ours = replay(said(f"{name}(rho_s=0, {settings})"), *equal)
     bits(ours, base)
-    if "dual" in base.runs[-1].desks:
+    if "dual" in base.runs[-1].states:
         for t in range(ROUNDS):
-            assert torch.equal(ours.runs[t].desks["dual"]["sigma"], base.runs[t].desks["dual"]["sigma"])
+            assert torch.equal(ours.runs[t].states["dual"]["sigma"], base.runs[t].states["dual"]["sigma"])
     differ(replay(said(f"{name}(rho_s=0.1, {settings})"), *equal), base)
 
 
@@ -125,25 +125,25 @@ def test_a_recipe_is_its_pieces(some: tuple[Problem, Plan]) -> None:
 @pytest.mark.parametrize("text", ["wima(1)", "ema(0)"])
 def test_a_mean_of_one_model_is_the_model(text: str, some: tuple[Problem, Plan]) -> None:
     method = said(f"feddyn(0.1) + {text}")
-    book = replay(method, *some)
-    bits(book, replay(said("feddyn(0.1)"), *some))
-    assert np.array_equal(shadows(method, text[: text.index("(")], book, some[0]), book.server)
+    run_folder = replay(method, *some)
+    bits(run_folder, replay(said("feddyn(0.1)"), *some))
+    assert np.array_equal(shadows(method, text[: text.index("(")], run_folder, some[0]), run_folder.server)
 
 
 def test_swa_before_its_start(some: tuple[Problem, Plan]) -> None:
     method = said(f"fedavg() + swa(start={ROUNDS}, cycle=2, high=0.5, low=0.1)")
-    book = replay(method, *some)
-    bits(book, replay(said("fedavg()"), *some))
-    assert shadows(method, "swa", book, some[0]) == [None] * ROUNDS
-    assert {row["model"] for row in book.rows} == {"server"}
+    run_folder = replay(method, *some)
+    bits(run_folder, replay(said("fedavg()"), *some))
+    assert shadows(method, "swa", run_folder, some[0]) == [None] * ROUNDS
+    assert {row["model"] for row in run_folder.rows} == {"server"}
 
 
 def test_swa_of_one_captured_model(some: tuple[Problem, Plan]) -> None:
     problem, plan = some
     method = said(f"fedavg() + swa(start={ROUNDS - 1}, cycle=1, high={plan.lr[-1]!r})")
-    book = replay(method, problem, plan)
-    bits(book, replay(said("fedavg()"), problem, plan))
-    assert np.array_equal(shadows(method, "swa", book, problem)[-1], book.server[-1])
+    run_folder = replay(method, problem, plan)
+    bits(run_folder, replay(said("fedavg()"), problem, plan))
+    assert np.array_equal(shadows(method, "swa", run_folder, problem)[-1], run_folder.server[-1])
 
 
 @pytest.mark.parametrize(
@@ -211,10 +211,10 @@ def test_fedgloss_is_fedlesam_when_all_take_part() -> None:
 def test_feddyn_keeps_the_mean_of_its_clients_duals(some: tuple[Problem, Plan]) -> None:
     problem, _ = some
     for text in ("feddyn(0.1)", "feddyn(0.1) + sam(0.1)", "fedgloss(0.2, beta=10)", "naive_fedgloss(0.2)"):
-        book = replay(said(text), *some)
-        kept = [book.learnt[-1][k]["dual"]["sigma"] for k in book.learnt[-1]]
+        run_folder = replay(said(text), *some)
+        kept = [run_folder.learnt[-1][k]["dual"]["sigma"] for k in run_folder.learnt[-1]]
         mean = torch.stack(kept).sum(0) / problem.clients
-        torch.testing.assert_close(book.runs[-1].desks["dual"]["sigma"], mean, rtol=0, atol=1e-12)
+        torch.testing.assert_close(run_folder.runs[-1].states["dual"]["sigma"], mean, rtol=0, atol=1e-12)
 
 
 def test_measuring_the_staleness_changes_nothing(some: tuple[Problem, Plan]) -> None:
@@ -230,14 +230,14 @@ def images(method: Method, seed: int = 0) -> Experiment:
     data = [(torch.randn(8, 1, 8, 8, generator=rng), torch.arange(8) % 3) for _ in range(3)]
     return Experiment(
         method=method, on=clients_of(data, test=data[0], classes=3), model=mlp([4]), rounds=2, seed=seed,
-        local=Local(batch_size=4, lr=0.1), sampler=Sampler(clients=2),
+        local=LocalTraining(batch_size=4, lr=0.1), sampler=ClientSampler(clients=2),
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["mixup()", "cutout(side=4)", "mixup(0.4) + cutout(side=3)"])
 def test_ascent_and_descent_see_the_same_changed_batch(text: str) -> None:
     BATCHES.clear()
-    train(images(said(f"fedsam(0.1) + {text}") + Method(client=(BatchSpy(),), said="spy")))
+    train(images(said(f"fedsam(0.1) + {text}") + Method(client=(BatchSpy(),), text="spy")))
     notes = list(BATCHES)
     assert len(notes) == 2 * 2 * 2 * 2  # rounds, clients, steps, gradients
     for (*place, up), (*again, down) in zip(notes[::2], notes[1::2], strict=True):
@@ -263,8 +263,8 @@ def test_changed_batches_are_drawn_by_the_seed_alone(text: str) -> None:
     assert torch.equal(one, params(f"fedavg() + {text}"))
     assert not torch.equal(one, params("fedavg()"))
     BATCHES.clear()
-    train(images(said(f"fedavg() + {text}") + Method(client=(BatchSpy(),), said="spy")))
+    train(images(said(f"fedavg() + {text}") + Method(client=(BatchSpy(),), text="spy")))
     plain = [batch.inputs for *_, batch in BATCHES]
     BATCHES.clear()
-    train(images(said(f"fedsam(0.3) + {text}") + Method(client=(BatchSpy(),), said="spy")))
+    train(images(said(f"fedsam(0.3) + {text}") + Method(client=(BatchSpy(),), text="spy")))
     assert all(torch.equal(a, b.inputs) for a, (*_, b) in zip(plain, BATCHES[::2], strict=True))

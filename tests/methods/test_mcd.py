@@ -12,14 +12,14 @@ from torch.nn.functional import cross_entropy
 import fedflat as ff
 from fedflat.client.learner import Learner
 from fedflat.data.batch import Batch
-from fedflat.data.sets.given import clients_of
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
-from fedflat.executors.in_process import InProcess
-from fedflat.language.spelling import parse
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.train import train
 from fedflat.methods.mcd import Discrepancy
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import make_ready
-from fedflat.running.train import train
+from fedflat.registry.specs import parse
 from fedflat.tasks.twofold import Twofold
 
 GAME = "street(style='game', clients=2, examples=3, tests=2, width=32, height=16, unseen_towns=0, unseen_weather='')"
@@ -62,7 +62,7 @@ def experiment(method: str, on: Any, **more: Any) -> Experiment:
 @pytest.mark.parametrize("method", ["mcd(weight=0.5)", "centralised() + mcd()", "mcd() + sam(rho=0.01)"])
 def test_it_runs_with_labels_of_the_source_alone(method: str) -> None:
     exp = experiment(method, f"with_source({REAL}, {GAME})")
-    fed = make_ready(exp).fed
+    fed = prepare(exp).fed
     with pytest.raises(SettingError, match="The clients hold no labels here"):
         _ = fed.data(0).targets
     batch = fed.data(0).batch(torch.arange(2), torch.float32, torch.Generator().manual_seed(0))
@@ -98,7 +98,7 @@ def test_the_mean_of_both_is_judged() -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(SettingError, match=r"mcd needs two classifiers, and segmentation\(\) has one"):
-        make_ready(experiment("mcd()", f"with_source({REAL}, {GAME})", task="segmentation()"))
+        prepare(experiment("mcd()", f"with_source({REAL}, {GAME})", task="segmentation()"))
     with pytest.raises(SettingError, match=r"of must be segmentation\(...\) or classification\(\), found regression"):
         parse("twofold(regression())", "task")
     with pytest.raises(SettingError, match="source must be a data set"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedflat.running.train import train
+from fedflat.experiments.train import train
 from literal.problem import Plan, Problem, random_plan, random_problem
 from methods.spies import client_models, said
 from methods.test_identities import HARD, ROUNDS, bits, differ, images
@@ -104,7 +104,7 @@ def test_fedfsa_with_one_radius_is_mofedsam(selection: str, some: Some) -> None:
     one = replay(said(f"fedfsa(0.2, 0.2, top=1, a=0.3, selection='{selection}')"), *some, layers=layers)
     base = replay(said("mofedsam(0.2, a=0.3)"), *some, layers=layers)
     near(one, base)
-    assert all("fsa" in memory for memory in one.learnt[-1].values())
+    assert all("fsa" in state for state in one.learnt[-1].values())
 
 
 def test_the_first_visits_of_fedfsa_are_those_of_mofedsam(some: Some) -> None:
@@ -148,10 +148,10 @@ def test_fedgloss_is_fedlesam_when_all_take_part() -> None:
 
 def test_the_mean_of_the_variates_is_the_servers(still: Some) -> None:
     for text in ("scaffold()", "fedgamma(0.1)", "feddc(0.2)", "fedlesam(0.1) + scaffold()"):
-        book = replay(said(text), *still)
-        kept = [memory["scaffold"]["c"] for memory in book.learnt[-1].values()]
+        run_folder = replay(said(text), *still)
+        kept = [state["scaffold"]["c"] for state in run_folder.learnt[-1].values()]
         mean = torch.stack(kept).sum(0) / still[0].clients
-        torch.testing.assert_close(book.runs[-1].desks["scaffold"]["c"], mean, rtol=0, atol=1e-12)
+        torch.testing.assert_close(run_folder.runs[-1].states["scaffold"]["c"], mean, rtol=0, atol=1e-12)
 
 
 def test_the_prox_of_fedacg_is_measured_from_what_was_sent(some: Some) -> None:

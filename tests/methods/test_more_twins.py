@@ -16,14 +16,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflat.analyse.local_global import client_models as client_models_of
-from fedflat.client.local import Local
-from fedflat.engine.flat import Model
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.running.prepare import make_ready
-from fedflat.running.train import train
+from fedflat.analysis.local_global import client_models as client_models_of
+from fedflat.client.local import LocalTraining
+from fedflat.core.flat import Model
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.train import train
 from literal import (
     adabest,
     fedacg,
@@ -61,52 +61,52 @@ def slower(some: Some, server_lr: float) -> Some:
     return some[0], replace(some[1], server_lr=server_lr)
 
 
-def kept(book: Recorder, key: str, name: str, problem: Problem) -> list[list[np.ndarray]]:
+def kept(run_folder: Recorder, key: str, name: str, problem: Problem) -> list[list[np.ndarray]]:
     """What each client remembers after each round; 0 before its first visit."""
     zero = np.zeros(problem.dim)
     return [
-        [known[k][key][name].numpy() if k in known else zero for k in range(problem.clients)] for known in book.learnt
+        [known[k][key][name].numpy() if k in known else zero for k in range(problem.clients)] for known in run_folder.learnt
     ]
 
 
-def desks(book: Recorder, key: str, name: str) -> list[np.ndarray]:
-    return [run.desks[key][name].numpy() for run in book.runs]
+def desks(run_folder: Recorder, key: str, name: str) -> list[np.ndarray]:
+    return [run.states[key][name].numpy() for run in run_folder.runs]
 
 
-def local_models(book: Recorder, trace: Any, plan: Plan) -> None:
+def local_models(run_folder: Recorder, trace: Any, plan: Plan) -> None:
     """The clients' models of each round, from the notes of ``all_clients()``."""
     for t, cohort in enumerate(plan.cohorts):
         for k in cohort:
-            same(client_models(book, t)[k], trace.local[t][k])
+            same(client_models(run_folder, t)[k], trace.local[t][k])
 
 
 @pytest.mark.parametrize("server_lr", [1.0, 0.7])
 def test_scaffold(still: Some, server_lr: float) -> None:
     trace = scaffold.run(*slower(still, server_lr))
-    book = agree(f"scaffold() + server_sgd({server_lr}) + all_clients()", trace, still)
-    same(desks(book, "scaffold", "c"), trace.c)
-    same(kept(book, "scaffold", "c", still[0]), trace.c_k)
-    local_models(book, trace, still[1])
+    run_folder = agree(f"scaffold() + server_sgd({server_lr}) + all_clients()", trace, still)
+    same(desks(run_folder, "scaffold", "c"), trace.c)
+    same(kept(run_folder, "scaffold", "c", still[0]), trace.c_k)
+    local_models(run_folder, trace, still[1])
 
 
 def test_fedgamma(still: Some) -> None:
     trace = fedgamma.run(*slower(still, 0.8), rho=0.3)
-    book = agree("fedgamma(rho=0.3) + server_sgd(0.8)", trace, still)
-    same(desks(book, "scaffold", "c"), trace.c)
-    same(kept(book, "scaffold", "c", still[0]), trace.c_k)
-    assert np.array_equal(book.server, replay(said("scaffold() + sam(0.3) + server_sgd(0.8)"), *still).server)
+    run_folder = agree("fedgamma(rho=0.3) + server_sgd(0.8)", trace, still)
+    same(desks(run_folder, "scaffold", "c"), trace.c)
+    same(kept(run_folder, "scaffold", "c", still[0]), trace.c_k)
+    assert np.array_equal(run_folder.server, replay(said("scaffold() + sam(0.3) + server_sgd(0.8)"), *still).server)
 
 
 def test_adabest(some: Some) -> None:
     problem, plan = some
     trace = adabest.run(*some, beta_a=0.7, mu_a=0.05)
-    book = agree("adabest(beta=0.7, mu=0.05) + active_clients()", trace, some)
-    same(desks(book, "adabest", "mean"), trace.wbar)
+    run_folder = agree("adabest(beta=0.7, mu=0.05) + active_clients()", trace, some)
+    same(desks(run_folder, "adabest", "mean"), trace.wbar)
     for t, cohort in enumerate(plan.cohorts):
         for k in cohort:
-            same(book.learnt[t][k]["adabest"]["h"], trace.h_k[t][k])
-            assert int(book.learnt[t][k]["adabest"]["last"]) == t
-    same(shadows(said("active_clients()"), "active_clients", book, problem), trace.wbar)
+            same(run_folder.learnt[t][k]["adabest"]["h"], trace.h_k[t][k])
+            assert int(run_folder.learnt[t][k]["adabest"]["last"]) == t
+    same(shadows(said("active_clients()"), "active_clients", run_folder, problem), trace.wbar)
 
 
 @pytest.mark.parametrize("executor", [InProcess(), Stacked()], ids=["one by one", "stacked"])
@@ -131,12 +131,12 @@ def test_adabest_by_sample_of_equal_clients() -> None:
     """Clients of 8 examples, batches of 4, 3 epochs: ``mu`` is multiplied by 3 * 4 / 8."""
     problem = random_problem(23, sizes=(8, 8, 8, 8))
     plan = random_plan(23, problem, ROUNDS, cohort=2)
-    local = Local(epochs=3, batch_size=4, lr=0.03)
+    local = LocalTraining(epochs=3, batch_size=4, lr=0.03)
 
     def server(text: str) -> list[np.ndarray]:
-        book = Recorder()
-        train(replace(experiment(said(text), problem, plan), local=local), book=book)
-        return book.server
+        run_folder = Recorder()
+        train(replace(experiment(said(text), problem, plan), local=local), run_folder=run_folder)
+        return run_folder.server
 
     by_sample = server("adabest(beta=0.5, mu=0.02, mu_mode='per_sample')")
     same(by_sample, server("adabest(beta=0.5, mu=0.03)"))
@@ -147,27 +147,27 @@ def test_feddc(still: Some) -> None:
     problem, _ = still
     trace = feddc.run(*still, alpha=0.2)
     text = "feddc(alpha=0.2) + active_clients() + all_clients()"
-    book = agree(text, trace, still)
-    same(desks(book, "scaffold", "c"), trace.c)
-    same(kept(book, "scaffold", "c", problem), trace.c_k)
-    _, sigma_k = memory(book, problem)
+    run_folder = agree(text, trace, still)
+    same(desks(run_folder, "scaffold", "c"), trace.c)
+    same(kept(run_folder, "scaffold", "c", problem), trace.c_k)
+    _, sigma_k = memory(run_folder, problem)
     same(-np.array(sigma_k) / 0.2, trace.h_k)
-    same(shadows(said(text), "active_clients", book, problem), trace.active)
-    same(shadows(said(text), "all_clients", book, problem), trace.all)
+    same(shadows(said(text), "active_clients", run_folder, problem), trace.active)
+    same(shadows(said(text), "all_clients", run_folder, problem), trace.all)
 
 
 @pytest.mark.parametrize("server_lr", [1.0, 0.7])
 def test_fedcm(some: Some, server_lr: float) -> None:
     trace = fedcm.run(*slower(some, server_lr), a=0.3)
-    book = agree(f"fedcm(a=0.3) + server_sgd({server_lr}) + all_clients()", trace, some)
-    same(desks(book, "mix", "direction"), trace.D)
-    local_models(book, trace, some[1])
+    run_folder = agree(f"fedcm(a=0.3) + server_sgd({server_lr}) + all_clients()", trace, some)
+    same(desks(run_folder, "mix", "direction"), trace.D)
+    local_models(run_folder, trace, some[1])
 
 
 def test_mofedsam(some: Some) -> None:
     trace = mofedsam.run(*slower(some, 0.9), a=0.3, rho=0.2)
-    book = agree("mofedsam(rho=0.2, a=0.3) + server_sgd(0.9)", trace, some)
-    same(desks(book, "mix", "direction"), trace.D)
+    run_folder = agree("mofedsam(rho=0.2, a=0.3) + server_sgd(0.9)", trace, some)
+    same(desks(run_folder, "mix", "direction"), trace.D)
 
 
 @pytest.mark.parametrize("lite", [False, True])
@@ -176,19 +176,19 @@ def test_mofedsam(some: Some) -> None:
 def test_mime(some: Some, lite: bool, b: float, dampening: float, weighting: str) -> None:
     trace = mime.run(*slower(some, 0.8), b=b, dampening=dampening, lite=lite, weighting=weighting)
     text = f"{'mimelite' if lite else 'mime'}(b={b}, dampening={dampening}) + server_sgd(0.8) + all_clients()"
-    book = agree(text, trace, some, weighting=weighting)
+    run_folder = agree(text, trace, some, weighting=weighting)
     if b:
-        same(desks(book, "mime", "m"), trace.m)
+        same(desks(run_folder, "mime", "m"), trace.m)
     else:
-        assert all(not run.desks["mime"] for run in book.runs)
-    local_models(book, trace, some[1])
+        assert all(not run.states["mime"] for run in run_folder.runs)
+    local_models(run_folder, trace, some[1])
 
 
 def test_fedacg(some: Some) -> None:
     trace = fedacg.run(*some, lam=0.8, beta_p=0.2)
-    book = agree("fedacg(lam=0.8, beta=0.2) + all_clients()", trace, some)
-    same(desks(book, "lookahead", "m"), trace.m)
-    local_models(book, trace, some[1])
+    run_folder = agree("fedacg(lam=0.8, beta=0.2) + all_clients()", trace, some)
+    same(desks(run_folder, "lookahead", "m"), trace.m)
+    local_models(run_folder, trace, some[1])
     replay(spied(said("fedacg(lam=0.8, beta=0.2)")), *some)
     for seen in SEEN:
         same(seen.sent, trace.sent[seen.round])
@@ -197,9 +197,9 @@ def test_fedacg(some: Some) -> None:
 @pytest.mark.parametrize("a", [0.0, 0.6, 1.0])
 def test_fedspeed(some: Some, a: float) -> None:
     trace = fedspeed.run(*some, rho=0.3, a_s=a, lam=8.0)
-    book = agree(f"fedspeed(rho=0.3, a={a}, lam=8.0)", trace, some)
-    same(kept(book, "dual", "sigma", some[0]), trace.sigma_k)
-    assert all(not run.desks for run in book.runs)
+    run_folder = agree(f"fedspeed(rho=0.3, a={a}, lam=8.0)", trace, some)
+    same(kept(run_folder, "dual", "sigma", some[0]), trace.sigma_k)
+    assert all(not run.states for run in run_folder.runs)
 
 
 def remembered(known: dict[int, Any], client: int) -> Any:
@@ -212,20 +212,20 @@ def test_the_models_of_clients_who_send_something_else_back(some: Some, executor
     problem, plan = some
     trace = fedspeed.run(*some, rho=0.3, a_s=0.6, lam=8.0)
     text = "fedspeed(rho=0.3, a=0.6, lam=8.0) + active_clients() + all_clients()"
-    book = agree(text, trace, some, executor=executor)
-    local_models(book, trace, plan)
+    run_folder = agree(text, trace, some, executor=executor)
+    local_models(run_folder, trace, plan)
     last, all_models, active = [problem.w0] * problem.clients, [], []
     for t, cohort in enumerate(plan.cohorts):
         for k in cohort:
             last[k] = trace.local[t][k]
         all_models.append(sum(last) / problem.clients)
         active.append(sum(trace.local[t].values()) / len(cohort))
-    same(shadows(said(text), "all_clients", book, problem), all_models)
-    same(shadows(said(text), "active_clients", book, problem), active)
+    same(shadows(said(text), "all_clients", run_folder, problem), all_models)
+    same(shadows(said(text), "active_clients", run_folder, problem), active)
     for t, before in enumerate([problem.w0, *trace.server[:-1]]):
-        memory = partial(remembered, book.learnt[t - 1] if t else {})
-        ready, start = make_ready(experiment(said(text), *some)), Model(torch.from_numpy(before), torch.zeros(0))
-        found = client_models_of(ready, start, t, plan.cohorts[t], memory=memory)
+        state = partial(remembered, run_folder.learnt[t - 1] if t else {})
+        prepared, start = prepare(experiment(said(text), *some)), Model(torch.from_numpy(before), torch.zeros(0))
+        found = client_models_of(prepared, start, t, plan.cohorts[t], memory=state)
         same([found[k].params for k in plan.cohorts[t]], [trace.local[t][k] for k in plan.cohorts[t]])
 
 
@@ -233,8 +233,8 @@ def test_fedspeed_as_released(some: Some) -> None:
     """FedDyn's server, and only the perturbed gradient."""
     trace = fedspeed.run(*some, rho=0.3, a_s=1.0, lam=8.0, server="feddyn")
     for a in ("", "a=1, "):
-        book = agree(f"fedspeed(rho=0.3, {a}lam=8.0, server='feddyn')", trace, some)
-        sigma, sigma_k = memory(book, some[0])
+        run_folder = agree(f"fedspeed(rho=0.3, {a}lam=8.0, server='feddyn')", trace, some)
+        sigma, sigma_k = memory(run_folder, some[0])
         same(sigma, trace.sigma)
         same(sigma_k, trace.sigma_k)
 
@@ -242,10 +242,10 @@ def test_fedspeed_as_released(some: Some) -> None:
 @pytest.mark.parametrize("s_from", ["mu", "mu_minus_eps"])
 def test_fedsmoo(some: Some, s_from: str) -> None:
     trace = fedsmoo.run(*some, rho=0.3, beta=8.0, s_from=s_from)
-    book = agree(f"fedsmoo(rho=0.3, beta=8.0, s_from='{s_from}')", trace, some)
-    same(desks(book, "smoo", "s"), trace.s)
-    same(kept(book, "smoo", "mu", some[0]), trace.mu_k)
-    sigma, sigma_k = memory(book, some[0])
+    run_folder = agree(f"fedsmoo(rho=0.3, beta=8.0, s_from='{s_from}')", trace, some)
+    same(desks(run_folder, "smoo", "s"), trace.s)
+    same(kept(run_folder, "smoo", "mu", some[0]), trace.mu_k)
+    sigma, sigma_k = memory(run_folder, some[0])
     same(sigma, trace.sigma)
     same(sigma_k, trace.sigma_k)
 
@@ -268,16 +268,16 @@ def test_fedlesam(some: Some) -> None:
 
 def test_fedlesam_with_control_variates(still: Some) -> None:
     trace = fedlesam.run(*still, rho=0.3, variant="scaffold")
-    book = agree("fedlesam(rho=0.3) + scaffold()", trace, still)
-    same(desks(book, "scaffold", "c"), trace.c)
-    same(kept(book, "scaffold", "c", still[0]), trace.c_k)
+    run_folder = agree("fedlesam(rho=0.3) + scaffold()", trace, still)
+    same(desks(run_folder, "scaffold", "c"), trace.c)
+    same(kept(run_folder, "scaffold", "c", still[0]), trace.c_k)
     perturbations("scaffold() + fedlesam(rho=0.3)", still, trace)
 
 
 def test_fedlesam_with_duals(some: Some) -> None:
     trace = fedlesam.run(*some, rho=0.3, variant="feddyn", alpha=0.2)
-    book = agree("fedlesam(rho=0.3) + feddyn(alpha=0.2)", trace, some)
-    sigma, sigma_k = memory(book, some[0])
+    run_folder = agree("fedlesam(rho=0.3) + feddyn(alpha=0.2)", trace, some)
+    sigma, sigma_k = memory(run_folder, some[0])
     same(sigma, trace.sigma)
     same(sigma_k, trace.sigma_k)
 
@@ -293,32 +293,32 @@ def layered() -> Some:
     return problem, random_plan(24, problem, ROUNDS, cohort=(1, 3), **HARD)
 
 
-def chosen(book: Recorder, t: int, k: int) -> list[int]:
+def chosen(run_folder: Recorder, t: int, k: int) -> list[int]:
     """The layers client ``k`` chose in round ``t``, counted among all."""
-    return [CUT["eligible"][place] for place in book.learnt[t][k]["fsa"]["chosen"].tolist()]
+    return [CUT["eligible"][place] for place in run_folder.learnt[t][k]["fsa"]["chosen"].tolist()]
 
 
 @pytest.mark.parametrize("score", ["mse", "minmax_mse"])
 @pytest.mark.parametrize("selection", ["fsa", "reverse"])
 @pytest.mark.parametrize("top", [1, 2])
 def test_fedfsa(layered: Some, score: str, selection: str, top: int) -> None:
-    how = {"score": score, "selection": selection}
-    trace = fedfsa.run(*slower(layered, 0.9), rho_default=0.1, rho_larger=0.6, C=top, a=0.4, **how, **CUT)
+    config = {"score": score, "selection": selection}
+    trace = fedfsa.run(*slower(layered, 0.9), rho_default=0.1, rho_larger=0.6, C=top, a=0.4, **config, **CUT)
     text = f"fedfsa(0.1, 0.6, top={top}, a=0.4, score='{score}', selection='{selection}') + server_sgd(0.9)"
-    book = agree(text, trace, layered, layers=LAYERS)
-    same(desks(book, "mix", "direction"), trace.D)
+    run_folder = agree(text, trace, layered, layers=LAYERS)
+    same(desks(run_folder, "mix", "direction"), trace.D)
     for t, cohort in enumerate(layered[1].cohorts):
         for k in cohort:
-            assert chosen(book, t, k) == trace.top[t][k]
+            assert chosen(run_folder, t, k) == trace.top[t][k]
 
 
 def test_fedfsa_at_random(layered: Some) -> None:
     """The twin is fed what was drawn."""
     text = "fedfsa(0.1, 0.6, top=2, a=0.4, selection='random')"
-    book = replay(said(text), *layered, layers=LAYERS)
-    drawn = [{k: chosen(book, t, k) for k in cohort} for t, cohort in enumerate(layered[1].cohorts)]
+    run_folder = replay(said(text), *layered, layers=LAYERS)
+    drawn = [{k: chosen(run_folder, t, k) for k in cohort} for t, cohort in enumerate(layered[1].cohorts)]
     arguments = {"rho_default": 0.1, "rho_larger": 0.6, "C": 2, "a": 0.4, "selection": "random"}
-    same(book.server, fedfsa.run(*layered, drawn=drawn, **arguments, **CUT).server)
+    same(run_folder.server, fedfsa.run(*layered, drawn=drawn, **arguments, **CUT).server)
     choices = [tuple(drawn[t][k]) for t, cohort in enumerate(layered[1].cohorts) for k in cohort]
     assert all(len(set(pair)) == 2 for pair in choices)
     assert len(set(choices)) > 1

@@ -12,9 +12,9 @@ from torch.nn.functional import cross_entropy
 
 from fedflat.client.learner import Learner
 from fedflat.composition.method import Method
+from fedflat.core.flat import Layout
 from fedflat.data.batch import Batch, Mixed
-from fedflat.engine.flat import Layout
-from fedflat.server.shadows import Notes, Scene
+from fedflat.server.averaging import AverageState, RunInfo
 from literal import numbers
 from literal.problem import Problem, toy_q
 from methods.spies import SEEN, client_models, said, shadows, spied
@@ -99,27 +99,27 @@ def test_the_models_after_each_round(name: str) -> None:
 
 
 def test_the_local_models_of_fedavg() -> None:
-    book, _ = run("fedavg/full", said(SAID["fedavg/full"]))
+    run_folder, _ = run("fedavg/full", said(SAID["fedavg/full"]))
     expected = numbers.CASES["fedavg/full"].state
-    for client, model in client_models(book, 0).items():
+    for client, model in client_models(run_folder, 0).items():
         close(model, expected["local", 0, client])
-    assert len(client_models(book, 0)) == 2
+    assert len(client_models(run_folder, 0)) == 2
 
 
 def test_the_duals_of_feddyn_and_the_mean_of_its_cohort() -> None:
     method = said(SAID["feddyn/full"])
-    book, problem = run("feddyn/full", method)
+    run_folder, problem = run("feddyn/full", method)
     expected = numbers.CASES["feddyn/full"].state
-    close(book.runs[-1].desks["dual"]["sigma"], expected["sigma", -1])
+    close(run_folder.runs[-1].states["dual"]["sigma"], expected["sigma", -1])
     for client in (0, 1):
-        close(book.learnt[-1][client]["dual"]["sigma"], expected["sigma_k", -1, client])
-    close(shadows(method, "active_clients", book, problem)[-1], expected["active", -1])
+        close(run_folder.learnt[-1][client]["dual"]["sigma"], expected["sigma_k", -1, client])
+    close(shadows(method, "active_clients", run_folder, problem)[-1], expected["active", -1])
 
 
 def test_the_mean_of_all_clients_last_models() -> None:
     method = said(SAID["feddyn/part"])
-    book, problem = run("feddyn/part", method)
-    close(shadows(method, "all_clients", book, problem), numbers.CASES["feddyn/part"].state["all",])
+    run_folder, problem = run("feddyn/part", method)
+    close(shadows(method, "all_clients", run_folder, problem), numbers.CASES["feddyn/part"].state["all",])
 
 
 @pytest.mark.parametrize("name", ["fedsam/full", "fedasam/full", "fedasam/bias"])
@@ -136,12 +136,12 @@ def test_the_first_ascent(name: str) -> None:
 @pytest.mark.parametrize("name", ["fedgloss/full", "fedgloss/admm"])
 def test_the_stale_perturbation(name: str) -> None:
     expected = numbers.CASES[name].state
-    book, _ = run(name, spied(said(SAID[name])))
+    run_folder, _ = run(name, spied(said(SAID[name])))
     for seen in SEEN:
-        before = toy_q()[0].w0 if seen.round == 0 else book.server[0]
+        before = toy_q()[0].w0 if seen.round == 0 else run_folder.server[0]
         close(seen.sent - before, (0, 0) if seen.round == 0 else expected["eps", 1])
     if ("sigma", -1) in expected:
-        close(book.runs[-1].desks["dual"]["sigma"], expected["sigma", -1])
+        close(run_folder.runs[-1].states["dual"]["sigma"], expected["sigma", -1])
 
 
 @pytest.mark.parametrize("name", ["fedgloss/full", "fedgloss/admm"])
@@ -154,10 +154,10 @@ def test_how_stale_the_perturbation_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["scaffold/full", "scaffold/part"])
 def test_the_control_variates_of_scaffold(name: str) -> None:
-    book, _ = run(name, said(SAID[name]))
+    run_folder, _ = run(name, said(SAID[name]))
     expected = numbers.CASES[name].state
-    close(book.runs[-1].desks["scaffold"]["c"], expected["c", -1])
-    kept = {client: memory["scaffold"]["c"] for client, memory in book.learnt[-1].items()}
+    close(run_folder.runs[-1].states["scaffold"]["c"], expected["c", -1])
+    kept = {client: state["scaffold"]["c"] for client, state in run_folder.learnt[-1].items()}
     assert kept.keys() == {0, 1}
     for (_, _, client), c_k in ((path, value) for path, value in expected.items() if path[0] == "c_k"):
         close(kept[client], c_k)
@@ -166,35 +166,35 @@ def test_the_control_variates_of_scaffold(name: str) -> None:
 
 def test_the_bias_of_adabest_fades_with_absence() -> None:
     """Client 0 comes back after two rounds: what it knew is halved."""
-    book, _ = run("adabest/part", said(SAID["adabest/part"] + " + all_clients()"))
-    first, last = book.learnt[0][0]["adabest"], book.learnt[2][0]["adabest"]
-    close(first["h"], np.array((3.0, 2.0)) - client_models(book, 0)[0])
-    close(last["h"], first["h"].numpy() / 2 + (book.server[1] - client_models(book, 2)[0]))
+    run_folder, _ = run("adabest/part", said(SAID["adabest/part"] + " + all_clients()"))
+    first, last = run_folder.learnt[0][0]["adabest"], run_folder.learnt[2][0]["adabest"]
+    close(first["h"], np.array((3.0, 2.0)) - client_models(run_folder, 0)[0])
+    close(last["h"], first["h"].numpy() / 2 + (run_folder.server[1] - client_models(run_folder, 2)[0]))
     assert (int(first["last"]), int(last["last"])) == (0, 2)
-    close(book.runs[-1].desks["adabest"]["mean"], client_models(book, 2)[0])
+    close(run_folder.runs[-1].states["adabest"]["mean"], client_models(run_folder, 2)[0])
 
 
 @pytest.mark.parametrize("name", ["fedcm/full", "mofedsam/full"])
 def test_the_direction_of_fedcm(name: str) -> None:
     """The last server step over two steps of rate 0.1."""
-    book, problem = run(name, said(SAID[name]))
-    for before, after, state in zip([problem.w0, *book.server], book.server, book.runs, strict=False):
-        close(state.desks["mix"]["direction"], (before - after) / 0.2)
+    run_folder, problem = run(name, said(SAID[name]))
+    for before, after, state in zip([problem.w0, *run_folder.server], run_folder.server, run_folder.runs, strict=False):
+        close(state.states["mix"]["direction"], (before - after) / 0.2)
 
 
 def test_the_momentum_of_mime() -> None:
-    book, _ = run("mime/sgdm", said(SAID["mime/sgdm"]))
-    close(book.runs[-1].desks["mime"]["m"], numbers.CASES["mime/sgdm"].state["m", -1])
-    close(book.runs[0].desks["mime"]["m"], numbers.Q["gradient"])
+    run_folder, _ = run("mime/sgdm", said(SAID["mime/sgdm"]))
+    close(run_folder.runs[-1].states["mime"]["m"], numbers.CASES["mime/sgdm"].state["m", -1])
+    close(run_folder.runs[0].states["mime"]["m"], numbers.Q["gradient"])
 
 
 def test_fedacg_stands_at_the_mean_and_sends_from_ahead() -> None:
-    book, problem = run("fedacg/full", spied(said(SAID["fedacg/full"] + " + active_clients()")))
+    run_folder, problem = run("fedacg/full", spied(said(SAID["fedacg/full"] + " + active_clients()")))
     method = said(SAID["fedacg/full"] + " + active_clients()")
-    close(shadows(method, "active_clients", book, problem), book.server)
+    close(shadows(method, "active_clients", run_folder, problem), run_folder.server)
     ahead = next(seen.sent for seen in SEEN if seen.round == 1)
-    close(ahead, book.server[0] + 0.85 * (book.server[0] - problem.w0))
-    close(book.runs[0].desks["lookahead"]["m"], book.server[0] - problem.w0)
+    close(ahead, run_folder.server[0] + 0.85 * (run_folder.server[0] - problem.w0))
+    close(run_folder.runs[0].states["lookahead"]["m"], run_folder.server[0] - problem.w0)
 
 
 @pytest.mark.parametrize("name", ["fedlesam/full", "fedlesam/part"])
@@ -207,38 +207,38 @@ def test_the_estimated_perturbation_of_fedlesam(name: str) -> None:
 
 
 def test_the_global_perturbation_of_fedsmoo() -> None:
-    book, _ = run("fedsmoo/full", said(SAID["fedsmoo/full"]))
-    close(book.runs[-1].desks["smoo"]["s"], numbers.CASES["fedsmoo/full"].state["s", -1])
-    close(np.linalg.norm(book.runs[0].desks["smoo"]["s"]), 0.5)
+    run_folder, _ = run("fedsmoo/full", said(SAID["fedsmoo/full"]))
+    close(run_folder.runs[-1].states["smoo"]["s"], numbers.CASES["fedsmoo/full"].state["s", -1])
+    close(np.linalg.norm(run_folder.runs[0].states["smoo"]["s"]), 0.5)
 
 
 def test_the_scores_and_choices_of_fedfsa() -> None:
-    book, problem = run("fedfsa/full", said(SAID["fedfsa/full"]))
+    run_folder, problem = run("fedfsa/full", said(SAID["fedfsa/full"]))
     state = numbers.CASES["fedfsa/full"].state
-    for client, model in client_models(book, 0).items():
+    for client, model in client_models(run_folder, 0).items():
         close((model - problem.w0) ** 2, state["scores", 0, client])
-        assert book.learnt[0][client]["fsa"]["chosen"].tolist() == state["top", 0][client]
-    book, _ = run("fedfsa/reverse", said(SAID["fedfsa/reverse"]))
-    chosen = [book.learnt[0][client]["fsa"]["chosen"].tolist() for client in (0, 1)]
+        assert run_folder.learnt[0][client]["fsa"]["chosen"].tolist() == state["top", 0][client]
+    run_folder, _ = run("fedfsa/reverse", said(SAID["fedfsa/reverse"]))
+    chosen = [run_folder.learnt[0][client]["fsa"]["chosen"].tolist() for client in (0, 1)]
     assert chosen == numbers.CASES["fedfsa/reverse"].state["top", 0]
 
 
 def follow(text: str, models: list[torch.Tensor]) -> list[Any]:
     """The shadow's parameters after each of these models."""
-    shadow = said(text).shadows[0]
-    scene = Scene(len(models), 1, Layout(("w",), ((len(models[0]),),), (), ()))
-    notes: Notes = shadow.open(scene, models[0])
+    average = said(text).averages[0]
+    scene = RunInfo(len(models), 1, Layout(("w",), ((len(models[0]),),), (), ()))
+    notes: AverageState = average.init(scene, models[0])
     found = []
     for t, after in enumerate(models):
-        shadow.see(notes, scene, t, models[max(t - 1, 0)], after)
-        found.append(shadow.params(notes, scene, after))
+        average.update(notes, scene, t, models[max(t - 1, 0)], after)
+        found.append(average.params(notes, scene, after))
     return found
 
 
 def test_swa_rates() -> None:
     settings = numbers.SWA_RATES["settings"]
-    swa = said(f"swa(3, {settings['cycle']}, high={settings['gamma_1']}, low={settings['gamma_2']})").shadows[0]
-    rates = [swa.rate(0.5, t, 8) for t in range(8)]
+    swa = said(f"swa(3, {settings['cycle']}, high={settings['gamma_1']}, low={settings['gamma_2']})").averages[0]
+    rates = [swa.lr(0.5, t, 8) for t in range(8)]
     close(rates, [0.5] * 3 + list(numbers.SWA_RATES["rates"]))
 
 

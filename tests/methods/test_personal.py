@@ -11,22 +11,22 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat import fedavg, fedavg_ft, fedsam, personal
-from fedflat.client.asks import Train, Tune
-from fedflat.client.local import Local
-from fedflat.client.piece import Piece, Visit
-from fedflat.client.visit import Letter, visit
+from fedflat.client.instructions import Train, FineTune
+from fedflat.client.local import LocalTraining
+from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.training import Request, run_client
 from fedflat.composition.method import Method
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.mail import Mail
-from fedflat.engine.stage import Stage
+from fedflat.core.messages import Broadcast
+from fedflat.core.schedules import decay
+from fedflat.core.stage import Stage
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
-from fedflat.language.schedules import decay
+from fedflat.experiments.experiment import EvaluationSchedule, Experiment
+from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
-from fedflat.running.experiment import Evaluate, Experiment
-from fedflat.running.prepare import Ready, make_ready
-from fedflat.running.results import Result
-from fedflat.running.train import train
+from fedflat.server.client_selection import ClientSampler
 from methods.spies import said
 
 SIZES = (10, 20, 16, 30)
@@ -46,8 +46,8 @@ def data() -> list[tuple[Tensor, Tensor]]:
 
 def experiment(text: str = "fedavg_ft()", split: float | None = 0.7, **more: Any) -> Experiment:
     settings: dict[str, Any] = {
-        "local": Local(epochs=2, batch_size=4, lr=decay(0.2, 0.5)), "sampler": Sampler(cohorts=COHORTS),
-        "evaluate": Evaluate(every=1),
+        "local": LocalTraining(epochs=2, batch_size=4, lr=decay(0.2, 0.5)), "sampler": ClientSampler(cohorts=COHORTS),
+        "evaluate": EvaluationSchedule(every=1),
     }  # fmt: skip
     on = clients_of(data(), test=data()[0], classes=4, split=split)
     return Experiment(
@@ -58,9 +58,9 @@ def experiment(text: str = "fedavg_ft()", split: float | None = 0.7, **more: Any
 class ByHand:
     """FedAvg and the protocol around it, with torch's modules and optimiser."""
 
-    def __init__(self, ready: Ready) -> None:
-        self.ready = ready
-        self.module = ready.learner.module().double()
+    def __init__(self, prepared: PreparedRun) -> None:
+        self.prepared = prepared
+        self.module = prepared.learner.module().double()
 
     def load(self, w: Tensor) -> None:
         nn.utils.vector_to_parameters(w.clone(), self.module.parameters())
@@ -68,10 +68,10 @@ class ByHand:
     def walk(self, w: Tensor, t: int, client: int, lr: float, parts: list[nn.Parameter]) -> Tensor:
         """Local SGD on some of the parameters."""
         self.load(w)
-        own = self.ready.fed.data(client)
+        own = self.prepared.fed.data(client)
         x, y = own.examples.inputs[own.index].double(), own.labels
         stepper = torch.optim.SGD(parts, lr=lr)
-        for places in self.ready.exp.local.batches(2, t, client, len(y)):
+        for places in self.prepared.exp.local.batches(2, t, client, len(y)):
             stepper.zero_grad()
             cross_entropy(self.module(x[places]), y[places]).backward()
             stepper.step()
@@ -81,20 +81,20 @@ class ByHand:
     def accuracy(self, w: Tensor, client: int) -> float:
         """On the client's own held-out examples."""
         self.load(w)
-        test = self.ready.fed.own_test(client)
+        test = self.prepared.fed.own_test(client)
         assert test is not None
         x, y = test.examples.inputs[test.index].double(), test.labels
         return float((self.module(x).argmax(1) == y).double().mean())
 
     def run(self) -> tuple[list[float], list[float], list[float]]:
         """The clients' mean accuracy after each round and after tuning; the global model's; the accuracies tuned."""
-        w = self.ready.learner.initial().params
+        w = self.prepared.learner.initial().params
         models = [w] * len(SIZES)
         personal, common = [], []
         for t, cohort in enumerate(COHORTS):
             for k in cohort:
                 models[k] = self.walk(w, t, k, 0.2 * 0.5**t, list(self.module.parameters()))
-            sizes = [len(self.ready.fed.data(k)) for k in cohort]
+            sizes = [len(self.prepared.fed.data(k)) for k in cohort]
             w = sum(n * models[k] for n, k in zip(sizes, cohort, strict=True)) / sum(sizes)  # type: ignore[assignment]
             personal.append(sum(self.accuracy(models[k], k) for k in range(len(SIZES))) / len(SIZES))
             common.append(sum(self.accuracy(w, k) for k in range(len(SIZES))) / len(SIZES))
@@ -113,7 +113,7 @@ def result() -> Result:
 
 
 def test_against_a_loop_by_hand(result: Result) -> None:
-    expected, common, _ = ByHand(make_ready(experiment())).run()
+    expected, common, _ = ByHand(prepare(experiment())).run()
     assert [row["personal"] for row in result.rows] == pytest.approx(expected, abs=1e-12)
     assert [row["clients"] for row in result.rows[:-1]] == pytest.approx(common, abs=1e-12)
     assert len(set(expected)) > 2  # so that the rounds could not be confused
@@ -121,7 +121,7 @@ def test_against_a_loop_by_hand(result: Result) -> None:
 
 
 def test_every_round_tells_of_clients_own_models_and_some_of_the_global_one(result: Result) -> None:
-    seldom = train(experiment(evaluate=Evaluate(every=2, last=1)))
+    seldom = train(experiment(evaluate=EvaluationSchedule(every=2, last=1)))
     assert [row["personal"] for row in seldom.rows] == [row["personal"] for row in result.rows]
     assert [row["round"] for row in seldom.rows] == [1, 2, 3, 3]
     assert ["accuracy" in row for row in seldom.rows] == [False, True, True, False]
@@ -148,25 +148,25 @@ def test_the_protocol_changes_no_model(result: Result) -> None:
 
 def test_before_the_first_visit_a_client_holds_the_first_model() -> None:
     """One round with one client: the others' accuracies are those of the initial model."""
-    ready = make_ready(experiment(sampler=Sampler(cohorts=[[1], [1], [1]])))
-    hand = ByHand(ready)
-    w = ready.learner.initial().params
+    prepared = prepare(experiment(sampler=ClientSampler(cohorts=[[1], [1], [1]])))
+    hand = ByHand(prepared)
+    w = prepared.learner.initial().params
     moved = hand.walk(w, 0, 1, 0.2, list(hand.module.parameters()))
     expected = [hand.accuracy(moved if k == 1 else w, k) for k in range(len(SIZES))]
-    assert train(ready).rows[0]["personal"] == pytest.approx(sum(expected) / len(SIZES), abs=1e-12)
+    assert train(prepared).rows[0]["personal"] == pytest.approx(sum(expected) / len(SIZES), abs=1e-12)
 
 
 @pytest.mark.parametrize("text", ["fedavg()", "fedspeed(rho=0.1, lam=10)", "fedala()", "feddyn(0.1) + sam(0.1)"])
 def test_a_clients_own_model_is_where_its_walk_ended(text: str) -> None:
     """Not what it sends, which FedSpeed corrects."""
-    ready = make_ready(experiment(f"{text} + personal()"))
-    start = ready.learner.initial()
-    mail = Mail(0, start.params, start.buffers, 0.2, ask=ready.exp.ask)
-    reply, memory = visit(ready.job, Letter(1, mail, {}), ready.fed.data(1))
+    prepared = prepare(experiment(f"{text} + personal()"))
+    start = prepared.learner.initial()
+    broadcast = Broadcast(0, start.params, start.buffers, 0.2, instruction=prepared.exp.instruction)
+    reply, state = run_client(prepared.job, Request(1, broadcast, {}), prepared.fed.data(1))
     end = start.params - reply.delta
     if "fedspeed" in text:
-        end = end + 10 * memory["dual"]["sigma"]
-    assert reply.metrics["own_accuracy"] == pytest.approx(ByHand(ready).accuracy(end, 1))
+        end = end + 10 * state["dual"]["sigma"]
+    assert reply.metrics["own_accuracy"] == pytest.approx(ByHand(prepared).accuracy(end, 1))
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,25 +175,25 @@ class Elsewhere(Piece):
 
     stage, key = Stage.CORRECT, "elsewhere"
 
-    def end(self, v: Visit, w: Tensor) -> Tensor:
+    def end(self, v: ClientContext, w: Tensor) -> Tensor:
         return torch.zeros_like(w)
 
 
 def test_it_is_not_the_model_sent_back() -> None:
-    ready = make_ready(replace(experiment(), method=fedavg_ft() + Method(client=(Elsewhere(),), said="elsewhere()")))
-    hand, start = ByHand(ready), ready.learner.initial()
+    prepared = prepare(replace(experiment(), method=fedavg_ft() + Method(client=(Elsewhere(),), text="elsewhere()")))
+    hand, start = ByHand(prepared), prepared.learner.initial()
     moved = hand.walk(start.params, 0, 1, 0.2, list(hand.module.parameters()))
-    mail = Mail(0, start.params, start.buffers, 0.2, ask=ready.exp.ask)
-    reply, _ = visit(ready.job, Letter(1, mail, {}), ready.fed.data(1))
+    broadcast = Broadcast(0, start.params, start.buffers, 0.2, instruction=prepared.exp.instruction)
+    reply, _ = run_client(prepared.job, Request(1, broadcast, {}), prepared.fed.data(1))
     assert reply.metrics["own_accuracy"] == hand.accuracy(moved, 1) != hand.accuracy(torch.zeros_like(moved), 1)
 
 
 def test_only_the_classifier_is_tuned() -> None:
-    ready = make_ready(experiment("fedsam(0.1) + personal()"))
-    start = ready.learner.initial()
-    mail = Mail(ROUNDS, start.params, start.buffers, 0.2, ask=Tune(tests=True))
-    reply, _ = visit(ready.job, Letter(3, mail, {}), ready.fed.data(3))
-    head = ready.learner.flat.layout.classifier()
+    prepared = prepare(experiment("fedsam(0.1) + personal()"))
+    start = prepared.learner.initial()
+    broadcast = Broadcast(ROUNDS, start.params, start.buffers, 0.2, instruction=FineTune(evaluates=True))
+    reply, _ = run_client(prepared.job, Request(3, broadcast, {}), prepared.fed.data(3))
+    head = prepared.learner.flat.layout.classifier()
     assert not reply.delta[~head].any()
     assert bool((reply.delta[head] != 0).any())
     assert "own_accuracy" in reply.metrics
@@ -201,10 +201,10 @@ def test_only_the_classifier_is_tuned() -> None:
 
 def test_the_data_must_be_split() -> None:
     with pytest.raises(SettingError, match=r"personal\(\) tests each client on a part of its own data.*split=0.7"):
-        make_ready(experiment(split=None))
+        prepare(experiment(split=None))
 
 
 def test_names() -> None:
     assert fedavg_ft() == fedavg() + personal()
-    assert experiment("fedsam(0.1) + personal()").ask == Train(tests=True)
-    assert Experiment(method=fedsam(), on=experiment().on, model=mlp([6]), rounds=1).ask == Train()
+    assert experiment("fedsam(0.1) + personal()").instruction == Train(evaluates=True)
+    assert Experiment(method=fedsam(), on=experiment().on, model=mlp([6]), rounds=1).instruction == Train()

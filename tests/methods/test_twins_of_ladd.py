@@ -10,20 +10,20 @@ import torch
 from torch import nn
 
 from fedflat.client.learner import Learner
-from fedflat.client.local import Local
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.flat import Model
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.workers import Workers
-from fedflat.language.schedules import Steps
-from fedflat.language.spelling import parse
+from fedflat.client.local import LocalTraining
+from fedflat.core.flat import Model
+from fedflat.core.schedules import Steps
+from fedflat.data.sets.in_memory import clients_of
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.workers import Workers
+from fedflat.experiments.experiment import EvaluationSchedule, Experiment
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
 from fedflat.methods.ladd import Teaching
-from fedflat.running.experiment import Evaluate, Experiment
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
-from fedflat.running.train import train
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
 from literal import ladd
 from literal.problem import Plan, Problem, random_plan
 
@@ -33,7 +33,7 @@ SIZES = (3, 5, 4, 6, 2)
 GROUPS = [[0, 3], [1], [2, 4]]
 
 
-class Kept(RunBook):
+class Kept(RunFolder):
     """Keeps the models and the desks of every round."""
 
     def __init__(self) -> None:
@@ -41,10 +41,10 @@ class Kept(RunBook):
         self.models: list[list[np.ndarray]] = []
         self.teachers: list[list[np.ndarray]] = []
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         if not force:
             self.models.append([run.models[slot].params.numpy() for slot in run.models])
-            self.teachers.append([run.desks[slot]["teacher"]["teacher"].numpy() for slot in run.models])
+            self.teachers.append([run.server[slot]["teacher"]["teacher"].numpy() for slot in run.models])
 
 
 def pictures(seed: int) -> tuple[list[np.ndarray], np.ndarray]:
@@ -68,18 +68,18 @@ def experiment(text: str, x: list[np.ndarray], w0: np.ndarray, plan: Plan, **mor
     """Clients hold masks that are wrong everywhere; nobody may look at them."""
     pairs = [(torch.from_numpy(one), torch.full((len(one), SIDE, SIDE), 7)) for one in x]
     test = (pairs[0][0], torch.zeros(len(x[0]), SIDE, SIDE, dtype=torch.long))
-    local = Local(lr=Steps(tuple(range(plan.rounds)), tuple(plan.lr)), momentum=plan.momentum, orders=plan.orders)
+    local = LocalTraining(lr=Steps(tuple(range(plan.rounds)), tuple(plan.lr)), momentum=plan.momentum, orders=plan.orders)
     return Experiment(
         method=parse(text, "method"), on=clients_of(pairs, test=test, classes=CLASSES), model=network(w0),
-        rounds=plan.rounds, local=local, sampler=Sampler(cohorts=plan.cohorts), evaluate=Evaluate(every=6),
+        rounds=plan.rounds, local=local, sampler=ClientSampler(cohorts=plan.cohorts), evaluate=EvaluationSchedule(every=6),
         dtype="float64", task="segmentation()", **more,
     )  # fmt: skip
 
 
 def replayed(exp: Experiment, executor: Executor = InProcess(threads=1)) -> Kept:
-    book = Kept()
-    train(exp, book=book, executor=executor)
-    return book
+    run_folder = Kept()
+    train(exp, run_folder=run_folder, executor=executor)
+    return run_folder
 
 
 def same(actual: Any, expected: Any) -> None:
@@ -93,12 +93,12 @@ def test_self_training_is_one_cluster(more: dict[str, Any]) -> None:
     x, w0 = pictures(1)
     plan = planned(2, x)
     said = {"kd": 2.0, "omega": 2, "t_start": 4, **more}
-    book = replayed(experiment(f"self_training({', '.join(f'{k}={v!r}' for k, v in said.items())})", x, w0, plan))
+    run_folder = replayed(experiment(f"self_training({', '.join(f'{k}={v!r}' for k, v in said.items())})", x, w0, plan))
     start = np.inf if said["t_start"] is None else said["t_start"]
     everything = np.ones(len(w0), dtype=bool)
     trace = ladd.run(x, w0, plan, [[*range(5)]], shapes=SHAPES, common=everything, **{**said, "t_start": start})
-    same(book.models, trace.models)
-    same(book.teachers, trace.teachers)
+    same(run_folder.models, trace.models)
+    same(run_folder.teachers, trace.teachers)
     assert 0 < sum(trace.counted) < sum(SIDE**2 * len(b) for t in plan.orders for o in t.values() for b in o)
     assert np.abs(trace.teachers[-1][0] - trace.models[-1][0]).max() > 1e-3 or start == np.inf
 
@@ -114,24 +114,24 @@ def test_clusters_with_teachers_of_their_own(shared: str, executor: Executor) ->
     plan = planned(4, x)
     assert any(not set(group) & set(cohort) for group in GROUPS for cohort in plan.cohorts[1::2])
     topology = parse(f"clusters(given_groups({GROUPS}), shared={shared})", "topology")
-    book = replayed(experiment("self_training(kd=2.0, omega=2, t_start=4)", x, w0, plan, topology=topology), executor)
+    run_folder = replayed(experiment("self_training(kd=2.0, omega=2, t_start=4)", x, w0, plan, topology=topology), executor)
     first = sum(int(np.prod(shape)) for shape in SHAPES[:2])
     common = np.arange(len(w0)) < {"'nothing'": 0, "'features'": first, "'all'": len(w0)}[shared]
     trace = ladd.run(x, w0, plan, GROUPS, shapes=SHAPES, common=common, kd=2.0, omega=2, t_start=4)
-    same(book.models, trace.models)
-    same(book.teachers, trace.teachers)
+    same(run_folder.models, trace.models)
+    same(run_folder.teachers, trace.teachers)
 
 
 def test_a_teacher_in_numbers() -> None:
     """Refreshed every second round, a mean from the fourth on; statistics are the model's own."""
     piece, seen = Teaching(omega=2, t_start=4, first=False), []
-    memory = piece.settled({}, one(99), 0, 8)
+    state = piece.after_round({}, one(99), 0, 8)
     for completed, model in enumerate([10, 8, 6, 5, 4, 3, 2, 1], start=1):
-        memory = piece.settled(memory, one(model), completed, 8)
-        seen.append((float(memory["teacher"]), float(memory["teacher_buffers"])))
+        state = piece.after_round(state, one(model), completed, 8)
+        seen.append((float(state["teacher"]), float(state["teacher_buffers"])))
     assert [teacher for teacher, _ in seen] == pytest.approx([99, 8, 8, 5, 5, 4, 4, 3])
     assert [statistics for _, statistics in seen] == [-99, -8, -8, -5, -5, -3, -3, -1]
-    assert int(memory["averaged"]) == 3
+    assert int(state["averaged"]) == 3
     assert Teaching(t_start=0.5).begins(1000) == 500
 
 
@@ -146,9 +146,9 @@ def test_looking_elsewhere_leaves_the_walk_alone() -> None:
     learner.flat.train()
     before = learner.flat.model()
     other = Model(before.params + 1, before.buffers + 1)
-    seen = learner.elsewhere(other, torch.ones(2, 3, 4, 4))
-    assert torch.equal(seen, learner.elsewhere(other, torch.ones(2, 3, 4, 4)))
-    assert not torch.equal(seen, learner.elsewhere(before, torch.ones(2, 3, 4, 4)))
+    seen = learner.output_of(other, torch.ones(2, 3, 4, 4))
+    assert torch.equal(seen, learner.output_of(other, torch.ones(2, 3, 4, 4)))
+    assert not torch.equal(seen, learner.output_of(before, torch.ones(2, 3, 4, 4)))
     assert learner.flat.module.training
     assert torch.equal(learner.flat.model().params, before.params)
     assert torch.equal(learner.flat.model().buffers, before.buffers)

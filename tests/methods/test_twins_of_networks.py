@@ -16,17 +16,17 @@ import pytest
 import torch
 from torch import nn
 
-from fedflat.client.local import Local
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.seeds import derive, seed_modules
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.language.schedules import Steps
+from fedflat.client.local import LocalTraining
+from fedflat.core.schedules import Steps
+from fedflat.core.seeds import derive, seed_modules
+from fedflat.data.sets.in_memory import clients_of
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.experiments.experiment import EvaluationSchedule, Experiment
+from fedflat.experiments.train import train
 from fedflat.models.stochastic import StochasticNet
-from fedflat.running.experiment import Evaluate, Experiment
-from fedflat.running.train import train
+from fedflat.server.client_selection import ClientSampler
 from literal import fedbn, fedcr, man
 from literal.network import Examples, random_examples
 from literal.problem import Plan, random_plan
@@ -59,26 +59,26 @@ def filled(module: nn.Module, data: Examples) -> nn.Module:
 
 def replayed(text: str, module: nn.Module, data: Examples, plan: Plan, executor: Executor = InProcess()) -> Recorder:
     pairs = [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in zip(data.x, data.y, strict=True)]
-    local = Local(
+    local = LocalTraining(
         lr=Steps(tuple(range(plan.rounds)), tuple(plan.lr)), weight_decay=plan.wd, momentum=plan.momentum,
         clip=plan.clip, orders=plan.orders,
     )  # fmt: skip
     exp = Experiment(
         method=said(text), on=clients_of(pairs, test=pairs[0], classes=CLASSES), model=filled(module, data),
-        rounds=plan.rounds, local=local, sampler=Sampler(cohorts=plan.cohorts), evaluate=Evaluate(every=1),
+        rounds=plan.rounds, local=local, sampler=ClientSampler(cohorts=plan.cohorts), evaluate=EvaluationSchedule(every=1),
         dtype="float64",
     )  # fmt: skip
-    book = Recorder()
-    train(exp, book=book, executor=executor)
-    return book
+    run_folder = Recorder()
+    train(exp, run_folder=run_folder, executor=executor)
+    return run_folder
 
 
-def agree(book: Recorder, trace: Any, plan: Plan) -> None:
+def agree(run_folder: Recorder, trace: Any, plan: Plan) -> None:
     """The server's models of all rounds, and those of the clients."""
-    same(book.server, trace.server)
+    same(run_folder.server, trace.server)
     for t, cohort in enumerate(plan.cohorts):
         for k in cohort:
-            same(client_models(book, t)[k], trace.local[t][k])
+            same(client_models(run_folder, t)[k], trace.local[t][k])
 
 
 TANHS = [(5, FEATURES), (5,), (4, 5), (4,), (CLASSES, 4), (CLASSES,)]
@@ -112,13 +112,13 @@ def test_batch_normalisation(hard: dict[str, Any], private: str, executor: Execu
     data, plan = planned(42, NORMALISED, hard)
     r0 = np.array([0.0, 0, 0, 1, 1, 1])
     trace = fedbn.run(data, replace(plan, server_lr=0.9), shapes=NORMALISED, r0=r0, private=private)
-    book = replayed(f"{private}() + server_sgd(0.9) + all_clients()", normalised(), data, plan, executor)
-    agree(book, trace, plan)
-    same([run.model.buffers for run in book.runs], trace.statistics)
+    run_folder = replayed(f"{private}() + server_sgd(0.9) + all_clients()", normalised(), data, plan, executor)
+    agree(run_folder, trace, plan)
+    same([run.model.buffers for run in run_folder.runs], trace.statistics)
     if private != "fedavg":
         for t, cohort in enumerate(plan.cohorts):
             for k in cohort:
-                kept = book.learnt[t][k]["private"]
+                kept = run_folder.learnt[t][k]["private"]
                 same(kept["statistics"], trace.local_statistics[t][k])
                 same(kept["params"], trace.local[t][k][15:21] if private == "fedbn" else [])
 
@@ -149,7 +149,7 @@ def test_fedcr(hard: dict[str, Any]) -> None:
     data, plan = planned(43, GAUSSIAN, hard)
     more = {"epochs": EPOCHS, "classes": CLASSES, "beta_r": 0.05, "mix": 0.3}
     trace = fedcr.run(data, plan, shapes=GAUSSIAN, noise=noise(plan), **more)
-    book = replayed("fedcr(beta=0.05, mix=0.3) + all_clients()", gaussian(), data, plan)
-    agree(book, trace, plan)
-    same([run.desks["fedcr"]["mean"] for run in book.runs], trace.mean)
-    same([run.desks["fedcr"]["variance"] for run in book.runs], trace.variance)
+    run_folder = replayed("fedcr(beta=0.05, mix=0.3) + all_clients()", gaussian(), data, plan)
+    agree(run_folder, trace, plan)
+    same([run.states["fedcr"]["mean"] for run in run_folder.runs], trace.mean)
+    same([run.states["fedcr"]["variance"] for run in run_folder.runs], trace.variance)

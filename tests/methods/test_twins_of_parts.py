@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedflat.engine.seeds import torch_generator
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
+from fedflat.core.seeds import torch_generator
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
 from literal import fedala, last_sam, layerwise_sam
 from literal.problem import Plan, Problem, random_plan, random_problem
 from methods.test_against_twins import HARD, ROUNDS, agree, same
@@ -38,19 +38,19 @@ def some(request: pytest.FixtureRequest) -> Some:
 def test_layerwise_sam(some: Some, executor: Executor) -> None:
     trace = layerwise_sam.run(*slower(some, 0.9), rho=0.3, layers=CUT)
     text = "layerwise_sam(rho=0.3) + server_sgd(0.9) + all_clients()"
-    book = agree(text, trace, some, layers=LAYERS, executor=executor)
-    local_models(book, trace, some[1])
+    run_folder = agree(text, trace, some, layers=LAYERS, executor=executor)
+    local_models(run_folder, trace, some[1])
 
 
 @EXECUTORS
 def test_last_sam(some: Some, executor: Executor) -> None:
     """The gradient is kept from visit to visit."""
     trace = last_sam.run(*slower(some, 0.9), rho=0.3)
-    book = agree("last_sam(rho=0.3) + server_sgd(0.9) + all_clients()", trace, some, executor=executor)
-    local_models(book, trace, some[1])
+    run_folder = agree("last_sam(rho=0.3) + server_sgd(0.9) + all_clients()", trace, some, executor=executor)
+    local_models(run_folder, trace, some[1])
     zero = np.zeros(some[0].dim)
     expected = [[zero if g is None else g for g in last] for last in trace.last]
-    same(kept(book, "last_sam", "g", some[0]), expected)
+    same(kept(run_folder, "last_sam", "g", some[0]), expected)
 
 
 def drawn(problem: Problem, plan: Plan, share: float) -> list[dict[int, list[int]]]:
@@ -72,12 +72,12 @@ def test_fedala(some: Some, share: float, threshold: float, executor: Executor) 
     settings = {"eta_m": 0.4, "threshold": threshold, "high": [5, 6, 7], "batch": 2}
     trace = fedala.run(problem, plan, drawn=drawn(problem, plan, share), **settings)
     text = f"fedala(share={share}, layers=2, eta=0.4, threshold={threshold}) + all_clients()"
-    book = agree(text, trace, some, layers=LAYERS, executor=executor, batch_size=2)
-    local_models(book, trace, plan)
+    run_folder = agree(text, trace, some, layers=LAYERS, executor=executor, batch_size=2)
+    local_models(run_folder, trace, plan)
     for t, cohort in enumerate(plan.cohorts):
         for k in cohort:
             if trace.m[t][k] is not None:
-                same(book.learnt[t][k]["ala"]["m"], trace.m[t][k])
+                same(run_folder.learnt[t][k]["ala"]["m"], trace.m[t][k])
     passes = [count for given in trace.passes for count in given.values()]
     assert set(passes) >= {0, 1}
     assert max(passes) == 11 if threshold == 100.0 else max(passes) >= 11

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedflat.engine.seeds import torch_generator
+from fedflat.core.seeds import torch_generator
 from literal import styles
 from literal.network import Array, Examples
 from literal.problem import random_plan

@@ -11,13 +11,13 @@ import pytest
 
 import fedflat as ff
 from fedflat.client.sharpness import Sam
-from fedflat.language import spelling
-from fedflat.language.spelling import Entry, registered
+from fedflat.registry import specs as spelling
+from fedflat.registry.specs import RegisteredName, registered
 
 OURS = [entry for entry in registered("method") if entry.make.__module__.startswith("fedflat.methods.")]
 
 
-def literals(entry: Entry) -> set[str]:
+def literals(entry: RegisteredName) -> set[str]:
     """The arguments whose default is a number, a text or a flag in the method's own lines."""
     [function] = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(entry.make)))).body
     assert isinstance(function, ast.FunctionDef)
@@ -27,7 +27,7 @@ def literals(entry: Entry) -> set[str]:
 
 
 @pytest.mark.parametrize("entry", OURS, ids=lambda entry: entry.name)
-def test_a_default_that_a_piece_has_is_not_written_again(entry: Entry) -> None:
+def test_a_default_that_a_piece_has_is_not_written_again(entry: RegisteredName) -> None:
     made = entry.make()
     pieces = [*made.client, *made.server, *made.shadows, *([made.rule] if made.rule else [])]
     known = {(field.name, field.default) for piece in pieces for field in fields(piece) if field.default is not MISSING}
@@ -62,5 +62,5 @@ def test_made_of_takes_arguments_defaults_and_checks_from_the_piece(monkeypatch:
 
 
 def test_made_of_takes_a_piece_of_any_kind() -> None:
-    assert len(ff.sam().client) == len(ff.server_sgd().server) == len(ff.ema().shadows) == 1
-    assert ff.median().rule is not None
+    assert len(ff.sam().client) == len(ff.server_sgd().server) == len(ff.ema().averages) == 1
+    assert ff.median().aggregator is not None

@@ -10,10 +10,10 @@ from torch import nn
 
 import fedflat
 from fedflat import cnn, femnist_cnn, fsa_cnn, logistic, mlp, mobilenetv2, resnet18, resnet20, stochastic, tiny_convnet
-from fedflat.engine.flat import Layout
+from fedflat.core.flat import Layout
 from fedflat.errors import SettingError
-from fedflat.language.spelling import Entry, parse, registered
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import RegisteredName, parse, registered
 from models.test_models_of_tasks import ROWS as OF_TASKS
 
 # Each model, an input it reads (small where the model allows), and its hidden non-linearities.
@@ -66,7 +66,7 @@ def test_the_table_holds_every_registered_model() -> None:
 
 
 @pytest.mark.parametrize("entry", list(registered("model")), ids=lambda entry: entry.name)
-def test_the_public_name_is_the_registered_one(entry: Entry) -> None:
+def test_the_public_name_is_the_registered_one(entry: RegisteredName) -> None:
     assert getattr(fedflat, entry.name) is entry.make
     assert entry.summary.endswith(".")
 

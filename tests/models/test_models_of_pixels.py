@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from fedflat import bisenetv2, deeplabv3, mobilenetv2
-from fedflat.engine.flat import Layout
+from fedflat.core.flat import Layout
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import parse
 
 SMALL: list[ModelSpec] = [
     bisenetv2(width=0.25),

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fedflat import char_lstm, embedder, small_unet
-from fedflat.client.images import gains, refusal
-from fedflat.engine.flat import FlatModule, Layout
+from fedflat.core.flat import FlatModule, Layout
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
-from fedflat.models.embedder import GeM, Net
+from fedflat.kernels.memory_format import gains, refusal
+from fedflat.models.embedder import GeM, EmbedderNet
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import parse
 
 # Each model, an input it reads, what it makes of three inputs and 6 outputs, its ReLUs, and its last layer's numbers.
 ROWS: list[tuple[ModelSpec, tuple[int, ...], tuple[int, ...], int, int]] = [
@@ -213,7 +213,7 @@ def test_pooling_is_the_published_mean() -> None:
 
 @pytest.mark.parametrize("order", ["after_pool", "before_pool"])
 def test_what_is_made_of_length_one(order: str) -> None:
-    net = Net(1, 2, 4, 1, order).double()
+    net = EmbedderNet(1, 2, 4, 1, order).double()
     x = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]], dtype=torch.float64).reshape(1, 2, 1, 2)  # channel rows (1, 2), (3, 4)
     net.trunk, net.describe = nn.Sequential(), nn.Identity()  # type: ignore[assignment]
     columns = [[1.0, 3.0], [2.0, 4.0]]

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import batch_norm, conv2d, group_norm
 
 from fedflat import resnet18, resnet20
-from fedflat.engine.flat import Layout
+from fedflat.core.flat import Layout
 from fedflat.errors import SettingError
 from fedflat.models.spec import ModelSpec
 

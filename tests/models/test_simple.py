@@ -7,7 +7,7 @@ import torch
 
 from fedflat import logistic, mlp
 from fedflat.errors import SettingError, SpellingError
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 
 def test_logistic_is_one_affine_map() -> None:

@@ -10,19 +10,19 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from fedflat.client.local import Local
-from fedflat.data.sampling import Sampler
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.folder.diary import Row
+from fedflat.client.local import LocalTraining
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.experiment import EvaluationSchedule, Experiment
+from fedflat.experiments.population import selected_clients
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.recording import recording_callback
+from fedflat.experiments.run_folder.jsonl_log import Row
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
-from fedflat.observe import as_listener
-from fedflat.running.crowd import members
-from fedflat.running.experiment import Evaluate, Experiment
-from fedflat.running.prepare import make_ready
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
-from fedflat.running.train import train
+from fedflat.server.client_selection import ClientSampler
 from running.small import data
 from running.small import experiment as small
 
@@ -32,33 +32,33 @@ ALL = "drift,alignment,norms,features,classes,delta_eps,client_lambda"
 def experiment(method: str = "fedavg", **more: Any) -> Experiment:
     """Four rounds in float64, two epochs a visit; the second and the fourth are evaluated."""
     settings: dict[str, Any] = {
-        "model": mlp([3]), "rounds": 4, "dtype": "float64", "sampler": Sampler(clients=3),
-        "local": Local(epochs=2, batch_size=4, lr=0.05), "evaluate": Evaluate(every=2, last=1),
+        "model": mlp([3]), "rounds": 4, "dtype": "float64", "sampler": ClientSampler(clients=3),
+        "local": LocalTraining(epochs=2, batch_size=4, lr=0.05), "evaluate": EvaluationSchedule(every=2, last=1),
     }  # fmt: skip
     return small(method, **{**settings, **more})
 
 
-class Diary(RunBook):
+class Diary(RunFolder):
     """Keeps the models, the first one too."""
 
     def __init__(self, exp: Experiment) -> None:
         super().__init__()
-        self.models: list[Tensor] = [make_ready(exp).learner.initial().params]
+        self.models: list[Tensor] = [prepare(exp).learner.initial().params]
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         if not force:
             self.models.append(run.model.params)
 
 
 def watch(exp: Experiment, what: str | None, executor: Executor = InProcess(threads=1)) -> Diary:
-    book = Diary(exp)
-    train(exp, book=book, executor=executor, listening=as_listener(what))
-    return book
+    run_folder = Diary(exp)
+    train(exp, run_folder=run_folder, executor=executor, callbacks=recording_callback(what))
+    return run_folder
 
 
-def seen(book: RunBook, name: str) -> dict[int, Any]:
+def seen(run_folder: RunFolder, name: str) -> dict[int, Any]:
     """What was seen of one thing, by round."""
-    return {row["round"]: row[name] for row in book.watched if name in row}
+    return {row["round"]: row[name] for row in run_folder.watched if name in row}
 
 
 def examples(client: int) -> tuple[Tensor, Tensor]:
@@ -69,7 +69,7 @@ def examples(client: int) -> tuple[Tensor, Tensor]:
 
 
 def module_at(exp: Experiment, w: Tensor) -> nn.Module:
-    module = copy.deepcopy(make_ready(exp).learner.flat.module).double()
+    module = copy.deepcopy(prepare(exp).learner.flat.module).double()
     vector_to_parameters(w.clone(), module.parameters())
     return module
 
@@ -88,9 +88,9 @@ def walk(exp: Experiment, t: int, client: int, sent: Tensor) -> list[Tensor]:
 
 
 def cohort(exp: Experiment, t: int) -> list[int]:
-    ready = make_ready(exp)
-    return members(ready.asked(t))
+    prepared = prepare(exp)
+    return selected_clients(prepared.select(t))
 
 
-def rows_of(book: RunBook) -> list[Row]:
-    return [{key: value for key, value in row.items() if key not in ("training", "seconds")} for row in book.rows]
+def rows_of(run_folder: RunFolder) -> list[Row]:
+    return [{key: value for key, value in row.items() if key not in ("training", "seconds")} for row in run_folder.rows]

@@ -13,22 +13,22 @@ from torch import nn
 
 import fedflat as ff
 from fedflat.cli import main
-from fedflat.client.local import Local
-from fedflat.engine.mail import Mail, Replies, Reply, Sheaf
+from fedflat.client.local import LocalTraining
+from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch
 from fedflat.errors import SettingError
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
-from fedflat.folder.facts import read_rows
-from fedflat.observe import WATCHERS, Watching, as_listener, watchers_of
-from fedflat.observe.watcher import Sight, Watcher
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import Ready, make_ready
-from fedflat.running.run_folder import FolderBook
-from fedflat.running.train import train
-from fedflat.server.piece import Stepped
-from fedflat.studies.study import Voice, resume
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.recording import RECORDERS, Recording, recording_callback, recorders_of
+from fedflat.experiments.recording.recorder import RoundRecorder, MetricRecorder
+from fedflat.experiments.run_folder.record import read_rows
+from fedflat.experiments.run_folder.run_folder import DiskRunFolder
+from fedflat.experiments.study import Reporter, resume
+from fedflat.experiments.train import train
+from fedflat.server.piece import StepResult
 from observe.alone import ALL, experiment, rows_of, watch
 from running.small import ON, Eager, final, rows, stop_at, timeless
 from test_every_method import EVERY, said
@@ -36,7 +36,7 @@ from test_every_method import experiment as every
 
 EVERYTHING = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10, delta_eps=True) + wima(window=3)"
 
-WHOLE = Local(epochs=2, batch_size=4, lr=0.05, drop_last=True)
+WHOLE = LocalTraining(epochs=2, batch_size=4, lr=0.05, drop_last=True)
 
 
 class Moody(nn.Module):
@@ -77,7 +77,7 @@ def test_no_number_of_the_run_changes(exp: Experiment, executor: Executor) -> No
 def test_no_number_of_any_method_changes(text: str) -> None:
     exp = every(said(text))
     for executor in (InProcess(threads=1), Stacked()):
-        if isinstance(executor, Stacked) and executor.refusal(make_ready(exp).job):
+        if isinstance(executor, Stacked) and executor.refusal(prepare(exp).job):
             continue
         bare, watched = watch(exp, None, executor), watch(exp, "drift,alignment,norms,features,classes", executor)
         assert all(torch.equal(a, b) for a, b in zip(bare.models, watched.models, strict=True))
@@ -86,14 +86,14 @@ def test_no_number_of_any_method_changes(text: str) -> None:
 
 
 def test_nothing_watched_is_nothing_done() -> None:
-    ready = make_ready(experiment())
-    nobody = Watching.of(ready, None)
+    prepared = prepare(experiment())
+    nobody = Recording.of(prepared, None)
     notes: dict[str, dict[str, torch.Tensor]] = {}
-    assert nobody.job(ready.job) is ready.job
-    assert nobody.listen(0, [0], notes, True).watchers == ()
+    assert nobody.job(prepared.job) is prepared.job
+    assert nobody.on_round_start(0, [0], notes, True).recorders == ()
     assert notes == {}
-    assert Watching.of(ready, "norms,classes,features,alignment").job(ready.job) is ready.job
-    assert Watching.of(ready, "client_lambda").job(ready.job) == replace(ready.job, shows=True)
+    assert Recording.of(prepared, "norms,classes,features,alignment").job(prepared.job) is prepared.job
+    assert Recording.of(prepared, "client_lambda").job(prepared.job) == replace(prepared.job, returns_models=True)
 
 
 def test_going_on_is_going_on(tmp_path: Path) -> None:
@@ -102,16 +102,16 @@ def test_going_on_is_going_on(tmp_path: Path) -> None:
 
     def begin(folder: Path, stop: int | None) -> None:
         with closing(Eager.create(folder, exp.as_json(), {}, pause=0)) as book:
-            train(exp, book=book, executor=InProcess(threads=1), tell=stop_at(stop), listening=as_listener(ALL))
+            train(exp, run_folder=book, executor=InProcess(threads=1), on_progress=stop_at(stop), callbacks=recording_callback(ALL))
 
     begin(tmp_path / "whole", None)
     with pytest.raises(KeyboardInterrupt):
         begin(tmp_path / "cut", 2)
     with open(tmp_path / "cut" / "watch.jsonl", "a") as stream:
         stream.write('{"round": 3, "drift": 0.5}\n{"round": 4, "dri')
-    with closing(FolderBook.open(tmp_path / "cut")) as book:
-        train(exp, book=book, executor=InProcess(threads=1), listening=as_listener(ALL))
-        assert book.watched == read_rows(tmp_path / "cut", "watch")
+    with closing(DiskRunFolder.open(tmp_path / "cut")) as run_folder:
+        train(exp, run_folder=run_folder, executor=InProcess(threads=1), callbacks=recording_callback(ALL))
+        assert run_folder.watched == read_rows(tmp_path / "cut", "watch")
     whole, cut = (read_rows(tmp_path / name, "watch") for name in ("whole", "cut"))
     assert whole == cut
     assert [row["round"] for row in whole] == [1, 2, 3, 4]
@@ -123,10 +123,10 @@ def test_alignment_does_not_reach_over_rounds_nobody_watched(tmp_path: Path) -> 
     exp = experiment()
     for stop, what in ((1, "alignment"), (2, None), (None, "alignment")):
         folder = tmp_path / "run"
-        made = FolderBook.create(folder, exp.as_json(), {}) if stop == 1 else FolderBook.open(folder)
-        with closing(made) as book:
+        made = DiskRunFolder.create(folder, exp.as_json(), {}) if stop == 1 else DiskRunFolder.open(folder)
+        with closing(made) as run_folder:
             try:
-                train(exp, book=book, executor=InProcess(threads=1), tell=stop_at(stop), listening=as_listener(what))
+                train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(stop), callbacks=recording_callback(what))
             except KeyboardInterrupt:
                 assert stop is not None
     assert [row["round"] for row in read_rows(tmp_path / "run", "watch")] == [4]
@@ -135,9 +135,9 @@ def test_alignment_does_not_reach_over_rounds_nobody_watched(tmp_path: Path) -> 
 def test_runs_and_studies_are_watched_as_they_are_asked_to(tmp_path: Path) -> None:
     settings = {"on": ON, "rounds": 3, "clients_per_round": 2, "model": "logistic", "threads": 1}
     noted: list[str] = []
-    stop = Voice(announce=lambda exp, place, total: stop_at(2), note=noted.append)
+    stop = Reporter(announce=lambda exp, place, total: stop_at(2), note=noted.append)
     with pytest.raises(KeyboardInterrupt):
-        ff.run("fedavg", out=tmp_path / "run", watch="norms", voice=stop, **settings)
+        ff.run("fedavg", out=tmp_path / "run", watch="norms", reporter=stop, **settings)
     assert noted[0] == "  watching norms: one norm a round"
     resume(tmp_path / "run")
     assert [row["round"] for row in read_rows(tmp_path / "run", "watch")] == [1, 2, 3]
@@ -148,27 +148,27 @@ def test_runs_and_studies_are_watched_as_they_are_asked_to(tmp_path: Path) -> No
 
 def test_another_wish_when_going_on(tmp_path: Path) -> None:
     settings = {"on": ON, "rounds": 3, "clients_per_round": 2, "model": "logistic", "threads": 1}
-    stop = Voice(announce=lambda exp, place, total: stop_at(1))
+    stop = Reporter(announce=lambda exp, place, total: stop_at(1))
     with pytest.raises(KeyboardInterrupt):
-        ff.run("fedavg", out=tmp_path / "run", watch="norms", voice=stop, **settings)
+        ff.run("fedavg", out=tmp_path / "run", watch="norms", reporter=stop, **settings)
     with pytest.raises(KeyboardInterrupt):
-        resume(tmp_path / "run", watch="drift", voice=Voice(announce=lambda exp, place, total: stop_at(2)))
+        resume(tmp_path / "run", watch="drift", reporter=Reporter(announce=lambda exp, place, total: stop_at(2)))
     resume(tmp_path / "run", watch="none")
     assert [set(row) - {"round"} for row in read_rows(tmp_path / "run", "watch")] == [{"param_norm"}, {"drift"}]
 
 
 def test_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SettingError, match=r"nobody can watch 'drfit'. Did you mean 'drift'\? There are drift, align"):
-        watchers_of("norms,drfit")
+        recorders_of("norms,drfit")
     assert main(["run", "fedavg", "--on", ON, "--watch", "noise", "--out", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err
-    assert all(name in said for name in WATCHERS)
+    assert all(name in said for name in RECORDERS)
     assert not (tmp_path / "run").exists()
     with pytest.raises(SettingError, match=r"written into the run folder, and there is none. Name one: out="):
         ff.run("fedavg", on=ON, rounds=1, watch="norms")
 
 
-class Clumsy(Watcher):
+class Clumsy(MetricRecorder):
     """Fails in ``where`` in the second and the third round."""
 
     name = "clumsy"
@@ -176,30 +176,30 @@ class Clumsy(Watcher):
     def __init__(self, where: str) -> None:
         self.where = where
 
-    def cost(self, ready: Ready) -> str:
+    def cost(self, prepared: PreparedRun) -> str:
         return "nothing"
 
-    def _look(self, s: Sight, where: str) -> None:
+    def _look(self, s: RoundRecorder, where: str) -> None:
         if where == self.where and s.round in (1, 2):
             raise ZeroDivisionError("it stumbled")
 
-    def hear(self, s: Sight, mail: Mail, reply: Reply | Sheaf) -> None:
+    def on_reply(self, s: RoundRecorder, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
         self._look(s, "hear")
 
-    def folded(self, s: Sight, replies: Replies) -> None:
+    def on_aggregate(self, s: RoundRecorder, replies: Replies) -> None:
         self._look(s, "folded")
 
-    def see(self, s: Sight, new: Stepped) -> dict[str, Any]:
+    def on_round_end(self, s: RoundRecorder, new: StepResult) -> dict[str, Any]:
         self._look(s, "see")
         return {"clumsy": 1.0}
 
 
 @pytest.mark.parametrize("where", ["hear", "folded", "see"])
 def test_what_watches_never_ends_what_it_watches(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(WATCHERS, "clumsy", Clumsy(where))
+    monkeypatch.setitem(RECORDERS, "clumsy", Clumsy(where))
     exp, said = experiment(), []
-    with closing(FolderBook.create(tmp_path / "run", exp.as_json(), {}, say=said.append)) as book:
-        result = train(exp, book=book, executor=InProcess(threads=1), listening=as_listener("clumsy,norms"))
+    with closing(DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}, say=said.append)) as run_folder:
+        result = train(exp, run_folder=run_folder, executor=InProcess(threads=1), callbacks=recording_callback("clumsy,norms"))
     assert result.status == "done"
     assert torch.equal(result.model.params, watch(exp, None).models[-1])
     seen = read_rows(tmp_path / "run", "watch")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from fedflat.language import plugins, spelling
+from fedflat.registry import plugins
+from fedflat.registry import specs as spelling
 
 
 def forget() -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import fedflat as ff
-from fedflat.running.train import train
+from fedflat.experiments.train import train
 
 DOC = (Path(__file__).parents[2] / "docs" / "clock.md").read_text()
 

@@ -12,11 +12,11 @@ import torch
 import fedflat as ff
 from fedflat.cli import main
 from fedflat.cli.parser import build
-from fedflat.executors.in_process import InProcess
-from fedflat.running.descriptions import described
-from fedflat.running.prepare import make_ready
-from fedflat.running.run_folder import RunBook
-from fedflat.running.train import train
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.descriptions import collect_descriptions
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.train import train
 
 DOC = (Path(__file__).parents[2] / "docs" / "groups.md").read_text()
 
@@ -46,10 +46,10 @@ def test_a_describer_of_ones_own(tmp_path: Path) -> None:
     [topology] = re.findall(r'`--topology "(clusters.*?)"`', DOC)
     settings = {"rounds": 1, "clients_per_round": 2, "model": "logistic", "dtype": "float64"}
     exp = ff.experiment("level()", "digits(lda(0), clients=6)", topology=topology, **settings)  # type: ignore[arg-type]
-    assert "how bright" in " ".join(make_ready(exp).remarks())
-    ready = described(make_ready(exp), RunBook(), InProcess(threads=1), lambda exp, place: {})
-    fed = ready.fed
+    assert "how bright" in " ".join(prepare(exp).remarks())
+    prepared = collect_descriptions(prepare(exp), RunFolder(), InProcess(threads=1), lambda exp, place: {})
+    fed = prepared.fed
     means = [float(fed.data(k).batch(torch.arange(fed.size(k)), torch.float32).inputs.mean()) for k in range(6)]
-    assert float(ready.job.told["level"]["mean"]) == pytest.approx(sum(means) / 6, rel=1e-6)
-    assert len(ready.slots) == 3
+    assert float(prepared.job.shared["level"]["mean"]) == pytest.approx(sum(means) / 6, rel=1e-6)
+    assert len(prepared.slots) == 3
     assert train(exp).status == "done"

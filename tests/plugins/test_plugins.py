@@ -15,16 +15,16 @@ import pytest
 import fedflat as ff
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError, SpellingError
-from fedflat.folder.plugins_needed import changed, missing, needs_of
-from fedflat.language.plugins import Plugin, load_same, named_plugins, plugin_of
-from fedflat.report.making import command
-from fedflat.running.experiment import from_json
+from fedflat.experiments.experiment import from_json
+from fedflat.experiments.run_folder.plugins_needed import changed, missing, needs_of
+from fedflat.registry.plugins import Plugin, load_same, named_plugins, plugin_of
+from fedflat.report.run_command import command
 from plugins.forgetting import forget
 from running.small import experiment
 
 MINE = """
 import fedflat as ff
-from fedflat.client.drift import Prox
+from fedflat.client.gradient_transforms import Prox
 
 @ff.method
 def {name}(mu: float = {mu}) -> ff.Method:
@@ -214,7 +214,7 @@ def test_an_installed_package_is_there_by_itself_and_is_told_by_its_version(tmp_
     (info / "entry_points.txt").write_text("[fedflat.plugins]\nmine = extra_haul\nbroken = extra_nothing\n")
     code = (
         "import warnings; warnings.simplefilter('ignore')\n"
-        "from fedflat.folder.plugins_needed import needs_of, changed, missing\n"
+        "from fedflat.experiments.run_folder.plugins_needed import needs_of, changed, missing\n"
         "[need] = needs_of(['haul(mu=1)'])\n"
         "assert need == dict(name='extra-haul', version='1.2', digest=None, place=None, names=['haul']), need\n"
         "[said] = changed([{**need, 'version': '1.1'}])\n"

@@ -12,9 +12,9 @@ import pytest
 
 from data.miniature import write_cifar_files, write_idx_set
 from fedflat.cli import main
-from fedflat.data.files import places
-from fedflat.presets import PAPERS, every, find
-from fedflat.running.experiment import from_json
+from fedflat.data.files import paths as places
+from fedflat.experiments.experiment import from_json
+from fedflat.papers.presets import PAPERS, every, find
 from running.small import final, rows
 
 

@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from fedflat.errors import SpellingError
-from fedflat.language.spelling import parse
-from fedflat.presets import PAPERS, Preset, every, find, matching
-from fedflat.presets.numbers import Cell, read, rows
-from fedflat.running.prepare import make_ready
-from fedflat.studies.api import experiment
+from fedflat.experiments.api import experiment
+from fedflat.experiments.prepare import prepare
+from fedflat.papers.presets import PAPERS, Preset, every, find, matching
+from fedflat.papers.presets.numbers import PublishedCell, read, rows
+from fedflat.registry.specs import parse
 
 BY_PAPER = {paper: [p for p in every() if p.name.startswith(f"{paper}/")] for paper in PAPERS}
 
@@ -69,8 +69,8 @@ def test_every_one_is_an_experiment(paper: str) -> None:
         assert exp.local.clip == said.get("clip")
         assert exp.seed == (preset.seeds or (0,))[0]
         assert exp.on_bad == "stop"
-        assert bool(exp.method.protocols) == (preset.measure == "personal")
-        assert bool(exp.method.protocols) is (paper == "fedfsa")
+        assert bool(exp.method.evaluations) == (preset.measure == "personal")
+        assert bool(exp.method.evaluations) is (paper == "fedfsa")
 
 
 def test_what_is_reported_is_a_percentage() -> None:
@@ -153,10 +153,10 @@ def test_a_preset_is_a_value() -> None:
 
 
 def test_tables() -> None:
-    assert read("70.2") == Cell(70.2)
-    assert read("84.4±0.5(79.7±0.4)") == Cell(84.4, 0.5, "79.7±0.4")
+    assert read("70.2") == PublishedCell(70.2)
+    assert read("84.4±0.5(79.7±0.4)") == PublishedCell(84.4, 0.5, "79.7±0.4")
     assert dict(rows("\n a 1 X\n b - 2±3", "x", "y")) == {
-        "a": {"x": Cell(1.0), "y": Cell(None)}, "b": {"y": Cell(2.0, 3.0)},
+        "a": {"x": PublishedCell(1.0), "y": PublishedCell(None)}, "b": {"y": PublishedCell(2.0, 3.0)},
     }  # fmt: skip
     with pytest.raises(AssertionError):
         list(rows("a 1 2 3", "x", "y"))
@@ -165,7 +165,7 @@ def test_tables() -> None:
 def test_nothing_heavy_is_imported() -> None:
     code = """
 import sys
-from fedflat.presets import every, find
+from fedflat.papers.presets import every, find
 every(), find("wima/cifar10-alpha0").arguments()
 from fedflat.cli import main
 main(["presets", "eccv22/cifar10"])
@@ -179,6 +179,6 @@ print("LOADED", [name for name in ("torch", "numpy", "rich") if name in sys.modu
 @pytest.mark.parametrize("name", ["streets-standin-hfl-towns", "cities-standin-hfl-cities", "streets-standin-fedvc125"])
 def test_the_stand_ins_of_fedvpr_are_ready_to_run(name: str) -> None:
     """Their data are drawn here: places are looked for, and towns are the clusters."""
-    ready = make_ready(find(f"fedvpr/{name}").experiment(on="street(towns=2, clients=20, examples=4, targets='place')"))
-    assert ready.exp.headline.name == "recall@1"
-    assert len(ready.slots) == (2 if "hfl" in name else 1)
+    prepared = prepare(find(f"fedvpr/{name}").experiment(on="street(towns=2, clients=20, examples=4, targets='place')"))
+    assert prepared.exp.headline.name == "recall@1"
+    assert len(prepared.slots) == (2 if "hfl" in name else 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedflat.presets import every, find
+from fedflat.papers.presets import every, find
 
 # name, number, standard deviation, table
 NUMBERS = [

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from fedflat.core.schedules import at
 from fedflat.errors import SettingError
-from fedflat.language.schedules import at
-from fedflat.language.spelling import parse, registered
-from fedflat.presets import every, find
-from fedflat.presets.stretch import COUNTED, stretch, stretch_text, unfinished
-from fedflat.studies.api import experiment
+from fedflat.experiments.api import experiment
+from fedflat.papers.presets import every, find
+from fedflat.papers.presets.stretch import COUNTED, stretch, stretch_text, unfinished
+from fedflat.registry.specs import parse, registered
 
 TEXTS = [
     ("fedavg()", "fedavg()"),
@@ -103,7 +103,7 @@ def test_every_preset() -> None:
 def test_as_an_experiment() -> None:
     said = find("man/cifar10-iid-fedspeed").arguments() | {"on": "digits(iid(), clients=20)", "model": "logistic"}
     exp = experiment(**stretch(said, 50))
-    assert exp.rate(49) == pytest.approx(0.1 * 0.998**490)
+    assert exp.lr(49) == pytest.approx(0.1 * 0.998**490)
 
 
 def test_teachers_keep_their_share() -> None:

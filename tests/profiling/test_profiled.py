@@ -18,19 +18,19 @@ from torch import Tensor, nn
 
 from fedflat.cli import main
 from fedflat.client.sharpness import Sam
-from fedflat.client.visit import Letter
+from fedflat.client.training import Request
+from fedflat.core.messages import Broadcast, _Mean
 from fedflat.data.examples import ClientData
-from fedflat.data.sampling import Sampler as Cohorts
-from fedflat.engine.mail import Mail, _Mean
-from fedflat.executors.workers import Workers
-from fedflat.profiling import taps
-from fedflat.profiling.report import Profile, shares
-from fedflat.profiling.rooms import START
-from fedflat.profiling.taps import tapping
-from fedflat.running.prepare import make_ready
-from fedflat.studies.api import compare
-from fedflat.studies.how import How
-from fedflat.studies.study import Voice, run_one
+from fedflat.execution.profiling import worker_samples as taps
+from fedflat.execution.profiling.categories import START
+from fedflat.execution.profiling.report import Profile, shares
+from fedflat.execution.profiling.worker_samples import tapping
+from fedflat.execution.workers import Workers
+from fedflat.experiments.api import compare
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.study import Reporter, run_one
+from fedflat.server.client_selection import ClientSampler as Cohorts
 from running.small import data, experiment, final, rows, stop_at, timeless
 
 FILES = {"profile.json", "profile.speedscope.json"}
@@ -61,10 +61,10 @@ class Done:
 def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Done:
     exp = experiment("fedsam(rho=0.05)", model=Slow(), rounds=3)
     workers = 2 if request.param == "workers" else 0
-    how = How(executor=request.param, workers=workers, threads=1)
+    config = ExecutionConfig(executor=request.param, workers=workers, threads=1)
     place, got = tmp_path_factory.mktemp("runs"), []
-    run_one(exp, how, place / "profiled", profile=got.append)
-    reference = how if request.param == "stacked" else How(executor="in-process", threads=1)
+    run_one(exp, config, place / "profiled", profile=got.append)
+    reference = config if request.param == "stacked" else ExecutionConfig(executor="in-process", threads=1)
     run_one(exp, reference, place / "plain")
     return Done(got[0], place / "profiled", place / "plain")
 
@@ -76,8 +76,8 @@ def test_the_numbers_are_the_same(done: Done) -> None:
 
 def test_only_the_profile_is_added(done: Done) -> None:
     assert {path.name for path in done.folder.iterdir()} - {path.name for path in done.plain.iterdir()} == FILES
-    how = json.loads((done.folder / "run.json").read_text())["how"]
-    assert "profile" not in how
+    config = json.loads((done.folder / "run.json").read_text())["how"]
+    assert "profile" not in config
 
 
 @pytest.mark.slow  # needs a quiet machine: looks that come late tell a stack too much or too little
@@ -137,17 +137,17 @@ def test_what_is_slow_shows(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(owner, name, slowed(getattr(owner, name)))
     got: list[Profile] = []
-    how = How(executor="in-process", threads=1)
-    run_one(experiment("fedsam(rho=0.05)", rounds=3), how, tmp_path / "here", checkpoint_every=0, profile=got.append)
+    config = ExecutionConfig(executor="in-process", threads=1)
+    run_one(experiment("fedsam(rho=0.05)", rounds=3), config, tmp_path / "here", checkpoint_every=0, profile=got.append)
     found = shares(got[0].rooms)
     assert max(found, key=found.__getitem__) == room
 
 
 def test_ctrl_c_leaves_the_profile_of_what_was_done(tmp_path: Path) -> None:
-    voice = Voice(announce=lambda exp, place, total: stop_at(2))
+    reporter = Reporter(announce=lambda exp, place, total: stop_at(2))
     got: list[Profile] = []
     with pytest.raises(KeyboardInterrupt):
-        run_one(experiment(model=Slow()), How(threads=1), tmp_path / "here", voice, profile=got.append)
+        run_one(experiment(model=Slow()), ExecutionConfig(threads=1), tmp_path / "here", reporter, profile=got.append)
     assert got[0].rounds == json.loads((tmp_path / "here" / "profile.json").read_text())["rounds"] == 2
     assert {path.name for path in (tmp_path / "here").iterdir()} >= FILES
     assert not [thread for thread in threading.enumerate() if thread.name == "fedflat-profile"]
@@ -156,12 +156,12 @@ def test_ctrl_c_leaves_the_profile_of_what_was_done(tmp_path: Path) -> None:
 def test_workers_are_asked_in_the_middle_of_a_visit(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was killed gives nothing; one at work tells what it has seen so far."""
     monkeypatch.setattr(taps, "PATIENCE", 600.0)
-    ready = make_ready(experiment(model=Slow(), sampler=Cohorts(clients=5)))
-    start = ready.learner.initial()
-    letters = [Letter(client, Mail(0, start.params, start.buffers, 0.1), {}) for client in range(5)]
+    prepared = prepare(experiment(model=Slow(), sampler=Cohorts(clients=5)))
+    start = prepared.learner.initial()
+    requests = [Request(client, Broadcast(0, start.params, start.buffers, 0.1), {}) for client in range(5)]
     with tapping() as found:
-        with Workers(2).open(ready.job, ready.fed, ready.source) as crew:
-            replies = crew.visit(letters)
+        with Workers(2).open(prepared.job, prepared.fed, prepared.source) as pool:
+            replies = pool.run(requests)
             next(replies)
             killed = multiprocessing.active_children()[0]
             assert killed.pid is not None

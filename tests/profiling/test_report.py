@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.profiling.report import Profile, error, facts, shares, speedscope, text
-from fedflat.profiling.rooms import ROOMS, START
-from fedflat.profiling.sampler import Frame, Samples, Seen
+from fedflat.execution.profiling.categories import ROOMS, START
+from fedflat.execution.profiling.report import Profile, error, facts, shares, speedscope, text
+from fedflat.execution.profiling.sampler import StackFrame, Samples, SampleCount
 
-GRADIENT = (Frame("run", "go"), Frame("fedflat.client.learner", "Oracle.__call__"))
-DATA = (Frame("run", "go"), Frame("fedflat.data.examples", "Examples.batch"))
-OPEN = (Frame("run", "go"), Frame("fedflat.executors.workers", "Workers.open"))
-WAIT = (Frame("run", "go"), Frame("fedflat.executors.workers", "_Crew.visit"))
-HERE = Samples({GRADIENT: Seen(300, 3.0), DATA: Seen(60, 1.0), OPEN: Seen(40, 2.0)}, 0.03)
-WORKERS = (Samples({GRADIENT: Seen(50, 1.5)}, 0.001), Samples({GRADIENT: Seen(30, 0.5), WAIT: Seen(20, 2.0)}, 0.001))
+GRADIENT = (StackFrame("run", "go"), StackFrame("fedflat.client.learner", "Oracle.__call__"))
+DATA = (StackFrame("run", "go"), StackFrame("fedflat.data.examples", "Examples.batch"))
+OPEN = (StackFrame("run", "go"), StackFrame("fedflat.execution.workers", "Workers.open"))
+WAIT = (StackFrame("run", "go"), StackFrame("fedflat.execution.workers", "_Crew.visit"))
+HERE = Samples({GRADIENT: SampleCount(300, 3.0), DATA: SampleCount(60, 1.0), OPEN: SampleCount(40, 2.0)}, 0.03)
+WORKERS = (Samples({GRADIENT: SampleCount(50, 1.5)}, 0.001), Samples({GRADIENT: SampleCount(30, 0.5), WAIT: SampleCount(20, 2.0)}, 0.001))
 
 
 def test_one_process() -> None:

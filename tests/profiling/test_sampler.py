@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from fedflat.profiling.sampler import Frame, Sampler, Samples
+from fedflat.execution.profiling.sampler import StackFrame, StackSampler, Samples
 from running.small import PATIENCE
 
 
@@ -28,7 +28,7 @@ def loop(seconds: float) -> None:
         pass
 
 
-def until_seen(sampler: Sampler) -> None:
+def until_seen(sampler: StackSampler) -> None:
     """However late the first looks come."""
     end = time.perf_counter() + PATIENCE
     while time.perf_counter() < end and sum(sampler._counts.values()) < 3:
@@ -51,7 +51,7 @@ def little(work: Callable[[float], None], clock: Clock) -> None:
 
 
 def inside(samples: Samples, name: str) -> float:
-    return sum(seen.seconds for stack, seen in samples.stacks.items() if Frame(__name__, name) in stack)
+    return sum(seen.seconds for stack, seen in samples.stacks.items() if StackFrame(__name__, name) in stack)
 
 
 @pytest.mark.slow  # needs a quiet machine: a look that waits for a core comes when others have run
@@ -61,7 +61,7 @@ def test_shares(work: Callable[[float], None]) -> None:
     the pause between looks."""
     clock: Clock = defaultdict(float)
     begun = time.perf_counter()
-    with Sampler() as sampler:
+    with StackSampler() as sampler:
         for _ in range(50):
             much(work, clock)
             little(work, clock)
@@ -75,9 +75,9 @@ def test_shares(work: Callable[[float], None]) -> None:
 
 
 def test_a_stack_goes_from_the_outside_in() -> None:
-    with Sampler() as sampler:
+    with StackSampler() as sampler:
         much(lambda seconds: until_seen(sampler), defaultdict(float))
-    caller, lambda_, called = (Frame(__name__, name) for name in ("much", f"{_here()}.<locals>.<lambda>", "until_seen"))
+    caller, lambda_, called = (StackFrame(__name__, name) for name in ("much", f"{_here()}.<locals>.<lambda>", "until_seen"))
     deep = [stack for stack in sampler.samples().stacks if called in stack]
     assert deep
     for stack in deep:
@@ -96,7 +96,7 @@ def test_only_the_thread_that_entered_is_looked_at() -> None:
 
     other = threading.Thread(target=elsewhere)
     other.start()
-    with Sampler() as sampler:
+    with StackSampler() as sampler:
         until_seen(sampler)
     over.set()
     other.join()
@@ -110,7 +110,7 @@ def test_an_error_ends_it_too() -> None:
         until_seen(sampler)
         raise ZeroDivisionError
 
-    sampler = Sampler()
+    sampler = StackSampler()
     with pytest.raises(ZeroDivisionError), sampler:
         fail()
     assert inside(sampler.samples(), "until_seen") > 0
@@ -126,7 +126,7 @@ def test_nothing_is_kept_alive() -> None:
         until_seen(sampler)
         return weakref.ref(heavy)
 
-    with Sampler() as sampler:
+    with StackSampler() as sampler:
         gone = work()
     assert sampler.samples().count
     assert gone() is None
@@ -135,22 +135,22 @@ def test_nothing_is_kept_alive() -> None:
 def test_dear_looks_are_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look that costs 3 ms of computing may come once in 0.3 s, at any moment of it."""
 
-    def dear(self: Sampler) -> tuple[int, ...]:
+    def dear(self: StackSampler) -> tuple[int, ...]:
         end = time.thread_time() + 0.003
         while time.thread_time() < end:
             pass
         return ()
 
-    monkeypatch.setattr(Sampler, "_look", dear)
+    monkeypatch.setattr(StackSampler, "_look", dear)
     begun = time.perf_counter()
-    with Sampler() as sampler:
+    with StackSampler() as sampler:
         until_seen(sampler)
     took = time.perf_counter() - begun
     assert 3 <= sampler.samples().count <= 1 + took / 0.3 + 1
 
 
 def test_samples_travel() -> None:
-    with Sampler() as sampler:
+    with StackSampler() as sampler:
         loop(0.03)
     samples = sampler.samples()
     assert pickle.loads(pickle.dumps(samples)) == samples

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fedflat.analyse.shelf import Shelf
+from fedflat.analysis.analysis_store import AnalysisStore
 from fedflat.data.files.png import png
-from fedflat.folder.facts import diaries, ended, new_facts, read_facts
+from fedflat.experiments.run_folder.record import open_logs, ended, new_facts, read_facts
 from fedflat.tasks.headline import Headline
 
 EXPERIMENT: dict[str, Any] = {
@@ -89,13 +89,13 @@ def write_rows(folder: Path, name: str, rows: list[dict[str, Any]], status: str 
     facts = {**facts, "status": "running"}
     facts.pop("end", None)
     marks = {}
-    for each, diary in diaries(folder, facts).items():
-        *_, diary.mark = [diary.start, *(mark for mark, _ in diary._rows())]
-        with open(diary.path, "ab") as stream:
+    for each, log in open_logs(folder, facts).items():
+        *_, log.mark = [log.start, *(mark for mark, _ in log._rows())]
+        with open(log.path, "ab") as stream:
             for row in rows if each == name else []:
-                line, diary.mark = diary.mark.line(row)
+                line, log.mark = log.mark.line(row)
                 stream.write(line)
-        marks[each] = diary.mark._asdict()
+        marks[each] = log.mark._asdict()
     if status != "running":
         facts = ended(facts, status, {**marks, "models": {}, "reported": "server"})
     (folder / "run.json").write_text(json.dumps(facts))
@@ -108,7 +108,7 @@ def bowl(x: float, y: float) -> float:
 
 def write_analysis(folder: Path, kind: str, settings: dict[str, Any], result: dict[str, Any]) -> Path:
     """One analysis of a run."""
-    return Shelf(folder / "analysis", read_facts(folder)["identity"]).save(kind, settings, result, 1.0)
+    return AnalysisStore(folder / "analysis", read_facts(folder)["identity"]).save(kind, settings, result, 1.0)
 
 
 def write_analyses(folder: Path, points: int = 11, stretch: float = 1.0) -> None:

@@ -134,7 +134,7 @@ def test_a_plane_says_what_separates_basins(browser: Any, tmp_path: Path) -> Non
     assert chart.locator("text.title").all_text_contents() == ["parameter distance"] * 2
     assert chart.get_attribute("aria-label").endswith("It is 30 wide and 6 high in parameter distance.")
     frame = chart.bounding_box()
-    for box in (tick.bounding_box() for tick in chart.locator("text.tick").all()):
+    for box in (progress.bounding_box() for progress in chart.locator("text.tick").all()):
         assert frame["x"] - 1 <= box["x"] < box["x"] + box["width"] <= frame["x"] + frame["width"] + 12
     assert watched.complaints == []
     watched.context.close()
@@ -159,7 +159,7 @@ def test_surfaces_have_distances_along_their_sides(
     page.goto((tmp_path / "page.html").as_uri())
     page.wait_for_selector("canvas.surface")
     written = page.evaluate("window.written")
-    assert all(written.count(tick) >= 2 for tick in ticks), written
+    assert all(written.count(progress) >= 2 for progress in ticks), written
     unit = "in parameter space" if length else "in lengths of its weights"
     assert f"The numbers along both sides are distances from the model{'' if length else ','} {unit}." in (
         page.inner_text("#surface")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedflat.folder.study_file import write_plan
+from fedflat.experiments.run_folder.study_file import write_plan
 from fedflat.report import collect
 from report.made import (
     CURVATURES,

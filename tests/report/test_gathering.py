@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedflat.report import collect, document
-from fedflat.report.live.places import look
+from fedflat.report.live.find_runs import look
 from report.damage import damaged_runs
 from report.made import write_analyses, write_run, write_watch
 
@@ -39,7 +39,7 @@ def test_an_error_nobody_foresaw_is_a_sentence(tmp_path: Path, monkeypatch: pyte
     def fail(*given: object) -> None:
         raise RecursionError("x" * 1000)
 
-    monkeypatch.setattr("fedflat.report.making.stack", lambda method: fail() if method == "fedprox()" else "")
+    monkeypatch.setattr("fedflat.report.run_command.stack", lambda method: fail() if method == "fedprox()" else "")
     found = collect([bad, good])
     assert [one["folder"] for one in found["runs"]] == [str(good)]
     [said] = found["problems"]

@@ -11,7 +11,7 @@ from scipy import stats
 from fedflat.cli import main
 from fedflat.errors import SettingError
 from fedflat.report import collect, write_report
-from fedflat.report.ranking import Standing, lead, leader
+from fedflat.report.ranking import RankedRun, lead, leader
 from fedflat.tasks.headline import Headline
 from report.made import write_judged, write_run
 
@@ -61,12 +61,12 @@ def test_welch_decides_in_the_direction_of_the_score() -> None:
     for gap in (0.0, 0.01, 0.03, 0.05, 0.1, 0.2):
         low, high = (0.5, 0.51, 0.49), (0.5 + gap, 0.53 + gap)
         p = stats.ttest_ind(low, high, equal_var=False, alternative="less").pvalue
-        a, b = (Standing(name, seeds, RMSE) for name, seeds in (("a", low), ("b", high)))
+        a, b = (RankedRun(name, seeds, RMSE) for name, seeds in (("a", low), ("b", high)))
         assert a.ahead_of(b) == (p < 0.025), (gap, p)
         assert not b.ahead_of(a)
         assert leader([b, a]) is (a if p < 0.025 else None)
     assert lead([b, a]).startswith("a leads with the lowest rmse, 0.5000 ± 0.0100")
-    near = [Standing(name, (score,), RMSE) for name, score in (("c", 0.6), ("d", 0.5))]
+    near = [RankedRun(name, (score,), RMSE) for name, score in (("c", 0.6), ("d", 0.5))]
     assert lead(near) == "d has the lowest rmse, 0.5000 (1 seed: differences between methods may be due to chance)."
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import fedflat as ff
 from fedflat.cli import main
-from fedflat.report.making import command, labels, stack
+from fedflat.report.run_command import command, labels, stack
 from report.made import EXPERIMENT
 
 SAID = {

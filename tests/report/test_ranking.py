@@ -9,13 +9,13 @@ import pytest
 from scipy import stats
 
 from fedflat.report import collect
-from fedflat.report.ranking import Standing, lead, leader
+from fedflat.report.ranking import RankedRun, lead, leader
 from report.made import evaluations, write_rows, write_run
 
 
-def standing(method: str, *seeds: float) -> Standing:
+def standing(method: str, *seeds: float) -> RankedRun:
     """Seeds with these accuracies."""
-    return Standing(method, seeds)
+    return RankedRun(method, seeds)
 
 
 def test_one_seed_shows_no_difference() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fedflat.cli import main
-from fedflat.folder.facts import new_facts
-from fedflat.folder.study_file import write_plan
+from fedflat.experiments.run_folder.record import new_facts
+from fedflat.experiments.run_folder.study_file import write_plan
 from fedflat.report import collect, write_report
 from report.made import EXPERIMENT, evaluations, write_analyses, write_rows, write_run
 

@@ -13,9 +13,9 @@ import fedflat as ff
 from fedflat.cli import main
 from fedflat.cli.parser import build
 from fedflat.errors import SettingError, SpellingError
-from fedflat.presets import every
-from fedflat.reproduce.cells import Cell
-from fedflat.reproduce.choosing import cells_of, expanded, find_table
+from fedflat.papers.presets import every
+from fedflat.papers.reproduce.cells import TableCell
+from fedflat.papers.reproduce.selection import cells_of, expanded, find_table
 
 
 def names(table: str, *patterns: str) -> list[str]:
@@ -86,18 +86,18 @@ def test_the_toy_table_is_the_one_of_the_readme() -> None:
 
 
 def test_seeds() -> None:
-    authors = Cell(name="a/b", arguments={}, reported=1.0, seeds=(0, 42, 200299))
+    authors = TableCell(name="a/b", arguments={}, reported=1.0, seeds=(0, 42, 200299))
     assert authors.seeded(None) == [0]
     assert authors.seeded(2) == [0, 42]
     assert authors.seeded([7, 8]) == [7, 8]
     with pytest.raises(SettingError, match="4 seeds were asked for, but the authors of a/b name 3: 0, 42, 200299"):
         authors.seeded(4)
-    assert Cell(name="a/b", arguments={}, reported=1.0).seeded(3) == [0, 1, 2]
+    assert TableCell(name="a/b", arguments={}, reported=1.0).seeded(3) == [0, 1, 2]
 
 
 def test_a_cell_knows_what_a_preset_says() -> None:
     for preset in every():
-        cell = Cell.of(preset)
+        cell = TableCell.of(preset)
         assert cell.figure == preset.figure
         assert (cell.rounds, cell.seeds, cell.measure) == (preset.rounds, preset.seeds, preset.measure)
         assert "seed" not in cell.arguments

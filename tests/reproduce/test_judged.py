@@ -12,23 +12,23 @@ from pathlib import Path
 import pytest
 
 from fedflat.errors import RunError, SettingError
-from fedflat.folder.signed import signed, verified
-from fedflat.reproduce.cells import Cell
-from fedflat.reproduce.plan import FILE, Asked, Entry, Plan, new_plan, open_plan
-from fedflat.reproduce.standing import Seed, Standing, last_ones, measured
-from fedflat.reproduce.summary import Line, lines
-from fedflat.reproduce.verdict import ANOTHER, DIFFERS, NOBODY, ORDER, WITHIN, decimals, order, verdict
-from fedflat.reproduce.writing import as_csv, as_json, markdown
+from fedflat.experiments.run_folder.signed import signed, verified
+from fedflat.papers.reproduce.cells import TableCell
+from fedflat.papers.reproduce.export import as_csv, as_json, markdown
+from fedflat.papers.reproduce.plan import FILE, PlanRequest, PlannedCell, TablePlan, new_plan, open_plan
+from fedflat.papers.reproduce.status import Seed, CellStatus, last_ones, measured
+from fedflat.papers.reproduce.summary import TableLine, lines
+from fedflat.papers.reproduce.verdict import ANOTHER, DIFFERS, NOBODY, ORDER, WITHIN, decimals, order, verdict
 from fedflat.tasks.headline import ACCURACY, Headline
 
 RMSE = Headline("rmse", higher_is_better=False)
 ARGUMENTS = {"on": "digits(lda(0))", "model": "mlp()", "rounds": 100, "method": "fedavg()"}
 
 
-def stands(name: str, reported: float, *values: float, judged: Headline = RMSE) -> Standing:
-    cell = Cell(name=f"paper/{name}", arguments=ARGUMENTS, reported=reported, measure=judged.name)
+def stands(name: str, reported: float, *values: float, judged: Headline = RMSE) -> CellStatus:
+    cell = TableCell(name=f"paper/{name}", arguments=ARGUMENTS, reported=reported, measure=judged.name)
     seeds = [Seed(i, f"{name}/{i}", "done", 100, 1.0, [(100, value)], value, 1) for i, value in enumerate(values)]
-    return Standing(Entry(cell, 100, False, ["server"], 10, {}, judged), seeds)
+    return CellStatus(PlannedCell(cell, 100, False, ["server"], 10, {}, judged), seeds)
 
 
 def test_a_run_is_read_by_its_headline() -> None:
@@ -64,13 +64,13 @@ def test_digits_of_small_numbers() -> None:
     assert decimals(stands("a", 1e-5).entry.cell) == 5
 
 
-def plan(tmp_path: Path, *standings: Standing) -> tuple[Plan, list[Line]]:
+def plan(tmp_path: Path, *standings: CellStatus) -> tuple[TablePlan, list[TableLine]]:
     made = {
         "command": "fedflat reproduce mine.toml", "when": "now", "fedflat": "0", "python": "3", "torch": "2",
         "processor": "x", "cores": 2, "system": "y",
     }  # fmt: skip
-    shown = [Line(one.entry.cell.name[6:], one, verdict(one, [])) for one in standings]
-    return Plan(tmp_path, "Mine", "me", [made], [one.entry for one in standings], []), shown
+    shown = [TableLine(one.entry.cell.name[6:], one, verdict(one, [])) for one in standings]
+    return TablePlan(tmp_path, "Mine", "me", [made], [one.entry for one in standings], []), shown
 
 
 def test_the_files_of_a_table_without_a_unit(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_accuracies_are_written_as_they_were(tmp_path: Path) -> None:
 
 def test_the_folder_keeps_what_cells_are_judged_by(tmp_path: Path) -> None:
     """And a damaged one is a sentence; folders of before mean the accuracy."""
-    cell = Cell(name="mine/a", arguments={**ARGUMENTS, "rounds": 2, "clients_per_round": 2}, reported=50.0)
-    new_plan(tmp_path / "t", "Mine", "me").added([cell], Asked(), "x").write()
+    cell = TableCell(name="mine/a", arguments={**ARGUMENTS, "rounds": 2, "clients_per_round": 2}, reported=50.0)
+    new_plan(tmp_path / "t", "Mine", "me").added([cell], PlanRequest(), "x").write()
     (entry,) = open_plan(tmp_path / "t").entries
     assert entry.headline == ACCURACY
     path = tmp_path / "t" / FILE
@@ -117,4 +117,4 @@ def test_the_folder_keeps_what_cells_are_judged_by(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"is damaged \(headline: factor must be a number above 0"):
         open_plan(tmp_path / "t", reading=True)
     with pytest.raises(SettingError, match="reports 'rmse', but its run is judged by 'accuracy'"):
-        new_plan(tmp_path / "u", "Mine", "me").added([replace(cell, measure="rmse")], Asked(), "x")
+        new_plan(tmp_path / "u", "Mine", "me").added([replace(cell, measure="rmse")], PlanRequest(), "x")

@@ -12,10 +12,10 @@ import pytest
 
 from fedflat.cli import main
 from fedflat.errors import RunError
-from fedflat.folder.signed import signed, verified
-from fedflat.folder.study_file import read_plan
-from fedflat.reproduce.cells import Cell
-from fedflat.reproduce.plan import FILE, Asked, Plan, alone, new_plan, open_plan
+from fedflat.experiments.run_folder.signed import signed, verified
+from fedflat.experiments.run_folder.study_file import read_plan
+from fedflat.papers.reproduce.cells import TableCell
+from fedflat.papers.reproduce.plan import FILE, PlanRequest, TablePlan, alone, new_plan, open_plan
 from running.made import ODD
 
 SETTINGS: dict[str, Any] = {
@@ -24,17 +24,17 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def cell(name: str, method: str, **more: Any) -> Cell:
-    return Cell(name=f"mine/{name}", arguments={**SETTINGS, "method": method, **more}, reported=50.0)
+def cell(name: str, method: str, **more: Any) -> TableCell:
+    return TableCell(name=f"mine/{name}", arguments={**SETTINGS, "method": method, **more}, reported=50.0)
 
 
 PLAIN, WIMA = cell("plain", "fedavg()"), cell("wima", "fedavg() + wima(window=3)")
 GLOSS = cell("gloss", "fedgloss(rho_s=0.05, rho_l=0.05, T_s=150)")
 
 
-def planned(folder: Path, *cells: Cell, **asked: Any) -> Plan:
+def planned(folder: Path, *cells: TableCell, **asked: Any) -> TablePlan:
     plan = open_plan(folder) if (folder / FILE).exists() else new_plan(folder, "Mine", "ours")
-    plan = plan.added(cells, Asked(**asked), "fedflat reproduce ...")
+    plan = plan.added(cells, PlanRequest(**asked), "fedflat reproduce ...")
     plan.write()
     return plan
 
@@ -89,10 +89,10 @@ def test_a_cell_with_other_settings_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_stop() -> None:
-    assert Asked().stop(PLAIN) == Asked(rounds=5000).stop(PLAIN) == 300
-    assert Asked(rounds=4).stop(PLAIN) == 4
-    assert Asked(share=0.3).stop(PLAIN) == 90
-    assert Asked(share=1e-9).stop(PLAIN) == 1
+    assert PlanRequest().stop(PLAIN) == PlanRequest(rounds=5000).stop(PLAIN) == 300
+    assert PlanRequest(rounds=4).stop(PLAIN) == 4
+    assert PlanRequest(share=0.3).stop(PLAIN) == 90
+    assert PlanRequest(share=1e-9).stop(PLAIN) == 1
 
 
 def test_commands_are_noted_once_with_what_ran_them(tmp_path: Path) -> None:

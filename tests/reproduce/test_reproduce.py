@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from fedflat.cli import main
-from fedflat.folder.checkpoints import Store
-from fedflat.reproduce.plan import open_plan
+from fedflat.experiments.run_folder.checkpoints import Store
+from fedflat.papers.reproduce.plan import open_plan
 from running.small import FEDFLAT, alive, children, final, rows, timeless, wait_for
 
 ROUNDS = 300
@@ -110,8 +110,8 @@ def test_more_cores_for_each_run_give_the_same_bits(whole: Path, tmp_path: Path)
         made = [row for row in timeless(rows(out / run)) if row["round"] % 2 == 0]
         assert made[-1]["round"] == 40
         assert made == [row for row in timeless(rows(whole / run)) if row["round"] <= 40]
-    how = json.loads((out / RUNS[0] / "run.json").read_text())["how"]
-    assert (how["executor"], how["workers"], how["threads"]) == ("workers", 2, 1)
+    config = json.loads((out / RUNS[0] / "run.json").read_text())["how"]
+    assert (config["executor"], config["workers"], config["threads"]) == ("workers", 2, 1)
 
 
 @pytest.mark.slow
@@ -171,18 +171,18 @@ def test_stopped_three_ways_and_gone_on_with_is_the_same_to_the_byte(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine, out = table(tmp_path), tmp_path / "out"
-    for how in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
+    for config in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
         before = {run: newest(out / run) for run in RUNS}
         going = begin(mine, "--out", out)
         wait_for(lambda old=before: any(newest(out / run) > old[run] for run in RUNS), "rounds")  # type: ignore[misc]
         runs = children(going.pid)
-        if how is signal.SIGINT:
+        if config is signal.SIGINT:
             assert len(runs) == 2
             assert reproduce("--resume", out) == 2
             assert "another process is working in" in capsys.readouterr().err
-        os.kill(going.pid, how)
+        os.kill(going.pid, config)
         _, said = going.communicate()
-        if how is signal.SIGKILL:  # nobody hears them any more: they write a checkpoint and end
+        if config is signal.SIGKILL:  # nobody hears them any more: they write a checkpoint and end
             wait_for(lambda pids=runs: not any(map(alive, pids)), "the end of the runs")  # type: ignore[misc]
         else:
             assert going.returncode == 130, said

@@ -14,17 +14,17 @@ from matplotlib.figure import Figure
 
 from fedflat.cli import main
 from fedflat.errors import RunError
-from fedflat.folder.facts import read_facts, read_rows
-from fedflat.folder.groups import read_groups
-from fedflat.folder.study_file import runs_in
-from fedflat.presets import every
-from fedflat.reproduce.cells import Cell
-from fedflat.reproduce.choosing import find_table
-from fedflat.reproduce.figure import _panel as panel
-from fedflat.reproduce.figure import draw
-from fedflat.reproduce.plan import open_plan
-from fedflat.reproduce.summary import lines
-from fedflat.reproduce.writing import as_csv, markdown
+from fedflat.experiments.run_folder.groups import read_groups
+from fedflat.experiments.run_folder.record import read_facts, read_rows
+from fedflat.experiments.run_folder.study_file import runs_in
+from fedflat.papers.presets import every
+from fedflat.papers.reproduce.cells import TableCell
+from fedflat.papers.reproduce.export import as_csv, markdown
+from fedflat.papers.reproduce.figure import _panel as panel
+from fedflat.papers.reproduce.figure import draw
+from fedflat.papers.reproduce.plan import open_plan
+from fedflat.papers.reproduce.selection import find_table
+from fedflat.papers.reproduce.summary import lines
 from reproduce.test_reproduce import reproduce
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -94,7 +94,7 @@ def test_tables_say_what_their_runs_say(folder: Path) -> None:
 @pytest.mark.parametrize("folder", [one for one in KEPT if (one / "reproduce.json").exists()], ids=lambda one: one.name)
 def test_tables_have_the_numbers_of_the_presets(folder: Path) -> None:
     """Settings of presets may have changed since a run was made; what the papers print has not."""
-    known = {preset.name: Cell.of(preset) for preset in every()}
+    known = {preset.name: TableCell.of(preset) for preset in every()}
     known |= {cell.name: cell for path in folder.glob("*.toml") for cell in find_table(str(path)).cells}
     for entry in open_plan(folder, reading=True).entries:
         own, plain = entry.cell, known[entry.cell.name.partition("+")[0]]

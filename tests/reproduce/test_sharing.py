@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from fedflat.reproduce.cells import Cell
-from fedflat.reproduce.sharing import Job, share
-from fedflat.running.experiment import Experiment
+from fedflat.experiments.experiment import Experiment
+from fedflat.papers.reproduce.cells import TableCell
+from fedflat.papers.reproduce.run_sharing import Job, share
 
 SETTINGS = {"on": "digits(lda(0), clients=10)", "model": "mlp()", "rounds": 4, "clients_per_round": 2}
 
 
-def made(*methods: str, **more: object) -> list[tuple[Cell, Experiment]]:
+def made(*methods: str, **more: object) -> list[tuple[TableCell, Experiment]]:
     cells = [
-        Cell(name=f"t/c{place}", arguments={**SETTINGS, "method": method, **more}, reported=None)
+        TableCell(name=f"t/c{place}", arguments={**SETTINGS, "method": method, **more}, reported=None)
         for place, method in enumerate(methods)
     ]
     return [(cell, cell.experiment(0)) for cell in cells]

@@ -9,7 +9,7 @@ import sys
 CODE = """
 import os
 from pathlib import Path
-from fedflat.reproduce.child import stand_back
+from fedflat.papers.reproduce.child import stand_back
 stand_back(7)
 group = Path("/proc/self/autogroup")
 print(os.nice(0), group.read_text().split()[-1] if group.exists() else 7)

@@ -10,8 +10,8 @@ import pytest
 
 from fedflat.cli import main
 from fedflat.errors import DataError
-from fedflat.reproduce.choosing import find_table
-from fedflat.reproduce.tablefile import read_table
+from fedflat.papers.reproduce.selection import find_table
+from fedflat.papers.reproduce.table_file import read_table
 
 GOOD: dict[str, Any] = {
     "title": "Mine",

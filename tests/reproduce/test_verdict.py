@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from fedflat.reproduce.cells import Cell
-from fedflat.reproduce.plan import Entry
-from fedflat.reproduce.standing import Seed, Standing, last_ones, measured
-from fedflat.reproduce.verdict import (
+from fedflat.papers.reproduce.cells import TableCell
+from fedflat.papers.reproduce.plan import PlannedCell
+from fedflat.papers.reproduce.status import Seed, CellStatus, last_ones, measured
+from fedflat.papers.reproduce.verdict import (
     ANOTHER,
     DIFFERS,
     NEAR,
@@ -27,16 +27,16 @@ from fedflat.reproduce.verdict import (
 ARGUMENTS = {"on": "cifar10(lda(0))", "model": "cnn()", "rounds": 10_000, "method": "fedavg()"}
 
 
-def cell(name: str, reported: float | None, spread: float | None = None, **more: object) -> Cell:
-    return Cell(name=f"paper/{name}", arguments=ARGUMENTS, reported=reported, spread=spread, **more)  # type: ignore[arg-type]
+def cell(name: str, reported: float | None, spread: float | None = None, **more: object) -> TableCell:
+    return TableCell(name=f"paper/{name}", arguments=ARGUMENTS, reported=reported, spread=spread, **more)  # type: ignore[arg-type]
 
 
 def stands(
-    of: Cell, *values: float, stop: int = 10_000, round: int | None = None, stretched: bool = False,
+    of: TableCell, *values: float, stop: int = 10_000, round: int | None = None, stretched: bool = False,
     status: str = "running",
-) -> Standing:  # fmt: skip
+) -> CellStatus:  # fmt: skip
     seeds = [Seed(i, f"x/seed-{i}", status, round or stop, 1.0, [], value, 100) for i, value in enumerate(values)]
-    return Standing(Entry(of, stop, stretched, ["server"], 100, {}), seeds)
+    return CellStatus(PlannedCell(of, stop, stretched, ["server"], 100, {}), seeds)
 
 
 FEDAVG, GLOSS = cell("fedavg", 59.9, 0.4), cell("fedgloss", 83.9, 0.4)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import fedflat as ff
-from fedflat.folder.checkpoints import Store
+from fedflat.experiments.run_folder.checkpoints import Store
 from running.small import children, ended, final, rows, start, timeless, wait_for
 
 METHOD = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=7)"
@@ -45,9 +45,9 @@ def same_as_never_stopped(folder: Path, executor: str = "auto") -> bool:
     return final(folder) == final(whole) and timeless(rows(folder)) == timeless(rows(whole))
 
 
-def begin_or_go_on(folder: Path, *how: str, stop_after: tuple[str, int] | None = None) -> subprocess.Popen[str]:
+def begin_or_go_on(folder: Path, *config: str, stop_after: tuple[str, int] | None = None) -> subprocess.Popen[str]:
     """What a person would type: there is nothing to resume before the folder is a run."""
-    words = (*RUN, *how, "--out", str(folder))
+    words = (*RUN, *config, "--out", str(folder))
     if (folder / "run.json").exists():
         words = ("resume", str(folder), "--quiet", "--checkpoint-every", "0")
     return start(*words, start_new_session=True, stop_after=stop_after)
@@ -58,13 +58,13 @@ def newest(folder: Path) -> int:
     return max(Store(folder / "checkpoint").rounds(), default=0)
 
 
-def kill_9(folder: Path, delay: float, *how: str, at_once: bool = False) -> tuple[bool, str]:
+def kill_9(folder: Path, delay: float, *config: str, at_once: bool = False) -> tuple[bool, str]:
     """Start, wait for a checkpoint newer than any so far unless ``at_once``, and a little more, kill.
 
     Whether it was still at work, and what it said.
     """
     before = newest(folder)
-    process = begin_or_go_on(folder, *how)
+    process = begin_or_go_on(folder, *config)
     if not at_once:
         wait_for(lambda: newest(folder) > before or process.poll() is not None, "a checkpoint")
     time.sleep(delay)

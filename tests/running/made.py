@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.cli import main
-from fedflat.studies.api import compare, run
-from fedflat.studies.study import Voice
+from fedflat.experiments.api import compare, run
+from fedflat.experiments.study import Reporter
 from running.small import stop_at
 
 SETTINGS: dict[str, Any] = {
@@ -24,9 +24,9 @@ def make_runs(root: Path) -> None:
     """A run that has ended, one that was stopped, each for two seeds, and a study of two methods."""
     for seed in (0, 1):
         run(METHOD, out=root / f"done-{seed}", seed=seed, **SETTINGS)
-        stop = Voice(announce=lambda exp, place, total: stop_at(3))
+        stop = Reporter(announce=lambda exp, place, total: stop_at(3))
         try:
-            run(METHOD, out=root / f"cut-{seed}", seed=seed, voice=stop, checkpoint_every=0, **SETTINGS)
+            run(METHOD, out=root / f"cut-{seed}", seed=seed, reporter=stop, checkpoint_every=0, **SETTINGS)
         except KeyboardInterrupt:
             continue
         raise AssertionError("the run was not stopped")

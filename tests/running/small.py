@@ -15,20 +15,20 @@ from typing import Any
 
 import torch
 
-from fedflat.client.local import Local
+from fedflat.client.local import LocalTraining
 from fedflat.data.federation import DataSpec
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.language.spelling import parse
+from fedflat.data.sets.in_memory import clients_of
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.experiment import EvaluationSchedule, Experiment
+from fedflat.experiments.progress import Progress
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.run_folder.run_folder import DiskRunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
-from fedflat.running.experiment import Evaluate, Experiment
-from fedflat.running.results import Result
-from fedflat.running.run_folder import FolderBook
-from fedflat.running.state import Run
-from fedflat.running.ticks import Tick
-from fedflat.running.train import train
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
 
 SIZES = (6, 9, 12, 7, 8)
 EVERYTHING = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=3)"
@@ -53,26 +53,26 @@ def data() -> DataSpec:
 def experiment(method: str = "fedavg", **more: Any) -> Experiment:
     """A run of six rounds with two clients each."""
     settings: dict[str, Any] = {
-        "on": data(), "model": mlp([5]), "rounds": 6, "seed": 3, "local": Local(batch_size=4, lr=0.05),
-        "sampler": Sampler(clients=2), "evaluate": Evaluate(every=1),
+        "on": data(), "model": mlp([5]), "rounds": 6, "seed": 3, "local": LocalTraining(batch_size=4, lr=0.05),
+        "sampler": ClientSampler(clients=2), "evaluate": EvaluationSchedule(every=1),
     }  # fmt: skip
     return Experiment(method=parse(method, "method"), **{**settings, **more})
 
 
-def stop_at(round: int | None) -> Callable[[Tick], None]:
+def stop_at(round: int | None) -> Callable[[Progress], None]:
     """A listener that presses Ctrl-C when a round is done."""
 
-    def tell(tick: Tick) -> None:
-        if tick.round == round:
+    def tell(progress: Progress) -> None:
+        if progress.round == round:
             raise KeyboardInterrupt
 
     return tell
 
 
-class Eager(FolderBook):
+class Eager(DiskRunFolder):
     """A book that does not wait longer for the next checkpoint because the last one was slow."""
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         """Write if the pause is over."""
         self._cost = 0.0
         super().checkpoint(run, force=force)
@@ -83,8 +83,8 @@ def begin(
     executor: Executor = InProcess(threads=1),
 ) -> Result:  # fmt: skip
     """Run in a new folder, and write a checkpoint after every round unless there is a pause."""
-    with closing(Eager.create(folder, exp.as_json(), {}, pause=pause)) as book:
-        return train(exp, book=book, executor=executor, tell=stop_at(stop))
+    with closing(Eager.create(folder, exp.as_json(), {}, pause=pause)) as run_folder:
+        return train(exp, run_folder=run_folder, executor=executor, on_progress=stop_at(stop))
 
 
 def go_on(
@@ -92,8 +92,8 @@ def go_on(
     executor: Executor = InProcess(threads=1),
 ) -> Result:  # fmt: skip
     """Resume, to the end; what is said is appended to ``said``."""
-    with closing(Eager.open(folder, pause=pause, say=(said if said is not None else []).append)) as book:
-        return train(exp, book=book, executor=executor)
+    with closing(Eager.open(folder, pause=pause, say=(said if said is not None else []).append)) as run_folder:
+        return train(exp, run_folder=run_folder, executor=executor)
 
 
 def timeless(rows: Any) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The command line in a process that stops itself at a given point, as by SIGSTOP, for a test to kill or to go on with.
 
-    python stopping.py fedflat.folder.checkpoints:Store.write 3 run fedavg ...
+    python stopping.py fedflat.experiments.run_folder.checkpoints:Store.write 3 run fedavg ...
 
 stops after the third call of that function. Where the process is then depends on no clock.
 """
@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import Any
 
-from fedflat.running.run_folder import FolderBook
-from fedflat.running.state import Run
+from fedflat.experiments.run_folder.run_folder import DiskRunFolder
+from fedflat.experiments.state import RunState
 
-CHECKPOINT = "fedflat.folder.checkpoints:Store.write"
-VISIT = "fedflat.client.visit:_walk"
+CHECKPOINT = "fedflat.experiments.run_folder.checkpoints:Store.write"
+VISIT = "fedflat.client.training:_walk"
 """One client's local training, in the process that runs it."""
 
 
@@ -42,13 +42,13 @@ def act_after(target: str, calls: int, act: Callable[[], None]) -> None:
 
 def checkpoint_by_rounds() -> None:
     """With ``--checkpoint-every 0`` write a checkpoint after every round, however long the last one took."""
-    checkpoint = FolderBook.checkpoint
+    checkpoint = DiskRunFolder.checkpoint
 
-    def eager(self: FolderBook, run: Run, *, force: bool = False) -> None:
+    def eager(self: DiskRunFolder, run: RunState, *, force: bool = False) -> None:
         self._cost = 0.0
         checkpoint(self, run, force=force)
 
-    FolderBook.checkpoint = eager  # type: ignore[method-assign]
+    DiskRunFolder.checkpoint = eager  # type: ignore[method-assign]
 
 
 def kill_self() -> None:

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.asks import Describer, Descriptions
-from fedflat.client.piece import Piece, Visit
-from fedflat.client.visit import OneClient
-from fedflat.engine.flat import GradFn, Model
-from fedflat.engine.mail import Mail, Replies
-from fedflat.engine.stage import Stage
-from fedflat.running.prepare import Ready
-from fedflat.running.starts import First, Fresh
-from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.client.instructions import Describer, Descriptions
+from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.training import ClientWork
+from fedflat.core.flat import GradFn, Model
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.stage import Stage
+from fedflat.experiments.initializers import First, Fresh
+from fedflat.experiments.prepare import PreparedRun
+from fedflat.server.piece import ServerContext, Send, ServerPiece
 
 ASKED: list[int] = []
 """Who has been asked, in this process."""
@@ -32,10 +32,10 @@ class Means(Describer):
 
     times: int = 2
 
-    def describe(self, client: OneClient) -> Tensor:
-        if client.letter.client in BREAK:
+    def describe(self, client: ClientWork) -> Tensor:
+        if client.request.client in BREAK:
             raise KeyboardInterrupt
-        ASKED.append(client.letter.client)
+        ASKED.append(client.request.client)
         mean = client.data.batch(torch.arange(len(client.data)), torch.float64).inputs.flatten(1).mean(0)
         return torch.stack([mean * (at + 1) for at in range(self.times)])
 
@@ -45,18 +45,18 @@ class Pulled(Piece):
     """Adds to the gradient what every client was told: the mean of all clients' means."""
 
     stage, key = Stage.CORRECT, "pulled"
-    stacks = True
+    stackable = True
 
     @property
     def describers(self) -> tuple[Describer, ...]:
         return (Means(),)
 
-    def told(self, descriptions: Descriptions) -> Mapping[str, Tensor]:
+    def shared_with_clients(self, descriptions: Descriptions) -> Mapping[str, Tensor]:
         return {"mean": torch.stack(list(descriptions[Means()])).mean(0)}
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         g = grad(w).clone()
-        g[..., : v.told["mean"].shape[1]] += v.told["mean"][0].to(g.dtype)
+        g[..., : v.shared["mean"].shape[1]] += v.shared["mean"][0].to(g.dtype)
         return g
 
 
@@ -64,15 +64,15 @@ class Pulled(Piece):
 class Noting(ServerPiece):
     """Notes how many clients have said of themselves what, and changes nothing."""
 
-    stage, key = Stage.PACE, "noting"
+    stage, key = Stage.OPTIMIZER, "noting"
 
     @property
     def describers(self) -> tuple[Describer, ...]:
         return (Means(),)
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
-        desk.notes["known"] = float(sum(one.sum() for one in desk.descriptions[Means()]))
-        return send(mail)
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
+        context.metrics["known"] = float(sum(one.sum() for one in context.descriptions[Means()]))
+        return send(broadcast)
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,8 +83,8 @@ class FromMeans(Fresh):
     def describers(self) -> tuple[Describer, ...]:
         return (Means(times=1),)
 
-    def model(self, ready: Ready, first: First) -> Model:
-        model = super().model(ready, first)
+    def model(self, prepared: PreparedRun, first: First) -> Model:
+        model = super().model(prepared, first)
         params = model.params.clone()
-        params[0] = float(ready.descriptions[Means(times=1)][0][0, 0])
+        params[0] = float(prepared.descriptions[Means(times=1)][0][0, 0])
         return Model(params, model.buffers)

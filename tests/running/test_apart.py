@@ -7,10 +7,10 @@ import math
 import pytest
 
 import fedflat as ff
-from fedflat.running.apart import by_class
-from fedflat.running.results import Result
-from fedflat.running.scenario import Scenario
-from fedflat.running.state import Ledger
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.results.scenario import Scenario
+from fedflat.experiments.results.score_breakdown import by_class
+from fedflat.experiments.state import Ledger
 from fedflat.tasks.segmentation import MIOU
 
 

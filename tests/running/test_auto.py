@@ -11,31 +11,31 @@ import torch
 
 import fedflat as ff
 from fedflat import SettingError
-from fedflat.client.effort import effort
+from fedflat.client.cost_model import forward_cost
 from fedflat.client.learner import Learner
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
-from fedflat.language.spelling import parse
-from fedflat.running import auto
-from fedflat.running.auto import Load, choose, cores
-from fedflat.running.prepare import make_ready
-from fedflat.studies.api import experiment
-from fedflat.studies.how import How
-from fedflat.studies.study import Voice, resume
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments import choose_executor as auto
+from fedflat.experiments.api import experiment
+from fedflat.experiments.choose_executor import RunLoad, choose, cores
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.study import Reporter, resume
+from fedflat.registry.specs import parse
 from running.small import final, rows, timeless
 
 ON = "digits(lda(0), clients=20)"
 MANY = 10**9
 """Visits that nobody wants to make one by one."""
-SMALL = Load(MANY, 10, 0.002, small=True, stackable=True, unsendable=None)
-LARGE = Load(MANY, 3, 1.0, small=False, stackable=False, unsendable=None)
+SMALL = RunLoad(MANY, 10, 0.002, small=True, stackable=True, unsendable=None)
+LARGE = RunLoad(MANY, 3, 1.0, small=False, stackable=False, unsendable=None)
 SHARED = Workers(min(cores(), 3)) if cores() > 1 else InProcess(torch.get_num_threads())
 
 
-def load(**more: Any) -> Load:
-    return Load.of(make_ready(experiment(**{"method": "fedsam(rho=0.1)", "on": ON, "rounds": 10, **more})))
+def load(**more: Any) -> RunLoad:
+    return RunLoad.of(prepare(experiment(**{"method": "fedsam(rho=0.1)", "on": ON, "rounds": 10, **more})))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def load(**more: Any) -> Load:
         ([replace(SMALL, cohort=1)], InProcess(1), "no two are asked at once"),
     ],
 )
-def test_one_choice_for_all_runs(loads: list[Load], executor: Executor, why: str) -> None:
+def test_one_choice_for_all_runs(loads: list[RunLoad], executor: Executor, why: str) -> None:
     assert choose(loads)[0] == executor
     assert why in choose(loads)[1]
 
@@ -81,7 +81,7 @@ def test_the_estimate_counts_what_is_computed() -> None:
 def test_the_products_of_a_network() -> None:
     """Derived: 28 - 4 pixels a side for 5x5 filters."""
     net = torch.nn.Sequential(torch.nn.Conv2d(1, 6, 5), torch.nn.Flatten(), torch.nn.Linear(6 * 24 * 24, 10))
-    found = effort(Learner(net, (1, 28, 28), 10, seed=0))
+    found = forward_cost(Learner(net, (1, 28, 28), 10, seed=0))
     assert found.products == 24 * 24 * 6 * 25 + 6 * 24 * 24 * 10
     assert found.numbers == 28 * 28 + 2 * 6 * 24 * 24 + 10 + 10
     assert found.parts == 4
@@ -90,17 +90,17 @@ def test_the_products_of_a_network() -> None:
 @pytest.mark.parametrize(("model", "shape", "least"), [("mlp", (1, 8, 8), 1e-5), ("cnn", (3, 32, 32), 1e-2)])
 def test_the_estimate_is_of_the_right_size(model: str, shape: tuple[int, ...], least: float) -> None:
     """A step of the papers' CNN on 32 images is tens of milliseconds on any machine, of an MLP a part of one."""
-    estimate = effort(Learner(parse(model, "model"), shape, 10, seed=0)).seconds(1, 32)
+    estimate = forward_cost(Learner(parse(model, "model"), shape, 10, seed=0)).seconds(1, 32)
     assert least < estimate < 100 * least
 
 
 def test_the_clock_has_no_say(monkeypatch: pytest.MonkeyPatch) -> None:
     exp = experiment("fedavg", ON, rounds=3000, clients_per_round=8)
-    expected = choose([Load.of(make_ready(exp))])
+    expected = choose([RunLoad.of(prepare(exp))])
     assert expected[0] == Stacked(1)
     for clock in ("perf_counter", "monotonic", "time", "process_time"):
         monkeypatch.setattr(time, clock, lambda: pytest.fail("a clock was read"))
-    assert choose([Load.of(make_ready(exp))]) == expected
+    assert choose([RunLoad.of(prepare(exp))]) == expected
 
 
 def test_what_cannot_be_sent_to_workers_stays_here() -> None:
@@ -127,12 +127,12 @@ def test_a_loss_that_cannot_be_stacked_is_found_before_the_first_round() -> None
 def test_the_choice_is_written_down_before_the_first_round_and_kept(tmp_path: Path) -> None:
     said: list[str] = []
     ff.compare(
-        ["fedavg", "centralised"], seeds=2, on=ON, rounds=2, out=tmp_path / "study", voice=Voice(note=said.append)
+        ["fedavg", "centralised"], seeds=2, on=ON, rounds=2, out=tmp_path / "study", reporter=Reporter(note=said.append)
     )
     files = [tmp_path / "study" / "study.json", *(tmp_path / "study").rglob("run.json")]
     hows = [json.loads(file.read_text())["how"] for file in files]
     assert len(hows) == 5
-    assert {(how["executor"], how["threads"]) for how in hows} == {("in-process", 1)}
+    assert {(config["executor"], config["threads"]) for config in hows} == {("in-process", 1)}
     assert len([text for text in said if "a visit is estimated" in text]) == 1
 
 
@@ -140,12 +140,12 @@ class Killed(Exception):
     """As good as kill -9: nothing is written after it."""
 
 
-def killed_at(round: int) -> Voice:
-    def tell(tick: Any) -> None:
-        if tick.round == round:
+def killed_at(round: int) -> Reporter:
+    def tell(progress: Any) -> None:
+        if progress.round == round:
             raise Killed
 
-    return Voice(announce=lambda *_: tell)
+    return Reporter(announce=lambda *_: tell)
 
 
 def test_killed_before_the_first_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_killed_before_the_first_checkpoint(tmp_path: Path, monkeypatch: pytest.
     settings: dict[str, Any] = {"on": ON, "rounds": 3, "clients_per_round": 8}
     ff.run("feddyn(alpha=0.1)", out=tmp_path / "whole", **settings)
     with pytest.raises(Killed):
-        ff.run("feddyn(alpha=0.1)", out=tmp_path / "cut", voice=killed_at(1), **settings)
+        ff.run("feddyn(alpha=0.1)", out=tmp_path / "cut", reporter=killed_at(1), **settings)
     assert json.loads((tmp_path / "cut" / "run.json").read_text())["how"]["executor"] == "stacked"
     assert not list((tmp_path / "cut").glob("checkpoint/*.json"))
     resume(tmp_path / "cut")
@@ -174,23 +174,23 @@ def test_killed_before_the_first_checkpoint(tmp_path: Path, monkeypatch: pytest.
     ],
 )
 def test_what_people_say(said: dict[str, Any], expected: Any) -> None:
-    how = How(**said)
-    assert how.settled([], pytest.fail) == how
-    assert how.make() == expected
+    config = ExecutionConfig(**said)
+    assert config.settled([], pytest.fail) == config
+    assert config.make() == expected
 
 
 def test_what_was_chosen_is_made_again() -> None:
     for loads in ([SMALL], [LARGE], [replace(LARGE, cohort=1)]):
-        how = How().settled(loads, lambda why: None)
-        assert not how.undecided
-        assert how.make() == choose(loads)[0]
+        config = ExecutionConfig().settled(loads, lambda why: None)
+        assert not config.undecided
+        assert config.make() == choose(loads)[0]
 
 
 def test_workers_do_not_go_with_another_executor() -> None:
     with pytest.raises(SettingError, match="2 workers were asked for, but the executor 'stacked' has none"):
-        How(executor="stacked", workers=2)
+        ExecutionConfig(executor="stacked", workers=2)
 
 
 def test_an_executor_that_is_not_there() -> None:
     with pytest.raises(SettingError, match="stacked"):
-        How(executor="stackd")
+        ExecutionConfig(executor="stackd")

@@ -20,17 +20,17 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from fedflat.client.local import Local
+from fedflat.client.local import LocalTraining
 from fedflat.errors import RunError, SettingError
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.memories import ClientStates
-from fedflat.folder.checkpoints import Store
-from fedflat.folder.facts import read_facts
-from fedflat.running.experiment import Experiment
-from fedflat.running.results import Result
-from fedflat.running.run_folder import FolderBook, RunBook
-from fedflat.running.ticks import Tick
-from fedflat.running.train import train
+from fedflat.execution.client_states import ClientStates
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.progress import Progress
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.run_folder.checkpoints import Store
+from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
+from fedflat.experiments.train import train
 from fedflat.version import __version__
 from running.small import EVERYTHING, Eager, begin, experiment, final, go_on, rows, stop_at, timeless
 
@@ -84,8 +84,8 @@ def test_resumed_bit_for_bit(tmp_path: Path, stop: int) -> None:
 
 def test_a_run_that_was_killed_before_any_checkpoint_starts_anew(tmp_path: Path) -> None:
     begin(EXP, tmp_path / "whole")
-    with closing(FolderBook.create(tmp_path / "cut", EXP.as_json(), {})) as book:
-        book.write({"round": 1, "loss": 0.0})
+    with closing(DiskRunFolder.create(tmp_path / "cut", EXP.as_json(), {})) as run_folder:
+        run_folder.write({"round": 1, "loss": 0.0})
     go_on(EXP, tmp_path / "cut")
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
     assert timeless(rows(tmp_path / "cut")) == timeless(rows(tmp_path / "whole"))
@@ -148,11 +148,11 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, damage
     for place in range(count):
         folder = tmp_path / f"cut{place}"
         shutil.copytree(tmp_path / "cut", folder)
-        victim = _of_the_newest_alone(folder)[place]
-        damage(victim)
+        attacked = _of_the_newest_alone(folder)[place]
+        damage(attacked)
         said: list[str] = []
         go_on(EXP, folder, said=said)
-        lost = damage is Path.unlink and victim.suffix == ".json"  # then nobody knows that there was one
+        lost = damage is Path.unlink and attacked.suffix == ".json"  # then nobody knows that there was one
         assert len(said) == (0 if lost else 1)
         if not lost:
             assert said[0].startswith("the checkpoint of round 4 is damaged (")
@@ -184,8 +184,8 @@ def test_a_damaged_checkpoint_is_forgotten(tmp_path: Path) -> None:
     for path in _of_the_newest_alone(tmp_path / "cut"):
         if path.suffix != ".json":
             _flip(path)
-    with closing(FolderBook.open(tmp_path / "cut")) as book:
-        run = book.resume(ClientStates(folder=book.place))
+    with closing(DiskRunFolder.open(tmp_path / "cut")) as run_folder:
+        run = run_folder.resume(ClientStates(folder=run_folder.place))
     assert run is not None
     assert run.round == 3
     assert Store(tmp_path / "cut" / "checkpoint").rounds() == [3]
@@ -197,9 +197,9 @@ def test_damaged_again_and_again(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         begin(EXP, tmp_path / "cut", stop=4)
     _truncate(tmp_path / "cut" / "checkpoint" / "round-0000003.json")  # the older one, which is not read
-    book = Eager.open(tmp_path / "cut", pause=0.0)
-    with closing(book), pytest.raises(KeyboardInterrupt):
-        train(EXP, book=book, executor=InProcess(threads=1), tell=stop_at(5))
+    run_folder = Eager.open(tmp_path / "cut", pause=0.0)
+    with closing(run_folder), pytest.raises(KeyboardInterrupt):
+        train(EXP, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(5))
     _flip(tmp_path / "cut" / "checkpoint" / "round-0000005.json")
     said: list[str] = []
     go_on(EXP, tmp_path / "cut", said=said)
@@ -211,17 +211,17 @@ def test_pause_between_checkpoints(tmp_path: Path) -> None:
     """None until the pause is over; one at the end in any case."""
     written = []
 
-    class Counting(FolderBook):
+    class Counting(DiskRunFolder):
         def checkpoint(self, run, *, force: bool = False) -> None:
             before = self._store.rounds()
             super().checkpoint(run, force=force)
             written.extend(set(self._store.rounds()) - set(before))
 
-    with closing(Counting.create(tmp_path / "a", EXP.as_json(), {}, pause=math.inf)) as book:
-        train(EXP, book=book)
+    with closing(Counting.create(tmp_path / "a", EXP.as_json(), {}, pause=math.inf)) as run_folder:
+        train(EXP, run_folder=run_folder)
     assert written == [6]
     with pytest.raises(SettingError, match="checkpoint_every must be a number of at least 0, found -1"):
-        FolderBook.create(tmp_path / "b", EXP.as_json(), {}, pause=-1)
+        DiskRunFolder.create(tmp_path / "b", EXP.as_json(), {}, pause=-1)
     assert not (tmp_path / "b").exists()
 
 
@@ -280,24 +280,24 @@ def test_a_damaged_description(tmp_path: Path, text: str) -> None:
 
 def test_no_description(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"is not a run folder: it has no run.json"):
-        FolderBook.open(tmp_path)
+        DiskRunFolder.open(tmp_path)
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     """While a real other process holds the folder, it can be neither resumed nor made."""
-    FolderBook.create(tmp_path, EXP.as_json(), {}).close()
+    DiskRunFolder.create(tmp_path, EXP.as_json(), {}).close()
     code = f"import fcntl; f = open({str(tmp_path / 'lock')!r}); fcntl.flock(f, fcntl.LOCK_EX); print('held'); input()"
     with subprocess.Popen([sys.executable, "-uc", code], stdin=-1, stdout=-1, text=True) as other:
         assert other.stdout.readline() == "held\n"
         with pytest.raises(RunError, match=r"another process is working in .* Wait for it, or stop it first"):
-            FolderBook.open(tmp_path)
+            DiskRunFolder.open(tmp_path)
         (tmp_path / "run.json").rename(tmp_path / "run.json.77.new")
         with pytest.raises(RunError, match="another process"):
-            FolderBook.create(tmp_path, EXP.as_json(), {})
+            DiskRunFolder.create(tmp_path, EXP.as_json(), {})
         (tmp_path / "run.json.77.new").rename(tmp_path / "run.json")
         other.kill()
-    with closing(FolderBook.open(tmp_path)), pytest.raises(RunError, match="another process"):
-        FolderBook.open(tmp_path)
+    with closing(DiskRunFolder.open(tmp_path)), pytest.raises(RunError, match="another process"):
+        DiskRunFolder.open(tmp_path)
 
 
 @pytest.fixture
@@ -321,16 +321,16 @@ def test_a_disk_that_is_full(small_disk: Path, tmp_path: Path) -> None:
     begin(EXP, tmp_path / "whole")
     folder, filler = small_disk / "run", small_disk / "filler"
 
-    def fill(left: int, tick: Tick) -> None:
-        if tick.round == 3:
+    def fill(left: int, progress: Progress) -> None:
+        if progress.round == 3:
             with open(filler, "wb", buffering=0) as stream, pytest.raises(OSError, match="No space"):
                 deque(map(stream.write, repeat(b"x" * 4096)), maxlen=0)
             os.truncate(filler, filler.stat().st_size - left)
 
     met = set()
     for left in (0, 4096, 8192, 3 * 4096, 6 * 4096, 8 * 4096):
-        with closing(Eager.create(folder, EXP.as_json(), {}, pause=0.0)) as book, pytest.raises(RunError) as caught:
-            train(EXP, book=book, executor=InProcess(threads=1), tell=partial(fill, left))
+        with closing(Eager.create(folder, EXP.as_json(), {}, pause=0.0)) as run_folder, pytest.raises(RunError) as caught:
+            train(EXP, run_folder=run_folder, executor=InProcess(threads=1), on_progress=partial(fill, left))
         said = str(caught.value)
         assert said.startswith(f"the disk is full: {folder}")
         assert "free some space, then go on with `fedflat resume`" in said
@@ -353,7 +353,7 @@ class WithStatistics(nn.Sequential):
 
 
 def test_buffers_are_kept_and_resumed(tmp_path: Path) -> None:
-    local = Local(batch_size=4, drop_last=True)  # statistics of a single example are none
+    local = LocalTraining(batch_size=4, drop_last=True)  # statistics of a single example are none
     exp = experiment("fedavg() + wima(window=2) + ema()", model=WithStatistics, local=local)
     begin(exp, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -367,11 +367,11 @@ def test_buffers_are_kept_and_resumed(tmp_path: Path) -> None:
 
 
 def test_a_book_in_memory_begins_at_the_beginning() -> None:
-    book = RunBook()
-    assert book.resume(ClientStates()) is None
-    result = train(EXP, book=book)
-    assert book.status == "done"
-    assert timeless(book.rows) == timeless(result.rows)
+    run_folder = RunFolder()
+    assert run_folder.resume(ClientStates()) is None
+    result = train(EXP, run_folder=run_folder)
+    assert run_folder.status == "done"
+    assert timeless(run_folder.rows) == timeless(result.rows)
 
 
 def test_a_result_is_read_from_its_folder(tmp_path: Path) -> None:

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedflat.client.piece import Memory
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.piece import ClientState
+from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.data.federation import Federation
-from fedflat.executors.crew import Crew, Source, Visited, threads
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.memories import ClientStates
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
-from fedflat.running.train import train
+from fedflat.execution.client_pool import ClientPool, Source, PoolOutcome, threads
+from fedflat.execution.client_states import ClientStates
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
 from running.small import begin, go_on, timeless
 from test_every_method import EVERY, experiment, said
 
@@ -29,28 +29,28 @@ REMEMBERING = [text for text in EVERY if said(text).cost.client_state or "all_cl
 class AtHome:
     """Clients that keep what they remember; a letter's changes are staged under its id until the round is done."""
 
-    kept: dict[int, Memory] = field(default_factory=dict)
-    staged: dict[str, tuple[int, Memory]] = field(default_factory=dict)
-    after: dict[int, dict[int, Memory]] = field(default_factory=dict)
+    kept: dict[int, ClientState] = field(default_factory=dict)
+    staged: dict[str, tuple[int, ClientState]] = field(default_factory=dict)
+    after: dict[int, dict[int, ClientState]] = field(default_factory=dict)
     """What counted when so many rounds were done."""
     round: int = 0
 
     @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
         self.job, self.fed = job, fed
         with threads(1):
             yield self
 
-    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        for letter in letters:
-            assert letter.memory == {}
-            mine = replace(letter, memory=self.memory(letter.client))
-            reply, memory = visit(self.job, mine, self.fed.data(letter.client))
-            if memory and letter.mail.commit and letter.mail.ask.commits:
-                self.staged[letter.id] = letter.client, memory
+    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        for request in requests:
+            assert request.state == {}
+            mine = replace(request, state=self.memory(request.client))
+            reply, memory = run_client(self.job, mine, self.fed.data(request.client))
+            if memory and request.broadcast.commit and request.broadcast.instruction.commits:
+                self.staged[request.id] = request.client, memory
             yield reply, {}
 
-    def memory(self, client: int) -> Memory:
+    def memory(self, client: int) -> ClientState:
         staged = [memory for whose, memory in self.staged.values() if whose == client]
         return staged[-1] if staged else self.kept.get(client, {})
 
@@ -60,8 +60,8 @@ class AtHome:
     def take_up(self, round: int) -> None:
         self.staged, self.kept, self.round = {}, self.after.get(round, self.kept if round else {}), round
 
-    def keep(self, letters: Sequence[str]) -> None:
-        self.kept = self.kept | dict(self.staged[letter] for letter in letters if letter in self.staged)
+    def keep(self, requests: Sequence[str]) -> None:
+        self.kept = self.kept | dict(self.staged[request] for request in requests if request in self.staged)
         self.staged, self.round = {}, self.round + 1
         self.after[self.round] = self.kept
 
@@ -69,20 +69,20 @@ class AtHome:
         self.staged = {}
 
 
-class Looking(RunBook):
+class Looking(RunFolder):
     """Notes what clients remember by the server's account, round by round."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.memories: list[dict[int, Memory]] = []
+        self.memories: list[dict[int, ClientState]] = []
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         kept = run.clients.kept
         pieces = {k: {key: m for key, m in kept[k].items() if not key.startswith("shadow:")} for k in kept}
         self.memories.append({client: memory for client, memory in pieces.items() if memory})
 
 
-def same(a: Memory, b: Memory) -> bool:
+def same(a: ClientState, b: ClientState) -> bool:
     return a.keys() == b.keys() and all(
         a[key].keys() == b[key].keys() and all(torch.equal(a[key][name], b[key][name]) for name in a[key]) for key in a
     )
@@ -90,12 +90,12 @@ def same(a: Memory, b: Memory) -> bool:
 
 @pytest.mark.parametrize("text", REMEMBERING)
 def test_the_same_bits_and_the_same_memories(text: str) -> None:
-    exp, home, book = replace(experiment(said(text)), rounds=3), AtHome(), Looking()
-    here, there = train(exp, executor=InProcess(1), book=book), train(exp, executor=home)
+    exp, home, run_folder = replace(experiment(said(text)), rounds=3), AtHome(), Looking()
+    here, there = train(exp, executor=InProcess(1), run_folder=run_folder), train(exp, executor=home)
     assert torch.equal(here.model.params, there.model.params)
     assert torch.equal(here.model.buffers, there.model.buffers)
     assert timeless(here.rows) == timeless(there.rows)
-    expected = book.memories[-1]
+    expected = run_folder.memories[-1]
     assert expected.keys() == home.kept.keys()
     assert all(same(expected[client], home.kept[client]) for client in expected)
 
@@ -114,15 +114,15 @@ def test_a_run_that_goes_on_takes_them_up_where_its_checkpoint_stands(tmp_path: 
 
 def test_a_round_that_is_broken_off_leaves_nothing() -> None:
     home, states = AtHome(), ClientStates()
-    states.kept_by(home, 0)
+    states.use_pool(home, 0)
     one = {"dual": {"y": torch.ones(2)}}
     home.staged = {"0/1/3": (3, one), "0/1/4": (4, one)}
     states.accept(["0/1/3"], [3])
     assert (3 in states, 4 in states) == (True, False)
-    states.drop()
+    states.discard()
     assert 3 not in states
     home.staged = {"0/1/3": (3, one), "0/1/4": (4, one)}
     states.accept(["0/1/4"], [4])
-    states.keep()
+    states.commit()
     assert (3 in states, 4 in states) == (False, True)
     assert home.kept == {4: one}

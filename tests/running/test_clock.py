@@ -11,19 +11,19 @@ import torch
 from torch import nn
 
 import fedflat as ff
-from fedflat.client.local import Local
-from fedflat.data.sampling import Sampler
+from fedflat.client.local import LocalTraining
 from fedflat.errors import DataError, FedflatError, RunError, SettingError
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
-from fedflat.language.spelling import parse
-from fedflat.running.experiment import Evaluate, Experiment
-from fedflat.running.results import Result
-from fedflat.running.train import train
-from fedflat.studies.how import How
-from fedflat.studies.study import resume, run_one
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.experiment import EvaluationSchedule, Experiment
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.study import resume, run_one
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
 from running.small import SIZES, begin, experiment, go_on, timeless
 from wired import Wired
 
@@ -55,42 +55,42 @@ def clocks(result: Result) -> list[float]:
 def test_two_clients_of_speed_one_and_two_in_three_rounds(tmp_path: Path) -> None:
     assert MODEL == 172
     # sent in 1 s and back in 2 s; six examples at speed 1 and nine at speed 2: every round waits 9 s for the first
-    exp = experiment(clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=3, sampler=Sampler(cohorts=[[0, 1], [1], [0, 1]]))
+    exp = experiment(clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=3, sampler=ClientSampler(cohorts=[[0, 1], [1], [0, 1]]))
     assert clocks(made(exp)) == [1 + 6 + 2, 9 + 1 + 4.5 + 2, 16.5 + 9]
 
 
 def test_sam_computes_twice(tmp_path: Path) -> None:
-    exp = experiment("fedsam", clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=1, sampler=Sampler(cohorts=[[0, 1]]))
+    exp = experiment("fedsam", clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=1, sampler=ClientSampler(cohorts=[[0, 1]]))
     assert clocks(made(exp)) == [1 + 12 + 2]
 
 
 def test_several_exchanges_come_one_after_the_other(tmp_path: Path) -> None:
     # a probe and a training visit, each with a model sent there and back
-    cohorts = Sampler(cohorts=[[0, 1]])
+    cohorts = ClientSampler(cohorts=[[0, 1]])
     exp = experiment("naive_fedgloss", clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=1, sampler=cohorts)
     assert clocks(made(exp)) == [2 * (1 + 6 + 2)]
 
 
 def test_a_chain_hands_on_from_link_to_link(tmp_path: Path) -> None:
     # 1 s down, 6 s; handed on at the sender's rate in 2 s, 4.5 s; 2 s up; beside it 1 + 12/9 + 2
-    cohorts = Sampler(cohorts=[[0, 1, 2]])
+    cohorts = ClientSampler(cohorts=[[0, 1, 2]])
     exp = experiment(clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=1, sampler=cohorts, topology="chains(cut=2)")
     assert clocks(made(exp)) == [1 + 6 + 2 + 4.5 + 2]
 
 
 def test_a_chain_that_goes_round_twice(tmp_path: Path) -> None:
     # 1 s down; 4.5 s, 2 s on; 12/9 s, 2 s back; and the same again, with 2 s up at the end
-    cohorts, clock = Sampler(cohorts=[[1, 2]]), measured(tmp_path, 1, 2, 9, 9, 9)
+    cohorts, clock = ClientSampler(cohorts=[[1, 2]]), measured(tmp_path, 1, 2, 9, 9, 9)
     exp = experiment(clock=clock, rounds=1, sampler=cohorts, topology="chains(cut=1, passes=2)")
     assert clocks(made(exp)) == pytest.approx([1 + 2 * (4.5 + 2 + 12 / 9 + 2)], rel=1e-12)
     late = {"clock": clock.replace("')", "', deadline=13)"), "min_replies": 1, "topology": "chains(cut=2, passes=2)"}
-    cut = made(replace(exp, sampler=Sampler(cohorts=[[1, 2, 3]]), **late))
+    cut = made(replace(exp, sampler=ClientSampler(cohorts=[[1, 2, 3]]), **late))
     assert (clocks(cut), cut.ledger.missing, cut.ledger.samples) == ([13], 1, SIZES[1] + SIZES[2] + 2 * SIZES[3])
 
 
 def test_clusters_are_side_by_side(tmp_path: Path) -> None:
     exp = experiment(
-        clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=2, sampler=Sampler(cohorts=[[0, 1], [1, 2]]),
+        clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=2, sampler=ClientSampler(cohorts=[[0, 1], [1, 2]]),
         topology="clusters(given_groups([[0, 2], [1, 3, 4]]), shared='all')",
     )  # fmt: skip
     assert clocks(made(exp)) == [9, 9 + 7.5]
@@ -98,7 +98,7 @@ def test_clusters_are_side_by_side(tmp_path: Path) -> None:
 
 GROUPS = "given_groups([[0, 2], [1, 3, 4]])"
 """In a round visits take 9 s and 7/9 + 3 s, in the next 12/9 + 3 s and 7.5 s, if these are the cohorts."""
-IN_TURN = Sampler(cohorts=[[0, 3], [2, 1], [0, 3]])
+IN_TURN = ClientSampler(cohorts=[[0, 3], [2, 1], [0, 3]])
 
 
 @pytest.mark.parametrize(("topology", "ends"), [
@@ -124,7 +124,7 @@ def test_models_of_a_bank_go_on_without_waiting_for_each_other(tmp_path: Path) -
     round 3    chain0 at 0 from 16.5 + a
     """
     a = 12 / 9 + 3
-    cohorts = Sampler(cohorts=[[0, 2], [2, 1], [1, 2], [0, 1]])
+    cohorts = ClientSampler(cohorts=[[0, 2], [2, 1], [1, 2], [0, 1]])
     exp = experiment(
         clock=measured(tmp_path, 1, 2, 9, 9, 9), rounds=4, sampler=cohorts,
         topology="bank(given_groups([[0], [1], [2], [3, 4]]), R=3)",
@@ -139,7 +139,7 @@ def test_models_of_a_bank_go_on_without_waiting_for_each_other(tmp_path: Path) -
 
 def test_own_clocks_of_clusters_are_gone_on_with(tmp_path: Path) -> None:
     exp = experiment(clock="devices(speed=lognormal(10, 1))", topology=f"hierarchy({GROUPS}, every=3)", rounds=6)
-    exp = replace(exp, sampler=Sampler(clients=1))
+    exp = replace(exp, sampler=ClientSampler(clients=1))
     whole = made(exp)
     with pytest.raises(KeyboardInterrupt):
         begin(exp, tmp_path / "run", stop=2)
@@ -148,10 +148,10 @@ def test_own_clocks_of_clusters_are_gone_on_with(tmp_path: Path) -> None:
 
 def test_the_first_of_those_who_are_asked_are_taken(tmp_path: Path) -> None:
     # of [0, 1, 2, 3] the server waits for two: client 2 after 1 + 12/9 + 2 s, client 3 after 1 + 7/9 + 2 s
-    cohorts = Sampler(cohorts=[[0, 1, 2, 3]])
+    cohorts = ClientSampler(cohorts=[[0, 1, 2, 3]])
     clock = measured(tmp_path, 1, 2, 9, 9, 9).replace("')", "', extra=1.0)")
     asked = made(experiment(clock=clock, rounds=1, sampler=cohorts))
-    taken = made(experiment(rounds=1, sampler=Sampler(cohorts=[[2, 3]])))
+    taken = made(experiment(rounds=1, sampler=ClientSampler(cohorts=[[2, 3]])))
     assert clocks(asked) == [1 + 12 / 9 + 2]
     same_model(asked, taken)
     assert asked.ledger.down == 2 * taken.ledger.down
@@ -161,8 +161,8 @@ def test_the_first_of_those_who_are_asked_are_taken(tmp_path: Path) -> None:
 
 def test_a_reply_past_the_deadline_is_cut_off(tmp_path: Path) -> None:
     clock = measured(tmp_path, 1, 2, 9, 9, 9).replace("')", "', deadline=8)")
-    cut = made(experiment(clock=clock, rounds=1, sampler=Sampler(cohorts=[[0, 1, 2]]), min_replies=1))
-    came = made(experiment(rounds=1, sampler=Sampler(cohorts=[[1, 2]])))
+    cut = made(experiment(clock=clock, rounds=1, sampler=ClientSampler(cohorts=[[0, 1, 2]]), min_replies=1))
+    came = made(experiment(rounds=1, sampler=ClientSampler(cohorts=[[1, 2]])))
     assert clocks(cut) == [8]
     same_model(cut, came)
     assert cut.ledger.missing == 1
@@ -171,20 +171,20 @@ def test_a_reply_past_the_deadline_is_cut_off(tmp_path: Path) -> None:
 def test_fewer_than_a_round_needs_end_the_run(tmp_path: Path) -> None:
     clock = measured(tmp_path, 1, 2, 9, 9, 9).replace("')", "', deadline=8)")
     with pytest.raises(FedflatError, match=r"2 replies came .* min_replies asks for 3 .* client 0 was too late"):
-        made(experiment(clock=clock, rounds=1, sampler=Sampler(cohorts=[[0, 1, 2]]), min_replies=3))
+        made(experiment(clock=clock, rounds=1, sampler=ClientSampler(cohorts=[[0, 1, 2]]), min_replies=3))
 
 
 def test_a_deadline_that_nobody_meets_says_what_to_change(tmp_path: Path) -> None:
     clock = measured(tmp_path, 1, 2, 9, 9, 9).replace("')", "', deadline=3)")
     with pytest.raises(FedflatError, match=r"round 0: nobody met the deadline of 3 s; the first .* after 3.778 s"):
-        made(experiment(clock=clock, rounds=1, sampler=Sampler(cohorts=[[0, 1, 2, 3]]), min_replies=1))
+        made(experiment(clock=clock, rounds=1, sampler=ClientSampler(cohorts=[[0, 1, 2, 3]]), min_replies=1))
 
 
 def test_a_chain_with_a_late_client_brings_nothing(tmp_path: Path) -> None:
     clock = measured(tmp_path, 1, 2, 9, 9, 9).replace("')", "', deadline=10)")
-    cohorts = Sampler(cohorts=[[0, 1, 2, 3]])
+    cohorts = ClientSampler(cohorts=[[0, 1, 2, 3]])
     cut = made(experiment(clock=clock, rounds=1, sampler=cohorts, min_replies=1, topology="chains(cut=2)"))
-    came = made(experiment(rounds=1, sampler=Sampler(cohorts=[[2, 3]]), topology="chains(cut=1)"))
+    came = made(experiment(rounds=1, sampler=ClientSampler(cohorts=[[2, 3]]), topology="chains(cut=1)"))
     assert clocks(cut) == [10]
     same_model(cut, came)
 
@@ -219,14 +219,14 @@ METERED = "devices(speed=1e15, down=1e15, up=1, latency=0)"
 
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedsmoo", "mimelite", "mime"])
 def test_bytes_of_replies_are_known_beforehand(method: str) -> None:
-    one = made(experiment(method, clock=METERED, rounds=3, sampler=Sampler(clients=1)))
+    one = made(experiment(method, clock=METERED, rounds=3, sampler=ClientSampler(clients=1)))
     assert one.ledger.clock == pytest.approx(one.ledger.up, rel=1e-9)
 
 
 def test_what_stays_with_clients_is_not_carried() -> None:
     module = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
-    local = Local(batch_size=20, lr=0.05)
-    exp = experiment("fedbn", clock=METERED, rounds=3, sampler=Sampler(clients=1), model=module, local=local)
+    local = LocalTraining(batch_size=20, lr=0.05)
+    exp = experiment("fedbn", clock=METERED, rounds=3, sampler=ClientSampler(clients=1), model=module, local=local)
     ledger = made(exp).ledger
     assert ledger.clock == pytest.approx(ledger.up, rel=1e-9)
 
@@ -267,10 +267,10 @@ def test_a_file_that_is_not_there_is_refused() -> None:
 
 
 def test_a_run_is_not_gone_on_with_by_other_devices(tmp_path: Path) -> None:
-    clock, run, how = measured(tmp_path, 1, 2, 3, 4), tmp_path / "run", How(executor="in-process", threads=1)
+    clock, run, config = measured(tmp_path, 1, 2, 3, 4), tmp_path / "run", ExecutionConfig(executor="in-process", threads=1)
     exp = ff.experiment("fedavg", "digits(iid(), clients=4)", model="logistic", clients_per_round=2, rounds=2)
-    exp = replace(exp, clock=clock, evaluate=Evaluate(every=2))
-    run_one(exp, how, run, until=1)
+    exp = replace(exp, clock=clock, evaluate=EvaluationSchedule(every=2))
+    run_one(exp, config, run, until=1)
     before = (tmp_path / "devices.json").read_text()
     measured(tmp_path, 1, 2, 3, 5)
     with pytest.raises(RunError, match="the clock's file is not what it was"):

@@ -13,11 +13,11 @@ import pytest
 
 from fedflat.cli import main
 from fedflat.errors import RunError
-from fedflat.folder.diary import Diary, encode
-from fedflat.folder.facts import read_rows
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.run_folder.jsonl_log import JsonlLog, encode
+from fedflat.experiments.run_folder.record import read_rows
+from fedflat.experiments.study import resume
 from fedflat.report import collect
-from fedflat.running.results import Result
-from fedflat.studies.study import resume
 from running.made import ODD, flip, make_runs
 from running.small import final
 
@@ -71,21 +71,21 @@ def test_the_checkpoint_of_another_seed(copy, words, capsys) -> None:
 
 @pytest.mark.parametrize("words", [["resume", "--quiet"], ["report"]], ids=lambda words: words[0])
 @pytest.mark.parametrize("name", ["done-0", "cut-0"])
-@pytest.mark.parametrize("diary", ["metrics", "watch"])
-def test_every_byte_of_a_diary_counts(copy, words, name, diary, capsys) -> None:
+@pytest.mark.parametrize("log", ["metrics", "watch"])
+def test_every_byte_of_a_diary_counts(copy, words, name, log, capsys) -> None:
     folder = copy(name)
-    path = folder / f"{diary}.jsonl"
+    path = folder / f"{log}.jsonl"
     whole = path.read_bytes()
     second = whole.index(b"\n") + 1
     for place in (second + 12, whole.index(b"\n", second), second - 3):
         path.write_bytes(whole)
         flip(path, place)
         line = 2 if place >= second else 1
-        refused([words[0], str(folder), *words[1:]], capsys, f"{diary}.jsonl is damaged", f"line {line}", "from a copy")
+        refused([words[0], str(folder), *words[1:]], capsys, f"{log}.jsonl is damaged", f"line {line}", "from a copy")
     lines = whole.splitlines(keepends=True)
     for wrong in (lines[1:], [lines[0], *lines[2:]], [lines[1], lines[0], *lines[2:]]):
         path.write_bytes(b"".join(wrong))
-        refused([words[0], str(folder), *words[1:]], capsys, f"{diary}.jsonl is damaged", "line [12]")
+        refused([words[0], str(folder), *words[1:]], capsys, f"{log}.jsonl is damaged", "line [12]")
 
 
 def test_lines_lost_at_the_end(copy, capsys) -> None:
@@ -211,25 +211,25 @@ def test_what_others_put_beside_checkpoints_stays_there(copy) -> None:
 
 @pytest.mark.parametrize("name", ["lock", "metrics.jsonl", "watch.jsonl", "checkpoint/clients.bin"])
 def test_links_lead_nowhere(copy, name, tmp_path, capsys) -> None:
-    folder, victim = copy("cut-0"), tmp_path / "victim"
-    victim.write_text("precious")
+    folder, attacked = copy("cut-0"), tmp_path / "victim"
+    attacked.write_text("precious")
     (folder / name).unlink()
-    (folder / name).symlink_to(victim)
+    (folder / name).symlink_to(attacked)
     assert main(["resume", str(folder), "--quiet"]) == 2
     assert "link" in capsys.readouterr().err
-    assert victim.read_text() == "precious"
+    assert attacked.read_text() == "precious"
 
 
 @pytest.mark.parametrize("name", ["run.json", "report.html", "final.safetensors"])
 def test_nobody_can_take_the_name_of_a_new_file(copy, name, tmp_path) -> None:
-    folder, victim = copy("cut-0"), tmp_path / "victim"
-    victim.write_text("precious")
+    folder, attacked = copy("cut-0"), tmp_path / "victim"
+    attacked.write_text("precious")
     for trap in (f"{name}.new", f"{name}.{os.getpid()}.new", name):
         if trap != "run.json":
-            (folder / trap).symlink_to(victim)
+            (folder / trap).symlink_to(attacked)
     assert main(["resume", str(folder), "--quiet"]) == 0
     assert main(["report", str(folder)]) == 0
-    assert victim.read_text() == "precious"
+    assert attacked.read_text() == "precious"
 
 
 def test_a_folder_of_checkpoints_that_is_elsewhere(copy, tmp_path, capsys) -> None:
@@ -244,7 +244,7 @@ def test_a_folder_of_checkpoints_that_is_elsewhere(copy, tmp_path, capsys) -> No
 
 @pytest.mark.parametrize("place", ["{outside}", "../outside", "a/../../outside", "link/run", "a\0b", ""])
 def test_a_study_stays_in_its_folder(copy, place, tmp_path, capsys) -> None:
-    from fedflat.folder.study_file import write_plan
+    from fedflat.experiments.run_folder.study_file import write_plan
 
     folder, outside = copy("study"), tmp_path / "outside"
     outside.mkdir()
@@ -259,10 +259,10 @@ def test_a_study_stays_in_its_folder(copy, place, tmp_path, capsys) -> None:
 
 def test_infinity_is_not_nan(tmp_path: Path) -> None:
     inf = float("inf")
-    diary = Diary(tmp_path, "watch", "x")
+    log = JsonlLog(tmp_path, "watch", "x")
     for value in (inf, -inf, float("nan"), 1.5):
-        diary.append({"round": 1, "norm": value, "of": [value], "text": "inf"})
-    rows = diary.read()
+        log.append({"round": 1, "norm": value, "of": [value], "text": "inf"})
+    rows = log.read()
     assert [row["norm"] for row in rows[:2]] == [inf, -inf]
     assert str(rows[2]["norm"]) == "nan"
     assert rows[3] == {"round": 1, "norm": 1.5, "of": [1.5], "text": "inf"}

@@ -14,19 +14,19 @@ import torch
 
 import fedflat as ff
 from fedflat.composition.method import Method
-from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, SettingError
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
-from fedflat.language.spelling import register
-from fedflat.observe.trackers.tee import Tee
-from fedflat.running.archive import Archive
-from fedflat.running.descriptions import described
-from fedflat.running.prepare import make_ready
-from fedflat.running.run_folder import FolderBook, RunBook
-from fedflat.running.state import Ledger
-from fedflat.running.train import train
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments.descriptions import collect_descriptions
+from fedflat.experiments.loggers.tee import LoggedRunFolder
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_folder.description_store import DescriptionStore
+from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
+from fedflat.experiments.state import Ledger
+from fedflat.experiments.train import train
+from fedflat.registry.specs import register
+from fedflat.server.client_selection import ClientSampler
 from plugins.forgetting import forget
 from running import telling
 from running.small import SIZES, begin, data, experiment, final, go_on, rows, timeless
@@ -81,7 +81,7 @@ def test_who_wants_to_know_is_told() -> None:
 def test_a_piece_reads_what_it_was_told() -> None:
     """One step of one client by hand: the gradient, and what was told added to it."""
     local = replace(experiment().local, batch_size=100)
-    settings: dict[str, Any] = {"rounds": 1, "dtype": "float64", "local": local, "sampler": Sampler(cohorts=[[2]])}
+    settings: dict[str, Any] = {"rounds": 1, "dtype": "float64", "local": local, "sampler": ClientSampler(cohorts=[[2]])}
     plain, pulled = (train(experiment(text, **settings)).model for text in ("fedavg", "pulled()"))
     assert plain is not None
     assert pulled is not None
@@ -94,9 +94,9 @@ def test_any_executor() -> None:
     exp = ff.experiment(
         "pulled()", ON, rounds=2, clients_per_round=3, model="mlp(hidden=[4])", dtype="float64", topology="star()"
     )
-    ready = make_ready(exp)
+    prepared = prepare(exp)
     here, spread, wired, stacked = (
-        train(ready, executor=executor) for executor in (InProcess(threads=1), Workers(1), Wired(), Stacked())
+        train(prepared, executor=executor) for executor in (InProcess(threads=1), Workers(1), Wired(), Stacked())
     )
     assert timeless(here.rows) == timeless(spread.rows) == timeless(wired.rows)
     assert stacked.rows[-1]["loss"] == pytest.approx(here.rows[-1]["loss"], rel=1e-11)
@@ -105,7 +105,7 @@ def test_any_executor() -> None:
 
 def test_broken_off_and_gone_on_with(tmp_path: Path) -> None:
     """Those who have answered are not asked again, and the end is the same."""
-    exp = experiment("pulled()", topology="chains(groups=greedy(psi='labels', d_min=15))", sampler=Sampler(clients=1))
+    exp = experiment("pulled()", topology="chains(groups=greedy(psi='labels', d_min=15))", sampler=ClientSampler(clients=1))
     begin(exp, tmp_path / "whole")
     ASKED.clear()
     BREAK.add(3)
@@ -119,7 +119,7 @@ def test_broken_off_and_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_stopped_later_and_gone_on_with(tmp_path: Path) -> None:
-    exp = experiment("pulled()", topology=BY_LABELS, sampler=Sampler(clients=1))
+    exp = experiment("pulled()", topology=BY_LABELS, sampler=ClientSampler(clients=1))
     begin(exp, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         begin(exp, tmp_path / "part", stop=3)
@@ -132,7 +132,7 @@ def test_stopped_later_and_gone_on_with(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["a byte of a tensor", "a byte of a line", "the last line cut short", "both lost"])
 def test_damaged_files_are_asked_for_again(tmp_path: Path, damage: str) -> None:
-    exp = experiment("pulled()", topology=BY_LABELS, sampler=Sampler(clients=1))
+    exp = experiment("pulled()", topology=BY_LABELS, sampler=ClientSampler(clients=1))
     begin(exp, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         begin(exp, tmp_path / "part", stop=3)
@@ -174,7 +174,7 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_it_reveals_is_said_before() -> None:
-    said = make_ready(experiment("pulled()", topology=BY_LABELS)).remarks()
+    said = prepare(experiment("pulled()", topology=BY_LABELS)).remarks()
     assert said == [
         "before round 0 every client is asked for label_counts(): the server learns how many examples of each class "
         "every client holds, which is not private",
@@ -184,7 +184,7 @@ def test_what_it_reveals_is_said_before() -> None:
 
 def test_what_hangs_on_groups_is_refused_when_they_are_known(tmp_path: Path) -> None:
     """Nothing is lost: what clients have said is kept."""
-    exp = experiment(topology=BY_LABELS, sampler=Sampler(clients=4))
+    exp = experiment(topology=BY_LABELS, sampler=ClientSampler(clients=4))
     with pytest.raises(SettingError, match="are superclients, but there are only 2"):
         begin(exp, tmp_path / "run")
     lines = (tmp_path / "run/descriptions/asked.jsonl").read_text().splitlines()
@@ -204,17 +204,17 @@ def test_the_time_it_takes_is_training_too(tmp_path: Path) -> None:
 
 def test_tensors_of_any_shape_are_kept(tmp_path: Path) -> None:
     sent = [torch.tensor(2.5), torch.empty(0, 3), torch.arange(3), torch.rand(2, 3).bfloat16(), torch.tensor([True])]
-    for archive in (Archive(), Archive(tmp_path / "kept", "me")):
+    for archive in (DescriptionStore(), DescriptionStore(tmp_path / "kept", "me")):
         for client, tensor in enumerate(sent):
             archive.keep("x()", client, tensor, Ledger(client, 1, samples=2, training=0.5, seconds=0.5))
-        for kept in (archive, Archive(tmp_path / "kept", "me", held=False) if archive._diary else archive):
-            for tensor, found in zip(sent, kept.said("x()", range(5)), strict=True):
+        for kept in (archive, DescriptionStore(tmp_path / "kept", "me", held=False) if archive._diary else archive):
+            for tensor, found in zip(sent, kept.descriptions("x()", range(5)), strict=True):
                 assert (found.dtype, found.shape) == (tensor.dtype, tensor.shape)
                 assert torch.equal(found, tensor)
             assert kept.cost("x()", 3) == Ledger(3, 1, samples=2, training=0.5, seconds=0.5)
             assert ("x()", 5) not in kept
     with pytest.raises(FedflatError, match="line 1 is not the one that was written there"):
-        Archive(tmp_path / "kept", "another run", held=False)
+        DescriptionStore(tmp_path / "kept", "another run", held=False)
 
 
 def test_what_is_sent_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,8 +241,8 @@ def test_the_clock_waits_for_the_slowest(tmp_path: Path) -> None:
     devices = {str(k): {"speed": 100.0, "up": 10.0 * (k + 1), "down": 1e9} for k in range(5)}
     (tmp_path / "clock.json").write_text(json.dumps(devices))
     exp = experiment("noting()", clock=f"measured('{tmp_path / 'clock.json'}')", rounds=1)
-    ready = described(make_ready(exp), RunBook(), InProcess(threads=1), lambda exp, place: {})
-    assert ready.beforehand.clock == pytest.approx(64 / 10.0)
+    prepared = collect_descriptions(prepare(exp), RunFolder(), InProcess(threads=1), lambda exp, place: {})
+    assert prepared.initial_cost.clock == pytest.approx(64 / 10.0)
 
 
 def test_a_server_that_waits_for_nobody_begins_when_all_have_described_themselves(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_server_that_waits_for_nobody_begins_when_all_have_described_themselve
     fastest link and is done first, then client 3, then 2, long before client 4 is done again."""
     devices = {str(k): {"speed": 100.0, "up": 10.0 * (k + 1), "down": 172.0} for k in range(5)}
     (tmp_path / "clock.json").write_text(json.dumps(devices))
-    more = {"clock": f"measured('{tmp_path / 'clock.json'}')", "rounds": 3, "sampler": Sampler(clients=5)}
+    more = {"clock": f"measured('{tmp_path / 'clock.json'}')", "rounds": 3, "sampler": ClientSampler(clients=5)}
     visits = {k: 1 + SIZES[k] / 100 + 172 / (10 * (k + 1)) for k in range(5)}
     undescribed = train(experiment("fedavg", topology="asynchronous(buffer=1)", **more))
     described = train(experiment("noting()", topology="asynchronous(buffer=1)", **more))
@@ -268,7 +268,7 @@ def test_a_server_that_waits_for_nobody_begins_when_all_have_described_themselve
 )
 def test_nobody_is_asked_for_groups_that_cannot_be(grouping: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
-        make_ready(experiment(topology=f"chains(groups={grouping})"))
+        prepare(experiment(topology=f"chains(groups={grouping})"))
 
 
 def test_a_tracked_run_keeps_what_comes_first(tmp_path: Path) -> None:
@@ -277,8 +277,8 @@ def test_a_tracked_run_keeps_what_comes_first(tmp_path: Path) -> None:
         "fedavg", ON, rounds=1, clients_per_round=1, model="logistic", init="pretrained(digits(), rounds=1)",
         topology="chains(groups=greedy(psi='labels', d_min=400))",
     )  # fmt: skip
-    book = FolderBook.create(tmp_path / "run", exp.as_json(), {})
-    train(exp, book=Tee(book, []))
-    book.close()
+    run_folder = DiskRunFolder.create(tmp_path / "run", exp.as_json(), {})
+    train(exp, run_folder=LoggedRunFolder(run_folder, []))
+    run_folder.close()
     for name in ("descriptions/asked.jsonl", "groups.json", "start/run.json"):
         assert (tmp_path / "run" / name).exists()

@@ -11,18 +11,18 @@ import torch
 from torch import Tensor, nn
 
 import fedflat as ff
-from fedflat.client.local import Local
+from fedflat.client.local import LocalTraining
+from fedflat.core.flat import FlatModule, Model
 from fedflat.data.domains import Domains
 from fedflat.data.examples import ClientData
-from fedflat.data.sampling import Sampler
-from fedflat.engine.flat import FlatModule, Model
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import make_ready
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
-from fedflat.running.train import train
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
 from fedflat.tasks.iou import confusion, mean_iou
 
 STREET = {"towns": 2, "view": "car", "width": 32, "height": 16, "examples": 3, "tests": 17, "unseen_weather": ""}
@@ -33,30 +33,30 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 9, 1))
 
 
-class Book(RunBook):
+class Book(RunFolder):
     """Keeps what clients remember at the end."""
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         self.model, self.clients = run.model, dict(run.clients.kept.items())
 
 
 def experiment(method: str, clients: int = 4, cohorts: Any = ((0, 1), (2, 1)), **more: Any) -> Experiment:
     on = ff.street(weather="sun,rain", clients=clients, seed=3, **{**STREET, **more})
-    local = Local(batch_size=3, lr=0.1)
+    local = LocalTraining(batch_size=3, lr=0.1)
     return Experiment(
         method=parse(method, "method"), on=on, model=network, task=parse("segmentation()", "task"), rounds=len(cohorts),
-        local=local, sampler=Sampler(cohorts=[list(cohort) for cohort in cohorts]), dtype="float64",
+        local=local, sampler=ClientSampler(cohorts=[list(cohort) for cohort in cohorts]), dtype="float64",
     )  # fmt: skip
 
 
 def outcome(method: str, **more: Any) -> tuple[Any, Book, Any]:
-    exp, book = experiment(method, **more), Book()
-    train(exp, book=book)
-    return make_ready(exp), book, book.rows[-1]
+    exp, run_folder = experiment(method, **more), Book()
+    train(exp, run_folder=run_folder)
+    return prepare(exp), run_folder, run_folder.rows[-1]
 
 
-def module_of(ready: Any, model: Model) -> nn.Module:
-    flat: FlatModule = ready.learner.another()
+def module_of(prepared: Any, model: Model) -> nn.Module:
+    flat: FlatModule = prepared.learner.another()
     flat.load(model.params)
     flat.buffers = model.buffers
     return copy.deepcopy(flat.module).eval()
@@ -81,8 +81,8 @@ def places_of(domains: Domains, *values: str) -> list[int]:
 
 def test_each_domain_has_its_scores() -> None:
     """FedAvg's one model: scores of all and of each town and weather, and the spread over town-and-weather."""
-    ready, book, row = outcome("fedavg")
-    data, module = ready.fed.test, module_of(ready, book.model)
+    prepared, run_folder, row = outcome("fedavg")
+    data, module = prepared.fed.test, module_of(prepared, run_folder.model)
     assert list(row["tests"]) == [
         "test/town0", "test/town1", "test/rain", "test/sun", "unseen_towns", "unseen_towns/rain", "unseen_towns/sun",
     ]  # fmt: skip
@@ -98,83 +98,83 @@ def test_each_domain_has_its_scores() -> None:
     assert "miou_std" not in row["tests"]["test/rain"]
 
 
-def with_statistics(ready: Any, model: Model, kept: list[dict[str, Tensor]]) -> nn.Module:
+def with_statistics(prepared: Any, model: Model, kept: list[dict[str, Tensor]]) -> nn.Module:
     """The server's model with the mean of clients' statistics."""
     mean = sum(one["statistics"] for one in kept) / len(kept)
     assert mean.shape == model.buffers.shape
-    return module_of(ready, Model(model.params, mean))
+    return module_of(prepared, Model(model.params, mean))
 
 
-def by_the_batch(ready: Any, model: Model) -> nn.Module:
+def by_the_batch(prepared: Any, model: Model) -> nn.Module:
     """The server's model with batch normalisation in training mode."""
-    module = module_of(ready, model)
+    module = module_of(prepared, model)
     module[1].train()  # type: ignore[index]
     return module
 
 
 def test_silobn_tests_a_domain_with_the_statistics_of_its_client() -> None:
     """Client 3, sun in town 1, was never visited: what it has is unseen as yet, and so is town 2."""
-    ready, book, row = outcome("silobn")
-    data, pairs = ready.fed.test, []
-    assert [ready.fed.domain(client)[:2] for client in range(4)] == [
+    prepared, run_folder, row = outcome("silobn")
+    data, pairs = prepared.fed.test, []
+    assert [prepared.fed.domain(client)[:2] for client in range(4)] == [
         ("town0", "sun"), ("town1", "rain"), ("town0", "rain"), ("town1", "sun"),
     ]  # fmt: skip
     for client in (0, 1, 2):
-        module = with_statistics(ready, book.model, [book.clients[client]["private"]])
-        here = predicted(module, data, places_of(data.domains, *ready.fed.domain(client)), 17)
+        module = with_statistics(prepared, run_folder.model, [run_folder.clients[client]["private"]])
+        here = predicted(module, data, places_of(data.domains, *prepared.fed.domain(client)), 17)
         if client == 2:
             expected = miou(here + pairs[:1])  # clients 0 and 2: town 0
             assert row["tests"]["test/town0"]["miou"] == pytest.approx(expected)
         pairs += here
     rest = places_of(data.domains, "town1", "sun")
-    pairs += predicted(by_the_batch(ready, book.model), data, rest, 8)
+    pairs += predicted(by_the_batch(prepared, run_folder.model), data, rest, 8)
     assert row["miou"] == pytest.approx(miou(pairs))
 
 
 def test_silobn_tests_unseen_domains_in_batches_of_eight_and_keeps_nothing() -> None:
     """Seventeen images: eight, and nine, for one alone would not do."""
-    ready, book, row = outcome("silobn")
-    data, module = ready.fed.tests["unseen_towns"], by_the_batch(ready, book.model)
+    prepared, run_folder, row = outcome("silobn")
+    data, module = prepared.fed.tests["unseen_towns"], by_the_batch(prepared, run_folder.model)
     pairs = predicted(module, data, list(range(8)), 8) + predicted(module, data, list(range(8, 17)), 9)
     assert row["tests"]["unseen_towns"]["miou"] == pytest.approx(miou(pairs))
-    assert torch.equal(book.model.buffers, ready.learner.initial().buffers)
+    assert torch.equal(run_folder.model.buffers, prepared.learner.initial().buffers)
 
 
 def test_several_clients_of_a_domain_give_the_mean_of_their_statistics() -> None:
-    ready, book, row = outcome("silobn", clients=8, cohorts=[(0, 4), (1, 2), (3, 5)])
-    assert ready.fed.domain(0) == ready.fed.domain(4)
-    kept = [book.clients[client]["private"] for client in (0, 4)]
-    data = ready.fed.test
-    pairs = predicted(with_statistics(ready, book.model, kept), data, places_of(data.domains, "town0", "sun"), 17)
-    module = with_statistics(ready, book.model, [book.clients[2]["private"]])
+    prepared, run_folder, row = outcome("silobn", clients=8, cohorts=[(0, 4), (1, 2), (3, 5)])
+    assert prepared.fed.domain(0) == prepared.fed.domain(4)
+    kept = [run_folder.clients[client]["private"] for client in (0, 4)]
+    data = prepared.fed.test
+    pairs = predicted(with_statistics(prepared, run_folder.model, kept), data, places_of(data.domains, "town0", "sun"), 17)
+    module = with_statistics(prepared, run_folder.model, [run_folder.clients[2]["private"]])
     pairs += predicted(module, data, places_of(data.domains, "town0", "rain"), 17)
     assert row["tests"]["test/town0"]["miou"] == pytest.approx(miou(pairs))
 
 
 def test_silobn_by_the_batch_everywhere() -> None:
-    ready, book, row = outcome("silobn(seen='batch')")
-    data, module = ready.fed.test, by_the_batch(ready, book.model)
-    groups = [places_of(data.domains, *ready.fed.domain(client)) for client in range(4)]
+    prepared, run_folder, row = outcome("silobn(seen='batch')")
+    data, module = prepared.fed.test, by_the_batch(prepared, run_folder.model)
+    groups = [places_of(data.domains, *prepared.fed.domain(client)) for client in range(4)]
     assert max(map(len, groups)) <= 8
     assert row["miou"] == pytest.approx(miou([pair for group in groups for pair in predicted(module, data, group, 8)]))
 
 
 def test_fedbn_is_tested_on_seen_domains_only() -> None:
-    ready, book, row = outcome("fedbn")
+    prepared, run_folder, row = outcome("fedbn")
     assert list(row["tests"]) == ["test/town0", "test/town1", "test/rain", "test/sun"]
-    data, kept = ready.fed.test, book.clients[1]["private"]
-    params = book.model.params.clone()
+    data, kept = prepared.fed.test, run_folder.clients[1]["private"]
+    params = run_folder.model.params.clone()
     params[6 * 27 + 6 : 6 * 27 + 6 + 12] = kept["params"]
-    module = module_of(ready, Model(params, kept["statistics"]))
+    module = module_of(prepared, Model(params, kept["statistics"]))
     pairs = predicted(module, data, places_of(data.domains, "town1", "rain"), 17)
-    server = module_of(ready, book.model)  # client 3 would start from what the server has
+    server = module_of(prepared, run_folder.model)  # client 3 would start from what the server has
     pairs += predicted(server, data, places_of(data.domains, "town1", "sun"), 17)
     assert row["tests"]["test/town1"]["miou"] == pytest.approx(miou(pairs))
 
 
 def test_one_image_alone_has_its_own_statistics() -> None:
-    ready, book, row = outcome("silobn", tests=1)
-    [pair] = predicted(by_the_batch(ready, book.model), ready.fed.tests["unseen_towns"], [0], 1)
+    prepared, run_folder, row = outcome("silobn", tests=1)
+    [pair] = predicted(by_the_batch(prepared, run_folder.model), prepared.fed.tests["unseen_towns"], [0], 1)
     assert row["tests"]["unseen_towns"]["miou"] == pytest.approx(miou([pair]))
 
 
@@ -184,7 +184,7 @@ def test_fedbn_where_only_the_unseen_is_tested_is_refused(monkeypatch: pytest.Mo
     opened = type(exp.on).open
     monkeypatch.setattr(type(exp.on), "open", lambda self, seed: _with_test(opened(self, seed), elsewhere))
     with pytest.raises(SettingError, match=r"no test example is of a client's domain here\. Use silobn\(\)"):
-        make_ready(exp)
+        prepare(exp)
 
 
 def _with_test(fed: Any, test: ClientData) -> Any:
@@ -199,11 +199,11 @@ def test_without_known_domains_silobn_takes_the_batch() -> None:
     on = ff.tensors(x, y, x[:10], y[:10], clients=2, classes=9)
     exp = Experiment(
         method=parse("silobn", "method"), on=on, model=network, task=parse("segmentation()", "task"), rounds=1,
-        local=Local(batch_size=5, lr=0.1), sampler=Sampler(clients=2), dtype="float64",
+        local=LocalTraining(batch_size=5, lr=0.1), sampler=ClientSampler(clients=2), dtype="float64",
     )  # fmt: skip
-    book = Book()
-    train(exp, book=book)
-    ready = make_ready(exp)
-    pairs = predicted(by_the_batch(ready, book.model), ready.fed.test, list(range(10)), 8)
-    assert book.rows[-1]["miou"] == pytest.approx(miou(pairs))
-    assert "tests" not in book.rows[-1]
+    run_folder = Book()
+    train(exp, run_folder=run_folder)
+    prepared = prepare(exp)
+    pairs = predicted(by_the_batch(prepared, run_folder.model), prepared.fed.test, list(range(10)), 8)
+    assert run_folder.rows[-1]["miou"] == pytest.approx(miou(pairs))
+    assert "tests" not in run_folder.rows[-1]

@@ -15,31 +15,31 @@ from torch.nn.functional import cross_entropy
 
 import fedflat as ff
 from fedflat.cli import main
-from fedflat.client.asks import LabelCounts
 from fedflat.client.describers.classes import Confidence
 from fedflat.client.describers.public import so_many
 from fedflat.client.describers.weights import ClassifierWeights
-from fedflat.client.local import Local
+from fedflat.client.instructions import LabelCounts
+from fedflat.client.local import LocalTraining
+from fedflat.core.seeds import derive
 from fedflat.data.federation import DataSpec
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.seeds import derive
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.folder.facts import read_facts
-from fedflat.folder.groups import read_groups
-from fedflat.language.spelling import parse
-from fedflat.running.descriptions import described, recalled
-from fedflat.running.prepare import Ready, make_ready
-from fedflat.running.run_folder import RunBook
-from fedflat.running.train import train
-from fedflat.topology.grouping.representers import representers
+from fedflat.data.sets.in_memory import clients_of
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.experiments.descriptions import collect_descriptions, load_descriptions
+from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.run_folder.groups import read_groups
+from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
+from fedflat.topologies.groupings.client_vectors import representers
 from running.small import begin, experiment, final, kill_when_stopped, rows, start, timeless
 from wired import Wired
 
 SIX = ((80, 15, 5), (65, 25, 10), (12, 80, 8), (22, 70, 8), (7, 11, 82), (5, 33, 62))
 UNEQUAL = tuple(tuple(times * n for n in row) for times, row in zip((1, 3, 1, 2, 1, 1), SIX, strict=True))
-RUN: dict[str, Any] = {"rounds": 1, "sampler": Sampler(clients=1), "model": ff.mlp([2])}
+RUN: dict[str, Any] = {"rounds": 1, "sampler": ClientSampler(clients=1), "model": ff.mlp([2])}
 
 
 def holding(counts: Any) -> DataSpec:
@@ -89,14 +89,14 @@ def test_every_group_has_one_of_each_kind(tmp_path: Path) -> None:
     assert sorted(map(len, found)) == [2, 2]
 
 
-def trained_alone(ready: Ready, epochs: int, lr: float, decay: float) -> list[nn.Module]:
+def trained_alone(prepared: PreparedRun, epochs: int, lr: float, decay: float) -> list[nn.Module]:
     """Every client's model by plain loops: torch's own SGD on the same batches."""
     found = []
-    for client in range(ready.fed.population):
-        data, module = ready.fed.data(client), ready.learner.module().double()
+    for client in range(prepared.fed.population):
+        data, module = prepared.fed.data(client), prepared.learner.module().double()
         optimiser = torch.optim.SGD(module.parameters(), lr=lr, weight_decay=decay)
-        local = Local(epochs=epochs, batch_size=4)
-        for places in local.batches(derive(ready.exp.seed, "describe"), 0, client, len(data)):
+        local = LocalTraining(epochs=epochs, batch_size=4)
+        for places in local.batches(derive(prepared.exp.seed, "describe"), 0, client, len(data)):
             batch = data.batch(places, torch.float64)
             optimiser.zero_grad()
             cross_entropy(module(batch.inputs), batch.targets).backward()
@@ -105,11 +105,11 @@ def trained_alone(ready: Ready, epochs: int, lr: float, decay: float) -> list[nn
     return found
 
 
-def asked(topology: str, executor: Any = InProcess(threads=1), **more: Any) -> Ready:
+def asked(topology: str, executor: Any = InProcess(threads=1), **more: Any) -> PreparedRun:
     """A run with what its clients have said."""
-    local = Local(batch_size=4, lr=0.05, weight_decay=0.01, epochs=3)
-    exp = experiment(topology=topology, dtype="float64", local=local, sampler=Sampler(clients=1), **more)
-    return described(make_ready(exp), RunBook(), executor, lambda exp, place: {})
+    local = LocalTraining(batch_size=4, lr=0.05, weight_decay=0.01, epochs=3)
+    exp = experiment(topology=topology, dtype="float64", local=local, sampler=ClientSampler(clients=1), **more)
+    return collect_descriptions(prepare(exp), RunFolder(), executor, lambda exp, place: {})
 
 
 @pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["here", "stacked"])
@@ -118,38 +118,38 @@ def test_weights_of_linear_layers(layers: str, executor: Any) -> None:
     """The run's own steps, from the one common model, for two epochs; only these weights go up."""
     by = ClassifierWeights(epochs=2, layers=layers)
     said = f"classifier_weights(epochs=2, layers='{layers}')"
-    ready = asked(f"chains(groups=greedy(psi={said}, tau='cosine', d_min=15))", executor, model=ff.mlp([5, 3]))
-    twins = trained_alone(ready, 2, 0.05, 0.01)
+    prepared = asked(f"chains(groups=greedy(psi={said}, tau='cosine', d_min=15))", executor, model=ff.mlp([5, 3]))
+    twins = trained_alone(prepared, 2, 0.05, 0.01)
     linear = [[part.weight.reshape(-1) for part in twin.modules() if isinstance(part, nn.Linear)] for twin in twins]
     chosen = [{"all": one, "last": one[-1:], "last_two": [one[-1], one[-2]]}[layers] for one in linear]
     expected = torch.stack([torch.cat(parts).detach() for parts in chosen])
-    torch.testing.assert_close(torch.stack(list(ready.descriptions[by])), expected, rtol=0, atol=1e-10)
-    dim, count = ready.scene.layout.dim, expected.shape[1]
-    assert (ready.beforehand.down, ready.beforehand.up) == (5 * dim * 8, 5 * count * 8)
-    assert ready.beforehand.samples == 2 * sum(ready.fed.sizes())
+    torch.testing.assert_close(torch.stack(list(prepared.descriptions[by])), expected, rtol=0, atol=1e-10)
+    dim, count = prepared.info.layout.dim, expected.shape[1]
+    assert (prepared.initial_cost.down, prepared.initial_cost.up) == (5 * dim * 8, 5 * count * 8)
+    assert prepared.initial_cost.samples == 2 * sum(prepared.fed.sizes())
     components = PCA(0.9, svd_solver="full").fit_transform(expected.numpy())
-    np.testing.assert_allclose(pdist(representers(by, ready.descriptions[by])), pdist(components), rtol=1e-6)
+    np.testing.assert_allclose(pdist(representers(by, prepared.descriptions[by])), pdist(components), rtol=1e-6)
 
 
 def test_confidence_on_the_public_set() -> None:
     """Sums of the true class's probability over two public examples of each class, as shares; whole models go up, and
     only shares are kept."""
     by, on = Confidence(epochs=1, per_class=2), "digits(lda(0), clients=5)"
-    ready = asked(
+    prepared = asked(
         f"chains(groups=kmeans(psi={by}, d_min=15, k_max=1))", on=parse(f"without_public_part({on})", "data set"),
         server_data="public_part(digits())", model=ff.logistic(),
     )  # fmt: skip
-    assert ready.holding is not None
-    shown = so_many(ready.holding.data, 2, ready.exp.seed)
+    assert prepared.server_data is not None
+    shown = so_many(prepared.server_data.data, 2, prepared.exp.seed)
     assert shown.labels.bincount().tolist() == [2] * 10
     batch = shown.batch(torch.arange(20), torch.float64)
-    for twin, found in zip(trained_alone(ready, 1, 0.05, 0.01), ready.descriptions[by], strict=True):
+    for twin, found in zip(trained_alone(prepared, 1, 0.05, 0.01), prepared.descriptions[by], strict=True):
         chances = twin(batch.inputs).softmax(1).detach()
         sums = torch.tensor([sum(float(p[c]) for p, y in zip(chances, batch.targets, strict=True) if y == c)
                              for c in range(10)], dtype=torch.float64)  # fmt: skip
         torch.testing.assert_close(found, sums / sums.sum(), rtol=0, atol=1e-10)
-    model = (ready.scene.layout.dim + len(ready.learner.initial().buffers)) * 8
-    assert (ready.beforehand.down, ready.beforehand.up) == (5 * model, 5 * model)
+    model = (prepared.info.layout.dim + len(prepared.learner.initial().buffers)) * 8
+    assert (prepared.initial_cost.down, prepared.initial_cost.up) == (5 * model, 5 * model)
 
 
 def test_a_probe_is_trained_on_the_servers_data_first(tmp_path: Path) -> None:
@@ -165,11 +165,11 @@ def test_a_probe_is_trained_on_the_servers_data_first(tmp_path: Path) -> None:
     assert read_facts(probe)["experiment"]["rounds"] == 3
     assert read_facts(probe)["experiment"]["on"] == "public_part(digits())"
     told = {name: value for name, value in settings.items() if name not in ("threads", "quiet")}
-    ready = make_ready(ff.experiment("fedavg", **told))
-    again = recalled(ready, tmp_path / "run", read_facts(tmp_path / "run")["identity"])
+    prepared = prepare(ff.experiment("fedavg", **told))
+    again = load_descriptions(prepared, tmp_path / "run", read_facts(tmp_path / "run")["identity"])
     [vectors] = again.descriptions.values()
     assert {tuple(one.shape) for one in vectors} == {(6,)}
-    dim = ready.scene.layout.dim
+    dim = prepared.info.layout.dim
     plain = ff.run("fedavg", **{**settings, "topology": "chains(groups=3)"})
     visits = result.rows[0]["down"] - plain.rows[0]["down"]
     assert visits == 6 * dim * 4  # the probe to everybody; a chain of two clients a round either way
@@ -179,18 +179,18 @@ def test_a_probe_is_trained_on_the_servers_data_first(tmp_path: Path) -> None:
 def test_all_executors_say_the_same() -> None:
     said = "chains(groups=greedy(psi=classifier_weights(epochs=1), tau='cosine', d_min=300))"
     exp = ff.experiment("fedavg", "digits(lda(0), clients=8)", rounds=1, clients_per_round=1, topology=said)
-    here, wired = (train(make_ready(exp), executor=one) for one in (InProcess(threads=1), Wired()))
+    here, wired = (train(prepare(exp), executor=one) for one in (InProcess(threads=1), Wired()))
     assert here.rows[0]["loss"] == wired.rows[0]["loss"]
 
 
 def test_an_estimator_that_has_nothing_to_look_at() -> None:
     with pytest.raises(ff.SettingError, match="no linear layer to describe clients by"):
-        make_ready(ff.experiment(
+        prepare(ff.experiment(
             "fedavg", "street(clients=2, examples=2, tests=2, width=16, height=16)", rounds=1, clients_per_round=1,
             topology="clusters(alike(2, psi='classifier'))",
         ))  # fmt: skip
     with pytest.raises(ff.SettingError, match="these data have no class for each example"):
-        make_ready(ff.experiment("fedavg", "diabetes(clients=4)", rounds=1, topology="clusters(alike(2))"))
+        prepare(ff.experiment("fedavg", "diabetes(clients=4)", rounds=1, topology="clusters(alike(2))"))
 
 
 def test_short_names_and_texts_mean_the_same() -> None:
@@ -199,17 +199,17 @@ def test_short_names_and_texts_mean_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "how", [("--threads", "1"), pytest.param(("--workers", "2"), marks=pytest.mark.slow)], ids=["alone", "workers"]
+    "config", [("--threads", "1"), pytest.param(("--workers", "2"), marks=pytest.mark.slow)], ids=["alone", "workers"]
 )
-def test_kill_9_in_the_middle_of_the_estimators(tmp_path: Path, how: tuple[str, ...]) -> None:
+def test_kill_9_in_the_middle_of_the_estimators(tmp_path: Path, config: tuple[str, ...]) -> None:
     """Those who have answered keep their lines, the others are asked, and the bytes at the end are the same."""
     words = [
         "run", "fedavg", "--on", "digits(lda(0), clients=20)", "--rounds", "3", "--clients-per-round", "2", "--quiet",
-        "--topology", "chains(groups=kmeans(psi=classifier_weights(epochs=100), d_min=200, clusters=4))", *how,
+        "--topology", "chains(groups=kmeans(psi=classifier_weights(epochs=100), d_min=200, clusters=4))", *config,
     ]  # fmt: skip
     part, whole = tmp_path / "part", tmp_path / "whole"
     lines = part / "descriptions/asked.jsonl"
-    stop = ("fedflat.running.archive:Archive.keep", 4)
+    stop = ("fedflat.experiments.run_folder.description_store:Archive.keep", 4)
     kill_when_stopped(start(*words, "--out", str(part), start_new_session=True, stop_after=stop))
     before = lines.read_bytes()
     assert before.count(b"\n") == 4

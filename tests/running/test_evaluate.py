@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedflat as ff
-from fedflat.client.judge import BATCH
-from fedflat.client.judge import scores as scores_of
-from fedflat.running.evaluate import evaluate
-from fedflat.running.prepare import make_ready
+from fedflat.client.evaluate import BATCH
+from fedflat.client.evaluate import scores as scores_of
+from fedflat.experiments.evaluation import evaluate
+from fedflat.experiments.prepare import prepare
 from running.small import data, experiment
 
 
@@ -23,25 +23,25 @@ def large(count: int = 3 * BATCH // 2) -> ff.data.DataSpec:  # type: ignore[name
 
 def test_the_mean_over_all_examples() -> None:
     """The last batch is short; every example counts alike."""
-    ready = make_ready(experiment(on=large(), dtype="float64"))
-    model = ready.learner.initial()
-    scores = evaluate(ready.learner, ready.fed, {"a": model, "b": model})
+    prepared = prepare(experiment(on=large(), dtype="float64"))
+    model = prepared.learner.initial()
+    scores = evaluate(prepared.learner, prepared.fed, {"a": model, "b": model})
     assert scores["a"] == scores["b"]
-    ready.learner.flat.load(model.params)
-    examples = ready.fed.test.examples
-    output = ready.learner.flat.forward(examples.inputs.double())
+    prepared.learner.flat.load(model.params)
+    examples = prepared.fed.test.examples
+    output = prepared.learner.flat.forward(examples.inputs.double())
     assert scores["a"]["loss"] == pytest.approx(float(cross_entropy(output, examples.targets)), abs=1e-12)
     assert scores["a"]["accuracy"] == pytest.approx(float((output.argmax(1) == examples.targets).double().mean()))
     assert "clients" not in scores["a"]
 
 
 def test_each_model_is_judged_as_itself() -> None:
-    ready = make_ready(experiment())
-    one = ready.learner.initial()
+    prepared = prepare(experiment())
+    one = prepared.learner.initial()
     other = type(one)(one.params + 1, one.buffers)
-    scores = evaluate(ready.learner, ready.fed, {"one": one, "other": other})
+    scores = evaluate(prepared.learner, prepared.fed, {"one": one, "other": other})
     assert scores["one"] != scores["other"]
-    assert scores["other"] == evaluate(ready.learner, ready.fed, {"other": other})["other"]
+    assert scores["other"] == evaluate(prepared.learner, prepared.fed, {"other": other})["other"]
 
 
 class Moody(nn.Module):
@@ -57,16 +57,16 @@ class Moody(nn.Module):
 
 
 def test_without_dropout() -> None:
-    ready = make_ready(experiment(model=Moody))
-    ready.learner.flat.module.train()
-    model = ready.learner.initial()
-    assert evaluate(ready.learner, ready.fed, {"a": model}) == evaluate(ready.learner, ready.fed, {"a": model})
+    prepared = prepare(experiment(model=Moody))
+    prepared.learner.flat.module.train()
+    model = prepared.learner.initial()
+    assert evaluate(prepared.learner, prepared.fed, {"a": model}) == evaluate(prepared.learner, prepared.fed, {"a": model})
 
 
 def test_outputs_that_are_no_classes_have_a_loss_only() -> None:
     exp = experiment(model=lambda: nn.Linear(4, 1), loss=lambda output, y: (output[:, 0] - y).pow(2).mean())
-    ready = make_ready(exp)
-    assert list(scores_of(ready.learner, ready.fed.test)) == ["loss"]
+    prepared = prepare(exp)
+    assert list(scores_of(prepared.learner, prepared.fed.test)) == ["loss"]
     row = ff.train(exp).rows[-1]
     assert "accuracy" not in row
     assert row["loss"] > 0
@@ -78,15 +78,15 @@ def test_the_clients_own_tests() -> None:
         "fedavg", "digits(quantity_skew(1.0), clients=8, split=0.7)", rounds=2, clients_per_round=8, lr=0.5, eval_last=2
     )
     result = ff.train(exp)
-    ready = make_ready(exp)
-    ready.learner.flat.load(result.model.params)
+    prepared = prepare(exp)
+    prepared.learner.flat.load(result.model.params)
     shares, sizes = [], []
     for client in range(8):
-        held = ready.fed.own_test(client)
-        trained = ready.fed.data(client)
+        held = prepared.fed.own_test(client)
+        trained = prepared.fed.data(client)
         assert not set(held.index.tolist()) & set(trained.index.tolist())
         x, y = held.examples.inputs[held.index], held.examples.targets[held.index]
-        shares.append(float((ready.learner.flat.forward(x).argmax(1) == y).double().mean()))
+        shares.append(float((prepared.learner.flat.forward(x).argmax(1) == y).double().mean()))
         sizes.append(len(y))
     assert len(set(sizes)) > 1
     assert result.rows[-1]["clients"] == pytest.approx(sum(shares) / 8)

@@ -12,19 +12,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.local import Local
-from fedflat.client.piece import Piece, Visit
+from fedflat.client.local import LocalTraining
+from fedflat.client.piece import Piece, ClientContext
 from fedflat.composition.method import Method
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.flat import GradFn
-from fedflat.engine.stage import Stage
+from fedflat.core.flat import GradFn
+from fedflat.core.stage import Stage
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import FedflatError, NotFinite
-from fedflat.folder.checkpoints import Store
-from fedflat.folder.facts import read_facts
-from fedflat.running.results import Result, summarise
-from fedflat.running.tables import table
-from fedflat.running.train import train
+from fedflat.experiments.results.results import Result, summarise
+from fedflat.experiments.results.tables import table
+from fedflat.experiments.run_folder.checkpoints import Store
+from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.train import train
+from fedflat.server.client_selection import ClientSampler
 from running.small import SIZES, begin, experiment, rows
 
 
@@ -41,7 +41,7 @@ def poisoned(client: int, value: float) -> Any:
     return clients_of(given, test=given[(client + 1) % 5], classes=3)
 
 
-COHORTS = Sampler(cohorts=[[0, 1], [2, 4], [3, 1], [0, 2], [1, 4], [2, 0]])
+COHORTS = ClientSampler(cohorts=[[0, 1], [2, 4], [3, 1], [0, 2], [1, 4], [2, 0]])
 """Client 3 is asked once, in round 2."""
 
 
@@ -63,7 +63,7 @@ class Root(Piece):
 
     stage, key = Stage.CORRECT, "root"
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """Negative numbers have none."""
         g = grad(w)
         return g + (torch.tensor(-1.0).sqrt() if v.client == 3 else 0)
@@ -82,8 +82,8 @@ def steep(output: Tensor, y: Tensor) -> Tensor:
 
 def test_steps_that_add_up_to_infinity() -> None:
     """Every gradient is finite, the walk is not."""
-    local = Local(batch_size=4, lr=1e30)
-    exp = experiment(local=local, sampler=Sampler(cohorts=[[2, 0]] * 6), rounds=6, loss=steep)
+    local = LocalTraining(batch_size=4, lr=1e30)
+    exp = experiment(local=local, sampler=ClientSampler(cohorts=[[2, 0]] * 6), rounds=6, loss=steep)
     with pytest.raises(NotFinite, match=r"round 0, client 2: the reply is NaN or infinite; "):
         train(exp)
 
@@ -103,14 +103,14 @@ def test_skipped_replies_are_left_out() -> None:
     exp = experiment("feddyn(alpha=0.1)", on=poisoned(3, math.nan), sampler=COHORTS, on_bad="skip", weighting="sized")
     skipped = train(exp)
     cohorts = [[1] if t == 2 else cohort for t, cohort in enumerate(COHORTS.cohorts or [])]
-    without = train(type(exp)(**{**vars(exp), "sampler": Sampler(cohorts=cohorts)}))
+    without = train(type(exp)(**{**vars(exp), "sampler": ClientSampler(cohorts=cohorts)}))
     assert skipped.status == "done"
     assert torch.equal(skipped.model.params, without.model.params)
     assert skipped.ledger.up == without.ledger.up + 4 * len(skipped.model.params)  # it was sent all the same
 
 
 def test_nobody_left() -> None:
-    exp = experiment(on=poisoned(3, math.nan), sampler=Sampler(cohorts=[[0], [3]] * 3), on_bad="skip")
+    exp = experiment(on=poisoned(3, math.nan), sampler=ClientSampler(cohorts=[[0], [3]] * 3), on_bad="skip")
     with pytest.raises(FedflatError, match=r"round 1: no client's reply could be used.*on_bad='raise'"):
         train(exp)
 
@@ -132,8 +132,8 @@ def test_a_run_that_stops_is_recorded_as_diverged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("weighting", "equal"), [("sized", False), ("uniform", True)])
 def test_weighting(weighting: str, equal: bool) -> None:
     """One round of one step at lr 1: the mean of the clients' gradients, by size or not."""
-    local = Local(batch_size=100, lr=1.0)
-    exp = experiment(weighting=weighting, rounds=1, local=local, sampler=Sampler(cohorts=[[0, 2]]), dtype="float64")
+    local = LocalTraining(batch_size=100, lr=1.0)
+    exp = experiment(weighting=weighting, rounds=1, local=local, sampler=ClientSampler(cohorts=[[0, 2]]), dtype="float64")
     fed = exp.source("cpu")()
     learner = exp.open_learner(fed, "cpu")
     start = learner.initial().params

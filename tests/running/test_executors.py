@@ -19,21 +19,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.piece import Memory
-from fedflat.client.visit import ClientJob, Letter
+from fedflat.client.piece import ClientState
+from fedflat.client.training import ClientJob, Request
+from fedflat.core.failures import ClientFailure
+from fedflat.core.messages import Broadcast
 from fedflat.data.federation import Federation
-from fedflat.data.sampling import Sampler
-from fedflat.engine.mail import Mail
-from fedflat.engine.missing import Missing
 from fedflat.errors import FedflatError, SettingError
-from fedflat.executors.crew import Crew, Source
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.parcel import dumps, loads, opened
-from fedflat.executors.worker import answer
-from fedflat.executors.workers import Workers, _Crew
-from fedflat.running.prepare import Ready, make_ready
-from fedflat.running.ticks import Tick
-from fedflat.running.train import train
+from fedflat.execution.client_pool import ClientPool, Source
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.pickling import dumps, loads, opened
+from fedflat.execution.worker import answer
+from fedflat.execution.workers import Workers, _WorkerPool
+from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.progress import Progress
+from fedflat.experiments.train import train
+from fedflat.server.client_selection import ClientSampler
 from running.small import EVERYTHING, SIZES, ended, experiment, timeless, wait_for
 
 
@@ -82,36 +82,36 @@ class OddError(Exception):
 class Kept:
     """An executor whose crew is there already."""
 
-    crew: Crew
+    pool: ClientPool
 
     @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
-        yield self.crew
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
+        yield self.pool
 
 
-def letters(ready: Ready) -> list[Letter]:
-    start = ready.learner.initial()
-    mail = Mail(0, start.params, start.buffers, 0.1)
-    return [Letter(client, mail, {}) for client in (3, 0, 4, 2, 1)]
+def letters(prepared: PreparedRun) -> list[Request]:
+    start = prepared.learner.initial()
+    broadcast = Broadcast(0, start.params, start.buffers, 0.1)
+    return [Request(client, broadcast, {}) for client in (3, 0, 4, 2, 1)]
 
 
 def test_the_same_bits_in_the_same_order() -> None:
     """Five clients a round for one or three workers, some of whom take three times as long as others."""
-    exp = experiment(EVERYTHING, sampler=Sampler(clients=5), rounds=3, model=Troubled("delay"))
-    ready = make_ready(exp)
-    here = train(ready, executor=InProcess(threads=1))
+    exp = experiment(EVERYTHING, sampler=ClientSampler(clients=5), rounds=3, model=Troubled("delay"))
+    prepared = prepare(exp)
+    here = train(prepared, executor=InProcess(threads=1))
     for n in (1, 3):
-        with Workers(n).open(ready.job, ready.fed, ready.source) as crew:
-            replies = [reply for reply, _ in crew.visit(letters(ready))]
+        with Workers(n).open(prepared.job, prepared.fed, prepared.source) as pool:
+            replies = [reply for reply, _ in pool.run(letters(prepared))]
             assert [reply.client for reply in replies] == [3, 0, 4, 2, 1]
             assert [reply.examples for reply in replies] == [SIZES[k] for k in (3, 0, 4, 2, 1)]
-            there = train(ready, executor=Kept(crew))
+            there = train(prepared, executor=Kept(pool))
         assert torch.equal(here.model.params, there.model.params), n
         assert timeless(here.rows) == timeless(there.rows), n
 
 
 def test_an_exception_in_a_worker_arrives_with_its_notes() -> None:
-    exp = experiment(model=Troubled("fail"), sampler=Sampler(cohorts=[[4]] * 6))
+    exp = experiment(model=Troubled("fail"), sampler=ClientSampler(cohorts=[[4]] * 6))
     with pytest.raises(ZeroDivisionError, match="does not like this batch") as caught:
         train(exp, executor=Workers(1))
     notes = "\n".join(caught.value.__notes__)
@@ -146,8 +146,8 @@ KILLED = "A worker process died unexpectedly, probably out of memory"
 def test_a_worker_that_dies_at_work(trouble: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message has the reason. No new worker is started for a run that has failed."""
     started: list[int] = []
-    fill = _Crew.fill
-    monkeypatch.setattr(_Crew, "fill", lambda crew: (started.append(crew.n - len(crew.workers)), fill(crew)))
+    fill = _WorkerPool.fill
+    monkeypatch.setattr(_WorkerPool, "fill", lambda pool: (started.append(pool.n - len(pool.workers)), fill(pool)))
     with pytest.raises(FedflatError) as caught:
         train(experiment(model=Troubled(trouble)), executor=Workers(1))
     assert str(caught.value) == message
@@ -178,28 +178,28 @@ class Large:
 
 
 def test_a_letter_that_cannot_be_read_ends_the_worker_and_a_new_one_is_started() -> None:
-    ready = make_ready(experiment())
-    first, second, *_ = letters(ready)
-    bad = replace(second, memory={"large": {"one": Large()}})
-    with Workers(1).open(ready.job, ready.fed, ready.source) as crew:
-        [missing] = crew.visit([bad])
+    prepared = prepare(experiment())
+    first, second, *_ = letters(prepared)
+    bad = replace(second, state={"large": {"one": Large()}})
+    with Workers(1).open(prepared.job, prepared.fed, prepared.source) as pool:
+        [missing] = pool.run([bad])
         assert not multiprocessing.active_children()  # no letter is left: no worker is needed before the next exchange
-        missing, (reply, _) = crew.visit([bad, first])
-    assert isinstance(missing, Missing)
-    assert missing.why == "A worker process failed (MemoryError: no room for this)"
+        missing, (reply, _) = pool.run([bad, first])
+    assert isinstance(missing, ClientFailure)
+    assert missing.detail == "A worker process failed (MemoryError: no room for this)"
     assert reply.client == first.client
 
 
 def test_a_worker_that_dies_between_two_rounds() -> None:
     """The letter cannot even be sent; a broken pipe says nothing to a person."""
 
-    def tell(tick: Tick) -> None:
+    def tell(progress: Progress) -> None:
         for process in multiprocessing.active_children():
             os.kill(process.pid, signal.SIGKILL)
             process.join()
 
     with pytest.raises(FedflatError, match=KILLED):
-        train(experiment(), executor=Workers(1), tell=tell)
+        train(experiment(), executor=Workers(1), on_progress=tell)
 
 
 def test_what_cannot_be_sent_is_refused() -> None:
@@ -217,8 +217,8 @@ def test_wrong_numbers_of_workers(wrong: dict[str, Any]) -> None:
 
 def test_threads_are_set_and_given_back() -> None:
     before = torch.get_num_threads()
-    ready = make_ready(experiment())
-    with InProcess(threads=before + 1).open(ready.job, ready.fed, ready.source):
+    prepared = prepare(experiment())
+    with InProcess(threads=before + 1).open(prepared.job, prepared.fed, prepared.source):
         assert torch.get_num_threads() == before + 1
     assert torch.get_num_threads() == before
 
@@ -231,7 +231,7 @@ class Parcel:
 
 def test_what_travels_comes_out_as_it_went_in() -> None:
     large = torch.randn(1000, 100)
-    memory: Memory = {"dual": {"sigma": large[3], "turned": large[:2].T}}
+    memory: ClientState = {"dual": {"sigma": large[3], "turned": large[:2].T}}
     tensors = [torch.tensor(3.5), torch.zeros(0), torch.zeros(2, 0, 3), large[::7], torch.tensor([True]), large[5:6, 2]]
     sent = (tensors, memory, Parcel(large[0].double(), "x"), None)
     again, remembered, parcel, nothing = loads(dumps(sent))
@@ -262,25 +262,25 @@ def test_a_parameter_travels() -> None:
 
 def test_an_exchange_that_is_given_up_leaves_nothing_for_the_next() -> None:
     """Broken off after one reply, or by an error: what others had been asked must not be taken for new answers."""
-    ready = make_ready(experiment(EVERYTHING))
-    first = letters(ready)
-    mail = replace(first[0].mail, round=5, params=first[0].mail.params + 1)
-    second = [Letter(client, mail, {}) for client in range(5)]
-    with InProcess(threads=1).open(ready.job, ready.fed, ready.source) as crew:
-        expected = [reply.delta for reply, _ in crew.visit(second)]
-    with Workers(2).open(ready.job, ready.fed, ready.source) as crew:
+    prepared = prepare(experiment(EVERYTHING))
+    first = letters(prepared)
+    broadcast = replace(first[0].broadcast, round=5, params=first[0].broadcast.params + 1)
+    second = [Request(client, broadcast, {}) for client in range(5)]
+    with InProcess(threads=1).open(prepared.job, prepared.fed, prepared.source) as pool:
+        expected = [reply.delta for reply, _ in pool.run(second)]
+    with Workers(2).open(prepared.job, prepared.fed, prepared.source) as pool:
         for _ in range(2):
-            visits = crew.visit(first)
+            visits = pool.run(first)
             next(visits)
             visits.close()
-            found = [reply for reply, _ in crew.visit(second)]
+            found = [reply for reply, _ in pool.run(second)]
             assert [reply.client for reply in found] == [0, 1, 2, 3, 4]
             assert all(map(torch.equal, (reply.delta for reply in found), expected))
-        *came, missing = crew.visit([*first[:3], Letter(99, first[0].mail, {}, "0/1/99")])
+        *came, missing = pool.run([*first[:3], Request(99, first[0].broadcast, {}, "0/1/99")])
         assert len(came) == 3
-        assert (missing.client, missing.letter, missing.reason) == (99, "0/1/99", "crashed")
+        assert (missing.client, missing.request, missing.reason) == (99, "0/1/99", "crashed")
         assert isinstance(missing.error, IndexError)
-        assert all(map(torch.equal, (reply.delta for reply, _ in crew.visit(second)), expected))
+        assert all(map(torch.equal, (reply.delta for reply, _ in pool.run(second)), expected))
 
 
 class Stuck(Troubled):
@@ -296,7 +296,7 @@ class Stuck(Troubled):
 def test_workers_end_with_who_started_them(tmp_path: Path) -> None:
     """kill -9 of the parent while each worker is in the middle of a visit."""
     code = (
-        "from fedflat.executors.workers import Workers\nfrom fedflat.running.train import train\n"
+        "from fedflat.execution.workers import Workers\nfrom fedflat.experiments.train import train\n"
         "from running.small import experiment\nfrom running.test_executors import Stuck\n"
         "train(experiment(model=Stuck()), executor=Workers(2))"
     )

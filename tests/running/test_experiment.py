@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedflat as ff
-from fedflat.client.local import Local
-from fedflat.data.sampling import Sampler
+from fedflat.client.local import LocalTraining
 from fedflat.errors import RunError, SettingError
-from fedflat.language.spelling import parse
+from fedflat.experiments.experiment import EvaluationSchedule, Experiment, default_model, from_json
+from fedflat.experiments.study import Reporter
 from fedflat.models.simple import Logistic, mlp
-from fedflat.running.experiment import Evaluate, Experiment, default_model, from_json
-from fedflat.studies.study import Voice
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
 from fedflat.tasks.classification import Classification
 from running.small import begin, data, experiment, final, stop_at, timeless
 
@@ -33,14 +33,14 @@ VARIANTS: list[dict[str, Any]] = [
     {"method": "sam(rho=warmup(0.0, 0.1, 2)) + feddyn(alpha=0.1)"},
     {"on": "cifar100(pam(), clients=50, split=0.7, pool=True, seed=4)"},
     {"model": "mlp(hidden=[32, 16])"},
-    {"local": Local(epochs=3, batch_size=7, momentum=0.9, weight_decay=0.01, clip=1.5, drop_last=True)},
-    {"local": Local(steps=5)},
-    *({"local": Local(lr=parse(s, "schedule"), weight_decay=parse(s, "schedule"))} for s in SCHEDULES),
-    {"local": Local(momentum=ff.cosine(0.9, 0.1, 5), clip=ff.decay(1.0, 0.9))},
-    {"local": Local(orders=[{0: [[1, 2], [0]], 13: [[5]]}, {2: [[0]]}])},
-    {"sampler": Sampler(clients=3, kind="bernoulli", seeding="round")},
-    {"sampler": Sampler(cohorts=[[0, 4], [3]])},
-    {"evaluate": Evaluate(every=3, last=7)},
+    {"local": LocalTraining(epochs=3, batch_size=7, momentum=0.9, weight_decay=0.01, clip=1.5, drop_last=True)},
+    {"local": LocalTraining(steps=5)},
+    *({"local": LocalTraining(lr=parse(s, "schedule"), weight_decay=parse(s, "schedule"))} for s in SCHEDULES),
+    {"local": LocalTraining(momentum=ff.cosine(0.9, 0.1, 5), clip=ff.decay(1.0, 0.9))},
+    {"local": LocalTraining(orders=[{0: [[1, 2], [0]], 13: [[5]]}, {2: [[0]]}])},
+    {"sampler": ClientSampler(clients=3, kind="bernoulli", seeding="round")},
+    {"sampler": ClientSampler(cohorts=[[0, 4], [3]])},
+    {"evaluate": EvaluationSchedule(every=3, last=7)},
     {"rounds": 77, "seed": 12345},
     {"weighting": "uniform"},
     {"dtype": "float64", "on_bad": "skip", "layout": "channels-last", "convolutions": "quick"},
@@ -60,7 +60,7 @@ def test_said_and_read_again(variant: dict[str, Any]) -> None:
     assert again == exp
     assert repr(again.method) == repr(exp.method)
     assert again.method.chained == exp.method.chained
-    assert [again.rate(t) for t in range(60)] == [exp.rate(t) for t in range(60)]
+    assert [again.lr(t) for t in range(60)] == [exp.lr(t) for t in range(60)]
     assert again.as_json() == exp.as_json()
 
 
@@ -71,7 +71,7 @@ def test_a_run_begun_before_layouts_and_quick_convolutions_keeps_its_own() -> No
 
 
 def test_orders_may_be_tensors() -> None:
-    exp = experiment(local=Local(orders=[{0: (torch.tensor([1, 2]), torch.tensor([0]))}]))
+    exp = experiment(local=LocalTraining(orders=[{0: (torch.tensor([1, 2]), torch.tensor([0]))}]))
     assert json.loads(json.dumps(exp.as_json()))["local"]["orders"] == [{"0": [[1, 2], [0]]}]
 
 
@@ -106,9 +106,9 @@ def test_resumed_in_python_with_ones_own_model_data_and_loss(tmp_path: Path) -> 
     mine = {"on": data(), "model": Mine(), "loss": squared}
     method = "feddyn(alpha=0.1) + ema()"
     whole = ff.run(method, out=tmp_path / "whole", threads=1, **mine, **settings)
-    stopped = Voice(announce=lambda exp, place, total: stop_at(2))
+    stopped = Reporter(announce=lambda exp, place, total: stop_at(2))
     with pytest.raises(KeyboardInterrupt):
-        ff.run(method, out=tmp_path / "cut", threads=1, voice=stopped, **mine, **settings)
+        ff.run(method, out=tmp_path / "cut", threads=1, reporter=stopped, **mine, **settings)
     with pytest.raises(RunError, match="given in Python"):
         ff.resume(tmp_path / "cut")
     (resumed,) = ff.resume(tmp_path / "cut", on=data(), model=Mine(), loss=squared)
@@ -130,10 +130,10 @@ def test_a_module_starts_from_its_own_weights_and_keeps_them() -> None:
 
 def test_when_to_evaluate() -> None:
     """Every so many rounds, in each of the last ones, and at the end."""
-    due = [done for done in range(1, 251) if Evaluate(every=40, last=100).due(done, 250)]
+    due = [done for done in range(1, 251) if EvaluationSchedule(every=40, last=100).due(done, 250)]
     assert due == [40, 80, 120, *range(151, 251)]
-    assert [done for done in range(1, 8) if Evaluate(every=3, last=1).due(done, 7)] == [3, 6, 7]
-    assert [done for done in range(1, 8) if Evaluate(every=100).due(done, 7)] == [1, 2, 3, 4, 5, 6, 7]
+    assert [done for done in range(1, 8) if EvaluationSchedule(every=3, last=1).due(done, 7)] == [3, 6, 7]
+    assert [done for done in range(1, 8) if EvaluationSchedule(every=100).due(done, 7)] == [1, 2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,11 @@ def test_wrong_settings(wrong: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("wrong", [{"every": 0}, {"last": 0}, {"every": 1.5}])
 def test_wrong_evaluation(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=r"evaluation: (every|last) must be a whole number of at least 1"):
-        Evaluate(**wrong)
+        EvaluationSchedule(**wrong)
 
 
 def test_local_pieces_are_sorted_behind_the_methods() -> None:
-    exp = experiment("sam(rho=0.1) + feddyn(alpha=0.1)", local=Local(momentum=0.9, clip=1.0, weight_decay=0.1))
+    exp = experiment("sam(rho=0.1) + feddyn(alpha=0.1)", local=LocalTraining(momentum=0.9, clip=1.0, weight_decay=0.1))
     assert [piece.key for piece in exp.pieces()] == ["sam", "dual", "clip", "decay", "momentum"]
 
 
@@ -176,15 +176,15 @@ def test_the_model_chosen_by_the_data() -> None:
 
 
 def test_about_a_hundred_evaluations_unless_said() -> None:
-    assert ff.experiment("fedavg", "digits", rounds=20_000).evaluate == Evaluate(every=200, last=100)
-    assert ff.experiment("fedavg", "digits", rounds=30).evaluate == Evaluate(every=1, last=3)
-    assert ff.experiment("fedavg", "digits", rounds=30, eval_every=7, eval_last=2).evaluate == Evaluate(every=7, last=2)
+    assert ff.experiment("fedavg", "digits", rounds=20_000).evaluate == EvaluationSchedule(every=200, last=100)
+    assert ff.experiment("fedavg", "digits", rounds=30).evaluate == EvaluationSchedule(every=1, last=3)
+    assert ff.experiment("fedavg", "digits", rounds=30, eval_every=7, eval_last=2).evaluate == EvaluationSchedule(every=7, last=2)
 
 
 def test_rates_follow_the_schedule_and_swa() -> None:
-    exp = experiment("swa(start=0.5, cycle=2, high=0.2, low=0.1)", local=Local(lr=ff.decay(1.0, 0.5)))
-    assert [exp.rate(t) for t in range(3)] == [1.0, 0.5, 0.25]
-    assert [exp.rate(t) for t in range(3, 6)] == pytest.approx([0.15, 0.1, 0.15])
+    exp = experiment("swa(start=0.5, cycle=2, high=0.2, low=0.1)", local=LocalTraining(lr=ff.decay(1.0, 0.5)))
+    assert [exp.lr(t) for t in range(3)] == [1.0, 0.5, 0.25]
+    assert [exp.lr(t) for t in range(3, 6)] == pytest.approx([0.15, 0.1, 0.15])
 
 
 def test_infinite_pause(tmp_path: Path) -> None:

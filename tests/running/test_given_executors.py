@@ -13,15 +13,15 @@ import pytest
 import torch
 
 import fedflat as ff
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.data.federation import Federation
 from fedflat.errors import FedflatError
-from fedflat.executors.crew import Crew, Executor, Source, Visited
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
-from fedflat.studies.how import How, how_of
-from fedflat.studies.study import run_one
+from fedflat.execution.client_pool import ClientPool, Executor, Source, PoolOutcome
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments.execution_config import ExecutionConfig, merge_config
+from fedflat.experiments.study import run_one
 from running.small import ON
 
 RUN: dict[str, Any] = {
@@ -36,14 +36,14 @@ class Counting:
     asked: list[int] = field(default_factory=list)
 
     @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
         self.job, self.fed = job, fed
         yield self
 
-    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        for letter in letters:
-            self.asked.append(letter.client)
-            yield visit(self.job, letter, self.fed.data(letter.client))
+    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        for request in requests:
+            self.asked.append(request.client)
+            yield run_client(self.job, request, self.fed.data(request.client))
 
 
 def test_anybodys_executor_runs_and_goes_on(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_anybodys_executor_runs_and_goes_on(tmp_path: Path) -> None:
     reference = ff.run("fedavg", threads=1, quiet=True, **RUN)
     folder = tmp_path / "mine"
     exp = ff.experiment("fedavg", **RUN)
-    run_one(exp, How(executor=mine), folder, until=2)
+    run_one(exp, ExecutionConfig(executor=mine), folder, until=2)
     assert len(mine.asked) == 6
     assert json.loads((folder / "run.json").read_text())["how"]["executor"] is None
     with pytest.raises(FedflatError, match=r"executor was given in Python .* fedflat\.resume\(folder, executor="):
@@ -63,18 +63,18 @@ def test_anybodys_executor_runs_and_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("executor", [InProcess(1), InProcess(), Workers(2), Workers(3, 2), Stacked(1), Stacked()])
 def test_ours_are_written_down_by_name(executor: Executor) -> None:
-    saved = How(executor=executor).as_json()
+    saved = ExecutionConfig(executor=executor).as_json()
     assert isinstance(saved["executor"], str)
-    assert how_of(json.loads(json.dumps(saved)), {}).make() == executor
+    assert merge_config(json.loads(json.dumps(saved)), {}).make() == executor
 
 
 def test_another_executor_for_the_rest(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     exp = ff.experiment("fedavg", **RUN)
-    run_one(exp, How(executor="workers", workers=1), folder, until=1)
+    run_one(exp, ExecutionConfig(executor="workers", workers=1), folder, until=1)
     ff.resume(folder, executor="in-process", quiet=True)
-    how = json.loads((folder / "run.json").read_text())["how"]
-    assert (how["executor"], how["workers"]) == ("in-process", 0)
+    config = json.loads((folder / "run.json").read_text())["how"]
+    assert (config["executor"], config["workers"]) == ("in-process", 0)
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_another_executor_for_the_rest(tmp_path: Path) -> None:
 )
 def test_what_is_no_executor(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(FedflatError, match=message):
-        How(**wrong)
+        ExecutionConfig(**wrong)

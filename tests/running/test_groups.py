@@ -14,14 +14,14 @@ import pytest
 import fedflat as ff
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError
-from fedflat.folder.facts import read_facts
-from fedflat.folder.groups import GROUPS, Grouped, read_groups, write_groups
-from fedflat.folder.signed import signed, verified
-from fedflat.language.spelling import parse
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.groups import drawn, groups_among
+from fedflat.experiments.run_folder.groups import GROUPS, Grouped, read_groups, write_groups
+from fedflat.experiments.run_folder.record import read_facts
+from fedflat.experiments.run_folder.signed import signed, verified
+from fedflat.experiments.study import run_one
+from fedflat.registry.specs import parse
 from fedflat.report import collect
-from fedflat.running.groups import drawn, groups_among
-from fedflat.studies.how import How
-from fedflat.studies.study import run_one
 
 ON = "digits(lda(0.5), clients=10)"
 GREEDY = "greedy(psi='labels', tau='gini', d_min=400, k_max=5)"
@@ -55,7 +55,7 @@ def test_a_run_writes_down_its_groups(tmp_path: Path) -> None:
 def test_a_run_is_not_resumed_with_other_groups(tmp_path: Path) -> None:
     exp = ff.experiment("fedavg", ON, rounds=3, clients_per_round=1, model="logistic", topology="clusters(alike(3))")
     folder = tmp_path / "run"
-    run_one(exp, How(threads=1), folder, until=1)
+    run_one(exp, ExecutionConfig(threads=1), folder, until=1)
     ff.resume(folder, until=2, quiet=True)
     identity = read_facts(folder)["identity"]
     found = read_groups(folder, identity)
@@ -169,7 +169,7 @@ def test_damaged_groups_are_written_again_by_resume(
 ) -> None:
     topology = f"chains(groups={GREEDY})"
     exp = ff.experiment("fedavg", on=ON, topology=topology, rounds=2, clients_per_round=1, model="logistic")
-    run_one(exp, How(threads=1), folder := tmp_path / "run", until=1 if stopped else None)
+    run_one(exp, ExecutionConfig(threads=1), folder := tmp_path / "run", until=1 if stopped else None)
     identity = read_facts(folder)["identity"]
     before = read_groups(folder, identity)
     edit(folder)

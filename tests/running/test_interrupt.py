@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedflat.data.sets.given import clients_of
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.interrupt import Ended, ending_as_by_ctrl_c, status_of, uninterrupted
-from fedflat.folder.checkpoints import Store
-from fedflat.running.run_folder import FolderBook
-from fedflat.running.ticks import Tick
-from fedflat.running.train import train
+from fedflat.data.sets.in_memory import clients_of
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.interrupt import Terminated, signals_as_ctrl_c, status_of, uninterrupted
+from fedflat.experiments.progress import Progress
+from fedflat.experiments.run_folder.checkpoints import Store
+from fedflat.experiments.run_folder.run_folder import DiskRunFolder
+from fedflat.experiments.train import train
 from running.small import EVERYTHING, begin, experiment, final, go_on, rows, timeless
 
 
@@ -83,7 +83,7 @@ def test_in_another_thread_it_is_no_business_of_ours() -> None:
     assert seen == ["done"]
 
 
-class Pressing(FolderBook):
+class Pressing(DiskRunFolder):
     """Ctrl-C is pressed, twice, just when something is written."""
 
     moment = ""
@@ -112,10 +112,10 @@ class Pressing(FolderBook):
 def test_what_belongs_together_is_written_together(tmp_path: Path, moment: str, left: int) -> None:
     exp = experiment(EVERYTHING)
     begin(exp, tmp_path / "whole")
-    book = Pressing.create(tmp_path / "cut", exp.as_json(), {}, pause=math.inf)
-    book.moment = moment
-    with closing(book), pytest.raises(KeyboardInterrupt):
-        train(exp, book=book, executor=InProcess(threads=1))
+    run_folder = Pressing.create(tmp_path / "cut", exp.as_json(), {}, pause=math.inf)
+    run_folder.moment = moment
+    with closing(run_folder), pytest.raises(KeyboardInterrupt):
+        train(exp, run_folder=run_folder, executor=InProcess(threads=1))
     assert Store(tmp_path / "cut" / "checkpoint").rounds() == [left]
     assert [row["round"] for row in rows(tmp_path / "cut")] == list(range(1, left + 1))
     go_on(exp, tmp_path / "cut")
@@ -133,7 +133,7 @@ def test_the_last_word_of_a_personalised_run_is_written_once(tmp_path: Path, mom
     whole = timeless(rows(tmp_path / "whole"))
     assert [(row["round"], row.get("tuned", False)) for row in whole[-2:]] == [(6, False), (6, True)]
 
-    class Pressing(FolderBook):
+    class Pressing(DiskRunFolder):
         def write(self, row) -> None:
             if moment == "tuned" and row.get("tuned"):
                 press()
@@ -151,9 +151,9 @@ def test_the_last_word_of_a_personalised_run_is_written_once(tmp_path: Path, mom
                 press()
             super().finish(status, models)
 
-    book = Pressing.create(tmp_path / "cut", exp.as_json(), {}, pause=math.inf)
-    with closing(book), pytest.raises(KeyboardInterrupt):
-        train(exp, book=book, executor=InProcess(threads=1))
+    run_folder = Pressing.create(tmp_path / "cut", exp.as_json(), {}, pause=math.inf)
+    with closing(run_folder), pytest.raises(KeyboardInterrupt):
+        train(exp, run_folder=run_folder, executor=InProcess(threads=1))
     result = go_on(exp, tmp_path / "cut")
     assert timeless(rows(tmp_path / "cut")) == whole == timeless(result.rows)
     assert result.ledger.up == whole[-1]["up"]
@@ -171,17 +171,17 @@ def test_a_round_that_is_broken_off_leaves_nothing_behind(tmp_path: Path) -> Non
 
             class Crew:
                 def __enter__(self):
-                    self.crew = inner.__enter__()
+                    self.pool = inner.__enter__()
                     return self
 
                 def __exit__(self, *error: object):
                     return inner.__exit__(*error)
 
-                def visit(self, letters):
-                    for place, visited in enumerate(self.crew.visit(letters)):
-                        if letters[0].mail.round == 4 and place == 1:
+                def visit(self, requests):
+                    for place, outcome in enumerate(self.pool.run(requests)):
+                        if requests[0].mail.round == 4 and place == 1:
                             press()
-                        yield visited
+                        yield outcome
 
             return Crew()
 
@@ -198,19 +198,19 @@ def test_what_schedulers_send_is_treated_as_ctrl_c(tmp_path: Path, number: int) 
     exp = experiment(EVERYTHING)
     begin(exp, tmp_path / "whole")
 
-    class Twice(FolderBook):
+    class Twice(DiskRunFolder):
         def checkpoint(self, run, *, force: bool = False) -> None:
             if force:
                 os.kill(os.getpid(), number)
             super().checkpoint(run, force=force)
 
-    def tell(tick: Tick) -> None:
-        if tick.round == 4:
+    def tell(progress: Progress) -> None:
+        if progress.round == 4:
             os.kill(os.getpid(), number)
 
-    book = Twice.create(tmp_path / "cut", exp.as_json(), {}, pause=math.inf)
-    with closing(book), pytest.raises(KeyboardInterrupt) as stopped:
-        train(exp, book=book, executor=InProcess(threads=1), tell=tell)
+    run_folder = Twice.create(tmp_path / "cut", exp.as_json(), {}, pause=math.inf)
+    with closing(run_folder), pytest.raises(KeyboardInterrupt) as stopped:
+        train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=tell)
     assert status_of(stopped.value) == 128 + number
     assert isinstance(stopped.value, SystemExit)
     assert signal.getsignal(number) is signal.SIG_DFL
@@ -223,7 +223,7 @@ def test_who_has_a_handler_keeps_it() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
     try:
-        with ending_as_by_ctrl_c():
+        with signals_as_ctrl_c():
             os.kill(os.getpid(), signal.SIGTERM)
             with uninterrupted():
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -234,11 +234,11 @@ def test_who_has_a_handler_keeps_it() -> None:
 
 
 def test_nested_the_outer_one_catches_it() -> None:
-    @ending_as_by_ctrl_c()
+    @signals_as_ctrl_c()
     def outer() -> None:
-        with ending_as_by_ctrl_c():
+        with signals_as_ctrl_c():
             pass
         os.kill(os.getpid(), signal.SIGHUP)
 
-    with pytest.raises(Ended):
+    with pytest.raises(Terminated):
         outer()

@@ -13,12 +13,12 @@ import pytest
 
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError
-from fedflat.folder.facts import read_facts, read_rows
-from fedflat.running.results import Result, Results, summarise
-from fedflat.running.state import Ledger
-from fedflat.running.tables import table
-from fedflat.running.ticks import Tick
-from fedflat.studies.progress import Which, fitted, sentence
+from fedflat.experiments.console import RunLabel, fitted, sentence
+from fedflat.experiments.progress import Progress
+from fedflat.experiments.results.results import Result, Results, summarise
+from fedflat.experiments.results.tables import table
+from fedflat.experiments.run_folder.record import read_facts, read_rows
+from fedflat.experiments.state import Ledger
 from fedflat.tasks.headline import ACCURACY, Headline, common_target
 from report.made import write_rows, write_run
 
@@ -127,15 +127,15 @@ def test_different_scores_are_never_in_one_table() -> None:
 
 
 def test_progress_says_the_headline() -> None:
-    tick = Tick(3, 10, 1.0, {"round": 2, "rmse": 0.51236, "accuracy": 0.9}, 1000.0, 5.0)
-    assert sentence(tick, RMSE) == (
+    progress = Progress(3, 10, 1.0, {"round": 2, "rmse": 0.51236, "accuracy": 0.9}, 1000.0, 5.0)
+    assert sentence(progress, RMSE) == (
         "round 3/10  test rmse 0.5124 (round 2)  train loss 1.00  35s left  1,000 samples/s"
     )
-    which = Which("fedavg()", 0, judged=RMSE)
-    assert fitted(tick, which, 60) == "round 3/10  test rmse 0.5124 (round 2)  35s left  fedavg"
-    assert fitted(tick, which, 43) == "round 3/10  test rmse 0.5124 (r2)  35s left"
-    assert fitted(tick, which, 40) == "round 3/10  test 0.5124 (r2)  35s left"
-    assert "test mIoU 25.00 % (round 3)  " in sentence(Tick(3, 10, 1.0, {"round": 3, "miou": 0.25}, 1.0, 5.0), MIOU)
+    which = RunLabel("fedavg()", 0, judged=RMSE)
+    assert fitted(progress, which, 60) == "round 3/10  test rmse 0.5124 (round 2)  35s left  fedavg"
+    assert fitted(progress, which, 43) == "round 3/10  test rmse 0.5124 (r2)  35s left"
+    assert fitted(progress, which, 40) == "round 3/10  test 0.5124 (r2)  35s left"
+    assert "test mIoU 25.00 % (round 3)  " in sentence(Progress(3, 10, 1.0, {"round": 3, "miou": 0.25}, 1.0, 5.0), MIOU)
 
 
 def forged(folder: Path, headline: Any, values: dict[str, Any] | None = None) -> Path:

@@ -23,13 +23,13 @@ from running.stopping import CHECKPOINT
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [("--threads", "1"), ("--workers", "2")], ids=["alone", "workers"])
-def test_killed_and_resumed(tmp_path: Path, how: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("config", [("--threads", "1"), ("--workers", "2")], ids=["alone", "workers"])
+def test_killed_and_resumed(tmp_path: Path, config: tuple[str, ...]) -> None:
     folder = tmp_path / "run"
     for reached in (70, 140):
-        kill_when_stopped(begin_or_go_on(folder, *how, stop_after=(CHECKPOINT, 70)))
+        kill_when_stopped(begin_or_go_on(folder, *config, stop_after=(CHECKPOINT, 70)))
         assert newest(folder) == reached
-    end = begin_or_go_on(folder, *how)
+    end = begin_or_go_on(folder, *config)
     _, errors = end.communicate()
     assert (end.returncode, errors) == (0, "")
     assert same_as_never_stopped(folder)
@@ -40,7 +40,7 @@ def test_killed_while_it_starts(tmp_path: Path, after: str) -> None:
     """When the folder is there, and when it has become a run."""
     folder = tmp_path / "run"
     words = ("--on", ON, "--rounds", "5", "--quiet", "--model", "logistic", "--threads", "1")
-    stop = (f"fedflat.running.run_folder:{after}", 1)
+    stop = (f"fedflat.experiments.run_folder.run_folder:{after}", 1)
     kill_when_stopped(start("run", "fedavg", *words, "--out", str(folder), stop_after=stop))
     assert (folder / "run.json").exists() == (after == "FolderBook._save")
     again = ["resume", str(folder), "--quiet"] if (folder / "run.json").exists() else ["run", "fedavg", *words]
@@ -70,7 +70,7 @@ def test_ctrl_c_and_what_schedulers_send(tmp_path: Path, number: int) -> None:
     """No checkpoint was due for days: the one there is comes from the signal."""
     folder = tmp_path / "run"
     words = (*RUN, "--threads", "1", "--checkpoint-every", "1000000", "--out", str(folder))
-    process = start(*words, stop_after=("fedflat.running.run_folder:FolderBook.write", 1))
+    process = start(*words, stop_after=("fedflat.experiments.run_folder.run_folder:FolderBook.write", 1))
     wait_until_stopped(process)
     assert newest(folder) == 0
     process.send_signal(number)

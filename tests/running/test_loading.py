@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import fedflat as ff
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError
-from fedflat.studies.study import Voice
+from fedflat.experiments.study import Reporter
 from running.small import data, stop_at
 
 SETTINGS: dict[str, Any] = {"rounds": 4, "clients_per_round": 2, "threads": 1, "eval_every": 1, "lr": 0.1}
@@ -83,9 +83,9 @@ def test_tensors_have_the_modules_own_names(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on(tmp_path: Path) -> None:
-    stop = Voice(announce=lambda exp, place, total: stop_at(2))
+    stop = Reporter(announce=lambda exp, place, total: stop_at(2))
     with pytest.raises(KeyboardInterrupt):
-        ff.run("fedavg", on=DIGITS, model="logistic", out=tmp_path / "run", voice=stop, **SETTINGS)
+        ff.run("fedavg", on=DIGITS, model="logistic", out=tmp_path / "run", reporter=stop, **SETTINGS)
     two = ff.run("fedavg", on=DIGITS, model="logistic", **{**SETTINGS, "rounds": 2})
     module = ff.load(tmp_path / "run")
     assert all(torch.equal(value, two.module().state_dict()[name]) for name, value in module.state_dict().items())
@@ -121,7 +121,7 @@ def test_onnx_does_the_same(run, tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_what_cannot_be_exported(run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     folder, _ = run
     wrong = {"model.txt": "must end in .safetensors, .pt2, .onnx", "no/where.pt2": "could not be written"}
-    monkeypatch.setattr("fedflat.running.loading.find_spec", lambda name: None)
+    monkeypatch.setattr("fedflat.experiments.run_folder.load.find_spec", lambda name: None)
     wrong["model.onnx"] = "ONNX needs onnx and onnxscript, not installed here. Install with: pip install"
     for name, said in wrong.items():
         assert main(["export", str(folder), "--to", str(tmp_path / name)]) == 2

@@ -14,10 +14,10 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 from fedflat.errors import SettingError
-from fedflat.executors import main_module as mainmodule
-from fedflat.executors.main_module import guarded, hidden, refuse_while_importing, way_to_main
-from fedflat.executors.parcel import packed
-from fedflat.studies.how import How
+from fedflat.execution import main_module as mainmodule
+from fedflat.execution.main_module import guarded, hidden, refuse_while_importing, main_module_of
+from fedflat.execution.pickling import packed
+from fedflat.experiments.execution_config import ExecutionConfig
 from running.small import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -39,8 +39,8 @@ here = ff.run("fedavg", {SETTINGS}, threads=1)
 there = ff.run("fedavg", {SETTINGS}, workers=1)
 print("SAME", torch.equal(here.model.params, there.model.params))
 
-from fedflat.running import auto
-from fedflat.studies.study import Voice
+from fedflat.experiments import auto
+from fedflat.experiments.study import Voice
 auto.WORTH = auto.LONG = 0.0
 auto.cores = lambda: 2
 said = []
@@ -161,7 +161,7 @@ def test_no_run_begins_while_a_script_is_imported(monkeypatch: pytest.MonkeyPatc
     refuse_while_importing()
     monkeypatch.setattr(mainmodule, "_importing", True)
     with pytest.raises(SettingError, match=r"the script began a run. Put it into a module of its own"):
-        How()
+        ExecutionConfig()
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,9 @@ def test_what_is_needed_of_the_main_module(monkeypatch: pytest.MonkeyPatch) -> N
     exec("class Mine: pass\ndef loss(a): return a\nclass Other: pass", main.__dict__)
     monkeypatch.setitem(sys.modules, "__main__", main)
     assert packed((main.Mine(), [main.loss], main.Mine)).mains == ("Mine", "loss")
-    assert packed({"a": Path("x"), "how": How()}).mains == ()
-    assert way_to_main(()) == (None, None)
-    assert way_to_main(("Mine", "loss"))[1] == (
+    assert packed({"a": Path("x"), "how": ExecutionConfig()}).mains == ()
+    assert main_module_of(()) == (None, None)
+    assert main_module_of(("Mine", "loss"))[1] == (
         "Mine, loss are defined in a notebook or in what was typed in, which worker processes cannot import"
     )
     with hidden():

@@ -16,27 +16,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Visit
-from fedflat.client.visit import ClientJob, Letter
+from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.training import ClientJob, Request
 from fedflat.composition.method import Method
+from fedflat.core.failures import LATE, ClientFailure
+from fedflat.core.flat import GradFn, Model
+from fedflat.core.messages import Reply
+from fedflat.core.stage import Stage
 from fedflat.data.federation import Federation
-from fedflat.data.roster import Roster
-from fedflat.data.sampling import Sampler
-from fedflat.engine.flat import GradFn, Model
-from fedflat.engine.mail import Reply
-from fedflat.engine.missing import LATE, Missing
-from fedflat.engine.stage import Stage
 from fedflat.errors import FedflatError, NotFinite, SettingError
-from fedflat.executors.crew import Crew, Executor, Source, Visited
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
-from fedflat.folder.facts import read_rows
-from fedflat.running.evaluate import own_tests
-from fedflat.running.experiment import Experiment
-from fedflat.running.run_folder import RunBook
-from fedflat.running.train import train
-from fedflat.server.protocol import mean_known
+from fedflat.execution.client_pool import ClientPool, Executor, Source, PoolOutcome
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments.evaluation import client_tests
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.run_folder.record import read_rows
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.train import train
+from fedflat.server.client_evaluation import nanmean
+from fedflat.server.client_registry import ClientRegistry
+from fedflat.server.client_selection import ClientSampler
 from running.small import begin, experiment, go_on
 
 COHORTS = [[0, 1, 2], [3, 1, 4], [0, 2, 4], [1, 3, 4], [2, 0, 1], [3, 4, 2]]
@@ -51,9 +51,9 @@ class Trouble(Piece):
     what: str
 
     stage, key = Stage.CORRECT, "trouble"
-    stacks = True
+    stackable = True
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         """Kill the process, once, or raise."""
         if (v.round, v.client) == (1, 3) and self.what == "kill":
             assert multiprocessing.parent_process() is not None, "that would be us"
@@ -62,21 +62,21 @@ class Trouble(Piece):
             raise ZeroDivisionError("out of luck")
         return w
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """Not a number."""
         return grad(w) * (math.nan if (v.round, v.client) in BAD and self.what == "spoil" else 1.0)
 
 
 def troubled(what: str, method: str = "feddyn(alpha=0.1)", **more: Any) -> Experiment:
-    exp = experiment(method, sampler=Sampler(cohorts=COHORTS), **{"min_replies": 1, **more})
-    bad = Method(client=(Trouble(what),), said="trouble")
+    exp = experiment(method, sampler=ClientSampler(cohorts=COHORTS), **{"min_replies": 1, **more})
+    bad = Method(client=(Trouble(what),), text="trouble")
     return replace(exp, method=exp.method + bad)
 
 
 def without() -> Experiment:
     """The same run where those clients were never asked."""
     cohorts = [[k for k in cohort if (t, k) not in BAD] for t, cohort in enumerate(COHORTS)]
-    return replace(troubled("nothing"), sampler=Sampler(cohorts=cohorts))
+    return replace(troubled("nothing"), sampler=ClientSampler(cohorts=cohorts))
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def without() -> Experiment:
 )
 def test_a_round_goes_on_with_those_who_came(what: str, executor: Executor, reason: str, why: str) -> None:
     """As if the others had not been asked: weights, memories and all; dead workers are replaced."""
-    book = RunBook()
-    result = train(troubled(what, on_bad="skip"), executor=executor, book=book)
+    run_folder = RunFolder()
+    result = train(troubled(what, on_bad="skip"), executor=executor, run_folder=run_folder)
     expected = train(without(), executor=InProcess(1))
     assert result.status == "done"
     assert torch.equal(result.model.params, expected.model.params)
-    missing = [(row["round"], one) for row in book.watched for one in row["missing"]]
+    missing = [(row["round"], one) for row in run_folder.watched for one in row["missing"]]
     named = [(round, one["client"], one["letter"], one["reason"]) for round, one in missing]
     assert named == [(2, 3, "1/1/3", reason), (4, 3, "3/1/3", reason), (4, 4, "3/1/4", reason)]
     assert missing[0][1]["why"] == why
@@ -159,53 +159,53 @@ def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:
 
 def test_those_visited_together_are_missing_together() -> None:
     """Clients 3 and 4 alone in their rows: one fails, the others of the cohort have other sizes."""
-    book = RunBook()
-    result = train(troubled("raise"), executor=Stacked(), book=book)
+    run_folder = RunFolder()
+    result = train(troubled("raise"), executor=Stacked(), run_folder=run_folder)
     assert result.status == "done"
-    assert {one["client"] for row in book.watched for one in row["missing"]} >= {3, 4}
+    assert {one["client"] for row in run_folder.watched for one in row["missing"]} >= {3, 4}
 
 
 @dataclass
 class Meddling:
     """Visits here, and does something to what comes of them."""
 
-    meddle: Callable[[Letter, Visited], list[Visited]]
+    meddle: Callable[[Request, PoolOutcome], list[PoolOutcome]]
 
     @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
-        with InProcess(1).open(job, fed, source) as self.crew:
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
+        with InProcess(1).open(job, fed, source) as self.pool:
             yield self
 
-    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        for letter in letters:
-            for visited in self.crew.visit([letter]):
-                yield from self.meddle(letter, visited)
+    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        for request in requests:
+            for outcome in self.pool.run([request]):
+                yield from self.meddle(request, outcome)
 
 
-def bad(letter: Letter) -> bool:
-    return (letter.mail.round, letter.client) in BAD
+def bad(request: Request) -> bool:
+    return (request.broadcast.round, request.client) in BAD
 
 
-def late(letter: Letter, visited: Visited) -> list[Visited]:
+def late(request: Request, outcome: PoolOutcome) -> list[PoolOutcome]:
     """The answer to a letter of an earlier exchange, twice; the others answer twice too."""
-    assert isinstance(visited, tuple)
-    reply, memory = visited
-    wrong = replace(reply, letter=f"0/1/{letter.client}")  # type: ignore[arg-type]
-    return [(wrong, memory), (wrong, memory)] if bad(letter) else [visited, visited]
+    assert isinstance(outcome, tuple)
+    reply, memory = outcome
+    wrong = replace(reply, letter=f"0/1/{request.client}")  # type: ignore[arg-type]
+    return [(wrong, memory), (wrong, memory)] if bad(request) else [outcome, outcome]
 
 
-def shortened(letter: Letter, visited: Visited) -> list[Visited]:
-    assert isinstance(visited, tuple)
-    reply, memory = visited
-    return [(replace(reply, delta=reply.delta[1:]), memory)] if bad(letter) else [visited]
+def shortened(request: Request, outcome: PoolOutcome) -> list[PoolOutcome]:
+    assert isinstance(outcome, tuple)
+    reply, memory = outcome
+    return [(replace(reply, delta=reply.delta[1:]), memory)] if bad(request) else [outcome]
 
 
-def silent(letter: Letter, visited: Visited) -> list[Visited]:
-    return [] if bad(letter) else [visited]
+def silent(request: Request, outcome: PoolOutcome) -> list[PoolOutcome]:
+    return [] if bad(request) else [outcome]
 
 
-def unwilling(letter: Letter, visited: Visited) -> list[Visited]:
-    return [Missing(letter.client, letter.id, "refused", "not today") if bad(letter) else visited]
+def unwilling(request: Request, outcome: PoolOutcome) -> list[PoolOutcome]:
+    return [ClientFailure(request.client, request.id, "refused", "not today") if bad(request) else outcome]
 
 
 @pytest.mark.parametrize(
@@ -218,25 +218,25 @@ def unwilling(letter: Letter, visited: Visited) -> list[Visited]:
     ],
 )
 def test_answers_that_do_not_count(meddle: Any, reason: str, why: str) -> None:
-    book = RunBook()
-    result = train(troubled("nothing"), executor=Meddling(meddle), book=book)
+    run_folder = RunFolder()
+    result = train(troubled("nothing"), executor=Meddling(meddle), run_folder=run_folder)
     assert torch.equal(result.model.params, train(without(), executor=InProcess(1)).model.params)
-    assert [(one["reason"], one["why"]) for row in book.watched for one in row["missing"]] == [(reason, why)] * 3
+    assert [(one["reason"], one["why"]) for row in run_folder.watched for one in row["missing"]] == [(reason, why)] * 3
     with pytest.raises(FedflatError, match=r"round 1: client 3 was .*set min_replies"):
         train(troubled("nothing", min_replies=None), executor=Meddling(meddle))
 
 
 def test_who_missed_the_model_is_sent_it_again() -> None:
     """Mime asks for a gradient first, then sends its second letter without the model."""
-    letters: list[Letter] = []
+    requests: list[Request] = []
 
-    def first_lost(letter: Letter, visited: Visited) -> list[Visited]:
-        letters.append(letter)
-        return [] if letter.id == "0/1/1" else [visited]
+    def first_lost(request: Request, outcome: PoolOutcome) -> list[PoolOutcome]:
+        requests.append(request)
+        return [] if request.id == "0/1/1" else [outcome]
 
-    exp = experiment("mime(b=0.5)", sampler=Sampler(cohorts=[[0, 1, 2]]), rounds=1, min_replies=2)
+    exp = experiment("mime(b=0.5)", sampler=ClientSampler(cohorts=[[0, 1, 2]]), rounds=1, min_replies=2)
     result = train(exp, executor=Meddling(first_lost))
-    assert [(letter.id, letter.mail.repeat) for letter in letters[3:]] == [
+    assert [(request.id, request.broadcast.repeat) for request in requests[3:]] == [
         ("0/2/0", True), ("0/2/1", False), ("0/2/2", True)
     ]  # fmt: skip
     model = 4 * len(result.model.params)
@@ -252,26 +252,26 @@ def test_more_than_there_are() -> None:
 
 def test_only_known_reasons() -> None:
     with pytest.raises(SettingError, match="reason"):
-        Missing(1, "0/1/1", "bored")
+        ClientFailure(1, "0/1/1", "bored")
 
 
 def test_own_tests_are_told_by_client_whoever_is_missing() -> None:
     """In which order answers come says nothing of whose they are."""
 
     class Backwards:
-        def visit(self, letters: Sequence[Letter]) -> Iterator[Any]:
-            for letter in reversed(letters):
-                if letter.client == 1:
-                    yield Missing(1, letter.id, LATE)
+        def visit(self, requests: Sequence[Request]) -> Iterator[Any]:
+            for request in reversed(requests):
+                if request.client == 1:
+                    yield ClientFailure(1, request.id, LATE)
                     continue
-                score = {"evaluate": {"accuracy": torch.tensor(letter.client / 10)}}
-                none = letter.mail.params
-                yield Reply(letter.client, none, none, 1, 0, score, {"loss": 0.0}, letter=letter.id), {}
+                score = {"evaluate": {"accuracy": torch.tensor(request.client / 10)}}
+                none = request.broadcast.params
+                yield Reply(request.client, none, none, 1, 0, score, {"loss": 0.0}, request=request.id), {}
 
-    roster = Roster(4, lambda client: 1, lambda: [1] * 4, keep_tests=True)
-    own = own_tests(Backwards(), roster, "accuracy", may_miss=True)  # type: ignore[arg-type]
+    registry = ClientRegistry(4, lambda client: 1, lambda: [1] * 4, clients_have_tests=True)
+    own = client_tests(Backwards(), registry, "accuracy", may_miss=True)  # type: ignore[arg-type]
     assert own is not None
     found = own(Model(torch.zeros(0), torch.zeros(0)))
     assert found[[0, 2, 3]].tolist() == pytest.approx([0.0, 0.2, 0.3])
     assert bool(found[1].isnan())
-    assert mean_known(found) == pytest.approx(0.5 / 3)
+    assert nanmean(found) == pytest.approx(0.5 / 3)

@@ -15,11 +15,11 @@ from data.miniature import write_cifar_files
 from fedflat.cli import main
 from fedflat.client.sharpness import Sam
 from fedflat.composition.method import Method
-from fedflat.data.files import places
-from fedflat.data.sets.given import clients_from, clients_of
+from fedflat.data.files import paths as places
+from fedflat.data.sets.in_memory import clients_from, clients_of
 from fedflat.errors import DataError, RunError, SettingError
-from fedflat.running.fingerprint import data_digest, module_digest
-from fedflat.studies.study import Voice
+from fedflat.experiments.run_folder.fingerprint import data_digest, module_digest
+from fedflat.experiments.study import Reporter
 from running.small import data, final, stop_at
 
 
@@ -36,8 +36,8 @@ class Net(nn.Sequential):
 
 
 def start(folder: Path, model: Any, *, at: int | None = 3, **more: Any) -> ff.Result:
-    voice = Voice(announce=lambda exp, place, total: stop_at(at))
-    return ff.run("fedavg", on=data(), model=model, rounds=5, clients_per_round=2, threads=1, out=folder, voice=voice,
+    reporter = Reporter(announce=lambda exp, place, total: stop_at(at))
+    return ff.run("fedavg", on=data(), model=model, rounds=5, clients_per_round=2, threads=1, out=folder, reporter=reporter,
                   **more)  # fmt: skip
 
 
@@ -124,10 +124,10 @@ def test_the_folder_of_data_is_remembered(tmp_path: Path, nowhere, capsys: pytes
     settings: dict[str, Any] = {
         "on": "cifar10(iid(), clients=2)", "model": "logistic", "rounds": 3, "clients_per_round": 1, "threads": 1
     }  # fmt: skip
-    stop = Voice(announce=lambda exp, place, total: stop_at(1))
+    stop = Reporter(announce=lambda exp, place, total: stop_at(1))
     for name in ("one", "two"):
         with pytest.raises(KeyboardInterrupt):
-            ff.run("fedavg", out=tmp_path / name, voice=stop, **settings)
+            ff.run("fedavg", out=tmp_path / name, reporter=stop, **settings)
     places.set_data_dir(None)
     assert main(["resume", str(tmp_path / "one"), "--quiet"]) == 0
     assert main(["analyse", str(tmp_path / "one"), "--quiet"]) == 0

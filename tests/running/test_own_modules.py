@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 import fedflat as ff
-from fedflat.client.local import Local
-from fedflat.engine.flat import FlatModule
+from fedflat.client.local import LocalTraining
+from fedflat.core.flat import FlatModule
 from fedflat.errors import SettingError
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
-from fedflat.running.prepare import make_ready
-from fedflat.running.train import train
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.train import train
 from running.small import begin, experiment, final, go_on
 
 
@@ -89,18 +89,18 @@ def test_layers_left_open_are_made_for_the_data() -> None:
     def make() -> nn.Module:
         return nn.Sequential(nn.LazyLinear(6), nn.LazyBatchNorm1d(), nn.ReLU(), nn.LazyLinear(3))
 
-    local = Local(batch_size=64)
-    ready = make_ready(experiment(model=make, local=local))
-    assert ready.learner.flat.layout.shapes == ((6, 4), (6,), (6,), (6,), (3, 6), (3,))
-    again, other = (make_ready(experiment(model=make, local=local, seed=seed)) for seed in (3, 4))
-    start = ready.learner.initial().params
+    local = LocalTraining(batch_size=64)
+    prepared = prepare(experiment(model=make, local=local))
+    assert prepared.learner.flat.layout.shapes == ((6, 4), (6,), (6,), (6,), (3, 6), (3,))
+    again, other = (prepare(experiment(model=make, local=local, seed=seed)) for seed in (3, 4))
+    start = prepared.learner.initial().params
     assert torch.equal(again.learner.initial().params, start)
     assert not torch.equal(other.learner.initial().params, start)
     mine = make()
-    given = make_ready(experiment(model=mine, local=local))
+    given = prepare(experiment(model=mine, local=local))
     assert torch.equal(given.learner.flat.model().params, given.learner.initial().params)
     assert isinstance(mine[0], nn.LazyLinear)  # the user's own is left as it was
-    assert train(ready).status == "done"
+    assert train(prepared).status == "done"
 
 
 NORMED = partial(nn.Sequential, nn.BatchNorm1d(4), nn.Linear(4, 3))
@@ -108,15 +108,15 @@ NORMED = partial(nn.Sequential, nn.BatchNorm1d(4), nn.Linear(4, 3))
 
 def test_a_last_batch_of_one_is_refused_before_the_first_round_with_the_remedy() -> None:
     with pytest.raises(SettingError) as caught:  # sizes are 6, 9, 12, 7, 8
-        make_ready(experiment(model=NORMED))
+        prepare(experiment(model=NORMED))
     said = str(caught.value)
     assert said.startswith("client 1 has 9 examples, in batches of 4 these leave a batch of one example")
     assert "drop_last=True" in said
     assert "GroupNorm" in said
-    for local in (Local(batch_size=4, drop_last=True), Local(batch_size=64), Local(batch_size=4, steps=1),
-                  Local(batch_size=4, virtual=6)):  # fmt: skip
-        make_ready(experiment(model=NORMED, local=local, rounds=1))
-    assert train(experiment(model=NORMED, local=Local(batch_size=4, drop_last=True), rounds=1)).status == "done"
+    for local in (LocalTraining(batch_size=4, drop_last=True), LocalTraining(batch_size=64), LocalTraining(batch_size=4, steps=1),
+                  LocalTraining(batch_size=4, virtual=6)):  # fmt: skip
+        prepare(experiment(model=NORMED, local=local, rounds=1))
+    assert train(experiment(model=NORMED, local=LocalTraining(batch_size=4, drop_last=True), rounds=1)).status == "done"
     assert train(experiment(rounds=1)).status == "done"  # one example is enough for a network without
 
 
@@ -135,14 +135,14 @@ def test_a_batch_of_one_of_a_client_made_on_demand_is_refused_when_it_comes(kind
 def test_given_orders_with_a_batch_of_one_are_refused() -> None:
     orders = [{client: [[0, 1, 2], [3]] for client in range(5)}]
     with pytest.raises(SettingError, match="the orders of round 0, client 0 have a batch of one"):
-        make_ready(experiment(model=NORMED, local=Local(orders=orders), rounds=1))
+        prepare(experiment(model=NORMED, local=LocalTraining(orders=orders), rounds=1))
 
 
 def test_a_pass_over_all_data_leaves_no_single_example_over() -> None:
     rng = np.random.default_rng(0)
     given = [(rng.normal(size=(257, 4)), rng.integers(3, size=257)) for _ in range(2)]
     on = ff.clients_of(given, test=given[0])
-    exp = experiment("mime(b=0.5)", on=on, model=NORMED, rounds=1, local=Local(batch_size=256, drop_last=True))
+    exp = experiment("mime(b=0.5)", on=on, model=NORMED, rounds=1, local=LocalTraining(batch_size=256, drop_last=True))
     assert train(exp).status == "done"
 
 

@@ -10,19 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from fedflat import fedavg, fedbn, silobn
-from fedflat.client.local import Local
-from fedflat.client.private import Private
+from fedflat.client.local import LocalTraining
+from fedflat.client.private_parameters import Private
 from fedflat.composition.method import Method
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.executors.workers import Workers
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import make_ready
-from fedflat.running.train import train
+from fedflat.data.sets.in_memory import clients_of
+from fedflat.execution.workers import Workers
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.train import train
+from fedflat.server.client_selection import ClientSampler
 
 RNG = torch.Generator().manual_seed(5)
 SIZES = (64, 48, 34)
-HEAD = Method(client=(Private("head"),), said="head()")
+HEAD = Method(client=(Private("head"),), text="head()")
 
 
 def network() -> nn.Module:
@@ -41,14 +41,14 @@ DATA = [examples(client, size) for client, size in enumerate(SIZES)]
 def experiment(method: Method, **more: Any) -> Experiment:
     on = clients_of(DATA, test=DATA[0], classes=3, split=0.5)
     return Experiment(
-        method=method, on=on, model=network, rounds=2, dtype="float64", local=Local(batch_size=64, lr=0.3, epochs=20),
-        **{"sampler": Sampler(cohorts=[[0, 1], [1]]), **more},
+        method=method, on=on, model=network, rounds=2, dtype="float64", local=LocalTraining(batch_size=64, lr=0.3, epochs=20),
+        **{"sampler": ClientSampler(cohorts=[[0, 1], [1]]), **more},
     )  # fmt: skip
 
 
-def parts(ready: Any, client: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+def parts(prepared: Any, client: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """What a client trains on, and what it is tested on."""
-    held, mine = ready.fed.own_test(client), ready.fed.data(client)
+    held, mine = prepared.fed.own_test(client), prepared.fed.data(client)
     x, y = mine.examples.inputs.double(), mine.examples.targets
     return (x[mine.index], y[mine.index]), (x[held.index], y[held.index])
 
@@ -56,12 +56,12 @@ def parts(ready: Any, client: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor,
 def is_own(method: Method, name: str) -> bool:
     """Whether a tensor of `network` stays with the clients."""
     keeps = {"head()": ("3.",), "fedbn()": ("1.",), "fedavg()": ()}
-    return name.startswith(keeps.get(method.said, ("1.running_mean", "1.running_var")))
+    return name.startswith(keeps.get(method.text, ("1.running_mean", "1.running_var")))
 
 
-def by_hand(method: Method, ready: Any) -> tuple[nn.Module, dict[int, nn.Module]]:
+def by_hand(method: Method, prepared: Any) -> tuple[nn.Module, dict[int, nn.Module]]:
     """Two rounds: the server's model, and the model of each client that has been visited as it left it."""
-    server, at_home = ready.learner.module().double(), dict[int, nn.Module]()
+    server, at_home = prepared.learner.module().double(), dict[int, nn.Module]()
     for cohort in ([0, 1], [1]):
         returned = []
         for client in cohort:
@@ -69,7 +69,7 @@ def by_hand(method: Method, ready: Any) -> tuple[nn.Module, dict[int, nn.Module]
             if client in at_home:
                 mine = at_home[client].state_dict()
                 module.load_state_dict({k: mine[k] if is_own(method, k) else v for k, v in server.state_dict().items()})
-            x, y = parts(ready, client)[0]
+            x, y = parts(prepared, client)[0]
             stepper = torch.optim.SGD(module.parameters(), lr=0.3)
             for _ in range(20):
                 stepper.zero_grad()
@@ -100,19 +100,19 @@ def by_the_batch(server: nn.Module, x: Tensor) -> nn.Module:
     return module.eval()
 
 
-def expected(method: Method, ready: Any) -> list[float]:
+def expected(method: Method, prepared: Any) -> list[float]:
     """Client by client: who has been visited with what it keeps, client 2 by the rule for where nobody has been."""
-    server, at_home = by_hand(method, ready)
+    server, at_home = by_hand(method, prepared)
     found = []
     for client in range(3):
-        _, (x, y) = parts(ready, client)
-        if client in at_home and method.said != "silobn(seen='batch')":
+        _, (x, y) = parts(prepared, client)
+        if client in at_home and method.text != "silobn(seen='batch')":
             mine = at_home[client].state_dict()
             own = {k: mine[k] if is_own(method, k) else v for k, v in server.state_dict().items()}
             module = copy.deepcopy(server)
             module.load_state_dict(own)
             found.append(accuracy(module.eval(), x, y))
-        elif method.said.startswith("silobn"):  # eight by eight, none alone
+        elif method.text.startswith("silobn"):  # eight by eight, none alone
             cuts = [8] * (len(y) // 8) + ([len(y) % 8] if len(y) % 8 else [])
             if cuts[-1] == 1:
                 cuts[-2:] = [9]
@@ -129,12 +129,12 @@ def expected(method: Method, ready: Any) -> list[float]:
 @pytest.mark.parametrize("method", [fedbn(), silobn(), silobn(seen="batch"), HEAD, fedavg()], ids=repr)
 def test_each_client_is_tested_with_what_it_keeps(method: Method) -> None:
     exp = experiment(method)
-    ready = make_ready(exp)
+    prepared = prepare(exp)
     row = train(exp).rows[-1]
-    assert row["clients"] == pytest.approx(sum(expected(method, ready)) / 3, abs=1e-9)
-    if method.said in ("fedbn()", "silobn()", "head()"):
-        server, _ = by_hand(method, ready)
-        assert row["clients"] > 0.1 + sum(accuracy(server, *parts(ready, client)[1]) for client in range(3)) / 3
+    assert row["clients"] == pytest.approx(sum(expected(method, prepared)) / 3, abs=1e-9)
+    if method.text in ("fedbn()", "silobn()", "head()"):
+        server, _ = by_hand(method, prepared)
+        assert row["clients"] > 0.1 + sum(accuracy(server, *parts(prepared, client)[1]) for client in range(3)) / 3
 
 
 def test_so_do_worker_processes() -> None:

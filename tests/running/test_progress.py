@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedflat.language.spelling import parse
-from fedflat.running.experiment import Experiment
-from fedflat.running.state import Ledger
-from fedflat.running.ticks import PRETRAINING, Stopwatch, Tell, Tick
-from fedflat.running.train import train
-from fedflat.studies import progress
-from fedflat.studies.how import How
-from fedflat.studies.progress import Talker, Which, duration, fitted, sentence
-from fedflat.studies.study import Voice, resume, run_many
-from fedflat.studies.time_left import StudyTime
+from fedflat.experiments import console as progress
+from fedflat.experiments.console import ConsoleReporter, RunLabel, duration, fitted, sentence
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.progress import PRETRAINING, Stopwatch, OnProgress, Progress
+from fedflat.experiments.state import Ledger
+from fedflat.experiments.study import Reporter, resume, run_many
+from fedflat.experiments.time_left import StudyTime
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse
 from running.small import ON, SIZES, experiment
 
 
@@ -38,23 +38,23 @@ def test_duration(seconds: float, text: str) -> None:
 def test_sentence() -> None:
     """The test score has the round it was computed in, and the training loss its name."""
     row = {"round": 2, "accuracy": 0.98765}
-    assert sentence(Tick(3, 8, 1.23456, row, 12345.6, 25.0)) == (
+    assert sentence(Progress(3, 8, 1.23456, row, 12345.6, 25.0)) == (
         "round 3/8  test 98.77 % (round 2)  train loss 1.23  2m05s left  12,346 samples/s"
     )
-    assert sentence(Tick(10, 10, 0.012345, None, 9.0, 1.0)) == "round 10/10  train loss 0.012  done  9 samples/s"
-    assert "test" not in sentence(Tick(1, 2, 0.5, {"round": 1, "loss": 1.0}, 9.0, 0.0))
-    assert sentence(Tick(3, 10, 0.5, None, 9.0, 2.0, phase=PRETRAINING)) == (
+    assert sentence(Progress(10, 10, 0.012345, None, 9.0, 1.0)) == "round 10/10  train loss 0.012  done  9 samples/s"
+    assert "test" not in sentence(Progress(1, 2, 0.5, {"round": 1, "loss": 1.0}, 9.0, 0.0))
+    assert sentence(Progress(3, 10, 0.5, None, 9.0, 2.0, phase=PRETRAINING)) == (
         "pre-training round 3/10  train loss 0.50  14s left  9 samples/s"
     )
 
 
 def test_title() -> None:
-    assert Which("sam(rho=steps([0, 1], [0.1, 0.2]))", 3).title == "sam(rho=steps([0, 1], [0.1, 0.2])), seed 3"
-    assert Which("fedavg()", 3, 2, 6).title == "[2/6] fedavg(), seed 3"
+    assert RunLabel("sam(rho=steps([0, 1], [0.1, 0.2]))", 3).title == "sam(rho=steps([0, 1], [0.1, 0.2])), seed 3"
+    assert RunLabel("fedavg()", 3, 2, 6).title == "[2/6] fedavg(), seed 3"
 
 
-TICK = Tick(120, 1000, 0.12345, {"round": 115, "accuracy": 0.9123}, 20904.0, 65.0 / 880, study_left=7800.0)
-WHICH = Which("fedasam(rho=warmup(0.001, 0.7, 150), eta=0.2) + swa()", 1, 2, 6)
+TICK = Progress(120, 1000, 0.12345, {"round": 115, "accuracy": 0.9123}, 20904.0, 65.0 / 880, study_left=7800.0)
+WHICH = RunLabel("fedasam(rho=warmup(0.001, 0.7, 150), eta=0.2) + swa()", 1, 2, 6)
 SCORE, LEFT = "test 91.23 % (round 115)", "1m05s left (study 2h10m)"
 BOTH = f"[2/6]  round 120/1000  {SCORE}  train loss 0.12  {LEFT}"
 
@@ -86,19 +86,19 @@ def test_one_line_for_every_width(width: int, line: str) -> None:
 @pytest.mark.parametrize(
     ("tick", "which", "line"),
     [
-        (Tick(17, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0), Which("fedavg()", 0),
+        (Progress(17, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0), RunLabel("fedavg()", 0),
          "round 17/40  test 13.40 % (round 15)  46s left  fedavg"),
-        (Tick(17, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0, study_left=310.0), Which("fedavg()", 0, 2, 6),
+        (Progress(17, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0, study_left=310.0), RunLabel("fedavg()", 0, 2, 6),
          "[2/6]  round 17/40  test 13.40 % (r15)  study 5m10s left"),
-        (Tick(15, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0, study_left=310.0), Which("fedavg()", 0, 2, 6),
+        (Progress(15, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0, study_left=310.0), RunLabel("fedavg()", 0, 2, 6),
          "[2/6]  round 15/40  test 13.40 %  50s left (study 5m10s)"),
-        (Tick(40, 40, 0.43, {"round": 40, "accuracy": 0.134}, 9.0, 2.0, study_left=60.0), Which("fedavg()", 0, 2, 6),
+        (Progress(40, 40, 0.43, {"round": 40, "accuracy": 0.134}, 9.0, 2.0, study_left=60.0), RunLabel("fedavg()", 0, 2, 6),
          "[2/6]  round 40/40  test 13.40 %  done (study 1m00s left)"),
-        (Tick(1500, 1500, 0.43, {"round": 1500, "accuracy": 0.134}, 9.0, 2.0, study_left=60.0),
-         Which("fedavg()", 0, 2, 6), "[2/6]  round 1500/1500  test 13.40 %  done"),
+        (Progress(1500, 1500, 0.43, {"round": 1500, "accuracy": 0.134}, 9.0, 2.0, study_left=60.0),
+         RunLabel("fedavg()", 0, 2, 6), "[2/6]  round 1500/1500  test 13.40 %  done"),
     ],
 )  # fmt: skip
-def test_a_line_of_a_terminal_of_sixty_columns(tick: Tick, which: Which, line: str) -> None:
+def test_a_line_of_a_terminal_of_sixty_columns(tick: Progress, which: RunLabel, line: str) -> None:
     assert fitted(tick, which, 60 - progress.FREE) == line
 
 
@@ -112,14 +112,14 @@ def test_no_width_breaks_a_word() -> None:
 
 
 def test_before_the_first_round() -> None:
-    assert fitted(Tick(0, 400, math.nan, None, 0.0, 0.0), Which("fedavg()", 0), 60) == "round 0/400  fedavg(), seed 0"
+    assert fitted(Progress(0, 400, math.nan, None, 0.0, 0.0), RunLabel("fedavg()", 0), 60) == "round 0/400  fedavg(), seed 0"
 
 
 def talk(exp: Any, **console: Any) -> str:
     stream = io.StringIO()
-    with Talker(Console(file=stream, width=200, highlight=False, **console)) as talker:
-        train(exp, tell=talker.voice.announce(exp, 1, 2))
-        talker.voice.say("and a word [in] brackets")
+    with ConsoleReporter(Console(file=stream, width=200, highlight=False, **console)) as talker:
+        train(exp, on_progress=talker.reporter.announce(exp, 1, 2))
+        talker.reporter.say("and a word [in] brackets")
     return stream.getvalue()
 
 
@@ -150,10 +150,10 @@ def test_long_runs_are_told_of_less_often(monkeypatch: pytest.MonkeyPatch) -> No
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
     stream = io.StringIO()
-    tell = Talker(Console(file=stream, width=200)).voice.announce(experiment("fedavg"), 1, 1)
+    on_progress = ConsoleReporter(Console(file=stream, width=200)).reporter.announce(experiment("fedavg"), 1, 1)
     for second in range(3600):
         now = float(second)
-        tell(Tick(second + 1, 4000, 0.5, None, 9.0, 0.0))
+        on_progress(Progress(second + 1, 4000, 0.5, None, 9.0, 0.0))
     lines = stream.getvalue().splitlines()[1:]
     seconds = [int(re.search(r"round (\d+)/", line)[1]) - 1 for line in lines]
     assert seconds[:4] == [0, 2, 4, 6]
@@ -172,11 +172,11 @@ def test_speed_and_time_left_from_where_the_run_was_taken_up() -> None:
     watch = Stopwatch(At(10, Ledger(samples=1000, training=50.0, seconds=100.0)))  # type: ignore[arg-type]
     later = At(12, Ledger(samples=1600, training=53.0, seconds=104.0))
     rows = [{"round": 10, "model": "server"}, {"round": 11, "model": "server"}, {"round": 12, "personal": 0.5}]
-    tick = watch.tick(later, 20, 0.5, rows)  # type: ignore[arg-type]
-    assert tick.speed == 200.0  # 600 samples in 3 seconds
-    assert (tick.pace, tick.left) == (2.0, 16.0)  # 8 rounds to go
-    assert tick.row == rows[1]  # the last one in which models were evaluated
-    assert (tick.round, tick.rounds, tick.loss) == (12, 20, 0.5)
+    progress = watch.progress(later, 20, 0.5, rows)  # type: ignore[arg-type]
+    assert progress.speed == 200.0  # 600 samples in 3 seconds
+    assert (progress.pace, progress.left) == (2.0, 16.0)  # 8 rounds to go
+    assert progress.row == rows[1]  # the last one in which models were evaluated
+    assert (progress.round, progress.rounds, progress.loss) == (12, 20, 0.5)
 
 
 def test_time_left_forgets_slow_hours_and_remembers_little() -> None:
@@ -184,47 +184,47 @@ def test_time_left_forgets_slow_hours_and_remembers_little() -> None:
     watch, seconds = Stopwatch(At(0, Ledger())), 0.0  # type: ignore[arg-type]
     for made in range(1, 6101):
         seconds += 60.0 if made <= 100 else 0.1
-        tick = watch.tick(At(made, Ledger(seconds=seconds)), 10_000, 0.5, [])  # type: ignore[arg-type]
+        progress = watch.progress(At(made, Ledger(seconds=seconds)), 10_000, 0.5, [])  # type: ignore[arg-type]
         if made == 100:
-            assert tick.left == pytest.approx(60.0 * 9900)
+            assert progress.left == pytest.approx(60.0 * 9900)
         if made == 1600:  # 150 seconds of quick rounds; of the slow ones the three that ended in the other 150
-            assert tick.left == pytest.approx((150 + 3 * 60) / 1503 * 8400)
-    assert tick.left == pytest.approx(0.1 * 3900)
+            assert progress.left == pytest.approx((150 + 3 * 60) / 1503 * 8400)
+    assert progress.left == pytest.approx(0.1 * 3900)
     assert len(watch.marks) < 310
 
 
 def test_every_round_is_told() -> None:
-    ticks: list[Tick] = []
+    ticks: list[Progress] = []
     exp = experiment(rounds=4)
-    result = train(exp, tell=ticks.append)
-    assert [(tick.round, tick.rounds) for tick in ticks] == [(t, 4) for t in (1, 2, 3, 4)]
-    assert [tick.loss for tick in ticks] == [row["train_loss"] for row in result.rows]
-    assert [tick.row for tick in ticks] == result.rows
+    result = train(exp, on_progress=ticks.append)
+    assert [(progress.round, progress.rounds) for progress in ticks] == [(t, 4) for t in (1, 2, 3, 4)]
+    assert [progress.loss for progress in ticks] == [row["train_loss"] for row in result.rows]
+    assert [progress.row for progress in ticks] == result.rows
     assert ticks[-1].left == 0.0
 
 
 def test_clients_that_describe_themselves_are_counted() -> None:
-    assert sentence(Tick(0, 60, described=(1, 2000))) == "round 0: 1 of 2,000 clients described"
-    told: list[Tick] = []
+    assert sentence(Progress(0, 60, described=(1, 2000))) == "round 0: 1 of 2,000 clients described"
+    told: list[Progress] = []
     method = "fedseq(groups=alike(2, psi='labels'))"
-    train(experiment(method, rounds=1), tell=told.append)
-    assert [tick.described for tick in told] == [(n, len(SIZES)) for n in range(1, len(SIZES) + 1)] + [None]
-    assert [tick.round for tick in told] == [0] * len(SIZES) + [1]
+    train(experiment(method, rounds=1), on_progress=told.append)
+    assert [progress.described for progress in told] == [(n, len(SIZES)) for n in range(1, len(SIZES) + 1)] + [None]
+    assert [progress.round for progress in told] == [0] * len(SIZES) + [1]
 
 
 def test_time_left_of_a_study() -> None:
     """A run that has not started takes as long a round as its method did, else as the mean of the methods."""
     study, seen = StudyTime([("a", 10), ("a", 10), ("b", 20), ("c", 0), ("d", 5)]), []  # type: ignore[var-annotated]
-    ticks = [Tick(0, 10, described=(1, 5)), Tick(3, 4, pace=9.0, phase=PRETRAINING), Tick(4, 10, pace=2.0)]
-    for tick in ticks:
-        study.timed(1, seen.append)(tick)
+    ticks = [Progress(0, 10, described=(1, 5)), Progress(3, 4, pace=9.0, phase=PRETRAINING), Progress(4, 10, pace=2.0)]
+    for progress in ticks:
+        study.timed(1, seen.append)(progress)
     assert seen[:2] == ticks[:2]
     assert seen.pop().study_left == 6 * 2 + 10 * 2 + 20 * 2 + 5 * 2
-    study.timed(2, seen.append)(Tick(10, 10, pace=3.0))
+    study.timed(2, seen.append)(Progress(10, 10, pace=3.0))
     assert seen.pop().study_left == 20 * 3 + 5 * 3
-    study.timed(3, seen.append)(Tick(18, 20, pace=1.0))
+    study.timed(3, seen.append)(Progress(18, 20, pace=1.0))
     assert seen.pop().study_left == 2 * 1 + 5 * 2  # a takes 3 seconds a round and b 1
-    study.timed(5, seen.append)(Tick(1, 5, pace=1.0))
+    study.timed(5, seen.append)(Progress(1, 5, pace=1.0))
     assert seen.pop().study_left is None
 
 
@@ -234,20 +234,20 @@ def on_digits() -> Experiment:
 
 
 def test_rounds_before_the_run_are_told_apart() -> None:
-    ticks: list[Tick] = []
-    train(replace(on_digits(), init=parse("pretrained(digits(), rounds=3)", "start")), tell=ticks.append)
-    assert [(tick.round, tick.rounds, tick.phase) for tick in ticks] == [
+    ticks: list[Progress] = []
+    train(replace(on_digits(), init=parse("pretrained(digits(), rounds=3)", "start")), on_progress=ticks.append)
+    assert [(progress.round, progress.rounds, progress.phase) for progress in ticks] == [
         (1, 3, PRETRAINING), (2, 3, PRETRAINING), (3, 3, PRETRAINING), (1, 2, ""), (2, 2, ""),
     ]  # fmt: skip
 
 
 def test_a_study_is_told_with_its_time_left(tmp_path: Path) -> None:
     """From its beginning, and when it is gone on with: runs that are done take no time."""
-    ticks: list[tuple[int, Tick]] = []
+    ticks: list[tuple[int, Progress]] = []
 
-    def announce(exp: Experiment, place: int, total: int) -> Tell:
-        def tell(tick: Tick) -> None:
-            ticks.append((place, tick))
+    def announce(exp: Experiment, place: int, total: int) -> OnProgress:
+        def tell(progress: Progress) -> None:
+            ticks.append((place, progress))
             if len(ticks) == 3:
                 raise KeyboardInterrupt
 
@@ -255,10 +255,10 @@ def test_a_study_is_told_with_its_time_left(tmp_path: Path) -> None:
 
     exps = [replace(on_digits(), seed=seed) for seed in range(3)]
     with pytest.raises(KeyboardInterrupt):
-        run_many(exps, How(executor="in-process"), tmp_path / "study", Voice(announce))
-    resume(tmp_path / "study", voice=Voice(announce))
+        run_many(exps, ExecutionConfig(executor="in-process"), tmp_path / "study", Reporter(announce))
+    resume(tmp_path / "study", reporter=Reporter(announce))
     assert [place for place, _ in ticks] == [1, 1, 2, 2, 3, 3]
-    for place, tick in ticks:
+    for place, progress in ticks:
         later = 3 - place
-        expected = None if not later else pytest.approx(tick.pace * (2 - tick.round + 2 * later))
-        assert tick.study_left == expected
+        expected = None if not later else pytest.approx(progress.pace * (2 - progress.round + 2 * later))
+        assert progress.study_left == expected

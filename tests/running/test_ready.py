@@ -9,10 +9,10 @@ import pytest
 from torch import Tensor, nn
 
 import fedflat as ff
-from fedflat.client.local import Local
-from fedflat.data.sampling import Sampler
+from fedflat.client.local import LocalTraining
 from fedflat.errors import FedflatError, SettingError
-from fedflat.running.prepare import make_ready
+from fedflat.experiments.prepare import prepare
+from fedflat.server.client_selection import ClientSampler
 from running.small import SIZES, data, experiment
 
 
@@ -95,32 +95,32 @@ def test_batches_that_cannot_be_cut(tmp_path: Path, orders: Any, message: str) -
 
 def test_batches_as_given() -> None:
     orders = [{0: [[1, 2], [0]], 1: [[3, 4]]}]
-    exp = experiment(rounds=1, sampler=Sampler(cohorts=[[0, 1]]), local=Local(orders=orders))
-    ready = make_ready(exp)
-    assert [b.tolist() for b in ready.job.local.batches(0, 0, 0, 6)] == [[1, 2], [0]]
-    assert ff.train(ready).ledger.samples == 5
+    exp = experiment(rounds=1, sampler=ClientSampler(cohorts=[[0, 1]]), local=LocalTraining(orders=orders))
+    prepared = prepare(exp)
+    assert [b.tolist() for b in prepared.job.local.batches(0, 0, 0, 6)] == [[1, 2], [0]]
+    assert ff.train(prepared).ledger.samples == 5
 
 
 def test_batches_for_clients_drawn_by_size() -> None:
     orders = [{k: whole(k) for k in range(5)}]
-    sampler = Sampler(clients=2, kind="by_size")
-    assert ff.train(experiment(rounds=1, sampler=sampler, local=Local(orders=orders))).status == "done"
+    sampler = ClientSampler(clients=2, kind="by_size")
+    assert ff.train(experiment(rounds=1, sampler=sampler, local=LocalTraining(orders=orders))).status == "done"
     with pytest.raises(SettingError, match="batch orders were given, but none for client"):
-        make_ready(experiment(rounds=1, sampler=sampler, local=Local(orders=[{}])))
+        prepare(experiment(rounds=1, sampler=sampler, local=LocalTraining(orders=[{}])))
 
 
 def test_clients_and_cohorts_are_checked() -> None:
     with pytest.raises(SettingError, match="6 clients a round were asked for, but there are only 5"):
-        make_ready(experiment(sampler=Sampler(clients=6)))
+        prepare(experiment(sampler=ClientSampler(clients=6)))
     with pytest.raises(SettingError, match="5 cohorts were given for 6 rounds"):
-        make_ready(experiment(sampler=Sampler(cohorts=[[0]] * 5)))
-    make_ready(experiment("centralised", sampler=Sampler(clients=6)))  # where there is one client only
+        prepare(experiment(sampler=ClientSampler(cohorts=[[0]] * 5)))
+    prepare(experiment("centralised", sampler=ClientSampler(clients=6)))  # where there is one client only
 
 
 def test_alpha_by_size_needs_to_know_the_sizes() -> None:
-    crowd = ff.synthetic(clients=20_000)
+    population = ff.synthetic(clients=20_000)
     with pytest.raises(SettingError, match=r"dual\(0.1, by_size=True\): to know how many .* all 20000 clients"):
-        make_ready(experiment("feddyn(alpha=0.1, by_size=True)", on=crowd, model=ff.mlp([3])))
-    ready = make_ready(experiment("feddyn(alpha=0.1, by_size=True)"))
-    assert ready.job.mean_examples == sum(SIZES) / len(SIZES)
-    assert make_ready(experiment("feddyn(alpha=0.1)", on=crowd, model=ff.mlp([3]))).job.mean_examples == 0
+        prepare(experiment("feddyn(alpha=0.1, by_size=True)", on=population, model=ff.mlp([3])))
+    prepared = prepare(experiment("feddyn(alpha=0.1, by_size=True)"))
+    assert prepared.job.mean_examples == sum(SIZES) / len(SIZES)
+    assert prepare(experiment("feddyn(alpha=0.1)", on=population, model=ff.mlp([3]))).job.mean_examples == 0

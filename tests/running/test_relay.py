@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedflat.engine.mail import WEIGHT, Mail, Reply
-from fedflat.running.relay import Relay
+from fedflat.core.messages import WEIGHT, Broadcast, Reply
+from fedflat.experiments.chain_router import ChainRouter
 
 
 def reply(client: int, delta: float, examples: int, loss: float, **metrics: float) -> Reply:
@@ -15,15 +15,15 @@ def reply(client: int, delta: float, examples: int, loss: float, **metrics: floa
     return Reply(client, given, torch.tensor([delta]), examples, 2 * examples, {}, {"loss": loss, **metrics}, 3)
 
 
-def through(chain: tuple[int, ...], replies: list[Reply]) -> tuple[Reply, list[Mail]]:
+def through(chain: tuple[int, ...], replies: list[Reply]) -> tuple[Reply, list[Broadcast]]:
     """The reply of the only chain, and what its clients were sent."""
-    relay = Relay(Mail(4, torch.tensor([1.0, 2.0], dtype=torch.float64), torch.zeros(1), 0.1), [chain])
+    router = ChainRouter(Broadcast(4, torch.tensor([1.0, 2.0], dtype=torch.float64), torch.zeros(1), 0.1), [chain])
     sent = []
-    for wave, one in zip(relay, replies, strict=True):
-        sent += wave.mails.values()
+    for wave, one in zip(router, replies, strict=True):
+        sent += wave.broadcasts.values()
         if wave.last:
-            return relay.whole(one), sent
-        relay.hand_on(one)
+            return router.chain_reply(one), sent
+        router.forward(one)
     raise AssertionError
 
 
@@ -42,8 +42,8 @@ def test_a_client_that_is_visited_again_counts_once() -> None:
     chain = (5, 7, 7, 5)
     replies = [reply(5, 0.5, 4, 1.0), reply(7, 0.25, 6, 2.0), reply(7, 0.5, 6, 3.0), reply(5, 1.0, 4, 4.0)]
     found, sent = through(chain, replies)
-    assert [mail.visit for mail in sent] == [0, 0, 1, 1]
-    assert [mail.params[0].item() for mail in sent] == [1.0, 0.5, 0.25, -0.25]
+    assert [broadcast.repetition for broadcast in sent] == [0, 0, 1, 1]
+    assert [broadcast.params[0].item() for broadcast in sent] == [1.0, 0.5, 0.25, -0.25]
     assert (found.examples, found.samples, found.steps) == (10, 40, 12)
     assert found.metrics["loss"] == pytest.approx((8 * 1 + 12 * 2 + 12 * 3 + 8 * 4) / 40)
     assert torch.equal(found.delta, torch.full((2,), 2.25, dtype=torch.float64))

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import fedflat as ff
-from fedflat.client.local import Local
-from fedflat.data.sampling import Sampler
+from fedflat.client.local import LocalTraining
 from fedflat.errors import SettingError
-from fedflat.running.evaluate import Scores
-from fedflat.running.results import Result, Results, summarise
-from fedflat.running.scenario import Scenario
-from fedflat.running.state import Ledger
-from fedflat.running.tables import table
+from fedflat.experiments.evaluation import Scores
+from fedflat.experiments.results.results import Result, Results, summarise
+from fedflat.experiments.results.scenario import Scenario
+from fedflat.experiments.results.tables import table
+from fedflat.experiments.state import Ledger
+from fedflat.server.client_selection import ClientSampler
 from running.small import SIZES, experiment
 
 
@@ -132,13 +132,13 @@ def test_bytes_are_those_sent(method: str, down: int, up: int) -> None:
 
 def test_bytes_of_wide_numbers_and_odd_cohorts() -> None:
     cohorts = [[0], [1, 2, 3], [4, 0]]
-    run = ff.train(experiment(dtype="float64", rounds=3, sampler=Sampler(cohorts=cohorts)))
+    run = ff.train(experiment(dtype="float64", rounds=3, sampler=ClientSampler(cohorts=cohorts)))
     assert [row["down"] for row in run.rows] == [43 * 8 * n for n in (1, 4, 6)]
 
 
 def test_samples_are_those_seen() -> None:
     cohorts = [[0], [1, 2, 3], [4, 0]]
-    exp = experiment(rounds=3, sampler=Sampler(cohorts=cohorts), local=Local(epochs=2, batch_size=4))
+    exp = experiment(rounds=3, sampler=ClientSampler(cohorts=cohorts), local=LocalTraining(epochs=2, batch_size=4))
     seen = np.cumsum([2 * sum(SIZES[k] for k in cohort) for cohort in cohorts])
     assert [row["samples"] for row in ff.train(exp).rows] == seen.tolist()
 

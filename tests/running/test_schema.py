@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from fedflat.core.json_schema import check
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.run_folder.schema import EXPERIMENT, HOW
 from fedflat.files import Damaged
-from fedflat.folder.schema import EXPERIMENT, HOW, check
-from fedflat.studies.how import How
 from running.small import EVERYTHING, experiment
 
 
@@ -41,4 +42,4 @@ def test_what_fits() -> None:
 def test_every_setting_is_known() -> None:
     """A new one must be added to the schema."""
     check(json.loads(json.dumps(experiment(EVERYTHING).as_json())), EXPERIMENT)
-    check(json.loads(json.dumps(asdict(How()))), HOW)
+    check(json.loads(json.dumps(asdict(ExecutionConfig()))), HOW)

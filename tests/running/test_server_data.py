@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import fedflat as ff
-from fedflat.client.survey import full_gradient
-from fedflat.engine.mail import Mail, Replies
-from fedflat.running.prepare import make_ready
-from fedflat.server.piece import Desk, Send
+from fedflat.client.full_gradient import full_gradient
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.experiments.prepare import prepare
+from fedflat.server.piece import ServerContext, Send
 from plugins.forgetting import forget
 
 SETTINGS: dict[str, Any] = {
@@ -30,17 +30,17 @@ class Taught(ff.ServerPiece):
 
     lr: float = 0.5
 
-    stage, key = ff.Stage.PACE, "taught"
+    stage, key = ff.Stage.OPTIMIZER, "taught"
     uses_data = True
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
-        replies = send(mail)
-        assert desk.holding is not None
-        learner, data = desk.holding.learner, desk.holding.data
-        w = mail.params - replies.delta
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
+        replies = send(broadcast)
+        assert context.server_data is not None
+        learner, data = context.server_data.learner, context.server_data.data
+        w = broadcast.params - replies.delta
         places = torch.arange(len(data))
         gradient = learner.oracle(data.batch(places, learner.dtype), [])(w)
-        desk.notes["taught"] = float(len(data))
+        context.metrics["taught"] = float(len(data))
         return replies.with_delta(replies.delta + self.lr * gradient)
 
 
@@ -60,12 +60,12 @@ def test_a_piece_sees_them(tmp_path: Path) -> None:
     run = {"quiet": True, "threads": 1, **SETTINGS}
     plain = ff.run("fedavg", **run)
     with_data = ff.run("fedavg + taught(lr=0.5)", server_data=OWN, **run)
-    ready = make_ready(ff.experiment("fedavg", **{**SETTINGS, "on": OWN, "clients_per_round": 2}))
+    prepared = prepare(ff.experiment("fedavg", **{**SETTINGS, "on": OWN, "clients_per_round": 2}))
     assert plain.model is not None
     assert with_data.model is not None
     w = plain.model.params
-    sizes = [len(ready.fed.data(k)) for k in range(2)]
-    by_hand = sum(n * full_gradient(ready.learner, ready.fed.data(k), w) for k, n in enumerate(sizes)) / sum(sizes)
+    sizes = [len(prepared.fed.data(k)) for k in range(2)]
+    by_hand = sum(n * full_gradient(prepared.learner, prepared.fed.data(k), w) for k, n in enumerate(sizes)) / sum(sizes)
     torch.testing.assert_close(with_data.model.params, w - 0.5 * by_hand, rtol=0, atol=1e-12)
     assert with_data.rows[-1]["taught"] == sum(sizes)
 
@@ -95,9 +95,9 @@ def test_to_begin_with(tmp_path: Path) -> None:
 def test_other_data_are_noticed(tmp_path: Path) -> None:
     run = {"quiet": True, "threads": 1, **SETTINGS, "rounds": 2}
     ff.run("fedavg", server_data=OWN, out=tmp_path / "run", **run)
-    ready = make_ready(ff.experiment("fedavg", **{**SETTINGS, "rounds": 2}, server_data="digits(lda(0), clients=5)"))
-    from fedflat.folder.facts import read_facts
-    from fedflat.running.fingerprint import origin_of, refuse_other
+    prepared = prepare(ff.experiment("fedavg", **{**SETTINGS, "rounds": 2}, server_data="digits(lda(0), clients=5)"))
+    from fedflat.experiments.run_folder.fingerprint import origin_of, check_same_origin
+    from fedflat.experiments.run_folder.record import read_facts
 
     with pytest.raises(ff.RunError, match="not the server's data"):
-        refuse_other(tmp_path / "run", read_facts(tmp_path / "run")["origin"], origin_of(ready))
+        check_same_origin(tmp_path / "run", read_facts(tmp_path / "run")["origin"], origin_of(prepared))

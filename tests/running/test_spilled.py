@@ -13,17 +13,17 @@ import pytest
 import torch
 
 import fedflat as ff
-from fedflat.data.sampling import Sampler
-from fedflat.engine.mail import Mail
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.memories import FILE, ClientStates
-from fedflat.folder.checkpoints import Store
-from fedflat.running.exchange import Letters
-from fedflat.running.prepare import make_ready
-from fedflat.running.results import Result
-from fedflat.running.run_folder import FolderBook, RunBook
-from fedflat.running.state import CLIENTS, Run
-from fedflat.running.train import train
+from fedflat.core.messages import Broadcast
+from fedflat.execution.client_states import FILE, ClientStates
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.exchange import RequestBatch
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.run_folder.checkpoints import Store
+from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
+from fedflat.experiments.state import CLIENTS, RunState
+from fedflat.experiments.train import train
+from fedflat.server.client_selection import ClientSampler
 from running.small import EVERYTHING, Eager, experiment, final, go_on, rows, stop_at, timeless
 from running.stopping import act_after, kill_self
 
@@ -32,14 +32,14 @@ HERE = InProcess(threads=1)
 
 
 def begin(folder: Path, *, stop: int | None = None, pause: float = 0.0, state_memory: int = 0) -> Result:
-    with closing(Eager.create(folder, EXP.as_json(), {}, pause=pause)) as book:
-        return train(EXP, book=book, executor=HERE, tell=stop_at(stop), state_memory=state_memory)
+    with closing(Eager.create(folder, EXP.as_json(), {}, pause=pause)) as run_folder:
+        return train(EXP, run_folder=run_folder, executor=HERE, on_progress=stop_at(stop), state_memory=state_memory)
 
 
 def resume(folder: Path, said: list[str] | None = None) -> Result:
     say = (said if said is not None else []).append
-    with closing(Eager.open(folder, pause=math.inf, say=say)) as book:
-        return train(EXP, book=book, executor=HERE, state_memory=0)
+    with closing(Eager.open(folder, pause=math.inf, say=say)) as run_folder:
+        return train(EXP, run_folder=run_folder, executor=HERE, state_memory=0)
 
 
 @pytest.fixture
@@ -65,31 +65,31 @@ def test_where_memories_are_changes_no_bit(method: str) -> None:
 
 def test_the_models_of_all_clients_are_within_the_budget(tmp_path: Path) -> None:
     """A model for each client, of which memory has room for one; a checkpoint writes those that are new."""
-    exp = experiment("fedavg + all_clients", rounds=8, sampler=Sampler(clients=1))
-    model = make_ready(exp).learner.initial().params.nbytes
+    exp = experiment("fedavg + all_clients", rounds=8, sampler=ClientSampler(clients=1))
+    model = prepare(exp).learner.initial().params.nbytes
     held: list[int] = []
 
     class Looking(Eager):
-        def checkpoint(self, run: Run, *, force: bool = False) -> None:
+        def checkpoint(self, run: RunState, *, force: bool = False) -> None:
             held.append(run.clients.in_ram)
             super().checkpoint(run, force=force)
 
-    with closing(Looking.create(tmp_path / "run", exp.as_json(), {}, pause=0.0)) as book:
-        train(exp, book=book, executor=HERE, state_memory=model)
+    with closing(Looking.create(tmp_path / "run", exp.as_json(), {}, pause=0.0)) as run_folder:
+        train(exp, run_folder=run_folder, executor=HERE, state_memory=model)
     assert max(held) == model
     groups, _ = Store(tmp_path / "run" / "checkpoint").read(8)
     assert {name for name in groups if name.startswith("shadow/")} == {
         "shadow/all_clients", "shadow/all_clients/first", "shadow/all_clients/mean"
     }  # fmt: skip
     assert len(groups[CLIENTS]["client"]) > 2
-    assert make_ready(exp).client_memory == 5 * model
+    assert prepare(exp).client_memory == 5 * model
 
 
 def test_a_client_is_not_sent_what_a_shadow_keeps_for_it() -> None:
     clients = ClientStates()
     clients.stage(3, {"dual": {"sigma": torch.ones(2)}, "shadow:all_clients": {"model": torch.ones(2)}})
-    mail = Mail(0, torch.zeros(2), torch.zeros(0), 0.1)
-    assert Letters({3: mail}, [3], clients)[0].memory.keys() == {"dual"}
+    broadcast = Broadcast(0, torch.zeros(2), torch.zeros(0), 0.1)
+    assert RequestBatch({3: broadcast}, [3], clients)[0].state.keys() == {"dual"}
 
 
 @pytest.mark.parametrize("stop", [1, 4])
@@ -162,8 +162,8 @@ def test_killed_in_the_midst(tmp_path: Path, whole: Path, after: str) -> None:
 def killed(folder: str, after: str) -> None:
     """A run that kills its own process."""
     act_after(f"fedflat.{after}", 7, kill_self)
-    with closing(Eager.create(Path(folder), EXP.as_json(), {}, pause=0.0)) as book:
-        train(EXP, book=book, executor=HERE, state_memory=0)
+    with closing(Eager.create(Path(folder), EXP.as_json(), {}, pause=0.0)) as run_folder:
+        train(EXP, run_folder=run_folder, executor=HERE, state_memory=0)
 
 
 def test_a_full_disk_is_said_and_survived(tmp_path: Path, whole: Path) -> None:
@@ -185,45 +185,45 @@ def test_letters_fetch_memories_when_they_are_taken() -> None:
     asked = []
 
     class Spy(ClientStates):
-        def memory(self, client: int):
+        def state(self, client: int):
             asked.append(client)
-            return super().memory(client)
+            return super().state(client)
 
-    mail = Mail(0, torch.zeros(2), torch.zeros(0), 0.1)
-    letters = Letters(dict.fromkeys([4, 7, 1], mail), [4, 7, 1], Spy())
-    assert (len(letters), asked) == (3, [])
-    assert (letters[1].client, letters[-1].client) == (7, 1)
+    broadcast = Broadcast(0, torch.zeros(2), torch.zeros(0), 0.1)
+    requests = RequestBatch(dict.fromkeys([4, 7, 1], broadcast), [4, 7, 1], Spy())
+    assert (len(requests), asked) == (3, [])
+    assert (requests[1].client, requests[-1].client) == (7, 1)
     assert asked == [7, 1]
-    assert [letter.client for letter in letters] == [4, 7, 1]
+    assert [request.client for request in requests] == [4, 7, 1]
 
 
 def test_memories_of_a_round_count_too() -> None:
     """Before the round is done: however large the cohort, no more than the budget is in memory."""
     held = []
 
-    class Watching(RunBook):
-        def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    class Watching(RunFolder):
+        def checkpoint(self, run: RunState, *, force: bool = False) -> None:
             held.append((run.clients.in_ram, run.clients.nbytes, len(run.clients.kept)))
 
-    exp = experiment("feddyn", sampler=Sampler(clients=5), rounds=2)
-    one = 4 * make_ready(exp).scene.layout.dim
-    train(exp, book=Watching(), executor=HERE, state_memory=2 * one)
+    exp = experiment("feddyn", sampler=ClientSampler(clients=5), rounds=2)
+    one = 4 * prepare(exp).info.layout.dim
+    train(exp, run_folder=Watching(), executor=HERE, state_memory=2 * one)
     assert held[0] == (2 * one, 5 * one, 5)
     assert all(in_ram <= 2 * one for in_ram, *_ in held)
 
 
 def test_what_clients_will_remember_and_where_is_said() -> None:
-    ready = make_ready(experiment("feddyn"))
-    one = 4 * ready.scene.layout.dim
-    assert ready.client_memory == 5 * one  # five clients, in six rounds of two
-    assert make_ready(experiment("feddyn", rounds=1)).client_memory == 2 * one
-    assert ready.remarks() == [f"clients will remember up to {5 * one} B in all, kept in memory"]
-    (remark,) = ready.remarks(100)
+    prepared = prepare(experiment("feddyn"))
+    one = 4 * prepared.info.layout.dim
+    assert prepared.client_memory == 5 * one  # five clients, in six rounds of two
+    assert prepare(experiment("feddyn", rounds=1)).client_memory == 2 * one
+    assert prepared.remarks() == [f"clients will remember up to {5 * one} B in all, kept in memory"]
+    (remark,) = prepared.remarks(100)
     assert remark == f"clients will remember up to {5 * one} B in all, 100 B kept in memory, the rest on disk"
-    assert make_ready(experiment("fedavg")).remarks(0) == []
+    assert prepare(experiment("fedavg")).remarks(0) == []
 
 
 def test_a_book_says_where_its_checkpoints_are(tmp_path: Path) -> None:
-    assert RunBook().place is None
-    with closing(FolderBook.create(tmp_path / "run", EXP.as_json(), {})) as book:
-        assert book.place == tmp_path / "run" / "checkpoint"
+    assert RunFolder().place is None
+    with closing(DiskRunFolder.create(tmp_path / "run", EXP.as_json(), {})) as run_folder:
+        assert run_folder.place == tmp_path / "run" / "checkpoint"

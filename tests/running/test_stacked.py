@@ -15,32 +15,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedflat.client import batched
-from fedflat.client.drift import Prox
-from fedflat.client.local import Local
-from fedflat.client.piece import Visit
-from fedflat.client.visit import Letter
+from fedflat.client import stacked_gradients as batched
+from fedflat.client.gradient_transforms import Prox
+from fedflat.client.local import LocalTraining
+from fedflat.client.piece import ClientContext
+from fedflat.client.training import Request
 from fedflat.composition.method import Method
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.flat import GradFn
-from fedflat.engine.mail import Mail, Sheaf
+from fedflat.core.flat import GradFn
+from fedflat.core.messages import Broadcast, ReplyBatch
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import FedflatError, NotFinite, SettingError
-from fedflat.executors import rows as stacked
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.memories import ClientStates
-from fedflat.executors.rows import Stacked
+from fedflat.execution import stacked
+from fedflat.execution.client_states import ClientStates
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.experiments.exchange import RequestBatch
+from fedflat.experiments.experiment import EvaluationSchedule, Experiment
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.progress import Progress
+from fedflat.experiments.run_folder.run_folder import DiskRunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
-from fedflat.running.exchange import Letters
-from fedflat.running.experiment import Evaluate, Experiment
-from fedflat.running.prepare import make_ready
-from fedflat.running.run_folder import FolderBook
-from fedflat.running.state import Run
-from fedflat.running.ticks import Tick
-from fedflat.running.train import train
+from fedflat.server.client_selection import ClientSampler
 from test_every_method import EVERY, Costs, experiment, said
 
-STACKED = [text for text in EVERY if all(piece.stacks for piece in said(text).client)]
+STACKED = [text for text in EVERY if all(piece.stackable for piece in said(text).client)]
 CLOSE = {"float32": {"rtol": 1e-5, "atol": 1e-5}, "float64": {"rtol": 1e-9, "atol": 1e-11}}
 SIZES = (9, 9, 6, 9, 6)
 
@@ -58,8 +58,8 @@ def federation(sizes: tuple[int, ...] = SIZES, split: float | None = None) -> An
 def four_of_five(text: str, **more: Any) -> Experiment:
     """A method with four of five clients a round, some of one size and some of another."""
     exp = experiment(said(text))
-    on = federation(split=0.6 if exp.method.protocols else None)
-    return replace(exp, **{"on": on, "sampler": Sampler(clients=4), "rounds": 3, **more})
+    on = federation(split=0.6 if exp.method.evaluations else None)
+    return replace(exp, **{"on": on, "sampler": ClientSampler(clients=4), "rounds": 3, **more})
 
 
 class Snapshots(Costs):
@@ -70,45 +70,45 @@ class Snapshots(Costs):
         self.models: list[Any] = []
         self.memories: list[dict[int, Any]] = []
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         super().checkpoint(run, force=force)
         if not force:
             self.models.append(run.model)
-            self.memories.append({client: run.clients.memory(client) for client in range(len(SIZES))})
+            self.memories.append({client: run.clients.state(client) for client in range(len(SIZES))})
 
 
 def ran(exp: Experiment, executor: Any) -> Snapshots:
-    book = Snapshots()
-    train(exp, executor=executor, book=book)
-    return book
+    run_folder = Snapshots()
+    train(exp, executor=executor, run_folder=run_folder)
+    return run_folder
 
 
-def alike(one: Any, other: Any, how: dict[str, float]) -> None:
+def alike(one: Any, other: Any, config: dict[str, float]) -> None:
     """The same names, and the same numbers up to rounding; times left out."""
     if isinstance(one, dict):
         assert one.keys() == other.keys()
         for key in one.keys() - {"training", "seconds"}:
-            alike(one[key], other[key], how)
+            alike(one[key], other[key], config)
     elif isinstance(one, float):
-        assert other == pytest.approx(one, rel=how["rtol"], abs=how["atol"], nan_ok=True)
+        assert other == pytest.approx(one, rel=config["rtol"], abs=config["atol"], nan_ok=True)
     elif isinstance(one, Tensor):
-        torch.testing.assert_close(other, one, **how)
+        torch.testing.assert_close(other, one, **config)
     else:
         assert one == other
 
 
-def same_run(exp: Experiment, how: dict[str, float], executor: Stacked = Stacked()) -> None:
+def same_run(exp: Experiment, config: dict[str, float], executor: Stacked = Stacked()) -> None:
     """Models, memories, bytes and metrics of a run in stacks are those of single visits."""
     singly, together = ran(exp, InProcess(threads=1)), ran(exp, executor)
     assert len(together.models) == exp.rounds
     for one, other in zip(singly.models, together.models, strict=True):
-        alike(vars(one), vars(other), how)
+        alike(vars(one), vars(other), config)
     for mine, theirs in zip(singly.memories, together.memories, strict=True):
-        alike(mine, theirs, how)
+        alike(mine, theirs, config)
     assert together.spent == singly.spent
     assert len(together.rows) == len(singly.rows)
     for row, its in zip(singly.rows, together.rows, strict=True):
-        alike(row, its, how)
+        alike(row, its, config)
 
 
 @pytest.mark.parametrize("text", STACKED)
@@ -137,17 +137,17 @@ def test_tracing_changes_no_bit(text: str, monkeypatch: pytest.MonkeyPatch) -> N
 @given(
     sizes=st.lists(st.integers(2, 6), min_size=2, max_size=5),
     local=st.builds(
-        Local, epochs=st.integers(1, 2), batch_size=st.integers(2, 6), lr=st.just(0.1), drop_last=st.booleans(),
+        LocalTraining, epochs=st.integers(1, 2), batch_size=st.integers(2, 6), lr=st.just(0.1), drop_last=st.booleans(),
         steps=st.none() | st.integers(1, 3), virtual=st.none() | st.integers(1, 5),
     ),
     most=st.integers(1, 4),
 )  # fmt: skip
-def test_any_sizes_any_local_work_any_room(sizes: list[int], local: Local, most: int) -> None:
+def test_any_sizes_any_local_work_any_room(sizes: list[int], local: LocalTraining, most: int) -> None:
     exp = four_of_five(
         "feddyn(alpha=0.1)", dtype="float64", on=federation(tuple(sizes)), local=local, rounds=2,
-        sampler=Sampler(clients=len(sizes)),
+        sampler=ClientSampler(clients=len(sizes)),
     )  # fmt: skip
-    room = most * batched.footprint(make_ready(exp).learner, local.batch_size)
+    room = most * batched.footprint(prepare(exp).learner, local.batch_size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stacked, "ROOM", room)
         same_run(exp, CLOSE["float64"])
@@ -156,24 +156,24 @@ def test_any_sizes_any_local_work_any_room(sizes: list[int], local: Local, most:
 def test_given_batches() -> None:
     """Clients with other batches are in other stacks."""
     orders = [{0: [[0, 1], [2]], 1: [[3, 4], [5]], 3: [[0, 1, 2]], 2: [[1]]}] * 2
-    exp = four_of_five("fedavg()", dtype="float64", rounds=2, local=Local(orders=orders, lr=0.1))
-    same_run(replace(exp, sampler=Sampler(clients=4, cohorts=[[3, 1, 0, 2]] * 2)), CLOSE["float64"])
+    exp = four_of_five("fedavg()", dtype="float64", rounds=2, local=LocalTraining(orders=orders, lr=0.1))
+    same_run(replace(exp, sampler=ClientSampler(clients=4, cohorts=[[3, 1, 0, 2]] * 2)), CLOSE["float64"])
 
 
 def crew_visits(exp: Experiment, cohort: Sequence[int] = range(len(SIZES))) -> list[tuple[list[int], int]]:
     """The clients who were visited together in one exchange, and how many steps they took."""
-    ready, start = make_ready(exp), make_ready(exp).learner.initial()
-    mails = dict.fromkeys(cohort, Mail(0, start.params, start.buffers, 0.1))
-    letters = Letters(mails, list(cohort), ClientStates())
-    with Stacked().open(ready.job, ready.fed, ready.source) as crew:
-        replies = [reply for reply, _ in crew.visit(letters)]
-    return [(list(r.clients) if isinstance(r, Sheaf) else [r.client], r.steps) for r in replies]
+    prepared, start = prepare(exp), prepare(exp).learner.initial()
+    broadcasts = dict.fromkeys(cohort, Broadcast(0, start.params, start.buffers, 0.1))
+    requests = RequestBatch(broadcasts, list(cohort), ClientStates())
+    with Stacked().open(prepared.job, prepared.fed, prepared.source) as pool:
+        replies = [reply for reply, _ in pool.run(requests)]
+    return [(list(r.clients) if isinstance(r, ReplyBatch) else [r.client], r.steps) for r in replies]
 
 
 def test_equal_clients_share_a_stack_as_long_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    exp = four_of_five("fedavg()", local=Local(batch_size=4))
+    exp = four_of_five("fedavg()", local=LocalTraining(batch_size=4))
     assert crew_visits(exp) == [([0, 1, 3], 3), ([2, 4], 2)]
-    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(make_ready(exp).learner, 4))
+    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(prepare(exp).learner, 4))
     assert crew_visits(exp) == [([0, 1], 3), ([2, 4], 2), ([3], 3)]
     monkeypatch.setattr(stacked, "ROOM", 1)
     assert [clients for clients, _ in crew_visits(exp)] == [[0], [1], [2], [3], [4]]
@@ -181,22 +181,22 @@ def test_equal_clients_share_a_stack_as_long_as_there_is_room(monkeypatch: pytes
 
 def test_stacks_come_in_the_order_of_their_first_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is full waits for no other to fill, but whoever was asked before it is visited before it."""
-    exp = four_of_five("fedavg()", local=Local(batch_size=4))
-    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(make_ready(exp).learner, 4))
+    exp = four_of_five("fedavg()", local=LocalTraining(batch_size=4))
+    monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(prepare(exp).learner, 4))
     assert [clients for clients, _ in crew_visits(exp, [0, 2, 4, 1, 3])] == [[0], [2, 4], [1, 3]]
     assert [clients for clients, _ in crew_visits(exp, [2, 3, 1, 4, 0])] == [[2], [3, 1], [4], [0]]
 
 
 def test_two_mails_are_two_stacks() -> None:
     """Every other client is sent another model: none gets its neighbour's."""
-    ready = make_ready(four_of_five("feddyn(alpha=0.1)", dtype="float64"))
-    start = ready.learner.initial()
-    mails = [Mail(t, start.params + t, start.buffers, 0.1 + t) for t in range(2)]
-    letters = [Letter(client, mails[client % 2], {}) for client in range(5)]
-    with InProcess(1).open(ready.job, ready.fed, ready.source) as crew:
-        singly = {reply.client: reply.delta for reply, _ in crew.visit(letters)}
-    with Stacked().open(ready.job, ready.fed, ready.source) as crew:
-        found = [one for reply, _ in crew.visit(letters) for one in (reply if isinstance(reply, Sheaf) else (reply,))]
+    prepared = prepare(four_of_five("feddyn(alpha=0.1)", dtype="float64"))
+    start = prepared.learner.initial()
+    broadcasts = [Broadcast(t, start.params + t, start.buffers, 0.1 + t) for t in range(2)]
+    requests = [Request(client, broadcasts[client % 2], {}) for client in range(5)]
+    with InProcess(1).open(prepared.job, prepared.fed, prepared.source) as pool:
+        singly = {reply.client: reply.delta for reply, _ in pool.run(requests)}
+    with Stacked().open(prepared.job, prepared.fed, prepared.source) as pool:
+        found = [one for reply, _ in pool.run(requests) for one in (reply if isinstance(reply, ReplyBatch) else (reply,))]
     assert sorted(one.client for one in found) == [0, 1, 2, 3, 4]
     for one in found:
         torch.testing.assert_close(one.delta, singly[one.client], **CLOSE["float64"])
@@ -204,9 +204,9 @@ def test_two_mails_are_two_stacks() -> None:
 
 def test_threads_are_put_back() -> None:
     before = torch.get_num_threads()
-    ready = make_ready(four_of_five("fedavg()"))
+    prepared = prepare(four_of_five("fedavg()"))
     for wanted, threads in ((None, 1), (2, 2)):
-        with Stacked(threads=wanted).open(ready.job, ready.fed, ready.source):
+        with Stacked(threads=wanted).open(prepared.job, prepared.fed, prepared.source):
             assert torch.get_num_threads() == threads
         assert torch.get_num_threads() == before
     with pytest.raises(SettingError, match="threads"):
@@ -244,7 +244,7 @@ def peeking(output: Tensor, y: Tensor) -> Tensor:
 class Mine(Prox):
     """A piece that has not said that it stacks."""
 
-    stacks = False
+    stackable = False
 
 
 @pytest.mark.parametrize(
@@ -265,8 +265,8 @@ def test_what_is_refused(text: str, more: dict[str, Any], why: str) -> None:
 
 
 def test_a_reason_can_be_asked_for() -> None:
-    assert Stacked().refusal(make_ready(four_of_five("feddyn() + mixup()")).job) is None
-    job = make_ready(replace(experiment(Method(client=(Mine(),))))).job
+    assert Stacked().refusal(prepare(four_of_five("feddyn() + mixup()")).job) is None
+    job = prepare(replace(experiment(Method(client=(Mine(),))))).job
     assert Stacked().refusal(job) == f"{Mine()} works on one client at a time"
 
 
@@ -277,7 +277,7 @@ def wild(text: str, on_bad: str) -> Experiment:
     data[1][0][2, 2] = math.inf
     return Experiment(
         method=said(text), on=clients_of(data, test=data[0], classes=3), rounds=2, seed=0, model=mlp([3]),
-        evaluate=Evaluate(every=1), local=Local(batch_size=4, lr=0.1), sampler=Sampler(clients=4), on_bad=on_bad,
+        evaluate=EvaluationSchedule(every=1), local=LocalTraining(batch_size=4, lr=0.1), sampler=ClientSampler(clients=4), on_bad=on_bad,
         dtype="float64",
     )  # fmt: skip
 
@@ -293,17 +293,17 @@ def test_a_reply_that_is_not_finite_ends_the_run_if_wanted() -> None:
 
 @pytest.mark.parametrize("text", ["scaffold()", "fedavg() + all_clients()", "median()"])
 def test_a_reply_that_is_not_finite_is_left_out_if_wanted(text: str) -> None:
-    book, other = Costs(), Costs()
-    one = train(wild(text, "skip"), executor=InProcess(threads=1), book=book).model
-    two = train(wild(text, "skip"), executor=Stacked(), book=other).model
+    run_folder, other = Costs(), Costs()
+    one = train(wild(text, "skip"), executor=InProcess(threads=1), run_folder=run_folder).model
+    two = train(wild(text, "skip"), executor=Stacked(), run_folder=other).model
     assert one is not None
     assert two is not None
     alike(vars(one), vars(two), CLOSE["float64"])
-    assert other.spent == book.spent
+    assert other.spent == run_folder.spent
 
 
 def test_nothing_is_averaged_if_no_reply_is_finite() -> None:
-    exp = replace(wild("fedavg()", "skip"), sampler=Sampler(clients=1, cohorts=[[1], [1]]))
+    exp = replace(wild("fedavg()", "skip"), sampler=ClientSampler(clients=1, cohorts=[[1], [1]]))
     with pytest.raises(FedflatError, match="no client's reply could be used"):
         train(exp, executor=Stacked())
 
@@ -312,14 +312,14 @@ def test_nothing_is_averaged_if_no_reply_is_finite() -> None:
 class Clumsy(Prox):
     """Cannot do its work."""
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         raise ArithmeticError("too hard")
 
 
 def test_an_error_says_where_it_was() -> None:
     exp = replace(four_of_five("fedavg()"), method=Method(client=(Clumsy(),)), on=federation((9,) * 7))
     with pytest.raises(ArithmeticError) as caught:
-        train(replace(exp, sampler=Sampler(clients=7)), executor=Stacked())
+        train(replace(exp, sampler=ClientSampler(clients=7)), executor=Stacked())
     note = f"(in round 0, in a stack of clients 0, 1, 2, 3, 4, ..., step 0, piece {Clumsy()!r})"
     assert caught.value.__notes__ == [note]
 
@@ -328,17 +328,17 @@ def test_an_error_says_where_it_was() -> None:
 def test_stop_and_resume_equals_going_on(text: str, tmp_path: Path) -> None:
     exp = four_of_five(text, rounds=4)
 
-    def go(book: FolderBook, stop: int | None = None) -> None:
-        def tell(tick: Tick) -> None:
-            if tick.round == stop:
+    def go(run_folder: DiskRunFolder, stop: int | None = None) -> None:
+        def tell(progress: Progress) -> None:
+            if progress.round == stop:
                 raise KeyboardInterrupt
 
-        with closing(book):
-            train(exp, book=book, executor=Stacked(), tell=tell)
+        with closing(run_folder):
+            train(exp, run_folder=run_folder, executor=Stacked(), on_progress=tell)
 
-    go(FolderBook.create(tmp_path / "through", exp.as_json(), {}, pause=math.inf))
+    go(DiskRunFolder.create(tmp_path / "through", exp.as_json(), {}, pause=math.inf))
     with pytest.raises(KeyboardInterrupt):
-        go(FolderBook.create(tmp_path / "broken", exp.as_json(), {}, pause=math.inf), stop=2)
-    go(FolderBook.open(tmp_path / "broken", pause=math.inf))
+        go(DiskRunFolder.create(tmp_path / "broken", exp.as_json(), {}, pause=math.inf), stop=2)
+    go(DiskRunFolder.open(tmp_path / "broken", pause=math.inf))
     through, broken = (tmp_path / name / "final.safetensors" for name in ("through", "broken"))
     assert through.read_bytes() == broken.read_bytes()

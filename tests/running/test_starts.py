@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 
 import fedflat as ff
 from fedflat.cli import main
-from fedflat.running.results import Result
-from fedflat.studies.study import Voice
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.study import Reporter
 from running.small import stop_at
 
 SETTINGS: dict[str, Any] = {
@@ -73,7 +73,7 @@ def test_stopped_in_what_came_first(stop: int, tmp_path: Path) -> None:
     said = "pretrained(digits(), rounds=3)"
     whole = run(tmp_path / "whole", init=said)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "cut", init=said, voice=Voice(announce=lambda exp, place, total: stop_at(stop)))
+        run(tmp_path / "cut", init=said, voice=Reporter(announce=lambda exp, place, total: stop_at(stop)))
     stood = json.loads((tmp_path / "cut" / "start" / "run.json").read_text())
     assert stood["status"] == "running"
     resumed = ff.resume(tmp_path / "cut", quiet=True)[0]
@@ -134,6 +134,6 @@ def test_refused_in_a_sentence(said: str, why: str, tmp_path: Path, capsys: pyte
 
 def test_a_run_that_has_not_ended(before: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "cut", voice=Voice(announce=lambda exp, place, total: stop_at(1)))
+        run(tmp_path / "cut", voice=Reporter(announce=lambda exp, place, total: stop_at(1)))
     with pytest.raises(ff.SettingError, match="has not ended"):
         run(init=ff.from_run(str(tmp_path / "cut")))

@@ -16,7 +16,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from fedflat.errors import RunError
-from fedflat.folder.checkpoints import Damaged, Store, pack, write_file
+from fedflat.experiments.run_folder.checkpoints import Damaged, Store, pack, write_file
 
 NAMES = st.text("abcz/_0", min_size=1, max_size=6)
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool, torch.uint8)

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import fedflat as ff
-from fedflat.data.sampling import Sampler
 from fedflat.errors import FedflatError, RunError, SettingError
-from fedflat.folder.checkpoints import Store
-from fedflat.running.run_folder import FolderBook
-from fedflat.studies.how import How
-from fedflat.studies.study import Voice, folder_names, resume, run_many
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.run_folder.checkpoints import Store
+from fedflat.experiments.run_folder.run_folder import DiskRunFolder
+from fedflat.experiments.study import Reporter, folder_names, resume, run_many
+from fedflat.server.client_selection import ClientSampler
 from fedflat.version import __version__
 from running.small import experiment, final, rows, stop_at, timeless
 
@@ -41,15 +41,15 @@ def test_sibling_folders(tmp_path: Path) -> None:
         assert (saved["experiment"]["method"], saved["experiment"]["seed"]) == (result.method, result.seed)
 
 
-def stop_in(run: int, round: int) -> Voice:
-    return Voice(announce=lambda exp, place, total: stop_at(round if place == run else None))
+def stop_in(run: int, round: int) -> Reporter:
+    return Reporter(announce=lambda exp, place, total: stop_at(round if place == run else None))
 
 
 def test_a_study_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     """In the second of four runs: one is done, one is half done, two were never begun."""
     whole = ff.compare(METHODS, seeds=2, out=tmp_path / "whole", **SETTINGS)
     with pytest.raises(KeyboardInterrupt):
-        ff.compare(METHODS, seeds=2, out=tmp_path / "cut", voice=stop_in(2, 3), **SETTINGS)
+        ff.compare(METHODS, seeds=2, out=tmp_path / "cut", reporter=stop_in(2, 3), **SETTINGS)
     done = tmp_path / "cut" / "01-fedavg" / "seed-0"
     stamp = (done / "run.json").stat().st_mtime_ns
     assert not (tmp_path / "cut" / "02-feddyn-alpha=0.1-ema").exists()
@@ -57,9 +57,9 @@ def test_a_study_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
     def announce(exp, place, total):
         announced.append((repr(exp.method), place, total))
-        return lambda tick: None
+        return lambda progress: None
 
-    resumed = resume(tmp_path / "cut", voice=Voice(announce=announce))
+    resumed = resume(tmp_path / "cut", reporter=Reporter(announce=announce))
     assert [place for _, place, _ in announced] == [2, 3, 4]
     assert {total for *_, total in announced} == {4}
     assert (done / "run.json").stat().st_mtime_ns == stamp
@@ -70,7 +70,7 @@ def test_a_study_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
 def test_a_run_that_died_in_its_cradle_does_not_stop_the_study(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        ff.compare(METHODS, out=tmp_path / "cut", voice=stop_in(1, 2), **SETTINGS)
+        ff.compare(METHODS, out=tmp_path / "cut", reporter=stop_in(1, 2), **SETTINGS)
     cradle = tmp_path / "cut" / "02-feddyn-alpha=0.1-ema" / "seed-0"
     cradle.mkdir(parents=True)
     (cradle / "lock").touch()
@@ -84,15 +84,15 @@ def test_checkpoints_as_often_as_said(tmp_path: Path) -> None:
         ff.run("fedavg", out=tmp_path / "run", checkpoint_every=-1, **SETTINGS)
     assert not (tmp_path / "run").exists()
     with pytest.raises(KeyboardInterrupt):
-        ff.run("fedavg", out=tmp_path / "run", voice=stop_in(1, 2), checkpoint_every=math.inf, **SETTINGS)
+        ff.run("fedavg", out=tmp_path / "run", reporter=stop_in(1, 2), checkpoint_every=math.inf, **SETTINGS)
     with pytest.raises(SettingError, match="checkpoint_every"):
         ff.resume(tmp_path / "run", checkpoint_every=math.nan)
     seen: list[int] = []
 
-    def look(tick) -> None:
+    def look(progress) -> None:
         seen.extend(set(Store(tmp_path / "run" / "checkpoint").rounds()) - set(seen))
 
-    ff.resume(tmp_path / "run", voice=Voice(announce=lambda *_: look), checkpoint_every=0)
+    ff.resume(tmp_path / "run", reporter=Reporter(announce=lambda *_: look), checkpoint_every=0)
     assert {2, 3} <= set(seen)  # the first one after it went on, though no time has passed
 
 
@@ -119,9 +119,9 @@ def test_refused_before_anything_is_written(tmp_path: Path, wrong: dict[str, Any
 
 def test_one_wrong_run_stops_all_before_the_first(tmp_path: Path) -> None:
     """The second of them cannot be: nothing is begun."""
-    good, bad = experiment(seed=0), experiment(seed=1, sampler=Sampler(clients=6))
+    good, bad = experiment(seed=0), experiment(seed=1, sampler=ClientSampler(clients=6))
     with pytest.raises(SettingError, match="6 clients a round"):
-        run_many([good, bad], How(), tmp_path / "study")
+        run_many([good, bad], ExecutionConfig(), tmp_path / "study")
     assert not (tmp_path / "study").exists()
 
 
@@ -169,10 +169,10 @@ def test_another_version_is_noticed_before_its_words_are_read(tmp_path: Path) ->
 
 def test_a_run_in_use_is_not_resumed(tmp_path: Path) -> None:
     exp = ff.experiment("fedavg", "digits(iid(), clients=5)", rounds=2)
-    book = FolderBook.create(tmp_path / "run", exp.as_json(), {"workers": 0})
+    run_folder = DiskRunFolder.create(tmp_path / "run", exp.as_json(), {"workers": 0})
     with pytest.raises(RunError, match="another process is working in"):
         resume(tmp_path / "run")
-    book.close()
+    run_folder.close()
 
 
 def test_names_of_folders() -> None:
@@ -198,11 +198,11 @@ def test_names_of_folders() -> None:
 )
 def test_where_one_cannot(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError, match=message):
-        How(**wrong)
+        ExecutionConfig(**wrong)
 
 
 def test_a_device_that_is_not_there() -> None:
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     for name in (name for name in there if not there[name]):
         with pytest.raises(SettingError, match=f"device '{name}' was asked for, but this machine has none. Use 'cpu'"):
-            How(device=name)
+            ExecutionConfig(device=name)

@@ -13,8 +13,8 @@ from fedflat.data.examples import ClientData, Examples
 from fedflat.data.restyled import InStyles, Restyled, in_styles
 from fedflat.data.styles.frequencies import amplitudes
 from fedflat.errors import SettingError
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import make_ready
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.prepare import prepare
 from running.killing import newest
 from running.small import begin, final, go_on, kill_when_stopped, rows, start, timeless
 from running.stopping import CHECKPOINT
@@ -81,8 +81,8 @@ def test_the_servers_images_are_trained_on_in_the_styles_of_all_clients(tmp_path
     other = experiment(START.replace(", styles=True", ""))
     begin(replace(other, rounds=1), tmp_path / "other")
     assert final(tmp_path / "run/start") != final(tmp_path / "other/start")
-    ready = make_ready(exp)
-    assert [repr(one) for one in ready.describers] == ["mean_style()"], "asked once, for clusters and start"
+    prepared = prepare(exp)
+    assert [repr(one) for one in prepared.describers] == ["mean_style()"], "asked once, for clusters and start"
 
 
 def test_stopped_anywhere_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from fedflat.running.results import Summary
-from fedflat.running.scenario import Scenario
-from fedflat.running.tables import size, table
+from fedflat.experiments.results.results import Summary
+from fedflat.experiments.results.scenario import Scenario
+from fedflat.experiments.results.tables import size, table
 
 ONE = Summary("fedavg()", 3, 0.8123, 0.0123, 0.5, 120.0, 2.5e6, 3.5e9, 1234.5, 0, latest=0.82, best=0.855)
 OTHER = Summary("sam(rho=0.1), or so", 3, 0.5, math.nan, 1.25, None, None, 999, 10.0, 0)

@@ -8,16 +8,16 @@ import pytest
 
 import fedflat as ff
 from fedflat.errors import SettingError
-from fedflat.running.experiment import Evaluate
-from fedflat.running.ticks import Tick
-from fedflat.running.train import train
-from fedflat.server.shadows import Ema, Swa, Wima
-from fedflat.studies.how import How
-from fedflat.studies.study import resume, run_one
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.experiment import EvaluationSchedule
+from fedflat.experiments.progress import Progress
+from fedflat.experiments.study import resume, run_one
+from fedflat.experiments.train import train
+from fedflat.server.averaging import Ema, Swa, Wima
 from running.small import EVERYTHING, experiment, final, rows, timeless
 
 ON = {"on": "digits(lda(0), clients=10)", "rounds": 8, "clients_per_round": 2, "eval_every": 1}
-HOW = How(executor="in-process", threads=1)
+HOW = ExecutionConfig(executor="in-process", threads=1)
 
 
 def test_stopped_and_gone_on_with_is_the_run_at_once(tmp_path: Path) -> None:
@@ -37,16 +37,16 @@ def test_stopped_and_gone_on_with_is_the_run_at_once(tmp_path: Path) -> None:
 
 
 def test_the_last_rounds_before_the_stop_are_evaluated_as_those_before_the_end() -> None:
-    exp = experiment(EVERYTHING, rounds=20, evaluate=Evaluate(every=5, last=2))
+    exp = experiment(EVERYTHING, rounds=20, evaluate=EvaluationSchedule(every=5, last=2))
     assert [row["round"] for row in train(exp).rows] == [5, 10, 15, 19, 20]
     assert [row["round"] for row in train(exp, until=9).rows] == [5, 8, 9]
     assert [row["round"] for row in train(exp, until=19).rows] == [5, 10, 15, 18, 19]
 
 
 def test_who_listens_hears_of_the_rounds_to_the_stop() -> None:
-    ticks: list[Tick] = []
-    train(experiment(rounds=6), until=3, tell=ticks.append)
-    assert [(tick.round, tick.rounds) for tick in ticks] == [(1, 3), (2, 3), (3, 3)]
+    ticks: list[Progress] = []
+    train(experiment(rounds=6), until=3, on_progress=ticks.append)
+    assert [(progress.round, progress.rounds) for progress in ticks] == [(1, 3), (2, 3), (3, 3)]
     assert ticks[-1].left == 0
 
 
@@ -65,5 +65,5 @@ def test_no_round_at_all_is_refused(tmp_path: Path) -> None:
 
 
 def test_which_shadows_change_the_training() -> None:
-    steering = [shadow.steers for shadow in (Wima(), Ema(), Swa(), Swa(cycle_lr=False))]
+    steering = [average.changes_lr for average in (Wima(), Ema(), Swa(), Swa(cycle_lr=False))]
     assert steering == [False, False, True, False]

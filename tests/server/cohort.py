@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedflat.engine.mail import Mail, Replies, Reply, fold
+from fedflat.core.messages import Broadcast, Replies, Reply, aggregate
 
 NONE = torch.zeros(0)
 
 
-def answered(mail: Mail, delta: Tensor, buffers: Tensor = NONE) -> Replies:
+def answered(broadcast: Broadcast, delta: Tensor, buffers: Tensor = NONE) -> Replies:
     """What comes of an exchange with it."""
     reply = Reply(client=0, delta=delta, buffers=buffers, examples=1, samples=1, extras={}, metrics={"loss": 0.0})
-    return fold(mail, [reply], population=1, weighting="uniform")
+    return aggregate(broadcast, [reply], population=1, weighting="uniform")

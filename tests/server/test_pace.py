@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fedflat import adagrad, adam, yogi
-from fedflat.client.asks import Gradient, Train
-from fedflat.engine.mail import Mail, Replies
+from fedflat.client.instructions import Gradient, Train
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.schedules import decay, steps
 from fedflat.errors import SettingError
-from fedflat.language.schedules import decay, steps
-from fedflat.server.pace import Adagrad, Adam, ServerMomentum, ServerSgd, TorchAdagrad, TorchAdam, Yogi
-from fedflat.server.piece import Desks, ServerPiece, step
+from fedflat.server.optimizers import Adagrad, Adam, ServerMomentum, ServerSgd, TorchAdagrad, TorchAdam, Yogi
+from fedflat.server.piece import ServerState, ServerPiece, server_step
 from server.cohort import NONE, answered
 
 RNG = torch.Generator().manual_seed(0)
@@ -23,18 +23,18 @@ DELTAS = [torch.randn(4, generator=RNG, dtype=torch.float64) for _ in range(6)]
 START = torch.randn(4, generator=RNG, dtype=torch.float64)
 
 
-def follow(piece: ServerPiece, deltas: Sequence[Tensor] = DELTAS) -> tuple[list[Tensor], Desks]:
+def follow(piece: ServerPiece, deltas: Sequence[Tensor] = DELTAS) -> tuple[list[Tensor], ServerState]:
     """The server's parameters after each of these pseudo-gradients."""
-    w, desks, found = START, Desks(), []
+    w, states, found = START, ServerState(), []
     for t, delta in enumerate(deltas):
 
-        def send(mail: Mail, delta: Tensor = delta) -> Replies:
-            return answered(mail, delta)
+        def send(broadcast: Broadcast, delta: Tensor = delta) -> Replies:
+            return answered(broadcast, delta)
 
-        after = step([piece], desks, send, Mail(t, w, NONE, 0.1))
-        w, desks = after.model.params, after.desks
+        after = server_step([piece], states, send, Broadcast(t, w, NONE, 0.1))
+        w, states = after.model.params, after.state
         found.append(w)
-    return found, desks
+    return found, states
 
 
 @pytest.mark.parametrize(
@@ -59,18 +59,18 @@ def test_against_torch(piece: ServerPiece, optimiser: object) -> None:
 def test_a_rate_scales_steps_but_no_gradients() -> None:
     """Mime asks for a true gradient first, which is not a step."""
 
-    def send(mail: Mail) -> Replies:
-        return answered(mail, DELTAS[0])
+    def send(broadcast: Broadcast) -> Replies:
+        return answered(broadcast, DELTAS[0])
 
-    asked = {ask: Mail(0, START, NONE, 0.1, ask=ask) for ask in (Train(), Gradient())}
-    found = {ask: START - step([ServerSgd(0.5)], {}, send, mail).model.params for ask, mail in asked.items()}
+    asked = {ask: Broadcast(0, START, NONE, 0.1, instruction=ask) for ask in (Train(), Gradient())}
+    found = {ask: START - server_step([ServerSgd(0.5)], {}, send, broadcast).model.params for ask, broadcast in asked.items()}
     torch.testing.assert_close(found[Train()], 0.5 * DELTAS[0])
     torch.testing.assert_close(found[Gradient()], DELTAS[0])
 
 
 @pytest.mark.parametrize("kind", [Adam, Adagrad, Yogi])
 def test_the_papers_moments(kind: type[Adam] | type[Adagrad] | type[Yogi]) -> None:
-    found, desks = follow(kind(0.3, 0.7, 0.8, 0.02))
+    found, states = follow(kind(0.3, 0.7, 0.8, 0.02))
     w, m, v = START.tolist(), [0.0] * 4, [0.02**2] * 4
     for t, delta in enumerate(DELTAS):
         for i, d in enumerate(delta.tolist()):
@@ -83,7 +83,7 @@ def test_the_papers_moments(kind: type[Adam] | type[Adagrad] | type[Yogi]) -> No
                 v[i] = v[i] - 0.2 * d**2 * math.copysign(1, v[i] - d**2)
             w[i] = w[i] - 0.3 * m[i] / (math.sqrt(v[i]) + 0.02)
         torch.testing.assert_close(found[t], torch.tensor(w, dtype=torch.float64), rtol=1e-12, atol=1e-12)
-    (memory,) = desks.values()
+    (memory,) = states.values()
     torch.testing.assert_close(memory["m"], torch.tensor(m, dtype=torch.float64))
     torch.testing.assert_close(memory["v"], torch.tensor(v, dtype=torch.float64))
 

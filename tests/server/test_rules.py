@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedflat import fedavg, krum, median, norm_clip, trimmed_mean
-from fedflat.client.local import Local
-from fedflat.client.piece import Piece, Visit
+from fedflat.client.local import LocalTraining
+from fedflat.client.piece import Piece, ClientContext
 from fedflat.composition.method import Method
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.mail import Mail, Reply, fold
-from fedflat.engine.stage import Stage
+from fedflat.core.messages import Broadcast, Reply, aggregate
+from fedflat.core.stage import Stage
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import FedflatError, SettingError
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.train import train
 from fedflat.models.simple import logistic
-from fedflat.running.experiment import Experiment
-from fedflat.running.train import train
-from fedflat.server.rules import Krum, Median, NormClip, Rule, TrimmedMean
+from fedflat.server.aggregators import Krum, Median, NormClip, Aggregator, TrimmedMean
+from fedflat.server.client_selection import ClientSampler
 
 
 def some(least: int = 1) -> st.SearchStrategy[np.ndarray]:
@@ -32,9 +32,9 @@ def some(least: int = 1) -> st.SearchStrategy[np.ndarray]:
     return hnp.arrays(np.float64, shapes, elements=st.floats(-100, 100))
 
 
-def combine(rule: Rule, deltas: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+def combine(aggregator: Aggregator, deltas: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     shares = np.full(len(deltas), 1 / len(deltas)) if weights is None else weights
-    return rule.combine(torch.from_numpy(deltas), torch.from_numpy(shares)).numpy()
+    return aggregator.combine(torch.from_numpy(deltas), torch.from_numpy(shares)).numpy()
 
 
 def close(found: np.ndarray, expected: Any) -> None:
@@ -76,8 +76,8 @@ def test_krum_by_brute_force(n: int, attackers: int, keep: int) -> None:
 
 
 def test_how_many_replies_are_needed() -> None:
-    assert [Krum(0).least(), Krum(1).least(), Krum(2).least(), Krum(0, keep=6).least()] == [3, 5, 7, 6]
-    assert [TrimmedMean(0).least(), TrimmedMean(2).least(), Median().least(), NormClip(1.0).least()] == [1, 5, 1, 1]
+    assert [Krum(0).min_replies(), Krum(1).min_replies(), Krum(2).min_replies(), Krum(0, keep=6).min_replies()] == [3, 5, 7, 6]
+    assert [TrimmedMean(0).min_replies(), TrimmedMean(2).min_replies(), Median().min_replies(), NormClip(1.0).min_replies()] == [1, 5, 1, 1]
     Krum(1).check(5)
     with pytest.raises(SettingError, match=r"krum\(1\) needs at least 5 replies a round, but only 4 clients are asked"):
         Krum(1).check(4)
@@ -93,17 +93,17 @@ def test_settings(wrong: Any) -> None:
 
 
 def test_a_rule_replaces_both_means_and_leaves_the_rest() -> None:
-    mail = Mail(0, torch.zeros(1), torch.zeros(0), 0.1)
+    broadcast = Broadcast(0, torch.zeros(1), torch.zeros(0), 0.1)
     replies = [
         Reply(k, torch.tensor([d]), torch.tensor([d]), n, n, {"p": {"c": torch.tensor([d])}}, {"loss": d})
         for k, (d, n) in enumerate([(1.0, 1), (2.0, 1), (60.0, 2)])
     ]
-    folded = fold(mail, replies, population=3, weighting="sized", rule=Median().combine)
+    folded = aggregate(broadcast, replies, population=3, weighting="sized", aggregator=Median().combine)
     assert folded.delta.tolist() == folded.uniform.tolist() == [2.0]
     assert folded.buffers.tolist() == [pytest.approx(123 / 4)]
     assert folded.loss == pytest.approx(123 / 4)
     assert folded.mean("p", "c").tolist() == [pytest.approx(21)]
-    clipped = fold(mail, replies, population=3, weighting="sized", rule=NormClip(4.0).combine)
+    clipped = aggregate(broadcast, replies, population=3, weighting="sized", aggregator=NormClip(4.0).combine)
     assert clipped.delta.tolist() == [pytest.approx((1 + 2 + 2 * 4) / 4)]
 
 
@@ -112,28 +112,28 @@ class Liar(Piece):
 
     stage, key = Stage.CORRECT, "liar"
 
-    def end(self, v: Visit, w: torch.Tensor) -> torch.Tensor:
+    def end(self, v: ClientContext, w: torch.Tensor) -> torch.Tensor:
         return w + 1000 if v.client == 0 else w
 
 
 def run(method: Method, lying: bool, clients: int = 5, **more: Any) -> torch.Tensor:
     rng = torch.Generator().manual_seed(0)
     data = [(torch.randn(6, 3, generator=rng) + y, torch.full((6,), y)) for y in (0, 1, 0, 1, 0)]
-    whole = method + Method(client=(Liar(),), said="liar()") if lying else method
+    whole = method + Method(client=(Liar(),), text="liar()") if lying else method
     exp = Experiment(
         method=whole, on=clients_of(data, test=data[0], classes=2), model=logistic(), rounds=3,
-        local=Local(lr=0.1), **{"sampler": Sampler(clients=clients), **more},
+        local=LocalTraining(lr=0.1), **{"sampler": ClientSampler(clients=clients), **more},
     )  # fmt: skip
     model = train(exp).model
     assert model is not None
     return model.params
 
 
-@pytest.mark.parametrize("rule", [median(), trimmed_mean(1), krum(1), krum(1, keep=3), norm_clip(1.0)])
-def test_a_liar_is_resisted(rule: Method) -> None:
+@pytest.mark.parametrize("aggregator", [median(), trimmed_mean(1), krum(1), krum(1, keep=3), norm_clip(1.0)])
+def test_a_liar_is_resisted(aggregator: Method) -> None:
     honest = run(fedavg(), lying=False)
     assert float((run(fedavg(), lying=True) - honest).norm()) > 100
-    assert float((run(fedavg() + rule, lying=True) - honest).norm()) < 2
+    assert float((run(fedavg() + aggregator, lying=True) - honest).norm()) < 2
 
 
 def test_a_cohort_that_is_too_small_is_refused_before_the_first_round() -> None:
@@ -153,21 +153,21 @@ class Mute(Piece):
 
     stage, key = Stage.CORRECT, "mute"
 
-    def end(self, v: Visit, w: torch.Tensor) -> torch.Tensor:
+    def end(self, v: ClientContext, w: torch.Tensor) -> torch.Tensor:
         return w * torch.nan if v.client < 2 else w
 
 
-@pytest.mark.parametrize(("rule", "least"), [(krum(1), 5), (trimmed_mean(2), 5), (krum(0, keep=4), 4)])
-def test_too_few_replies_that_can_be_used(rule: Method, least: int) -> None:
+@pytest.mark.parametrize(("aggregator", "least"), [(krum(1), 5), (trimmed_mean(2), 5), (krum(0, keep=4), 4)])
+def test_too_few_replies_that_can_be_used(aggregator: Method, least: int) -> None:
     """Five are asked and three come: Krum took the first of them, and the mean of none was NaN."""
     said = rf"round 0: .* needs at least {least} replies, but only 3 came that could be used"
     with pytest.raises(FedflatError, match=said):
-        run(rule + Method(client=(Mute(),), said="mute()"), lying=False, on_bad="skip")
+        run(aggregator + Method(client=(Mute(),), text="mute()"), lying=False, on_bad="skip")
 
 
 def test_too_few_clients_that_came() -> None:
     """Four of five in the mean, and sometimes fewer."""
-    sampler = Sampler(clients=4, kind="bernoulli")
+    sampler = ClientSampler(clients=4, kind="bernoulli")
     sizes = [len(sampler.draw(t, 5, 0)) for t in range(3)]
     first = next(t for t, size in enumerate(sizes) if size < 4)
     with pytest.raises(FedflatError, match=rf"round {first}: krum.* needs at least 4 .* only {sizes[first]} came"):

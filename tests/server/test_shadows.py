@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedflat.engine.flat import Layout, Model
-from fedflat.engine.mail import Reply
+from fedflat.core.flat import Layout, Model
+from fedflat.core.messages import Reply
+from fedflat.core.schedules import steps
 from fedflat.errors import SettingError
-from fedflat.language.schedules import steps
-from fedflat.server.shadows import ActiveClients, AllClients, Ema, Notes, Scene, Shadow, Swa, Wima
+from fedflat.server.averaging import ActiveClients, AllClients, Ema, AverageState, RunInfo, ModelAverage, Swa, Wima
 
 LAYOUT = Layout.of(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)))
 HEAD = torch.tensor([False] * 6 + [True] * 3)
@@ -25,15 +25,15 @@ MODELS = [torch.randn(9, generator=RNG, dtype=torch.float64) for _ in range(12)]
 FIRST = torch.zeros(9, dtype=torch.float64)
 
 
-def follow(shadow: Shadow, models: list[Tensor] = MODELS) -> tuple[list[Tensor | None], list[Notes]]:
+def follow(average: ModelAverage, models: list[Tensor] = MODELS) -> tuple[list[Tensor | None], list[AverageState]]:
     """The shadow's parameters and its notes after each model."""
-    scene = Scene(len(models), 4, LAYOUT)
-    notes = shadow.open(scene, FIRST)
+    info = RunInfo(len(models), 4, LAYOUT)
+    notes = average.init(info, FIRST)
     found, kept = [], []
     for t, after in enumerate(models):
         notes = dict(notes)
-        shadow.see(notes, scene, t, models[t - 1] if t else FIRST, after)
-        found.append(shadow.params(notes, scene, after))
+        average.update(notes, info, t, models[t - 1] if t else FIRST, after)
+        found.append(average.params(notes, info, after))
         kept.append(notes)
     return found, kept
 
@@ -68,12 +68,12 @@ def test_a_round_of_wima_touches_one_model() -> None:
 
 def test_wima_reads_only_what_comes_and_goes() -> None:
     """With every other slot spoilt the next mean does not notice, until the sum is made anew."""
-    shadow, scene = Wima(4), Scene(12, 4, LAYOUT)
-    notes = follow(shadow, MODELS[:4])[1][-1]
+    average, info = Wima(4), RunInfo(12, 4, LAYOUT)
+    notes = follow(average, MODELS[:4])[1][-1]
     for i in (1, 2, 3):
         notes[f"slot{i}"] = torch.full_like(FIRST, torch.nan)
-    shadow.see(notes, scene, 4, MODELS[3], MODELS[4])
-    close(shadow.params(notes, scene, MODELS[4]), torch.stack(MODELS[1:5]).mean(0))
+    average.update(notes, info, 4, MODELS[3], MODELS[4])
+    close(average.params(notes, info, MODELS[4]), torch.stack(MODELS[1:5]).mean(0))
 
 
 def test_the_sum_does_not_drift() -> None:
@@ -90,13 +90,13 @@ def test_the_sum_does_not_drift() -> None:
 
 def test_the_sum_is_made_anew_once_in_a_window() -> None:
     """Whatever error has crept into it is gone after at most ``window`` rounds."""
-    shadow, scene = Wima(4), Scene(12, 4, LAYOUT)
-    notes = follow(shadow, MODELS[:5])[1][-1]
+    average, info = Wima(4), RunInfo(12, 4, LAYOUT)
+    notes = follow(average, MODELS[:5])[1][-1]
     notes["sum"] = notes["sum"] + 1
     wrong = []
     for t in range(5, 9):
-        shadow.see(notes, scene, t, MODELS[t - 1], MODELS[t])
-        mean = shadow.params(notes, scene, MODELS[t])
+        average.update(notes, info, t, MODELS[t - 1], MODELS[t])
+        mean = average.params(notes, info, MODELS[t])
         assert mean is not None
         wrong.append(float((mean - torch.stack(MODELS[t - 3 : t + 1]).mean(0)).abs().max()))
     assert wrong[0] == pytest.approx(0.25)
@@ -135,35 +135,35 @@ def test_swa_is_the_plain_mean_of_the_ends_of_its_cycles(start: int, cycle: int)
     [(0.75, 10000, 7500), (0.75, 7, 5), (0.57, 100, 57), (3, 7, 3), (0.0, 7, 0), (0, 7, 0)],
 )
 def test_where_swa_starts(start: float, rounds: int, first: int) -> None:
-    shadow = Swa(start, 5, 0.1, 0.01)
-    assert shadow.first(rounds) == first
-    rates = [shadow.rate(7.0, t, rounds) for t in range(first + 5)]
+    average = Swa(start, 5, 0.1, 0.01)
+    assert average.first(rounds) == first
+    rates = [average.lr(7.0, t, rounds) for t in range(first + 5)]
     assert rates[:first] == [7.0] * first
     assert rates[first:] == pytest.approx([0.1 - 0.09 * (j + 1) / 5 for j in range(5)])
 
 
 def test_swa_rates_left_out() -> None:
     """The run's own rate is the highest, a hundredth of it the lowest."""
-    assert [Swa(0, 2).rate(0.5, t, 9) for t in range(3)] == pytest.approx([0.2525, 0.005, 0.2525])
-    assert [Swa(0, 2, high=1.0).rate(0.5, t, 9) for t in range(2)] == pytest.approx([0.505, 0.01])
-    assert Swa(0, 1).rate(0.5, 3, 9) == 0.5
-    assert Swa(0, 2, cycle_lr=False).rate(0.5, 3, 9) == 0.5
+    assert [Swa(0, 2).lr(0.5, t, 9) for t in range(3)] == pytest.approx([0.2525, 0.005, 0.2525])
+    assert [Swa(0, 2, high=1.0).lr(0.5, t, 9) for t in range(2)] == pytest.approx([0.505, 0.01])
+    assert Swa(0, 1).lr(0.5, 3, 9) == 0.5
+    assert Swa(0, 2, cycle_lr=False).lr(0.5, 3, 9) == 0.5
     assert follow(Swa(0, 2, average=False))[0] == [None] * len(MODELS)
 
 
-def hear(shadow: Shadow, rounds: list[list[tuple[int, Tensor]]]) -> list[Tensor | None]:
+def hear(average: ModelAverage, rounds: list[list[tuple[int, Tensor]]]) -> list[Tensor | None]:
     """The shadow's parameters after rounds in which these clients returned these models."""
-    scene = Scene(len(rounds), 4, LAYOUT)
-    notes, found, kept = shadow.open(scene, FIRST), [], defaultdict[int, Notes](dict)
+    info = RunInfo(len(rounds), 4, LAYOUT)
+    notes, found, kept = average.init(info, FIRST), [], defaultdict[int, AverageState](dict)
     for t, cohort in enumerate(rounds):
         sent = MODELS[t]
         for client, model in cohort:
             corrected = sent - model / 2  # what is sent back need not be the client's model
             own = Model(model, torch.zeros(0))
-            reply = Reply(client, corrected, torch.zeros(0), 1, 1, {}, {"loss": 0.0}, own=own)
-            shadow.hear(notes, kept[client], scene, reply)
-        shadow.see(notes, scene, t, sent, MODELS[t + 1])
-        found.append(shadow.params(notes, scene, MODELS[t + 1]))
+            reply = Reply(client, corrected, torch.zeros(0), 1, 1, {}, {"loss": 0.0}, client_params=own)
+            average.on_reply(notes, kept[client], info, reply)
+        average.update(notes, info, t, sent, MODELS[t + 1])
+        found.append(average.params(notes, info, MODELS[t + 1]))
     return found
 
 
@@ -172,23 +172,23 @@ ROUNDS = [[(0, A), (2, B)], [(2, C)], [(1, D), (0, B), (3, A)]]
 
 
 def test_the_mean_of_the_cohort() -> None:
-    assert ActiveClients().hears
+    assert ActiveClients().needs_replies
     expected = [(A + B) / 2, C, (D + B + A) / 3]
     for found, mean in zip(hear(ActiveClients(), ROUNDS), expected, strict=True):
         close(found, mean)
 
 
 def test_the_mean_of_everybody() -> None:
-    assert AllClients().hears
+    assert AllClients().needs_replies
     expected = [(A + B) / 4, (A + C) / 4, (B + D + C + A) / 4]
     for found, mean in zip(hear(AllClients(), ROUNDS), expected, strict=True):
         close(found, mean)
 
 
-@pytest.mark.parametrize("shadow", [Swa(2, 3), Wima(3), Wima(3, "classifier"), Ema(0.5)])
-def test_models_handed_in_are_not_changed(shadow: Shadow) -> None:
+@pytest.mark.parametrize("average", [Swa(2, 3), Wima(3), Wima(3, "classifier"), Ema(0.5)])
+def test_models_handed_in_are_not_changed(average: ModelAverage) -> None:
     mine = [model.clone() for model in MODELS]
-    follow(shadow, mine)
+    follow(average, mine)
     assert all(torch.equal(a, b) for a, b in zip(mine, MODELS, strict=True))
 
 

@@ -8,37 +8,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedflat.engine.mail import Mail, Replies
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.schedules import steps
 from fedflat.errors import SettingError
-from fedflat.language.schedules import steps
-from fedflat.server.piece import Desks, ServerPiece, step
-from fedflat.server.sharpness import ServerSam, StaleSam, climb
+from fedflat.server.piece import ServerState, ServerPiece, server_step
+from fedflat.server.sharpness import ServerSam, StaleSam, ascend
 from server.cohort import NONE, answered
 
 H = torch.tensor([2.0, 1.0, 4.0], dtype=torch.float64)
 W = torch.tensor([3.0, -1.0, 0.5], dtype=torch.float64)
-MAILS: list[Mail] = []
+MAILS: list[Broadcast] = []
 
 
-def send(mail: Mail) -> Replies:
+def send(broadcast: Broadcast) -> Replies:
     """A federation whose pseudo-gradient is that of a quadratic."""
-    MAILS.append(mail)
-    return answered(mail, 0.1 * H * mail.params)
+    MAILS.append(broadcast)
+    return answered(broadcast, 0.1 * H * broadcast.params)
 
 
-def rounds(piece: ServerPiece, number: int) -> tuple[list[Tensor], Desks, list[dict[str, float]]]:
+def rounds(piece: ServerPiece, number: int) -> tuple[list[Tensor], ServerState, list[dict[str, float]]]:
     MAILS.clear()
-    w, desks, found, notes = W, Desks(), [], []
+    w, states, found, notes = W, ServerState(), [], []
     for t in range(number):
-        after = step([piece], desks, send, Mail(t, w, NONE, 0.1))
-        w, desks = after.model.params, after.desks
+        after = server_step([piece], states, send, Broadcast(t, w, NONE, 0.1))
+        w, states = after.model.params, after.state
         found.append(w)
-        notes.append(after.notes)
-    return found, desks, notes
+        notes.append(after.metrics)
+    return found, states, notes
 
 
 def test_the_true_probe_asks_twice_and_the_first_is_forgotten() -> None:
-    found, desks, _ = rounds(ServerSam(0.5), 1)
+    found, states, _ = rounds(ServerSam(0.5), 1)
     first, second = MAILS
     assert not first.commit
     assert second.commit
@@ -47,13 +47,13 @@ def test_the_true_probe_asks_twice_and_the_first_is_forgotten() -> None:
     there = W + 0.5 * g / g.norm()
     torch.testing.assert_close(second.params, there)
     torch.testing.assert_close(found[0], W - 0.1 * H * there)  # from W, not from there
-    assert desks == {"server_sam": {}}
-    assert ServerSam(0.5).asks == 2
+    assert states == {"server_sam": {}}
+    assert ServerSam(0.5).oracle_calls == 2
 
 
 def test_the_stale_probe_uses_the_last_round() -> None:
-    found, desks, notes = rounds(StaleSam(0.5), 3)
-    assert [mail.commit for mail in MAILS] == [True] * 3
+    found, states, notes = rounds(StaleSam(0.5), 3)
+    assert [broadcast.commit for broadcast in MAILS] == [True] * 3
     assert torch.equal(MAILS[0].params, W)
     before = W
     for t in (1, 2):
@@ -61,10 +61,10 @@ def test_the_stale_probe_uses_the_last_round() -> None:
         last = 0.1 * H * MAILS[t - 1].params
         torch.testing.assert_close(MAILS[t].params, before + 0.5 * last / last.norm())
         torch.testing.assert_close(found[t], before - 0.1 * H * MAILS[t].params)
-    torch.testing.assert_close(desks["stale_sam"]["delta"], 0.1 * H * MAILS[2].params)
+    torch.testing.assert_close(states["stale_sam"]["delta"], 0.1 * H * MAILS[2].params)
     assert notes == [{}, {}, {}]
-    assert StaleSam(0.5).asks == 1
-    assert StaleSam(0.5, True).asks == 2
+    assert StaleSam(0.5).oracle_calls == 1
+    assert StaleSam(0.5, True).oracle_calls == 2
 
 
 def test_measuring_makes_one_more_exchange_and_forgets_it() -> None:
@@ -72,7 +72,7 @@ def test_measuring_makes_one_more_exchange_and_forgets_it() -> None:
     sent = list(MAILS)
     plain, _, _ = rounds(StaleSam(0.5), 3)
     assert all(torch.equal(a, b) for a, b in zip(found, plain, strict=True))
-    assert [mail.commit for mail in sent] == [True, False, True, False, True]
+    assert [broadcast.commit for broadcast in sent] == [True, False, True, False, True]
     assert "delta_eps" not in notes[0]
     for t in (1, 2):
         stale, true = 0.1 * H * sent[2 * t - 2].params, 0.1 * H * sent[2 * t - 1].params
@@ -84,7 +84,7 @@ def test_measuring_makes_one_more_exchange_and_forgets_it() -> None:
 @given(st.lists(st.floats(-5, 5), min_size=3, max_size=3), st.floats(0, 3))
 def test_climbing_goes_rho_far(direction: list[float], rho: float) -> None:
     way = torch.tensor(direction, dtype=torch.float64)
-    up = climb(Mail(0, W, NONE, 0.1, commit=False), way, rho)
+    up = ascend(Broadcast(0, W, NONE, 0.1, commit=False), way, rho)
     length = float((up.params - W).norm())
     if float(way.norm()) > 1e-3:
         assert length == pytest.approx(rho, abs=1e-8)
@@ -95,9 +95,9 @@ def test_climbing_goes_rho_far(direction: list[float], rho: float) -> None:
 
 def test_a_perturbed_model_is_sent_anew() -> None:
     """Even to those who still have the one it was made from."""
-    first = Mail(0, W, NONE, 0.1)
+    first = Broadcast(0, W, NONE, 0.1)
     assert first.after(first).nbytes == 0
-    assert climb(first.after(first), W, 0.5).after(first).nbytes == W.nbytes
+    assert ascend(first.after(first), W, 0.5).after(first).nbytes == W.nbytes
 
 
 def test_a_radius_may_change_with_the_round() -> None:

@@ -14,14 +14,15 @@ import fedflat as ff
 from fedflat.cli.parser import build
 from fedflat.cli.runs import _settings
 from fedflat.client.learner import DTYPES
+from fedflat.core.json_schema import check
 from fedflat.errors import SettingError
-from fedflat.folder.schema import EXPERIMENT, HOW, check
-from fedflat.report.making import command
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.run_folder.schema import EXPERIMENT, HOW
+from fedflat.report.run_command import command
 from fedflat.settings.groups import MACHINE, SETTINGS, LocalSettings, RunSettings
 from fedflat.settings.setting import Setting, about, setting, settings_of
 from fedflat.settings.setting import check as check_ranges
 from fedflat.settings.signature import STUB, signed, stub
-from fedflat.studies.how import How
 
 SAID: dict[str, Any] = {
     "on": "digits(clients=7)", "model": "logistic()", "rounds": 30, "clients_per_round": 3, "sampler": "bernoulli",
@@ -79,8 +80,8 @@ def test_the_signature_names_every_setting_with_its_default(function: Any) -> No
 
 
 def test_where_the_computing_is_done_is_kept_by_the_same_names() -> None:
-    check(How().__dict__, HOW)
-    assert list(How().__dict__) == [one.name for one in MACHINE]
+    check(ExecutionConfig().__dict__, HOW)
+    assert list(ExecutionConfig().__dict__) == [one.name for one in MACHINE]
 
 
 @pytest.mark.parametrize("call", [ff.experiment, ff.run])

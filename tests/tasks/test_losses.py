@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedflat as ff
-from fedflat.client.judge import scores
+from fedflat.client.evaluate import scores
+from fedflat.client.full_gradient import full_gradient
 from fedflat.client.learner import Learner
-from fedflat.client.local import Local
-from fedflat.client.survey import full_gradient
-from fedflat.client.visit import ClientJob
+from fedflat.client.local import LocalTraining
+from fedflat.client.training import ClientJob
 from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData, Examples
 from fedflat.flatness.hessian import Hessian
@@ -124,7 +124,7 @@ def test_every_mean_over_batches_is_the_whole_sum_by_the_whole_count() -> None:
     w, loss = w.detach(), float(expected.detach())
     learner.flat.load(w)
     assert scores(learner, data)["loss"] == pytest.approx(loss, rel=1e-12)
-    job = ClientJob(learner, (), Local(), 0)
+    job = ClientJob(learner, (), LocalTraining(), 0)
     torch.testing.assert_close(full_gradient(job.learner, data, w), gradient.detach(), rtol=1e-10, atol=1e-12)
     objective = Objective(learner, torch.empty(0), data, batch_size=70)
     assert objective.loss(w) == pytest.approx(loss, rel=1e-12)
@@ -161,7 +161,7 @@ class _Pixels(ff.DataSpec):
 
     def open(self, seed: int) -> ff.Federation:
         everything = torch.arange(len(self.examples))
-        return ff.Dealt(self.examples, ClientData(self.examples, everything), everything.split(10))
+        return ff.PartitionedFederation(self.examples, ClientData(self.examples, everything), everything.split(10))
 
 
 def test_a_loss_of_ones_own_keeps_its_mean_as_it_is() -> None:

@@ -71,9 +71,9 @@ def test_rmse_and_what_is_explained(width: int) -> None:
 
 def recalls(task: Task, gallery: tuple[Any, Any] | None, queries: tuple[Any, Any]) -> dict[str, float]:
     meter: Any = task.meter(2)
-    for some, tell in ((gallery, meter.refer), (queries, meter.add)):
+    for some, on_progress in ((gallery, meter.refer), (queries, meter.add)):
         for part in np.array_split(np.arange(len(some[1])), 3) if some is not None else ():
-            tell(torch.from_numpy(some[0][part]), Batch(torch.zeros(len(part), 1), torch.from_numpy(some[1][part])))
+            on_progress(torch.from_numpy(some[0][part]), Batch(torch.zeros(len(part), 1), torch.from_numpy(some[1][part])))
     found: dict[str, float] = meter.scores()
     return found
 

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 import fedflat as ff
+from fedflat.analysis.corruptions.evaluate import measure
 from fedflat.client.learner import Learner
-from fedflat.corruptions.evaluate import measure
 from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData, Examples
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 from fedflat.tasks.retrieval import Retrieval
 from fedflat.tasks.task import Supply
 

@@ -36,16 +36,16 @@ class Bigrams(torch.nn.Module):
         super().__init__()
         self.table = torch.nn.Embedding(31, 31)
 
-    def forward(self, letters: torch.Tensor) -> torch.Tensor:
-        assert letters.dtype == torch.long
-        return self.table(letters)
+    def forward(self, requests: torch.Tensor) -> torch.Tensor:
+        assert requests.dtype == torch.long
+        return self.table(requests)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_stack_of_clients_learns_what_single_ones_do(name: str) -> None:
     on, model = CASES[name]
     said = {"on": on, "model": Bigrams if name == "next_character" else model, **RUN}
-    one, many = (ff.run("fedavg + sam(0.01)", executor=how, **said) for how in ("in-process", "stacked"))
+    one, many = (ff.run("fedavg + sam(0.01)", executor=config, **said) for config in ("in-process", "stacked"))
     torch.testing.assert_close(many.model.params, one.model.params, rtol=1e-9, atol=1e-10)
     assert one.headline.name in one.rows[-1]
     for row, other in zip(one.rows, many.rows, strict=True):
@@ -58,7 +58,7 @@ class Abroad(ff.DataSpec):
 
     def open(self, seed: int) -> ff.Federation:
         fed = ff.digits(clients=5).open(seed)
-        assert isinstance(fed, ff.Dealt)
+        assert isinstance(fed, ff.PartitionedFederation)
         upside = replace(fed.test.examples, inputs=fed.test.examples.inputs.flip(2))  # type: ignore[type-var, attr-defined]
         return replace(fed, more={"upside_down": ff.ClientData(upside, fed.test.index)})
 
@@ -124,7 +124,7 @@ def test_data_say_what_they_are_for_and_models_follow() -> None:
 
 
 def test_a_folder_of_before_there_were_tasks_is_a_classification(tmp_path: Path) -> None:
-    from fedflat.running.experiment import from_json
+    from fedflat.experiments.experiment import from_json
 
     saved = ff.experiment("fedavg", "digits()", rounds=1).as_json()
     del saved["task"]

@@ -11,9 +11,9 @@ import torch
 import fedflat as ff
 from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData, Examples
-from fedflat.data.federation import DataSpec, Dealt, Federation
+from fedflat.data.federation import DataSpec, PartitionedFederation, Federation
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 from fedflat.tasks.pixels import hard_loss
 from fedflat.tasks.segmentation import Segmentation
 
@@ -31,7 +31,7 @@ def scenes() -> Federation:
     images = torch.stack([masks, 1 - masks, masks], 1).float() + 0.1 * torch.randn(8, 3, 32, 32, generator=rng)
     masks[3:6] = 255
     examples = Examples(images, masks, 2)
-    return Dealt(examples, ClientData(examples, torch.tensor([6, 7])), [torch.arange(3), torch.arange(3, 6)])
+    return PartitionedFederation(examples, ClientData(examples, torch.tensor([6, 7])), [torch.arange(3), torch.arange(3, 6)])
 
 
 @dataclass(frozen=True, repr=False)

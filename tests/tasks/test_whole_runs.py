@@ -104,8 +104,8 @@ def test_killed_in_workers_and_resumed_here_it_ends_with_the_same_bits(
     case: Case, whole: dict[str, Path], tmp_path: Path
 ) -> None:
     folder = tmp_path / "killed"
-    how = ["--executor", "workers", "--workers", "2", "--out", str(folder)]
-    kill_when_stopped(start(*case.words(), *how, start_new_session=True, stop_after=(CHECKPOINT, 3)))
+    config = ["--executor", "workers", "--workers", "2", "--out", str(folder)]
+    kill_when_stopped(start(*case.words(), *config, start_new_session=True, stop_after=(CHECKPOINT, 3)))
     assert newest(folder) == 3 < case.rounds
     facts = json.loads((folder / "run.json").read_text())
     assert facts["how"]["executor"] == "workers"

@@ -7,33 +7,33 @@ from typing import Any
 
 import numpy as np
 
-from fedflat.engine.flat import Model
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.language.spelling import parse
-from fedflat.running.prepare import make_ready
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Ledger, Run
-from fedflat.running.train import train
+from fedflat.core.flat import Model
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import Ledger, RunState
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse
 from literal.problem import Plan, Problem
 from quadratic import experiment
 
 
 @dataclass
-class Spy(RunBook):
+class Spy(RunFolder):
     """A book that keeps the models of every slot after every round."""
 
     models: list[dict[str, Model]] = field(default_factory=list)
-    desks: list[dict[str, Any]] = field(default_factory=list)
+    states: list[dict[str, Any]] = field(default_factory=list)
     ledgers: list[Ledger] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         if not force:
             self.models.append(run.models)
-            self.desks.append(run.desks)
+            self.states.append(run.server)
             self.ledgers.append(run.ledger)
 
     def params(self, slot: str = "server") -> np.ndarray:
@@ -47,7 +47,7 @@ def replay(
     **more: Any,
 ) -> Spy:  # fmt: skip
     """A run as planned; without a topology, by that of the method."""
-    book = Spy()
+    run_folder = Spy()
     exp = experiment(parse(method, "method"), problem, plan, topology=topology and parse(topology, "topology"), **more)
-    train(make_ready(exp), book=book, executor=executor)
-    return book
+    train(prepare(exp), run_folder=run_folder, executor=executor)
+    return run_folder

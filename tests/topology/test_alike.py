@@ -7,23 +7,23 @@ import pytest
 import torch
 
 import fedflat as ff
-from fedflat.data.columns import column, facets
+from fedflat.data.client_columns import column, facets
 from fedflat.data.domains import Domains
 from fedflat.data.examples import ClientData, Examples
-from fedflat.data.federation import Dealt
+from fedflat.data.federation import PartitionedFederation
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
-from fedflat.running.prepare import make_ready
-from fedflat.running.train import train
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse
 
 STREET = "street(towns=2, weather='rain', view='car', clients=5, examples=4, tests=4, width=16, height=16)"
 
 
-def towns(*parts: list[int]) -> Dealt:
+def towns(*parts: list[int]) -> PartitionedFederation:
     """Clients that hold the examples at these places, of which the last two are of another town."""
     domains = Domains(("town", "weather"), (("A", "sun"), ("A", "rain"), ("A", "sun"), ("B", "sun"), ("B", "rain")))
     examples = Examples(torch.zeros(5, 2), torch.zeros(5, dtype=torch.long), 2, domains=domains)
-    return Dealt(examples, ClientData(examples, torch.arange(5)), [torch.tensor(part) for part in parts])
+    return PartitionedFederation(examples, ClientData(examples, torch.arange(5)), [torch.tensor(part) for part in parts])
 
 
 def test_clusters_are_the_groups() -> None:
@@ -58,11 +58,11 @@ def test_clients_of_one_town_in_a_run() -> None:
         "fedavg", STREET, rounds=2, clients_per_round=1, model="small_unet(width=4)",
         topology="hierarchy(by_column('town'), every=2)",
     )  # fmt: skip
-    ready = make_ready(exp)
-    assert ready.slots == {"cluster0": (0, 2, 4), "cluster1": (1, 3)}
-    assert train(ready).status == "done"
+    prepared = prepare(exp)
+    assert prepared.slots == {"cluster0": (0, 2, 4), "cluster1": (1, 3)}
+    assert train(prepared).status == "done"
     with pytest.raises(SettingError, match="no column 'city'"):
-        make_ready(ff.experiment("fedavg", STREET, rounds=2, topology="clusters(by_column('city'))"))
+        prepare(ff.experiment("fedavg", STREET, rounds=2, topology="clusters(by_column('city'))"))
 
 
 def test_clusters_by_labels_in_a_run() -> None:

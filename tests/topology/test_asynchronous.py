@@ -13,23 +13,23 @@ import torch
 from torch import nn
 
 import fedflat as ff
-from fedflat.client.local import Local
-from fedflat.client.visit import Letter, visit
-from fedflat.data.sampling import Sampler
-from fedflat.engine.flat import Model
-from fedflat.engine.mail import Mail
+from fedflat.client.local import LocalTraining
+from fedflat.client.training import Request, run_client
+from fedflat.core.flat import Model
+from fedflat.core.messages import Broadcast
 from fedflat.errors import SettingError
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
-from fedflat.folder.checkpoints import Store
-from fedflat.language.spelling import parse
-from fedflat.running.prepare import make_ready
-from fedflat.running.state import Run
-from fedflat.running.train import train
-from fedflat.topology.crowd import Crowd
-from fedflat.topology.topology import Underway
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_folder.checkpoints import Store
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
+from fedflat.topologies.population import ClientPopulation
+from fedflat.topologies.topology import InFlight
 from literal import fedasync, fedbuff
 from literal.problem import Plan, Problem, random_plan, random_problem
 from quadratic import experiment as on_quadratics
@@ -61,27 +61,27 @@ def setting(rounds: int = 12) -> tuple[Problem, Plan]:
     return problem, random_plan(6, problem, rounds=rounds, cohort=8, momentum=0.5, wd=0.01)
 
 
-def observed(topology: str, problem: Problem, plan: Plan, executor: Executor, **more: Any) -> tuple[Spy, Crowd]:
+def observed(topology: str, problem: Problem, plan: Plan, executor: Executor, **more: Any) -> tuple[Spy, ClientPopulation]:
     """A run whose clients are drawn, four at work unless the topology says otherwise."""
-    more = {"sampler": Sampler(clients=4), **more}
+    more = {"sampler": ClientSampler(clients=4), **more}
     exp = replace(on_quadratics(parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology")), **more)
-    book = Spy()
-    ready = make_ready(exp)
-    train(ready, book=book, executor=executor)
-    return book, ready.crowd
+    run_folder = Spy()
+    prepared = prepare(exp)
+    train(prepared, run_folder=run_folder, executor=executor)
+    return run_folder, prepared.clients
 
 
-def happened(topology: str, crowd: Crowd, rounds: int) -> list[Underway]:
-    found = [parse(topology, "topology").underway(crowd, t) for t in range(rounds)]
+def happened(topology: str, population: ClientPopulation, rounds: int) -> list[InFlight]:
+    found = [parse(topology, "topology").underway(population, t) for t in range(rounds)]
     assert all(found)
     return found
 
 
-def told(topology: str, crowd: Crowd, rounds: int) -> dict[str, Any]:
+def told(topology: str, population: ClientPopulation, rounds: int) -> dict[str, Any]:
     """What a twin must know: who was asked, and how long everybody takes."""
-    seconds = parse(topology, "topology")._seconds(crowd)
-    calls = [client for one in happened(topology, crowd, rounds) for client in one.started]
-    return {"calls": calls, "durations": [seconds(client, 0) for client in range(crowd.population)]}
+    seconds = parse(topology, "topology")._seconds(population)
+    calls = [client for one in happened(topology, population, rounds) for client in one.started]
+    return {"calls": calls, "durations": [seconds(client, 0) for client in range(population.n_clients)]}
 
 
 @pytest.mark.parametrize(
@@ -92,22 +92,22 @@ def test_the_twin_of_fedbuff(said: str, durations: str, executor: Executor) -> N
     """One client at a time, and in stacks."""
     problem, plan = setting()
     topology = f"asynchronous(buffer=3, {durations}, {said})"
-    book, crowd = observed(topology, problem, plan, executor)
-    more = told(topology, crowd, plan.rounds)
+    run_folder, population = observed(topology, problem, plan, executor)
+    more = told(topology, population, plan.rounds)
     twin = fedbuff.run(problem, plan, **more, concurrency=4, K=3, s=WEIGHTS[said])
-    np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
-    late = [[t - v for v in one.since.values()] for t, one in enumerate(happened(topology, crowd, plan.rounds))]
+    np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
+    late = [[t - v for v in one.since.values()] for t, one in enumerate(happened(topology, population, plan.rounds))]
     assert late == twin.stale
-    np.testing.assert_allclose([row["staleness"] for row in book.rows], [np.mean(each) for each in late], rtol=1e-15)
+    np.testing.assert_allclose([row["staleness"] for row in run_folder.rows], [np.mean(each) for each in late], rtol=1e-15)
     assert len({staleness for each in late for staleness in each}) > 1
 
 
 def test_the_twin_of_fedbuff_with_clients_that_count_alike() -> None:
     problem, plan = setting()
     topology = f"asynchronous(buffer=2, concurrency=5, {DRAWN}, spread=2)"
-    book, crowd = observed(topology, problem, plan, EXECUTORS[0], weighting="uniform")
-    twin = fedbuff.run(problem, plan, **told(topology, crowd, 12), concurrency=5, K=2, sizes=[1] * 8)
-    np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
+    run_folder, population = observed(topology, problem, plan, EXECUTORS[0], weighting="uniform")
+    twin = fedbuff.run(problem, plan, **told(topology, population, 12), concurrency=5, K=2, sizes=[1] * 8)
+    np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("durations", ["durations='equal'", DRAWN], ids=["equal", "drawn"])
@@ -115,9 +115,9 @@ def test_the_twin_of_fedbuff_with_clients_that_count_alike() -> None:
 def test_the_twin_of_fedasync(said: str, durations: str) -> None:
     problem, plan = setting(20)
     topology = f"asynchronous(mixing=0.6, {durations}, {said})"
-    book, crowd = observed(topology, problem, plan, EXECUTORS[0])
-    twin = fedasync.run(problem, plan, **told(topology, crowd, 20), concurrency=4, alpha=lambda t: 0.6, s=WEIGHTS[said])
-    np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
+    run_folder, population = observed(topology, problem, plan, EXECUTORS[0])
+    twin = fedasync.run(problem, plan, **told(topology, population, 20), concurrency=4, alpha=lambda t: 0.6, s=WEIGHTS[said])
+    np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
     assert max(twin.stale) > 2
 
 
@@ -125,11 +125,11 @@ def test_the_mixing_rate_is_that_of_the_round_in_which_a_reply_is_mixed() -> Non
     """Not that of the round in which the client received the model."""
     problem, plan = setting(20)
     topology = f"asynchronous(mixing=decay(0.9, 0.8), {DRAWN})"
-    book, crowd = observed(topology, problem, plan, EXECUTORS[0])
+    run_folder, population = observed(topology, problem, plan, EXECUTORS[0])
     twin = fedasync.run(
-        problem, plan, **told(topology, crowd, 20), concurrency=4, alpha=lambda t: 0.9 * 0.8**t, s=polynomial(0.0)
+        problem, plan, **told(topology, population, 20), concurrency=4, alpha=lambda t: 0.9 * 0.8**t, s=polynomial(0.0)
     )
-    np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
     assert max(twin.stale) > 2
 
 
@@ -145,18 +145,18 @@ def test_clients_that_are_given() -> None:
     """They are asked one after the other, as places get free."""
     problem, plan = setting(4)
     plan = replace(plan, cohorts=[[3, 1], [0, 2], [5, 3], [1, 0]])
-    book = replay("fedavg", problem, plan, "asynchronous(buffer=2, concurrency=3)")
+    run_folder = replay("fedavg", problem, plan, "asynchronous(buffer=2, concurrency=3)")
     calls = [3, 1, 0, 2, 5, 3, 1, 0]
     twin = fedbuff.run(problem, plan, calls=calls, durations=[1.0] * 8, concurrency=3, K=2)
     assert twin.stale == [[0, 0], [1, 0], [1, 1], [0, 0]]
-    np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(("kind", "executor"), [("uniform", EXECUTORS[0]), ("by_size", EXECUTORS[1])])
 @pytest.mark.parametrize("method", ["fedsam(0.1) + wima(2)", "fedadam(lr=0.1) + mixup()", "fedcm() + median()"])
 def test_a_buffer_of_all_at_work_is_fedavg(method: str, kind: str, executor: Executor) -> None:
     """With equal durations: bit for bit, and all that is counted."""
-    sampler = Sampler(clients=3, kind=kind)
+    sampler = ClientSampler(clients=3, kind=kind)
     waiting, not_waiting = (
         train(experiment(method, topology=topology, sampler=sampler), executor=executor)
         for topology in ("star()", "asynchronous(buffer=3)")
@@ -166,7 +166,7 @@ def test_a_buffer_of_all_at_work_is_fedavg(method: str, kind: str, executor: Exe
 
 
 def test_one_at_work_whose_model_is_taken_is_one_client_a_round() -> None:
-    one = Sampler(clients=1)
+    one = ClientSampler(clients=1)
     waiting, not_waiting = (
         train(experiment("fedprox()", topology=topology, sampler=one), executor=InProcess(threads=1))
         for topology in ("star()", "asynchronous(mixing=1.0, staleness='hinge')")
@@ -193,8 +193,8 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(method: str, tmp_path: P
 
 
 def test_workers_give_the_same_bits_and_stacks_the_same_numbers() -> None:
-    ready = make_ready(experiment("fedsam(0.1)", topology=SLOW, dtype="float64"))
-    alone, spread, stacked = (train(ready, executor=e) for e in (InProcess(threads=1), Workers(2), Stacked()))
+    prepared = prepare(experiment("fedsam(0.1)", topology=SLOW, dtype="float64"))
+    alone, spread, stacked = (train(prepared, executor=e) for e in (InProcess(threads=1), Workers(2), Stacked()))
     assert timeless(alone.rows) == timeless(spread.rows)
     for one, other in zip(alone.rows, stacked.rows, strict=True):
         assert other["loss"] == pytest.approx(one["loss"], rel=1e-11)
@@ -228,29 +228,29 @@ class Counting(Spy):
 
     kept: list[list[int]]
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         self.kept.append(sorted(run.sent))
 
 
 def test_models_are_kept_while_somebody_is_at_work_on_them() -> None:
     """By hand from who was asked when; never more than there are clients at work, however long the run."""
     exp = experiment(topology=SLOW, rounds=40)
-    book = Counting()
-    book.kept = []
-    ready = make_ready(exp)
-    train(ready, book=book)
-    found = happened(SLOW, ready.crowd, 40)
+    run_folder = Counting()
+    run_folder.kept = []
+    prepared = prepare(exp)
+    train(prepared, run_folder=run_folder)
+    found = happened(SLOW, prepared.clients, 40)
     for t in range(30):
         later = {v for one in found[t + 1 :] for v in one.since.values() if v <= t}
-        assert later <= set(book.kept[t])
-        assert len(book.kept[t]) <= 4
-    assert max(map(len, book.kept)) > 1
+        assert later <= set(run_folder.kept[t])
+        assert len(run_folder.kept[t]) <= 4
+    assert max(map(len, run_folder.kept)) > 1
 
 
 def test_what_is_sent_is_counted_when_it_is_sent() -> None:
-    ready = make_ready(experiment(topology=SLOW))
-    ledger, one = train(ready).ledger, 4 * ready.scene.layout.dim
-    asked = sum(len(each.started) for each in happened(SLOW, ready.crowd, 6))
+    prepared = prepare(experiment(topology=SLOW))
+    ledger, one = train(prepared).ledger, 4 * prepared.info.layout.dim
+    asked = sum(len(each.started) for each in happened(SLOW, prepared.clients, 6))
     assert asked > 6 * 2
     assert (ledger.down, ledger.up, ledger.c2c) == (asked * one, 6 * 2 * one, 0)
 
@@ -258,11 +258,11 @@ def test_what_is_sent_is_counted_when_it_is_sent() -> None:
 def test_who_is_at_work() -> None:
     """Different clients, as many as there are places, none of them twice with the same model."""
     topology = "asynchronous(buffer=3, concurrency=7, durations='lognormal', spread=1.5)"
-    ready = make_ready(experiment(on=parse("digits(iid(), clients=12)", "data set"), topology=topology, rounds=60))
+    prepared = prepare(experiment(on=parse("digits(iid(), clients=12)", "data set"), topology=topology, rounds=60))
     at_work: dict[int, int] = {}
     moment = 0.0
     for t in range(60):
-        now = ready.exp.topology.underway(ready.crowd, t)
+        now = prepared.exp.topology.in_flight(prepared.clients, t)
         assert now is not None
         for client in now.started:
             assert client not in at_work
@@ -317,17 +317,17 @@ def test_texts_that_say_no_topology(text: str, words: str) -> None:
     [
         ("asynchronous(concurrency=6)", {}, "6 clients at work were asked for, but there are only 5 clients"),
         ("asynchronous(buffer=6)", {}, "6 replies a step were asked for, but there are only 5 clients"),
-        ("asynchronous()", {"sampler": Sampler(clients=2, kind="bernoulli")}, "no cohort whose size could be drawn"),
-        ("asynchronous(buffer=2, concurrency=2)", {"sampler": Sampler(cohorts=[[0, 0]] * 6)}, "different clients"),
-        ("asynchronous(concurrency=2)", {"sampler": Sampler(cohorts=[[0]] * 6)}, "client 0 again in round 0"),
-        ("asynchronous(buffer=2)", {"sampler": Sampler(cohorts=[[0]] * 6)}, "client 0 again in round 0"),
-        ("asynchronous(buffer=3)", {"sampler": Sampler(cohorts=[[0], [1]] * 3)}, "client 0 again in round 0"),
-        ("asynchronous(buffer=2)", {"sampler": Sampler(cohorts=[[t % 5] for t in range(6)])}, "in round 3 nobody"),
+        ("asynchronous()", {"sampler": ClientSampler(clients=2, kind="bernoulli")}, "no cohort whose size could be drawn"),
+        ("asynchronous(buffer=2, concurrency=2)", {"sampler": ClientSampler(cohorts=[[0, 0]] * 6)}, "different clients"),
+        ("asynchronous(concurrency=2)", {"sampler": ClientSampler(cohorts=[[0]] * 6)}, "client 0 again in round 0"),
+        ("asynchronous(buffer=2)", {"sampler": ClientSampler(cohorts=[[0]] * 6)}, "client 0 again in round 0"),
+        ("asynchronous(buffer=3)", {"sampler": ClientSampler(cohorts=[[0], [1]] * 3)}, "client 0 again in round 0"),
+        ("asynchronous(buffer=2)", {"sampler": ClientSampler(cohorts=[[t % 5] for t in range(6)])}, "in round 3 nobody"),
     ],
 )  # fmt: skip
 def test_clients_it_cannot_be_made_of(topology: str, more: dict[str, Any], words: str) -> None:
     with pytest.raises(SettingError, match=words):
-        make_ready(experiment(topology=topology, **more))
+        prepare(experiment(topology=topology, **more))
 
 
 CLOCK = "devices(speed=lognormal(50, 1.0), up=1e3, latency=0.2)"
@@ -337,17 +337,17 @@ def test_by_a_clock() -> None:
     """Who comes when is by the clients' devices, worked out here; numbers are those of a twin with these durations."""
     problem, plan = setting()
     clock = parse(CLOCK, "clock")
-    book, crowd = observed("asynchronous(buffer=3)", problem, plan, EXECUTORS[0], clock=clock, seed=2)
-    more = told("asynchronous(buffer=3)", crowd, plan.rounds)
+    run_folder, population = observed("asynchronous(buffer=3)", problem, plan, EXECUTORS[0], clock=clock, seed=2)
+    more = told("asynchronous(buffer=3)", population, plan.rounds)
     for client, seconds in enumerate(more["durations"]):
         device = clock.device(client, 2)
         computing = 2 * problem.sizes[client] / device.speed  # two epochs
         assert seconds == pytest.approx(0.2 + 32 / device.down + computing + 0.2 + 32 / 1e3, rel=1e-12)
     assert len(set(more["durations"])) == 8
     twin = fedbuff.run(problem, plan, **more, concurrency=4, K=3)
-    np.testing.assert_allclose(book.params(), twin.server, rtol=1e-10, atol=1e-10)
-    moments = [one.moment for one in happened("asynchronous(buffer=3)", crowd, plan.rounds)]
-    assert [row["clock"] for row in book.rows] == moments
+    np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
+    moments = [one.moment for one in happened("asynchronous(buffer=3)", population, plan.rounds)]
+    assert [row["clock"] for row in run_folder.rows] == moments
 
 
 @pytest.mark.parametrize(
@@ -360,25 +360,25 @@ def test_by_a_clock() -> None:
 )
 def test_clocks_that_do_not_fit(topology: str, clock: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
-        make_ready(experiment(topology=topology, clock=parse(clock, "clock"), min_replies=1))
+        prepare(experiment(topology=topology, clock=parse(clock, "clock"), min_replies=1))
 
 
 def test_running_statistics_are_mixed_as_parameters_are() -> None:
     """By hand, with one client at work."""
-    local = Local(batch_size=3, lr=0.05, drop_last=True)
-    more = {"sampler": Sampler(clients=1), "model": _normalised, "rounds": 2, "local": local}
+    local = LocalTraining(batch_size=3, lr=0.05, drop_last=True)
+    more = {"sampler": ClientSampler(clients=1), "model": _normalised, "rounds": 2, "local": local}
     exp = experiment(topology="asynchronous(mixing=0.25)", **more)
-    ready = make_ready(exp)
-    found = train(ready, executor=InProcess(threads=1)).model
-    model = ready.learner.initial()
+    prepared = prepare(exp)
+    found = train(prepared, executor=InProcess(threads=1)).model
+    model = prepared.learner.initial()
     for t in range(2):
-        [(client,)] = ready.asked(t)["server"]
-        letter = Letter(client, Mail(t, model.params, model.buffers, exp.rate(t)), {})
-        reply, _ = visit(ready.job, letter, ready.fed.data(client))
+        [(client,)] = prepared.select(t)["server"]
+        request = Request(client, Broadcast(t, model.params, model.buffers, exp.lr(t)), {})
+        reply, _ = run_client(prepared.job, request, prepared.fed.data(client))
         x = model.params - reply.delta
         model = Model(0.75 * model.params + 0.25 * x, 0.75 * model.buffers + 0.25 * reply.buffers)
     assert found is not None
-    assert (model.buffers != ready.learner.initial().buffers).any()
+    assert (model.buffers != prepared.learner.initial().buffers).any()
     torch.testing.assert_close(found.params, model.params)
     torch.testing.assert_close(found.buffers, model.buffers)
 

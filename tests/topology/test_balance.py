@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflat.topology.grouping.icg import balanced, balanced_kmeans, icg
+from fedflat.topologies.groupings.icg import balanced, balanced_kmeans, icg
 
 
 def total(cost: np.ndarray, columns: np.ndarray) -> float:

@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import fedflat as ff
-from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.language.spelling import parse
-from fedflat.running.prepare import make_ready
-from fedflat.running.train import train
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
 from literal import fedasyncseq
 from literal.problem import Plan, Problem, random_plan, random_problem, toy_q
 from quadratic import experiment as on_quadratics
@@ -38,8 +38,8 @@ def setting(seed: int, superclients: list[list[int]]) -> tuple[Problem, Plan]:
 
 def visits(problem: Problem, plan: Plan, topology: str) -> list[list[list[int]]]:
     """The clients that each model visits in each round, in order, as the topology says."""
-    ready = make_ready(on_quadratics(parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology")))
-    return [[list(chain) for chains in ready.asked(t).values() for chain in chains] for t in range(plan.rounds)]
+    prepared = prepare(on_quadratics(parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology")))
+    return [[list(chain) for chains in prepared.select(t).values() for chain in chains] for t in range(plan.rounds)]
 
 
 @pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["alone", "stacked"])
@@ -52,13 +52,13 @@ def test_the_twin(said: str, R: int | None, executor: Executor) -> None:
     for each, cohort in zip(chains, plan.cohorts, strict=True):
         assert [sorted(chain) for chain in each] == [GROUPS[i] for i in cohort]
     twin = fedasyncseq.run(problem, plan, chains, R)
-    book = replay("fedavg", problem, plan, topology, executor=executor)
+    run_folder = replay("fedavg", problem, plan, topology, executor=executor)
     for i in (0, 1):
-        found, expected = book.params(f"chain{i}"), [bank[i] for bank in twin.bank]
+        found, expected = run_folder.params(f"chain{i}"), [bank[i] for bank in twin.bank]
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
     losses = [problem.loss(0, w) for w in twin.server]
-    np.testing.assert_allclose([row["loss"] for row in book.rows], losses, rtol=1e-10, atol=1e-10)
-    assert all(list(row["models"]) == ["server"] for row in book.rows)
+    np.testing.assert_allclose([row["loss"] for row in run_folder.rows], losses, rtol=1e-10, atol=1e-10)
+    assert all(list(row["models"]) == ["server"] for row in run_folder.rows)
 
 
 def test_on_q() -> None:
@@ -68,10 +68,10 @@ def test_on_q() -> None:
         parse("fedasyncseq(groups=given_groups([[0], [1]]), R=2)", "method"), problem,
         replace(plan, cohorts=[[0, 1], [1, 0]]),
     )  # fmt: skip
-    book = Spy()
-    train(exp, book=book)
+    run_folder = Spy()
+    train(exp, run_folder=run_folder)
     for slot in ("chain0", "chain1"):
-        np.testing.assert_allclose(book.params(slot)[-1], (1.881, 1.0332), rtol=0, atol=1e-8)
+        np.testing.assert_allclose(run_folder.params(slot)[-1], (1.881, 1.0332), rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedsam(0.1) + wima(2)", "fedadam(lr=0.1) + mixup()"])
@@ -87,14 +87,14 @@ def test_meeting_in_every_round_is_fedseq(method: str) -> None:
 @pytest.mark.parametrize(("groups", "chains"), [(2, 2), (5, 2), (5, 3), (9, 9)])
 def test_where_models_go(groups: int, chains: int) -> None:
     """To different superclients, all their clients, and never back to the one just left."""
-    on, sampler = ff.digits(ff.iid(), clients=18), Sampler(clients=chains)
+    on, sampler = ff.digits(ff.iid(), clients=18), ClientSampler(clients=chains)
     exp = experiment(on=on, topology=f"bank({groups}, R=4)", sampler=sampler, rounds=30)
-    ready = make_ready(exp)
-    members = ready.exp.topology.chains.superclients(ready.crowd)  # type: ignore[attr-defined]
+    prepared = prepare(exp)
+    members = prepared.exp.topology.chains.superclients(prepared.clients)  # type: ignore[attr-defined]
     left: list[Any] = [None] * chains
     seen = set()
     for t in range(30):
-        asked = ready.asked(t)
+        asked = prepared.select(t)
         assert list(asked) == [f"chain{i}" for i in range(chains)]
         went = [members.index(tuple(sorted(chain))) for [chain] in asked.values()]
         assert len(set(went)) == chains
@@ -102,8 +102,8 @@ def test_where_models_go(groups: int, chains: int) -> None:
         left = went
         seen.add(tuple(went))
     assert len(seen) > 1
-    again = make_ready(exp)
-    assert [again.asked(t) for t in (29, 3)] == [ready.asked(t) for t in (29, 3)]
+    again = prepare(exp)
+    assert [again.select(t) for t in (29, 3)] == [prepared.select(t) for t in (29, 3)]
 
 
 def test_stopped_and_gone_on_with_between_meetings(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_what_is_sent_is_what_fedseq_sends() -> None:
     """The server hands every chain on: C N_S models down and up, and sum K_S - C N_S from client to client."""
     on = ff.digits(ff.iid(), clients=5)
     exp = experiment(on=on, topology="bank(given_groups([[0, 1, 2], [3, 4]]), R=3)", rounds=3)
-    ready = make_ready(exp)
-    ledger, one = train(ready).ledger, 4 * ready.scene.layout.dim
+    prepared = prepare(exp)
+    ledger, one = train(prepared).ledger, 4 * prepared.info.layout.dim
     assert (ledger.down, ledger.up, ledger.c2c) == (3 * 2 * one, 3 * 2 * one, 3 * 3 * one)
 
 
@@ -131,13 +131,13 @@ def test_models_wait_for_each_other_when_they_meet(R: str, every: int) -> None:
     """By hand, with superclients of one client: each model's visits come one after the other, and so do
     each client's; models do not wait for each other besides."""
     clock = parse("devices(speed=lognormal(5, 1.0), latency=0.1)", "clock")
-    ready = make_ready(experiment(topology=f"bank(given_groups([[0], [1], [2], [3], [4]]), R={R})", clock=clock))
-    found = [row["clock"] for row in train(ready).rows]
+    prepared = prepare(experiment(topology=f"bank(given_groups([[0], [1], [2], [3], [4]]), R={R})", clock=clock))
+    found = [row["clock"] for row in train(prepared).rows]
     expected, times, free = [], [0.0, 0.0], [0.0] * 5
     for t in range(6):
-        chains = [chain for chains in ready.asked(t).values() for chain in chains]
+        chains = [chain for chains in prepared.select(t).values() for chain in chains]
         for model, (client,) in enumerate(chains):
-            times[model] = free[client] = max(times[model], free[client]) + ready.crowd.lasts(client, t)
+            times[model] = free[client] = max(times[model], free[client]) + prepared.clients.keeps_to_end(client, t)
         expected.append(max(times))
         if (t + 1) % every == 0:
             times = [max(times)] * 2
@@ -159,10 +159,10 @@ def test_models_wait_for_each_other_when_they_meet(R: str, every: int) -> None:
 )
 def test_refusals(method: str, topology: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
-        make_ready(experiment(method, topology=topology))
+        prepare(experiment(method, topology=topology))
 
 
-@pytest.mark.parametrize("sampler", [Sampler(clients=2, kind="bernoulli"), Sampler(cohorts=[[0, 1], [0]] * 3)])
-def test_a_number_of_chains_that_varies(sampler: Sampler) -> None:
+@pytest.mark.parametrize("sampler", [ClientSampler(clients=2, kind="bernoulli"), ClientSampler(cohorts=[[0, 1], [0]] * 3)])
+def test_a_number_of_chains_that_varies(sampler: ClientSampler) -> None:
     with pytest.raises(SettingError, match="every round must have as many chains"):
-        make_ready(experiment(topology="bank(3, R=2)", sampler=sampler))
+        prepare(experiment(topology="bank(3, R=2)", sampler=sampler))

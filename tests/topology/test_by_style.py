@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedflat.errors import SettingError
-from fedflat.topology.grouping.by_style import silhouette, style_clusters
+from fedflat.topologies.groupings.by_style import silhouette, style_clusters
 
 LINE = np.array([[0], [1], [10], [12], [30], [33], [50], [54], [80]])
 

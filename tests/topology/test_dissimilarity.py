@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import cosine as scipy_cosine
 
-from fedflat.topology.grouping.dissimilarity import TAUS, scores
+from fedflat.topologies.groupings.dissimilarity import TAUS, scores
 
 A = np.array([0.7, 0.2, 0.1])
 OTHERS = np.array([[0.6, 0.3, 0.1], [0.1, 0.1, 0.8]])
@@ -54,5 +54,5 @@ def test_symmetric_and_the_same_in_parts(tau: str, monkeypatch: pytest.MonkeyPat
     rows = np.random.default_rng(0).dirichlet(np.ones(4), 9)
     found = scores(tau, rows[0], rows, np.arange(1, 9))
     assert found == pytest.approx([TAUS[tau](row, rows[:1])[0] for row in rows[1:]], abs=1e-14)
-    monkeypatch.setattr("fedflat.topology.grouping.dissimilarity.AT_A_TIME", 8)
+    monkeypatch.setattr("fedflat.topologies.groupings.dissimilarity.AT_A_TIME", 8)
     assert found == pytest.approx(scores(tau, rows[0], rows, np.arange(1, 9)), abs=1e-14)

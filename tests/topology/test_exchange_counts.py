@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import fedflat as ff
-from fedflat.executors.rows import Stacked
-from fedflat.running.prepare import make_ready
-from fedflat.running.results import Result, summarise
-from fedflat.running.train import train
+from fedflat.execution.stacked import Stacked
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.results.results import Result, summarise
+from fedflat.experiments.train import train
 from running.small import begin, experiment, rows
 
 K, C, ROUNDS = 20, 10, 3
@@ -60,7 +60,7 @@ def test_superclients_of_unequal_sizes() -> None:
     exp = ff.experiment(
         f"fedseq({UNEVEN})", f"digits(iid(), clients={K})", rounds=6, clients_per_round=C, model="logistic"
     )
-    asked = [make_ready(exp).asked(t)["server"] for t in range(6)]
+    asked = [prepare(exp).select(t)["server"] for t in range(6)]
     assert {3, 7} in [set(map(len, each)) for each in asked]
     assert train(exp).ledger.models == sum(2 + sum(map(len, each)) for each in asked)
     assert 2 + 3 + 7 == 12
@@ -72,7 +72,7 @@ def test_growing_superclients() -> None:
         "fedseq2par(growth=linear(0.5, b=4))", f"digits(iid(), clients={K})", rounds=5, clients_per_round=C,
         model="logistic",
     )  # fmt: skip
-    asked = [make_ready(exp).asked(t)["server"] for t in range(5)]
+    asked = [prepare(exp).select(t)["server"] for t in range(5)]
     assert list(map(len, asked)) == [2, 2, 4, 4, 6]
     ledger = train(exp).ledger
     assert ledger.models_s2c == ledger.models_c2s == 2 + 2 + 4 + 4 + 6
@@ -102,9 +102,9 @@ def test_describing_clients_before_the_first_round(psi: str, models: int) -> Non
 
 def test_models_are_bytes_by_the_size_of_one() -> None:
     exp = experiment("scaffold", rounds=3)
-    ready = make_ready(exp)
-    one = 4 * ready.scene.layout.dim
-    for ledger in (train(ready).ledger, train(ready, executor=Stacked()).ledger):
+    prepared = prepare(exp)
+    one = 4 * prepared.info.layout.dim
+    for ledger in (train(prepared).ledger, train(prepared, executor=Stacked()).ledger):
         assert (ledger.down, ledger.up) == (one * ledger.models_s2c, one * ledger.models_c2s)
 
 
@@ -115,7 +115,7 @@ def test_a_folder_from_before_they_were_counted(tmp_path: Path) -> None:
     assert all("models_s2c" in row for row in rows(tmp_path / "run"))
     old = [{k: v for k, v in json.loads(line).items() if k != "chain"} for line in path.read_text().splitlines()]
     facts: Any = json.loads((tmp_path / "run/run.json").read_text())
-    read = Result.told(facts, [{k: v for k, v in row.items() if not k.startswith("models_")} for row in old])
+    read = Result.telling(facts, [{k: v for k, v in row.items() if not k.startswith("models_")} for row in old])
     assert read.ledger.models == 0
     assert read.ledger.down == old[-1]["down"]
     assert summarise([read], None)[0].models == 0

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from fedflat import greedy, icg, kmeans, random
 from fedflat.errors import FedflatError, SettingError
-from fedflat.language.spelling import parse
-from fedflat.topology.grouping.grouping import Grouping, Groups, in_order
-from fedflat.topology.grouping.kmeans import dealt
+from fedflat.registry.specs import parse
+from fedflat.topologies.groupings.grouping import Grouping, Groups, in_order
+from fedflat.topologies.groupings.kmeans import dealt
 
 SIX = np.array(
     [[0.80, 0.15, 0.05], [0.65, 0.25, 0.10], [0.12, 0.80, 0.08], [0.22, 0.70, 0.08], [0.07, 0.11, 0.82],
@@ -103,7 +103,7 @@ def test_single_precision_in_between_changes_no_group(scale: float, monkeypatch:
     vectors[30:] = vectors[:30] * (1 + 1e-9 * rng.standard_normal((30, 40)))  # nearly the same clients again
     text = "greedy(psi='task2vec', tau='norm_cosine', d_min=500, k_max=6)"
     found = grouped(text, vectors, [100] * 60)
-    monkeypatch.setattr("fedflat.topology.grouping.greedy._moderate", lambda vectors: False)
+    monkeypatch.setattr("fedflat.topologies.groupings.greedy._moderate", lambda vectors: False)
     assert grouped(text, vectors, [100] * 60) == found
 
 

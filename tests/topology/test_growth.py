@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 
 @pytest.mark.parametrize(

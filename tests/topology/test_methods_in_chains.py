@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 import torch
 
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.training import ClientJob, Request, run_client
+from fedflat.core.messages import Reply
 from fedflat.data.federation import Federation
-from fedflat.data.sampling import Sampler
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.mail import Reply
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
-from fedflat.executors.crew import Crew, Source, Visited
-from fedflat.executors.in_process import InProcess
-from fedflat.running.descriptions import described
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import Ready, make_ready
-from fedflat.running.run_folder import RunBook
-from fedflat.running.train import train
+from fedflat.execution.client_pool import ClientPool, Source, PoolOutcome
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.descriptions import collect_descriptions
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.train import train
+from fedflat.server.client_selection import ClientSampler
 from test_every_method import EVERY, experiment, said
 
 GROUPS = [[0, 2], [1], [3]]
@@ -42,44 +42,44 @@ REFUSED = {
 def in_chains(text: str) -> Experiment:
     """All superclients in every round."""
     exp = experiment(said(text))
-    sampler = Sampler(clients=4, kind=exp.sampler.kind)
+    sampler = ClientSampler(clients=4, kind=exp.sampler.kind)
     return replace(exp, method=exp.method + said(CHAINS), topology=None, sampler=sampler)
 
 
 class Whole:
     """Clients of a star are the chains of another run: a visit goes through all their clients, one after the other."""
 
-    def __init__(self, chains: Ready) -> None:
+    def __init__(self, chains: PreparedRun) -> None:
         self.chains = chains
 
     @contextmanager
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[Crew]:
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
         self.job, self.fed = job, fed
         yield self
 
-    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        for letter in letters:
-            if not letter.mail.ask.trains:
-                yield visit(self.job, letter, self.fed.data(letter.client))
+    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        for request in requests:
+            if not request.broadcast.instruction.trains:
+                yield run_client(self.job, request, self.fed.data(request.client))
                 continue
-            t, x, buffers = letter.mail.round, letter.mail.params, letter.mail.buffers
-            [order] = [c for c in self.chains.asked(t)["server"] if c[0] in GROUPS[letter.client]]
+            t, x, buffers = request.broadcast.round, request.broadcast.params, request.broadcast.buffers
+            [order] = [c for c in self.chains.select(t)["server"] if c[0] in GROUPS[request.client]]
             replies: list[Reply] = []
             for client in order:
-                mail = replace(letter.mail, params=x, buffers=buffers)
-                reply, _ = visit(self.chains.job, Letter(client, mail, {}), self.chains.fed.data(client))
+                broadcast = replace(request.broadcast, params=x, buffers=buffers)
+                reply, _ = run_client(self.chains.job, Request(client, broadcast, {}), self.chains.fed.data(client))
                 assert not reply.extras
                 x, buffers = x - reply.delta, reply.buffers
                 replies.append(reply)
             samples = sum(reply.samples for reply in replies)
             loss = sum(reply.samples * reply.metrics["loss"] for reply in replies) / samples
             yield Reply(
-                letter.client, letter.mail.params - x, buffers, sum(reply.examples for reply in replies), samples, {},
-                {"loss": loss}, sum(reply.steps for reply in replies), letter=letter.id,
+                request.client, request.broadcast.params - x, buffers, sum(reply.examples for reply in replies), samples, {},
+                {"loss": loss}, sum(reply.steps for reply in replies), request=request.id,
             ), {}  # fmt: skip
 
 
-def star_of_chains(text: str, chains: Ready) -> Experiment:
+def star_of_chains(text: str, chains: PreparedRun) -> Experiment:
     """The same method without the chains, on clients that hold what a whole chain holds."""
     exp = experiment(said(text))
     data = [chains.fed.data(client).batch(torch.arange(chains.fed.size(client)), torch.float32) for client in range(4)]
@@ -88,7 +88,7 @@ def star_of_chains(text: str, chains: Ready) -> Experiment:
     ]
     test = chains.fed.test.batch(torch.arange(len(chains.fed.test)), torch.float32)
     on = clients_of(held, test=(test.inputs, test.targets), classes=3)
-    return replace(exp, on=on, sampler=Sampler(clients=3, kind=exp.sampler.kind))
+    return replace(exp, on=on, sampler=ClientSampler(clients=3, kind=exp.sampler.kind))
 
 
 def never(exp: Experiment, where: str) -> Any:
@@ -98,7 +98,7 @@ def never(exp: Experiment, where: str) -> Any:
 
 def refusal(text: str) -> str:
     try:
-        make_ready(in_chains(text))
+        prepare(in_chains(text))
     except SettingError as error:
         return str(error)
     return ""
@@ -111,7 +111,7 @@ def test_a_method_in_chains(text: str) -> None:
         assert any(word in why for word in REFUSED.values()), why
         assert re.search(r"Leave (it|one of them) out", why), why
         return
-    chains = described(make_ready(in_chains(text)), RunBook(), InProcess(threads=1), never)
+    chains = collect_descriptions(prepare(in_chains(text)), RunFolder(), InProcess(threads=1), never)
     found = train(chains, executor=InProcess(threads=1))
     if chains.describers or not chains.fed.data(0).examples.labelled:  # of which no star of chains can be made here
         assert all(math.isfinite(row["loss"]) for row in found.rows)
@@ -131,7 +131,7 @@ def test_which_are_refused() -> None:
     for text, why in refused.items():
         method = said(text)
         at_client = [piece for piece in in_pieces(text) if piece.keeps or piece.up or piece.ordered or piece.anchored]
-        assert bool(why) == bool(at_client or method.hearing or method.pooled), (text, why)
+        assert bool(why) == bool(at_client or method.reply_listeners or method.pooled), (text, why)
     assert {"sam", "asam", "man", "prox", "mixup", "clip", "cutout", "layerwise_sam"} <= {
         text.partition("(")[0] for text, why in refused.items() if not why
     }

@@ -12,18 +12,18 @@ import pytest
 import torch
 
 import fedflat as ff
-from fedflat.client.visit import Letter, visit
-from fedflat.data.sampling import Sampler
-from fedflat.engine.mail import Mail
+from fedflat.client.training import Request, run_client
+from fedflat.core.messages import Broadcast
 from fedflat.errors import SettingError
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.executors.wire import decode, encode
-from fedflat.executors.workers import Workers
-from fedflat.language.spelling import parse
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import make_ready
-from fedflat.running.train import train
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.wire_format import decode, encode
+from fedflat.execution.workers import Workers
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
 from literal import chains
 from literal.problem import random_plan, random_problem
 from quadratic import experiment as on_quadratics
@@ -35,8 +35,8 @@ GROWING = "fedseq2par(growth=linear(0.5, b=2))"
 
 
 def asked(exp: Experiment) -> list[list[tuple[int, ...]]]:
-    ready = make_ready(exp)
-    return [ready.asked(t)["server"] for t in range(exp.rounds)]
+    prepared = prepare(exp)
+    return [prepared.select(t)["server"] for t in range(exp.rounds)]
 
 
 @pytest.mark.parametrize("topology", [f"chains({GROUPS}, passes=3)", f"chains({GROUPS}, passes=2, draw='share')"])
@@ -56,7 +56,7 @@ def test_several_passes_are_the_twin_s(topology: str) -> None:
 @pytest.mark.parametrize("topology", ["chains(groups=2, passes=3)", "chains(cut=1, passes=3)"])
 def test_every_pass_has_its_own_order(topology: str) -> None:
     """Each pass goes through the same clients; orders of passes and rounds differ."""
-    exp = experiment(topology=topology, sampler=Sampler(clients=2 if "groups" in topology else 5), rounds=20)
+    exp = experiment(topology=topology, sampler=ClientSampler(clients=2 if "groups" in topology else 5), rounds=20)
     orders = []
     for each in asked(exp):
         for chain in each:
@@ -78,19 +78,19 @@ def test_the_first_pass_is_what_one_pass_is() -> None:
 @pytest.mark.parametrize("method", ["fedavg", "sam(0.1) + mixup()"])
 def test_every_visit_has_its_own_batches(method: str) -> None:
     """A chain by hand, visit by visit, each with its number; in another process and on the wire too."""
-    exp = experiment(f"fedseq(1, passes=2) + {method}", rounds=1, sampler=Sampler(clients=1))
-    ready = make_ready(exp)
-    [chain] = ready.asked(0)["server"]
+    exp = experiment(f"fedseq(1, passes=2) + {method}", rounds=1, sampler=ClientSampler(clients=1))
+    prepared = prepare(exp)
+    [chain] = prepared.select(0)["server"]
     assert len(chain) == 10
-    start = ready.learner.initial()
+    start = prepared.learner.initial()
     x, batches = start.params, dict[int, list[list[int]]]()
     for place, client in enumerate(chain):
-        mail = Mail(0, x, start.buffers, exp.rate(0), visit=chain[:place].count(client))
-        order = exp.local.batches(exp.seed, 0, client, ready.fed.size(client), mail.visit)
+        broadcast = Broadcast(0, x, start.buffers, exp.lr(0), repetition=chain[:place].count(client))
+        order = exp.local.batches(exp.seed, 0, client, prepared.fed.size(client), broadcast.repetition)
         batches.setdefault(client, []).append(torch.cat(list(order)).tolist())
-        letter = decode(encode(Letter(client, mail, {}, "0/1/x")))
-        assert isinstance(letter, Letter)
-        reply, _ = visit(ready.job, letter, ready.fed.data(client))
+        request = decode(encode(Request(client, broadcast, {}, "0/1/x")))
+        assert isinstance(request, Request)
+        reply, _ = run_client(prepared.job, request, prepared.fed.data(client))
         x = x - reply.delta
     assert all(first != second and sorted(first) == sorted(second) for first, second in batches.values())
     for executor in (InProcess(threads=1), Workers(1)):
@@ -113,28 +113,28 @@ def test_superclients_grow_as_the_paper_says(kind: str, a: float, b: int) -> Non
     """n(t) groups of sizes that differ by one at most, and max(1, floor(C n(t))) of them in each round."""
     said = f"fedseq2par(growth={kind}({a}, b={b}))"
     exp = ff.experiment(said, "digits(iid(), clients=20)", rounds=12, model="logistic", clients_per_round=10)
-    ready = make_ready(exp)
+    prepared = prepare(exp)
     topology: Any = exp.topology
     seen = []
     for t in range(12):
         n = chains.superclients(kind, a, b, t + 1, 20)
-        groups = topology.superclients(ready.crowd, t)
+        groups = topology.superclients(prepared.clients, t)
         assert len(groups) == n
         assert sorted(client for group in groups for client in group) == list(range(20))
         assert max(map(len, groups)) - min(map(len, groups)) <= 1
-        assert len(ready.asked(t)["server"]) == max(1, n // 2)
-        assert {frozenset(chain) for chain in ready.asked(t)["server"]} <= set(map(frozenset, groups))
+        assert len(prepared.select(t)["server"]) == max(1, n // 2)
+        assert {frozenset(chain) for chain in prepared.select(t)["server"]} <= set(map(frozenset, groups))
         seen.append(groups)
     assert len(set(seen)) == len({len(groups) for groups in seen}) > 2  # the same until there are more
-    visits = sum(len(chain) for t in range(12) for chain in ready.asked(t)["server"])
-    assert topology.visits(ready.crowd) == pytest.approx(visits, rel=0.1)
+    visits = sum(len(chain) for t in range(12) for chain in prepared.select(t)["server"])
+    assert topology.visits(prepared.clients) == pytest.approx(visits, rel=0.1)
 
 
 def test_groups_are_put_together_anew() -> None:
     """No nested halves: of clients that were together most are apart after the next growth, and others are met."""
     exp = ff.experiment(GROWING, "digits(iid(), clients=40)", rounds=8, model="logistic", clients_per_round=20)
-    ready, topology = make_ready(exp), exp.topology
-    found = [topology.superclients(ready.crowd, t) for t in (0, 2, 4)]  # type: ignore[call-arg]
+    prepared, topology = prepare(exp), exp.topology
+    found = [topology.superclients(prepared.clients, t) for t in (0, 2, 4)]  # type: ignore[call-arg]
     assert [len(groups) for groups in found] == [2, 4, 6]
     for before, after in pairwise(found):
         home = {client: i for i, group in enumerate(before) for client in group}
@@ -155,7 +155,7 @@ def test_fedseq2par_is_the_twin(said: str) -> None:
 @pytest.mark.parametrize("said", ["fedseq(2, passes=2) + sam(0.1)", GROWING + " + fedavgm() + wima(2)"])
 def test_stopped_and_gone_on_with(said: str, tmp_path: Path) -> None:
     """At every round of the run, so also just before and after clients are put together anew."""
-    exp = experiment(said, sampler=Sampler(clients=3))
+    exp = experiment(said, sampler=ClientSampler(clients=3))
     begin(exp, tmp_path / "whole")
     for stop in range(1, 6):
         part = tmp_path / f"part{stop}"

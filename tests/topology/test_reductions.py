@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from fedflat.client.visit import Letter, visit
-from fedflat.data.sampling import Sampler
-from fedflat.engine.mail import Mail
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.running.prepare import make_ready
-from fedflat.running.results import Result
-from fedflat.running.train import train
+from fedflat.client.training import Request, run_client
+from fedflat.core.messages import Broadcast
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.train import train
+from fedflat.server.client_selection import ClientSampler
 from literal.problem import Problem, random_plan, random_problem
 from running.small import experiment, timeless
 from topology.spied import replay
@@ -45,7 +45,7 @@ def _unnamed(row: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("topology", [f"chains(groups={SINGLE})", "chains(cut=2)"])
 @pytest.mark.parametrize("method", ["fedsam(0.1) + wima(2)", "fedadam(lr=0.1) + mixup()", "fedcm() + median()"])
 def test_a_chain_of_one_client_each_is_the_star(method: str, topology: str, executor: Executor) -> None:
-    sampler = Sampler(cohorts=[[0, 3], [1, 4], [2, 3], [0, 1], [2, 4], [0, 2]])
+    sampler = ClientSampler(cohorts=[[0, 3], [1, 4], [2, 3], [0, 1], [2, 4], [0, 2]])
     same(result(method, topology, executor, sampler=sampler), result(method, "star()", executor, sampler=sampler))
 
 
@@ -61,9 +61,9 @@ def test_fedseq_with_chains_of_one_is_fedavg() -> None:
 
 def test_one_chain_of_everybody_is_fedcyclic() -> None:
     """The same clients in the same order, where that is given: the same bits."""
-    orders = [tuple(make_ready(experiment("fedseq(1)")).asked(t)["server"][0]) for t in range(6)]
+    orders = [tuple(prepare(experiment("fedseq(1)")).select(t)["server"][0]) for t in range(6)]
     seq = train(experiment("fedseq(1) + sam(0.1)"), executor=InProcess(threads=1))
-    cyclic = experiment("fedcyclic() + sam(0.1)", sampler=Sampler(cohorts=[list(order) for order in orders]))
+    cyclic = experiment("fedcyclic() + sam(0.1)", sampler=ClientSampler(cohorts=[list(order) for order in orders]))
     same(seq, train(cyclic, executor=InProcess(threads=1)))
 
 
@@ -83,16 +83,16 @@ def test_however_clients_are_drawn(kind: str) -> None:
 
 def test_one_chain_of_everybody_is_a_loop() -> None:
     """One client after the other, each from where the one before it ended."""
-    exp = experiment("fedsam(0.1)", topology="chains(groups=1)", rounds=2, sampler=Sampler(clients=1))
-    ready = make_ready(exp)
-    found = train(ready, executor=InProcess(threads=1)).model
-    w, buffers = ready.learner.initial().params, ready.learner.initial().buffers
+    exp = experiment("fedsam(0.1)", topology="chains(groups=1)", rounds=2, sampler=ClientSampler(clients=1))
+    prepared = prepare(exp)
+    found = train(prepared, executor=InProcess(threads=1)).model
+    w, buffers = prepared.learner.initial().params, prepared.learner.initial().buffers
     for t in range(2):
         x = w
-        [chain] = ready.asked(t)["server"]
+        [chain] = prepared.select(t)["server"]
         assert sorted(chain) == [0, 1, 2, 3, 4]
         for client in chain:
-            reply, _ = visit(ready.job, Letter(client, Mail(t, x, buffers, exp.rate(t)), {}), ready.fed.data(client))
+            reply, _ = run_client(prepared.job, Request(client, Broadcast(t, x, buffers, exp.lr(t)), {}), prepared.fed.data(client))
             x = x - reply.delta
         w = w - (w - x)  # as the server steps
     assert found is not None

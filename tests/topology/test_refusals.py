@@ -8,17 +8,17 @@ import pytest
 from torch import Tensor
 
 import fedflat as ff
-from fedflat.client.piece import Piece, Visit
+from fedflat.client.piece import Piece, ClientContext
 from fedflat.composition.method import Method
-from fedflat.data.sampling import Sampler
-from fedflat.engine.stage import Stage
+from fedflat.core.stage import Stage
 from fedflat.errors import FedflatError, SettingError
-from fedflat.language.spelling import parse, registered
-from fedflat.running.prepare import make_ready
-from fedflat.running.train import train
-from fedflat.topology.crowd import Chain, Crowd
-from fedflat.topology.grouping.grouping import Grouping
-from fedflat.topology.topology import Asked, Topology
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse, registered
+from fedflat.server.client_selection import ClientSampler
+from fedflat.topologies.groupings.grouping import Grouping
+from fedflat.topologies.population import Chain, ClientPopulation
+from fedflat.topologies.topology import Selection, Topology
 from running.small import experiment
 
 CHAINS, SHARED, MEETING, APART = "chains(groups=2)", "clusters(2, shared='features')", "hierarchy(2)", "clusters(2)"
@@ -74,7 +74,7 @@ def test_methods_that_are_at_home_in_a_chain(method: str) -> None:
 )
 def test_clients_it_cannot_be_made_of(topology: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
-        make_ready(experiment(topology=topology))
+        prepare(experiment(topology=topology))
 
 
 @pytest.mark.parametrize(
@@ -97,22 +97,22 @@ def test_texts_that_say_no_topology(text: str, words: str) -> None:
 
 def test_a_rule_needs_enough_chains() -> None:
     with pytest.raises(SettingError, match="needs at least 3 replies a round, but only 2"):
-        make_ready(experiment("trimmed_mean(1)", topology=CHAINS))
+        prepare(experiment("trimmed_mean(1)", topology=CHAINS))
     with pytest.raises(SettingError, match="needs at least 3 replies a round, but only 1"):
-        make_ready(experiment("trimmed_mean(1)", topology=APART, sampler=Sampler(clients=4)))
+        prepare(experiment("trimmed_mean(1)", topology=APART, sampler=ClientSampler(clients=4)))
 
 
 def test_watching_needs_one_model() -> None:
-    from fedflat.observe import Watching
+    from fedflat.experiments.recording import Recording
 
     with pytest.raises(SettingError, match="has 2 models at the server, and watchers look at one"):
-        Watching.of(make_ready(experiment(topology=MEETING)), "drift")
+        Recording.of(prepare(experiment(topology=MEETING)), "drift")
 
 
 def test_groups_and_superclients_are_fixed_by_the_seed() -> None:
     def groups(seed: int) -> tuple[Chain, ...]:
-        ready = make_ready(experiment(topology="chains(groups=2)", seed=seed))
-        return ready.exp.topology.superclients(ready.crowd)  # type: ignore[attr-defined]
+        prepared = prepare(experiment(topology="chains(groups=2)", seed=seed))
+        return prepared.exp.topology.superclients(prepared.clients)  # type: ignore[attr-defined]
 
     assert groups(1) == groups(1)
     assert len({groups(seed) for seed in range(8)}) > 1
@@ -125,7 +125,7 @@ class Talkative(Piece):
 
     stage, key = Stage.CORRECT, "talkative"
 
-    def end(self, v: Visit, w: Tensor) -> Tensor:
+    def end(self, v: ClientContext, w: Tensor) -> Tensor:
         v.outbox["more"] = w[:1]
         return w
 
@@ -146,7 +146,7 @@ class Wild(Topology):
 
     key = "wild"
 
-    def asked(self, crowd: Crowd, t: int) -> Asked:
+    def select(self, population: ClientPopulation, t: int) -> Selection:
         return {slot: list(chains) for slot, chains in self.asks}
 
 
@@ -154,10 +154,10 @@ class Wild(Topology):
     "asks", [(), (("server", ()),), (("server", ((),)),), (("server", ((1,), (1, 2))),), (("moon", ((1,),)),)]
 )
 def test_a_topology_that_asks_nobody_or_somebody_twice(asks: tuple[object, ...]) -> None:
-    ready = make_ready(experiment())
-    object.__setattr__(ready.exp, "topology", Wild(asks))  # type: ignore[arg-type]
+    prepared = prepare(experiment())
+    object.__setattr__(prepared.exp, "topology", Wild(asks))  # type: ignore[arg-type]
     with pytest.raises(FedflatError, match="must ask different clients in round 0, from slots among server"):
-        ready.asked(0)
+        prepared.select(0)
 
 
 def test_every_topology_and_grouping_says_what_it_is() -> None:
@@ -180,4 +180,4 @@ def test_every_topology_and_grouping_says_what_it_is() -> None:
 )
 def test_words_that_cannot_be_made_of_these_clients(method: str, clients: int, words: str) -> None:
     with pytest.raises(SettingError, match=words):
-        make_ready(experiment(method, sampler=Sampler(clients=clients)))
+        prepare(experiment(method, sampler=ClientSampler(clients=clients)))

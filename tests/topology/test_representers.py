@@ -8,18 +8,18 @@ import torch
 from scipy.spatial.distance import pdist
 from sklearn.decomposition import PCA
 
-from fedflat.client.asks import LabelCounts
 from fedflat.client.describers.task2vec import Task2Vec
 from fedflat.client.describers.weights import ClassifierWeights
+from fedflat.client.instructions import LabelCounts
 from fedflat.errors import SettingError
-from fedflat.topology.grouping.representers import principal, representers
+from fedflat.topologies.groupings.client_vectors import principal, representers
 
 
 @pytest.mark.parametrize(("clients", "length", "columns"), [(20, 300, 1 << 16), (30, 8, 1 << 16), (20, 300, 7)])
 def test_components_are_those_of_scikit_learn(
     clients: int, length: int, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedflat.topology.grouping.representers.COLUMNS", columns)
+    monkeypatch.setattr("fedflat.topologies.groupings.client_vectors.COLUMNS", columns)
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((clients, 4)) @ rng.standard_normal((4, length)) * 5
     vectors += 3 + 0.3 * rng.standard_normal((clients, length))

@@ -17,15 +17,15 @@ from safetensors.torch import load_file
 
 import fedflat as ff
 from fedflat.cli import main
-from fedflat.data.sampling import Sampler
-from fedflat.engine.missing import Missing
+from fedflat.core.failures import ClientFailure
 from fedflat.errors import NotFinite, SettingError
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
-from fedflat.running.experiment import from_json
-from fedflat.running.prepare import make_ready
-from fedflat.running.train import train
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments.experiment import from_json
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.train import train
+from fedflat.server.client_selection import ClientSampler
 from running.killing import newest
 from running.small import begin, experiment, final, go_on, kill_when_stopped, rows, start, timeless
 from running.stopping import VISIT
@@ -41,7 +41,7 @@ RUNS = {
 
 def settings(topology: str, **more: Any) -> dict[str, Any]:
     clients = 4 if topology.startswith("chains(cut") else 2
-    return {"topology": topology, "sampler": Sampler(clients=clients), **more}
+    return {"topology": topology, "sampler": ClientSampler(clients=clients), **more}
 
 
 @pytest.mark.parametrize("topology", RUNS)
@@ -59,8 +59,8 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(topology: str, tmp_path:
 @pytest.mark.parametrize("topology", ["chains(groups=2)", "clusters(2, shared='features')"])
 def test_workers_give_the_same_bits_and_stacks_the_same_numbers(topology: str) -> None:
     exp = experiment(RUNS[topology], **settings(topology, dtype="float64"))
-    ready = make_ready(exp)
-    alone, spread, stacked = (train(ready, executor=e) for e in (InProcess(threads=1), Workers(2), Stacked()))
+    prepared = prepare(exp)
+    alone, spread, stacked = (train(prepared, executor=e) for e in (InProcess(threads=1), Workers(2), Stacked()))
     assert timeless(alone.rows) == timeless(spread.rows)
     for one, other in zip(alone.rows, stacked.rows, strict=True):
         assert other["loss"] == pytest.approx(one["loss"], rel=1e-11)
@@ -93,11 +93,11 @@ def test_what_is_sent_in_chains_and_from_client_to_client() -> None:
     """Groups of 3 and 2: a round is C N_S + sum K models in all; the server sends and gets one for each chain."""
     on = ff.digits(ff.iid(), clients=5)
     exp = experiment("fedavg", on=on, topology="chains(groups=given_groups([[0, 1, 2], [3, 4]]))", rounds=3)
-    ready = make_ready(exp)
-    ledger, one = train(ready).ledger, 4 * ready.scene.layout.dim
+    prepared = prepare(exp)
+    ledger, one = train(prepared).ledger, 4 * prepared.info.layout.dim
     assert (ledger.down, ledger.up, ledger.c2c) == (3 * 2 * one, 3 * 2 * one, 3 * 3 * one)
     assert ledger.sent == 3 * (2 + 5 + 0) * one
-    assert ledger.samples == 3 * sum(ready.fed.sizes())
+    assert ledger.samples == 3 * sum(prepared.fed.sizes())
 
 
 @pytest.mark.parametrize(("policy", "words"), [("raise", "round 0, client"), ("skip", ""), ("stop", "")])
@@ -106,9 +106,9 @@ def test_a_reply_that_is_not_finite_breaks_its_chain(policy: str, words: str) ->
     rng = torch.Generator().manual_seed(0)
     data = [(torch.randn(6, 4, generator=rng), torch.arange(6) % 3) for _ in range(4)]
     bad = [(x * (1e30 if k == 1 else 1), y) for k, (x, y) in enumerate(data)]
-    sampler = Sampler(cohorts=[[0, 1, 2, 3]] * 2)
+    sampler = ClientSampler(cohorts=[[0, 1, 2, 3]] * 2)
 
-    def run(given: list[Any], cohorts: Sampler, cut: int) -> Any:
+    def run(given: list[Any], cohorts: ClientSampler, cut: int) -> Any:
         on = ff.clients_of(given, test=data[0], classes=3)
         topology = f"chains(cut={cut})"
         return train(experiment(on=on, topology=topology, rounds=2, sampler=cohorts, on_bad=policy))
@@ -119,7 +119,7 @@ def test_a_reply_that_is_not_finite_breaks_its_chain(policy: str, words: str) ->
     elif policy == "stop":
         assert run(bad, sampler, 2).status == "diverged"
     else:
-        alone = run(data, Sampler(cohorts=[[2, 3]] * 2), 1)
+        alone = run(data, ClientSampler(cohorts=[[2, 3]] * 2), 1)
         broken = run(bad, sampler, 2)
         assert torch.equal(broken.model.params, alone.model.params)
 
@@ -131,27 +131,27 @@ def test_a_client_that_is_missing_ends_its_chain() -> None:
     heard: list[int] = []
 
     class Absent:
-        def __init__(self, crew: Any) -> None:
-            self.crew = crew
+        def __init__(self, pool: Any) -> None:
+            self.pool = pool
 
-        def visit(self, letters: Any) -> Any:
-            for letter in letters:
-                heard.append(letter.client)
-                if letter.client == 1:
-                    yield Missing(1, letter.id, "crashed")
+        def visit(self, requests: Any) -> Any:
+            for request in requests:
+                heard.append(request.client)
+                if request.client == 1:
+                    yield ClientFailure(1, request.id, "crashed")
                 else:
-                    yield from self.crew.visit([letter])
+                    yield from self.pool.visit([request])
 
     class Away(InProcess):
         @contextmanager
         def open(self, *words: Any) -> Any:
-            with super().open(*words) as crew:
-                yield Absent(crew)
+            with super().open(*words) as pool:
+                yield Absent(pool)
 
     on = ff.clients_of(data, test=data[0], classes=3)
 
     def run(cohort: list[int], cut: int, executor: Any, **more: Any) -> Any:
-        sampler, topology = Sampler(cohorts=[cohort]), f"chains(cut={cut})"
+        sampler, topology = ClientSampler(cohorts=[cohort]), f"chains(cut={cut})"
         return train(experiment(on=on, topology=topology, rounds=1, sampler=sampler, **more), executor=executor)
 
     found = run([0, 1, 2, 3, 4, 5], 2, Away(threads=1), min_replies=1)
@@ -161,7 +161,7 @@ def test_a_client_that_is_missing_ends_its_chain() -> None:
 
 
 def test_heads_are_apart_and_features_are_one() -> None:
-    exp = experiment("fedavg", topology="clusters(2, shared='features')", sampler=Sampler(clients=4))
+    exp = experiment("fedavg", topology="clusters(2, shared='features')", sampler=ClientSampler(clients=4))
     result = train(exp)
     one, other = (dict(result.module(f"cluster{c}").named_parameters()) for c in (0, 1))
     assert list(one) == ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]
@@ -177,19 +177,19 @@ def test_what_is_reported_of_several_models(topology: str, tmp_path: Path) -> No
     more = {"rounds": 3, "clients_per_round": 3, "topology": topology}
     result = ff.run("fedavg", on=on, model="mlp(hidden=[6])", out=folder, quiet=True, **more)
     row = result.rows[-1]
-    ready = make_ready(from_json(json.loads((folder / "run.json").read_text())["experiment"]))
+    prepared = prepare(from_json(json.loads((folder / "run.json").read_text())["experiment"]))
     shares, examples = [], {}
-    for slot, clients in ready.slots.items():
+    for slot, clients in prepared.slots.items():
         module = result.module(slot)
-        test = ready.fed.test.batch(torch.arange(len(ready.fed.test)), torch.float32)
+        test = prepared.fed.test.batch(torch.arange(len(prepared.fed.test)), torch.float32)
         with torch.no_grad():
             found = float((module(test.inputs).argmax(1) == test.targets).double().mean())
             assert row["models"][slot]["accuracy"] == pytest.approx(found, abs=1e-12)
             for client in clients:
-                own = ready.fed.own_test(client)
+                own = prepared.fed.own_test(client)
                 batch = own.batch(torch.arange(len(own)), torch.float32)
                 shares.append(float((module(batch.inputs).argmax(1) == batch.targets).double().mean()))
-        examples[slot] = sum(len(ready.fed.data(client)) for client in clients)
+        examples[slot] = sum(len(prepared.fed.data(client)) for client in clients)
     assert row["clients"] == pytest.approx(sum(shares) / 9, abs=1e-12)
     weighted = sum(n * row["models"][slot]["accuracy"] for slot, n in examples.items()) / sum(examples.values())
     files = {path.name for path in folder.glob("final*")}
@@ -225,12 +225,12 @@ def test_local_against_global_needs_a_star(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_all_slots_draw_in_each_cluster() -> None:
-    ready = make_ready(experiment(topology="hierarchy(2, every=2)", sampler=Sampler(clients=2)))
-    cohorts = [ready.asked(t) for t in range(6)]
+    prepared = prepare(experiment(topology="hierarchy(2, every=2)", sampler=ClientSampler(clients=2)))
+    cohorts = [prepared.select(t) for t in range(6)]
     for asked in cohorts:
         for slot, chains in asked.items():
             assert len(chains) == 2
-            assert {client for (client,) in chains} <= set(ready.slots[slot])
+            assert {client for (client,) in chains} <= set(prepared.slots[slot])
     assert len({str(asked) for asked in cohorts}) > 1
 
 
@@ -277,8 +277,8 @@ def test_a_topology_of_ones_own_on_the_command_line(tmp_path: Path) -> None:
         return subprocess.run([sys.executable, "-m", "fedflat", *words], capture_output=True, text=True)
 
     folders = [tmp_path / name for name in ("here", "there")]
-    for folder, how in zip(folders, (["--threads", "1"], ["--workers", "2", "--executor", "workers"]), strict=True):
-        done = fedflat("run", "fedsam(0.05)", *common, *said, *how, "--out", str(folder))
+    for folder, config in zip(folders, (["--threads", "1"], ["--workers", "2", "--executor", "workers"]), strict=True):
+        done = fedflat("run", "fedsam(0.05)", *common, *said, *config, "--out", str(folder))
         assert done.returncode == 0, done.stderr
     assert final(folders[0]) == final(folders[1])
     assert rows(folders[0])[-1]["c2c"] == 3 * rows(folders[0])[-1]["down"]

@@ -13,20 +13,20 @@ from torch import Tensor, nn
 
 import fedflat as ff
 from fedflat.client.describers.mean_style import MeanStyle
+from fedflat.core.flat import FlatModule, Model
 from fedflat.data.examples import ClientData, Examples
-from fedflat.data.sets.given import clients_of
-from fedflat.engine.flat import FlatModule, Model
+from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
-from fedflat.executors.in_process import InProcess
-from fedflat.language.spelling import parse
-from fedflat.running.descriptions import described
-from fedflat.running.experiment import Experiment
-from fedflat.running.prepare import Ready, make_ready
-from fedflat.running.run_folder import RunBook
-from fedflat.running.state import Run
-from fedflat.running.train import train
-from fedflat.topology.clusters import Clusters
-from fedflat.topology.grouping.by_style import ByStyle
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.descriptions import collect_descriptions
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.prepare import PreparedRun, prepare
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.state import RunState
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse
+from fedflat.topologies.clusters import Clusters
+from fedflat.topologies.groupings.by_style import ByStyle
 from running.small import data
 
 S = torch.tensor([[12, 200, 45, 90], [33, 7, 160, 80], [250, 61, 19, 140], [5, 77, 210, 128]], dtype=torch.uint8)
@@ -72,12 +72,12 @@ def test_an_image_is_of_the_nearest_cluster() -> None:
 
 def test_shared_and_own_parts_in_numbers() -> None:
     """Ten, thirty and twenty examples in clusters 0, 0 and 1 of three; Phi comes first in the vector."""
-    crowd = make_ready(world("style_clusters(3)")).crowd
+    population = prepare(world("style_clusters(3)")).clients
     own = {"cluster0": ((10 * 1 + 30 * 2) / 40, 17.5), "cluster1": (4.0, 30.0), "cluster2": (0.0, 7.0)}
     layout = FlatModule(nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)), dtype=torch.float64)
-    crowd = replace(crowd, layout=layout.layout)
+    population = replace(population, layout=layout.layout)
     models = {name: Model(torch.tensor(both, dtype=torch.float64), torch.zeros(0)) for name, both in own.items()}
-    merged = parse("style_clusters(3)", "topology").merge(crowd, 0, models, {"cluster0": 40, "cluster1": 20})
+    merged = parse("style_clusters(3)", "topology").merge(population, 0, models, {"cluster0": 40, "cluster1": 20})
     assert [model.params.tolist() for model in merged.values()] == [
         pytest.approx([2.5, 17.5]), pytest.approx([2.5, 30.0]), pytest.approx([2.5, 7.0]),
     ]  # fmt: skip
@@ -142,17 +142,17 @@ def world(
 STYLED = "style_clusters(by_style(fewest=2, most=5))"
 
 
-class Kept(RunBook):
+class Kept(RunFolder):
     """Keeps the server's models."""
 
-    def checkpoint(self, run: Run, *, force: bool = False) -> None:
+    def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         self.models = run.models
 
 
 def kept(exp: Experiment) -> tuple[Any, dict[str, Model]]:
     """The run, and the server's models at its end."""
-    book = Kept()
-    return train(exp, book=book, executor=InProcess(threads=1)), book.models
+    run_folder = Kept()
+    return train(exp, run_folder=run_folder, executor=InProcess(threads=1)), run_folder.models
 
 
 def test_an_image_is_judged_by_the_cluster_of_the_nearest_mean_and_not_of_the_nearest_client() -> None:
@@ -162,9 +162,9 @@ def test_an_image_is_judged_by_the_cluster_of_the_nearest_mean_and_not_of_the_ne
     """
     exp = world("style_clusters(by_style(fewest=2, most=2), shared='nothing')", greys=(10, 30, 50, 200),
                 seen=(113, 117, 121, 130))  # fmt: skip
-    ready = told(exp)
-    assert list(ready.slots.values()) == [(0, 1, 2), (3,)]
-    route = exp.topology.route(ready.crowd, ready.fed.test)
+    prepared = told(exp)
+    assert list(prepared.slots.values()) == [(0, 1, 2), (3,)]
+    route = exp.topology.route(prepared.clients, prepared.fed.test)
     assert route is not None
     assert route.tolist() == [0] * 4 + [1] * 12
     result, models = kept(exp)
@@ -174,11 +174,11 @@ def test_an_image_is_judged_by_the_cluster_of_the_nearest_mean_and_not_of_the_ne
 
 def scores(exp: Experiment, models: Sequence[Model]) -> tuple[Tensor, Tensor]:
     """For each class the pixels in the intersection and in the union, each test image predicted by its own model."""
-    learner, fed = make_ready(exp).learner, make_ready(exp).fed
+    learner, fed = prepare(exp).learner, prepare(exp).fed
     right, both = torch.zeros(2), torch.zeros(2)
     for place, model in enumerate(models):
         batch = fed.test.batch(torch.tensor([place]), torch.float32)
-        found = learner.elsewhere(model, batch.inputs).argmax(1)
+        found = learner.output_of(model, batch.inputs).argmax(1)
         for label in (0, 1):
             right[label] += ((found == label) & (batch.targets == label)).sum()
             both[label] += ((found == label) | (batch.targets == label)).sum()
@@ -200,17 +200,17 @@ def test_every_image_is_judged_by_its_own_clusters_model() -> None:
 def test_the_model_that_stands_for_all_is_the_plain_mean_of_those_asked_last() -> None:
     exp = world(STYLED.replace("))", "), shared='nothing')"))
     result, models = kept(exp)
-    ready = told(exp)
-    asked = ready.asked(exp.rounds - 1)
+    prepared = told(exp)
+    asked = prepared.select(exp.rounds - 1)
     assert 1 < len(asked) <= 3
     mean = torch.stack([models[slot].params for slot in asked]).mean(0)
     assert result.model is not None
     torch.testing.assert_close(result.model.params, mean)
 
 
-def told(exp: Experiment) -> Ready:
+def told(exp: Experiment) -> PreparedRun:
     """The run once clients have sent their styles."""
-    return described(make_ready(exp), RunBook(), InProcess(threads=1), lambda *_: {})
+    return collect_descriptions(prepare(exp), RunFolder(), InProcess(threads=1), lambda *_: {})
 
 
 def test_averages_of_the_model_that_stands_for_all_are_what_is_reported() -> None:
@@ -247,15 +247,15 @@ def test_one_cluster_with_everything_shared_is_self_training() -> None:
 
 def test_styles_are_counted_and_what_they_reveal_is_said() -> None:
     exp = world(STYLED)
-    assert any("mean_style" in text and "colours and light" in text for text in make_ready(exp).remarks())
-    ready = told(exp)
-    assert ready.beforehand.up == 8 * 27 * 8
-    assert ready.beforehand.down == 0
+    assert any("mean_style" in text and "colours and light" in text for text in prepare(exp).remarks())
+    prepared = told(exp)
+    assert prepared.initial_cost.up == 8 * 27 * 8
+    assert prepared.initial_cost.down == 0
 
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(SettingError, match="a style is one of images, found inputs of shape"):
-        make_ready(ff.experiment("ladd()", data(), rounds=1, clients_per_round=2, model="mlp"))
+        prepare(ff.experiment("ladd()", data(), rounds=1, clients_per_round=2, model="mlp"))
     with pytest.raises(SettingError, match="at least 9 clusters were asked for, but 8 clients"):
         told(world("style_clusters(by_style(fewest=9))"))
     with pytest.raises(SettingError, match=r"psi must be a style, such as mean_style\(half=1\), found 3"):

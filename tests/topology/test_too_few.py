@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from fedflat.client.visit import Letter
-from fedflat.data.sampling import Sampler
-from fedflat.engine.missing import Missing
+from fedflat.client.training import Request
+from fedflat.core.failures import ClientFailure
 from fedflat.errors import FedflatError
-from fedflat.executors.crew import Left, Then, Visited
-from fedflat.executors.in_process import InProcess
-from fedflat.running.prepare import make_ready
-from fedflat.running.results import Result
-from fedflat.running.train import train
+from fedflat.execution.client_pool import Left, Then, PoolOutcome
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.train import train
+from fedflat.server.client_selection import ClientSampler
 from running.small import experiment
 from topology.test_following import BANK, Ahead, Within
 
@@ -29,19 +29,19 @@ class Without(Within):
     absent: Sequence[int]
     since: int = 0
 
-    def visit(self, letters: Sequence[Letter]) -> Iterator[Visited]:
-        for letter in letters:
-            away = letter.client in self.absent and letter.mail.round >= self.since
-            yield from [Missing(letter.client, letter.id, "crashed")] if away else self.crew.visit([letter])
+    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        for request in requests:
+            away = request.client in self.absent and request.broadcast.round >= self.since
+            yield from [ClientFailure(request.client, request.id, "crashed")] if away else self.pool.run([request])
 
 
 class WithoutAtOnce(Without):
     """The same, along chains that go on by themselves."""
 
-    def follow(self, letters: Sequence[Letter], then: Then, left: Left) -> Iterator[Visited]:
+    def follow(self, requests: Sequence[Request], then: Then, left: Left) -> Iterator[PoolOutcome]:
         ahead = Ahead("last")
-        ahead.crew = self
-        yield from ahead.follow(letters, then, left)
+        ahead.pool = self
+        yield from ahead.follow(requests, then, left)
 
 
 def weights(result: Result, slots: Sequence[str]) -> list[torch.Tensor]:
@@ -53,7 +53,7 @@ def weights(result: Result, slots: Sequence[str]) -> list[torch.Tensor]:
 def test_a_cluster_is_as_if_nobody_of_it_had_been_drawn(topology: str, method: str) -> None:
     def run(cohorts: list[list[int]], executor: Any) -> Result:
         said = topology.format("given_groups([[0, 1], [2, 3, 4]])")
-        sampler = Sampler(cohorts=cohorts)
+        sampler = ClientSampler(cohorts=cohorts)
         return train(experiment(method, topology=said, sampler=sampler, rounds=3, min_replies=1), executor=executor)
 
     found = run([[0, 3, 1, 2]] * 3, Without(absent=[3, 2], since=1))
@@ -68,7 +68,7 @@ def test_a_model_of_a_bank_stays_where_its_chain_broke_off(executor: type[Withou
     """The mean of two models, one of which stayed, and that with the other one: together what neither staying gives,
     and the start once more."""
     exp = experiment("fedsam(0.1)", topology=BANK, min_replies=1)
-    start = make_ready(exp).learner.initial().params
+    start = prepare(exp).learner.initial().params
     one, other, both = (train(exp, executor=executor(absent), until=1) for absent in ([3], [1], []))
     assert one.ledger.missing == other.ledger.missing == 1
     assert one.model is not None
@@ -87,4 +87,4 @@ def test_nobody_at_all(topology: str, executor: Any) -> None:
 
 def test_without_leave_to_miss_anybody_it_ends_at_once() -> None:
     with pytest.raises(FedflatError, match=r"round 0: client 3 .*set min_replies"):
-        train(experiment("fedavg", topology="clusters(2)", sampler=Sampler(clients=5)), executor=Without([3]))
+        train(experiment("fedavg", topology="clusters(2)", sampler=ClientSampler(clients=5)), executor=Without([3]))

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedflat.executors.crew import Executor
-from fedflat.executors.in_process import InProcess
-from fedflat.executors.rows import Stacked
-from fedflat.executors.workers import Workers
-from fedflat.language.spelling import parse
-from fedflat.running.prepare import make_ready
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments.prepare import prepare
+from fedflat.registry.specs import parse
 from literal import chains, clusters
 from literal.problem import Plan, Problem, random_plan, random_problem, toy_q
 from quadratic import experiment
@@ -71,8 +71,8 @@ def test_superclients_are_visited_in_an_order_drawn_in_every_round() -> None:
 def order_of(problem: Problem, plan: Plan, t: int, i: int) -> list[int]:
     """The order of a superclient's visits, as the topology says it."""
     topology = parse(f"chains(groups={SAID})", "topology")
-    ready = make_ready(experiment(parse("fedavg", "method"), problem, plan, topology=topology))
-    [chain] = [chain for chain in ready.asked(t)["server"] if chain[0] in GROUPS[i]]
+    prepared = prepare(experiment(parse("fedavg", "method"), problem, plan, topology=topology))
+    [chain] = [chain for chain in prepared.select(t)["server"] if chain[0] in GROUPS[i]]
     return list(chain)
 
 
@@ -87,9 +87,9 @@ def test_clusters_with_a_part_of_their_own(common: int, executor: Executor) -> N
     layers = {"body": common, "head": 4 - common} if 0 < common < 4 else {"body": 4}
     shared = {0: "'nothing'", 4: "'all'"}.get(common, "['body']")
     twin = clusters.run(problem, plan, GROUPS, common=mask)
-    book = replay("fedavg", problem, plan, f"clusters({SAID}, shared={shared})", layers=layers, executor=executor)
+    run_folder = replay("fedavg", problem, plan, f"clusters({SAID}, shared={shared})", layers=layers, executor=executor)
     for c in range(3):
-        same(book.params(f"cluster{c}"), [models[c] for models in twin.models])
+        same(run_folder.params(f"cluster{c}"), [models[c] for models in twin.models])
 
 
 @pytest.mark.parametrize("more", MORE, ids=["plain", "decay, momentum, clip"])
@@ -97,12 +97,12 @@ def test_clusters_with_a_part_of_their_own(common: int, executor: Executor) -> N
 def test_clusters_that_meet(every: int, more: dict[str, Any]) -> None:
     problem, plan = setting(every, **more)
     twin = clusters.run(problem, plan, GROUPS, every=every)
-    book = replay("fedavg", problem, plan, f"hierarchy({SAID}, every={every})")
+    run_folder = replay("fedavg", problem, plan, f"hierarchy({SAID}, every={every})")
     for c in range(3):
-        same(book.params(f"cluster{c}"), [models[c] for models in twin.models])
+        same(run_folder.params(f"cluster{c}"), [models[c] for models in twin.models])
     # what is reported is their mean, between meetings too: the loss of each evaluation is the loss there, on client 0
-    same([row["loss"] for row in book.rows], [problem.loss(0, w) for w in twin.mean])
-    assert all(row["model"] == "server" for row in book.rows)
+    same([row["loss"] for row in run_folder.rows], [problem.loss(0, w) for w in twin.mean])
+    assert all(row["model"] == "server" for row in run_folder.rows)
 
 
 def test_two_workers_make_the_visits_of_different_chains() -> None:
@@ -136,6 +136,6 @@ def test_one_superclient_on_q(said: str) -> None:
 
 @pytest.mark.parametrize("said", ["hierarchy(ALONE, every=2)", "hfl(ALONE, T_c=2)"])
 def test_two_clusters_that_meet_on_q(said: str) -> None:
-    book = on_q(said.replace("ALONE", "given_groups([[0], [1]])"))
+    run_folder = on_q(said.replace("ALONE", "given_groups([[0], [1]])"))
     for slot in ("cluster0", "cluster1"):
-        close(book.params(slot)[-1], (1.89375, 1.04895))
+        close(run_folder.params(slot)[-1], (1.89375, 1.04895))

@@ -13,16 +13,16 @@ import torch
 
 import fedflat as ff
 from fedflat.cli import main
-from fedflat.client.local import Local
+from fedflat.client.local import LocalTraining
 from fedflat.composition.method import Method
-from fedflat.data.sampling import Sampler
 from fedflat.errors import SettingError
-from fedflat.executors.in_process import InProcess
-from fedflat.language.spelling import parse, registered
-from fedflat.running.experiment import Experiment, from_json
-from fedflat.running.prepare import make_ready
-from fedflat.running.results import Result
-from fedflat.running.train import train
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.experiment import Experiment, from_json
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.train import train
+from fedflat.registry.specs import parse, registered
+from fedflat.server.client_selection import ClientSampler
 from running.small import begin, experiment, final, go_on, rows, timeless
 
 SAME = {
@@ -54,7 +54,7 @@ def result(exp: Experiment) -> Result:
 
 
 def test_every_word_is_tried() -> None:
-    ours = {entry.name for entry in registered("method") if entry.make.__module__ == "fedflat.topology.words"}
+    ours = {entry.name for entry in registered("method") if entry.make.__module__ == "fedflat.methods.topology_recipes"}
     assert ours == {text.partition("(")[0] for text in SAME}
 
 
@@ -104,10 +104,10 @@ def test_the_stack_tells_it() -> None:
 def test_the_share_that_is_drawn(clients: int, groups: int, chains: int) -> None:
     """m = max(1, floor(C N_S)), C the share of the 20 clients that a star would draw."""
     exp = ff.experiment(f"fedseq({groups})", ON, rounds=3, model="logistic", clients_per_round=clients)
-    ready = make_ready(exp)
-    assert [len(ready.asked(t)["server"]) for t in range(3)] == [chains] * 3
-    assert exp.topology.smallest(ready.crowd) == chains
-    assert exp.topology.visits(ready.crowd) == 3 * chains * 20 // groups
+    prepared = prepare(exp)
+    assert [len(prepared.select(t)["server"]) for t in range(3)] == [chains] * 3
+    assert exp.topology.smallest_cohort(prepared.clients) == chains
+    assert exp.topology.expected_clients(prepared.clients) == 3 * chains * 20 // groups
 
 
 def test_different_topologies_in_one_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +127,7 @@ def test_different_topologies_in_one_study(tmp_path: Path, capsys: pytest.Captur
 
 def test_virtual_clients() -> None:
     """FedVC is the sampler, the visits and the weights of three options."""
-    options = {"sampler": Sampler(clients=2, kind="by_size"), "weighting": "uniform"}
+    options = {"sampler": ClientSampler(clients=2, kind="by_size"), "weighting": "uniform"}
     local = experiment().local
     apart = result(experiment(local=replace(local, virtual=6), **options))
     found = result(experiment("fedvc(6)"))
@@ -138,9 +138,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("fedseq(2)", {"topology": "star()"}, r"topology=star\(\) contradicts the method fedseq\(groups=2\), which bri"),
     ("fedseq(2)", {"topology": "chains(groups=2)"}, "contradicts the method"),
     ("hfl(2)", {"topology": "hierarchy(3)"}, "contradicts the method"),
-    ("fedvc(5)", {"sampler": Sampler(clients=2, kind="uniform")}, "sampler='uniform' contradicts .* brings 'by_size'"),
+    ("fedvc(5)", {"sampler": ClientSampler(clients=2, kind="uniform")}, "sampler='uniform' contradicts .* brings 'by_size'"),
     ("fedvc(5)", {"weighting": "sized"}, "weighting='sized' contradicts the method"),
-    ("fedvc(5)", {"local": Local(virtual=6)}, "virtual=6 contradicts .* brings 5"),
+    ("fedvc(5)", {"local": LocalTraining(virtual=6)}, "virtual=6 contradicts .* brings 5"),
 ]
 
 
@@ -153,7 +153,7 @@ def test_what_is_said_must_not_contradict(method: str, more: dict[str, Any], wor
 def test_what_is_said_may_be_the_same() -> None:
     both = experiment("fedseq(2)", topology="chains(groups=2, draw='share')")
     assert both.as_json() == experiment("fedseq(2)").as_json()
-    sampler = Sampler(clients=2, kind="by_size")
+    sampler = ClientSampler(clients=2, kind="by_size")
     assert experiment("fedvc(5)", sampler=sampler, weighting="uniform").as_json() == experiment("fedvc(5)").as_json()
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from fedflat.cli import main
-from fedflat.executors.in_process import InProcess
-from fedflat.observe.trackers.tee import Tee
-from fedflat.observe.trackers.tracker import numbers
-from fedflat.running.run_folder import FolderBook
-from fedflat.running.train import train
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.loggers.logger import numbers
+from fedflat.experiments.loggers.tee import LoggedRunFolder
+from fedflat.experiments.run_folder.run_folder import DiskRunFolder
+from fedflat.experiments.train import train
 from running.small import ON, Eager, experiment, rows, stop_at, wait_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -27,13 +27,13 @@ def follow(folder: Path, name: str) -> list[dict[str, Any]]:
     """A run of six rounds: checkpoint at 2, killed after 4, resumed; its rows."""
     exp = experiment(METHOD)
     said: list[str] = []
-    with closing(Tee(Eager.create(folder, exp.as_json(), {}, pause=0, say=said.append), [name])) as book:
+    with closing(LoggedRunFolder(Eager.create(folder, exp.as_json(), {}, pause=0, say=said.append), [name])) as run_folder:
         with pytest.raises(KeyboardInterrupt):
-            train(exp, book=book, executor=InProcess(threads=1), tell=stop_at(2))
+            train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(2))
         for beyond in (3, 4):  # what a run that was killed had told beyond its checkpoint
-            book.write({**rows(folder)[-1], "round": beyond})
-    with closing(Tee(FolderBook.open(folder, say=said.append), [name])) as book:
-        train(exp, book=book, executor=InProcess(threads=1))
+            run_folder.write({**rows(folder)[-1], "round": beyond})
+    with closing(LoggedRunFolder(DiskRunFolder.open(folder, say=said.append), [name])) as run_folder:
+        train(exp, run_folder=run_folder, executor=InProcess(threads=1))
     assert said == []
     return rows(folder)
 

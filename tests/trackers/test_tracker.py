@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 import fedflat as ff
-import fedflat.observe.trackers.tee as tee
-import fedflat.observe.trackers.tracker as tracker
+import fedflat.experiments.loggers.logger as tracker
+import fedflat.experiments.loggers.tee as tee
 from fedflat.cli import main
 from fedflat.errors import SettingError
-from fedflat.executors.in_process import InProcess
-from fedflat.observe import as_listener
-from fedflat.observe.trackers.tee import Tee, tracked
-from fedflat.observe.trackers.tracker import check_installed, names_of, numbers
-from fedflat.running.run_folder import FolderBook, RunBook
-from fedflat.running.train import train
-from fedflat.studies.study import Voice, resume
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.loggers.logger import check_installed, names_of, numbers
+from fedflat.experiments.loggers.tee import LoggedRunFolder, with_loggers
+from fedflat.experiments.recording import recording_callback
+from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
+from fedflat.experiments.study import Reporter, resume
+from fedflat.experiments.train import train
 from running.small import ON, begin, experiment, final, rows, stop_at, timeless
 
 
@@ -50,7 +50,7 @@ class Failing(Listener):
 
 
 @pytest.fixture
-def listener(monkeypatch: pytest.MonkeyPatch) -> Listener:
+def callback(monkeypatch: pytest.MonkeyPatch) -> Listener:
     heard = Listener()
     monkeypatch.setattr(tee, "open_tracker", lambda name, folder: heard)
     return heard
@@ -59,39 +59,39 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> Listener:
 def follow(folder: Path, *, again: bool = False, stop: int | None = None, said: list[str] | None = None) -> None:
     exp = experiment("fedgloss(rho_s=0.05, rho_l=0.05)")
     say = (said if said is not None else []).append
-    made = FolderBook.open(folder, say=say) if again else FolderBook.create(folder, exp.as_json(), {}, say=say)
-    with closing(Tee(made, ["wandb"])) as book:
-        train(exp, book=book, executor=InProcess(threads=1), tell=stop_at(stop))
+    made = DiskRunFolder.open(folder, say=say) if again else DiskRunFolder.create(folder, exp.as_json(), {}, say=say)
+    with closing(LoggedRunFolder(made, ["wandb"])) as run_folder:
+        train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(stop))
 
 
-def test_what_is_heard(tmp_path: Path, listener: Listener) -> None:
+def test_what_is_heard(tmp_path: Path, callback: Listener) -> None:
     follow(tmp_path / "run")
-    first, *between, last = listener.heard
+    first, *between, last = callback.heard
     assert first == ("begin", "fedgloss(rho_s=0.05, rho_l=0.05)", 0)
     assert last == ("end", "done")
     assert between == [("row", row["round"], numbers(row)) for row in rows(tmp_path / "run")]
     assert len(between) == 6
 
 
-def test_what_is_watched_is_heard_too(tmp_path: Path, listener: Listener) -> None:
+def test_what_is_watched_is_heard_too(tmp_path: Path, callback: Listener) -> None:
     exp = experiment()
-    with closing(Tee(FolderBook.create(tmp_path / "run", exp.as_json(), {}), ["wandb"])) as book:
-        train(exp, book=book, executor=InProcess(threads=1), listening=as_listener("norms,classes"))
-    heard = [told for _, round, told in listener.heard[1:-1] if round == 6]
+    with closing(LoggedRunFolder(DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}), ["wandb"])) as run_folder:
+        train(exp, run_folder=run_folder, executor=InProcess(threads=1), callbacks=recording_callback("norms,classes"))
+    heard = [told for _, round, told in callback.heard[1:-1] if round == 6]
     assert set(heard[0]) == {"param_norm", "classes/0", "classes/1", "classes/2"}
     assert "accuracy" in heard[1]
     assert len((tmp_path / "run" / "watch.jsonl").read_text().splitlines()) == 6
 
 
-def test_stopped_and_going_on(tmp_path: Path, listener: Listener) -> None:
+def test_stopped_and_going_on(tmp_path: Path, callback: Listener) -> None:
     with pytest.raises(KeyboardInterrupt):
         follow(tmp_path / "run", stop=4)
-    assert listener.heard[-1] == ("end", "stopped")
-    listener.heard.clear()
+    assert callback.heard[-1] == ("end", "stopped")
+    callback.heard.clear()
     follow(tmp_path / "run", again=True)
-    assert listener.heard[0] == ("begin", "fedgloss(rho_s=0.05, rho_l=0.05)", 4)
-    assert [heard[1] for heard in listener.heard if heard[0] == "row"] == [5, 6]
-    assert listener.heard[-1] == ("end", "done")
+    assert callback.heard[0] == ("begin", "fedgloss(rho_s=0.05, rho_l=0.05)", 4)
+    assert [heard[1] for heard in callback.heard if heard[0] == "row"] == [5, 6]
+    assert callback.heard[-1] == ("end", "done")
 
 
 def test_one_that_fails_is_given_up_and_the_run_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,20 +145,20 @@ def test_refused_before_anything_is_written(
 
 
 def test_a_library_that_is_gone_when_going_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listener = Listener()
+    callback = Listener()
     settings: dict[str, Any] = {"on": ON, "rounds": 3, "clients_per_round": 2, "model": "logistic", "threads": 1}
-    monkeypatch.setattr(tee, "open_tracker", lambda name, folder: listener)
+    monkeypatch.setattr(tee, "open_tracker", lambda name, folder: callback)
     monkeypatch.setattr(tracker, "find_spec", lambda name: object())
-    stop = Voice(announce=lambda exp, place, total: stop_at(1))
+    stop = Reporter(announce=lambda exp, place, total: stop_at(1))
     with pytest.raises(KeyboardInterrupt):
-        ff.run("fedavg", out=tmp_path / "run", track="mlflow", voice=stop, **settings)
+        ff.run("fedavg", out=tmp_path / "run", track="mlflow", reporter=stop, **settings)
     monkeypatch.setattr(tracker, "find_spec", lambda name: None)
     with pytest.raises(SettingError, match="mlflow needs"):
         resume(tmp_path / "run")
     assert [result.status for result in resume(tmp_path / "run", track="none")] == ["done"]
-    assert listener.heard[-1] == ("end", "stopped")
+    assert callback.heard[-1] == ("end", "stopped")
 
 
 def test_without_trackers_or_folder_the_book_is_the_book() -> None:
-    book = RunBook()
-    assert tracked(book, "") is book
+    run_folder = RunFolder()
+    assert with_loggers(run_folder, "") is run_folder

@@ -14,19 +14,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedflat.analyse import analyses as see
-from fedflat.analyse.analyses import Closely, Found, Look, Tell
-from fedflat.analyse.pictures import see_confusion, see_pictures
-from fedflat.analyse.recovery import see_recovery
-from fedflat.analyse.styles import see_styles
-from fedflat.analyse.subject import Subject, subjects
+from fedflat.analysis import analyses as see
+from fedflat.analysis.analyses import CurvatureOptions, AnalysisResult, Scope, Tell
+from fedflat.analysis.loaded_run import LoadedRun, loaded_runs
+from fedflat.analysis.pictures import analyse_confusion, analyse_pictures
+from fedflat.analysis.recovery import analyse_recovery
+from fedflat.analysis.styles import analyse_styles
 from fedflat.errors import FedflatError, printable
-from fedflat.executors.allocator import keep_memory
+from fedflat.experiments.console import duration
+from fedflat.experiments.results.tables import size
+from fedflat.experiments.run_folder.plugins_needed import changed
 from fedflat.flatness.budget import MEMORY, Cost
-from fedflat.folder.plugins_needed import changed
+from fedflat.kernels.allocator import keep_memory
 from fedflat.report.page import write_report
-from fedflat.running.tables import size
-from fedflat.studies.progress import duration
 
 PAUSE = 10.0
 """Seconds between two plain lines of progress."""
@@ -34,16 +34,16 @@ LARGE, KEPT = 5 * 10**8, 2**24
 """Bytes: curvature that takes more than the first gives tensors larger than the second back to the system."""
 
 
-def carry_out(asked: Namespace) -> int:
+def carry_out(args: Namespace) -> int:
     """Analyse, or write the page."""
-    return _report(asked) if asked.command == "report" else _analyse(asked)
+    return _report(args) if args.command == "report" else _analyse(args)
 
 
-def _report(asked: Namespace) -> int:
-    folders = [Path(folder) for folder in asked.folders]
-    out = Path(asked.out) if asked.out else _beside(folders)
-    figures = None if asked.figures is None else Path(asked.figures)
-    missing = write_report(folders, out, figures=figures, formats=asked.formats, target=asked.target)
+def _report(args: Namespace) -> int:
+    folders = [Path(folder) for folder in args.folders]
+    out = Path(args.out) if args.out else _beside(folders)
+    figures = None if args.figures is None else Path(args.figures)
+    missing = write_report(folders, out, figures=figures, formats=args.formats, target=args.target)
     for sentence in missing:
         _warn(sentence)
     print(out)
@@ -54,18 +54,18 @@ def _beside(folders: list[Path]) -> Path:
     return (folders[0] if len(folders) == 1 else Path()) / "report.html"
 
 
-def _analyse(asked: Namespace) -> int:
+def _analyse(args: Namespace) -> int:
     keep_memory()
-    runs = subjects([Path(folder) for folder in asked.folders], _warn)
-    look = Look(model=asked.model, where=asked.set, examples=asked.examples, seed=asked.seed)
-    jobs = list(_jobs(asked, runs, look))
+    runs = loaded_runs([Path(folder) for folder in args.folders], _warn)
+    look = Scope(model=args.model, where=args.set, examples=args.examples, seed=args.seed)
+    jobs = list(_jobs(args, runs, look))
     for run in runs:
         for sentence in filter(None, [run.unfinished, *changed(run.facts["experiment"].get("plugins", ()))]):
             _warn(sentence)
     trouble = 0
     for title, job in jobs:
         try:
-            with _told(title, asked.quiet) as tell:
+            with _told(title, args.quiet) as tell:
                 found = job(tell)
         except FedflatError as error:
             _warn(f"fedflat: {title}: {error}")
@@ -79,46 +79,46 @@ def _warn(sentence: str) -> None:
     print(printable(sentence), file=sys.stderr)
 
 
-def _jobs(asked: Namespace, runs: list[Subject], look: Look) -> Iterator[tuple[str, Callable[[Tell], Found]]]:
+def _jobs(args: Namespace, runs: list[LoadedRun], look: Scope) -> Iterator[tuple[str, Callable[[Tell], AnalysisResult]]]:
     """What was asked for: a title, and what to do."""
-    closely = Closely(
-        k=asked.k, power=asked.power, probes=asked.probes, method=asked.trace, density=asked.density,
-        layers=asked.layers, rho=asked.rho,
+    closely = CurvatureOptions(
+        k=args.k, power=args.power, probes=args.probes, method=args.trace, density=args.density,
+        layers=args.layers, rho=args.rho,
     )  # fmt: skip
-    most = MEMORY if asked.memory is None else asked.memory
+    most = MEMORY if args.memory is None else args.memory
     for run in runs:
         asked_of = {
-            "curvature": asked.curvature
-            and partial(see.see_curvature, run, look, closely=closely, memory=most, warn=_warner(asked, run, most)),
-            "surface": asked.surface and partial(see.see_surface, run, look, points=asked.points, span=asked.span),
-            "local against global": asked.local_global
-            and partial(see.see_local_global, run, look, clients=asked.clients),
-            "corruptions": asked.corruptions is not None
-            and partial(see.see_corruptions, run, look, kinds=asked.corruptions or None),
-            "recovery": asked.recovered and partial(see_recovery, run),
-            "plane of clients": asked.plane == ["clients"] and partial(see.see_clients_plane, run, look),
-            "pictures": asked.pictures is not None and partial(see_pictures, run, look, each=asked.pictures),
-            "confusion": asked.confusion and partial(see_confusion, run, look),
-            "styles": asked.styles and partial(see_styles, run, look),
-            "partition": partial(see.see_partition, run),
+            "curvature": args.curvature
+            and partial(see.analyse_curvature, run, look, closely=closely, memory=most, warn=_warner(args, run, most)),
+            "surface": args.surface and partial(see.analyse_surface, run, look, points=args.points, span=args.span),
+            "local against global": args.local_global
+            and partial(see.analyse_local_global, run, look, clients=args.clients),
+            "corruptions": args.corruptions is not None
+            and partial(see.analyse_corruptions, run, look, kinds=args.corruptions or None),
+            "recovery": args.recovered and partial(analyse_recovery, run),
+            "plane of clients": args.plane == ["clients"] and partial(see.analyse_clients_plane, run, look),
+            "pictures": args.pictures is not None and partial(analyse_pictures, run, look, each=args.pictures),
+            "confusion": args.confusion and partial(analyse_confusion, run, look),
+            "styles": args.styles and partial(analyse_styles, run, look),
+            "partition": partial(see.analyse_partition, run),
         }
         yield from ((f"{run.folder}: {what}", job) for what, job in asked_of.items() if job)
-    if asked.plane is not None and asked.plane != ["clients"]:
-        three = asked.plane or [str(run.folder) for run in runs]
+    if args.plane is not None and args.plane != ["clients"]:
+        three = args.plane or [str(run.folder) for run in runs]
         see.three_models(three)  # which refuses what cannot be drawn, before anything else is worked out
-        yield f"plane of {', '.join(three)}", partial(see.see_plane, three, look)
-    if asked.interpolate is not None:
-        a, b = asked.interpolate
-        yield f"line from {b} to {a}", partial(see.see_line, a, b, look)
+        yield f"plane of {', '.join(three)}", partial(see.analyse_plane, three, look)
+    if args.interpolate is not None:
+        a, b = args.interpolate
+        yield f"line from {b} to {a}", partial(see.analyse_line, a, b, look)
 
 
-def _warner(asked: Namespace, run: Subject, memory: int) -> Callable[[Cost], None]:
+def _warner(args: Namespace, run: LoadedRun, memory: int) -> Callable[[Cost], None]:
     """Prints what curvature will cost, and prefers less memory to less time where it costs much."""
 
     def warn(cost: Cost) -> None:
         if cost.memory > LARGE:
             keep_memory(KEPT)
-        if not asked.quiet:
+        if not args.quiet:
             print(
                 f"{run.folder}: curvature: about {size(cost.memory)} of memory beside program and data (limit "
                 f"{size(memory)}: --memory) and {duration(cost.seconds)}, for {cost.products:,.0f} products with "
@@ -129,7 +129,7 @@ def _warner(asked: Namespace, run: Subject, memory: int) -> Callable[[Cost], Non
     return warn
 
 
-def _words(found: Found) -> str:
+def _words(found: AnalysisResult) -> str:
     """The result in a line."""
     result, known = found.result, "" if found.fresh else " (known already)"
     if found.kind == "curvature":
@@ -183,9 +183,9 @@ def _explained(top: bool, trace: bool) -> str:
     return f" (± {'; '.join(said)})" if said else ""
 
 
-def _said(number: float | None, how: str = ".4g") -> str:
+def _said(number: float | None, config: str = ".4g") -> str:
     """A number; one that is none is kept as null."""
-    return format(math.nan if number is None else number, how)
+    return format(math.nan if number is None else number, config)
 
 
 @contextmanager

@@ -5,11 +5,11 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from fedflat.running.loading import export
+from fedflat.experiments.run_folder.load import export
 
 
-def carry_out(asked: Namespace) -> int:
+def carry_out(args: Namespace) -> int:
     """Write a run's model to a file."""
-    export(Path(asked.folder), Path(asked.to), model=asked.model)
-    print(asked.to)
+    export(Path(args.folder), Path(args.to), model=args.model)
+    print(args.to)
     return 0

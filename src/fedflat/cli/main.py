@@ -10,9 +10,9 @@ from importlib import import_module
 
 from fedflat.cli.parser import KINDS, build
 from fedflat.errors import FedflatError, printable
-from fedflat.executors.interrupt import ending_as_by_ctrl_c, ending_at_once, status_of
-from fedflat.language.plugins import load_plugin
-from fedflat.studies.pipes import readers_may_leave
+from fedflat.execution.interrupt import signals_as_ctrl_c, signals_exit_at_once, status_of
+from fedflat.experiments.output_streams import readers_may_leave
+from fedflat.registry.plugins import load_plugin
 
 
 @readers_may_leave()
@@ -55,19 +55,19 @@ def _drop_output() -> None:
 
 def _carried_out(words: Sequence[str] | None) -> int:
     try:
-        with ending_at_once():
+        with signals_exit_at_once():
             words = sys.argv[1:] if words is None else words
-            asked = build().read(words)
-            asked.words = list(words)
-            carry_out: Callable[[Namespace], int] = import_module(f"fedflat.cli.{_HOME[asked.command]}").carry_out
-            for said in getattr(asked, "plugin", None) or ():
+            args = build().read(words)
+            args.words = list(words)
+            carry_out: Callable[[Namespace], int] = import_module(f"fedflat.cli.{_HOME[args.command]}").carry_out
+            for said in getattr(args, "plugin", None) or ():
                 load_plugin(said)
-            if getattr(asked, "data_dir", None):
-                from fedflat.data.files.places import set_data_dir
+            if getattr(args, "data_dir", None):
+                from fedflat.data.files.paths import set_data_dir
 
-                set_data_dir(asked.data_dir)
-        with ending_as_by_ctrl_c():
-            return carry_out(asked)
+                set_data_dir(args.data_dir)
+        with signals_as_ctrl_c():
+            return carry_out(args)
     except FedflatError as error:
         print(f"fedflat: error: {printable(str(error))}", file=sys.stderr)
         return 2
@@ -77,8 +77,8 @@ def _carried_out(words: Sequence[str] | None) -> int:
 
 
 _HOME = {
-    "run": "runs", "compare": "runs", "resume": "runs", "methods": "methods", **dict.fromkeys(KINDS, "kinds"),
-    "presets": "presets", "data": "data", "reproduce": "reproduce", "watch": "live",
+    "run": "runs", "compare": "runs", "resume": "runs", "methods": "methods", **dict.fromkeys(KINDS, "list"),
+    "presets": "presets", "data": "data", "reproduce": "reproduce", "watch": "dashboard",
     "analyse": "analyse", "report": "analyse", "export": "export",
     "predict": "predict",
 }  # fmt: skip

@@ -6,7 +6,7 @@ import inspect
 from argparse import Namespace
 
 from fedflat.composition.method import Method
-from fedflat.language.spelling import Entry, find, parse, registered
+from fedflat.registry.specs import RegisteredName, find, parse, registered
 
 LEGEND = """
 down, up    vectors of the model's size sent to and from each client in a round; FedAvg's 1 and 1
@@ -17,9 +17,9 @@ client      vectors each client keeps between its visits
 `fedflat methods NAME` tells more. '+' sorts pieces into the papers' order, chain(a, b) keeps yours."""
 
 
-def carry_out(asked: Namespace) -> int:
+def carry_out(args: Namespace) -> int:
     """List all of them, or explain one."""
-    print(_explain(asked.name) if asked.name else _listing())
+    print(_explain(args.name) if args.name else _listing())
     return 0
 
 
@@ -31,18 +31,18 @@ def _listing() -> str:
     return "\n".join([head, *map(_line, whole), "", "PIECES to add with '+'", *map(_line, rest), LEGEND])
 
 
-def _is_whole(entry: Entry) -> bool:
+def _is_whole(entry: RegisteredName) -> bool:
     """Whether it is a method of its own: those have a module of their own, or are recipes."""
     return not entry.make.__module__.endswith("methods.pieces") and entry.name != "fsa"
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: RegisteredName) -> str:
     arguments = ", ".join(map(_argument, entry.signature.parameters.values()))
     call = f"\n    {entry.name}({arguments})" if arguments else ""
     return f"{entry.name:<18}{_numbers(entry)}\n    {entry.summary}{call}"
 
 
-def _numbers(entry: Entry) -> str:
+def _numbers(entry: RegisteredName) -> str:
     if _asks(entry):
         return ""
     price = entry.make().cost
@@ -50,7 +50,7 @@ def _numbers(entry: Entry) -> str:
     return f"{price.down:>4}{price.up:>4}  {gradients:<9}  {price.server_state:>6}  {price.client_state:>6}"
 
 
-def _asks(entry: Entry) -> bool:
+def _asks(entry: RegisteredName) -> bool:
     """Whether it has an argument that must be given, so that nothing can be said of it without."""
     return any(p.default is p.empty for p in entry.signature.parameters.values() if p.kind is not p.VAR_POSITIONAL)
 
@@ -74,11 +74,11 @@ def _explain(text: str) -> str:
 
 def _price(method: Method) -> list[str]:
     price = method.cost
-    times = {1: "once", 2: "twice"}.get(price.walks, f"{price.walks} times")
-    least = "" if price.known else "at least: "
+    times = {1: "once", 2: "twice"}.get(price.local_trainings, f"{price.local_trainings} times")
+    least = "" if price.stated else "at least: "
     return [
         f"{least}each client, each round: {price.down} vectors down, {price.up} up; local work {times}, "
-        f"{price.gradients} gradients a step and {price.surveys} over all its data",
+        f"{price.gradients} gradients a step and {price.full_gradients} over all its data",
         f"kept: {price.server_state} vectors at the server, {price.client_state} at each client; clients weigh "
         f"{method.weighting or 'sized'}",
     ]

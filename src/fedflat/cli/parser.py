@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from fedflat.cli import looking
+from fedflat.cli import analysis_options as looking
 from fedflat.cli.values import memory, path, real, scalar, share, target, whole
 from fedflat.errors import nearest
 from fedflat.settings.groups import DESCRIBING, MACHINE, SETTINGS

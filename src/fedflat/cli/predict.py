@@ -11,31 +11,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedflat.analyse.predict import IDS, MASK, Eye, Seen, pictures
-from fedflat.analyse.subject import Subject
+from fedflat.analysis.loaded_run import LoadedRun
+from fedflat.analysis.predict import IDS, MASK, Predictor, Prediction, pictures
 from fedflat.data.files.png import png
 from fedflat.errors import FedflatError, RunError, SettingError, printable
-from fedflat.executors.allocator import keep_memory
+from fedflat.experiments.run_folder.study_file import is_run
 from fedflat.files import unwritable, write_file
-from fedflat.folder.study_file import is_run
+from fedflat.kernels.allocator import keep_memory
 
 LISTED = 4
 """Classes of a mask that a line of text names."""
 
 
-def carry_out(asked: Namespace) -> int:
+def carry_out(args: Namespace) -> int:
     """Look at pictures, write their masks, and say what is in them; 2 if one of them could not be looked at."""
     keep_memory()
-    folder = Path(asked.folder)
+    folder = Path(args.folder)
     if not is_run(folder):
         raise RunError(f"{folder} is not a run folder: it has no run.json. Name a run.")
-    places = list(pictures([Path(one) for one in asked.images]))
-    out = None if asked.out is None else Path(asked.out)
+    places = list(pictures([Path(one) for one in args.images]))
+    out = None if args.out is None else Path(args.out)
     _refuse_twice(places, out)
-    eye = Eye(Subject(folder), asked.model, asked.size, asked.max_pixels)
+    eye = Predictor(LoadedRun(folder), args.model, args.size, args.max_pixels)
     if eye.segments:
-        _refuse_existing(places, out, asked.overwrite)
-    for sentence in filter(None, [eye.subject.unfinished]):
+        _refuse_existing(places, out, args.overwrite)
+    for sentence in filter(None, [eye.loaded.unfinished]):
         print(printable(sentence), file=sys.stderr)
     rows, trouble = [], 0
     for path in places:
@@ -46,14 +46,14 @@ def carry_out(asked: Namespace) -> int:
             trouble = 2
             continue
         rows.append(row)
-        if asked.style == "text":
+        if args.style == "text":
             print(printable(_line(row)), flush=True)
-    if asked.style != "text":
-        _STYLES[asked.style](rows)
+    if args.style != "text":
+        _STYLES[args.style](rows)
     return trouble
 
 
-def _row(eye: Eye, seen: Seen, out: Path | None) -> dict[str, Any]:
+def _row(eye: Predictor, seen: Prediction, out: Path | None) -> dict[str, Any]:
     """What is said of a picture; its masks are written."""
     shares = {name: round(share, 6) for name, share in seen.shares.items()}
     if seen.ids is None:

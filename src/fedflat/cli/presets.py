@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from fedflat.cli.showing_presets import explain, listing, overview, paper
+from fedflat.cli.preset_pages import explain, listing, overview, paper
 from fedflat.errors import MOST_RUNS, SettingError, number
-from fedflat.presets import PAPERS, Preset, find, matching
-from fedflat.presets.stretch import stretch, unfinished
+from fedflat.papers.presets import PAPERS, Preset, find, matching
+from fedflat.papers.presets.stretch import stretch, unfinished
 from fedflat.settings.groups import SETTINGS
 
 if TYPE_CHECKING:
-    from fedflat.running.results import Result
+    from fedflat.experiments.results.results import Result
 
 
-def carry_out(asked: Namespace) -> int:
+def carry_out(args: Namespace) -> int:
     """All papers in groups, one of them, the presets that have a word in their name, or the only one in detail."""
-    if not asked.word or asked.word in PAPERS:
-        print(overview([asked.word] if asked.word else PAPERS))
+    if not args.word or args.word in PAPERS:
+        print(overview([args.word] if args.word else PAPERS))
         return 0
-    found = matching(asked.word)
-    exact = [preset for preset in found if asked.word in (preset.name, preset.column)] or found
+    found = matching(args.word)
+    exact = [preset for preset in found if args.word in (preset.name, preset.column)] or found
     print(explain(exact[0]) if len(exact) == 1 else listing(found))
     return 0
 
@@ -45,32 +45,32 @@ def beside(preset: Preset, results: Sequence[Result], typed: Mapping[str, Any], 
     return f"{preset.name}: {here}; {paper(preset)}{changed}."
 
 
-def chosen(asked: Namespace) -> Preset | None:
+def chosen(args: Namespace) -> Preset | None:
     """The preset of a command, if it names one."""
-    name = getattr(asked, "preset", None)
+    name = getattr(args, "preset", None)
     if name is None:
         return None
     preset = find(name)
-    if asked.method is not None:
+    if args.method is not None:
         raise SettingError(
-            f"--preset {name} says the method already ({preset.method}), found {asked.method!r} too. Leave out one "
+            f"--preset {name} says the method already ({preset.method}), found {args.method!r} too. Leave out one "
             "of the two; other options may stand beside --preset."
         )
     return preset
 
 
-def seeds_of(asked: Namespace, preset: Preset | None) -> Sequence[int]:
+def seeds_of(args: Namespace, preset: Preset | None) -> Sequence[int]:
     """The seeds of a command: those typed, or the preset's own."""
     own = preset.seeds if preset else ()
-    if asked.seeds is None:
-        return [asked.seed if asked.seed is not None else own[0] if own else 0]
-    number("run", "seeds", asked.seeds, low=1, high=MOST_RUNS, whole=True)
-    if own and asked.seeds > len(own):
+    if args.seeds is None:
+        return [args.seed if args.seed is not None else own[0] if own else 0]
+    number("run", "seeds", args.seeds, low=1, high=MOST_RUNS, whole=True)
+    if own and args.seeds > len(own):
         raise SettingError(
-            f"--seeds {asked.seeds}: the preset has the {len(own)} seeds of its authors, {', '.join(map(str, own))}. "
+            f"--seeds {args.seeds}: the preset has the {len(own)} seeds of its authors, {', '.join(map(str, own))}. "
             f"Ask for at most {len(own)}, or for any one with --seed."
         )
-    return own[: asked.seeds] if own else range(asked.seeds)
+    return own[: args.seeds] if own else range(args.seeds)
 
 
 def settings_of(preset: Preset | None, typed: Mapping[str, Any], stretched: bool) -> dict[str, Any]:

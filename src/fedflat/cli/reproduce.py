@@ -12,29 +12,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedflat.errors import SettingError, SpellingError, number, printable
-from fedflat.language.plugins import plugin_words
-from fedflat.reproduce.choosing import Table, cells_of, find_table
+from fedflat.papers.reproduce.selection import Table, cells_of, find_table
+from fedflat.registry.plugins import plugin_words
 
 if TYPE_CHECKING:
-    from fedflat.reproduce.plan import Plan
+    from fedflat.papers.reproduce.plan import TablePlan
 
 FOOT = "`--cells` takes names like these, or patterns: 'cifar10-cnn-alpha0-{fedavg,fedgloss}' or '*-fedavg'."
 
 
-def carry_out(asked: Namespace) -> int:
+def carry_out(args: Namespace) -> int:
     """List, run, or write the table of what was run."""
-    here = asked.resume or (asked.what if asked.what and os.path.exists(Path(asked.what) / "reproduce.json") else None)
-    if here is None and asked.what is None:
+    here = args.resume or (args.what if args.what and os.path.exists(Path(args.what) / "reproduce.json") else None)
+    if here is None and args.what is None:
         raise SettingError("reproduce: say which table, such as fedgloss/table3 or toy, or --resume FOLDER.")
-    if here is not None and (asked.cells or asked.add_shadow or asked.list or asked.out):
+    if here is not None and (args.cells or args.add_shadow or args.list or args.out):
         raise SettingError(
             f"reproduce: --cells, --add-shadow, --list and --out go with a table, and {here} is the folder of one that "
             f"was run. Name the table, with --out {here} to add to it."
         )
-    if here is None and asked.list:
-        print(listing(find_table(asked.what)))
+    if here is None and args.list:
+        print(listing(find_table(args.what)))
         return 0
-    return _run(asked, None if here is None else Path(here))
+    return _run(args, None if here is None else Path(here))
 
 
 def listing(table: Table) -> str:
@@ -47,82 +47,82 @@ def listing(table: Table) -> str:
     return "\n".join([f"{table.title}: numbers of {table.source}", *lines, "", FOOT])
 
 
-def _run(asked: Namespace, here: Path | None) -> int:
+def _run(args: Namespace, here: Path | None) -> int:
     from rich.console import Console
 
-    from fedflat.reproduce.figure import names
-    from fedflat.reproduce.plan import alone, open_plan
-    from fedflat.reproduce.screen import grid
-    from fedflat.reproduce.summary import lines
-    from fedflat.reproduce.writing import write_tables
+    from fedflat.papers.reproduce.export import write_tables
+    from fedflat.papers.reproduce.figure import names
+    from fedflat.papers.reproduce.live_table import grid
+    from fedflat.papers.reproduce.plan import alone, open_plan
+    from fedflat.papers.reproduce.summary import lines
 
-    _check_machine(asked)
-    if asked.table:
+    _check_machine(args)
+    if args.table:
         if here is None:
-            raise SettingError(f"reproduce: --table needs the folder of a table that was run, found {asked.what!r}.")
+            raise SettingError(f"reproduce: --table needs the folder of a table that was run, found {args.what!r}.")
         plan, failed = open_plan(here, reading=True), False
         said = write_tables(plan)
     else:
         if here is None:
-            find_table(asked.what)  # before a folder is made for it
-        folder = here or Path(asked.out or f"runs/reproduce-{_word(asked.what)}")
+            find_table(args.what)  # before a folder is made for it
+        folder = here or Path(args.out or f"runs/reproduce-{_word(args.what)}")
         with alone(folder):
-            plan = _planned(asked, here, folder)
+            plan = _planned(args, here, folder)
             try:
-                failed = _work(plan, asked)
+                failed = _work(plan, args)
             finally:
                 said = write_tables(plan)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-    if asked.table or asked.quiet or not (console.is_terminal and sys.stderr.isatty()):  # where it does not stand yet
+    if args.table or args.quiet or not (console.is_terminal and sys.stderr.isatty()):  # where it does not stand yet
         console.print(grid(lines(plan), {}, console.width))
     for sentence in said:
         print(printable(sentence), file=sys.stderr)
-    if not asked.quiet:
+    if not args.quiet:
         drawn = " and ".join(f"{name}.png, .svg" for name in names(lines(plan)))
         print(f"\ntable.md, .csv, .json and {drawn} are in {plan.folder}", file=sys.stderr)
     return 2 if failed else 0
 
 
-def _planned(asked: Namespace, here: Path | None, folder: Path) -> Plan:
+def _planned(args: Namespace, here: Path | None, folder: Path) -> TablePlan:
     """The plan of the command, checked and written down."""
-    from fedflat.reproduce.plan import FILE, Asked, new_plan, open_plan
-    from fedflat.running.prepare import make_ready
+    from fedflat.experiments.prepare import prepare
+    from fedflat.papers.reproduce.plan import FILE, PlanRequest, new_plan, open_plan
 
-    typed = shlex.join(["fedflat", *asked.words])
-    how_far = Asked(_seeds(asked.seeds), asked.rounds, asked.share, asked.stretch)
+    typed = shlex.join(["fedflat", *args.words])
+    how_far = PlanRequest(_seeds(args.seeds), args.rounds, args.share, args.stretch)
     if here is not None:
         plan = open_plan(here)
-        more = how_far != Asked()
+        more = how_far != PlanRequest()
         plan = plan.added([entry.cell for entry in plan.entries], how_far, typed) if more else plan.said(typed)
         plan = replace(plan, now=None)  # all that is there
     else:
-        table = find_table(asked.what)
+        table = find_table(args.what)
         plan = open_plan(folder) if (folder / FILE).exists() else new_plan(folder, table.title, table.source)
-        cells = list(cells_of(table, asked.cells))
-        cells += [cell.with_shadow(shadow) for shadow in asked.add_shadow or [] for cell in cells]
+        cells = list(cells_of(table, args.cells))
+        cells += [cell.with_shadow(average) for average in args.add_shadow or [] for cell in cells]
         plan = plan.added(cells, how_far, typed)
     for job in plan.jobs:
         if not (folder / job.folder / "run.json").exists():
-            make_ready(job.experiment)
+            prepare(job.experiment)
     plan.write()
     return plan
 
 
-def _work(plan: Plan, asked: Namespace) -> bool:
+def _work(plan: TablePlan, args: Namespace) -> bool:
     """Make the runs that have not come to their stop; whether one failed."""
     from rich.console import Console
 
-    from fedflat.reproduce.screen import Screen
-    from fedflat.reproduce.several import Several
-    from fedflat.running.auto import cores
+    from fedflat.experiments.choose_executor import cores
+    from fedflat.papers.reproduce.live_table import LiveTable
+    from fedflat.papers.reproduce.scheduler import RunScheduler
 
-    if asked.data_dir:
-        os.environ["FEDFLAT_DATA"] = str(Path(asked.data_dir).resolve())
-    jobs = asked.jobs or max(1, cores() // asked.workers)
-    several = Several(plan, jobs, asked.workers, asked.nice, asked.checkpoint_every)
-    console = Console(stderr=True, highlight=False, quiet=asked.quiet)
+    if args.data_dir:
+        os.environ["FEDFLAT_DATA"] = str(Path(args.data_dir).resolve())
+    jobs = args.jobs or max(1, cores() // args.workers)
+    several = RunScheduler(plan, jobs, args.workers, args.nice, args.checkpoint_every)
+    console = Console(stderr=True, highlight=False, quiet=args.quiet)
     try:
-        with Screen(several, console) as screen:
+        with LiveTable(several, console) as screen:
             several.work(plan.waiting(), screen.look)
     except KeyboardInterrupt:
         again = f"fedflat reproduce --resume {plan.folder}{plugin_words()}"
@@ -133,12 +133,12 @@ def _work(plan: Plan, asked: Namespace) -> bool:
     return bool(several.failed)
 
 
-def _check_machine(asked: Namespace) -> None:
-    if asked.jobs is not None:
-        number("reproduce", "jobs", asked.jobs, low=1, whole=True)
-    number("reproduce", "workers", asked.workers, low=1, whole=True)
-    number("reproduce", "nice", asked.nice, low=0, high=19, whole=True)
-    number("reproduce", "checkpoint-every", asked.checkpoint_every, low=0)
+def _check_machine(args: Namespace) -> None:
+    if args.jobs is not None:
+        number("reproduce", "jobs", args.jobs, low=1, whole=True)
+    number("reproduce", "workers", args.workers, low=1, whole=True)
+    number("reproduce", "nice", args.nice, low=0, high=19, whole=True)
+    number("reproduce", "checkpoint-every", args.checkpoint_every, low=0)
 
 
 def _seeds(text: str | None) -> int | Sequence[int] | None:
@@ -156,4 +156,4 @@ def _seeds(text: str | None) -> int | Sequence[int] | None:
 
 def _word(what: str) -> str:
     name = Path(what).stem if what.endswith((".toml", ".json")) else what
-    return "".join(letter if letter.isalnum() or letter in ".=-" else "-" for letter in name).strip("-.")
+    return "".join(request if request.isalnum() or request in ".=-" else "-" for request in name).strip("-.")

@@ -13,70 +13,70 @@ from shutil import get_terminal_size
 from typing import Any
 
 from fedflat.cli.presets import beside, chosen, seeds_of, settings_of, too_short
-from fedflat.data.opening import opened_once
+from fedflat.data.cache import opened_once
 from fedflat.errors import RunError, SettingError, printable_lines
+from fedflat.execution.profiling.profiled import Wanted
+from fedflat.execution.profiling.report import text
+from fedflat.experiments.api import experiments
+from fedflat.experiments.console import duration, reporter_for
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.results.results import Result, Results, summarise
+from fedflat.experiments.results.tables import size, table
+from fedflat.experiments.run_folder.checkpoints import Store
+from fedflat.experiments.run_folder.record import headline_of, read_facts
+from fedflat.experiments.run_folder.study_file import is_run, read_target, runs_in, write_target
+from fedflat.experiments.study import Reporter, resume, run_many, run_one
 from fedflat.files import Damaged, parse_json, read_bytes
-from fedflat.folder.checkpoints import Store
-from fedflat.folder.facts import headline_of, read_facts
-from fedflat.folder.study_file import is_run, read_target, runs_in, write_target
-from fedflat.language.plugins import plugin_words
-from fedflat.profiling.profiled import Wanted
-from fedflat.profiling.report import text
+from fedflat.registry.plugins import plugin_words
 from fedflat.report import write_report
-from fedflat.running.experiment import Experiment
-from fedflat.running.results import Result, Results, summarise
-from fedflat.running.tables import size, table
 from fedflat.settings.groups import MACHINE, SETTINGS
-from fedflat.studies.api import experiments
-from fedflat.studies.how import How
-from fedflat.studies.progress import duration, heard
-from fedflat.studies.study import Voice, resume, run_many, run_one
 from fedflat.tasks.headline import Headline, common_target
 
 
-def carry_out(asked: Namespace) -> int:
+def carry_out(args: Namespace) -> int:
     """Run what was asked for, then print its table on standard output."""
-    pause = asked.checkpoint_every
-    if asked.command == "resume":
-        folder = Path(asked.folder)
-        target = common_target(asked.target, _judged(folder))
+    pause = args.checkpoint_every
+    if args.command == "resume":
+        folder = Path(args.folder)
+        target = common_target(args.target, _judged(folder))
 
-        def go_on(voice: Voice) -> list[Result]:
-            wishes: dict[str, Any] = {"watch": asked.watch, "track": asked.track, "profile": _profile(asked, voice)}
-            return resume(folder, voice=voice, checkpoint_every=pause, until=asked.until, **wishes)
+        def go_on(reporter: Reporter) -> list[Result]:
+            wishes: dict[str, Any] = {"watch": args.watch, "track": args.track, "profile": _profile(args, reporter)}
+            return resume(folder, reporter=reporter, checkpoint_every=pause, until=args.until, **wishes)
 
         if target is not None and not is_run(folder):
             write_target(folder, target)
-        results = _stoppable(asked, folder, go_on)
+        results = _stoppable(args, folder, go_on)
     else:
-        folder, results = _begin(asked)
-    _conclude(results, asked, folder)
-    preset = chosen(asked)
-    if preset and not asked.quiet:
-        print(beside(preset, results, _settings(asked), asked.stretch), file=sys.stderr)
+        folder, results = _begin(args)
+    _conclude(results, args, folder)
+    preset = chosen(args)
+    if preset and not args.quiet:
+        print(beside(preset, results, _settings(args), args.stretch), file=sys.stderr)
     return 0
 
 
 @opened_once()
-def _begin(asked: Namespace) -> tuple[Path, list[Result]]:
-    preset = chosen(asked)
-    settings = settings_of(preset, _settings(asked), getattr(asked, "stretch", False))
-    methods = asked.methods if asked.command == "compare" else [settings.pop("method", asked.method)]
-    each = experiments(methods, settings.pop("on"), seeds_of(asked, preset), **settings)
-    target = common_target(asked.target, (exp.headline for exp in each))
-    how = How(**{one.name: getattr(asked, one.name) for one in MACHINE})
-    folder = Path(asked.out) if asked.out else fresh_folder(methods)
+def _begin(args: Namespace) -> tuple[Path, list[Result]]:
+    preset = chosen(args)
+    settings = settings_of(preset, _settings(args), getattr(args, "stretch", False))
+    methods = args.methods if args.command == "compare" else [settings.pop("method", args.method)]
+    each = experiments(methods, settings.pop("on"), seeds_of(args, preset), **settings)
+    target = common_target(args.target, (exp.headline for exp in each))
+    config = ExecutionConfig(**{one.name: getattr(args, one.name) for one in MACHINE})
+    folder = Path(args.out) if args.out else fresh_folder(methods)
     short = [too_short(settings | {"method": method}, preset) for method in methods]
 
-    def work(voice: Voice) -> list[Result]:
+    def work(reporter: Reporter) -> list[Result]:
         for line in [*_preface(each, folder), *(f"  {said}" for said in short if said)]:
-            voice.note(line)
-        wishes: dict[str, Any] = {"checkpoint_every": asked.checkpoint_every, "profile": _profile(asked, voice)}
+            reporter.note(line)
+        wishes: dict[str, Any] = {"checkpoint_every": args.checkpoint_every, "profile": _profile(args, reporter)}
         if len(each) == 1:
-            return [run_one(each[0], how, folder, voice, **wishes)]
-        return run_many(each, how, folder, voice, target=target, **wishes)
+            return [run_one(each[0], config, folder, reporter, **wishes)]
+        return run_many(each, config, folder, reporter, target=target, **wishes)
 
-    return folder, _stoppable(asked, folder, work)
+    return folder, _stoppable(args, folder, work)
 
 
 def _judged(folder: Path) -> list[Headline]:
@@ -87,15 +87,15 @@ def _judged(folder: Path) -> list[Headline]:
         return []
 
 
-def _profile(asked: Namespace, voice: Voice) -> Wanted:
-    return (lambda profile: voice.say(f"\n{text(profile)}\n")) if asked.profile else False
+def _profile(args: Namespace, reporter: Reporter) -> Wanted:
+    return (lambda profile: reporter.say(f"\n{text(profile)}\n")) if args.profile else False
 
 
-def _settings(asked: Namespace) -> dict[str, Any]:
+def _settings(args: Namespace) -> dict[str, Any]:
     """The settings that were typed; `experiment` knows what the others are."""
     names = (one.name for one in SETTINGS if one.name != "seed")
-    settings = {name: getattr(asked, name) for name in names if hasattr(asked, name)}
-    return settings | _replay(asked.replay)
+    settings = {name: getattr(args, name) for name in names if hasattr(args, name)}
+    return settings | _replay(args.replay)
 
 
 def _replay(path: str | None) -> dict[str, Any]:
@@ -119,12 +119,12 @@ def _preface(each: list[Experiment], folder: Path) -> list[str]:
     return [f"on {each[0].on}, model {each[0].model}, into {folder}", *chain.from_iterable(stacks.items())]
 
 
-def _stoppable(asked: Namespace, folder: Path, work: Any) -> list[Result]:
+def _stoppable(args: Namespace, folder: Path, work: Any) -> list[Result]:
     """Do the work with progress; after Ctrl-C say how to go on."""
     before = _checkpoints(folder)
     try:
-        with heard(quiet=asked.quiet) as voice:
-            return work(voice)  # type: ignore[no-any-return]
+        with reporter_for(quiet=args.quiet) as reporter:
+            return work(reporter)  # type: ignore[no-any-return]
     except KeyboardInterrupt:
         if folder.exists():
             again, found = f"fedflat resume {quote(str(folder))}{plugin_words()}", _checkpoints(folder)
@@ -142,24 +142,24 @@ def _checkpoints(folder: Path) -> list[tuple[Path, list[int]]]:
     return [(run, rounds) for run, rounds in found if rounds]
 
 
-def _conclude(results: list[Result], asked: Namespace, folder: Path) -> None:
+def _conclude(results: list[Result], args: Namespace, folder: Path) -> None:
     study = (folder / "study.json").exists()
-    target = common_target(asked.target, (result.headline for result in results))
+    target = common_target(args.target, (result.headline for result in results))
     if target is None and study:
         target = read_target(folder)
     if target is None:
         target = Results(results).target_of_first()
     last = min(results[0].last, results[0].rounds)
     room = get_terminal_size().columns if sys.stdout.isatty() else None
-    print(printable_lines(table(summarise(results, target), target, last, asked.style, room)))
-    if not asked.quiet:
+    print(printable_lines(table(summarise(results, target), target, last, args.style, room)))
+    if not args.quiet:
         spent = sum(r.ledger.seconds for r in results)
         sent = sum(r.ledger.sent for r in results)
         print(f"\n{duration(spent)}, {size(sent)} sent; everything is in {folder}", file=sys.stderr)
     if study:
         page = folder / "report.html"
         write_report([folder], page)
-        if not asked.quiet:
+        if not args.quiet:
             print(f"{page} shows it in a browser", file=sys.stderr)
 
 

@@ -10,13 +10,13 @@ import torch
 
 from fedflat.data.examples import ClientData
 from fedflat.errors import SettingError
-from fedflat.language.spelling import Spelled, register
+from fedflat.registry.specs import TextSpec, register
 
 Pairs = tuple[tuple[int, int], ...]
 """Classes that change places, two by two."""
 
 
-class Attacker(Spelled, ABC):
+class Attacker(TextSpec, ABC):
     """A frozen dataclass. Its text makes it again: that is how clients elsewhere are told what they are."""
 
     @abstractmethod
@@ -24,7 +24,7 @@ class Attacker(Spelled, ABC):
         """What it trains on in place of what it holds; what it keeps for testing stays as it is."""
 
 
-def used(attackers: Mapping[int, Attacker], client: int, data: ClientData) -> ClientData:
+def poisoned(attackers: Mapping[int, Attacker], client: int, data: ClientData) -> ClientData:
     """What ``client`` trains on: what it holds, or what it makes of that if it is one of the attackers."""
     return attackers[client].data(data) if client in attackers else data
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.data.examples import ClientData
 
 
-def diagnose(job: ClientJob, letter: Letter, data: ClientData) -> str:
+def diagnose(job: ClientJob, request: Request, data: ClientData) -> str:
     """Repeat a visit whose reply was not finite, and say where the first bad number came from."""
     seen: list[str] = []
 
@@ -17,7 +17,7 @@ def diagnose(job: ClientJob, letter: Letter, data: ClientData) -> str:
         if not seen and not bool(torch.isfinite(g).all()):
             seen.append(name)
 
-    if not bool(torch.isfinite(letter.mail.params).all()):
+    if not bool(torch.isfinite(request.broadcast.params).all()):
         return "the model it was sent was already not finite"
-    visit(job, letter, data, spy)
+    run_client(job, request, data, spy)
     return f"the first bad number came out of {seen[0]}" if seen else "its steps were finite, but their sum is not"

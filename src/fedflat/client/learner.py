@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
-from fedflat.client.images import channels_last, gains, refusal
-from fedflat.client.piece import Term, Visit
+from fedflat.client.piece import Term, ClientContext
+from fedflat.core.flat import FlatModule, Model
+from fedflat.core.seeds import derive
 from fedflat.data.batch import Batch, Mixed, Tensors, arguments, each, leading
-from fedflat.engine import convolution
-from fedflat.engine.convolution import convolving
-from fedflat.engine.flat import FlatModule, Model
-from fedflat.engine.seeds import derive
 from fedflat.errors import SettingError
+from fedflat.kernels import convolution
+from fedflat.kernels.convolution import convolving
+from fedflat.kernels.memory_format import channels_last, gains, refusal
 from fedflat.models.spec import ModelSpec
 from fedflat.settings.groups import AUTO, CHANNELS_LAST, DIRECT, QUICK
 from fedflat.tasks.classification import Classification
@@ -28,7 +28,7 @@ from fedflat.tasks.own_loss import LossFn, OwnLoss
 from fedflat.tasks.task import Count, Task
 
 ModelLike = ModelSpec | nn.Module | Callable[[], nn.Module]
-Terms = Sequence[tuple[Term, Visit]]
+Terms = Sequence[tuple[Term, ClientContext]]
 """What is added to the loss, with what each term sees."""
 MIXED = "mixed"
 DTYPES = {"float32": torch.float32, "float64": torch.float64, MIXED: torch.float32}
@@ -58,14 +58,14 @@ class Learner:
     @cached_property
     def flat(self) -> FlatModule:
         """The module of this process."""
-        return self.another()
+        return self.copy()
 
     @cached_property
-    def beside(self) -> FlatModule:
+    def sibling(self) -> FlatModule:
         """Another module of this process, for models that are looked at while one is trained."""
-        return self.another()
+        return self.copy()
 
-    def another(self) -> FlatModule:
+    def copy(self) -> FlatModule:
         """A module of its own, as it starts."""
         module = self.module()
         return FlatModule(module, dtype=self.dtype, device=self.device, forward_in=self.convolving(module))
@@ -106,7 +106,7 @@ class Learner:
 
     def initial(self) -> Model:
         """Parameters and buffers before round 0."""
-        return self.another().model()
+        return self.copy().model()
 
     def mean(self, output: Any, batch: Batch) -> tuple[Tensor, Count]:
         """The mean loss, and of how many things; of both sets of targets if the batch was mixed."""
@@ -131,7 +131,7 @@ class Learner:
             output = forward(*arguments(batch.inputs))
         if self.mixed:
             output = each(lambda part: part.to(self.dtype), output)
-        blind = any(term.blind for term, _ in terms)
+        blind = any(term.unsupervised for term, _ in terms)
         value, count = (leading(output).new_zeros(()), len(batch)) if blind else self.mean(output, batch)
         for (term, v), noted in zip(terms, seen, strict=True):
             value = value + term.loss(v, batch, output, noted)
@@ -142,15 +142,15 @@ class Learner:
         assert self.at is not None, "no walk has begun"
         training = self.flat.module.training
         self.flat.load(self.at)
-        made = self.flat.forward(*arguments(self.laid_out(inputs)))
+        made = self.flat.forward(*arguments(self.in_memory_format(inputs)))
         self.flat.module.train(training)
         return made
 
-    def elsewhere(self, model: Model, inputs: Tensors) -> Any:
+    def output_of(self, model: Model, inputs: Tensors) -> Any:
         """What the module makes of inputs at ``model``, in evaluation mode; where the walk stands is not touched."""
-        self.beside.load(model.params)
-        self.beside.buffers = model.buffers
-        return self.beside.forward(*arguments(inputs))
+        self.sibling.load(model.params)
+        self.sibling.buffers = model.buffers
+        return self.sibling.forward(*arguments(inputs))
 
     @property
     def buffers(self) -> Tensor:
@@ -161,7 +161,7 @@ class Learner:
     def buffers(self, value: Tensor) -> None:
         self.flat.buffers = value
 
-    def laid_out(self, inputs: Tensors) -> Tensors:
+    def in_memory_format(self, inputs: Tensors) -> Tensors:
         """The inputs of a forward pass in the order of memory in which it is quickest."""
         one_image = isinstance(inputs, Tensor) and inputs.dim() == 4 and inputs.is_floating_point()
         return channels_last(inputs) if one_image and self.channels_last else inputs
@@ -176,9 +176,9 @@ class Learner:
         return True
 
     @cached_property
-    def takes_one(self) -> bool:
+    def accepts_single_example(self) -> bool:
         """Whether it can be trained on a single example: one with batch normalisation of features cannot."""
-        module = self.another().module.train()
+        module = self.copy().module.train()
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 module(*(x[:1] for x in arguments(self.sample)))
@@ -186,9 +186,9 @@ class Learner:
             return False
         return True
 
-    def refuse_one(self, whose: str) -> None:
+    def check_single_example(self, whose: str) -> None:
         """Refuse a batch of one example, if the model cannot be trained on it."""
-        if not self.takes_one:
+        if not self.accepts_single_example:
             raise SettingError(
                 f"{whose} a batch of one example, which this model cannot be trained on (batch normalisation needs "
                 "two). Leave short batches out (drop_last=True, --drop-last), take another batch size, give every "
@@ -201,9 +201,9 @@ class Learner:
         if self.layout != AUTO or not self.takes_images:
             return self.layout == CHANNELS_LAST
         on_cpu = torch.device(self.device).type == "cpu"
-        return on_cpu and gains(self.flat.module) and self.dislikes_channels_last() is None
+        return on_cpu and gains(self.flat.module) and self.channels_last_refusal() is None
 
-    def dislikes_channels_last(self) -> Exception | None:
+    def channels_last_refusal(self) -> Exception | None:
         """What the module says to a step of training on images with channels last; None if it takes them."""
         return refusal(self.flat.module, self.sample)
 
@@ -226,7 +226,7 @@ class Oracle:
         self.loss: Tensor | None = None
         self.count: Count = 0
         if len(batch) == 1:
-            learner.refuse_one("this visit has")
+            learner.check_single_example("this visit has")
 
     def __call__(self, w: Tensor) -> Tensor:
         """The gradient at ``w``."""

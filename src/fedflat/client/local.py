@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.drift import Clip, Decay, Momentum
+from fedflat.client.gradient_transforms import Clip, WeightDecay, Momentum
 from fedflat.client.piece import Piece
-from fedflat.engine.seeds import of_visit, torch_generator
+from fedflat.core.seeds import request_seed, torch_generator
 from fedflat.errors import SettingError
 from fedflat.settings.groups import LocalSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Local(LocalSettings):
+class LocalTraining(LocalSettings):
     """Local work: ``epochs`` over the client's data, or a number of ``steps`` whatever its size."""
 
     def __post_init__(self) -> None:
@@ -26,7 +26,7 @@ class Local(LocalSettings):
     def pieces(self, *, keep: bool) -> tuple[Piece, ...]:
         """Clip, weight decay and momentum, where they do anything."""
         clip = () if self.clip is None else (Clip(self.clip),)
-        decay = () if self.weight_decay == 0 else (Decay(self.weight_decay),)
+        decay = () if self.weight_decay == 0 else (WeightDecay(self.weight_decay),)
         momentum = () if self.momentum == 0 else (Momentum(self.momentum, keep),)
         return (*clip, *decay, *momentum)
 
@@ -35,8 +35,8 @@ class Local(LocalSettings):
         if self.orders is not None:
             yield from (torch.as_tensor(batch, dtype=torch.long) for batch in self._given(t, client))
             return
-        rng = torch_generator(seed, "batches", *of_visit(t, client, visit))
-        left = self.planned(t, client, examples)
+        rng = torch_generator(seed, "batches", *request_seed(t, client, visit))
+        left = self.planned_steps(t, client, examples)
         used = self._draw(examples, rng)
         while left > 0:
             shuffled = torch.randperm(examples if used is None else len(used), generator=rng)
@@ -45,7 +45,7 @@ class Local(LocalSettings):
             left -= len(epoch)
             yield from epoch
 
-    def planned(self, t: int, client: int, examples: int) -> int:
+    def planned_steps(self, t: int, client: int, examples: int) -> int:
         """How many steps a visit takes."""
         if self.orders is not None:
             return len(self._given(t, client))
@@ -57,7 +57,7 @@ class Local(LocalSettings):
             return sum(map(len, self._given(t, client)))
         size = self.virtual or examples
         each = self._per_epoch(size)
-        epochs, rest = divmod(self.planned(t, client, examples), each)
+        epochs, rest = divmod(self.planned_steps(t, client, examples), each)
         return epochs * min(size, each * self.batch_size) + rest * self.batch_size
 
     def smallest_batch(self, t: int, client: int, examples: int) -> int:
@@ -73,7 +73,7 @@ class Local(LocalSettings):
         """Whether every batch is all that a client holds."""
         return self.orders is None and self.virtual is None and examples <= self.batch_size
 
-    def passes(self, t: int, client: int, examples: int) -> float:
+    def epochs_of(self, t: int, client: int, examples: int) -> float:
         """How often a visit goes through the client's data."""
         if self.orders is not None:
             return sum(map(len, self._given(t, client))) / examples

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
+from fedflat.core.flat import GradFn, Layout, Model
+from fedflat.core.seeds import request_seed, torch_generator
+from fedflat.core.stage import Stage
 from fedflat.data.batch import Batch, Tensors
 from fedflat.data.examples import ClientData
-from fedflat.engine.flat import GradFn, Layout, Model
-from fedflat.engine.seeds import of_visit, torch_generator
-from fedflat.engine.stage import Stage
-from fedflat.language.spelling import Spelled
+from fedflat.registry.specs import TextSpec
 from fedflat.tasks.classification import Classification
 from fedflat.tasks.task import Count, Task
 
 if TYPE_CHECKING:
-    from fedflat.client.asks import Describer, Descriptions
+    from fedflat.client.instructions import Describer, Descriptions
 
-Memory = dict[str, dict[str, Tensor]]
+ClientState = dict[str, dict[str, Tensor]]
 """What one client remembers between its visits: piece key -> name -> tensor."""
 
 
@@ -46,7 +46,7 @@ class BatchOracle(Protocol):
 
 
 @dataclass
-class Visit:
+class ClientContext:
     """One client in one exchange, as one piece sees it."""
 
     key: str
@@ -57,18 +57,18 @@ class Visit:
     """What the server sent: the reference of duals and prox terms."""
     start: Tensor
     """Where the walk began; differs from ``sent`` if a piece's ``begin`` moved it."""
-    stop: Tensor
+    end: Tensor
     """Where the walk ended; what is sent back differs if a piece's ``end`` moved it."""
     lr: float
-    """The rate of the first step; pieces may have it fall within the visit (`Piece.pace`)."""
-    planned: int
+    """The rate of the first step; pieces may have it fall within the visit (`Piece.lr_factor`)."""
+    planned_steps: int
     """Local steps to do."""
     epochs: float
     """How often they go through the client's examples."""
     layout: Layout
     inbox: Mapping[str, Tensor]
     """This piece's extras from the server."""
-    memory: dict[str, Tensor]
+    state: dict[str, Tensor]
     """This piece's memory at this client, across rounds. Replace tensors, never change them in place."""
     examples: int
     """How many the client holds."""
@@ -79,51 +79,51 @@ class Visit:
     """The gradient over all the client's examples, of the loss with its terms."""
     inputs: Callable[[Tensor], Tensors]
     """What goes into the module of the client's examples at the given places, as they are."""
-    elsewhere: Callable[[Model, Tensors], Any]
+    output_of: Callable[[Model, Tensors], Any]
     """What another model than the client's own makes of inputs, in evaluation mode and without a gradient."""
     steps: int = 0
-    walked: float = 0.0
+    lr_sum: float = 0.0
     """The sum of the rates so far."""
     outbox: dict[str, Tensor] = field(default_factory=dict)
     """This piece's extras to the server."""
-    memo: dict[str, Any] = field(default_factory=dict)
+    scratch: dict[str, Any] = field(default_factory=dict)
     """This piece's notes, for this visit only."""
     mean_examples: float = 0.0
     """How many examples a client holds on average over everybody, if a piece `compares`."""
-    before: Tensor | None = None
+    preceding: Tensor | None = None
     """How many clients are asked before this one in the exchange, and the sum of their mean batches, if a piece is
     `ordered`; in a stack, a row for each client."""
-    visit: int = 0
+    repetition: int = 0
     """How often the client was visited before in this exchange."""
 
-    told: Mapping[str, Tensor] = field(default_factory=dict)
-    """What this piece was told before round 0, the same at every client (`Piece.told`); no rows in a stack."""
+    shared: Mapping[str, Tensor] = field(default_factory=dict)
+    """What this piece was told before round 0, the same at every client (`Piece.shared_with_clients`); no rows in a stack."""
 
     @cached_property
     def rng(self) -> torch.Generator:
         """This piece's own random numbers in this visit."""
-        return torch_generator(self.seed, f"piece/{self.key}", *of_visit(self.round, self.client, self.visit))
+        return torch_generator(self.seed, f"piece/{self.key}", *request_seed(self.round, self.client, self.repetition))
 
     def draw(self, make: Callable[[torch.Generator], Tensor]) -> Tensor:
         """What ``make`` makes of the piece's random numbers; in a stack, a row for each client."""
         return make(self.rng)
 
-    def change(self, batch: Batch, make: Callable[[Batch, torch.Generator], Batch]) -> Batch:
+    def transform(self, batch: Batch, make: Callable[[Batch, torch.Generator], Batch]) -> Batch:
         """What ``make`` makes of a batch and the piece's random numbers; in a stack, of each client's."""
         return make(batch, self.rng)
 
 
 @dataclass(frozen=True)
-class Fit:
+class EvalModel:
     """A model of the server as it is tested on some examples."""
 
     model: Model
-    norms: tuple[str, ...] = ()
+    batch_statistics: tuple[str, ...] = ()
     """Batch normalisations that take the statistics of the test batch."""
 
 
 @dataclass(frozen=True)
-class Site:
+class ModelInfo:
     """Where a piece will work, as far as it is known before the first round."""
 
     pieces: Sequence[Piece]
@@ -136,40 +136,40 @@ class Site:
     """The inputs of two examples."""
 
 
-class Piece(Spelled):
+class Piece(TextSpec):
     """A frozen dataclass of numbers. The base class changes nothing."""
 
     stage: ClassVar[Stage]
     key: ClassVar[str]
     """Its name in mail, replies and memory."""
-    up: ClassVar[int] = 0
+    upload_vectors: ClassVar[int] = 0
     """Vectors it adds to a reply."""
-    keeps: ClassVar[int] = 0
+    state_vectors: ClassVar[int] = 0
     """Vectors of the model's size that it remembers at each client."""
-    reveals: ClassVar[bool] = False
+    uploads_private: ClassVar[bool] = False
     """Whether it sends more vectors that cover every coordinate, private ones too."""
-    surveys: ClassVar[int] = 0
+    full_gradients: ClassVar[int] = 0
     """Gradients over all the client's data that it asks for in a visit."""
-    moves: ClassVar[bool] = False
+    stateful: ClassVar[bool] = False
     """Whether a memory of its own moves at each ``gradient``: then it may not be asked twice a step."""
-    compares: ClassVar[bool] = False
+    needs_mean_examples: ClassVar[bool] = False
     """Whether it must know how many examples clients hold on average."""
-    ordered: ClassVar[bool] = False
+    needs_cohort_order: ClassVar[bool] = False
     """Whether it must know what the clients before it in an exchange do."""
-    anchored: ClassVar[bool] = False
+    needs_server_model: ClassVar[bool] = False
     """Whether it means something only to clients that the server itself has sent its model, not to one in a chain: it
     remembers, compares or encloses what belongs to that model, without declaring vectors it keeps or sends up."""
-    blind: ClassVar[bool] = False
+    unsupervised: ClassVar[bool] = False
     """Whether it learns without being told what should come out: a term that stands in the place of the task's loss.
     Clients then hold no targets."""
-    stacks: ClassVar[bool] = False
+    stackable: ClassVar[bool] = False
     """Whether it works on many clients at once: a row for each in every vector, also in what it keeps and sends."""
 
-    seen_only: ClassVar[bool] = False
+    seen_domains_only: ClassVar[bool] = False
     """Whether its models can be tested on domains that clients have only."""
 
     @property
-    def asks(self) -> int:
+    def oracle_calls(self) -> int:
         """Gradients asked for each gradient given."""
         return 1
 
@@ -178,61 +178,61 @@ class Piece(Spelled):
         """What every client must say of itself before round 0."""
         return ()
 
-    def told(self, descriptions: Descriptions) -> Mapping[str, Tensor]:
+    def shared_with_clients(self, descriptions: Descriptions) -> Mapping[str, Tensor]:
         """What of it every client is told, once: read in a visit as ``visit.told``."""
         return {}
 
-    def check(self, site: Site) -> None:
+    def check(self, site: ModelInfo) -> None:
         """Refuse a place where it cannot work."""
 
-    def remark(self, site: Site) -> str:
+    def remark(self, site: ModelInfo) -> str:
         """What is good to know about it there, if anything."""
         return ""
 
-    def data(self, v: Visit, data: ClientData) -> ClientData:
+    def data(self, v: ClientContext, data: ClientData) -> ClientData:
         """What to train on in this visit; who changes it cannot work on a stack."""
         return data
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         """Where to start walking."""
         return w
 
-    def begin_buffers(self, v: Visit, b: Tensor) -> Tensor:
+    def begin_buffers(self, v: ClientContext, b: Tensor) -> Tensor:
         """The running statistics to start with."""
         return b
 
-    def batch(self, v: Visit, batch: Batch) -> Batch:
+    def batch(self, v: ClientContext, batch: Batch) -> Batch:
         """The batch to use; the same in every gradient of the step."""
         return batch
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """The gradient to hand on."""
         return grad(w)
 
-    def pace(self, v: Visit) -> float:
+    def lr_factor(self, v: ClientContext) -> float:
         """What the rate of the next step is multiplied by."""
         return 1.0
 
-    def end(self, v: Visit, w: Tensor) -> Tensor:
+    def end(self, v: ClientContext, w: Tensor) -> Tensor:
         """What to send back."""
         return w
 
-    def end_buffers(self, v: Visit, b: Tensor) -> Tensor:
+    def end_buffers(self, v: ClientContext, b: Tensor) -> Tensor:
         """The running statistics to send back."""
         return b
 
-    def fit(self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]) -> Fit:
+    def eval_model(self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]) -> EvalModel:
         """How a model is tested on data of clients that remember ``kept``; without, where nobody has been visited."""
-        return Fit(model)
+        return EvalModel(model)
 
-    def withheld(self, layout: Layout) -> int:
+    def private_size(self, layout: Layout) -> int:
         """How many numbers of the model it keeps from being sent, either way."""
         return 0
 
 
-def fitting_piece(pieces: Sequence[Piece]) -> Piece | None:
+def eval_model_piece(pieces: Sequence[Piece]) -> Piece | None:
     """The piece that says how models are tested, if there is one."""
-    return next((piece for piece in pieces if type(piece).fit is not Piece.fit), None)
+    return next((piece for piece in pieces if type(piece).eval_model is not Piece.eval_model), None)
 
 
 class Term(Piece, ABC):
@@ -245,5 +245,5 @@ class Term(Piece, ABC):
         return nullcontext()
 
     @abstractmethod
-    def loss(self, v: Visit, batch: Batch, output: Tensor, seen: Any) -> Tensor:
+    def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: Any) -> Tensor:
         """The term's value."""

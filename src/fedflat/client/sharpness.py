@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Visit
-from fedflat.engine.flat import GradFn, Layout, unit
-from fedflat.engine.stage import Stage
+from fedflat.client.piece import Piece, ClientContext
+from fedflat.core.flat import GradFn, Layout, unit
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.core.stage import Stage
 from fedflat.errors import choice
-from fedflat.language.schedules import Scalar, at, scalar
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,17 +31,17 @@ class Sam(Piece):
     rho: Scalar = 0.05
 
     stage, key = Stage.PROBE, "sam"
-    stacks = True
+    stackable = True
 
     def __post_init__(self) -> None:
         scalar("sam", "rho", self.rho)
 
     @property
-    def asks(self) -> int:
+    def oracle_calls(self) -> int:
         """Two: one to climb, one to step."""
         return 2
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """The gradient at ``w + rho g / ||g||``."""
         return grad(torch.add(w, unit(grad(w)), alpha=at(self.rho, v.round)))
 
@@ -59,7 +59,7 @@ class Asam(Piece):
     variant: str = "weights"
 
     stage, key = Stage.PROBE, "asam"
-    stacks = True
+    stackable = True
 
     def __post_init__(self) -> None:
         scalar("asam", "rho", self.rho)
@@ -67,19 +67,19 @@ class Asam(Piece):
         choice("asam", "variant", self.variant, ["weights", "elementwise"])
 
     @property
-    def asks(self) -> int:
+    def oracle_calls(self) -> int:
         """Two: one to climb, one to step."""
         return 2
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         """Note which coordinates are weights."""
-        v.memo["weights"] = weights(v.layout).to(w.device)
+        v.scratch["weights"] = weights(v.layout).to(w.device)
         return w
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """The gradient at ``w + rho T^2 g / ||T g||``."""
         if self.variant == "weights":
-            scale = torch.where(v.memo["weights"], w.abs() + at(self.eta, v.round), 1.0)
+            scale = torch.where(v.scratch["weights"], w.abs() + at(self.eta, v.round), 1.0)
         else:
             scale = w.abs()
         return grad(torch.add(w, scale * unit(scale * grad(w)), alpha=at(self.rho, v.round)))
@@ -98,17 +98,17 @@ class LayerwiseSam(Piece):
     rho: Scalar = 0.05
 
     stage, key = Stage.PROBE, "layerwise_sam"
-    stacks = True
+    stackable = True
 
     def __post_init__(self) -> None:
         scalar("layerwise_sam", "rho", self.rho)
 
     @property
-    def asks(self) -> int:
+    def oracle_calls(self) -> int:
         """Two: one to climb, one to step."""
         return 2
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """The gradient at ``w + rho g_l / ||g_l||`` for each tensor ``l``."""
         parts = torch.split(grad(w), list(v.layout.sizes), dim=-1)
         return grad(torch.add(w, torch.cat([unit(part) for part in parts], dim=-1), alpha=at(self.rho, v.round)))
@@ -124,16 +124,16 @@ class LastSam(Piece):
     rho: Scalar = 0.05
 
     stage, key = Stage.PROBE, "last_sam"
-    stacks = True
-    keeps = 1
-    moves = True
+    stackable = True
+    state_vectors = 1
+    stateful = True
 
     def __post_init__(self) -> None:
         scalar("last_sam", "rho", self.rho)
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """The gradient at ``w + rho g' / ||g'||``."""
-        last = v.memory.get("g")
+        last = v.state.get("g")
         g = grad(w if last is None else torch.add(w, unit(last), alpha=at(self.rho, v.round)))
-        v.memory["g"] = g
+        v.state["g"] = g
         return g

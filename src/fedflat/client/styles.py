@@ -15,14 +15,14 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.asks import Describer, Descriptions
 from fedflat.client.describers.looks import Colours, Spectra, own_looks, windows_of
-from fedflat.client.piece import Piece, Visit
+from fedflat.client.instructions import Describer, Descriptions
+from fedflat.client.piece import Piece, ClientContext
+from fedflat.core.stage import Stage
 from fedflat.data.examples import ClientData
 from fedflat.data.styles.bank import StyleBank, chosen
 from fedflat.data.styles.colours import recoloured
 from fedflat.data.styles.frequencies import halves, mix
-from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError, choice, number
 
 
@@ -44,10 +44,10 @@ class Restyle(Piece):
         """What the bank is made of."""
 
     @abstractmethod
-    def restyled(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:
+    def restyle(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:
         """The images in these styles."""
 
-    def told(self, descriptions: Descriptions) -> Mapping[str, Tensor]:
+    def shared_with_clients(self, descriptions: Descriptions) -> Mapping[str, Tensor]:
         """The whole bank."""
         said: Sequence[Tensor] = descriptions[self.describers[0]]
         if len({rows.shape[1] for rows in said}) > 1:
@@ -57,9 +57,9 @@ class Restyle(Piece):
             StyleBank(bank, bank[:, 0]).others(float(bank[0, 0]))
         return {"bank": bank}
 
-    def data(self, v: Visit, data: ClientData) -> ClientData:
+    def data(self, v: ClientContext, data: ClientData) -> ClientData:
         """The same data, every second image of which has a style of somebody else's."""
-        told = v.told["bank"].cpu()
+        told = v.shared["bank"].cpu()
         bank, looks, rng = StyleBank(told[:, 1:], told[:, 0]), own_looks(data, v.client), v.rng
 
         def change(images: Tensor, places: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ class Restyle(Piece):
                 return images
             styles = bank.draw(looks[there[mine]], rng, own=self.exclude == "none")
             where, changed = mine.nonzero().squeeze(-1).to(images.device), images.clone()
-            return changed.index_copy_(0, where, self.restyled(images[where].cpu(), styles, rng).to(images.device))
+            return changed.index_copy_(0, where, self.restyle(images[where].cpu(), styles, rng).to(images.device))
 
         return data.changed(change)
 
@@ -100,7 +100,7 @@ class Cfsi(Restyle):
         """Spectra."""
         return (Spectra(self.share),)
 
-    def restyled(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:
+    def restyle(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:
         """See `fedflat.data.styles.frequencies.mix`."""
         channels, height, width = images.shape[1:]
         lam = torch.rand(len(images), generator=rng, dtype=torch.float64)
@@ -119,7 +119,7 @@ class Lab(Restyle):
         """Colours."""
         return (Colours(),)
 
-    def restyled(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:
+    def restyle(self, images: Tensor, styles: Tensor, rng: torch.Generator) -> Tensor:
         """See `fedflat.data.styles.colours.recoloured`."""
         mean, std = styles.double().split(3, dim=1)
         return recoloured(images, mean, std)

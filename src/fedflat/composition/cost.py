@@ -8,9 +8,9 @@ from math import prod
 import torch
 
 from fedflat.composition.method import Method
-from fedflat.engine.flat import Model
-from fedflat.engine.mail import Mail, Replies
-from fedflat.server.piece import Desks, settle, step
+from fedflat.core.flat import Model
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.server.piece import ServerState, after_round, server_step
 
 DIM = 16
 """Long enough that a few numbers more in a mail are no vector."""
@@ -27,15 +27,15 @@ class Cost:
     """Vectors it sends back."""
     gradients: int
     """Batch gradients for each local step."""
-    walks: int
+    local_trainings: int
     """How often the local work is done."""
-    surveys: int
+    full_gradients: int
     """Gradients over all the client's data."""
     server_state: int
     """Vectors the server keeps besides the model; shadows not counted."""
     client_state: int
     """Vectors each client keeps."""
-    known: bool = True
+    stated: bool = True
     """Whether this is all; if not, the server's pieces could not be run dry, and it may be more."""
 
 
@@ -58,33 +58,33 @@ def cost(method: Method) -> Cost:
     [(1, 1), (2, 2), (1, 1), (2, 2)]
     """
     zeros = torch.zeros(DIM, dtype=torch.float64)
-    whole = {piece.key for piece in method.client if piece.up}
-    sent: list[Mail] = []
+    whole = {piece.key for piece in method.client if piece.upload_vectors}
+    sent: list[Broadcast] = []
 
-    def send(mail: Mail) -> Replies:
-        sent.append(mail.after(sent[-1] if sent else None))
-        return Replies(mail, zeros, mail.buffers, zeros, 1, 1, 0.0, 1.0, _Means(whole, zeros))
+    def send(broadcast: Broadcast) -> Replies:
+        sent.append(broadcast.after(sent[-1] if sent else None))
+        return Replies(broadcast, zeros, broadcast.buffers, zeros, 1, 1, 0.0, 1.0, _Means(whole, zeros))
 
-    desks: Desks = {}
+    states: ServerState = {}
     here, known = Model(zeros, zeros[:0]), True
     try:
         for t in range(2):
             sent.clear()
-            desks = settle(method.server, desks, here, t, 2)
-            desks = step(method.server, desks, send, Mail(t, here.params, here.buffers, 1.0)).desks
+            states = after_round(method.server, states, here, t, 2)
+            states = server_step(method.server, states, send, Broadcast(t, here.params, here.buffers, 1.0)).state
     except Exception:  # a piece that wants replies of a shape which only its clients know
-        sent, desks, known = [Mail(0, zeros, zeros[:0], 1.0)], {}, False
-    asks = [mail.ask for mail in sent]
+        sent, states, known = [Broadcast(0, zeros, zeros[:0], 1.0)], {}, False
+    asks = [broadcast.instruction for broadcast in sent]
     walks = sum(ask.trains for ask in asks)
-    kept = [tensor for memory in desks.values() for tensor in memory.values() if tensor.numel() == DIM]
+    kept = [tensor for memory in states.values() for tensor in memory.values() if tensor.numel() == DIM]
     remote = 0 if method.pooled else 1
     return Cost(
-        down=remote * sum(mail.nbytes for mail in sent) // zeros.nbytes,
-        up=remote * (sum(ask.up for ask in asks) + walks * sum(piece.up for piece in method.client)),
-        gradients=prod(piece.asks for piece in method.client),
-        walks=walks,
-        surveys=sum(ask.surveys for ask in asks) + walks * sum(piece.surveys for piece in method.client),
+        down=remote * sum(broadcast.nbytes for broadcast in sent) // zeros.nbytes,
+        up=remote * (sum(ask.upload_vectors for ask in asks) + walks * sum(piece.upload_vectors for piece in method.client)),
+        gradients=prod(piece.oracle_calls for piece in method.client),
+        local_trainings=walks,
+        full_gradients=sum(ask.full_gradients for ask in asks) + walks * sum(piece.full_gradients for piece in method.client),
         server_state=len(kept),
-        client_state=sum(piece.keeps for piece in method.client),
-        known=known,
+        client_state=sum(piece.state_vectors for piece in method.client),
+        stated=known,
     )

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from fedflat.client.piece import Piece
-from fedflat.engine.stage import Stage
+from fedflat.core.stage import Stage
 from fedflat.errors import SettingError
-from fedflat.language.plain import plain
-from fedflat.language.spelling import register, spell_call
+from fedflat.registry.plain_values import plain
+from fedflat.registry.specs import register, spell_call
+from fedflat.server.aggregators import Aggregator
+from fedflat.server.averaging import ModelAverage
+from fedflat.server.client_evaluation import ClientEvaluation
 from fedflat.server.piece import ServerPiece
-from fedflat.server.protocol import Protocol
-from fedflat.server.rules import Rule
-from fedflat.server.shadows import Shadow
 
 if TYPE_CHECKING:
     from fedflat.composition.cost import Cost
-    from fedflat.topology.topology import Topology
+    from fedflat.topologies.topology import Topology
 
 P = ParamSpec("P")
 Named = Callable[[], None]
@@ -37,12 +37,12 @@ class Method:
 
     client: tuple[Piece, ...] = ()
     server: tuple[ServerPiece, ...] = ()
-    shadows: tuple[Shadow, ...] = ()
-    protocols: tuple[Protocol, ...] = ()
+    averages: tuple[ModelAverage, ...] = ()
+    evaluations: tuple[ClientEvaluation, ...] = ()
     """What is measured at the clients themselves."""
     weighting: str | None = None
     """"sized", "uniform", or None for no opinion (then "sized")."""
-    rule: Rule | None = None
+    aggregator: Aggregator | None = None
     """What replaces the mean of the replies."""
     topology: Topology | None = None
     """Who talks to whom, or None for no opinion (then a star)."""
@@ -51,16 +51,16 @@ class Method:
     pooled: bool = False
     """Whether all data are brought to one place: centralised training."""
     chained: bool = field(default=False, compare=False)
-    said: str = field(default="", compare=False)
+    text: str = field(default="", compare=False)
     """The text that makes it."""
 
     def __post_init__(self) -> None:
         if not self.chained:
             object.__setattr__(self, "client", tuple(sorted(self.client, key=lambda p: p.stage)))
             object.__setattr__(self, "server", tuple(sorted(self.server, key=lambda p: p.stage)))
-        _refuse_twins("client", self.client)
-        _refuse_twins("server", self.server)
-        _refuse_twins("evaluation", self.measures)
+        _refuse_same_keys("client", self.client)
+        _refuse_same_keys("server", self.server)
+        _refuse_same_keys("evaluation", self.observers)
         self._refuse_nonsense()
         _refuse_double_steps("client", self.client, self.chained)
         _refuse_double_steps("server", self.server, self.chained)
@@ -86,12 +86,12 @@ class Method:
                     f"{piece} averages the replies itself and decides where the server steps to, so there is nothing "
                     f"for {rate} to scale. Leave it out."
                 )
-        idle = [*self.server, *(one for one in (self.rule, self.topology) if one)]
+        idle = [*self.server, *(one for one in (self.aggregator, self.topology) if one)]
         if self.pooled and idle:
             raise SettingError(f"centralised training has no server, so {idle[0]} has nothing to do. Leave it out.")
 
     def __repr__(self) -> str:
-        return self.said or f"Method(client={self.client}, server={self.server}, shadows={self.shadows})"
+        return self.text or f"Method(client={self.client}, server={self.server}, shadows={self.averages})"
 
     def __add__(self, other: object) -> Method:
         if not isinstance(other, Method):
@@ -99,17 +99,17 @@ class Method:
         return _join(self, other, f"{self} + {other}", chained=self.chained or other.chained)
 
     @property
-    def hearing(self) -> tuple[Shadow | Protocol, ...]:
+    def reply_listeners(self) -> tuple[ModelAverage | ClientEvaluation, ...]:
         """Shadows and protocols that want every single reply."""
-        return (*(shadow for shadow in self.shadows if shadow.hears), *self.protocols)
+        return (*(average for average in self.averages if average.needs_replies), *self.evaluations)
 
     @property
-    def measures(self) -> tuple[Shadow | Protocol, ...]:
+    def observers(self) -> tuple[ModelAverage | ClientEvaluation, ...]:
         """What is measured besides the server's model."""
-        return (*self.shadows, *self.protocols)
+        return (*self.averages, *self.evaluations)
 
     @property
-    def brings(self) -> dict[str, Any]:
+    def topology_settings(self) -> dict[str, Any]:
         """The settings of a run that it decides, by name; whoever says them must say the same."""
         found: dict[str, Any] = {} if self.topology is None else {"topology": self.topology}
         if self.virtual is not None:
@@ -130,8 +130,8 @@ class Method:
         >>> print((feddyn(alpha=0.1) + sam(rho=0.5)).stack())
         client: sam(rho=0.5) -> dual(alpha=0.1, by_size=False); server: dual(alpha=0.1, scale='paper')
         """
-        rule = (self.rule,) if self.rule else ()
-        parts = [("client", self.client), ("replies", rule), ("server", self.server), ("evaluated", self.measures)]
+        aggregator = (self.aggregator,) if self.aggregator else ()
+        parts = [("client", self.client), ("replies", aggregator), ("server", self.server), ("evaluated", self.observers)]
         said = [f"{name}: {' -> '.join(p.full() for p in pieces)}" for name, pieces in parts if pieces]
         said += [f"virtual clients: {self.virtual} examples a visit, drawn by size"] if self.virtual else []
         said += [f"topology: {self.topology}"] if self.topology else []
@@ -149,7 +149,7 @@ def chain(*methods: Method) -> Method:
     whole = replace(methods[0], chained=True)
     for method in methods[1:]:
         whole = _join(whole, replace(method, chained=True), said, chained=True, blend=False)
-    return replace(whole, said=said)
+    return replace(whole, text=said)
 
 
 def _join(a: Method, b: Method, said: str, *, chained: bool, blend: bool = True) -> Method:
@@ -163,8 +163,8 @@ def _join(a: Method, b: Method, said: str, *, chained: bool, blend: bool = True)
         raise SettingError(
             f"{a} averages clients {a.weighting}, {b} {b.weighting}: they cannot stand together."
         )
-    if a.rule and b.rule:
-        raise SettingError(f"{a.rule} and {b.rule} both replace the mean of the replies. Leave one of them out.")
+    if a.aggregator and b.aggregator:
+        raise SettingError(f"{a.aggregator} and {b.aggregator} both replace the mean of the replies. Leave one of them out.")
     if a.topology and b.topology:
         raise SettingError(f"{a} and {b} both say who talks to whom. Leave one of them out.")
     if a.virtual and b.virtual:
@@ -172,19 +172,19 @@ def _join(a: Method, b: Method, said: str, *, chained: bool, blend: bool = True)
     return Method(
         client=a.client + b.client,
         server=a.server + b.server,
-        shadows=a.shadows + b.shadows,
-        protocols=a.protocols + b.protocols,
+        averages=a.averages + b.averages,
+        evaluations=a.evaluations + b.evaluations,
         weighting=a.weighting or b.weighting,
-        rule=a.rule or b.rule,
+        aggregator=a.aggregator or b.aggregator,
         topology=a.topology or b.topology,
         virtual=a.virtual or b.virtual,
         pooled=a.pooled or b.pooled,
         chained=chained,
-        said=said,
+        text=said,
     )
 
 
-def _refuse_twins(where: str, pieces: Sequence[Piece | ServerPiece | Shadow | Protocol]) -> None:
+def _refuse_same_keys(where: str, pieces: Sequence[Piece | ServerPiece | ModelAverage | ClientEvaluation]) -> None:
     for key, times in Counter(p.key for p in pieces).items():
         if times > 1:
             found = " and ".join(repr(p) for p in pieces if p.key == key)
@@ -197,12 +197,12 @@ def _refuse_double_steps(where: str, pieces: Sequence[Piece | ServerPiece], chai
     what = "gradients a step" if where == "client" else "exchanges a round"
     for i, left in enumerate(pieces):
         for right in pieces[i + 1 :]:
-            if left.moves and right.asks > 1:
+            if left.stateful and right.oracle_calls > 1:
                 sorts = right.stage < left.stage
                 remedy = f"Write {right} first" + (", or add them with '+', which orders them" if sorts else "")
                 raise SettingError(
-                    f"{left} keeps a memory, and {right} to its right asks for {right.asks} {what}: the memory "
-                    f"would be moved {right.asks} times. "
+                    f"{left} keeps a memory, and {right} to its right asks for {right.oracle_calls} {what}: the memory "
+                    f"would be moved {right.oracle_calls} times. "
                     + (f"{remedy}." if chained else f"Keep one of them, or write {right} first in a chain(...).")
                 )
 
@@ -218,13 +218,13 @@ def method(make: Callable[P, Method]) -> Callable[P, Method]:
     def say(*args: P.args, **kwargs: P.kwargs) -> Method:
         call = signature.bind(*plain(args), **{name: plain(value) for name, value in kwargs.items()})
         said = spell_call(make.__name__, signature, dict(call.arguments))
-        return replace(make(*call.args, **call.kwargs), said=said)
+        return replace(make(*call.args, **call.kwargs), text=said)
 
     register("method")(say)
     return say
 
 
-def made_of(piece: Callable[P, Piece | ServerPiece | Shadow | Rule | Method]) -> Callable[[Named], Callable[P, Method]]:
+def made_of(piece: Callable[P, Piece | ServerPiece | ModelAverage | Aggregator | Method]) -> Callable[[Named], Callable[P, Method]]:
     """Register a method that is one piece, or another method, under a name of its own; with its arguments and defaults.
 
         @made_of(Sam)
@@ -246,16 +246,16 @@ def made_of(piece: Callable[P, Piece | ServerPiece | Shadow | Rule | Method]) ->
     return name
 
 
-def _alone(made: Piece | ServerPiece | Shadow | Rule | Method) -> Method:
+def _alone(made: Piece | ServerPiece | ModelAverage | Aggregator | Method) -> Method:
     match made:
         case Piece():
             return Method(client=(made,))
         case ServerPiece():
             return Method(server=(made,))
-        case Shadow():
-            return Method(shadows=(made,))
-        case Rule():
-            return Method(rule=made)
+        case ModelAverage():
+            return Method(averages=(made,))
+        case Aggregator():
+            return Method(aggregator=made)
     return made
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fedflat.data.examples import AnyExamples
-from fedflat.data.federation import Dealt, Federation, OnDemand
+from fedflat.data.federation import PartitionedFederation, Federation, OnDemand
 from fedflat.errors import SettingError
 
 Change = Callable[[AnyExamples], AnyExamples]
@@ -28,7 +28,7 @@ class Changing:
 class Changed(OnDemand):
     """Clients that are made when they are asked for, and then changed."""
 
-    def pooled(self) -> Dealt:
+    def pooled(self) -> PartitionedFederation:
         assert isinstance(self.make, Changing)
         pooled = OnDemand(**{**_fields(self), "make": self.make.make}).pooled()
         return replace(pooled, train=self.make.change(pooled.train))
@@ -36,7 +36,7 @@ class Changed(OnDemand):
 
 def changed(fed: Federation, change: Change, what: str) -> Federation:
     """The same federation with clients whose examples are changed, and who keep none for testing; test sets stay."""
-    if isinstance(fed, Dealt):
+    if isinstance(fed, PartitionedFederation):
         return replace(fed, train=change(fed.train), held_out=None)
     if isinstance(fed, OnDemand):
         return Changed(**{**_fields(fed), "make": Changing(fed.make, change)})

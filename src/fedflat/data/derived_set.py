@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from fedflat.data.federation import DataSpec
 from fedflat.errors import SettingError
-from fedflat.language.spelling import name_of
+from fedflat.registry.specs import name_of
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,6 +1,6 @@
 """A federation: the only way to reach examples. Clients, what each holds, and the test set.
 
-`Dealt` holds the examples of everybody and deals them out by index; `OnDemand` makes a client's examples when they
+`PartitionedFederation` holds the examples of everybody and deals them out by index; `OnDemand` makes a client's examples when they
 are asked for, so that a million clients cost no more than a thousand.
 """
 
@@ -21,7 +21,7 @@ from fedflat.data.domains import Domain
 from fedflat.data.examples import AnyExamples, ClientData, Examples
 from fedflat.data.skew import Skew
 from fedflat.errors import SettingError
-from fedflat.language.spelling import Spelled
+from fedflat.registry.specs import TextSpec
 
 EVERYBODY = 10_000
 """The most clients made on demand that are made all at once, for what needs all of them."""
@@ -29,7 +29,7 @@ LOOKED_AT = 1_000
 """The most clients made on demand that are looked at to say how unequal they are."""
 
 
-class DataSpec(Spelled, ABC):
+class DataSpec(TextSpec, ABC):
     """A frozen dataclass that says which data set, cut in which way; ``open`` reads it."""
 
     usual_task: ClassVar[str] = "classification()"
@@ -114,7 +114,7 @@ class Federation(ABC):
 
 
 @dataclass(frozen=True)
-class Dealt(Federation):
+class PartitionedFederation(Federation):
     """A federation by index: who holds which of the training examples, and perhaps keeps which for testing."""
 
     train: AnyExamples
@@ -153,15 +153,15 @@ class Dealt(Federation):
         counts = [self.data(client).counts(self.classes).numpy() for client in range(self.population)]
         return Skew.of_counts(np.stack(counts))
 
-    def to(self, device: str) -> Dealt:
+    def to(self, device: str) -> PartitionedFederation:
         train, test = self.train.to(device), self.test.to(device)
         held_out = self.held_out and [part.to(device) for part in self.held_out]
         more = {name: data.to(device) for name, data in self.more.items()}
         parts = [part.to(device) for part in self.parts]
         return replace(self, train=train, test=test, parts=parts, held_out=held_out, more=more)
 
-    def pooled(self) -> Dealt:
-        return Dealt(self.train, self.test, [torch.cat(list(self.parts))], more=self.more)
+    def pooled(self) -> PartitionedFederation:
+        return PartitionedFederation(self.train, self.test, [torch.cat(list(self.parts))], more=self.more)
 
 
 @dataclass(frozen=True)
@@ -212,11 +212,11 @@ class OnDemand(Federation):
         more = {name: data.to(device) for name, data in self.more.items()}
         return replace(self, test=self.test.to(device), device=device, more=more)
 
-    def pooled(self) -> Dealt:
+    def pooled(self) -> PartitionedFederation:
         made = [self.make(client) for client in self._everybody("to train in one place")]
         train = joined([one for one in made if isinstance(one, Examples)])
         everybody = [torch.arange(len(train), device=self.device)]
-        return Dealt(train.to(self.device), self.test, everybody, more=self.more)
+        return PartitionedFederation(train.to(self.device), self.test, everybody, more=self.more)
 
     def _everybody(self, why: str) -> range:
         if self.clients > EVERYBODY:

@@ -19,14 +19,14 @@ from typing import ClassVar
 
 from fedflat.data.examples import Examples
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.data.files.places import Layout, locate
+from fedflat.data.files.paths import FileLayout, locate
 from fedflat.data.files.sources import Source
 from fedflat.data.partitions.iid import Iid
 from fedflat.data.partitions.partition import Partition
-from fedflat.data.raw import Raw
+from fedflat.data.raw import RawSet
 from fedflat.data.splitting import check_cut, federate
 from fedflat.errors import SettingError
-from fedflat.language.spelling import name_of
+from fedflat.registry.specs import name_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,10 +70,10 @@ class NamedSet(DataSpec):
         return name_of(type(self))
 
     @abstractmethod
-    def raw(self) -> Raw:
+    def raw(self) -> RawSet:
         """All its examples as published."""
 
-    def ready(self, raw: Raw) -> Examples:
+    def ready(self, raw: RawSet) -> Examples:
         """The examples with what must be done to a batch of them."""
         return Examples(raw.x, raw.y, raw.classes)
 
@@ -91,7 +91,7 @@ class NamedSet(DataSpec):
 class FileSet(NamedSet):
     """A set that is published as files: which, how they are read, and where they can be had."""
 
-    layout: ClassVar[Layout]
+    layout: ClassVar[FileLayout]
     sources: ClassVar[tuple[Source, ...]] = ()
     """Tried in turn; none if people must bring the files."""
     counts: ClassVar[tuple[int, int]]
@@ -103,14 +103,14 @@ class FileSet(NamedSet):
 
     @classmethod
     @abstractmethod
-    def read(cls, files: Sequence[Path]) -> Raw:
+    def read(cls, files: Sequence[Path]) -> RawSet:
         """The set in these files, which are in the order of the layout."""
 
-    def raw(self) -> Raw:
+    def raw(self) -> RawSet:
         files = locate(self.name, self.layout)
         return _read(type(self), tuple(files), tuple(file.stat().st_mtime_ns for file in files))
 
 
 @lru_cache(maxsize=2)
-def _read(kind: type[FileSet], files: tuple[Path, ...], written: tuple[int, ...]) -> Raw:
+def _read(kind: type[FileSet], files: tuple[Path, ...], written: tuple[int, ...]) -> RawSet:
     return kind.read(files)

@@ -15,14 +15,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedflat.core.seeds import numpy_generator
 from fedflat.data.federation import Federation
 from fedflat.data.named_set import FileSet
 from fedflat.data.partitions.by_user import ByUser
 from fedflat.data.partitions.dealing import Index
 from fedflat.data.partitions.partition import Partition
-from fedflat.data.raw import Raw
+from fedflat.data.raw import RawSet
 from fedflat.data.splitting import federate
-from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import SettingError
 
 
@@ -39,7 +39,7 @@ class NaturalSet(FileSet):
     def owners(self) -> Index:
         """The ids of all who hold enough to be a client, in ascending order."""
 
-    def of(self, owners: Index) -> Raw:
+    def of(self, owners: Index) -> RawSet:
         """The examples of these owners, with whose they are; and those to test on, of these owners or of nobody."""
         raw = self.raw()
         assert raw.users is not None
@@ -47,7 +47,7 @@ class NaturalSet(FileSet):
         kept = np.isin(users, [*owners, -1])
         if kept.all():
             return raw
-        return Raw(
+        return RawSet(
             raw.x[kept], raw.y[kept], int(kept[: raw.train].sum()), raw.classes, None, raw.users[kept]
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.partitions.partition import Partition
 from fedflat.errors import FedflatError
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 
 def partitions_in(spec: DataSpec) -> Iterator[Partition]:

@@ -15,7 +15,7 @@ Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawSet:
     """A whole published set: the training examples, then, in the same tensors, the test examples."""
 
     x: Tensor

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedflat.data.batch import Batch
 from fedflat.data.derived_set import DerivedSet
 from fedflat.data.examples import AnyExamples
-from fedflat.data.federation import Dealt
+from fedflat.data.federation import PartitionedFederation
 from fedflat.data.styles.frequencies import restyled
 from fedflat.data.wrapped import Wrapped
 
@@ -63,8 +63,8 @@ class InStyles(DerivedSet):
     styles: Tensor = field(compare=False)
     size: tuple[int, int] | None = None
 
-    def open(self, seed: int) -> Dealt:
+    def open(self, seed: int) -> PartitionedFederation:
         """Everything at one client, in styles."""
         fed = self.on.open(seed).pooled()
-        assert isinstance(fed, Dealt)
+        assert isinstance(fed, PartitionedFederation)
         return replace(fed, train=Restyled(fed.train, self.styles, self.size))

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedflat.core.seeds import numpy_generator
 from fedflat.data.examples import AnyExamples, ClientData
-from fedflat.data.federation import Dealt
+from fedflat.data.federation import PartitionedFederation
 from fedflat.data.partitions.dealing import Index
 from fedflat.data.partitions.partition import Partition
-from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import LARGEST_SEED, SettingError, number
-from fedflat.language.spelling import registered
+from fedflat.registry.specs import registered
 
 
 def check_cut(owner: str, partition: object, clients: object, split: object, seed: object) -> None:
@@ -32,7 +32,7 @@ def check_cut(owner: str, partition: object, clients: object, split: object, see
 def federate(
     everything: AnyExamples, train: int, partition: Partition, clients: int, seed: int, *,
     split: float | None = None, pool: bool = False, coarse: Index | None = None, users: Index | None = None,
-) -> Dealt:
+) -> PartitionedFederation:
     """The federation of ``everything``: its first ``train`` examples to train on, the rest to test on.
 
     With ``pool`` all are dealt out, and the test set is what the clients hold out by ``split``.
@@ -54,7 +54,7 @@ def federate(
     else:
         rest = everything.part(slice(train, None)).plain()
         test = ClientData(rest, torch.arange(len(rest)))
-    return Dealt(examples, test, kept, held_out)
+    return PartitionedFederation(examples, test, kept, held_out)
 
 
 def split_each(parts: list[Tensor], share: float, seed: int) -> tuple[list[Tensor], list[Tensor]]:

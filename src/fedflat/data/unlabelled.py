@@ -1,7 +1,7 @@
 """Examples of which nobody is told what should come out.
 
 The targets are taken away where the data are opened: masks on disk are not read, those in memory are put down. Whoever
-asks such examples for one is refused. So are the clients of a method that learns without targets (`Piece.blind`), and
+asks such examples for one is refused. So are the clients of a method that learns without targets (`Piece.unsupervised`), and
 of a data set that says so (``unlabelled(street())``).
 """
 

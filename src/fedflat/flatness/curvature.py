@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from fedflat.client.learner import Learner
+from fedflat.core.flat import Model
 from fedflat.data.examples import ClientData
-from fedflat.engine.flat import Model
 from fedflat.errors import RunError, choice, flag, number
 from fedflat.flatness.budget import MEMORY, Cost, Need, a_part, cost, needs, refuse_beyond
 from fedflat.flatness.density import spectral_density
@@ -33,8 +33,8 @@ def unheard(done: float, total: float, what: str) -> None:
 class Progress:
     """Counts products, and corrects what is expected as parts turn out longer or shorter than planned."""
 
-    def __init__(self, plan: dict[str, float], tell: Tell = unheard) -> None:
-        self.plan, self.tell = plan, tell
+    def __init__(self, plan: dict[str, float], on_progress: Tell = unheard) -> None:
+        self.plan, self.on_progress = plan, on_progress
         self.done, self.total, self.what, self.weight = 0.0, float(sum(plan.values())), "", 1.0
 
     @contextmanager
@@ -49,13 +49,13 @@ class Progress:
         """Note a share of a pass over the set."""
         self.done += share * self.weight
         self.total = max(self.total, self.done)
-        self.tell(self.done, self.total, self.what)
+        self.on_progress(self.done, self.total, self.what)
 
 
 def curvature(
     learner: Learner, model: Model, data: ClientData, *, k: int = 5, probes: int = 0, method: str = "hutchinson",
     density: int = 0, layers: bool = False, power: bool = False, rho: float | None = None,
-    examples: int | None = None, seed: int = 0, batch_size: int = BATCH, memory: int = MEMORY, tell: Tell = unheard,
+    examples: int | None = None, seed: int = 0, batch_size: int = BATCH, memory: int = MEMORY, on_progress: Tell = unheard,
 ) -> dict[str, Any]:  # fmt: skip
     """Loss, norm of the parameters, and the parts of the curvature that were asked for, of ``model`` on ``data``.
 
@@ -73,7 +73,7 @@ def curvature(
         power=power, rho=rho, some=some,
     )  # fmt: skip
     room = a_part(memory)
-    progress = Progress({name: one.products for name, one in parts.items()}, tell)
+    progress = Progress({name: one.products for name, one in parts.items()}, on_progress)
     hessian.tick = progress.tick
     norm = float(torch.linalg.vector_norm(model.params.double()))
     result: dict[str, Any] = {"loss": hessian.loss, "norm": norm, "examples": len(used), "of": len(data)}

@@ -23,12 +23,12 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedflat.client.learner import Learner
+from fedflat.core.flat import Layout, Model
 from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData
-from fedflat.engine.convolution import convolving
-from fedflat.engine.flat import Layout, Model
 from fedflat.errors import SettingError, nearest, number
 from fedflat.flatness.objective import BATCH, Objective, Tick, flattened, silent
+from fedflat.kernels.convolution import convolving
 from fedflat.settings.groups import DIRECT
 from fedflat.tasks.average import Average
 
@@ -146,14 +146,14 @@ class Hessian:
         self._held.clear()
         self._bytes = 0
 
-    def layers(self) -> dict[str, Block]:
+    def layers(self) -> dict[str, ExampleBlock]:
         """The blocks of the diagonal: each layer with its own parameters, by the name of its module."""
         places: dict[str, list[int]] = {}
         for i, name in enumerate(self.layout.names):
             places.setdefault(name.rpartition(".")[0] or name, []).append(i)
-        return {name: Block(self, indices) for name, indices in places.items()}
+        return {name: ExampleBlock(self, indices) for name, indices in places.items()}
 
-    def layer(self, name: str) -> Block:
+    def layer(self, name: str) -> ExampleBlock:
         """One of them."""
         blocks = self.layers()
         if name not in blocks:
@@ -202,7 +202,7 @@ class Hessian:
         return slopes, count
 
 
-class Block:
+class ExampleBlock:
     """A block of the Hessian's diagonal: curvature when all but some parameters stand still."""
 
     def __init__(self, whole: Hessian, chosen: Sequence[int]) -> None:

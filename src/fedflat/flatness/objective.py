@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedflat.client.learner import Learner
+from fedflat.core.flat import FlatModule
 from fedflat.data.batch import Batch, arguments
 from fedflat.data.examples import ClientData
-from fedflat.engine.flat import FlatModule
 from fedflat.errors import SettingError, number
 from fedflat.tasks.average import Average
 

@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedflat.client.learner import Learner
+from fedflat.core.flat import Layout
 from fedflat.data.batch import Batch, arguments
 from fedflat.data.examples import ClientData
-from fedflat.engine.flat import Layout
 from fedflat.errors import SettingError
 
 BATCH = 128
@@ -72,7 +72,7 @@ def quiet(done: int, total: int, what: str) -> None:
 
 def losses(
     learner: Learner, buffers: Tensor, points: Points, data: ClientData, *, start: int = 0,
-    statistics: ClientData | None = None, tell: Tell = quiet,
+    statistics: ClientData | None = None, on_progress: Tell = quiet,
 ) -> Iterator[Value]:  # fmt: skip
     """The value of each point, one at a time, from the ``start``-th on.
 
@@ -89,7 +89,7 @@ def losses(
         if refresh is not None:
             _estimate(learner.flat.module, refresh)
         loss, share = score(learner, batches)
-        tell(place + 1, len(points), "points")
+        on_progress(place + 1, len(points), "points")
         yield Value(loss if isfinite(loss) else None, None if share is None else 1 - share)
 
 
@@ -104,7 +104,7 @@ def cut(learner: Learner, data: ClientData) -> list[Batch]:
         raise SettingError("there is no example to take the loss of. Choose a set that is not empty.")
     places = torch.arange(len(data)).tensor_split(-(-len(data) // BATCH))
     batches = (data.batch(part, learner.dtype) for part in places)
-    return [Batch(learner.laid_out(batch.inputs), batch.targets) for batch in batches]
+    return [Batch(learner.in_memory_format(batch.inputs), batch.targets) for batch in batches]
 
 
 def move(learner: Learner, params: Tensor, buffers: Tensor) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.engine.flat import unit
+from fedflat.core.flat import unit
 from fedflat.errors import number
 
 STEPS = 20

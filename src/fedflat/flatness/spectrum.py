@@ -17,8 +17,8 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from fedflat.engine.flat import TINY, unit
-from fedflat.engine.seeds import torch_generator
+from fedflat.core.flat import TINY, unit
+from fedflat.core.seeds import torch_generator
 from fedflat.errors import RunError, SettingError, choice, number
 from fedflat.flatness.hessian import Operator
 from fedflat.flatness.lanczos import thick_restart

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from fedflat.core.seeds import torch_generator
 from fedflat.data.examples import ClientData
-from fedflat.engine.seeds import torch_generator
 from fedflat.errors import SettingError, number
 from fedflat.flatness.hessian import Operator
 from fedflat.flatness.spectrum import BASIS, eigenvalues

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.engine.flat import Layout, unit
-from fedflat.engine.seeds import torch_generator
+from fedflat.core.flat import Layout, unit
+from fedflat.core.seeds import torch_generator
 from fedflat.errors import MOST_POINTS, SettingError, number
 from fedflat.flatness.points import comparable, fits, named, rows
 

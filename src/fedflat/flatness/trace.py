@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.engine.seeds import torch_generator
+from fedflat.core.seeds import torch_generator
 from fedflat.errors import choice, number
 from fedflat.flatness.hessian import Operator
 

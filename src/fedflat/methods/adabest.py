@@ -19,14 +19,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Visit
+from fedflat.client.piece import Piece, ClientContext
 from fedflat.composition.method import Method, method
-from fedflat.engine.flat import GradFn
-from fedflat.engine.mail import Mail, Replies
-from fedflat.engine.stage import Stage
+from fedflat.core.flat import GradFn
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.core.stage import Stage
 from fedflat.errors import choice
-from fedflat.language.schedules import Scalar, at, scalar
-from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.server.piece import ServerContext, Send, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,38 +37,38 @@ class AdaBest(Piece):
     mu_mode: str = "plain"
 
     stage, key = Stage.CORRECT, "adabest"
-    stacks = True
-    keeps = 1
+    stackable = True
+    state_vectors = 1
 
     def __post_init__(self) -> None:
         scalar("adabest", "mu", self.mu)
         choice("adabest", "mu_mode", self.mu_mode, ["plain", "per_sample"])
 
     @property
-    def ordered(self) -> bool:  # type: ignore[override]
+    def needs_cohort_order(self) -> bool:  # type: ignore[override]
         """Whether ``mu`` hangs on the batches of those before."""
         return self.mu_mode == "per_sample"
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         """Scale ``h_k`` by what the mean batch of all before makes of it."""
-        v.memo["h"] = v.memory.get("h")
-        if "h" in v.memory and v.before is not None:
-            count, batches = v.before.unbind(-1)
+        v.scratch["h"] = v.state.get("h")
+        if "h" in v.state and v.preceding is not None:
+            count, batches = v.preceding.unbind(-1)
             batch = (v.inbox["batches"] + batches) / (v.inbox["replies"] + count)
-            v.memo["h"] = (v.epochs / v.examples * batch).to(w.dtype).unsqueeze(-1) * v.memory["h"]
+            v.scratch["h"] = (v.epochs / v.examples * batch).to(w.dtype).unsqueeze(-1) * v.state["h"]
         return w
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """``g - mu h_k``."""
-        h: Tensor | None = v.memo["h"]
+        h: Tensor | None = v.scratch["h"]
         return grad(w) if h is None else torch.sub(grad(w), h, alpha=at(self.mu, v.round))
 
-    def end(self, v: Visit, w: Tensor) -> Tensor:
+    def end(self, v: ClientContext, w: Tensor) -> Tensor:
         """Let the old bias fade, add the new walk."""
-        walk = v.sent - v.stop
-        if "h" in v.memory:
-            walk = walk + v.memory["h"] / (v.round - v.memory["last"].unsqueeze(-1))
-        v.memory["h"], v.memory["last"] = walk, torch.full(w.shape[:-1], v.round, device=w.device)
+        walk = v.sent - v.end
+        if "h" in v.state:
+            walk = walk + v.state["h"] / (v.round - v.state["last"].unsqueeze(-1))
+        v.state["h"], v.state["last"] = walk, torch.full(w.shape[:-1], v.round, device=w.device)
         return w
 
 
@@ -80,28 +80,28 @@ class ServerAdaBest(ServerPiece):
     mu_mode: str = "plain"
 
     stage, key = Stage.CORRECT, "adabest"
-    moves = True
+    stateful = True
     owns_step = True
     averages = "uniform"
 
     def __post_init__(self) -> None:
         scalar("adabest", "beta", self.beta)
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """``w - (wbar' - beta (wbar - wbar'))``."""
-        before = desk.memory.get("mean", mail.params)
-        replies = send(mail) if self.mu_mode == "plain" else self._tell_batches(desk, send, mail)
-        mean = desk.memory["mean"] = mail.params - replies.uniform  # a probe's perturbation does not stay in it
-        target = mean - at(self.beta, mail.round) * (before - mean)
-        return replies.with_delta(mail.params - target)
+        before = context.state.get("mean", broadcast.params)
+        replies = send(broadcast) if self.mu_mode == "plain" else self._tell_batches(context, send, broadcast)
+        mean = context.state["mean"] = broadcast.params - replies.uniform  # a probe's perturbation does not stay in it
+        target = mean - at(self.beta, broadcast.round) * (before - mean)
+        return replies.with_delta(broadcast.params - target)
 
-    def _tell_batches(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+    def _tell_batches(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """Send the number of replies so far and the sum of their mean batches along, and count on."""
-        zero = torch.zeros((), dtype=torch.float64, device=mail.params.device)
-        count, batches = desk.memory.get("replies", zero), desk.memory.get("batches", zero)
-        replies = send(mail.enclose(self.key, replies=count, batches=batches))
-        desk.memory["replies"] = count + replies.count
-        desk.memory["batches"] = batches + replies.count * replies.batch
+        zero = torch.zeros((), dtype=torch.float64, device=broadcast.params.device)
+        count, batches = context.state.get("replies", zero), context.state.get("batches", zero)
+        replies = send(broadcast.enclose(self.key, replies=count, batches=batches))
+        context.state["replies"] = count + replies.count
+        context.state["batches"] = batches + replies.count * replies.batch
         return replies
 
 

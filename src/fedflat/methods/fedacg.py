@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fedflat.client.drift import Prox
+from fedflat.client.gradient_transforms import Prox
 from fedflat.composition.method import Method, method
-from fedflat.engine.mail import Mail, Replies
-from fedflat.engine.stage import Stage
-from fedflat.language.schedules import Scalar, at, scalar
-from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.core.stage import Stage
+from fedflat.server.piece import ServerContext, Send, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,19 +30,19 @@ class Lookahead(ServerPiece):
     lam: Scalar
 
     stage, key = Stage.PROBE, "lookahead"
-    moves = True
+    stateful = True
     owns_step = True
     averages = "uniform"
 
     def __post_init__(self) -> None:
         scalar("fedacg", "lam", self.lam, high=1)
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """The momentum, as a pseudo-gradient."""
-        ahead = at(self.lam, mail.round) * desk.memory.get("m", torch.zeros_like(mail.params))
-        replies = send(replace(mail, params=mail.params + ahead))
-        desk.memory["m"] = ahead - replies.uniform
-        return replies.with_delta(-desk.memory["m"])
+        ahead = at(self.lam, broadcast.round) * context.state.get("m", torch.zeros_like(broadcast.params))
+        replies = send(replace(broadcast, params=broadcast.params + ahead))
+        context.state["m"] = ahead - replies.uniform
+        return replies.with_delta(-context.state["m"])
 
 
 @method

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Site, Visit
+from fedflat.client.piece import Piece, ModelInfo, ClientContext
 from fedflat.composition.method import made_of
-from fedflat.engine.stage import Stage
+from fedflat.core.stage import Stage
 from fedflat.errors import SettingError, number
 
 MOST_EPOCHS = 50
@@ -37,8 +37,8 @@ class Ala(Piece):
     threshold: float = 0.1
 
     stage, key = Stage.BATCH, "ala"
-    stacks = True
-    anchored = True
+    stackable = True
+    needs_server_model = True
 
     def __post_init__(self) -> None:
         number("fedala", "share", self.share, low=0, high=1, open_low=True)
@@ -46,21 +46,21 @@ class Ala(Piece):
         number("fedala", "eta", self.eta, low=0)
         number("fedala", "threshold", self.threshold, low=0)
 
-    def check(self, site: Site) -> None:
+    def check(self, site: ModelInfo) -> None:
         """Refuse to blend more tensors than there are."""
         if self.layers > len(site.layout.names):
             raise SettingError(
                 f"fedala: {self.layers} tensors are to be blended, but the model has only {len(site.layout.names)}."
             )
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         """Learn the blend and start from it."""
         size = sum(v.layout.sizes[-self.layers :])
-        if "own" not in v.memory:
+        if "own" not in v.state:
             return w
-        own, new = v.memory["own"], w[..., -size:]
-        m = v.memory.get("m", torch.ones_like(own))
-        epochs = 1 if "m" in v.memory else MOST_EPOCHS
+        own, new = v.state["own"], w[..., -size:]
+        m = v.state.get("m", torch.ones_like(own))
+        epochs = 1 if "m" in v.state else MOST_EPOCHS
         count = max(1, int(self.share * v.examples))
         used = v.draw(lambda rng: torch.randperm(v.examples, generator=rng))[..., :count]
         losses: list[Tensor] = []
@@ -73,10 +73,10 @@ class Ala(Piece):
                 settled = settled | (torch.stack(losses[-10:]).std(dim=0, correction=0) < self.threshold)
                 if settled.all():
                     break
-        v.memory["m"] = m
+        v.state["m"] = m
         return torch.cat([w[..., :-size], own + (new - own) * m], dim=-1)
 
-    def _learn(self, v: Visit, used: Tensor, w: Tensor, own: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+    def _learn(self, v: ClientContext, used: Tensor, w: Tensor, own: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
         """The blend after one pass over the examples used, and the loss of its last batch."""
         size = own.shape[-1]
         new = w[..., -size:]
@@ -87,9 +87,9 @@ class Ala(Piece):
         assert oracle.loss is not None
         return m, oracle.loss
 
-    def end(self, v: Visit, w: Tensor) -> Tensor:
+    def end(self, v: ClientContext, w: Tensor) -> Tensor:
         """Keep the client's own model, as far as it will be blended."""
-        v.memory["own"] = v.stop[..., -sum(v.layout.sizes[-self.layers :]) :]
+        v.state["own"] = v.end[..., -sum(v.layout.sizes[-self.layers :]) :]
         return w
 
 

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Site, Visit
+from fedflat.client.piece import Piece, ModelInfo, ClientContext
 from fedflat.composition.method import Method, method
-from fedflat.engine.flat import GradFn
-from fedflat.engine.mail import Mail, Replies
-from fedflat.engine.stage import Stage
+from fedflat.core.flat import GradFn
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.core.stage import Stage
 from fedflat.errors import SettingError
-from fedflat.language.schedules import Scalar, at, scalar
-from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.server.piece import ServerContext, Send, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,20 +33,20 @@ class Mix(Piece):
     a: Scalar
 
     stage, key = Stage.CORRECT, "mix"
-    stacks = True
+    stackable = True
 
     def __post_init__(self) -> None:
         scalar("fedcm", "a", self.a, high=1)
 
-    def check(self, site: Site) -> None:
+    def check(self, site: ModelInfo) -> None:
         """Refuse a rate that falls within a visit."""
-        if any(type(piece).pace is not Piece.pace for piece in site.pieces):
+        if any(type(piece).lr_factor is not Piece.lr_factor for piece in site.pieces):
             raise SettingError(
                 "fedcm divides what clients walked by steps times rate, which a rate that falls within a visit makes "
                 "wrong. Leave out poly_rate()."
             )
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """``a g + (1 - a) D``."""
         a = at(self.a, v.round)
         return torch.add(a * grad(w), v.inbox["direction"], alpha=1 - a)
@@ -57,13 +57,13 @@ class ServerMix(ServerPiece):
     """The server's half: sends the last direction in gradient units."""
 
     stage, key = Stage.CORRECT, "mix"
-    moves = True
+    stateful = True
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """Send the direction along, and note the new one."""
-        direction = desk.memory.get("direction", torch.zeros_like(mail.params))
-        replies = send(mail.enclose(self.key, direction=direction))
-        desk.memory["direction"] = replies.uniform / (replies.steps * mail.lr)
+        direction = context.state.get("direction", torch.zeros_like(broadcast.params))
+        replies = send(broadcast.enclose(self.key, direction=direction))
+        context.state["direction"] = replies.uniform / (replies.steps * broadcast.lr)
         return replies
 
 

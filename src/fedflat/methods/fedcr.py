@@ -24,16 +24,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedflat.client.piece import Site, Term, Visit
-from fedflat.client.private import Private
+from fedflat.client.piece import ModelInfo, Term, ClientContext
+from fedflat.client.private_parameters import Private
 from fedflat.composition.method import Method, method
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.core.stage import Stage
 from fedflat.data.batch import Batch
-from fedflat.engine.mail import Mail, Replies
-from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError, number
-from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.models.stochastic import StochasticNet, gaussian
-from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.server.piece import ServerContext, Send, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,12 +43,12 @@ class CommonRepresentation(Term):
     beta: Scalar
 
     key = "fedcr"
-    anchored = True
+    needs_server_model = True
 
     def __post_init__(self) -> None:
         scalar("fedcr", "beta", self.beta)
 
-    def check(self, site: Site) -> None:
+    def check(self, site: ModelInfo) -> None:
         """Refuse a network without Gaussian features, and a task without classes."""
         if not site.task.classifies:
             raise SettingError(f"fedcr has a Gaussian for each class, and {site.task} has none. Use classification().")
@@ -73,7 +73,7 @@ class CommonRepresentation(Term):
         finally:
             hook.remove()
 
-    def loss(self, v: Visit, batch: Batch, output: Tensor, seen: list[Tensor]) -> Tensor:
+    def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: list[Tensor]) -> Tensor:
         """``beta KL(prior_y || q)``, mean over the batch."""
         mean, spread = gaussian(seen[0])
         self._gather(v, batch.labels, output.shape[1], mean.detach(), spread.detach())
@@ -83,11 +83,11 @@ class CommonRepresentation(Term):
         kl = 0.5 * ((var / prior_var).log() + (prior_var + (prior_mean - mean).square()) / var - 1)
         return at(self.beta, v.round) * kl.sum(dim=-1).mean()
 
-    def _gather(self, v: Visit, y: Tensor, classes: int, mean: Tensor, spread: Tensor) -> None:
+    def _gather(self, v: ClientContext, y: Tensor, classes: int, mean: Tensor, spread: Tensor) -> None:
         """In the last epoch, multiply the Gaussians of each class: precisions add up."""
-        if v.steps < v.planned - v.planned / max(v.epochs, 1.0) or v.memo.get("step") == v.steps:
+        if v.steps < v.planned_steps - v.planned_steps / max(v.epochs, 1.0) or v.scratch.get("step") == v.steps:
             return
-        v.memo["step"] = v.steps
+        v.scratch["step"] = v.steps
         empty = mean.new_zeros(classes, mean.shape[1])
         precision = spread.square().reciprocal()
         v.outbox["precision"] = v.outbox.get("precision", empty).index_add(0, y, precision)
@@ -101,22 +101,22 @@ class ServerRepresentation(ServerPiece):
     mix: float
 
     stage, key = Stage.CORRECT, "fedcr"
-    moves = True
+    stateful = True
 
     def __post_init__(self) -> None:
         number("fedcr", "mix", self.mix, low=0, high=1)
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """Send the Gaussians along, and make the new ones."""
-        replies = send(mail.enclose(self.key, **desk.memory) if desk.memory else mail)
+        replies = send(broadcast.enclose(self.key, **context.state) if context.state else broadcast)
         precision = replies.mean(self.key, "precision") * replies.count
         weighted = replies.mean(self.key, "weighted") * replies.count
         seen = precision > 0
-        old_mean = desk.memory.get("mean", torch.zeros_like(precision))
-        old_var = desk.memory.get("variance", torch.ones_like(precision))
+        old_mean = context.state.get("mean", torch.zeros_like(precision))
+        old_var = context.state.get("variance", torch.ones_like(precision))
         safe = torch.where(seen, precision, 1.0)
-        desk.memory["mean"] = torch.where(seen, torch.lerp(weighted / safe, old_mean, self.mix), old_mean)
-        desk.memory["variance"] = torch.where(seen, torch.lerp(1 / safe, old_var, self.mix), old_var)
+        context.state["mean"] = torch.where(seen, torch.lerp(weighted / safe, old_mean, self.mix), old_mean)
+        context.state["variance"] = torch.where(seen, torch.lerp(1 / safe, old_var, self.mix), old_var)
         return replies
 
 

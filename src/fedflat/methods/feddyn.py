@@ -22,14 +22,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Visit
+from fedflat.client.piece import Piece, ClientContext
 from fedflat.composition.method import Method, method
-from fedflat.engine.flat import GradFn
-from fedflat.engine.mail import Mail, Replies
-from fedflat.engine.stage import Stage
+from fedflat.core.flat import GradFn
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.core.stage import Stage
 from fedflat.errors import choice, flag
-from fedflat.language.schedules import Scalar, at, scalar
-from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.server.piece import ServerContext, Send, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,34 +40,34 @@ class Dual(Piece):
     by_size: bool = False
 
     stage, key = Stage.CORRECT, "dual"
-    stacks = True
-    keeps = 1
+    stackable = True
+    state_vectors = 1
 
     def __post_init__(self) -> None:
         scalar("feddyn", "alpha", self.alpha, open_low=True)
         flag("feddyn", "by_size", self.by_size)
 
     @property
-    def compares(self) -> bool:  # type: ignore[override]
+    def needs_mean_examples(self) -> bool:  # type: ignore[override]
         """Whether ``alpha`` hangs on how many examples clients hold."""
         return self.by_size
 
-    def length(self, v: Visit) -> float:
+    def length(self, v: ClientContext) -> float:
         """``alpha`` of this client."""
         return at(self.alpha, v.round) * (v.mean_examples / v.examples if self.by_size else 1.0)
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         """A client never seen before has a dual of 0."""
-        v.memory.setdefault("sigma", torch.zeros_like(w))
+        v.state.setdefault("sigma", torch.zeros_like(w))
         return w
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """``g - sigma_k + alpha (w - w_sent)``."""
-        return (grad(w) - v.memory["sigma"]).add_(w - v.sent, alpha=self.length(v))
+        return (grad(w) - v.state["sigma"]).add_(w - v.sent, alpha=self.length(v))
 
-    def end(self, v: Visit, w: Tensor) -> Tensor:
+    def end(self, v: ClientContext, w: Tensor) -> Tensor:
         """Move the dual by what was walked."""
-        v.memory["sigma"] = torch.sub(v.memory["sigma"], v.stop - v.sent, alpha=self.length(v))
+        v.state["sigma"] = torch.sub(v.state["sigma"], v.end - v.sent, alpha=self.length(v))
         return w
 
 
@@ -83,19 +83,19 @@ class ServerDual(ServerPiece):
     scale: str = "paper"
 
     stage, key = Stage.CORRECT, "dual"
-    moves = True
+    stateful = True
     owns_step = True
 
     def __post_init__(self) -> None:
         choice("dual", "dual_scale", self.scale, ["paper", "repo"])
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """``delta + sigma / alpha``; delta points from what was returned to what was sent."""
-        replies = send(mail)
-        alpha = at(self.alpha, mail.round)
+        replies = send(broadcast)
+        alpha = at(self.alpha, broadcast.round)
         share = replies.count / replies.population / (replies.count if self.scale == "repo" else 1)
-        sigma = desk.memory.get("sigma", torch.zeros_like(replies.delta))
-        sigma = desk.memory["sigma"] = torch.add(sigma, replies.uniform, alpha=alpha * share)
+        sigma = context.state.get("sigma", torch.zeros_like(replies.delta))
+        sigma = context.state["sigma"] = torch.add(sigma, replies.uniform, alpha=alpha * share)
         return replies.with_delta(replies.delta + sigma / alpha)
 
 

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Site, Visit
+from fedflat.client.piece import Piece, ModelInfo, ClientContext
 from fedflat.composition.method import Method, method
-from fedflat.engine.flat import GradFn, Layout, unit
-from fedflat.engine.stage import Stage
+from fedflat.core.flat import GradFn, Layout, unit
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.core.stage import Stage
 from fedflat.errors import SettingError, choice, number
-from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.methods.fedcm import fedcm
 
 LEFT_OUT = ("bn", "norm", "bias", "downsample", "shortcut")
@@ -57,7 +57,7 @@ class Fsa(Piece):
     selection: str = "fsa"
 
     stage, key = Stage.PROBE, "fsa"
-    anchored = True
+    needs_server_model = True
 
     def __post_init__(self) -> None:
         scalar("fsa", "rho", self.rho)
@@ -67,11 +67,11 @@ class Fsa(Piece):
         choice("fsa", "selection", self.selection, ["fsa", "random", "reverse"])
 
     @property
-    def stacks(self) -> bool:  # type: ignore[override]
+    def stackable(self) -> bool:  # type: ignore[override]
         """Not in reverse, where each client may choose another number of layers."""
         return self.selection != "reverse"
 
-    def check(self, site: Site) -> None:
+    def check(self, site: ModelInfo) -> None:
         """Refuse to choose more layers than there are."""
         names = eligible(site.layout)
         if self.top > len(names):
@@ -81,28 +81,28 @@ class Fsa(Piece):
             )
 
     @property
-    def asks(self) -> int:
+    def oracle_calls(self) -> int:
         """Two: one to climb, one to step."""
         return 2
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         """Lay out the radius of every coordinate."""
         radii = torch.full_like(w, at(self.rho, v.round))
-        if "chosen" in v.memory:
-            larger = (_owners(v.layout).to(w.device) == v.memory["chosen"].unsqueeze(-1)).any(dim=-2)
+        if "chosen" in v.state:
+            larger = (_owners(v.layout).to(w.device) == v.state["chosen"].unsqueeze(-1)).any(dim=-2)
             radii = torch.where(larger, at(self.rho_larger, v.round), radii)
-        v.memo["radii"] = radii
+        v.scratch["radii"] = radii
         return w
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """The gradient at ``w + rho_j g_j / ||g||``."""
-        return grad(torch.addcmul(w, v.memo["radii"], unit(grad(w))))
+        return grad(torch.addcmul(w, v.scratch["radii"], unit(grad(w))))
 
-    def end(self, v: Visit, w: Tensor) -> Tensor:
+    def end(self, v: ClientContext, w: Tensor) -> Tensor:
         """Choose the layers of the next visit."""
         places = [v.layout.slices[name] for name in eligible(v.layout)]
-        scores = torch.stack([self._score(v.start[..., p], v.stop[..., p]) for p in places], dim=-1)
-        v.memory["chosen"] = self._choose(scores, v)
+        scores = torch.stack([self._score(v.start[..., p], v.end[..., p]) for p in places], dim=-1)
+        v.state["chosen"] = self._choose(scores, v)
         return w
 
     def _score(self, before: Tensor, after: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class Fsa(Piece):
         varied = (before.amax(-1) > before.amin(-1)) & (after.amax(-1) > after.amin(-1))
         return torch.where(varied, (_minmax(after) - _minmax(before)).square().mean(dim=-1), 0.0)
 
-    def _choose(self, scores: Tensor, v: Visit) -> Tensor:
+    def _choose(self, scores: Tensor, v: ClientContext) -> Tensor:
         if self.selection == "random":
             order = v.draw(lambda rng: torch.randperm(scores.shape[-1], generator=rng)).to(scores.device)
         elif self.selection == "reverse":

@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from fedflat.client.sharpness import Sam
 from fedflat.composition.method import Method, method
+from fedflat.core.schedules import Scalar, Steps, Warmup
 from fedflat.errors import SettingError, choice, flag, number
-from fedflat.language.schedules import Scalar, Steps, Warmup
 from fedflat.methods.feddyn import Dual, ServerDual
 from fedflat.server.piece import ServerPiece
 from fedflat.server.sharpness import ServerSam, StaleSam

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Visit
+from fedflat.client.piece import Piece, ClientContext
 from fedflat.composition.method import Method, method
-from fedflat.engine.flat import GradFn, unit
-from fedflat.engine.stage import Stage
-from fedflat.language.schedules import Scalar, at, scalar
+from fedflat.core.flat import GradFn, unit
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.core.stage import Stage
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,21 +31,21 @@ class Lesam(Piece):
     rho: Scalar
 
     stage, key = Stage.PROBE, "lesam"
-    stacks = True
-    keeps = 1
+    stackable = True
+    state_vectors = 1
 
     def __post_init__(self) -> None:
         scalar("fedlesam", "rho", self.rho)
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         """Estimate the global ascent from what was received last time."""
-        v.memo["eps"] = at(self.rho, v.round) * unit(v.memory.get("seen", v.sent) - v.sent)
-        v.memory["seen"] = v.sent
+        v.scratch["eps"] = at(self.rho, v.round) * unit(v.state.get("seen", v.sent) - v.sent)
+        v.state["seen"] = v.sent
         return w
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """``g(w + eps_k)``."""
-        return grad(w + v.memo["eps"])
+        return grad(w + v.scratch["eps"])
 
 
 @method

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Visit
+from fedflat.client.piece import Piece, ClientContext
 from fedflat.composition.method import Method, method
-from fedflat.engine.flat import GradFn, unit
-from fedflat.engine.mail import Mail, Replies
-from fedflat.engine.stage import Stage
+from fedflat.core.flat import GradFn, unit
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.core.stage import Stage
 from fedflat.errors import choice, number
-from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.methods.feddyn import Dual, ServerDual
-from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.server.piece import ServerContext, Send, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,36 +37,36 @@ class Smoo(Piece):
     s_from: str = "mu"
 
     stage, key = Stage.PROBE, "smoo"
-    stacks = True
-    up = 1
-    keeps = 1
-    reveals = True
-    moves = True
+    stackable = True
+    upload_vectors = 1
+    state_vectors = 1
+    uploads_private = True
+    stateful = True
 
     def __post_init__(self) -> None:
         scalar("fedsmoo", "rho", self.rho)
         choice("fedsmoo", "s_from", self.s_from, ["mu", "mu_minus_eps"])
 
     @property
-    def asks(self) -> int:
+    def oracle_calls(self) -> int:
         """Two: one to climb, one to step."""
         return 2
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         """A client never seen before has a dual of 0."""
-        v.memory.setdefault("mu", torch.zeros_like(w))
+        v.state.setdefault("mu", torch.zeros_like(w))
         return w
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """The gradient at the corrected perturbation; the dual moves."""
-        mu, s = v.memory["mu"], v.inbox["s"]
+        mu, s = v.state["mu"], v.inbox["s"]
         eps = at(self.rho, v.round) * unit(grad(w) - mu - s)
-        v.memory["mu"], v.memo["eps"] = mu + eps - s, eps
+        v.state["mu"], v.scratch["eps"] = mu + eps - s, eps
         return grad(w + eps)
 
-    def end(self, v: Visit, w: Tensor) -> Tensor:
+    def end(self, v: ClientContext, w: Tensor) -> Tensor:
         """Send the dual."""
-        v.outbox["mu"] = v.memory["mu"] - v.memo["eps"] if self.s_from == "mu_minus_eps" else v.memory["mu"]
+        v.outbox["mu"] = v.state["mu"] - v.scratch["eps"] if self.s_from == "mu_minus_eps" else v.state["mu"]
         return w
 
 
@@ -77,13 +77,13 @@ class ServerSmoo(ServerPiece):
     rho: Scalar
 
     stage, key = Stage.PROBE, "smoo"
-    moves = True
+    stateful = True
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """Send ``s`` along, and make the new one."""
-        s = desk.memory.get("s", torch.zeros_like(mail.params))
-        replies = send(mail.enclose(self.key, s=s))
-        desk.memory["s"] = at(self.rho, mail.round) * unit(replies.mean(self.key, "mu"))
+        s = context.state.get("s", torch.zeros_like(broadcast.params))
+        replies = send(broadcast.enclose(self.key, s=s))
+        context.state["s"] = at(self.rho, broadcast.round) * unit(replies.mean(self.key, "mu"))
         return replies
 
 

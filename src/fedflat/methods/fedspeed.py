@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Visit
+from fedflat.client.piece import Piece, ClientContext
 from fedflat.composition.method import Method, method
-from fedflat.engine.flat import GradFn, unit
-from fedflat.engine.stage import Stage
+from fedflat.core.flat import GradFn, unit
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.core.stage import Stage
 from fedflat.errors import SettingError, choice, number
-from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.methods.feddyn import Dual, ServerDual
 
 
@@ -37,18 +37,18 @@ class Blend(Piece):
     a: Scalar
 
     stage, key = Stage.PROBE, "blend"
-    stacks = True
+    stackable = True
 
     def __post_init__(self) -> None:
         scalar("fedspeed", "rho", self.rho)
         scalar("fedspeed", "a", self.a, high=1)
 
     @property
-    def asks(self) -> int:
+    def oracle_calls(self) -> int:
         """Two: one to climb, one to step."""
         return 2
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """``(1-a) g1 + a g2``."""
         g1 = grad(w)
         g2 = grad(torch.add(w, unit(g1), alpha=at(self.rho, v.round)))
@@ -59,9 +59,9 @@ class Blend(Piece):
 class CorrectedDual(Dual):
     """FedDyn's dual at the client, which also corrects what is sent."""
 
-    def end(self, v: Visit, w: Tensor) -> Tensor:
+    def end(self, v: ClientContext, w: Tensor) -> Tensor:
         """``w_k - lam sigma_k`` with the new ``sigma_k``."""
-        return super().end(v, w) - v.memory["sigma"] / self.length(v)
+        return super().end(v, w) - v.state["sigma"] / self.length(v)
 
 
 @method

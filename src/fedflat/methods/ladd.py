@@ -10,7 +10,7 @@ Learning, WACV 2023, arXiv:2210.02326.
              every omega rounds  g_c <- (Phi, theta_c)                          before t_start
                                  g_c <- (n g_c + (Phi, theta_c)) / (n + 1)      from then on; n counts from 0
 
-The clusters are in `fedflat.topology.style_clusters`. ``g_c`` is ``f_0`` before the first refresh, and its running
+The clusters are in `fedflat.methods.style_clusters`. ``g_c`` is ``f_0`` before the first refresh, and its running
 statistics are always those of ``(Phi, theta_c)``. Teacher and ``f_0`` travel with every mail, and are counted: clients
 need not remember anything.
 """
@@ -24,15 +24,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Site, Term, Visit
+from fedflat.client.piece import ModelInfo, Term, ClientContext
 from fedflat.composition.method import Method, method
+from fedflat.core.flat import Model
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.core.stage import Stage
 from fedflat.data.batch import Batch, arguments
-from fedflat.engine.flat import Model
-from fedflat.engine.mail import Mail, Replies
-from fedflat.engine.stage import Stage
 from fedflat.errors import SettingError, choice, flag, number
-from fedflat.language.schedules import Scalar, at, scalar
-from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.server.piece import ServerContext, Send, ServerPiece
 from fedflat.tasks.pseudo_labels import (
     SHARE,
     UNSURE,
@@ -53,29 +53,29 @@ class SelfTraining(Term):
     """The client's half: what a teacher is sure of is learnt, and the first model is not forgotten."""
 
     kd: Scalar = 10.0
-    rule: str = "ladd"
+    aggregator: str = "ladd"
     mask: bool = True
     sure: float = UNSURE
     share: float = SHARE
 
     key = KEY
-    blind = True
+    unsupervised = True
 
     def __post_init__(self) -> None:
         scalar("self_training", "kd", self.kd)
-        choice("self_training", "rule", self.rule, ["ladd", "fda"])
+        choice("self_training", "rule", self.aggregator, ["ladd", "fda"])
         flag("self_training", "mask", self.mask)
         number("self_training", "sure", self.sure, low=0, high=1)
         number("self_training", "share", self.share, low=0, high=1)
 
-    def check(self, site: Site) -> None:
+    def check(self, site: ModelInfo) -> None:
         """Refuse a task without classes."""
         if not (site.task.classifies or site.task.headline.name == "miou"):
             raise SettingError(
                 f"self_training takes a teacher's classes for labels, and {site.task} has none. Use segmentation()."
             )
 
-    def loss(self, v: Visit, batch: Batch, output: Tensor | tuple[Tensor, ...], seen: Any) -> Tensor:
+    def loss(self, v: ClientContext, batch: Batch, output: Tensor | tuple[Tensor, ...], seen: Any) -> Tensor:
         """Of all outputs the pseudo-labels', and of the main one the distillation's; means over all pixels."""
         given, first, counted = self._taught(v, batch)
         value = torch.zeros((), dtype=arguments(output)[0].dtype, device=arguments(output)[0].device)
@@ -87,32 +87,32 @@ class SelfTraining(Term):
             value = value + at(self.kd, v.round) * (total / pixels)
         return value
 
-    def _taught(self, v: Visit, batch: Batch) -> tuple[PseudoLabels, Tensor | None, PseudoLabels | None]:
+    def _taught(self, v: ClientContext, batch: Batch) -> tuple[PseudoLabels, Tensor | None, PseudoLabels | None]:
         """The pseudo-labels of a batch, the first model's scores, and where these count; the same at every point."""
-        if v.memo.get("batch") is not batch:
+        if v.scratch.get("batch") is not batch:
             given = self._labels(v, "teacher", self._scores(v, "teacher", batch.inputs))
             first = self._scores(v, "first", batch.inputs) if "first" in v.inbox else None
             counted = self._labels(v, "first", first) if first is not None and self.mask else None
-            v.memo |= {"batch": batch, "taught": (given, first, counted)}
-        found: tuple[PseudoLabels, Tensor | None, PseudoLabels | None] = v.memo["taught"]
+            v.scratch |= {"batch": batch, "taught": (given, first, counted)}
+        found: tuple[PseudoLabels, Tensor | None, PseudoLabels | None] = v.scratch["taught"]
         return found
 
-    def _scores(self, v: Visit, who: str, inputs: Any) -> Tensor:
-        return as_images(v.elsewhere(Model(v.inbox[who], v.inbox[f"{who}_buffers"]), inputs))
+    def _scores(self, v: ClientContext, who: str, inputs: Any) -> Tensor:
+        return as_images(v.output_of(Model(v.inbox[who], v.inbox[f"{who}_buffers"]), inputs))
 
-    def _labels(self, v: Visit, who: str, scores: Tensor) -> PseudoLabels:
-        limits = self._thresholds(v, who) if self.rule == "fda" else None
-        return pseudo_labels(scores, rule=self.rule, sure=self.sure, share=self.share, thresholds=limits)
+    def _labels(self, v: ClientContext, who: str, scores: Tensor) -> PseudoLabels:
+        limits = self._thresholds(v, who) if self.aggregator == "fda" else None
+        return pseudo_labels(scores, rule=self.aggregator, sure=self.sure, share=self.share, thresholds=limits)
 
-    def _thresholds(self, v: Visit, who: str) -> Tensor:
+    def _thresholds(self, v: ClientContext, who: str) -> Tensor:
         """FDA's thresholds are those of all the client's images as they are, looked at once in a visit."""
-        if f"{who} thresholds" not in v.memo:
+        if f"{who} thresholds" not in v.scratch:
             scores = [self._scores(v, who, v.inputs(places)) for places in torch.arange(v.examples).split(CHUNK)]
             sure, classes = zip(*((one.softmax(1).max(1)) for one in scores), strict=True)
             flat = torch.cat([one.flatten() for one in sure]), torch.cat([one.flatten() for one in classes])
             limits = fda_thresholds(*flat, scores[0].shape[1], sure=self.sure, share=self.share)
-            v.memo[f"{who} thresholds"] = limits
-        found: Tensor = v.memo[f"{who} thresholds"]
+            v.scratch[f"{who} thresholds"] = limits
+        found: Tensor = v.scratch[f"{who} thresholds"]
         return found
 
 
@@ -149,30 +149,30 @@ class Teaching(ServerPiece):
         """The completed rounds from which on the teacher is a mean."""
         return int(self.t_start * rounds + 1e-9) if isinstance(self.t_start, float) else self.t_start
 
-    def settled(self, memory: Mapping[str, Tensor], model: Model, completed: int, rounds: int) -> Mapping[str, Tensor]:
+    def after_round(self, state: Mapping[str, Tensor], model: Model, completed: int, rounds: int) -> Mapping[str, Tensor]:
         """The teacher between two rounds."""
         if completed == 0:
             first = {"first": model.params, "first_buffers": model.buffers} if self.first else {}
             return {"teacher": model.params, "teacher_buffers": model.buffers, "averaged": torch.tensor(0), **first}
         if completed % self.omega:
-            return memory
-        n, start = int(memory["averaged"]), self.begins(rounds)
+            return state
+        n, start = int(state["averaged"]), self.begins(rounds)
         mean = start is not None and completed >= start
-        params = torch.lerp(memory["teacher"], model.params, 1 / (n + 1)) if mean else model.params
+        params = torch.lerp(state["teacher"], model.params, 1 / (n + 1)) if mean else model.params
         more = {"teacher": params, "teacher_buffers": model.buffers, "averaged": torch.tensor(n + mean)}
-        return {**memory, **more}
+        return {**state, **more}
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """Send them along."""
-        kept = {name: tensor for name, tensor in desk.memory.items() if name != "averaged"}
-        return send(mail.enclose(self.key, **kept))
+        kept = {name: tensor for name, tensor in context.state.items() if name != "averaged"}
+        return send(broadcast.enclose(self.key, **kept))
 
 
 @method
 def self_training(
     kd: Scalar = SelfTraining.kd, omega: int = Teaching.omega, t_start: int | float | None = Teaching.t_start,
-    rule: str = SelfTraining.rule, mask: bool = SelfTraining.mask, sure: float = UNSURE, share: float = SHARE,
+    aggregator: str = SelfTraining.aggregator, mask: bool = SelfTraining.mask, sure: float = UNSURE, share: float = SHARE,
 ) -> Method:  # fmt: skip
     """FedAvg on images without labels, taught by its own averages: LADD's round without clusters."""
-    client = SelfTraining(kd, rule, mask, sure, share)
+    client = SelfTraining(kd, aggregator, mask, sure, share)
     return Method(client=(client,), server=(Teaching(omega, t_start, first=kd != 0),))

@@ -22,11 +22,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedflat.client.piece import Site, Term, Visit
+from fedflat.client.piece import ModelInfo, Term, ClientContext
 from fedflat.composition.method import made_of
+from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.data.batch import Batch
 from fedflat.errors import SettingError
-from fedflat.language.schedules import Scalar, at, scalar
 from fedflat.tasks.twofold import Twofold, halves
 
 
@@ -56,7 +56,7 @@ class Discrepancy(Term):
     def __post_init__(self) -> None:
         scalar("mcd", "weight", self.weight)
 
-    def check(self, site: Site) -> None:
+    def check(self, site: ModelInfo) -> None:
         """Refuse a task with one classifier."""
         if not isinstance(site.task, Twofold):
             raise SettingError(f"mcd needs two classifiers, and {site.task} has one. Use --task 'twofold(...)'.")
@@ -71,7 +71,7 @@ class Discrepancy(Term):
         finally:
             hook.remove()
 
-    def loss(self, v: Visit, batch: Batch, output: Tensor, seen: Any) -> Tensor:
+    def loss(self, v: ClientContext, batch: Batch, output: Tensor, seen: Any) -> Tensor:
         """The term's value."""
         one, other = (half.softmax(1) for half in halves(output[len(output) // 2 :]))
         return -at(self.weight, v.round) * (one - other).abs().mean()

@@ -21,14 +21,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedflat.client.asks import Gradient
-from fedflat.client.piece import Piece, Visit
+from fedflat.client.instructions import Gradient
+from fedflat.client.piece import Piece, ClientContext
 from fedflat.composition.method import Method, method
-from fedflat.engine.flat import GradFn
-from fedflat.engine.mail import Mail, Replies
-from fedflat.engine.stage import Stage
-from fedflat.language.schedules import Scalar, at, scalar
-from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.core.flat import GradFn
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.core.stage import Stage
+from fedflat.server.piece import ServerContext, Send, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,16 +39,16 @@ class Mime(Piece):
     dampening: Scalar
 
     stage, key = Stage.CORRECT, "mime"
-    stacks = True
-    anchored = True
-    reveals = True
+    stackable = True
+    needs_server_model = True
+    uploads_private = True
 
     @property
-    def asks(self) -> int:
+    def oracle_calls(self) -> int:
         """Two: here, and where the walk began."""
         return 2
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """``g(w) - g(w_sent) + c + b m``."""
         ghat = grad(w) - grad(v.sent) + v.inbox["c"]
         return _with_momentum(self, v, ghat)
@@ -62,22 +62,22 @@ class MimeLite(Piece):
     dampening: Scalar
 
     stage, key = Stage.CORRECT, "mime"
-    stacks = True
-    up = 1
-    reveals = True
-    surveys = 1
+    stackable = True
+    upload_vectors = 1
+    uploads_private = True
+    full_gradients = 1
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         """Compute the gradient over all data where the server stands."""
         v.outbox["c"] = v.full_gradient(v.sent)
         return w
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """``g(w) + b m``."""
         return _with_momentum(self, v, grad(w))
 
 
-def _with_momentum(piece: Mime | MimeLite, v: Visit, ghat: Tensor) -> Tensor:
+def _with_momentum(piece: Mime | MimeLite, v: ClientContext, ghat: Tensor) -> Tensor:
     damped = (1 - at(piece.dampening, v.round)) * ghat
     return torch.add(damped, v.inbox["m"], alpha=at(piece.b, v.round)) if "m" in v.inbox else damped
 
@@ -91,10 +91,10 @@ class ServerMime(ServerPiece):
     lite: bool
 
     stage, key = Stage.CORRECT, "mime"
-    moves = True
+    stateful = True
 
     @property
-    def asks(self) -> int:
+    def oracle_calls(self) -> int:
         """Two for Mime: the gradient, then the walk."""
         return 1 if self.lite else 2
 
@@ -102,19 +102,19 @@ class ServerMime(ServerPiece):
         scalar("mime", "b", self.b, high=1)
         scalar("mime", "dampening", self.dampening, high=1)
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """Learn ``c``, then let the clients walk; move the momentum."""
-        b, keep = at(self.b, mail.round), 1 - at(self.dampening, mail.round)
-        m = desk.memory.get("m", torch.zeros_like(mail.params))
+        b, keep = at(self.b, broadcast.round), 1 - at(self.dampening, broadcast.round)
+        m = context.state.get("m", torch.zeros_like(broadcast.params))
         enclosed = {"m": m} if self.b != 0 else {}
         if self.lite:
-            replies = send(mail.enclose(self.key, **enclosed))
+            replies = send(broadcast.enclose(self.key, **enclosed))
             c = replies.mean(self.key, "c", replies.weighting)
         else:
-            c = send(replace(mail, ask=Gradient(), commit=False)).delta
-            replies = send(mail.enclose(self.key, c=c, **enclosed))
+            c = send(replace(broadcast, instruction=Gradient(), commit=False)).delta
+            replies = send(broadcast.enclose(self.key, c=c, **enclosed))
         if enclosed:
-            desk.memory["m"] = keep * c + b * m
+            context.state["m"] = keep * c + b * m
         return replies
 
 

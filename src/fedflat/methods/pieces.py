@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from fedflat.client.drift import Clip, Prox
-from fedflat.client.mixing import Cutout, Mixup
-from fedflat.client.private import Private
-from fedflat.client.rate import PolyRate
+from fedflat.client.batch_transforms import Cutout, Mixup
+from fedflat.client.gradient_transforms import Clip, Prox
+from fedflat.client.loss_terms import Man
+from fedflat.client.lr_schedules import PolyRate
+from fedflat.client.private_parameters import Private
 from fedflat.client.sharpness import Asam, LastSam, LayerwiseSam, Sam
 from fedflat.client.styles import Cfsi, Lab
-from fedflat.client.terms import Man
 from fedflat.composition.method import Method, made_of, method
+from fedflat.core.schedules import Scalar
 from fedflat.errors import SettingError
-from fedflat.language.schedules import Scalar
-from fedflat.server import pace, rules, shadows
-from fedflat.server.protocol import Personal
+from fedflat.server import aggregators as rules
+from fedflat.server import averaging as shadows
+from fedflat.server import optimizers as pace
+from fedflat.server.client_evaluation import PersonalizedEvaluation
 
 
 @made_of(Sam)
@@ -86,7 +88,7 @@ def adam(
     flavour: str = "paper",
 ) -> Method:  # fmt: skip
     """Adam at the server (Reddi et al., ICLR 2021); ``tau`` is 1e-3, or 0.1 in torch's flavour."""
-    if pace.flavoured("adam", flavour):
+    if pace.adaptive_optimizer("adam", flavour):
         return Method(server=(pace.TorchAdam(lr, b1, b2, pace.TorchAdam.eps if tau is None else tau),))
     return Method(server=(pace.Adam(lr, b1, b2, pace.Adam.tau if tau is None else tau),))
 
@@ -96,7 +98,7 @@ def adagrad(
     lr: Scalar = pace.Adagrad.lr, b1: float = pace.Adagrad.b1, tau: float | None = None, flavour: str = "paper"
 ) -> Method:
     """AdaGrad at the server (Reddi et al., ICLR 2021); ``tau`` is 1e-3, or 1e-2 in torch's flavour."""
-    if pace.flavoured("adagrad", flavour):
+    if pace.adaptive_optimizer("adagrad", flavour):
         if b1 != 0:
             raise SettingError(f"adagrad: torch's flavour has no first moment, found b1={b1!r}. Leave b1 out.")
         return Method(server=(pace.TorchAdagrad(lr, pace.TorchAdagrad.eps if tau is None else tau),))
@@ -146,19 +148,19 @@ def median() -> None:
 @method
 def trimmed_mean(trim: int = 1) -> Method:
     """The mean of the replies without the extremes of each coordinate (Yin et al., ICML 2018)."""
-    return Method(rule=rules.TrimmedMean(trim))
+    return Method(aggregator=rules.TrimmedMean(trim))
 
 
 @method
 def krum(attackers: int = 1, keep: int = rules.Krum.keep) -> Method:
     """The most central reply, or the mean of the ``keep`` most central (Blanchard et al., NeurIPS 2017)."""
-    return Method(rule=rules.Krum(attackers, keep))
+    return Method(aggregator=rules.Krum(attackers, keep))
 
 
 @method
 def norm_clip(norm: float = 1.0) -> Method:
     """No reply longer than ``norm`` (Sun et al., Can You Really Backdoor Federated Learning?, 2019)."""
-    return Method(rule=rules.NormClip(norm))
+    return Method(aggregator=rules.NormClip(norm))
 
 
 @made_of(Cfsi)
@@ -205,4 +207,4 @@ def personal() -> Method:
     After the last round every client fine-tunes the last layer of the global model for one visit. The data
     must be split inside the clients, as in ``digits(lda(1), split=0.7)``.
     """
-    return Method(protocols=(Personal(),))
+    return Method(evaluations=(PersonalizedEvaluation(),))

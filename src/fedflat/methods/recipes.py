@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedflat.client.sharpness import Sam
 from fedflat.composition.method import Method, made_of, method
-from fedflat.language.schedules import Scalar
+from fedflat.core.schedules import Scalar
 from fedflat.methods import pieces
 from fedflat.methods.fedcm import fedcm
 from fedflat.methods.feddyn import feddyn

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.drift import Momentum
-from fedflat.client.piece import Piece, Site, Visit
+from fedflat.client.gradient_transforms import Momentum
+from fedflat.client.piece import Piece, ModelInfo, ClientContext
 from fedflat.composition.method import Method, method
-from fedflat.engine.flat import GradFn
-from fedflat.engine.mail import Mail, Replies
-from fedflat.engine.stage import Stage
+from fedflat.core.flat import GradFn
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.stage import Stage
 from fedflat.errors import SettingError
-from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.server.piece import ServerContext, Send, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,12 +32,12 @@ class Scaffold(Piece):
     """The client's half: ``c_k``, an estimate of its own gradient."""
 
     stage, key = Stage.CORRECT, "scaffold"
-    stacks = True
-    up = 1
-    keeps = 1
-    reveals = True
+    stackable = True
+    upload_vectors = 1
+    state_vectors = 1
+    uploads_private = True
 
-    def check(self, site: Site) -> None:
+    def check(self, site: ModelInfo) -> None:
         """Refuse local momentum."""
         if any(isinstance(piece, Momentum) for piece in site.pieces):
             raise SettingError(
@@ -45,21 +45,21 @@ class Scaffold(Piece):
                 "momentum 0."
             )
 
-    def begin(self, v: Visit, w: Tensor) -> Tensor:
+    def begin(self, v: ClientContext, w: Tensor) -> Tensor:
         """A client never seen before has a variate of 0."""
-        v.memo["c_k"] = v.memory.get("c", torch.zeros_like(w))
-        v.memo["shift"] = v.inbox["c"] - v.memo["c_k"]
+        v.scratch["c_k"] = v.state.get("c", torch.zeros_like(w))
+        v.scratch["shift"] = v.inbox["c"] - v.scratch["c_k"]
         return w
 
-    def gradient(self, v: Visit, grad: GradFn, w: Tensor) -> Tensor:
+    def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """``g - c_k + c``."""
-        shift: Tensor = v.memo["shift"]
+        shift: Tensor = v.scratch["shift"]
         return grad(w) + shift
 
-    def end(self, v: Visit, w: Tensor) -> Tensor:
+    def end(self, v: ClientContext, w: Tensor) -> Tensor:
         """Estimate the gradient anew from the walk."""
-        change = (v.start - v.stop) / v.walked - v.inbox["c"]
-        v.memory["c"] = v.memo["c_k"] + change
+        change = (v.start - v.end) / v.lr_sum - v.inbox["c"]
+        v.state["c"] = v.scratch["c_k"] + change
         v.outbox["dc"] = change
         return w
 
@@ -69,14 +69,14 @@ class ServerScaffold(ServerPiece):
     """The server's half: ``c``, the mean of all clients' variates."""
 
     stage, key = Stage.CORRECT, "scaffold"
-    moves = True
+    stateful = True
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """Send ``c`` along and move it by what came back."""
-        c = desk.memory.get("c", torch.zeros_like(mail.params))
-        replies = send(mail.enclose(self.key, c=c))
+        c = context.state.get("c", torch.zeros_like(broadcast.params))
+        replies = send(broadcast.enclose(self.key, c=c))
         share = replies.count / replies.population
-        desk.memory["c"] = torch.add(c, replies.mean(self.key, "dc"), alpha=share)
+        context.state["c"] = torch.add(c, replies.mean(self.key, "dc"), alpha=share)
         return replies
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from fedflat.errors import choice, flag, number
-from fedflat.language.spelling import register
 from fedflat.models.bisenet_layers import Aggregation, Head, detail, semantic_stages
 from fedflat.models.inputs import image
 from fedflat.models.layers import check_groups, whole, widened
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import register
 
 STRIDE = 32
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from torch import nn
 
 from fedflat.errors import MOST_AT_ONCE, SettingError, number
-from fedflat.language.spelling import register
 from fedflat.models.inputs import divides, image
 from fedflat.models.simple import head
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from fedflat.errors import SettingError, number
-from fedflat.language.spelling import register
 from fedflat.models.inputs import image
 from fedflat.models.layers import ConvNorm, pointwise
 from fedflat.models.mobilenet import STRIDES, check_mobile, trunk
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import register
 
 INSIDE = 256
 

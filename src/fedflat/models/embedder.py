@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fedflat.errors import MOST_AT_ONCE, choice, number
-from fedflat.language.spelling import register
 from fedflat.models.inputs import divides, image
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import register
 
 ORDERS = ("after_pool", "before_pool")
 
@@ -51,7 +51,7 @@ class Embedder(ModelSpec):
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A freshly initialised module for images of ``shape`` and descriptors of ``classes`` numbers."""
         channels, _, _ = image("embedder", shape, classes, smallest=8)
-        return Net(channels, classes, self.width, self.groups, self.l2)
+        return EmbedderNet(channels, classes, self.width, self.groups, self.l2)
 
 
 class GeM(nn.Module):
@@ -70,7 +70,7 @@ class GeM(nn.Module):
         return (x.clamp(min=1e-6) ** self.p).mean((-2, -1)) ** (1 / self.p)
 
 
-class Net(nn.Module):
+class EmbedderNet(nn.Module):
     """The network; the last convolution is its last layer."""
 
     def __init__(self, channels: int, outputs: int, width: int, groups: int, order: str) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from fedflat.language.spelling import register
 from fedflat.models.inputs import image
 from fedflat.models.simple import head
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from fedflat.errors import MOST_AT_ONCE, SettingError, flag, number
-from fedflat.language.spelling import register
 from fedflat.models.inputs import features
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,10 +45,10 @@ class CharLstm(ModelSpec):
         if len(shape) != 1:
             raise SettingError(f"char_lstm: inputs must be rows of letters, of shape (letters,), found {tuple(shape)}.")
         features("char_lstm", shape, classes)
-        return Net(classes, self.embedding, self.hidden, self.layers, self.every)
+        return CharLSTMNet(classes, self.embedding, self.hidden, self.layers, self.every)
 
 
-class Net(nn.Module):
+class CharLSTMNet(nn.Module):
     """The network."""
 
     def __init__(self, letters: int, embedding: int, hidden: int, layers: int, every: bool) -> None:

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from fedflat.errors import SettingError, choice, number
-from fedflat.language.spelling import register
 from fedflat.models.inputs import image
 from fedflat.models.layers import ConvNorm, check_groups, widened
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import register
 
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 """Expansion, channels, blocks, and the stride of the first block."""

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from fedflat.errors import choice
-from fedflat.language.spelling import register
 from fedflat.models.inputs import divides, image
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,7 +78,7 @@ class ResNet18(ModelSpec):
         return _network(channels, (64, 128, 256, 512), 2, classes, self.norm, self.groups)
 
 
-class Block(nn.Module):
+class ResNetBlock(nn.Module):
     """Two 3x3 convolutions and a shortcut; each ReLU is a module of its own."""
 
     def __init__(self, before: int, after: int, norm: str, groups: int) -> None:
@@ -112,8 +112,8 @@ def _network(
         conv=_conv(channels, width, 3, 1), norm=_norm(width, norm, groups), relu=nn.ReLU()
     )
     for i, after in enumerate(stages, start=1):
-        stage = [Block(width, after, norm, groups)]
-        stage += [Block(after, after, norm, groups) for _ in range(blocks - 1)]
+        stage = [ResNetBlock(width, after, norm, groups)]
+        stage += [ResNetBlock(after, after, norm, groups) for _ in range(blocks - 1)]
         layers[f"stage{i}"] = nn.Sequential(*stage)
         width = after
     layers.update(mean=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), fc=nn.Linear(width, classes))

@@ -9,9 +9,9 @@ from itertools import pairwise
 from torch import nn
 
 from fedflat.errors import MOST_AT_ONCE, MOST_WEIGHTS, SettingError, number
-from fedflat.language.spelling import register
 from fedflat.models.inputs import features
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)

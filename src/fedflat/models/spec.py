@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 
 from torch import nn
 
-from fedflat.language.spelling import Spelled
+from fedflat.registry.specs import TextSpec
 
 
-class ModelSpec(Spelled, ABC):
+class ModelSpec(TextSpec, ABC):
     """A frozen dataclass; ``build`` makes the module with torch's current random state."""
 
     @abstractmethod

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from fedflat.errors import MOST_AT_ONCE, number
-from fedflat.language.spelling import register
 from fedflat.models.cnn import Cnn
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import register
 
 
 class StochasticNet(nn.Module):

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from fedflat.errors import MOST_AT_ONCE, number
-from fedflat.language.spelling import register
 from fedflat.models.inputs import divides, image
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,10 +48,10 @@ class SmallUNet(ModelSpec):
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A freshly initialised module for images of ``shape`` and ``classes`` outputs a pixel."""
         channels, _, _ = image("small_unet", shape, classes, smallest=8)
-        return Net(channels, classes, self.width, self.groups)
+        return SmallUNetModule(channels, classes, self.width, self.groups)
 
 
-class Net(nn.Module):
+class SmallUNetModule(nn.Module):
     """The network, layers named by where they stand."""
 
     head_layers = ("up2", "up1", "up0", "classify")

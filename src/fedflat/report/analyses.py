@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fedflat.core.json_schema import check
 from fedflat.files import Damaged
-from fedflat.folder.schema import check
 from fedflat.report.series import short, thinned
 
 SIDE = 61

@@ -22,16 +22,16 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from fedflat.report import making
-from fedflat.report.boards import Board, Kind, boards_of, kind_of
-from fedflat.report.gathering import gather
+from fedflat.experiments.results.results import Result, Summary
+from fedflat.experiments.results.scenario import Scenario
+from fedflat.experiments.results.tables import table
+from fedflat.report import run_command as making
+from fedflat.report.labels import RunLabels
+from fedflat.report.leaderboard import Leaderboard, Kind, boards_of, kind_of
+from fedflat.report.load import gather
 from fedflat.report.missing import missing
-from fedflat.report.naming import Names
-from fedflat.report.reading import Read
+from fedflat.report.read import Read
 from fedflat.report.series import curves, over_classes, score_curves, short, watched
-from fedflat.running.results import Result, Summary
-from fedflat.running.scenario import Scenario
-from fedflat.running.tables import table
 from fedflat.tasks.headline import common_target
 from fedflat.version import __version__
 
@@ -74,7 +74,7 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
     found["partition"] = _distinct(found["partition"], "counts")
     found["styles"] = _distinct(found["styles"], "clients")
     found["pictures"], pasted = _album(found["pictures"])
-    models = Names(runs, names)
+    models = RunLabels(runs, names)
     found["plane"] = [models.plane(one["run"], one) for one in found["plane"]]
     found["interpolate"] = [models.line(one["run"], one) for one in found["interpolate"]]
     document: Document = {
@@ -117,11 +117,11 @@ def _labels(runs: Sequence[Read]) -> list[str]:
     return [named[place] for place in range(len(runs))]
 
 
-def _board_of(kind: Kind, boards: Sequence[Board]) -> int:
+def _board_of(kind: Kind, boards: Sequence[Leaderboard]) -> int:
     return [(board.scenario, board.headline) for board in boards].index(kind[1:])
 
 
-def _lead(boards: Sequence[Board]) -> str:
+def _lead(boards: Sequence[Leaderboard]) -> str:
     if len(boards) < 2:
         return "".join(board.lead for board in boards)
     return f"{len(boards)} sections, one for each data set, partition and task. Nothing is compared across sections."
@@ -133,7 +133,7 @@ def _counted(results: Sequence[Result]) -> list[Result]:
     return [r for r in results if r.status != "running" or kind_of(r) not in ended]
 
 
-def _title(methods: Sequence[str], boards: Sequence[Board]) -> str:
+def _title(methods: Sequence[str], boards: Sequence[Leaderboard]) -> str:
     if not boards:
         return "No runs"
     texts, sets = ({of(board.scenario) for board in boards} for of in (_data_of, lambda one: one.data_set))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedflat.errors import RunError
 from fedflat.files import unwritable, write_file
-from fedflat.onepage import one_page
+from fedflat.html_page import one_page
 from fedflat.report.collect import Document, collect
 
 STYLES = ("page.css",)

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 
-from fedflat.running.results import Result
-from fedflat.running.tables import CHANCE
+from fedflat.experiments.results.results import Result
+from fedflat.experiments.results.tables import CHANCE
 from fedflat.tasks.headline import ACCURACY, Headline
 
 LEVEL = 0.975
@@ -25,7 +25,7 @@ NAMED = 3
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankedRun:
     """The headline of a method, and what is known of its spread."""
 
     method: str
@@ -35,7 +35,7 @@ class Standing:
     """What it is judged by, as all whom it is compared with."""
 
     @classmethod
-    def of(cls, method: str, results: Sequence[Result]) -> Standing:
+    def of(cls, method: str, results: Sequence[Result]) -> RankedRun:
         """The standing of the runs of one method."""
         judged = results[0].headline if results else ACCURACY
         return cls(method, tuple(result.final() for result in results), judged)
@@ -55,11 +55,11 @@ class Standing:
         """How many seeds there are, in words."""
         return "1 seed" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds"
 
-    def ahead_of(self, other: Standing) -> bool:
+    def ahead_of(self, other: RankedRun) -> bool:
         """Whether the difference is more than noise; not if one of the two has a single seed."""
         return self.judged.gain(self.score, other.score) > self._noise(other)
 
-    def _noise(self, other: Standing) -> float:
+    def _noise(self, other: RankedRun) -> float:
         if min(len(self.seeds), len(other.seeds)) < 2:
             return math.inf
         return _welch((self.spread, len(self.seeds)), (other.spread, len(other.seeds)))
@@ -76,13 +76,13 @@ def _welch(*spreads: tuple[float, int]) -> float:
     return float(stdtrit(freedom, LEVEL)) * math.sqrt(sum(parts))
 
 
-def leader(standings: Sequence[Standing]) -> Standing | None:
+def leader(standings: Sequence[RankedRun]) -> RankedRun | None:
     """The method that is ahead of all others; None if there is none, or only one."""
     ranked = _ranked(standings)
     return ranked[0] if len(ranked) > 1 and all(ranked[0].ahead_of(other) for other in ranked[1:]) else None
 
 
-def lead(standings: Sequence[Standing]) -> str:
+def lead(standings: Sequence[RankedRun]) -> str:
     """A sentence about the best method; empty if nothing was measured."""
     ranked = _ranked(standings)
     if not ranked:
@@ -106,7 +106,7 @@ def lead(standings: Sequence[Standing]) -> str:
     return f"{best.method} has {best_of}, {figure} ({best.counted}), but {' and '.join(reasons)}."
 
 
-def _ranked(standings: Sequence[Standing]) -> list[Standing]:
+def _ranked(standings: Sequence[RankedRun]) -> list[RankedRun]:
     known = [one for one in standings if math.isfinite(one.score)]
     return sorted(known, key=lambda one: one.judged.gain(0.0, one.score))
 

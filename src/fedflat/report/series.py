@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fedflat.folder.diary import Row
+from fedflat.experiments.run_folder.jsonl_log import Row
 
 POINTS = 300
 """Most points of a curve."""

@@ -14,23 +14,23 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedflat.client.asks import Describer, Descriptions
+from fedflat.client.instructions import Describer, Descriptions
 from fedflat.client.learner import Learner
+from fedflat.core.flat import Model
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.stage import Stage
 from fedflat.data.examples import ClientData
-from fedflat.engine.flat import Model
-from fedflat.engine.mail import Mail, Replies
-from fedflat.engine.stage import Stage
-from fedflat.language.spelling import Spelled
+from fedflat.registry.specs import TextSpec
 
-Send = Callable[[Mail], Replies]
+Send = Callable[[Broadcast], Replies]
 """One call is one exchange."""
 
-Desks = dict[str, dict[str, Tensor]]
+ServerState = dict[str, dict[str, Tensor]]
 """What the server's pieces remember: piece key -> name -> tensor."""
 
 
 @dataclass(frozen=True)
-class Holding:
+class ServerData:
     """What the server has besides models: data of its own, and a module to try a model with."""
 
     learner: Learner
@@ -38,25 +38,25 @@ class Holding:
 
 
 @dataclass
-class Desk:
+class ServerContext:
     """One piece's place at the server."""
 
-    memory: dict[str, Tensor]
+    state: dict[str, Tensor]
     """Kept between rounds. Replace tensors, never change them in place."""
-    notes: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
     """Measurements of this round, written with the metrics."""
-    holding: Holding | None = None
+    server_data: ServerData | None = None
     """The server's own data, if it has any; always there for a piece that `uses_data`."""
     descriptions: Descriptions = field(default_factory=dict)
     """What every client has said of itself before round 0; always there of the piece's `describers`."""
 
 
-class ServerPiece(Spelled):
+class ServerPiece(TextSpec):
     """A frozen dataclass of numbers. The base class changes nothing."""
 
     stage: ClassVar[Stage]
     key: ClassVar[str]
-    moves: ClassVar[bool] = False
+    stateful: ClassVar[bool] = False
     """Whether a memory of its own moves at each exchange."""
     owns_step: ClassVar[bool] = False
     """Whether it decides by itself where the server steps to; there can be one such piece only."""
@@ -66,7 +66,7 @@ class ServerPiece(Spelled):
     """How it averages the replies itself, whatever the weighting and a server's rate to its left make of them."""
 
     @property
-    def asks(self) -> int:
+    def oracle_calls(self) -> int:
         """Exchanges asked for each one given."""
         return 1
 
@@ -75,62 +75,62 @@ class ServerPiece(Spelled):
         """What every client must say of itself before round 0."""
         return ()
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """Send, and hand on what came back."""
-        return send(mail)
+        return send(broadcast)
 
-    def settled(self, memory: Mapping[str, Tensor], model: Model, completed: int, rounds: int) -> Mapping[str, Tensor]:
+    def after_round(self, state: Mapping[str, Tensor], model: Model, completed: int, rounds: int) -> Mapping[str, Tensor]:
         """What it remembers when ``completed`` rounds are over and the slot has this model: before the first round,
         and after each one, also in a slot that was not asked in it."""
-        return memory
+        return state
 
 
 @dataclass(frozen=True)
-class Stepped:
+class StepResult:
     """The outcome of a server step: all of it new, nothing of the old changed."""
 
     model: Model
-    desks: Desks
+    state: ServerState
     replies: Replies
-    notes: dict[str, float]
+    metrics: dict[str, float]
 
 
-def step(
-    pieces: Sequence[ServerPiece], desks: Desks, send: Send, mail: Mail, holding: Holding | None = None,
+def server_step(
+    pieces: Sequence[ServerPiece], state: ServerState, send: Send, broadcast: Broadcast, server_data: ServerData | None = None,
     descriptions: Descriptions | None = None,
-) -> Stepped:  # fmt: skip
+) -> StepResult:  # fmt: skip
     """One server step: the exchange through all pieces, then ``w <- w - delta``."""
-    known = (holding, descriptions or {})
-    mine = {piece.key: Desk(dict(desks.get(piece.key, {})), {}, *known) for piece in pieces}
+    known = (server_data, descriptions or {})
+    mine = {piece.key: ServerContext(dict(state.get(piece.key, {})), {}, *known) for piece in pieces}
     for piece in pieces:
         send = partial(piece.exchange, mine[piece.key], send)
-    replies = send(mail)
-    return Stepped(
-        model=Model(mail.params - replies.delta, replies.buffers),
-        desks={key: desk.memory for key, desk in mine.items()},
+    replies = send(broadcast)
+    return StepResult(
+        model=Model(broadcast.params - replies.delta, replies.buffers),
+        state={key: context.state for key, context in mine.items()},
         replies=replies,
-        notes={name: value for desk in mine.values() for name, value in desk.notes.items()},
+        metrics={name: value for context in mine.values() for name, value in context.metrics.items()},
     )
 
 
-class _Asks(Exception):
+class _FirstBroadcast(Exception):
     """A step has come to where it asks."""
 
 
-def asked_by(step: Callable[[Send], object]) -> Mail:
+def first_broadcast(step: Callable[[Send], object]) -> Broadcast:
     """The first mail that a step sends; the step is broken off there, and nothing of it is left."""
-    sent: list[Mail] = []
+    sent: list[Broadcast] = []
 
-    def send(mail: Mail) -> Replies:
-        sent.append(mail)
-        raise _Asks
+    def send(broadcast: Broadcast) -> Replies:
+        sent.append(broadcast)
+        raise _FirstBroadcast
 
-    with suppress(_Asks):
+    with suppress(_FirstBroadcast):
         step(send)
     return sent[0]
 
 
-def settle(pieces: Sequence[ServerPiece], desks: Desks, model: Model, completed: int, rounds: int) -> Desks:
-    """What the pieces of a slot remember between two rounds; see `ServerPiece.settled`."""
-    found = {p.key: dict(p.settled(desks.get(p.key, {}), model, completed, rounds)) for p in pieces}
-    return {key: memory for key, memory in found.items() if memory or key in desks}
+def after_round(pieces: Sequence[ServerPiece], states: ServerState, model: Model, completed: int, rounds: int) -> ServerState:
+    """What the pieces of a slot remember between two rounds; see `ServerPiece.after_round`."""
+    found = {p.key: dict(p.after_round(states.get(p.key, {}), model, completed, rounds)) for p in pieces}
+    return {key: state for key, state in found.items() if state or key in states}

@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fedflat.engine.flat import unit
-from fedflat.engine.mail import Mail, Replies
-from fedflat.engine.stage import Stage
-from fedflat.language.schedules import Scalar, at, scalar
-from fedflat.server.piece import Desk, Send, ServerPiece
+from fedflat.core.flat import unit
+from fedflat.core.messages import Broadcast, Replies
+from fedflat.core.schedules import Scalar, at, scalar
+from fedflat.core.stage import Stage
+from fedflat.server.piece import ServerContext, Send, ServerPiece
 
 
-def climb(mail: Mail, direction: torch.Tensor, rho: float) -> Mail:
+def ascend(broadcast: Broadcast, direction: torch.Tensor, rho: float) -> Broadcast:
     """The same mail from a point ``rho`` further up along ``direction``."""
-    return replace(mail, params=torch.add(mail.params, unit(direction), alpha=rho))
+    return replace(broadcast, params=torch.add(broadcast.params, unit(direction), alpha=rho))
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,14 +36,14 @@ class ServerSam(ServerPiece):
         scalar("server SAM", "rho", self.rho)
 
     @property
-    def asks(self) -> int:
+    def oracle_calls(self) -> int:
         """Two exchanges."""
         return 2
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """The replies from the perturbed point."""
-        probe = send(replace(mail, commit=False))
-        return send(climb(mail, probe.delta, at(self.rho, mail.round)))
+        probe = send(replace(broadcast, commit=False))
+        return send(ascend(broadcast, probe.delta, at(self.rho, broadcast.round)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,25 +58,25 @@ class StaleSam(ServerPiece):
     measure: bool = False
 
     stage, key = Stage.PROBE, "stale_sam"
-    moves = True
+    stateful = True
 
     def __post_init__(self) -> None:
         scalar("server SAM", "rho", self.rho)
 
     @property
-    def asks(self) -> int:
+    def oracle_calls(self) -> int:
         """One exchange, or two when measuring."""
         return 2 if self.measure else 1
 
-    def exchange(self, desk: Desk, send: Send, mail: Mail) -> Replies:
+    def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """The replies from the perturbed point."""
-        last, rho = desk.memory.get("delta"), at(self.rho, mail.round)
+        last, rho = context.state.get("delta"), at(self.rho, broadcast.round)
         if last is None:
-            replies = send(mail)
+            replies = send(broadcast)
         else:
             if self.measure:
-                true = send(replace(mail, commit=False)).delta
-                desk.notes["delta_eps"] = rho * float(torch.linalg.vector_norm(unit(last) - unit(true)))
-            replies = send(climb(mail, last, rho))
-        desk.memory["delta"] = replies.delta
+                true = send(replace(broadcast, commit=False)).delta
+                context.metrics["delta_eps"] = rho * float(torch.linalg.vector_norm(unit(last) - unit(true)))
+            replies = send(ascend(broadcast, last, rho))
+        context.state["delta"] = replies.delta
         return replies

@@ -1,7 +1,7 @@
 """Every setting of a run: what decides its numbers, and where the computing is done.
 
 Python's signatures, the options of the command line, what run.json may hold and the commands that are printed follow
-from these fields. `Experiment`, `Sampler`, `Local`, `Evaluate` and `How` are these with what they do.
+from these fields. `Experiment`, `Sampler`, `LocalTraining`, `Evaluate` and `ExecutionConfig` are these with what they do.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fedflat.core.schedules import Scalar
 from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, MOST_BYTES, MOST_PROCESSES, number
-from fedflat.language.plain import Plain
-from fedflat.language.schedules import Scalar
+from fedflat.registry.plain_values import PlainFields
 from fedflat.settings.setting import about, check, setting, settings_of
 
 if TYPE_CHECKING:
-    from fedflat.attacks.attack import Attack
     from fedflat.client.learner import ModelLike
-    from fedflat.clock.clock import Clock
     from fedflat.data.federation import DataSpec
-    from fedflat.executors.crew import ExecutorLike
-    from fedflat.running.starts import Start
+    from fedflat.execution.client_pool import ExecutorLike
+    from fedflat.experiments.initializers import Initializer
+    from fedflat.simulation.attacks.attack import Attack
+    from fedflat.simulation.clock import Clock
     from fedflat.tasks.task import Task
-    from fedflat.topology.topology import Topology
+    from fedflat.topologies.topology import Topology
 
 Cohorts = Sequence[Sequence[int]]
 """For each round: the clients that are asked."""
@@ -36,7 +36,7 @@ EXECUTORS = ("auto", "in-process", "workers", "stacked")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSettings(Plain):
+class RunSettings(PlainFields):
     """What is run, and with which numbers."""
 
     on: DataSpec = field(metadata=about("data and who holds them", metavar="DATA", text=True, typed="digits(lda(0))"))
@@ -48,7 +48,7 @@ class RunSettings(Plain):
         None, "who talks to whom: star, \"chains(groups=20)\", \"clusters(4, shared='features')\", hierarchy(4)",
         metavar="WHO", registered="topology", otherwise="star()", unsaid="the method's, else star",
     )  # fmt: skip
-    init: Start = setting(
+    init: Initializer = setting(
         "fresh()", 'weights to begin with: fresh, \'from_run("runs/mine")\', "pretrained(mnist(), rounds=5)"',
         metavar="START", registered="start",
     )  # fmt: skip
@@ -100,7 +100,7 @@ class RunSettings(Plain):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplerSettings(Plain):
+class SamplerSettings(PlainFields):
     """Who is asked in a round."""
 
     clients: int = setting(
@@ -122,7 +122,7 @@ class SamplerSettings(Plain):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalSettings(Plain):
+class LocalSettings(PlainFields):
     """The work of one visit."""
 
     epochs: int = setting(
@@ -153,7 +153,7 @@ class LocalSettings(Plain):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateSettings(Plain):
+class EvaluateSettings(PlainFields):
     """When to evaluate."""
 
     every: int = setting(
@@ -179,7 +179,7 @@ def last_tenth(rounds: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HowSettings(Plain):
+class ExecutionSettings(PlainFields):
     """Where the computing is done; changes no number beyond the order of floating-point sums."""
 
     executor: ExecutorLike = setting(
@@ -222,5 +222,5 @@ DESCRIBING = tuple(
     if one.path[0] == "local" or one.name in ("model", "task", "server_data", "dtype", "layout", "convolutions")
 )  # fmt: skip
 """Those of them by which clients describe themselves before round 0."""
-MACHINE = settings_of(HowSettings)
+MACHINE = settings_of(ExecutionSettings)
 """Where the computing is done."""

@@ -2,16 +2,16 @@
 
 from typing import TypedDict
 
-from fedflat.attacks.attack import Attack
+from fedflat.simulation.attacks.attack import Attack
 from fedflat.client.learner import ModelLike
-from fedflat.clock.clock import Clock
+from fedflat.simulation.clock import Clock
 from fedflat.data.federation import DataSpec
-from fedflat.executors.crew import ExecutorLike
-from fedflat.language.schedules import Scalar
-from fedflat.running.starts import Start
+from fedflat.execution.client_pool import ExecutorLike
+from fedflat.core.schedules import Scalar
+from fedflat.experiments.initializers import Initializer
 from fedflat.settings.groups import Cohorts, Orders
 from fedflat.tasks.task import Task
-from fedflat.topology.topology import Topology
+from fedflat.topologies.topology import Topology
 
 class Settings(TypedDict, total=False):
     """What decides the numbers of a run."""
@@ -34,7 +34,7 @@ class Settings(TypedDict, total=False):
     eval_every: int | None
     eval_last: int | None
     topology: Topology | str | None
-    init: Start | str
+    init: Initializer | str
     task: Task | str | None
     server_data: DataSpec | str | None
     attack: Attack | str | None

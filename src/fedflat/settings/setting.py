@@ -7,8 +7,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from shlex import quote
 from typing import Any
 
+from fedflat.core.schedules import scalar
 from fedflat.errors import choice, flag, number
-from fedflat.language.schedules import scalar
 
 _ABOUT = "setting"
 _PLAIN = ("int", "float", "Scalar", "str", "bool")

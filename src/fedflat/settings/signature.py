@@ -22,16 +22,16 @@ _HEAD = '''"""Settings as keyword arguments, for type checkers; made by `python 
 
 from typing import TypedDict
 
-from fedflat.attacks.attack import Attack
+from fedflat.simulation.attacks.attack import Attack
 from fedflat.client.learner import ModelLike
-from fedflat.clock.clock import Clock
+from fedflat.simulation.clock import Clock
 from fedflat.data.federation import DataSpec
-from fedflat.executors.crew import ExecutorLike
-from fedflat.language.schedules import Scalar
-from fedflat.running.starts import Start
+from fedflat.execution.client_pool import ExecutorLike
+from fedflat.core.schedules import Scalar
+from fedflat.experiments.initializers import Initializer
 from fedflat.settings.groups import Cohorts, Orders
 from fedflat.tasks.task import Task
-from fedflat.topology.topology import Topology
+from fedflat.topologies.topology import Topology
 '''
 
 

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from fedflat.data.batch import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 from fedflat.tasks.headline import ACCURACY
 from fedflat.tasks.task import Task, classes_of
 
@@ -58,12 +58,12 @@ class Classification(Task):
         """The same by the count, in one operation: small networks feel it."""
         return cross_entropy(output, batch.targets), batch.labels.numel()
 
-    def meter(self, outputs: int) -> Hits:
+    def meter(self, outputs: int) -> AccuracyMeter:
         """See `Hits`."""
-        return Hits()
+        return AccuracyMeter()
 
 
-class Hits:
+class AccuracyMeter:
     """Counts the examples whose largest score is that of their class."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from fedflat.data.batch import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 from fedflat.tasks.headline import Headline
 from fedflat.tasks.task import Task, classes_of
 
@@ -56,12 +56,12 @@ class NextCharacter(Task):
         scores, targets = output.reshape(-1, output.shape[-1]), batch.targets.reshape(-1)
         return cross_entropy(scores, targets, ignore_index=self.ignore, reduction="sum"), (targets != self.ignore).sum()
 
-    def meter(self, outputs: int) -> Letters:
+    def meter(self, outputs: int) -> CharacterMeter:
         """See `Letters`."""
-        return Letters(self)
+        return CharacterMeter(self)
 
 
-class Letters:
+class CharacterMeter:
     """Adds up the loss of letters, and how many were guessed rightly."""
 
     def __init__(self, task: NextCharacter) -> None:

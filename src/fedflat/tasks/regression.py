@@ -12,7 +12,7 @@ from torch import Tensor
 from fedflat.data.batch import Batch, leading
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 from fedflat.tasks.headline import Headline
 from fedflat.tasks.task import Task
 
@@ -44,12 +44,12 @@ class Regression(Task):
         """Squared error; every number counts."""
         return (output.reshape(batch.targets.shape) - batch.targets).square().sum(), batch.targets.numel()
 
-    def meter(self, outputs: int) -> Errors:
+    def meter(self, outputs: int) -> RegressionMeter:
         """See `Errors`."""
-        return Errors()
+        return RegressionMeter()
 
 
-class Errors:
+class RegressionMeter:
     """Adds up squared errors; targets are kept, for their spread is known only at the end."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from torch.nn.functional import pairwise_distance
 from fedflat.data.batch import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, choice, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 from fedflat.tasks.headline import Headline
 from fedflat.tasks.task import Supply, Task
 
@@ -170,12 +170,12 @@ class Retrieval(Task):
         query = torch.arange(len(output), device=output.device).view(-1, 1, 1).expand(*found.shape[:2], 1)
         return torch.cat([query, found], dim=2).flatten(0, 1)
 
-    def meter(self, outputs: int) -> Recall:
+    def meter(self, outputs: int) -> RecallMeter:
         """See `Recall`."""
-        return Recall(self)
+        return RecallMeter(self)
 
 
-class Recall:
+class RecallMeter:
     """Embeddings of queries, and of a gallery if there is one."""
 
     def __init__(self, task: Retrieval) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from fedflat.data.batch import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 from fedflat.tasks.headline import Headline
 from fedflat.tasks.iou import EACH, class_ious, confusion, mean_iou, pixel_accuracy
 from fedflat.tasks.pixels import hard_loss, mean_loss
@@ -88,12 +88,12 @@ class Segmentation(Task):
             return mean_loss(output, batch.targets, ignore=self.ignore, weights=weights)
         return hard_loss(output, batch.targets, share=self.hard, ignore=self.ignore, weights=weights)
 
-    def meter(self, outputs: int) -> Pixels:
+    def meter(self, outputs: int) -> SegmentationMeter:
         """See `Pixels`."""
-        return Pixels(outputs, self.ignore)
+        return SegmentationMeter(outputs, self.ignore)
 
 
-class Pixels:
+class SegmentationMeter:
     """One confusion matrix of all images."""
 
     def __init__(self, classes: int, ignore: int) -> None:

@@ -20,8 +20,8 @@ from fedflat.data.batch import Batch, Tensors
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
-from fedflat.language.spelling import Spelled
 from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import TextSpec
 from fedflat.tasks.headline import Headline
 
 Count = int | Tensor
@@ -62,7 +62,7 @@ class Supply:
         return self.draws()
 
 
-class Task(Spelled, ABC):
+class Task(TextSpec, ABC):
     """A frozen dataclass. `headline`, `outputs`, `loss` and `meter` must be written; the rest is as usual."""
 
     headline: ClassVar[Headline]

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedflat.data.batch import Batch
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 from fedflat.tasks.classification import Classification
 from fedflat.tasks.headline import Headline
 from fedflat.tasks.segmentation import Segmentation

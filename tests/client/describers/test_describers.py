@@ -8,18 +8,18 @@ import pytest
 import torch
 from torch import nn
 
-from fedflat.client.asks import Describe, Describer
 from fedflat.client.describers.classes import class_shares, confidence
 from fedflat.client.describers.task2vec import Probe, Task2Vec, by_filter, drawn, evenly, fisher
 from fedflat.client.describers.weights import classifier_weights
+from fedflat.client.instructions import Describe, Describer
 from fedflat.client.learner import Learner
-from fedflat.client.local import Local
-from fedflat.client.visit import ClientJob, Letter, visit
+from fedflat.client.local import LocalTraining
+from fedflat.client.training import ClientJob, Request, run_client
+from fedflat.core.messages import Broadcast
 from fedflat.data.examples import ClientData, Examples
-from fedflat.engine.mail import Mail
 from fedflat.errors import SettingError
-from fedflat.language.spelling import parse
 from fedflat.models.simple import mlp
+from fedflat.registry.specs import parse
 
 
 def test_confidence() -> None:
@@ -118,9 +118,9 @@ def described(by: Describer, scale: float = 1.0, seed: int = 0) -> torch.Tensor:
     x = scale * torch.randn(40, 4, generator=torch.Generator().manual_seed(1))
     data = ClientData(Examples(x, torch.arange(40) % 2, 3), torch.arange(40))
     model = learner.initial()
-    mail = Mail(0, model.params, model.buffers, 0.1, ask=Describe(by))
-    reply, memory = visit(ClientJob(learner, (), Local(), seed), Letter(5, mail, {}), data)
-    assert memory == {}
+    broadcast = Broadcast(0, model.params, model.buffers, 0.1, instruction=Describe(by))
+    reply, state = run_client(ClientJob(learner, (), LocalTraining(), seed), Request(5, broadcast, {}), data)
+    assert state == {}
     assert reply.delta.numel() == 0
     return reply.extras["describe"]["vector"]
 

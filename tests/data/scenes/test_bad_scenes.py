@@ -12,10 +12,10 @@ from PIL import Image
 
 from data.scenes import streets
 from fedflat.cli.main import main
-from fedflat.data.files.places import set_data_dir
+from fedflat.data.files.paths import set_data_dir
 from fedflat.errors import DataError
-from fedflat.language.spelling import parse
-from fedflat.running.fingerprint import data_digest
+from fedflat.experiments.run_folder.fingerprint import data_digest
+from fedflat.registry.specs import parse
 
 Harm = Callable[[Path, Path], object]
 """What is done to the first image and its mask."""

@@ -10,11 +10,11 @@ from PIL import Image
 
 from data.scenes.streets import CITY_IDS, mask, photo
 from fedflat.data.scenes.classes import CITYSCAPES_IDS, IDDA_IDS, LISTS, MAPILLARY_IDS, Ids
-from fedflat.data.scenes.reading import Frame, read_scene
+from fedflat.data.scenes.reading import FrameFiles, read_scene
 from fedflat.errors import DataError
 
 IDS = Ids.of(CITYSCAPES_IDS, [*range(35), 255], "cityscapes")
-AS_IT_IS = Frame(6, 8)
+AS_IT_IS = FrameFiles(6, 8)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_without_a_mask_every_pixel_is_ignored(files: tuple[Path, Path]) -> None
 
 
 def test_another_size(files: tuple[Path, Path]) -> None:
-    x, y = read_scene(*files, IDS, Frame(12, 16))
+    x, y = read_scene(*files, IDS, FrameFiles(12, 16))
     assert x.shape == (3, 12, 16)
     assert np.array_equal(y.numpy()[::2, ::2], read_scene(*files, IDS, AS_IT_IS)[1].numpy())
 
@@ -46,9 +46,9 @@ def test_another_size(files: tuple[Path, Path]) -> None:
 def test_a_shape_that_is_kept(files: tuple[Path, Path]) -> None:
     """At the same width, a lower frame cuts rows away above and below, a higher one adds some."""
     _, whole = read_scene(*files, IDS, AS_IT_IS)
-    _, low = read_scene(*files, IDS, Frame(4, 8, keep=True))
+    _, low = read_scene(*files, IDS, FrameFiles(4, 8, keep=True))
     assert low.tolist() == whole[1:5].tolist()
-    x, high = read_scene(*files, IDS, Frame(10, 8, keep=True))
+    x, high = read_scene(*files, IDS, FrameFiles(10, 8, keep=True))
     assert high[2:8].tolist() == whole.tolist()
     assert (high[:2] == 255).all()
     assert (high[8:] == 255).all()

@@ -16,11 +16,11 @@ from data.scenes import streets
 from fedflat import camvid, cityscapes, crosscity, gta5, idda, mapillary
 from fedflat.data.federation import DataSpec
 from fedflat.data.files.fetch import get, listing
-from fedflat.data.files.places import set_data_dir
+from fedflat.data.files.paths import set_data_dir
 from fedflat.data.scenes.scenes import DealtScenes, Scenes
 from fedflat.data.show import show
 from fedflat.errors import DataError, SettingError
-from fedflat.language.spelling import parse
+from fedflat.registry.specs import parse
 
 SETS = ["camvid", "cityscapes", "crosscity", "gta5", "idda", "mapillary"]
 SMALL = {"size": (6, 8), "crop": (4, 6)}

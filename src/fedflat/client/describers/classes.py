@@ -10,13 +10,13 @@ from torch import Tensor
 
 from fedflat.client.describers.public import checked, so_many
 from fedflat.client.describers.trained import Trained
-from fedflat.client.judge import outputs
+from fedflat.client.evaluate import outputs
 from fedflat.client.learner import Learner
-from fedflat.client.visit import OneClient
+from fedflat.client.training import ClientWork
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 
 def class_shares(labels: Tensor, classes: int) -> Tensor:
@@ -65,7 +65,7 @@ class Confidence(Trained):
     """
 
     uses_data = True
-    shares = True
+    gives_distribution = True
     reveals = "the server gets a model that every client has trained on its own data alone"
 
     epochs: int = 10
@@ -80,7 +80,7 @@ class Confidence(Trained):
         assert public is not None
         checked("confidence", public, fed, learner.dtype)
 
-    def describe(self, client: OneClient) -> Tensor:
+    def describe(self, client: ClientWork) -> Tensor:
         """Train; the whole model goes up."""
         model = self.model(client)
         return torch.cat([model.params, model.buffers])

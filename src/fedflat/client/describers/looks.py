@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.asks import Describer
+from fedflat.client.instructions import Describer
 from fedflat.client.learner import Learner
-from fedflat.client.visit import OneClient
+from fedflat.client.training import ClientWork
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.data.styles.colours import colour_style
 from fedflat.data.styles.frequencies import amplitudes, halves
 from fedflat.errors import SettingError
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 AT_ONCE = 16
 """Images that are looked at together."""
@@ -46,10 +46,10 @@ class Looks(Describer):
                 "Use driving scenes, such as street()."
             )
 
-    def describe(self, client: OneClient) -> Tensor:
+    def describe(self, client: ClientWork) -> Tensor:
         """A row for each image."""
         data = client.data
-        looks = own_looks(data, client.letter.client)
+        looks = own_looks(data, client.request.client)
         parts = [self.rows(data.examples.raw(places).inputs.cpu()) for places in data.index.split(AT_ONCE)]
         return torch.cat([looks.unsqueeze(1), torch.cat(parts).float()], dim=1)
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.asks import Describer
+from fedflat.client.instructions import Describer
 from fedflat.client.learner import Learner
-from fedflat.client.visit import OneClient
+from fedflat.client.training import ClientWork
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.data.styles.frequencies import amplitudes, resized
 from fedflat.errors import SettingError, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 CHUNK = 16
 """Images that are looked at in one go."""
@@ -57,7 +57,7 @@ class MeanStyle(Describer):
             )
         self.each(fed.test, torch.arange(1))
 
-    def describe(self, client: OneClient) -> Tensor:
+    def describe(self, client: ClientWork) -> Tensor:
         """The mean of its images' styles."""
         return self.each(client.data, torch.arange(len(client.data))).mean(0)
 

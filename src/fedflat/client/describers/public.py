@@ -7,10 +7,10 @@ from hashlib import blake2b
 
 import torch
 
+from fedflat.core.seeds import torch_generator
 from fedflat.data.batch import arguments
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
-from fedflat.engine.seeds import torch_generator
 from fedflat.errors import SettingError
 
 AT_A_TIME = 256

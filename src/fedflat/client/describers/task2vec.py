@@ -21,15 +21,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedflat.client.asks import Describer
+from fedflat.client.instructions import Describer
 from fedflat.client.learner import Learner
-from fedflat.client.visit import OneClient
+from fedflat.client.training import ClientWork
+from fedflat.core.seeds import torch_generator
 from fedflat.data.batch import arguments
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
-from fedflat.engine.seeds import torch_generator
 from fedflat.errors import MOST_AT_ONCE, SettingError, choice, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 AT_A_TIME = 256
 
@@ -149,11 +149,11 @@ class Task2Vec(Describer):
             raise SettingError("task2vec: clients are described by how their classes are told apart, and have none.")
         Probe(learner.flat.module)
 
-    def describe(self, client: OneClient) -> Tensor:
-        learner, data, mail = client.job.learner, client.data, client.letter.mail
-        learner.flat.load(mail.params)
-        learner.flat.buffers = mail.buffers
-        rng = torch_generator(client.job.seed, "task2vec", mail.round, client.letter.client)
+    def describe(self, client: ClientWork) -> Tensor:
+        learner, data, broadcast = client.job.learner, client.data, client.request.broadcast
+        learner.flat.load(broadcast.params)
+        learner.flat.buffers = broadcast.buffers
+        rng = torch_generator(client.job.seed, "task2vec", broadcast.round, client.request.client)
         probe, labels = Probe(learner.flat.module), data.labels.cpu()
         everything = torch.arange(len(data)).split(AT_A_TIME)
         with torch.no_grad():

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedflat.client.asks import Describer
-from fedflat.client.visit import ClientJob, OneClient
-from fedflat.engine.flat import Model
+from fedflat.client.instructions import Describer
+from fedflat.client.training import ClientJob, ClientWork
+from fedflat.core.flat import Model
 from fedflat.errors import number
 
 
@@ -27,16 +27,16 @@ class Trained(Describer):
     def job(self, job: ClientJob) -> ClientJob:
         """Plain steps, for so many epochs over all that the client has."""
         local = replace(job.local, epochs=self.epochs, steps=None, virtual=None, orders=None)
-        return replace(job, pieces=local.pieces(keep=False), local=local, shows=False)
+        return replace(job, pieces=local.pieces(keep=False), local=local, returns_models=False)
 
-    def samples(self, client: OneClient) -> int:
-        letter = client.letter
-        return client.job.local.samples(letter.mail.round, letter.client, len(client.data))
+    def samples(self, client: ClientWork) -> int:
+        request = client.request
+        return client.job.local.samples(request.broadcast.round, request.client, len(client.data))
 
-    def model(self, client: OneClient) -> Model:
+    def model(self, client: ClientWork) -> Model:
         """What the client has made of the model that was sent; it is left in the learner's module."""
-        reply, _ = client.walk()
-        model = Model(client.letter.mail.params - reply.delta, reply.buffers)
+        reply, _ = client.local_train()
+        model = Model(client.request.broadcast.params - reply.delta, reply.buffers)
         client.job.learner.flat.load(model.params)
         client.job.learner.flat.buffers = model.buffers
         return model

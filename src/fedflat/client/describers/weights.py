@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from fedflat.client.describers.trained import Trained
 from fedflat.client.learner import Learner
-from fedflat.client.visit import OneClient
+from fedflat.client.training import ClientWork
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.errors import SettingError, choice
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 LAYERS = ("all", "last", "last_two")
 
@@ -62,7 +62,7 @@ class ClassifierWeights(Trained):
         """Refuse a model without linear layers."""
         classifier_weights(learner.flat.module, self.layers)
 
-    def describe(self, client: OneClient) -> Tensor:
+    def describe(self, client: ClientWork) -> Tensor:
         """Train, and cut them out."""
         self.model(client)
         return classifier_weights(client.job.learner.flat.module, self.layers).clone()

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedflat.data.raw import Raw, labels_below
+from fedflat.data.raw import RawSet, labels_below
 from fedflat.errors import DataError
 from fedflat.files import open_bytes
 
@@ -23,7 +23,7 @@ MOST_RECORDS = 50_000
 """Of a file."""
 
 
-def read_cifar(train: Sequence[Path], test: Path, classes: int) -> Raw:
+def read_cifar(train: Sequence[Path], test: Path, classes: int) -> RawSet:
     """CIFAR-10 (``classes`` 10) or CIFAR-100 (100, with coarse labels) from its binary files."""
     heads = 2 if classes == 100 else 1
     files = [*train, test]
@@ -43,7 +43,7 @@ def read_cifar(train: Sequence[Path], test: Path, classes: int) -> Raw:
         start += count
     y = torch.from_numpy(head[:, -1].copy())
     coarse = torch.from_numpy(head[:, 0].copy()) if heads == 2 else None
-    return Raw(torch.from_numpy(x).view(-1, 3, 32, 32), y, sum(counts[:-1]), classes, coarse)
+    return RawSet(torch.from_numpy(x).view(-1, 3, 32, 32), y, sum(counts[:-1]), classes, coarse)
 
 
 def _records(path: Path, heads: int) -> int:

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from fedflat.data.files.folder_set import FolderSet
-from fedflat.data.files.places import find, home
+from fedflat.data.files.paths import find, home
 from fedflat.data.files.sources import Say, UnavailableError
 from fedflat.data.named_set import FileSet
-from fedflat.data.raw import Raw
+from fedflat.data.raw import RawSet
 from fedflat.errors import DataError
-from fedflat.language.spelling import Entry, registered
-from fedflat.language.spelling import find as find_entry
+from fedflat.registry.specs import RegisteredName, registered
+from fedflat.registry.specs import find as find_entry
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ def listing() -> list[SetInfo]:
     return found
 
 
-def _file_set(entry: Entry) -> type[FileSet] | None:
+def _file_set(entry: RegisteredName) -> type[FileSet] | None:
     make = entry.make
     return make if isinstance(make, type) and issubclass(make, FileSet) else None
 
 
-def _folder_set(entry: Entry) -> type[FolderSet] | None:
+def _folder_set(entry: RegisteredName) -> type[FolderSet] | None:
     make = entry.make
     return make if isinstance(make, type) and issubclass(make, FolderSet) else None
 
@@ -123,7 +123,7 @@ def _first_that_works(name: str, kind: type[FileSet], scratch: Path, say: Say) -
     raise DataError(f"{name} could not be fetched: {why}. {by_hand} {kind.by_hand}".rstrip())
 
 
-def check(name: str, kind: type[FileSet], folder: Path) -> Raw:
+def check(name: str, kind: type[FileSet], folder: Path) -> RawSet:
     """The set in ``folder``, read and counted; an error if it is not complete."""
     files = [kind.layout.file(folder, file) for file in kind.layout.files]
     there = [file for file in files if file is not None]

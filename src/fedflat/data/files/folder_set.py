@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from fedflat.data.federation import DataSpec
-from fedflat.data.files.places import roots
+from fedflat.data.files.paths import roots
 from fedflat.errors import DataError
-from fedflat.language.spelling import name_of
+from fedflat.registry.specs import name_of
 
 
 class FolderSet(DataSpec):

@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 import numpy as np
 import torch
 
-from fedflat.data.raw import Bytes, Raw, labels_below
+from fedflat.data.raw import Bytes, RawSet, labels_below
 from fedflat.errors import DataError
 from fedflat.files import open_bytes
 
@@ -63,7 +63,7 @@ def _exactly(file: BinaryIO, count: int) -> bytes:
     return data
 
 
-def read_idx_set(files: Sequence[Path], classes: int = 10) -> Raw:
+def read_idx_set(files: Sequence[Path], classes: int = 10) -> RawSet:
     """The set in the files of training images, training labels, test images and test labels."""
     images, labels = zip(*((read_idx(files[k], 3), read_idx(files[k + 1], 1)) for k in (0, 2)), strict=True)
     for k in (0, 1):
@@ -78,4 +78,4 @@ def read_idx_set(files: Sequence[Path], classes: int = 10) -> Raw:
         raise DataError(f"{files[0]} has images of {sizes[0]}, {files[2].name} of {sizes[1]}. Fetch both.")
     x = torch.from_numpy(np.concatenate(images)).unsqueeze(1)
     y = torch.from_numpy(np.concatenate(labels).astype(np.int64))
-    return Raw(x, y, len(images[0]), classes)
+    return RawSet(x, y, len(images[0]), classes)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedflat.data.files.places import Layout
+from fedflat.data.files.paths import FileLayout
 from fedflat.errors import DataError
 from fedflat.files import Damaged, parse_json, read_bytes
 
 
 @dataclass(frozen=True)
-class LeafLayout(Layout):
+class LeafLayout(FileLayout):
     """A folder whose ``files`` are folders of JSON files."""
 
     def file(self, folder: Path, name: str) -> Path | None:

@@ -9,7 +9,7 @@ import numpy as np
 from fedflat.data.partitions.dealing import Index, class_counts, enough, even, pools_of, split_classes
 from fedflat.data.partitions.partition import Partition
 from fedflat.errors import flag, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)

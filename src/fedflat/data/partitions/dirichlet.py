@@ -15,7 +15,7 @@ import numpy as np
 from fedflat.data.partitions.dealing import Index, class_counts, enough, pools_of, split_classes
 from fedflat.data.partitions.partition import Partition
 from fedflat.errors import SettingError, flag, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 MAX_DRAWS = 1_000
 """After so many draws with too small a client the partition is refused."""

@@ -15,7 +15,7 @@ from fedflat.data.partitions.dealing import Index
 from fedflat.data.partitions.partition import Partition
 from fedflat.errors import DataError, SettingError, shown
 from fedflat.files import Damaged, parse_json, read_bytes, reason
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedflat.data.partitions.dealing import Index, enough
 from fedflat.data.partitions.partition import Partition
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)

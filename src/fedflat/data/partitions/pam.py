@@ -9,7 +9,7 @@ import numpy as np
 from fedflat.data.partitions.dealing import Index, dirichlet, draw, enough, even, pools_of, take
 from fedflat.data.partitions.partition import Partition
 from fedflat.errors import SettingError, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from fedflat.data.partitions.dealing import Index
-from fedflat.language.spelling import Spelled
+from fedflat.registry.specs import TextSpec
 
 
-class Partition(Spelled, ABC):
+class Partition(TextSpec, ABC):
     """A frozen dataclass that deals examples out to clients."""
 
     by_label: ClassVar[bool] = True

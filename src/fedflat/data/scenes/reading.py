@@ -20,7 +20,7 @@ Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Frame:
+class FrameFiles:
     """The height and width that scenes are given, and how.
 
     An image is stretched to both (``keep=False``), or scaled to the width and then cut, or filled with black and
@@ -41,7 +41,7 @@ def stat_of(path: Path) -> os.stat_result:
 
 
 def read_scene(
-    image: Path, mask: Path | None, ids: Ids, frame: Frame, max_pixels: int | None = None
+    image: Path, mask: Path | None, ids: Ids, frame: FrameFiles, max_pixels: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """The image as bytes ``(3, h, w)`` and its classes ``(h, w)``; without a mask every pixel is ignored.
 
@@ -65,7 +65,7 @@ def read_scene(
     return x, _tensor(_framed(classes_of(y, ids, mask), frame, IGNORE))
 
 
-def read_image(path: Path, frame: Frame, max_pixels: int | None = None) -> tuple[Tensor, tuple[int, int]]:
+def read_image(path: Path, frame: FrameFiles, max_pixels: int | None = None) -> tuple[Tensor, tuple[int, int]]:
     """The image in a file as bytes ``(3, h, w)`` of the frame, and its own height and width."""
     with opened(path, max_pixels) as picture:
         colours = picture.convert("RGB")
@@ -73,12 +73,12 @@ def read_image(path: Path, frame: Frame, max_pixels: int | None = None) -> tuple
     return _tensor(x.transpose(2, 0, 1)), (colours.height, colours.width)
 
 
-def unframed(mask: Bytes, frame: Frame, size: tuple[int, int]) -> Bytes:
+def unframed(mask: Bytes, frame: FrameFiles, size: tuple[int, int]) -> Bytes:
     """A mask of the frame as it lies over an image of this height and width; what the frame cut away is ignored."""
     from PIL import Image
 
     if frame.keep:
-        mask = _framed(mask, Frame(_height(size, frame), frame.width), IGNORE)
+        mask = _framed(mask, FrameFiles(_height(size, frame), frame.width), IGNORE)
     return np.asarray(Image.fromarray(mask).resize(size[::-1], Image.Resampling.NEAREST))
 
 
@@ -102,7 +102,7 @@ def whole_mask(path: Path, ids: Ids) -> Bytes:
         return classes_of(np.asarray(picture), ids, path)
 
 
-def _scaled(picture: Any, frame: Frame, how: str) -> Any:
+def _scaled(picture: Any, frame: FrameFiles, how: str) -> Any:
     from PIL import Image
 
     height = _height((picture.height, picture.width), frame) if frame.keep else frame.height
@@ -111,12 +111,12 @@ def _scaled(picture: Any, frame: Frame, how: str) -> Any:
     return picture.resize((frame.width, height), getattr(Image.Resampling, how))
 
 
-def _height(size: tuple[int, int], frame: Frame) -> int:
+def _height(size: tuple[int, int], frame: FrameFiles) -> int:
     """Rows of an image of this height and width at the width of a frame that keeps its shape."""
     return max(round(size[0] * frame.width / size[1]), 1)
 
 
-def _framed(x: Bytes, frame: Frame, outside: int) -> Bytes:
+def _framed(x: Bytes, frame: FrameFiles, outside: int) -> Bytes:
     """Rows cut away or added evenly above and below, until there are as many as the frame has."""
     more = frame.height - len(x)
     if more <= 0:

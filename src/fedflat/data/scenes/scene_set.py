@@ -9,14 +9,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedflat.core.seeds import numpy_generator
 from fedflat.data.examples import Augment
 from fedflat.data.files.folder_set import FolderSet
 from fedflat.data.files.pictures import check_max_pixels
 from fedflat.data.scenes.augment import Jitter, ScaleCrop
 from fedflat.data.scenes.classes import LISTS, Ids
-from fedflat.data.scenes.reading import Frame
+from fedflat.data.scenes.reading import FrameFiles
 from fedflat.data.scenes.scenes import DealtScenes, Scene, Scenes, dealt
-from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import LARGEST_SEED, MAX_PIXELS, SettingError, flag, number
 
 MOST_PIXELS = 20_000
@@ -94,7 +94,7 @@ class SceneSet(FolderSet):
         height, width = self.size or self.published
         crop = self.crop or (min(height, self.view[0]), min(width, self.view[1]))
         views = self.views(*crop) if self.augment else None
-        frame = Frame(height, width, self.keeps_shape)
+        frame = FrameFiles(height, width, self.keeps_shape)
         classes = len(LISTS[self.class_list])
         return Scenes(
             tuple(found), self.ids(), frame, classes, views, facets=self.facets, look=self.look,

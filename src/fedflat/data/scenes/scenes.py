@@ -17,10 +17,10 @@ from fedflat.data.batch import Batch
 from fedflat.data.decoded import Key, decoded
 from fedflat.data.domains import Domains
 from fedflat.data.examples import AnyExamples, Augment, ClientData, Examples
-from fedflat.data.federation import Dealt
+from fedflat.data.federation import PartitionedFederation
 from fedflat.data.on_disk import BUDGET
 from fedflat.data.scenes.classes import IGNORE, Ids
-from fedflat.data.scenes.reading import Frame, read_scene, stat_of
+from fedflat.data.scenes.reading import FrameFiles, read_scene, stat_of
 from fedflat.data.skew import Skew
 from fedflat.errors import MAX_PIXELS, SettingError
 
@@ -47,7 +47,7 @@ class OneScene:
     mask: Path | None
     mirrored: bool
     ids: Ids
-    frame: Frame
+    frame: FrameFiles
     max_pixels: int = MAX_PIXELS
 
     def __call__(self, path: str) -> tuple[Tensor, Tensor]:
@@ -61,7 +61,7 @@ class Scenes(AnyExamples):
 
     scenes: tuple[Scene, ...]
     ids: Ids
-    frame: Frame
+    frame: FrameFiles
     classes: int
     augment: Augment | None = field(default=None, compare=False)
     device: str = "cpu"
@@ -155,7 +155,7 @@ class Scenes(AnyExamples):
 
 
 @dataclass(frozen=True)
-class DealtScenes(Dealt):
+class DealtScenes(PartitionedFederation):
     """Scenes dealt out to clients of one domain or several."""
 
     def skew(self) -> Skew:

@@ -16,11 +16,11 @@ from fedflat.data.examples import ClientData, Examples
 from fedflat.data.files.folder_set import FolderSet
 from fedflat.data.scenes.augment import Jitter, ScaleCrop
 from fedflat.data.scenes.classes import IGNORE, Ids
-from fedflat.data.scenes.reading import Frame, read_scene, whole_mask
+from fedflat.data.scenes.reading import FrameFiles, read_scene, whole_mask
 from fedflat.data.scenes.scenes import HALF, DealtScenes
 from fedflat.errors import LARGEST_SEED, DataError, SettingError, choice, flag, number
 from fedflat.files import open_text
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 HEIGHT, WIDTH = 180, 240
 CLASSES = (
@@ -146,7 +146,7 @@ def _read(folder: Path, written: int) -> tuple[Tensor, Tensor, list[str], list[s
     missing = [path for path in paths if not path.is_file()]
     if missing:
         raise DataError(f"camvid: {len(missing)} of {len(paths)} images are missing; the first is {missing[0]}.")
-    images = torch.stack([read_scene(path, None, IDS, Frame(HEIGHT, WIDTH))[0] for path in paths])
+    images = torch.stack([read_scene(path, None, IDS, FrameFiles(HEIGHT, WIDTH))[0] for path in paths])
     grid = torch.from_numpy(masks.reshape(-1, HEIGHT, WIDTH))
     return images, grid, [row[2] for row in rows], [row[3] for row in rows]
 

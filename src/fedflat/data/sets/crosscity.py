@@ -12,7 +12,7 @@ from fedflat.data.scenes.dealing import drawn_sizes
 from fedflat.data.scenes.folders import paired
 from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes, Scene
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 CITIES = ("Rio", "Rome", "Taipei", "Tokyo")
 SIZES = (17, 37)

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from fedflat.data.named_set import NamedSet
-from fedflat.data.raw import Raw
+from fedflat.data.raw import RawSet
 from fedflat.errors import DataError
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 FILES = ("diabetes_data_raw.csv.gz", "diabetes_target.csv.gz")
 
@@ -34,12 +34,12 @@ class Diabetes(NamedSet):
     usual_task = "regression()"
     origin = "comes with scikit-learn"
 
-    def raw(self) -> Raw:
+    def raw(self) -> RawSet:
         return _diabetes()
 
 
 @cache
-def _diabetes() -> Raw:
+def _diabetes() -> RawSet:
     x, y = _files()
     tested = np.arange(len(y)) % 5 == 4
     order = np.argsort(tested, kind="stable")
@@ -47,7 +47,7 @@ def _diabetes() -> Raw:
     table = np.column_stack([x, y])[order]
     table = (table - table[:train].mean(0)) / table[:train].std(0)
     numbers = torch.from_numpy(table.astype(np.float32))
-    return Raw(numbers[:, :-1].contiguous(), numbers[:, -1].contiguous(), train, 0)
+    return RawSet(numbers[:, :-1].contiguous(), numbers[:, -1].contiguous(), train, 0)
 
 
 def _files() -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from fedflat.data.named_set import NamedSet
-from fedflat.data.raw import Raw
-from fedflat.language.spelling import register
+from fedflat.data.raw import RawSet
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,12 +29,12 @@ class Digits(NamedSet):
 
     origin = "comes with scikit-learn"
 
-    def raw(self) -> Raw:
+    def raw(self) -> RawSet:
         return _digits()
 
 
 @cache
-def _digits() -> Raw:
+def _digits() -> RawSet:
     x, y = _digits_file()
     rank = np.empty(len(y), np.int64)
     for c in range(10):
@@ -42,7 +42,7 @@ def _digits() -> Raw:
     order = np.argsort(rank % 5 == 4, kind="stable")
     images = torch.from_numpy(x[order].astype(np.float32) / 16).view(-1, 1, 8, 8)
     train = int(np.count_nonzero(rank % 5 != 4))
-    return Raw(images, torch.from_numpy(y[order].astype(np.int64)), train, 10)
+    return RawSet(images, torch.from_numpy(y[order].astype(np.int64)), train, 10)
 
 
 def _digits_file() -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -9,12 +9,12 @@ from typing import ClassVar
 
 from fedflat.data.examples import Examples
 from fedflat.data.files.idx import IDX, read_idx_set
-from fedflat.data.files.places import Layout
+from fedflat.data.files.paths import FileLayout
 from fedflat.data.files.sources import Say, UnavailableError, command, files
 from fedflat.data.named_set import FileSet
-from fedflat.data.raw import Raw
+from fedflat.data.raw import RawSet
 from fedflat.errors import choice
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 MD5 = (
@@ -44,7 +44,7 @@ class FashionMnist(FileSet):
         By ``"own"`` mean and standard deviation, or to -1 ... 1 as FedFSA's code does (``"fedfsa"``).
     """
 
-    layout = Layout(("fashion-mnist", "FashionMNIST/raw"), IDX, compressed=True)
+    layout = FileLayout(("fashion-mnist", "FashionMNIST/raw"), IDX, compressed=True)
     sources = (files(URL, {f"{name}.gz": md5 for name, md5 in zip(IDX, MD5, strict=True)}), from_debian)
     counts = (60_000, 10_000)
     colours: ClassVar[Mapping[str, tuple[tuple[float], tuple[float]]]] = {
@@ -60,10 +60,10 @@ class FashionMnist(FileSet):
         choice(self.name, "normalise", self.normalise, list(self.colours))
 
     @classmethod
-    def read(cls, files: Sequence[Path]) -> Raw:
+    def read(cls, files: Sequence[Path]) -> RawSet:
         return read_idx_set(files)
 
-    def ready(self, raw: Raw) -> Examples:
+    def ready(self, raw: RawSet) -> Examples:
         return Examples(raw.x, raw.y, raw.classes, *self.colours[self.normalise])
 
 

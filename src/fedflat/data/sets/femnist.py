@@ -12,9 +12,9 @@ import torch
 from fedflat.data.files.leaf import LeafLayout, read_leaf
 from fedflat.data.natural_set import NaturalSet
 from fedflat.data.partitions.dealing import Index
-from fedflat.data.raw import Bytes, Raw
+from fedflat.data.raw import Bytes, RawSet
 from fedflat.errors import DataError, shown
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 CLASSES = 62
 PIXELS = 28 * 28
@@ -41,7 +41,7 @@ class Femnist(NaturalSet):
     clients: int = 3500
 
     @classmethod
-    def read(cls, files: Sequence[Path]) -> Raw:
+    def read(cls, files: Sequence[Path]) -> RawSet:
         names: dict[str, int] = {}
         x, y, users, train = [], [], [], 0
         for place, folder in enumerate(files):
@@ -55,7 +55,7 @@ class Femnist(NaturalSet):
         if not train:
             raise DataError(f"{files[0]} has no examples. Make it again with LEAF's preprocessing.")
         images_, labels_, owners = (torch.from_numpy(np.concatenate(parts)) for parts in (x, y, users))
-        return Raw(images_.view(-1, 1, 28, 28), labels_, train, CLASSES, users=owners)
+        return RawSet(images_.view(-1, 1, 28, 28), labels_, train, CLASSES, users=owners)
 
     def owners(self) -> Index:
         raw = self.raw()

@@ -12,7 +12,7 @@ from fedflat.data.scenes.folders import paired
 from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes
 from fedflat.errors import SettingError, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)

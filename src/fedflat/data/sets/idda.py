@@ -14,7 +14,7 @@ from fedflat.data.scenes.folders import paired, subfolders
 from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes, Scene
 from fedflat.errors import DataError, choice
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 DOMAIN = re.compile(r"(T\d\d)_(CN|CS|HRN)_([A-Z])")
 """Town, weather (clear noon, clear sunset, hard rain at noon), vehicle."""

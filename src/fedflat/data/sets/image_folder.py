@@ -27,13 +27,13 @@ from fedflat.data.partitions.iid import Iid
 from fedflat.data.partitions.partition import Partition
 from fedflat.data.splitting import check_cut, federate
 from fedflat.errors import MAX_PIXELS, MOST_BYTES, DataError, SettingError, flag, number, shown
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 LARGEST_SIDE = 10_000
 """Pixels on a side that a picture is brought to."""
 
 
-class Found(NamedTuple):
+class FoundImages(NamedTuple):
     """A picture, its class, the folder of its client or "", and its place among those of both."""
 
     path: str
@@ -120,7 +120,7 @@ class ImageFolder(DataSpec):
         train, test = self._found()
         return _kinds([*train, *test])
 
-    def _found(self) -> tuple[list[Found], list[Found]]:
+    def _found(self) -> tuple[list[FoundImages], list[FoundImages]]:
         """What there is to train on, and to test on."""
         root = Path(os.path.expanduser(self.path))
         if {"train", "test"} <= {place.name for place in folders_in(root)}:
@@ -138,17 +138,17 @@ class ImageFolder(DataSpec):
                 )
         return train, test
 
-    def _below(self, root: Path) -> list[Found]:
+    def _below(self, root: Path) -> list[FoundImages]:
         clients: Sequence[Path] = folders_in(root) if isinstance(self.partition, ByUser) else [root]
         return [
-            Found(path, kind.name, "" if client == root else client.name, place)
+            FoundImages(path, kind.name, "" if client == root else client.name, place)
             for client in clients
             for kind in folders_in(client)
             for place, path in enumerate(pictures_in(kind))
         ]
 
 
-def _kinds(found: Sequence[Found]) -> tuple[str, ...]:
+def _kinds(found: Sequence[FoundImages]) -> tuple[str, ...]:
     return tuple(sorted({one.kind for one in found}))
 
 

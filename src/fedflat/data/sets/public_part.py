@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedflat.core.seeds import torch_generator
 from fedflat.data.derived_set import DerivedSet
 from fedflat.data.examples import ClientData
-from fedflat.data.federation import Dealt, Federation
-from fedflat.engine.seeds import torch_generator
+from fedflat.data.federation import PartitionedFederation, Federation
 from fedflat.errors import SettingError, number
-from fedflat.language.spelling import name_of, register
+from fedflat.registry.specs import name_of, register
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +58,7 @@ class PublicPart(Parted):
         """One client that has them; the rest is the test set."""
         test = self.on.open(seed).test
         taken, left = (_some(test, places) for places in self.parted(test, seed))
-        return Dealt(test.examples, left, [taken.index])
+        return PartitionedFederation(test.examples, left, [taken.index])
 
 
 @register("data set", "without_public_part")

@@ -14,11 +14,11 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 import torch
 
+from fedflat.core.seeds import numpy_generator
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import DataSpec, OnDemand
-from fedflat.engine.seeds import numpy_generator
 from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 LETTERS = "\n abcdefghijklmnopqrstuvwxyz.,'"
 """All there are; the first stands at both ends of a saying, and where a shorter one is filled up."""
@@ -96,11 +96,11 @@ class Sayings(DataSpec):
 
     def open(self, seed: int) -> OnDemand:
         """The federation for this seed, unless these data have their own."""
-        maker = Maker(self, seed if self.seed is None else self.seed)
+        maker = SayingsMaker(self, seed if self.seed is None else self.seed)
         return OnDemand(self.clients, maker, maker.test())
 
 
-class Maker:
+class SayingsMaker:
     """Lets a client speak."""
 
     def __init__(self, spec: Sayings, seed: int) -> None:

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedflat.data.files.places import Layout
+from fedflat.data.files.paths import FileLayout
 from fedflat.data.natural_set import NaturalSet
 from fedflat.data.partitions.dealing import Index
-from fedflat.data.raw import Raw
+from fedflat.data.raw import RawSet
 from fedflat.errors import DataError, choice, number
 from fedflat.files import Damaged, open_bytes, parse_json
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 """The 80 of LEAF. Another is read as a blank."""
@@ -53,7 +53,7 @@ class Shakespeare(NaturalSet):
     """
 
     usual_task = "next_character()"
-    layout = Layout(("shakespeare",), ("plays.jsonl",), compressed=True)
+    layout = FileLayout(("shakespeare",), ("plays.jsonl",), compressed=True)
     whose = "roles with enough text"
     by_hand = (
         'Its file plays.jsonl (or plays.jsonl.gz) has a line {"play": ..., "speaker": ..., "text": ...} for each '
@@ -81,7 +81,7 @@ class Shakespeare(NaturalSet):
         return "char_lstm()" if self.target == "sequence" else "char_lstm(every=False)"
 
     @classmethod
-    def read(cls, files: Sequence[Path]) -> Raw:
+    def read(cls, files: Sequence[Path]) -> RawSet:
         """All letters of the file, a role's together, and whose they are."""
         texts: dict[tuple[str, str], list[str]] = {}
         for speaker, text in _speeches(files[0]):
@@ -91,14 +91,14 @@ class Shakespeare(NaturalSet):
         said = ["\n".join(speeches) for speeches in texts.values()]
         letters = torch.from_numpy(numbers("".join(said)))
         roles = torch.repeat_interleave(torch.arange(len(said)), torch.tensor(list(map(len, said))))
-        return Raw(letters, letters, len(letters), len(LETTERS), users=roles)
+        return RawSet(letters, letters, len(letters), len(LETTERS), users=roles)
 
     def owners(self) -> Index:
         users = self.raw().users
         assert users is not None
         return np.flatnonzero(np.bincount(users.numpy()) >= self.at_least)
 
-    def of(self, owners: Index) -> Raw:
+    def of(self, owners: Index) -> RawSet:
         raw = self.raw()
         assert raw.users is not None
         train, test = [], []
@@ -113,7 +113,7 @@ class Shakespeare(NaturalSet):
         targets = windows[:, -1] if self.target == "next" else windows[:, 1:]
         sizes = torch.tensor([len(part) for part in (*train, *test)])
         users = torch.repeat_interleave(torch.from_numpy(owners).repeat(2), sizes)
-        return Raw(inputs, targets.contiguous(), sum(map(len, train)), raw.classes, users=users)
+        return RawSet(inputs, targets.contiguous(), sum(map(len, train)), raw.classes, users=users)
 
     def _windows(self, text: Tensor, most: int | None) -> Tensor:
         """Windows of one letter more than go in."""

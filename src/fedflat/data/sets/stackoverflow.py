@@ -19,19 +19,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedflat.core.seeds import numpy_generator
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import OnDemand
-from fedflat.data.files.places import Layout, locate
+from fedflat.data.files.paths import FileLayout, locate
 from fedflat.data.files.tf_example import text_of
 from fedflat.data.named_set import FileSet
 from fedflat.data.natural_set import drawn
 from fedflat.data.partitions.by_user import ByUser
 from fedflat.data.partitions.partition import Partition
-from fedflat.data.raw import Raw
-from fedflat.engine.seeds import numpy_generator
+from fedflat.data.raw import RawSet
 from fedflat.errors import MOST_AT_ONCE, DataError, SettingError, number, shown
 from fedflat.files import open_text
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 EVERY = 100_000
 INSTRUCTIONS = 20
@@ -61,7 +61,7 @@ class StackOverflow(FileSet):
     """
 
     usual_task = "next_character(ignore=0)"
-    layout = Layout(("stackoverflow",), ("stackoverflow.sqlite", "stackoverflow.word_count"))
+    layout = FileLayout(("stackoverflow",), ("stackoverflow.sqlite", "stackoverflow.word_count"))
     by_hand = (
         "They are stackoverflow.sqlite.lzma and stackoverflow.word_count.tar.bz2 of TensorFlow Federated "
         "(storage.googleapis.com/tff-datasets-public), both unpacked."
@@ -85,7 +85,7 @@ class StackOverflow(FileSet):
             number("stackoverflow", "most", self.most, low=1, whole=True)
 
     @classmethod
-    def read(cls, files: Sequence[Path]) -> Raw:
+    def read(cls, files: Sequence[Path]) -> RawSet:
         """Refused: it does not fit into memory."""
         raise DataError("stackoverflow is read person by person, never as a whole.")
 

@@ -25,7 +25,7 @@ from fedflat.data.street.lens import FINISHES
 from fedflat.data.street.traffic import VIEWS
 from fedflat.data.street.weather import WEATHERS
 from fedflat.errors import LARGEST_SEED, MOST_WEIGHTS, SettingError, choice, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 MEAN, STD = (0.45, 0.46, 0.48), (0.25, 0.25, 0.26)
 """Of the colours, about; the same whatever is said, so that models can be carried from one set to another."""
@@ -149,7 +149,7 @@ class Street(DataSpec):
         """The federation for this seed, unless these data have their own."""
         seed = seed if self.seed is None else self.seed
         main, *more = _tests(replace(self, seed=seed)).items()
-        return OnDemand(self.clients, Maker(self, seed), main[1], more=dict(more), whence=self.whence)
+        return OnDemand(self.clients, StreetMaker(self, seed), main[1], more=dict(more), whence=self.whence)
 
     def whence(self, client: int) -> Domain:
         """The domain of a client in words."""
@@ -179,7 +179,7 @@ def _mixed(
     return towns[place], weather, view
 
 
-class Maker:
+class StreetMaker:
     """Draws the pictures of a client, and keeps some for its next visit."""
 
     def __init__(self, spec: Street, seed: int) -> None:

@@ -19,11 +19,11 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 from torch import Tensor
 
+from fedflat.core.seeds import torch_generator
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.federation import DataSpec, OnDemand
-from fedflat.engine.seeds import torch_generator
 from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, MOST_WEIGHTS, number
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 TESTED = 500
 """The most clients whose examples are in the test set."""
@@ -80,11 +80,11 @@ class Synthetic(DataSpec):
 
     def open(self, seed: int) -> OnDemand:
         """The federation for this seed, unless these data have their own."""
-        maker = Maker(self, seed if self.seed is None else self.seed)
+        maker = SyntheticMaker(self, seed if self.seed is None else self.seed)
         return OnDemand(self.clients, maker, maker.test())
 
 
-class Maker:
+class SyntheticMaker:
     """Draws the examples of a client: three numbers' worth of state for any number of clients."""
 
     def __init__(self, spec: Synthetic, seed: int) -> None:

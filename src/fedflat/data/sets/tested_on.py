@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fedflat.data.derived_set import DerivedSet
-from fedflat.data.federation import DataSpec, Dealt, Federation, OnDemand
+from fedflat.data.federation import DataSpec, PartitionedFederation, Federation, OnDemand
 from fedflat.errors import SettingError
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,9 +27,9 @@ class TestedOn(DerivedSet):
                 f"tested_on: {self.on} has {fed.classes} classes and inputs of shape {fed.shape}, {self.tests} has "
                 f"{other.classes} and {other.shape}. Take sets of the same classes and kind."
             )
-        if not isinstance(fed, Dealt | OnDemand):
+        if not isinstance(fed, PartitionedFederation | OnDemand):
             raise SettingError(f"tested_on: the clients of {self.on} cannot be tested elsewhere.")
-        held_out = {"held_out": None} if isinstance(fed, Dealt) else {}
+        held_out = {"held_out": None} if isinstance(fed, PartitionedFederation) else {}
         return replace(fed, test=other.test, more=other.more, **held_out)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fedflat.data.derived_set import DerivedSet
 from fedflat.data.federation import Federation
 from fedflat.data.unlabelled import without_labels
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 
 @dataclass(frozen=True, repr=False)

@@ -21,7 +21,7 @@ from fedflat.data.examples import AnyExamples, ClientData
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.unlabelled import Targetless
 from fedflat.errors import SettingError
-from fedflat.language.spelling import register
+from fedflat.registry.specs import register
 
 IGNORE = 255
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedflat.data.street.camera import Array, Index, Shots
 from fedflat.data.street.fragments import Fragments, Painted, cut, darken
-from fedflat.data.street.frame import CAR, EAST, NORTH, ROUND, SOUTH, UP, WEST, Frame
+from fedflat.data.street.frame import CAR, EAST, NORTH, ROUND, SOUTH, UP, WEST, StreetFrame
 from fedflat.data.street.traffic import FAR, Cars
 
 GLASS, TYRE = np.array([0.16, 0.2, 0.26], np.float32), np.array([0.07, 0.07, 0.08], np.float32)
@@ -61,7 +61,7 @@ def in_sight(shots: Shots, cars: Cars, shot: Index) -> tuple[Cars, Index]:
     return cars.at(there.nonzero()[0]), shot[there]
 
 
-def draw(frame: Frame, cars: Cars, shot: Index) -> Painted:
+def draw(frame: StreetFrame, cars: Cars, shot: Index) -> Painted:
     """The pixels of all cars before what is in the picture; the ground below them is darkened."""
     shots, pixels = frame.shots, _pixels(frame.shots, cars, shot)
     _shadow(frame, pixels, cars)
@@ -118,7 +118,7 @@ def _meet(shots: Shots, cars: Cars, shot: Index) -> Boxes:
     )  # fmt: skip
 
 
-def _shadow(frame: Frame, pixels: Fragments, cars: Cars) -> None:
+def _shadow(frame: StreetFrame, pixels: Fragments, cars: Cars) -> None:
     pixels = pixels.only(frame.facing.take(pixels.place) == UP)
     shots, owner, (shot, line, ray) = frame.shots, pixels.owner, frame.lines(pixels.place)
     depth = shots.height.take(shot) / shots.drops.take(line)
@@ -151,7 +151,7 @@ def _cabin(shown: Shown) -> Array:
     return np.where(pane, GLASS[:, None] * (0.8 + 0.9 * share), painted).astype(np.float32)
 
 
-def lamps(frame: Frame, cars: Cars, shot: Index) -> None:
+def lamps(frame: StreetFrame, cars: Cars, shot: Index) -> None:
     """Two lights at the end that is seen, white in front and red behind."""
     shots = frame.shots
     away = np.stack([shots.east, shots.north], 1).take(shot, 0) - cars.place

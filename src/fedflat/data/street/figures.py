@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedflat.data.street.camera import Array, Index, Shots
 from fedflat.data.street.fragments import NOTHING, Painted, cut, darken
-from fedflat.data.street.frame import BOARD, GREEN, HUMAN, POLE, ROUND, UP, Frame, rough
+from fedflat.data.street.frame import BOARD, GREEN, HUMAN, POLE, ROUND, UP, StreetFrame, rough
 from fedflat.data.street.town import FIR, LAMP, LIGHTS, PALM, PERSON, POPLAR, SIGN, TREE, Figures
 
 REACH = 110.0
@@ -23,7 +23,7 @@ WHITE = np.array([0.93, 0.93, 0.93], np.float32)
 
 
 @dataclass(frozen=True)
-class Sight:
+class FigureView:
     """The figures in pictures."""
 
     shot: Index
@@ -49,7 +49,7 @@ Part = tuple[NDArray[np.bool_], Array, int]
 """Which pixels, in which colour (one, or one a pixel), of which class."""
 
 
-def in_sight(shots: Shots, fixed: Figures, people: Figures, people_shot: Index) -> Sight:
+def in_sight(shots: Shots, fixed: Figures, people: Figures, people_shot: Index) -> FigureView:
     """The figures in the pictures that are large enough to be seen; each of the people is in one shot only."""
     around = shots.around(fixed.place, REACH + float(fixed.half.max(initial=0)))
     fixed = fixed.at(around)
@@ -61,7 +61,7 @@ def in_sight(shots: Shots, fixed: Figures, people: Figures, people_shot: Index) 
     turn = shots.turned(shot, figures.toward[:, 0], figures.toward[:, 1])
     column, foot = shots.width / 2 + right * scale, shots.horizon.take(shot) + shots.height.take(shot) * scale
     tall, half, tint = figures.height * scale, figures.half * scale, np.ascontiguousarray(figures.tint.T)
-    return Sight(shot, figures.kind, column, foot, tall, half, ahead, tint, figures.own, turn)
+    return FigureView(shot, figures.kind, column, foot, tall, half, ahead, tint, figures.own, turn)
 
 
 def _visible(shots: Shots, shot: Index, figures: Figures) -> NDArray[np.bool_]:
@@ -71,7 +71,7 @@ def _visible(shots: Shots, shot: Index, figures: Figures) -> NDArray[np.bool_]:
     return np.asarray(inside & large & (ahead > 0.8) & (ahead < REACH))
 
 
-def draw(frame: Frame, sight: Sight) -> Painted:
+def draw(frame: StreetFrame, sight: FigureView) -> Painted:
     """The pixels of all figures before what is in the picture."""
     left, right, top = sight.column - sight.half, sight.column + sight.half, sight.foot - sight.tall
     pixels = cut(frame.shots, sight.shot, left, right, top, sight.foot)
@@ -93,7 +93,7 @@ def draw(frame: Frame, sight: Sight) -> Painted:
     return Painted(pixels.place[seen], sight.depth.take(owner[seen]), kind[seen], colour.take(seen, 1), ROUND)
 
 
-def shade(frame: Frame, sight: Sight) -> None:
+def shade(frame: StreetFrame, sight: FigureView) -> None:
     """Darken the ground at the feet of figures."""
     near = (sight.depth < 45).nonzero()[0]
     shot, column, foot, half = (part.take(near) for part in (sight.shot, sight.column, sight.foot, sight.half))
@@ -107,7 +107,7 @@ def shade(frame: Frame, sight: Sight) -> None:
     darken(frame, pixels, (np.maximum(0, 1 - up * up - out * out) * 0.4).astype(np.float32))
 
 
-def lamps(frame: Frame, sight: Sight) -> None:
+def lamps(frame: StreetFrame, sight: FigureView) -> None:
     """Note the lamps that are lit and not hidden."""
     lit = ((sight.kind == LAMP) | (sight.kind == LIGHTS)).nonzero()[0]
     parts = (sight.column, sight.foot, sight.tall, sight.half, sight.depth, sight.turn)
@@ -118,7 +118,7 @@ def lamps(frame: Frame, sight: Sight) -> None:
     frame.shine(sight.shot.take(lit), column, foot - high * tall, depth, size * tall, light)
 
 
-def _crown(a: Array, b: Array, sight: Sight, owner: Index, wide: Array) -> list[Part]:
+def _crown(a: Array, b: Array, sight: FigureView, owner: Index, wide: Array) -> list[Part]:
     trunk = (np.abs(a) < np.maximum(0.06, sight.pixel).take(owner)) & (b < 0.5)
     mottle = rough(a * 24 + (sight.own % 7 * 31).take(owner), b * 40)
     crown = (np.abs(a) + (mottle - 0.5) * 0.4 < wide) & (wide > 0)
@@ -126,25 +126,25 @@ def _crown(a: Array, b: Array, sight: Sight, owner: Index, wide: Array) -> list[
     return [(trunk, BARK, GREEN), (crown, light * sight.tint.take(owner, 1), GREEN)]
 
 
-def _tree(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
+def _tree(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     """A round crown, with leaves that stick out."""
     shape, up = (sight.own % 7).astype(np.float32).take(owner), (b - 0.64) / 0.36
     bumps = 1 + 0.12 * np.sin(5 * a + shape + 3 * up) + 0.1 * np.sin(9 * up + 2 * shape)
     return _crown(a, b, sight, owner, np.sqrt(np.clip(bumps - up * up, 0, 1)) * (b > 0.26))
 
 
-def _poplar(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
+def _poplar(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     """A spindle."""
     round_off = np.sin(((b - 0.1) / 0.9).clip(0, 1) ** 0.8 * np.pi)
     return _crown(a, b, sight, owner, 0.95 * np.sqrt(round_off.clip(0, 1)))
 
 
-def _fir(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
+def _fir(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     """Rows of branches."""
     return _crown(a, b, sight, owner, (1 - b) * (0.82 + 0.3 * ((b * 6) % 1 < 0.5)) * (b > 0.12))
 
 
-def _palm(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
+def _palm(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     lean = (0.12 * np.sin((sight.own % 97).astype(np.float32))).take(owner) * b * b
     trunk = (np.abs(a - lean) < np.maximum(0.055, sight.pixel).take(owner)) & (b < 0.84)
     out, up = np.abs(a - lean), (b - 0.82) / 0.18
@@ -155,7 +155,7 @@ def _palm(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
     return [(trunk, BARK * 1.35, GREEN), (fronds, light * sight.tint.take(owner, 1), GREEN)]
 
 
-def _lamp(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
+def _lamp(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     turn = sight.turn.take(owner)
     post = (np.abs(a) < np.maximum(0.05, sight.pixel).take(owner)) & (b < 0.985)
     reach = a * turn
@@ -169,7 +169,7 @@ SIGNS = np.array([(0.8, 0.1, 0.1), (0.12, 0.3, 0.66), (0.94, 0.76, 0.1), (0.1, 0
 """Round with a red rim, square and blue, a yellow diamond, a green board with a name."""
 
 
-def _sign(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
+def _sign(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     post = (np.abs(a) < np.maximum(0.09, sight.pixel).take(owner)) & (b < 0.9)
     up = (b - 0.85) * (2.9 / 0.42)  # as many metres up as across
     kind = (sight.own % 4).take(owner)
@@ -185,7 +185,7 @@ LAMPS = np.array([(0.74 + 0.26 * place, 0.12, *tint) for place, tint in LIT] + [
 """How high it shines and how far, as shares of the height, and its colour: stop, go, a street lamp."""
 
 
-def _lights(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
+def _lights(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     post = (np.abs(a) < np.maximum(0.18, sight.pixel).take(owner)) & (b < 0.8)
     box = (np.abs(a) < 0.85) & (b > 0.74)
     which = (sight.own % 2).take(owner)
@@ -199,7 +199,7 @@ SKIN = np.array([(0.92, 0.74, 0.62), (0.72, 0.52, 0.4), (0.46, 0.32, 0.25), (0.8
 LEGS = np.array([(0.16, 0.18, 0.24), (0.24, 0.25, 0.3), (0.4, 0.36, 0.3)], np.float32).T.copy()
 
 
-def _person(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
+def _person(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     own = sight.own
     stride = (0.25 + 0.2 * ((own >> 3) % 3)).take(owner)
     legs = (np.abs(np.abs(a) - stride * (0.48 - b) / 0.48) < 0.26) & (b < 0.48)
@@ -214,6 +214,6 @@ def _person(a: Array, b: Array, sight: Sight, owner: Index) -> list[Part]:
     ]  # fmt: skip
 
 
-DRAWN: dict[int, Callable[[Array, Array, Sight, Index], list[Part]]] = {
+DRAWN: dict[int, Callable[[Array, Array, FigureView, Index], list[Part]]] = {
     LAMP: _lamp, SIGN: _sign, LIGHTS: _lights, PERSON: _person, TREE: _tree, POPLAR: _poplar, FIR: _fir, PALM: _palm,
 }  # fmt: skip

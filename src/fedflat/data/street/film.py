@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedflat.core.seeds import numpy_generator
 from fedflat.data.street.lens import Lens
 from fedflat.data.street.scene import pictures
 from fedflat.data.street.town import town
 from fedflat.data.street.traffic import VIEWS, camera, drive, meet
 from fedflat.data.street.weather import WEATHERS, Light
-from fedflat.engine.seeds import numpy_generator
 
 APART = 100_000.0
 """Metres from the origin of one town to that of the next, to the east."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflat.data.street.camera import Array, Index, Shots
-from fedflat.data.street.frame import Frame
+from fedflat.data.street.frame import StreetFrame
 
 NOTHING = 254
 """The class of a pixel that a thing's rectangle has, and the thing has not."""
@@ -65,7 +65,7 @@ def steps(start: Index, count: Index, step: int = 1) -> Index:
     return np.asarray((start - step * (end - count)).repeat(count) + np.arange(0, step * total, step))
 
 
-def lay(frame: Frame, layer: Painted) -> None:
+def lay(frame: StreetFrame, layer: Painted) -> None:
     """Put fragments into a picture, where they are before all that is there; of two as near the last stays."""
     nearest = frame.depth.astype(layer.depth.dtype)
     np.minimum.at(nearest, layer.place, layer.depth)
@@ -79,7 +79,7 @@ def lay(frame: Frame, layer: Painted) -> None:
         frame.glow[place] = 0
 
 
-def darken(frame: Frame, fragments: Fragments, amount: Array) -> None:
+def darken(frame: StreetFrame, fragments: Fragments, amount: Array) -> None:
     """Take this share of the light from pixels; of several shares for one pixel the last."""
     place, left = fragments.place, 1 - amount
     for plane in frame.colour:

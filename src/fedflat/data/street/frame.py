@@ -22,7 +22,7 @@ UP, WEST, EAST, SOUTH, NORTH, ROUND = range(6)
 TILE = 256
 
 
-class Frame:
+class StreetFrame:
     """The buffers of pictures; at first all sky, infinitely far.
 
     ``mask``, ``depth``, ``facing`` and ``glow`` are read shot by shot and row by row, as one long row; ``colour`` has

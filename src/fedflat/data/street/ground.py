@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflat.data.street.camera import Array, Index
-from fedflat.data.street.frame import GREEN, PAVEMENT, ROAD, SKY, UP, Frame, noise, rough
+from fedflat.data.street.frame import GREEN, PAVEMENT, ROAD, SKY, UP, StreetFrame, noise, rough
 from fedflat.data.street.styles import Style, shades
 from fedflat.data.street.town import Town
 
@@ -31,7 +31,7 @@ class Ground:
         return Ground(self.place.compress(chosen), self.east.compress(chosen), self.north.compress(chosen))
 
 
-def lay_ground(frame: Frame, town: Town) -> Ground:
+def lay_ground(frame: StreetFrame, town: Town) -> Ground:
     """Fill all below the horizon that no house hides."""
     shots, style = frame.shots, town.style
     _hills(frame, town)
@@ -70,7 +70,7 @@ def lay_ground(frame: Frame, town: Town) -> Ground:
     return Ground(place, east, north)
 
 
-def _hills(frame: Frame, town: Town) -> None:
+def _hills(frame: StreetFrame, town: Town) -> None:
     """Green hills behind everything, by direction only."""
     shots = frame.shots
     angle = np.degrees(np.arctan(shots.slopes)) + shots.heading[:, None]

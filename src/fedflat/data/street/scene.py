@@ -12,7 +12,7 @@ from fedflat.data.street import cars as car
 from fedflat.data.street import figures as figure
 from fedflat.data.street.camera import Array, Camera, Index, Shots
 from fedflat.data.street.fragments import lay
-from fedflat.data.street.frame import IGNORED, ROUND, Frame
+from fedflat.data.street.frame import IGNORED, ROUND, StreetFrame
 from fedflat.data.street.ground import lay_ground
 from fedflat.data.street.lens import Lens, develop, falling
 from fedflat.data.street.town import Figures, Town
@@ -30,7 +30,7 @@ def pictures(
     The cameras make pictures of one size. The generators, one a shot, are for rain, snow and noise only.
     """
     shots = Shots(cameras)
-    frame = Frame(shots, lamps=light.weather.lamps > 0)
+    frame = StreetFrame(shots, lamps=light.weather.lamps > 0)
     raise_walls(frame, town)
     ground = lay_ground(frame, town)
     _fill(frame, town.figures, traffic)
@@ -41,7 +41,7 @@ def pictures(
     return develop(lit, lens, rngs), frame.mask.reshape(shots.count, shots.rows, shots.width)
 
 
-def _fill(frame: Frame, fixed: Figures, traffic: Traffic) -> None:
+def _fill(frame: StreetFrame, fixed: Figures, traffic: Traffic) -> None:
     """All that stands in the street."""
     sight = figure.in_sight(frame.shots, fixed, traffic.people, traffic.person_shot)
     cars, shot = car.in_sight(frame.shots, traffic.cars, traffic.car_shot)
@@ -53,7 +53,7 @@ def _fill(frame: Frame, fixed: Figures, traffic: Traffic) -> None:
         car.lamps(frame, cars, shot)
 
 
-def _bonnet(frame: Frame, share: float) -> None:
+def _bonnet(frame: StreetFrame, share: float) -> None:
     """The own bonnet at the lower edge: seen, and not to be told apart."""
     shots, size = frame.shots, frame.shots.rows * frame.shots.width
     one, colour = _shape(shots.rows, shots.width, share)

@@ -12,9 +12,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from fedflat.core.seeds import numpy_generator
 from fedflat.data.street.camera import Array
 from fedflat.data.street.styles import Style, style_of
-from fedflat.engine.seeds import numpy_generator
 
 DRIVEN, SEEN = 5, 3
 """Blocks a side in which vehicles drive, and rows of blocks around them that are only seen."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedflat.data.street.camera import Array, Index, Shots
 from fedflat.data.street.fragments import steps
-from fedflat.data.street.frame import BUILDING, EAST, NORTH, SOUTH, WEST, Frame, hashed, rough
+from fedflat.data.street.frame import BUILDING, EAST, NORTH, SOUTH, WEST, StreetFrame, hashed, rough
 from fedflat.data.street.styles import shades
 from fedflat.data.street.town import Houses, Town
 
@@ -25,7 +25,7 @@ MOST = 12
 
 
 @dataclass(frozen=True)
-class Hits:
+class WallHits:
     """Where rays meet houses: which column of all shots, which house, how far that is, which row its top has there."""
 
     ray: Index
@@ -39,9 +39,9 @@ class Hits:
     wide: Array
     """From corner to corner."""
 
-    def at(self, index: Index) -> Hits:
+    def at(self, index: Index) -> WallHits:
         """Some of them."""
-        return Hits(*(getattr(self, name).take(index) for name in Hits.__dataclass_fields__))
+        return WallHits(*(getattr(self, name).take(index) for name in WallHits.__dataclass_fields__))
 
     def facing(self, shots: Shots) -> NDArray[np.uint8]:
         """Which way the walls face."""
@@ -55,7 +55,7 @@ class Hits:
         return np.asarray(self.depth / shots.focal / np.abs(np.where(self.sideways, east, north)))
 
 
-def raise_walls(frame: Frame, town: Town) -> None:
+def raise_walls(frame: StreetFrame, town: Town) -> None:
     """Put the houses into pictures."""
     shots = frame.shots
     hits = _meet(shots, town.houses)
@@ -87,7 +87,7 @@ def _near(shots: Shots, houses: Houses) -> tuple[Index, Index]:
     return shot, around.take(house)
 
 
-def _meet(shots: Shots, houses: Houses) -> Hits:
+def _meet(shots: Shots, houses: Houses) -> WallHits:
     """All hits in the pictures, shot by shot and house by house."""
     shot, near = _near(shots, houses)
     sides = houses.sides.take(near, 0).T
@@ -112,7 +112,7 @@ def _meet(shots: Shots, houses: Houses) -> Hits:
     peak = houses.gable.take(house) * (1 - np.abs(2 * along / wide - 1))
     high = houses.height.take(house) + peak - shots.height.take(shot)
     top = shots.horizon.take(shot) - shots.focal * high / depth
-    return Hits(ray, house, depth, top, sideways, along, wide)
+    return WallHits(ray, house, depth, top, sideways, along, wide)
 
 
 def _columns(shots: Shots, shot: Index, sides: Array) -> tuple[Index, Index]:
@@ -125,7 +125,7 @@ def _columns(shots: Shots, shot: Index, sides: Array) -> tuple[Index, Index]:
     return first, last - first
 
 
-def _peel(shots: Shots, hits: Hits) -> list[tuple[Index, Array]]:
+def _peel(shots: Shots, hits: WallHits) -> list[tuple[Index, Array]]:
     """Layers from near to far: for each ray the hit and the row of its top, infinite where there is none."""
     size = shots.count * shots.width
     skyline, layers = np.full(size, shots.rows, np.float32), []
@@ -146,7 +146,7 @@ def _peel(shots: Shots, hits: Hits) -> list[tuple[Index, Array]]:
     return layers
 
 
-def _paint(frame: Frame, town: Town, hits: Hits, there: Index, seen: Index, up: Array) -> None:
+def _paint(frame: StreetFrame, town: Town, hits: WallHits, there: Index, seen: Index, up: Array) -> None:
     """Walls with windows between bands, and roofs. All that does not depend on the height is worked out hit by hit."""
     style, houses, focal = town.style, town.houses, frame.shots.focal
     pitch, share_wide, share_high = style.windows

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedflat.data.street.camera import Array
 from fedflat.data.street.fragments import cut
-from fedflat.data.street.frame import ROAD, SKY, UP, Frame, rough
+from fedflat.data.street.frame import ROAD, SKY, UP, StreetFrame, rough
 from fedflat.data.street.ground import Ground
 from fedflat.data.street.town import Town
 
@@ -84,7 +84,7 @@ class Light:
         return sin(flat) * cos(high), cos(flat) * cos(high), sin(high)
 
 
-def light_up(frame: Frame, town: Town, light: Light, ground: Ground) -> Array:
+def light_up(frame: StreetFrame, town: Town, light: Light, ground: Ground) -> Array:
     """The pictures in this light, from 0 to about 1: colours, shots, rows, columns."""
     weather, shots = light.weather, frame.shots
     ground = ground.only(frame.facing.take(ground.place) == UP)
@@ -113,7 +113,7 @@ def _column(colour: Triple) -> Array:
     return np.array(colour, np.float32)[:, None]
 
 
-def _whiten(frame: Frame, amount: float, ground: Ground) -> None:
+def _whiten(frame: StreetFrame, amount: float, ground: Ground) -> None:
     """Snow, trodden on roads."""
     lying = np.where(frame.facing == UP, amount, 0.18).astype(np.float32)
     road = ground.only(frame.mask.take(ground.place) == ROAD)
@@ -121,7 +121,7 @@ def _whiten(frame: Frame, amount: float, ground: Ground) -> None:
     frame.colour += (_column((0.95, 0.97, 1.0)) - frame.colour) * lying
 
 
-def _direct(frame: Frame, town: Town, light: Light, ground: Ground) -> Array:
+def _direct(frame: StreetFrame, town: Town, light: Light, ground: Ground) -> Array:
     """How much of the sun's light falls on each pixel; less on the ground where a house stands between."""
     east, north, high = light.toward
     direct = np.array([high, -east, east, -north, north, 0.55], np.float32).clip(0).take(frame.facing)
@@ -137,7 +137,7 @@ def _direct(frame: Frame, town: Town, light: Light, ground: Ground) -> Array:
     return np.asarray(direct)
 
 
-def _street_light(frame: Frame, amount: float) -> Array:
+def _street_light(frame: StreetFrame, amount: float) -> Array:
     """Warm light from the lamps near the ground, and the own headlights ahead."""
     shots = frame.shots
     depth = frame.depth.reshape(shots.count, shots.rows, shots.width)
@@ -148,7 +148,7 @@ def _street_light(frame: Frame, amount: float) -> Array:
     return np.asarray(lamps.ravel() * WARM + beam.ravel() * _column((1.0, 0.96, 0.86)))
 
 
-def _sky(frame: Frame, light: Light, picture: Array) -> None:
+def _sky(frame: StreetFrame, light: Light, picture: Array) -> None:
     shots, weather = frame.shots, light.weather
     there = (frame.mask == SKY).nonzero()[0]
     _, row, ray = frame.lines(there)
@@ -176,7 +176,7 @@ def _sky(frame: Frame, light: Light, picture: Array) -> None:
         plane[there] = part
 
 
-def _halos(frame: Frame, picture: Array, amount: float) -> None:
+def _halos(frame: StreetFrame, picture: Array, amount: float) -> None:
     """Light that spreads around lamps."""
     shot, column, row, radius, *colours = (np.concatenate(part) for part in zip(*frame.lights, strict=True))
     column, row, radius, *colours = (part.astype(np.float32) for part in (column, row, radius, *colours))
@@ -190,7 +190,7 @@ def _halos(frame: Frame, picture: Array, amount: float) -> None:
         plane += np.bincount(pixels.place, strength * part.take(owner), len(plane))
 
 
-def _mirror(frame: Frame, picture: Array, wet: float, ground: Ground) -> None:
+def _mirror(frame: StreetFrame, picture: Array, wet: float, ground: Ground) -> None:
     """Wet ground shows what stands above the horizon, upside down, the more the flatter one looks."""
     shots, place = frame.shots, ground.place
     shot, row, ray = frame.lines(place)

@@ -20,7 +20,7 @@ from typing import Any
 
 from fedflat.errors import RunError, SettingError, number
 from fedflat.report import collect, document
-from fedflat.report.live.places import Stamp, look
+from fedflat.report.live.find_runs import Stamp, look
 
 PORT = 8765
 NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -64,7 +64,7 @@ class LiveServer(ThreadingHTTPServer):
             raise RunError(f"{folder} is a file. Name the folder of a run or a study, or one that holds some.")
         self.news = News(folder)
         try:
-            super().__init__(("127.0.0.1", port), Answer)
+            super().__init__(("127.0.0.1", port), PageHandler)
         except OSError as error:
             raise SettingError(
                 f"port {port} of this machine cannot be taken: {error.strerror}. Name another one with --port, or "
@@ -87,7 +87,7 @@ class LiveServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class Answer(BaseHTTPRequestHandler):
+class PageHandler(BaseHTTPRequestHandler):
     """One question of a browser."""
 
     server: LiveServer

@@ -1,0 +1,146 @@
+"""Weather: snow, frost, fog, and water or mud on the lens.
+
+The released images blend photographs of frosted windows; we have none and draw frost instead: needles of ice that
+grow inwards from the border over a thin white haze. Water drops are lit by how far a pixel is from the drop's rim;
+the released code takes the distance from edges it detects. So these two kinds are like theirs in strength, not in
+texture.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.ndimage import correlate, distance_transform_edt, uniform_filter  # type: ignore[import-untyped]
+
+from fedflat.analysis.corruptions.blur import smooth
+from fedflat.analysis.corruptions.kind import Images, grey, kind
+from fedflat.analysis.corruptions.warp import Floats, smear, zoom
+
+NEEDLES = 32
+ICE = np.array([0.86, 0.94, 1.0], np.float32).reshape(1, 3, 1, 1)
+WATER = np.array([175, 238, 238], np.float32).reshape(1, 3, 1, 1) / 255
+MUD = np.array([63, 42, 20], np.float32).reshape(1, 3, 1, 1) / 255
+LIGHT = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)[None]
+
+
+def tinted(colour: Images, x: Images) -> Images:
+    """The colour, or its luminance if the images are grey."""
+    return colour if x.shape[1] == 3 else grey(colour)
+
+
+@kind(
+    (
+        (0.1, 0.2, 1, 0.6, 8, 3, 0.95),
+        (0.1, 0.2, 1, 0.5, 10, 4, 0.9),
+        (0.15, 0.3, 1.75, 0.55, 10, 4, 0.9),
+        (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85),
+        (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8),
+    )
+)
+def snow(x: Images, setting: tuple[float, ...], rng: np.random.Generator) -> Images:
+    """Flakes: noise above a threshold, magnified and smeared downwards, over a whitened image."""
+    mean, spread, size, threshold, radius, sigma, keep = setting
+    n, _, height, width = x.shape
+    noise = np.float32(mean) + np.float32(spread) * rng.standard_normal((n, 1, height, width), np.float32)
+    flakes = zoom(noise, size)
+    flakes = np.where(flakes < threshold, np.float32(0), np.minimum(flakes, 1))
+    flakes = smear(flakes, int(radius), sigma, rng.uniform(-135, -45, (n,)))
+    white: Images = np.maximum(x, 1.5 * grey(x) + 0.5)
+    return np.float32(keep) * x + np.float32(1 - keep) * white + flakes + flakes[:, :, ::-1, ::-1]
+
+
+@kind(((1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)))
+def frost(x: Images, setting: tuple[float, float], rng: np.random.Generator) -> Images:
+    """The image and a sheet of ice, each with its weight: ``image * a + ice * b``."""
+    image, ice = setting
+    n, _, height, width = x.shape
+    return np.float32(image) * x + np.float32(ice) * (tinted(ICE, x) * sheet(n, height, width, rng))
+
+
+def sheet(n: int, height: int, width: int, rng: np.random.Generator) -> Images:
+    """Frost on ``n`` windows ``(n, 1, height, width)``, from 0 to 1: haze, and needles from the border."""
+    side = max(height, width)
+    haze = plasma(n, side, 1.6, rng)[:, :, :height, :width]
+    rows, columns = (np.arange(length, dtype=np.float32) / side for length in (height, width))
+    ice = 0.2 + 0.5 * haze
+    for _ in range(NEEDLES):
+        around = rng.uniform(0, 2 * np.pi, (n, 1, 1))
+        inwards = around + np.pi + rng.normal(0, 0.6, (n, 1, 1))
+        down = rows[:, None] - 0.5 * height / side - 0.6 * np.sin(around)
+        right = columns - 0.5 * width / side - 0.6 * np.cos(around)
+        along = down * np.sin(inwards) + right * np.cos(inwards)
+        aside = np.abs(right * np.sin(inwards) - down * np.cos(inwards))
+        length, thickness = rng.uniform(0.2, 0.7, (n, 1, 1)), rng.uniform(0.01, 0.05, (n, 1, 1))
+        left = np.clip(1 - along / length, 0, 1)
+        needle = np.sqrt(left) * np.exp(-((aside / (thickness * (0.3 + left))) ** 2))
+        ice = np.maximum(ice, (needle * rng.uniform(0.6, 1, (n, 1, 1)))[:, None])
+    return ice.astype(np.float32)
+
+
+@kind(((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)))
+def fog(x: Images, setting: tuple[float, float], rng: np.random.Generator) -> Images:
+    """A cloud added, and the sum dimmed so that the brightest pixel can be as bright as before."""
+    thickness, decay = setting
+    brightest: Images = x.max(axis=(1, 2, 3), keepdims=True)
+    cloud = plasma(len(x), max(x.shape[-2:]), decay, rng)[:, :, : x.shape[-2], : x.shape[-1]]
+    return (x + np.float32(thickness) * cloud) * brightest / (brightest + np.float32(thickness))
+
+
+def plasma(n: int, side: int, decay: float, rng: np.random.Generator) -> Images:
+    """Clouds ``(n, 1, size, size)`` from 0 to 1 by the diamond-square rule on a torus of ``size >= side``.
+
+    A point is the mean of its four neighbours twice as coarse, and noise that shrinks by ``decay`` squared with
+    each halving.
+    """
+    size = max(2, 1 << (side - 1).bit_length())
+    cloud = np.zeros((n, size, size))
+    step, scale = size, 1.0
+
+    def filled(*neighbours: Floats) -> Floats:
+        noise: Floats = rng.uniform(-scale, scale, neighbours[0].shape)
+        return sum(neighbours) / 4 + noise
+
+    while step >= 2:
+        half = step // 2
+        corner = cloud[:, ::step, ::step]
+        below = np.roll(corner, -1, axis=1)
+        middle = filled(corner, below, np.roll(corner, -1, axis=2), np.roll(below, -1, axis=2))
+        cloud[:, half::step, half::step] = middle
+        cloud[:, ::step, half::step] = filled(corner, np.roll(corner, -1, 2), middle, np.roll(middle, 1, 1))
+        cloud[:, half::step, ::step] = filled(corner, below, middle, np.roll(middle, 1, 2))
+        step, scale = half, scale / decay**2
+    cloud -= cloud.min(axis=(1, 2), keepdims=True)
+    cloud /= cloud.max(axis=(1, 2), keepdims=True)
+    return cloud[:, None].astype(np.float32)
+
+
+@kind(
+    (
+        (0.62, 0.1, 0.7, 0.7, 0.5, "water"),
+        (0.65, 0.1, 0.8, 0.7, 0.5, "water"),
+        (0.65, 0.3, 1, 0.69, 0.5, "water"),
+        (0.65, 0.1, 0.7, 0.69, 0.6, "mud"),
+        (0.65, 0.1, 0.5, 0.68, 0.6, "mud"),
+    )
+)
+def spatter(x: Images, setting: tuple[float, float, float, float, float, str], rng: np.random.Generator) -> Images:
+    """Drops on the lens where smooth noise is high: of water up to severity 3, of mud from 4 on."""
+    mean, spread, size, threshold, strength, liquid = setting
+    shape = (len(x), 1, *x.shape[-2:])
+    noise = np.float32(mean) + np.float32(spread) * rng.standard_normal(shape, np.float32)
+    drops = smooth(noise, size)
+    if liquid == "water":
+        return x + lit(drops, threshold, strength) * tinted(WATER, x)
+    cover = smooth((drops > threshold).astype(np.float32), strength)
+    cover = np.where(cover < 0.8, 0, cover)
+    return x * (1 - cover) + tinted(MUD, x) * cover
+
+
+def lit(drops: Images, threshold: float, strength: float) -> Images:
+    """Drops lit from the lower right, ``strength`` at each image's brightest."""
+    wet = drops >= threshold
+    apart = (1e3, 1, 1)  # images are far from each other
+    rim: Images = distance_transform_edt(wet[:, 0], sampling=apart).astype(np.float32)
+    light = np.maximum(correlate(rim, LIGHT, mode="mirror"), 0)
+    shade: Images = uniform_filter(light, (0, 3, 3), mode="mirror")[:, None] * np.where(wet, drops, 0)
+    brightest: Images = shade.max(axis=(1, 2, 3), keepdims=True)
+    return np.float32(strength) * shade / np.maximum(brightest, 1e-6)

@@ -1,0 +1,129 @@
+"""Presets for people: the papers in groups, a list, one run in full with its caveats."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from shlex import quote
+from textwrap import fill
+
+from fedflat.papers.presets import Preset, every
+from fedflat.settings.setting import typed
+
+WIDTH = 110
+FOOT = (
+    "The number is the paper's accuracy in %, X where it does not converge; * also goes by its column's name alone.",
+    "`fedflat presets NAME` tells more; `fedflat run --preset NAME` runs it, with any option in place of the preset's.",
+)
+
+
+def overview(papers: Sequence[str]) -> str:
+    """What each paper is, and its runs in groups; of a single one also what is known about its numbers."""
+    lines = []
+    for name in papers:
+        title, source, _, *about = _paragraphs(name)
+        lines += [f"{name}: {title}", fill(source, WIDTH, initial_indent="  ", subsequent_indent="  ")]
+        groups = _grouped([preset for preset in every() if _paper(preset) == name], _group)
+        for group in groups.values():
+            first, *others = dict.fromkeys(map(_setting, group))
+            lines += [f"  {_prefix(group):<36}{len(group):>4} runs  {first}", *(f"{'':<49}{one}" for one in others)]
+        lines += ["", *(fill(text, WIDTH) + "\n" for text in about if len(papers) == 1)]
+    return "\n".join([*lines, "`fedflat presets WORD` lists runs with this in their names, and the papers' numbers."])
+
+
+def listing(found: Sequence[Preset]) -> str:
+    """A line for each of them."""
+    width = max(len(preset.name) for preset in found)
+    lines = []
+    for where, group in _grouped(found, _whole_setting).items():
+        lines += [where, *(_line(preset, width) for preset in group), ""]
+    return "\n".join([*lines, *FOOT])
+
+
+def explain(preset: Preset) -> str:
+    """One of them: how it is run, its settings, what the paper reports, and what to know about that."""
+    said = {name: value for name, value in preset.arguments().items() if name != "seed"}
+    said = said | {"seeds": ", ".join(map(str, preset.seeds)) or "not named"}
+    reported = paper(preset)
+    lines = [preset.name + (f", or {preset.column}" if preset.column else ""), ""]
+    lines += [f"  {name.replace('_', ' '):<18}{value}" for name, value in said.items()]
+    lines += ["", f"{reported[0].upper()}{reported[1:]}."]
+    lines += [fill(preset.note, WIDTH)] if preset.note else []
+    lines += ["", f"fedflat run --preset {preset.name}", "says the same as", command(preset), ""]
+    lines += ["About the paper's runs:", *(fill(text, WIDTH) for text in _paragraphs(_paper(preset))[3:])]
+    return "\n".join(lines)
+
+
+def command(preset: Preset) -> str:
+    """The command that runs it, said in full.
+
+    >>> from fedflat.papers.presets import find
+    >>> command(find("man/cifar10-iid-fedavg")).splitlines()[0]
+    "fedflat run 'fedavg() + all_clients()' \\\\"
+    """
+    said = preset.arguments()
+    words = [f"fedflat run {quote(said.pop('method'))}"]
+    words += [typed(name, value) for name, value in said.items()]
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines) == 1 or len(lines[-1]) + len(word) > WIDTH:
+            lines.append(f"    {word}")
+        else:
+            lines[-1] += f" {word}"
+    return " \\\n".join(lines)
+
+
+def paper(preset: Preset) -> str:
+    """What the paper reports, as part of a sentence."""
+    when = f"after {preset.rounds:,} rounds ({preset.table})"
+    if preset.unsaid:
+        return f"no number is reported ({preset.table})"
+    if preset.reported is None:
+        return f"the paper reports no convergence {when}"
+    what = " as its best personal accuracy" if preset.measure == "personal" else ""
+    what = f" on the test set {test}" if (test := preset.measure.removeprefix("tests.")) != preset.measure else what
+    return f"the paper reports {preset.figure}{what} {when}"
+
+
+def _grouped(found: Sequence[Preset], key: Callable[[Preset], str]) -> dict[str, list[Preset]]:
+    groups: dict[str, list[Preset]] = {}
+    for preset in found:
+        groups.setdefault(key(preset), []).append(preset)
+    return groups
+
+
+def _group(preset: Preset) -> str:
+    """The first words of the name, which tell data and networks apart."""
+    return "-".join(preset.name.split("-")[:2])
+
+
+def _setting(preset: Preset) -> str:
+    return f"{preset.on}, {preset.model}, {preset.rounds:,} rounds"
+
+
+def _whole_setting(preset: Preset) -> str:
+    clients = preset.settings["clients_per_round"]
+    return f"{_paper(preset)}: {preset.on}, {preset.model}, {clients} clients a round, {preset.rounds:,} rounds"
+
+
+def _prefix(group: Sequence[Preset]) -> str:
+    """What the names of a group have in common, up to a whole word."""
+    first, last = min(preset.name for preset in group), max(preset.name for preset in group)
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:same].rpartition("-")[0] + "-"
+
+
+def _line(preset: Preset, width: int) -> str:
+    mark = "*" if preset.column else " "
+    return f"{mark} {preset.name:<{width}}  {preset.figure:>13}  {preset.table:<10}  {preset.method}"
+
+
+def _paper(preset: Preset) -> str:
+    return preset.name.partition("/")[0]
+
+
+def _paragraphs(name: str) -> list[str]:
+    """A paper's title, its source, its names, and what is known about its numbers, from its module."""
+    text = inspect.getdoc(import_module(f"fedflat.papers.presets.{name}")) or ""
+    return [" ".join(paragraph.replace("``", "").split()) for paragraph in text.split("\n\n")]

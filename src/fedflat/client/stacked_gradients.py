@@ -1,0 +1,172 @@
+"""The gradients of many clients at once: one network, a point and a batch for each client.
+
+The loss is written for one client and mapped over all of them (`torch.func`). Where that is asked again and again
+with tensors of the same shapes, it is traced once into the bare operations on stacked tensors, which then run without
+the mapping and without autograd. Losses with terms are not traced: a term may change from visit to visit.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_leaves
+
+from fedflat.client.cost_model import forward_cost
+from fedflat.client.learner import Learner, Terms
+from fedflat.data.batch import Batch, arguments, leaves, regrown, shape_of, stacked
+from fedflat.data.examples import ClientData
+from fedflat.tasks.task import Count
+
+PATIENCE = 16
+"""How often tensors of the same shapes must come before they are worth a trace, which costs a hundred gradients."""
+
+Gradients = Callable[..., tuple[Tensor, tuple[Tensor, tuple[Tensor, Tensor]]]]
+"""From points, buffers and batches to gradients, losses, moved buffers and counts."""
+
+
+class StackedGradients:
+    """A learner's network for a stack of clients; the like of `Learner` where vectors have a row for each client."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner, self.layout = learner, learner.flat.layout
+        self.module = _uncounted(copy.deepcopy(learner.flat.module)).train()
+        self.buffers = learner.flat.buffers
+        self.at: Tensor | None = None
+        self._met: Counter[Any] = Counter()
+        self._traced: dict[Any, Gradients] = {}
+        self._counts: dict[Any, int] = {}
+        """Counts that hang on the shapes of a batch only."""
+
+    def oracle(self, batch: Batch, terms: Terms, *, still: bool = False) -> StackOracle:
+        """The bare gradient oracle on one batch of each client."""
+        return StackOracle(self, batch, terms, still=still)
+
+    def gradients(self, w: Tensor, batch: Batch, terms: Terms) -> tuple[Tensor, Tensor, Tensor, Count]:
+        """Losses, gradients at ``w``, the buffers as the forward pass leaves them, in rows, and what was counted."""
+        shared = w.stride(0) == 0  # all clients stand where the server does: one large product instead of many small
+        form, parts = shape_of(batch), [_row_each(leaf, w) for leaf in leaves(batch)]
+        given = [w[0] if shared else w.contiguous(), self.buffers.contiguous(), *parts]
+        shapes = (shared, form, *((t.shape, t.dtype) for t in given))
+        gradients = self._untraced(shapes, terms) if terms else self._quickest(shapes, given)
+        gradient, (loss, (buffers, count)) = gradients(*given)
+        return loss, gradient, buffers, self._counts.get(shapes, count)
+
+    def _quickest(self, shapes: Any, given: list[Tensor]) -> Gradients:
+        traced = self._traced.get(shapes)
+        if traced is not None:
+            return traced
+        untraced = self._untraced(shapes, ())
+        self._met[shapes] += 1
+        if self._met[shapes] > PATIENCE:
+            try:
+                self._traced[shapes] = make_fx(untraced)(*given)
+            except Exception:  # then it stays as slow as it is
+                self._traced[shapes] = untraced
+        return untraced
+
+    def _untraced(self, shapes: Any, terms: Terms) -> Gradients:
+        shared, form = shapes[:2]
+
+        def loss(w: Tensor, buffers: Tensor, *parts: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+            state = self._named(w, buffers)
+            value, count = self.learner.objective(
+                self.module, lambda *x: functional_call(self.module, state, x), regrown(form, parts), terms
+            )  # fmt: skip
+            if isinstance(count, int):
+                self._counts[shapes] = count
+            moved = [state[name].reshape(-1) for name in self.layout.buffer_names]
+            return value, (torch.cat(moved) if moved else buffers, torch.as_tensor(count))
+
+        in_dims = (None if shared else 0, 0, *(0 for _ in leaves(form)))
+        return vmap(grad_and_value(loss, has_aux=True), in_dims=in_dims)
+
+    def _named(self, w: Tensor, buffers: Tensor) -> dict[str, Tensor]:
+        """One client's parameters and buffers by name; buffers are copied, for the forward pass writes into them."""
+        layout = self.layout
+        params = zip(layout.names, layout.shapes, w.split(layout.sizes), strict=True)
+        kept = zip(layout.buffer_names, layout.buffer_shapes, buffers.split(layout.buffer_sizes), strict=True)
+        named = {name: part.view(shape) for name, shape, part in params}
+        return named | {name: part.view(shape).clone() for name, shape, part in kept}
+
+
+class StackOracle:
+    """The gradients of a batch of each client as a function of their points; only the first call moves statistics."""
+
+    def __init__(self, batched: StackedGradients, batch: Batch, terms: Terms, *, still: bool) -> None:
+        self.batched, self.batch, self.terms, self.still = batched, batch, terms, still
+        self.loss: Tensor | None = None
+        self.count: Count = 0
+        if batch.first.shape[1] == 1:
+            batched.learner.check_single_example("these visits have")
+
+    def __call__(self, w: Tensor) -> Tensor:
+        """The gradients at ``w``."""
+        loss, gradient, buffers, self.count = self.batched.gradients(w, self.batch, self.terms)
+        if self.loss is None:
+            self.loss = loss
+            if not self.still:
+                self.batched.buffers = buffers
+        return gradient
+
+
+def _varied(sample: Tensor, rng: torch.Generator) -> Tensor:
+    """Random numbers in place of floats, for a network may hide what it draws behind zeros."""
+    if not sample.is_floating_point():
+        return sample
+    return torch.randn(sample.shape, generator=rng, dtype=torch.float64).to(sample.device, sample.dtype)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(tree_leaves(one), tree_leaves(other), strict=True))
+
+
+def _row_each(leaf: Tensor | float, w: Tensor) -> Tensor:
+    """A tensor of a batch as it is; a number, alike for all clients, for each of them."""
+    if isinstance(leaf, Tensor):
+        return leaf
+    return torch.as_tensor(leaf, dtype=w.dtype, device=w.device).expand(len(w))
+
+
+def _uncounted(module: nn.Module) -> nn.Module:
+    """The module without the counters of its batch normalisations, which nobody reads and no stack can hold."""
+    for part in module.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            part.num_batches_tracked = None
+    return module
+
+
+def footprint(learner: Learner, batch_size: int) -> int:
+    """About how many bytes one client takes in a stack: its parameters, its inputs and all outputs of layers."""
+    return (learner.flat.layout.dim + forward_cost(learner).numbers * batch_size) * learner.dtype.itemsize
+
+
+def unstackable(learner: Learner, data: ClientData | None = None) -> str | None:
+    """Why the network cannot be mapped over clients, if so; with data, the loss is tried too."""
+    batched, start = StackedGradients(learner), learner.initial()
+    rng = torch.Generator().manual_seed(0)
+    x = [_varied(part, rng) for part in arguments(learner.sample)]
+
+    def forward(w: Tensor, buffers: Tensor, *x: Tensor) -> Any:
+        return functional_call(batched.module, batched._named(w, buffers), x)
+
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        before = torch.random.get_rng_state()
+        one, again = (forward(start.params, start.buffers, *x) for _ in range(2))
+        if not torch.equal(before, torch.random.get_rng_state()) or not _alike(one, again):
+            return "the network draws random numbers in training (dropout and the like), for each client its own"
+        w, batched.buffers = start.params.repeat(2, 1), start.buffers.repeat(2, 1)
+        try:
+            vmap(forward)(w, batched.buffers, *(torch.stack([part, part]) for part in x))
+            if data is not None:
+                batch = data.batch(torch.arange(2) % len(data), learner.dtype)
+                batched.gradients(w, stacked([batch] * 2), ())
+        except Exception as error:
+            return f"the network or its loss cannot be run for many clients at once ({error})"
+    return None

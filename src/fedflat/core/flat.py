@@ -1,0 +1,280 @@
+"""A module seen as one vector of parameters and one of buffers.
+
+`Layout` says which name sits where in the vectors. `FlatModule` is a module whose parameters are views into one
+contiguous vector, so that a point is copied in with one call; its gradient is put together with another: no state
+dictionaries, no optimiser objects.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedflat.errors import SettingError
+
+GradFn = Callable[[Tensor], Tensor]
+"""From a point ``w`` to the gradient there."""
+
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model as it is kept and sent: parameters are stepped, buffers are averaged."""
+
+    params: Tensor
+    buffers: Tensor
+
+
+def unit(v: Tensor) -> Tensor:
+    """``v / ||v||`` along the last axis, and 0 where ``v`` is 0.
+
+    >>> unit(torch.tensor([3.0, 4.0])).tolist(), unit(torch.zeros(2)).tolist()
+    ([0.6000000238418579, 0.800000011920929], [0.0, 0.0])
+    """
+    norm: Tensor = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    return v / (norm + TINY)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names and shapes of a module's trainable parameters and floating buffers, in vector order."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    buffer_names: tuple[str, ...]
+    buffer_shapes: tuple[tuple[int, ...], ...]
+    batchnorms: tuple[str, ...] = ()
+    """Names of the submodules that are batch normalisations."""
+    head: tuple[str, ...] = ()
+    """Names of the parameters of the head's convolutions and linear layers: of the submodules that a module names in
+    its ``head_layers``, or else of its last layer."""
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Layout:
+        """The layout of ``module``: `named_parameters` order, trainable ones only."""
+        params = [(name, tuple(p.shape)) for name, p in module.named_parameters() if p.requires_grad]
+        buffers = [(name, tuple(b.shape)) for name, b in module.named_buffers() if b.is_floating_point()]
+        if not params:
+            raise SettingError("the model has no trainable parameter: there is nothing to learn.")
+        norms = [n for n, part in module.named_modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+        return cls(*_columns(params), *_columns(buffers), tuple(norms), _head(module, params[-1][0]))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Entries of each parameter."""
+        return tuple(map(prod, self.shapes))
+
+    @property
+    def buffer_sizes(self) -> tuple[int, ...]:
+        """Entries of each buffer."""
+        return tuple(map(prod, self.buffer_shapes))
+
+    @property
+    def dim(self) -> int:
+        """Length of the parameter vector."""
+        return sum(self.sizes)
+
+    @property
+    def slices(self) -> dict[str, slice]:
+        """Where each parameter sits in the vector."""
+        ends = [sum(self.sizes[: i + 1]) for i in range(len(self.sizes))]
+        return {n: slice(e - s, e) for n, s, e in zip(self.names, self.sizes, ends, strict=True)}
+
+    def where(self, test: Callable[[str, tuple[int, ...]], bool]) -> Tensor:
+        """A boolean mask over the parameter vector: the parameters whose name and shape pass ``test``."""
+        mask = torch.zeros(self.dim, dtype=torch.bool)
+        for (name, place), shape in zip(self.slices.items(), self.shapes, strict=True):
+            mask[place] = test(name, shape)
+        return mask
+
+    def statistics(self, norms: Sequence[str] | None = None) -> Tensor:
+        """A mask over the buffer vector: the running statistics of batch normalisations, of all or of some."""
+        norms = self.batchnorms if norms is None else norms
+        owned = [name.rpartition(".")[0] in norms for name in self.buffer_names]
+        sizes = torch.tensor(self.buffer_sizes, dtype=torch.long)
+        return torch.tensor(owned, dtype=torch.bool).repeat_interleave(sizes)
+
+    def classifier(self) -> Tensor:
+        """A mask of the last layer: all parameters of the submodule that owns the last one."""
+        owner = self.names[-1].rpartition(".")[0]
+        return self.where(lambda name, shape: name.rpartition(".")[0] == owner)
+
+
+def _head(module: nn.Module, last: str) -> tuple[str, ...]:
+    layers = getattr(module, "head_layers", (last.rpartition(".")[0],))
+    weighing = [
+        (f"{name}." if name else "", part) for name, part in module.named_modules()
+        if any(name == layer or name.startswith(f"{layer}.") for layer in layers)
+        and any(p.dim() > 1 for p in part.parameters(recurse=False))
+    ]  # fmt: skip
+    return tuple(prefix + own for prefix, part in weighing for own, _ in part.named_parameters(recurse=False))
+
+
+def _columns(pairs: list[tuple[str, tuple[int, ...]]]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
+    return tuple(name for name, _ in pairs), tuple(shape for _, shape in pairs)
+
+
+class FlatModule:
+    """A private copy of a module whose parameters and buffers are views into flat vectors."""
+
+    def __init__(
+        self, module: nn.Module, *, dtype: torch.dtype = torch.float32, device: str = "cpu",
+        forward_in: AbstractContextManager[Any] = nullcontext(),
+    ) -> None:  # fmt: skip
+        _refuse_complex(module)
+        self.forward_in = forward_in
+        """The context of every forward pass, entered again and again."""
+        self.module = copy.deepcopy(module).to(device=device, dtype=dtype)
+        _refuse_cumulative_statistics(self.module)
+        self.layout = Layout.of(self.module)
+        self.device = torch.device(device)
+        self.dtype = dtype
+        self._leaves = [p for p in self.module.parameters() if p.requires_grad]
+        self._params = torch.cat([p.detach().reshape(-1) for p in self._leaves])
+        for p, w in zip(self._leaves, torch.split(self._params, list(self.layout.sizes)), strict=True):
+            p.data = w.view(p.shape)
+        self._buffers = torch.zeros(sum(self.layout.buffer_sizes), dtype=self.dtype, device=self.device)
+        self._places = self._flatten_buffers()
+        self._parts = tuple(self.module.modules())
+
+    def _flatten_buffers(self) -> list[tuple[dict[str, Tensor | None], str, Tensor]]:
+        """Make floating buffers views into one vector; where each is registered, its name there, and the view."""
+        named = dict(self.module.named_buffers())
+        parts = self._buffers.split(self.layout.buffer_sizes)
+        for name, shape, part in zip(self.layout.buffer_names, self.layout.buffer_shapes, parts, strict=True):
+            named[name].data = part.view(shape).copy_(named[name])
+        owners = [module._buffers for module in self.module.modules()]
+        return [
+            (owner, leaf, b) for owner in owners for leaf, b in owner.items() if b is not None and b.is_floating_point()
+        ]
+
+    def _take_over(self) -> None:
+        """Copy buffers that the module has assigned anew, in place of changing them, back to where they belong."""
+        for owner, leaf, view in self._places:
+            given = owner[leaf]
+            if given is view:
+                continue
+            if given is None or given.shape != view.shape:
+                found = "None" if given is None else tuple(given.shape)
+                raise SettingError(
+                    f"the model's buffer {leaf!r} must keep its shape {tuple(view.shape)} in training, found {found}: "
+                    "buffers are averaged over clients. Keep what changes its shape outside of buffers."
+                )
+            with torch.no_grad():
+                view.copy_(given)
+            owner[leaf] = view
+
+    def model(self) -> Model:
+        """Parameters and buffers as they stand, copied."""
+        return Model(self._params.clone(), self._buffers.clone())
+
+    def state_dict_of(self, model: Model) -> dict[str, Tensor]:
+        """A model by the module's own names, with what is not trained: what its ``load_state_dict`` takes."""
+        self._params.copy_(model.params)
+        self._buffers.copy_(model.buffers)
+        state = self.module.state_dict()
+        return {name: value.clone() for name, value in state.items() if isinstance(value, Tensor)}
+
+    def from_state_dict(self, named: dict[str, Tensor]) -> Model:
+        """The model that `named` has written."""
+        self.module.load_state_dict(named, strict=False)
+        return self.model()
+
+    def train(self) -> nn.Module:
+        """The module, in training mode; asking all of its parts is quicker than telling them."""
+        return self.module if all(part.training for part in self._parts) else self.module.train()
+
+    def load(self, w: Tensor) -> None:
+        """Put the module's parameters at the point ``w``."""
+        self._params.copy_(w)
+
+    @property
+    def buffers(self) -> Tensor:
+        """A copy of the running statistics."""
+        return self._buffers.clone()
+
+    @buffers.setter
+    def buffers(self, value: Tensor) -> None:
+        self._buffers.copy_(value)
+
+    def gradient(self, w: Tensor, loss: Callable[[nn.Module], Tensor], *, move_buffers: bool) -> tuple[Tensor, Tensor]:
+        """The loss at ``w`` and its gradient there; running statistics stay put unless ``move_buffers``."""
+        keep = None if move_buffers or not len(self._buffers) else self._buffers.clone()
+        self._params.copy_(w)
+        for p in self._leaves:
+            p.grad = None  # what comes first is taken over as it is, and need not be added to zeros
+        with self.forward_in:
+            value = loss(self.module)
+        value.backward()
+        self._take_over()
+        if keep is not None:
+            self._buffers.copy_(keep)
+        return value.detach(), torch.cat([_flattened(p) for p in self._leaves])
+
+    @torch.no_grad()
+    def forward(self, *inputs: Any, norms: Sequence[str] = ()) -> Any:
+        """The module's output at the point last loaded, in evaluation mode.
+
+        The batch normalisations named by ``norms`` take the statistics of these inputs, and keep nothing of them.
+        """
+        self.module.eval()
+        with self.forward_in, _by_the_batch([self.module.get_submodule(name) for name in norms]):
+            return self.module(*inputs)
+
+
+def _flattened(p: nn.Parameter) -> Tensor:
+    """The slopes by one parameter: zeros if the loss did not hang on it."""
+    return torch.zeros_like(p).view(-1) if p.grad is None else p.grad.to_dense().reshape(-1)
+
+
+@contextmanager
+def _by_the_batch(norms: Sequence[nn.Module]) -> Iterator[None]:
+    """Let batch normalisations take the statistics of their inputs, and leave their own alone."""
+    tracked = [bool(norm.track_running_stats) for norm in norms]
+    for norm in norms:
+        norm.training, norm.track_running_stats = True, False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for norm, before in zip(norms, tracked, strict=True):
+            norm.training, norm.track_running_stats = False, before  # type: ignore[assignment]
+
+
+def _refuse_complex(module: nn.Module) -> None:
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.is_complex():
+            raise SettingError(
+                f"the model's {name!r} holds complex numbers, whose imaginary part would be lost: a model is one "
+                "vector of real numbers. Keep real and imaginary part as two real tensors (torch.view_as_real)."
+            )
+
+
+def _refuse_cumulative_statistics(module: nn.Module) -> None:
+    for name, part in module.named_modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.track_running_stats and part.momentum is None:
+            raise SettingError(
+                f"the BatchNorm layer {name!r} has momentum=None, a cumulative average whose counter is not "
+                "sent between clients. Give it a momentum, e.g. 0.1, or use GroupNorm."
+            )
+
+
+def mean_model(models: Iterable[tuple[Model, float]]) -> Model:
+    """The weighted mean of parameters and of buffers, as a running mean: of one model, its own bits."""
+    total, mean = 0.0, None
+    for model, weight in models:
+        if weight > 0:
+            total += weight
+            share = weight / total
+            mean = model if mean is None else Model(
+                torch.lerp(mean.params, model.params, share), torch.lerp(mean.buffers, model.buffers, share)
+            )  # fmt: skip
+    assert mean is not None, "a mean of no models"
+    return mean

@@ -1,0 +1,107 @@
+"""A small schema language for JSON files.
+
+A schema is itself written as what it describes:
+
+    str, int, float, bool, object    a text, a whole number, a number, true or false, anything
+    None                             null; numbers that are not numbers are written so
+    {"a", "b"}                       one of these texts
+    (schema, schema)                 one or the other
+    [schema]                         a list of such
+    {"x": schema, "y?": schema}      an object with these names, the second perhaps not there; "*" stands for all others
+"""
+
+from __future__ import annotations
+
+import reprlib
+from pathlib import Path
+from typing import Any
+
+from fedflat.errors import RunError
+from fedflat.files import Damaged, read_json
+
+Schema = Any
+LARGEST = 2**63
+"""Whole numbers of this size and above are damage: nothing is counted that far."""
+NUMBER = (float, None)
+"""A measurement."""
+
+
+def check(value: Any, schema: Schema, at: str = "") -> None:
+    """`Damaged`, with the name of the field and what was found, unless ``value`` looks as it must.
+
+    >>> check({"x": [1, 2]}, {"x": [int]})
+    >>> check({"x": [1, "2"]}, {"x": [int]})
+    Traceback (most recent call last):
+        ...
+    fedflat.files.Damaged: x[1] must be a whole number, found '2'
+    """
+    alternatives = schema if isinstance(schema, tuple) else (schema,)
+    for one in alternatives:
+        if _fits(value, one):
+            break
+    else:
+        wanted = " or ".join(map(_said, alternatives))
+        raise Damaged(f"{at or 'it'} must be {wanted}, found {reprlib.repr(value)}")
+    if isinstance(one, list):
+        for place, inner in enumerate(value):
+            check(inner, one[0], f"{at}[{place}]")
+    elif isinstance(one, dict):
+        _check_names(value, one, at)
+
+
+def _check_names(value: dict[str, Any], schema: dict[str, Schema], at: str) -> None:
+    prefix = f"{at}." if at else ""
+    known = {name.removesuffix("?"): inner for name, inner in schema.items() if name != "*"}
+    for name in known:
+        if name not in value and name in schema:
+            raise Damaged(f"{prefix}{name} is missing")
+    for name, inner in value.items():
+        if name in known:
+            check(inner, known[name], f"{prefix}{name}")
+        elif "*" in schema:
+            check(inner, schema["*"], f"{prefix}{name}")
+        else:
+            raise Damaged(f"{prefix}{reprlib.repr(name)[1:-1]} is not known to this version")
+
+
+def _fits(value: Any, schema: Schema) -> bool:
+    """Whether the value is of that kind, whatever is inside."""
+    if schema is object:
+        return True
+    if schema is None:
+        return value is None
+    if isinstance(schema, set):
+        return isinstance(value, str) and value in schema
+    if isinstance(schema, list | dict):
+        return isinstance(value, type(schema))
+    if isinstance(value, bool) and schema is not bool:
+        return False
+    if isinstance(value, int) and schema in (int, float):
+        return abs(value) < LARGEST
+    return isinstance(value, schema)
+
+
+def _said(schema: Schema) -> str:
+    if isinstance(schema, set):
+        return " or ".join(map(repr, sorted(schema)))
+    if isinstance(schema, list | dict):
+        return "a list" if isinstance(schema, list) else "an object"
+    return _WORDS[schema]
+
+
+_WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", None: "null"}
+
+
+def read_checked(path: Path, schema: Schema, advice: str) -> Any:
+    """What a JSON file says; a sentence that ends in ``advice`` if it is not what it must be."""
+    try:
+        found = read_json(path)
+        check(found, schema)
+    except Damaged as error:
+        raise damaged(path, error, advice) from None
+    return found
+
+
+def damaged(path: Path, why: object, advice: str) -> RunError:
+    """The error of a file that is not as it was written."""
+    return RunError(f"{path} is damaged ({why}). {advice}")

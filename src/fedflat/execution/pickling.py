@@ -1,0 +1,64 @@
+"""What goes from process to process, as bytes. Between our own processes only: it is pickle."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedflat.registry.plugins import MAINS
+
+
+@dataclass(frozen=True)
+class PickledValue:
+    """A value as bytes."""
+
+    content: bytes
+    mains: tuple[str, ...]
+    """The classes and functions in it that are defined in the main module."""
+
+
+class _Pickler(pickle.Pickler):
+    """Tensors travel as plain arrays: no shared-memory handles that could be left behind."""
+
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream, protocol=5)
+        self.mains: list[str] = []
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is Tensor and value.device.type == "cpu" and not value.requires_grad:
+            return torch.from_numpy, (value.detach().numpy(),)
+        if isinstance(value, type | FunctionType) and value.__module__ in MAINS:
+            self.mains.append(value.__qualname__)
+        return NotImplemented
+
+
+def packed(value: Any) -> PickledValue:
+    """The value as bytes, and what it needs of the main module."""
+    stream = io.BytesIO()
+    pickler = _Pickler(stream)
+    pickler.dump(value)
+    return PickledValue(stream.getvalue(), tuple(dict.fromkeys(pickler.mains)))
+
+
+def dumps(value: Any) -> bytes:
+    """Bytes from which `loads` makes the value again."""
+    return packed(value).content
+
+
+def loads(message: bytes) -> Any:
+    """What `dumps` made bytes of."""
+    return pickle.loads(message)
+
+
+def opened(message: bytes) -> Any:
+    """What an answer says; an exception is raised here."""
+    outcome = loads(message)
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome

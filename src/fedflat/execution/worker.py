@@ -1,0 +1,83 @@
+"""The life of a worker process: read the order, then answer letters until the line goes dead."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import traceback
+from multiprocessing.connection import Connection, wait
+
+import torch
+
+from fedflat.client.training import ClientJob, Request
+from fedflat.core.failures import ClientFailure
+from fedflat.core.messages import Broadcast
+from fedflat.data.federation import Federation
+from fedflat.execution.client_pool import run_or_fail
+from fedflat.execution.main_module import importing
+from fedflat.execution.pickling import dumps, loads
+from fedflat.execution.profiling.worker_samples import tapped
+from fedflat.kernels.allocator import keep_memory
+from fedflat.registry.plugins import load_same
+
+
+def work(line: Connection, tap: Connection | None) -> None:
+    """Everything a worker does; ``tap`` is where it tells what it spent its time on."""
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    try:
+        keep_memory()
+        way, plugins, count = loads(line.recv_bytes())
+        torch.set_num_threads(count)
+        with importing():
+            for named in plugins:
+                load_same(named)
+        if way is not None:
+            way.take()
+        job, source = loads(line.recv_bytes())
+        fed = source()
+    except Exception as error:
+        answer(line, error)
+        return
+    answer(line, None)
+    with tapped(tap):
+        _serve(line, job, fed)
+
+
+def _die_with_parent() -> None:
+    """Nobody waits for what an orphan computes: it ends at once, even in the middle of a visit."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
+
+
+def _serve(line: Connection, job: ClientJob, fed: Federation) -> None:
+    while True:
+        message = loads(line.recv_bytes())
+        if isinstance(message, Broadcast):
+            broadcast = message
+            continue
+        client, state, id = message
+        outcome = run_or_fail(job, Request(client, broadcast, state, id), fed.data)
+        answer(line, outcome.error if isinstance(outcome, ClientFailure) else outcome)
+
+
+def answer(line: Connection, outcome: object) -> None:
+    """Send what came of it; an exception with the traceback it has here."""
+    if isinstance(outcome, Exception):
+        outcome.add_note("".join(traceback.format_exception(outcome)))
+        outcome = _portable(outcome)
+    line.send_bytes(dumps(outcome))
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself, or one that says the same if it cannot be sent."""
+    try:
+        loads(dumps(error))
+        return error
+    except Exception:
+        same = RuntimeError(f"{type(error).__name__}: {error}")
+        for note in getattr(error, "__notes__", []):
+            same.add_note(note)
+        return same

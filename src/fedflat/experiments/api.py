@@ -1,0 +1,154 @@
+"""The library in one call: ``run``, ``compare`` and ``resume``, with the settings of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from fedflat.client.local import LocalTraining
+from fedflat.composition.method import Method
+from fedflat.data.cache import opened, opened_once
+from fedflat.data.federation import DataSpec
+from fedflat.errors import MOST_RUNS, SettingError, number, shown
+from fedflat.execution.profiling.profiled import Wanted
+from fedflat.experiments import study
+from fedflat.experiments.console import reporter_for
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.experiment import EvaluationSchedule, Experiment, data_set, default_model, task_of
+from fedflat.experiments.results.results import Result, Results
+from fedflat.experiments.run_folder.run_folder import PAUSE
+from fedflat.experiments.study import Reporter, run_many, run_one
+from fedflat.registry.plain_values import plain
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
+from fedflat.settings.groups import MACHINE, SETTINGS, last_tenth
+from fedflat.settings.signature import refuse_unknown, signed
+from fedflat.tasks.own_loss import LossFn
+
+if TYPE_CHECKING:
+    from fedflat.settings.said import RunSettings, Settings
+
+
+@signed(*SETTINGS)
+def experiment(
+    method: Method | str, on: DataSpec | str, *, rounds: int, seed: int = 0, loss: LossFn | None = None,
+    **settings: Unpack[Settings],
+) -> Experiment:  # fmt: skip
+    """The experiment these settings say; methods, data, models and schedules may be given as text.
+
+    Settings that are not said are as follows.
+    """
+    refuse_unknown(experiment, settings)
+    number("run", "rounds", rounds, low=1, whole=True)
+    on = data_set(on)
+    own, local, sampler = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    evaluate = {"every": max(1, rounds // 100), "last": last_tenth(rounds)}
+    groups = {"local": local, "sampler": sampler, "evaluate": evaluate}
+    for one in SETTINGS:
+        given: Any = settings.get(one.name)
+        if given is None and (one.name not in settings or one.unsaid is None):
+            continue
+        if one.kind == "Scalar" and isinstance(given, str):
+            given = parse(given, "schedule")
+        *group, name = one.path
+        groups.get("".join(group), own)[name] = given
+    own["task"] = task_of(own.get("task", on.usual_task))
+    model = own.pop("model", None)
+    if model is None:
+        model = on.usual_model or default_model(own["task"], opened(on, seed).shape)
+    return Experiment(
+        method=parse(method, "method") if isinstance(method, str) else method,
+        on=on,
+        model=parse(model, "model") if isinstance(model, str) else model,
+        rounds=rounds,
+        local=LocalTraining(**local),
+        sampler=ClientSampler(**sampler),
+        evaluate=EvaluationSchedule(**evaluate),
+        seed=seed,
+        loss=loss,
+        **own,
+    )
+
+
+@signed(*SETTINGS, *MACHINE)
+@opened_once()
+def run(
+    method: Method | str, *, on: DataSpec | str, rounds: int, seed: int = 0, out: str | Path | None = None,
+    quiet: bool = False, reporter: Reporter | None = None, checkpoint_every: float = PAUSE, profile: Wanted = False,
+    loss: LossFn | None = None, **settings: Unpack[RunSettings],
+) -> Result:  # fmt: skip
+    """Run one method once.
+
+    ``profile=True`` prints where the time went, and writes it into the run folder ``out`` if there is one; a function
+    in its place is given the `Profile`. Progress is told on standard error unless ``quiet``; a ``voice`` is told in its
+    place.
+
+    >>> from fedflat import digits, fedsam, lda
+    >>> result = run(fedsam(rho=0.05), on=digits(lda(0), clients=20), rounds=2, clients_per_round=2, quiet=True)
+    >>> result.status, result.rows[-1]["round"]
+    ('done', 2)
+    """
+    refuse_unknown(run, settings)
+    config, said = _how(settings)
+    exp = experiment(method, on, rounds=rounds, seed=seed, loss=loss, **said)
+    folder = None if out is None else Path(out)
+    with reporter_for(reporter, quiet=quiet) as told:
+        return run_one(exp, config, folder, told, checkpoint_every=checkpoint_every, profile=profile)
+
+
+@signed(*SETTINGS, *MACHINE)
+@opened_once()
+def compare(
+    methods: Sequence[Method | str], *, on: DataSpec | str, rounds: int, seeds: int | Sequence[int] = 1,
+    out: str | Path | None = None, quiet: bool = False, reporter: Reporter | None = None, checkpoint_every: float = PAUSE,
+    profile: Wanted = False, loss: LossFn | None = None, **settings: Unpack[RunSettings],
+) -> Results:  # fmt: skip
+    """Run several methods with the same seeds, clients and batches; the list of results prints as a table.
+
+    ``seeds`` is how many (0, 1, ...), or which.
+    """
+    refuse_unknown(compare, settings)
+    config, said = _how(settings)
+    each = experiments(methods, on, seeds, rounds=rounds, loss=loss, **said)
+    folder = None if out is None else Path(out)
+    with reporter_for(reporter, quiet=quiet) as told:
+        return Results(run_many(each, config, folder, told, checkpoint_every=checkpoint_every, profile=profile))
+
+
+def resume(folder: str | Path, *, quiet: bool = False, reporter: Reporter | None = None, **settings: Any) -> Results:
+    """Go on with the run or the study in ``folder``; what is done is read, what was never begun is begun.
+
+    ``settings`` are those of `fedflat.experiments.study.resume`: ``on``, ``model`` and ``loss`` if only Python can say
+    them, ``checkpoint_every``, ``profile``, ``watch``, ``track``, ``until``.
+    """
+    with reporter_for(reporter, quiet=quiet) as told:
+        return Results(study.resume(folder, reporter=told, **settings))
+
+
+def _how(settings: Mapping[str, Any]) -> tuple[ExecutionConfig, dict[str, Any]]:
+    """Where the computing is done, and the other settings."""
+    said: dict[str, Any] = dict(settings)
+    return ExecutionConfig(**{one.name: said.pop(one.name) for one in MACHINE if one.name in said}), said
+
+
+def experiments(
+    methods: Sequence[Method | str], on: DataSpec | str, seeds: int | Sequence[int], **settings: Any
+) -> list[Experiment]:
+    """Every method with every seed."""
+    seeds = plain(seeds)
+    if isinstance(seeds, int):
+        number("compare", "seeds", seeds, low=1, high=MOST_RUNS, whole=True)
+        seeds = range(seeds)
+    if not isinstance(seeds, Sequence) or len(set(seeds)) < len(seeds) or not len(seeds):
+        raise SettingError(
+            f"compare: seeds must be how many, or a list of different ones, at least one, found {shown(seeds)}."
+        )
+    read = [parse(m, "method") if isinstance(m, str) else m for m in methods]
+    if not read:
+        raise SettingError("compare: no method was given. Name at least one, such as 'fedavg'.")
+    twice = [repr(m) for i, m in enumerate(read) if m in read[:i]]
+    if twice:
+        raise SettingError(f"compare: {twice[0]} was given twice. Leave one of them out.")
+    on = data_set(on)
+    return [experiment(m, on, seed=seed, **settings) for m in read for seed in seeds]

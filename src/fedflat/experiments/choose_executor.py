@@ -1,0 +1,126 @@
+"""The executor for those who do not want to choose: by what is known before the first visit, and never by a clock.
+
+The same command on the same machine chooses the same, so it gives the same bits, stopped and resumed or not; and all
+runs of a study are made alike.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import torch
+
+from fedflat.client.cost_model import forward_cost
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import SMALL, InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers, pickle_job
+from fedflat.experiments.population import selected_clients
+from fedflat.experiments.prepare import PreparedRun
+
+WORTH = 6.0
+"""Seconds of visits below which starting processes or tracing a network does not pay."""
+LONG = 0.05
+"""Seconds of a visit below which sending it to another process costs more than it saves."""
+MANY = 8
+"""Clients at once from which a stack of them pays."""
+LOOKED_AT = 10
+"""Clients of the first round whose work is counted."""
+
+
+@dataclass(frozen=True)
+class RunLoad:
+    """What a run asks for, as far as it can be known beforehand."""
+
+    visits: int
+    cohort: int
+    seconds: float
+    """About how long a visit takes one thread, by counting what it computes."""
+    small: bool
+    """Whether the network is so small that most of a visit is not arithmetic."""
+    stackable: bool
+    """Tried only where it matters, as the next: both take time."""
+    unsendable: str | None
+    """Why workers cannot do it, if so."""
+    device: str = "cpu"
+
+    @classmethod
+    def of(cls, prepared: PreparedRun) -> RunLoad:
+        """Look at everything but the clock."""
+        prepared = prepared.with_guessed_groups
+        job, topology = prepared.job, prepared.exp.topology
+        before = prepared.fed.population * sum(one.needs_model for one in prepared.describers)
+        visits, at_once = topology.expected_clients(prepared.clients), topology.parallel_clients(prepared.clients)
+        bare = cls(
+            before + visits, prepared.fed.population if before > visits else at_once, seconds(prepared),
+            job.learner.flat.layout.dim < SMALL, False, None, job.learner.device,
+        )  # fmt: skip
+        fits = bare.small and not topology.has_chains and bare.run >= WORTH and (bare.cohort >= MANY or bare.cohort == 1)
+        return replace(
+            bare,
+            stackable=fits and Stacked().refusal(job, prepared.fed) is None,
+            unsendable=_unsendable(prepared) if bare.seconds >= LONG else None,
+        )
+
+    @property
+    def run(self) -> float:
+        """About how long all visits take one thread."""
+        return self.seconds * self.visits
+
+
+def seconds(prepared: PreparedRun) -> float:
+    """About how long a visit takes one thread, judging by clients of the first round."""
+    local, registry, cost = prepared.exp.local, prepared.registry, prepared.exp.method.cost
+    cohort = selected_clients(prepared.select(0))[:LOOKED_AT]
+    sizes = [registry.size(client) for client in cohort]
+    steps = fmean(local.planned_steps(0, client, size) for client, size in zip(cohort, sizes, strict=True))
+    times, used = cost.gradients * cost.local_trainings, min(local.batch_size, local.virtual or fmean(sizes))
+    return forward_cost(prepared.learner).seconds(steps * times, steps * times * used + cost.full_gradients * fmean(sizes))
+
+
+def choose(loads: Sequence[RunLoad]) -> tuple[Executor, str]:
+    """One executor for all runs of a study, and why in a sentence.
+
+    A run that asks one client at a time, among others that ask several, is content with what those need.
+    """
+    cohort = max(min(load.cohort, load.visits) for load in loads)
+    if cohort < 2:
+        return _here(loads), "one client at a time, since no two are asked at once"
+    visit, run = min(load.seconds for load in loads), min(load.run for load in loads)
+    each = f"a visit is estimated at {_span(visit)}"
+    if run < WORTH:
+        return InProcess(1), f"one client at a time: {each}, a whole run at {_span(run)}"
+    if all(load.stackable for load in loads):
+        return Stacked(1), f"all clients of a round in one stack: {each}, most of it not arithmetic"
+    if any(load.device.partition(":")[0] != "cpu" for load in loads):
+        return _here(loads), "one client at a time on the device"
+    if visit < LONG:
+        return InProcess(1), f"one client at a time: {each}, too short to be sent elsewhere"
+    workers = min(cores(), cohort)
+    if workers < 2:
+        return _here(loads), f"one client at a time: {each}, and there is one core"
+    for load in loads:
+        if load.unsendable is not None:
+            return _here(loads), f"one client at a time: {each}, but {load.unsendable}"
+    return Workers(workers), f"{workers} clients at a time, each in a process of its own: {each}"
+
+
+def _here(loads: Sequence[RunLoad]) -> InProcess:
+    return InProcess(1 if all(load.small for load in loads) else torch.get_num_threads())
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _unsendable(prepared: PreparedRun) -> str | None:
+    order = pickle_job(prepared.job, prepared.source)
+    return order if isinstance(order, str) else None
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms" if seconds < 0.1 else f"{seconds:.1f} s"

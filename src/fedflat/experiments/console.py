@@ -1,0 +1,260 @@
+"""Telling people how a run goes: one live line on a terminal, plain lines now and then in files and notebooks."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from textwrap import wrap
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from fedflat.errors import printable, printable_lines
+from fedflat.experiments.experiment import Experiment
+from fedflat.experiments.output_streams import dropping
+from fedflat.experiments.progress import OnProgress, Progress
+from fedflat.experiments.study import Reporter
+from fedflat.tasks.headline import ACCURACY, Headline
+
+PAUSE = 2.0
+"""Least seconds between two plain lines; in a long run a tenth of the time since its beginning."""
+FREE = 3
+"""Columns left free at the end of a live line, so that the ^C a terminal writes there does not begin a new one."""
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> duration(42), duration(125), duration(7380)
+    ('42s', '2m05s', '2h03m')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+@dataclass(frozen=True)
+class RunLabel:
+    """Which run it is."""
+
+    method: str
+    seed: int
+    place: int = 1
+    total: int = 1
+    judged: Headline = ACCURACY
+
+    @property
+    def title(self) -> str:
+        """All of it."""
+        return f"{f'[{self.place}/{self.total}] ' if self.total > 1 else ''}{self.method}, seed {self.seed}"
+
+    def names(self) -> Iterator[str]:
+        """The method, shorter and shorter: without arguments, then its first piece only.
+
+        >>> list(Which("fedasam(rho=warmup(0.1, 0.5, 9)) + swa()", 0).names())[1:]
+        ['fedasam + swa, seed 0', 'fedasam + swa', 'fedasam + ...']
+        """
+        bare = re.sub(r"\s+", " ", _without_arguments(self.method))
+        first, plus, _ = bare.partition(" + ")
+        yield f"{self.method}, seed {self.seed}"
+        yield f"{bare}, seed {self.seed}"
+        yield bare
+        yield f"{first} + ..." if plus else bare
+
+
+def _without_arguments(text: str) -> str:
+    shorter = re.sub(r"\([^()]*\)", "", text)
+    return text if shorter == text else _without_arguments(shorter)
+
+
+@dataclass(frozen=True)
+class ProgressParts:
+    """What a tick has to tell, in the order of its weight; empty where there is nothing."""
+
+    round: str
+    score: tuple[str, str, str]
+    """The last test score: with its round; shorter; without the name of the score."""
+    loss: str = ""
+    left: tuple[str, str] = ("", "")
+    """The time left of the run and of the study; the more important of the two."""
+    speed: str = ""
+
+    @classmethod
+    def of(cls, progress: Progress, judged: Headline) -> ProgressParts:
+        """A run that has not begun has a number of rounds only."""
+        if progress.described is not None:
+            return cls("round 0: {:,} of {:,} clients described".format(*progress.described), ("", "", ""))
+        round = f"{progress.phase} round {progress.round}/{progress.rounds}".lstrip()
+        if not progress.round:
+            return cls(round, _score(progress, judged))
+        speed = f"{progress.speed:,.0f} samples/s"
+        return cls(round, _score(progress, judged), f"train loss {_short(progress.loss)}", _left(progress), speed)
+
+
+def _score(progress: Progress, judged: Headline) -> tuple[str, str, str]:
+    """The last test score and the round it was computed in; a short form leaves the current round out.
+
+    >>> _score(Tick(17, 40, row={"round": 15, "accuracy": 0.134}), ACCURACY)
+    ('test 13.40 % (round 15)', 'test 13.40 % (r15)', 'test 13.40 % (r15)')
+    >>> _score(Tick(15, 40, row={"round": 15, "miou": 0.25}), Headline("miou", "mIoU", "%", 100.0))
+    ('test mIoU 25.00 % (round 15)', 'test mIoU 25.00 %', 'test 25.00 %')
+    """
+    if progress.row is None or judged.name not in progress.row:
+        return "", "", ""
+    value, at = judged.with_unit(progress.row[judged.name]), progress.row["round"]
+    named = f"test {value}" if judged.name == ACCURACY.name else f"test {judged.label} {value}"
+    short = "" if at == progress.round else f" (r{at})"
+    return f"{named} (round {at})", f"{named}{short}", f"test {value}{short}"
+
+
+def _left(progress: Progress) -> tuple[str, str]:
+    """The time left of the run and of the study, and a short form.
+
+    >>> _left(Tick(15, 40, pace=2.0)), _left(Tick(15, 40, pace=2.0, study_left=7800.0))
+    (('50s left', '50s left'), ('50s left (study 2h10m)', 'study 2h10m left'))
+    >>> _left(Tick(40, 40)), _left(Tick(40, 40, study_left=7800.0))
+    (('done', 'done'), ('done (study 2h10m left)', 'done'))
+    """
+    own = f"{duration(progress.left)} left" if progress.round < progress.rounds else "done"
+    if progress.study_left is None:
+        return own, own
+    study = f"study {duration(progress.study_left)}"
+    return (f"{own} ({study})", f"{study} left") if progress.round < progress.rounds else (f"{own} ({study} left)", own)
+
+
+def _short(loss: float) -> str:
+    """A loss in two places, or in two digits if it is small.
+
+    >>> _short(2.3), _short(0.4321), _short(0.00321)
+    ('2.30', '0.43', '0.0032')
+    """
+    return f"{loss:.2g}" if abs(loss) < 0.1 else f"{loss:.2f}"
+
+
+def sentence(progress: Progress, judged: Headline = ACCURACY) -> str:
+    """Round, test score, training loss, time left and speed."""
+    told = ProgressParts.of(progress, judged)
+    return _line(told.round, told.score[0], told.loss, told.left[0], told.speed)
+
+
+def fitted(progress: Progress, which: RunLabel, width: int) -> str:
+    """The same and which run it is in one line: what there is room for, round and time left first, no broken word."""
+    lines = list(_lines(ProgressParts.of(progress, which.judged), which))
+    return next((line for line in lines if len(line) <= width), lines[-1])
+
+
+def _lines(told: ProgressParts, which: RunLabel) -> Iterator[str]:
+    """What there is room for, from the best to the least."""
+    count = f"[{which.place}/{which.total}]" if which.total > 1 else ""
+    names, (score, short, bare), (left, least) = list(which.names()), told.score, told.left
+    for name in names:
+        yield _line(count, told.round, score, told.loss, left, told.speed, name)
+        yield _line(count, told.round, score, told.loss, left, name)
+    for name in names:
+        yield _line(count, told.round, score, left, name)
+    for name in names[2:]:
+        yield _line(count, told.round, short, left, name)
+    yield _line(count, told.round, score, left)
+    yield _line(count, told.round, short, left)
+    yield _line(count, told.round, short, least)
+    yield _line(told.round, short, left)
+    yield _line(told.round, short, least)
+    yield _line(told.round, bare, least)
+    yield from (_line(count, told.round, left), _line(told.round, left), _line(told.round, least), told.round)
+
+
+def _line(*parts: str) -> str:
+    return "  ".join(part for part in parts if part)
+
+
+@contextmanager
+def reporter_for(reporter: Reporter | None = None, *, quiet: bool = False) -> Iterator[Reporter]:
+    """The voice of a run: the one given; else a `ConsoleReporter`'s, or one that says only what must be known if ``quiet``."""
+    if reporter is not None:
+        yield reporter
+    elif quiet:
+        stream = None if sys.stderr is None else dropping(sys.stderr)
+        yield Reporter(say=lambda text: print(f"fedflat: {printable_lines(text)}", file=stream))
+    else:
+        with ConsoleReporter() as talker:
+            yield talker.reporter
+
+
+class ConsoleReporter:
+    """Tells everything on standard error; use as a context manager and hand ``voice`` to a run."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        stream = None if sys.stderr is None else dropping(sys.stderr)
+        self.console = console or Console(file=stream, stderr=True, highlight=False, force_jupyter=False)
+        self.last: tuple[Progress, RunLabel] | None = None
+        self.live = self.console.is_terminal and not self.console.is_dumb_terminal
+        self.line = Live(console=self.console, get_renderable=self._now, transient=True, refresh_per_second=8)
+        self.reporter = Reporter(self.announce, self.say, self.say)
+
+    def __enter__(self) -> ConsoleReporter:
+        if self.live:
+            self.line.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Whatever happened, what was told last stays, as one line."""
+        if self.live:
+            self._keep()
+            self.line.stop()
+
+    def say(self, text: str) -> None:
+        """Lines by themselves; on a terminal they are broken between words, and what follows is indented."""
+        width = max(self.console.width, 20) if self.live else sys.maxsize
+        for line in printable_lines(text).split("\n"):
+            inner = " " * (len(line) - len(line.lstrip()) + 4)
+            broken = wrap(line, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False)
+            self.console.print("\n".join(broken), markup=False, soft_wrap=True)
+
+    def announce(self, exp: Experiment, place: int, total: int) -> OnProgress:
+        """A run begins."""
+        which = RunLabel(repr(exp.method), exp.seed, place, total, exp.headline)
+        return self._lively(which, exp.rounds) if self.live else self._plainly(which)
+
+    def _now(self) -> Text:
+        """The live line, as wide as the terminal is at the moment."""
+        said = fitted(*self.last, self.console.width - FREE) if self.last else ""
+        return Text(printable(said), no_wrap=True, overflow="crop")
+
+    def _keep(self) -> None:
+        """Make the live line one that stays, and begin a new one."""
+        last, self.last = self._now(), None
+        self.line.refresh()
+        if last:
+            self.console.print(last)
+
+    def _lively(self, which: RunLabel, rounds: int) -> OnProgress:
+        self._keep()  # of a run that ended before its last round
+        self.last = Progress(0, rounds), which
+
+        def tell(progress: Progress) -> None:
+            self.last = progress, which
+            if progress.round == progress.rounds:
+                self._keep()
+
+        return tell
+
+    def _plainly(self, which: RunLabel) -> OnProgress:
+        self.say(which.title)
+        begun = due = time.monotonic()
+
+        def tell(progress: Progress) -> None:
+            nonlocal due
+            now = time.monotonic()
+            if now >= due or progress.round == progress.rounds:
+                due = now + max(PAUSE, (now - begun) / 10)
+                self.say(f"  {sentence(progress, which.judged)}")
+
+        return tell

@@ -1,0 +1,96 @@
+"""Which form of a model each part of a test set is tested with, where clients keep a part of the model.
+
+A domain that clients have is tested with what those of them keep that have been visited; any other as a domain that
+nobody has seen. Where a crew keeps the clients' memories itself, nobody here knows them, and no domain is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fedflat.client.domain_scores import TestPart
+from fedflat.client.piece import EvalModel, ClientState, Piece
+from fedflat.core.flat import Layout, Model
+from fedflat.data.domains import Domain
+from fedflat.data.examples import ClientData
+from fedflat.data.federation import Federation
+from fedflat.errors import SettingError
+from fedflat.execution.client_states import ClientStates
+
+
+def clients_of_domains(fed: Federation) -> dict[Domain, list[int]]:
+    """The clients of each domain; none where their data are not here, or no domain is known."""
+    found: dict[Domain, list[int]] = {}
+    for client in range(fed.population) if fed.here and fed.test.domains else ():
+        found.setdefault(fed.domain(client), []).append(client)
+    found.pop((), None)
+    return found
+
+
+@dataclass(frozen=True)
+class EvalModels:
+    """How the models of a run are tested."""
+
+    piece: Piece | None = None
+    layout: Layout | None = None
+    homes: Mapping[Domain, Sequence[int]] = field(default_factory=dict)
+    clients: ClientStates = field(default_factory=ClientStates)
+
+    def kept(self, client: int) -> ClientState:
+        """What a client that has been visited remembers of its part of the model."""
+        found = self.clients.state(client).get(self.piece.key) if self.piece else None
+        return {self.piece.key: found} if self.piece and found else {}
+
+    def parts(self, data: ClientData, model: Model) -> list[TestPart]:
+        """The parts of a test set; nothing if it cannot be tested."""
+        everything = torch.arange(len(data))
+        if self.piece is None:
+            return [TestPart(everything, EvalModel(model))]
+        assert self.layout is not None
+        found: list[TestPart] = []
+        unseen = set(range(len(data)))
+        for domain, places in data.domains.finest().items() if data.domains else ():
+            known = [one for client in self.homes.get(domain, ()) for one in self.kept(client).values()]
+            if known:
+                found.append(TestPart(torch.tensor(places), self.piece.eval_model(self.layout, model, known)))
+                unseen -= set(places)
+        rest = self._rest(data, sorted(unseen))
+        return [*found, TestPart(torch.tensor(rest), self.piece.eval_model(self.layout, model, ()))] if rest else found
+
+    def _rest(self, data: ClientData, unseen: list[int]) -> list[int]:
+        """Those of the rest that can be tested at all."""
+        assert self.piece is not None
+        if not self.piece.seen_domains_only or data.domains is None:
+            return unseen
+        return [place for place in unseen if data.domains.each[place] in self.homes]
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Which of the server's models each test example is tested with."""
+
+    route: Callable[[ClientData], Tensor]
+    """For each example the place of its model."""
+    models: Sequence[Model]
+
+    def parts(self, data: ClientData, model: Model) -> list[TestPart]:
+        """The parts of a test set, each with its own model."""
+        where = self.route(data)
+        places = {at: (where == at).nonzero().squeeze(-1) for at in where.unique().tolist()}
+        return [TestPart(mine, EvalModel(self.models[at])) for at, mine in places.items()]
+
+
+def check_eval_models(piece: Piece | None, fed: Federation, homes: Mapping[Domain, Sequence[int]]) -> None:
+    """Refuse a method that can be tested on seen domains only where the main test set has none."""
+    domains = fed.test.domains
+    if piece is None or not piece.seen_domains_only or domains is None or not fed.here:
+        return
+    if not set(domains.each) & set(homes):
+        raise SettingError(
+            f"{piece} is tested on domains that clients have, with what these clients keep, and no test example is of "
+            "a client's domain here. Use silobn(), or data that are tested on what clients have seen."
+        )

@@ -1,0 +1,297 @@
+"""Everything that decides the numbers of a run, as frozen values that print and read as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from fedflat.client.instructions import Train
+from fedflat.client.learner import DTYPES, Learner, ModelLike
+from fedflat.client.local import LocalTraining
+from fedflat.client.piece import Piece
+from fedflat.composition.method import Method
+from fedflat.core.schedules import Scalar, Schedule, at, check_end
+from fedflat.data.cache import opened
+from fedflat.data.federation import DataSpec, Federation
+from fedflat.data.files.paths import check_data_dir, data_place, remembered
+from fedflat.data.unlabelled import without_labels
+from fedflat.errors import RunError, SettingError
+from fedflat.experiments.run_folder.plugins_needed import needs_of, refuse_unmet
+from fedflat.models.spec import ModelSpec
+from fedflat.registry.specs import parse
+from fedflat.server.client_selection import ClientSampler
+from fedflat.settings.groups import CONTIGUOUS, DIRECT, SETTINGS, EvaluateSettings, RunSettings
+from fedflat.settings.setting import Setting, settings_of
+from fedflat.tasks.headline import Headline
+from fedflat.tasks.own_loss import LossFn
+from fedflat.tasks.task import Task
+
+TASKS_OWN = "cross_entropy"
+"""How run.json says that no loss was given in Python."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSchedule(EvaluateSettings):
+    """When to evaluate: every so many rounds, in each of the last ones, and at the end."""
+
+    def due(self, done: int, *ends: int) -> bool:
+        """Whether to evaluate when ``done`` rounds are done and the run stops, for now or for good, after ``ends``."""
+        return done % self.every == 0 or any(done > end - self.last for end in ends)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(RunSettings):
+    """One run, up to where it is computed."""
+
+    method: Method
+    local: LocalTraining = LocalTraining()
+    sampler: ClientSampler = ClientSampler()
+    evaluate: EvaluationSchedule = EvaluationSchedule()
+    loss: LossFn | None = None
+    """In place of the task's own: the mean loss of outputs and targets."""
+
+    def __post_init__(self) -> None:
+        for one in _REGISTERED:
+            object.__setattr__(self, one.name, _read(getattr(self, one.name), one))
+        if self.loss is cross_entropy and self.task.classifies:
+            object.__setattr__(self, "loss", None)  # said, but the task's own
+        _refuse_strangers(self)
+        for one in SETTINGS:
+            if one.about.otherwise is not None or one.name in self.method.topology_settings:
+                _settle(self, one)
+        super().__post_init__()
+        if self.weighting is not None:
+            for piece in self.method.server:
+                if piece.averages and piece.averages != self.weighting:
+                    raise SettingError(
+                        f"run: weighting={self.weighting!r} would change nothing, since {piece} takes the "
+                        f"{piece.averages} mean of the replies itself. Leave it out."
+                    )
+        if self.clock is not None and self.clock.drops_clients and self.topology.synchronous and self.min_replies is None:
+            raise SettingError(
+                f"run: with {self.clock} replies may be lost, by a deadline or by clients that are away. Say with how "
+                "many a round may go on: --min-replies 1."
+            )
+        self.topology.refuse(self.method, self.pieces())
+        pieces = (*self.pieces(), *self.method.server, *self.method.averages)
+        check_end("run", (self.local, self.topology, *pieces), self.rounds)
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """The client's whole stack: the method's pieces, then the local clip, decay and momentum."""
+        local = Method(client=self.local.pieces(keep=self.method.pooled), text="the local settings")
+        if self.method.chained:
+            return replace(self.method, client=self.method.client + local.client).client
+        return (self.method + local).client
+
+    @property
+    def headline(self) -> Headline:
+        """The score it is judged by."""
+        return self.task.headline
+
+    @property
+    def instruction(self) -> Train:
+        """What a round asks of its clients."""
+        return Train(evaluates=any(evaluation.evaluates for evaluation in self.method.evaluations))
+
+    def source(self, device: str) -> Callable[[], Federation]:
+        """A picklable way to the data, for worker processes too."""
+        blind = any(piece.unsupervised for piece in self.method.client)
+        return partial(open_federation, self.on, self.seed, self.method.pooled, device, data_place(), blind)
+
+    def open_learner(self, fed: Federation, device: str) -> Learner:
+        """The module and its loss, made for the data."""
+        some = torch.arange(2) % max(len(fed.test), 1)
+        sample = fed.test.batch(some, DTYPES[self.dtype]).inputs if len(fed.test) else None
+        return Learner(
+            self.model, fed.shape, self.task.outputs(fed), seed=self.seed, task=self.task, loss=self.loss,
+            dtype=self.dtype, device=device, layout=self.layout, convolutions=self.convolutions, sample=sample,
+        )  # fmt: skip
+
+    def cohort_sampler(self) -> ClientSampler:
+        """Who draws the cohorts: of one in a centralised run; a clock may ask more than are waited for."""
+        if self.method.pooled:
+            return ClientSampler(clients=1)
+        return replace(self.sampler, clients=self.clock.selected_for(self.sampler.clients)) if self.clock else self.sampler
+
+    def lr(self, t: int) -> float:
+        """The local learning rate of round ``t``."""
+        lr = at(self.local.lr, t)
+        for average in self.method.averages:
+            lr = average.lr(lr, t, self.rounds)
+        return lr
+
+    def as_json(self) -> dict[str, Any]:
+        """Texts and numbers from which `from_json` makes it again; None where only Python can say it."""
+        local = {field.name: _plain(getattr(self.local, field.name)) for field in fields(self.local)}
+        if self.local.orders is not None:
+            local["orders"] = [
+                {str(client): [list(map(int, batch)) for batch in batches] for client, batches in given.items()}
+                for given in self.local.orders
+            ]
+        said = {
+            "method": repr(self.method),
+            "on": repr(self.on) if _sayable(self.on, "data set") else None,
+            "model": repr(self.model) if isinstance(self.model, ModelSpec) else None,
+            "rounds": self.rounds,
+            "local": local,
+            "sampler": asdict(self.sampler),
+            "evaluate": asdict(self.evaluate),
+            **{name: getattr(self, name) for name in _OWN},
+            **{one.name: _text(getattr(self, one.name)) for one in _REGISTERED},
+            "loss": TASKS_OWN if self.loss is None else None,
+            "headline": self.headline.as_json(),
+        }
+        texts = [said[one.name] or "" for one in _REGISTERED]
+        plugins = needs_of([said["method"], said["on"], said["model"], *local.values(), *texts])
+        return {**said, "plugins": plugins} if plugins else said
+
+
+def refuse_unsayable(exp: Experiment) -> None:
+    """Refuse to write down a run whose method its text does not make again."""
+    if not _sayable(exp.method, "method"):
+        raise SettingError(
+            f"the method {str(exp.method)[:100]!r} was made by hand, and its text does not make it again: the run "
+            "could be neither resumed nor analysed. Register it with @fedflat.method, or run it without a folder."
+        )
+
+
+def data_set(given: object) -> DataSpec:
+    """The data set that was given, or what its text says."""
+    on = parse(given, "data set") if isinstance(given, str) else given
+    _must_be("the data", "a data set or its text, such as 'digits(lda(0))'", on, isinstance(on, DataSpec))
+    return cast(DataSpec, on)
+
+
+def task_of(given: object) -> Task:
+    """The task that was given, or what its text says."""
+    task = parse(given, "task") if isinstance(given, str) else given
+    _must_be("the task", "a task or its text, such as 'segmentation(ignore=255)'", task, isinstance(task, Task))
+    return cast(Task, task)
+
+
+def _refuse_strangers(exp: Experiment) -> None:
+    model = "a text such as 'mlp(hidden=[64])', a torch.nn.Module, or a function that makes one"
+    _must_be("the method", "a method or its text, such as 'fedavg'", exp.method, isinstance(exp.method, Method))
+    _must_be("the model", model, exp.model, isinstance(exp.model, ModelSpec) or callable(exp.model))
+    loss = exp.loss is None or callable(exp.loss)
+    _must_be("the loss", "a function of the model's output and the labels", exp.loss, loss)
+    data_set(exp.on)
+
+
+def _read(given: object, one: Setting) -> Any:
+    """The value of a setting that registered names say, or what its text says."""
+    value = parse(given, one.about.registered) if isinstance(given, str) else given
+    if value is None and one.default is None:
+        return None
+    if not _sayable(value, one.about.registered):
+        raise SettingError(
+            f"run: {one.name} must be a registered {one.about.registered} or its text, found {given!r:.200}."
+        )
+    return value
+
+
+def _settle(exp: Experiment, one: Setting) -> None:
+    """Let a setting be what was said, or what the method brings, which must be the same; or else what it usually is."""
+    *group, name = one.path
+    holder = getattr(exp, group[0]) if group else exp
+    said, brought = getattr(holder, name), exp.method.topology_settings.get(one.name)
+    if said is not None and brought is not None and said != brought:
+        raise SettingError(
+            f"run: {one.name}={said!r} contradicts the method {exp.method}, which brings {brought!r}. Leave it out, or "
+            "take another method."
+        )
+    known = [value for value in (said, brought, one.about.otherwise) if value is not None]
+    value = _read(known[0], one) if one.about.registered else known[0]
+    if group:
+        object.__setattr__(exp, group[0], replace(holder, **{name: value}))
+    else:
+        object.__setattr__(exp, name, value)
+
+
+def _must_be(what: str, needed: str, value: object, fits: bool) -> None:
+    if not fits:
+        raise SettingError(f"run: {what} must be {needed}, found {value!r}.")
+
+
+def open_federation(
+    on: DataSpec, seed: int, pooled: bool, device: str, place: str | None = None, blind: bool = False
+) -> Federation:
+    """The federation on its device; one client with everything if ``pooled``. ``place`` is where to look for files;
+    ``blind`` clients hold no targets."""
+    check_data_dir()
+    with remembered(place):
+        fed = opened(on, seed)
+    fed = fed.pooled() if pooled else fed
+    fed = without_labels(fed) if blind else fed
+    return fed if device == "cpu" else fed.to(device)
+
+
+def from_json(
+    saved: dict[str, Any], *, on: DataSpec | None = None, model: ModelLike | None = None, loss: LossFn | None = None,
+    exact: bool = True,
+) -> Experiment:  # fmt: skip
+    """The experiment a run folder describes; what only Python can say must be given again.
+
+    Plugins it needs must be here; if ``exact``, as they were when the run began.
+    """
+    refuse_unmet(saved.get("plugins", ()), exact=exact)
+    for name, given in (("on", on), ("model", model), ("loss", loss)):
+        if saved[name] is None and given is None:
+            raise RunError(
+                f"the run's {name!r} was given in Python and cannot be read from its folder. Resume it in Python: "
+                f"fedflat.resume(folder, {name}=...)."
+            )
+    saved = {"layout": CONTIGUOUS, "convolutions": DIRECT, **saved}  # the only ones, before they were written down
+    local = dict(saved["local"])
+    local |= {name: parse(text, "schedule") for name, text in local.items() if isinstance(text, str)}
+    if local["orders"] is not None:
+        local["orders"] = [{int(k): batches for k, batches in given.items()} for given in local["orders"]]
+    return Experiment(
+        method=parse(saved["method"], "method"),
+        on=on or parse(saved["on"], "data set"),
+        model=model or parse(saved["model"], "model"),
+        rounds=saved["rounds"],
+        local=LocalTraining(**local),
+        sampler=ClientSampler(**saved["sampler"]),
+        evaluate=EvaluationSchedule(**saved["evaluate"]),
+        **{name: saved[name] for name in _OWN if name in saved},
+        **{one.name: saved.get(one.name, one.default) for one in _REGISTERED},
+        loss=loss,
+    )
+
+
+_REGISTERED = tuple(one for one in settings_of(RunSettings) if one.about.registered)
+"""Settings that are said by registered names; a folder from before there was one has its default."""
+_OWN = tuple(
+    one.name
+    for one in settings_of(RunSettings)
+    if one.name not in ("on", "model", "rounds") and one not in _REGISTERED
+)
+"""Settings that run.json keeps as they are, beside its groups."""
+
+
+def _plain(value: Scalar | Any) -> Any:
+    return repr(value) if isinstance(value, Schedule) else value
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else repr(value)
+
+
+def _sayable(value: Any, kind: str) -> bool:
+    try:
+        return bool(parse(repr(value), kind) == value)
+    except Exception:
+        return False
+
+
+def default_model(task: Task, shape: tuple[int, ...]) -> ModelSpec:
+    """The model that a task takes for inputs of that shape."""
+    spec = parse(task.model_for(shape), "model")
+    assert isinstance(spec, ModelSpec)
+    return spec

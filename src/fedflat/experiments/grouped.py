@@ -1,0 +1,41 @@
+"""The groups that a run would have, without the run: clients are asked what they are asked before round 0, no more."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fedflat.composition.method import Method
+from fedflat.data.cache import opened_once
+from fedflat.data.federation import DataSpec
+from fedflat.experiments.api import experiment
+from fedflat.experiments.descriptions import collect_descriptions
+from fedflat.experiments.execution_config import ExecutionConfig
+from fedflat.experiments.groups import groups_of
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.run_folder.groups import Grouped
+from fedflat.experiments.run_folder.run_folder import RunFolder
+from fedflat.experiments.study import Reporter
+from fedflat.experiments.train import train_first
+from fedflat.topologies.clusters import Clusters
+from fedflat.topologies.groupings.grouping import Grouping
+
+
+@opened_once()
+def groups_described(
+    on: DataSpec, grouping: Grouping, seed: int, config: ExecutionConfig, reporter: Reporter = Reporter(), **settings: Any
+) -> Grouped:  # fmt: skip
+    """The groups of a data set's clients, as a run with this seed and these settings makes them.
+
+    Neither the method nor the topology of the run matters: clients describe themselves by plain local steps from a
+    fresh model, and are put together by the seed.
+    """
+    asking = Method(topology=Clusters(grouping), text=repr(grouping))
+    prepared = prepare(experiment(asking, on, rounds=1, seed=seed, clients_per_round=1, **settings), config.device)
+    for one in prepared.describers:
+        reporter.note(f"  every client is asked for {one}: {one.reveals}")
+    executor = config.settled(config.loads(prepared), reporter.note).make()
+    run_folder, on_progress = RunFolder(), reporter.announce(prepared.exp, 1, 1)
+    found = groups_of(collect_descriptions(prepared, run_folder, executor, partial(train_first, run_folder, executor, on_progress, config.device), on_progress))
+    assert found is not None
+    return found

@@ -1,0 +1,255 @@
+"""Where the weights of a run come from before round 0.
+
+    fresh()                                     drawn by the seed, or those of a module that was given
+    from_weights("weights.safetensors")         by the module's own names
+    from_run("runs/mine")                       what another run has ended with
+    pretrained(cifar10(), rounds=20)            trained in one place first, beside the run, where it is kept
+    pretrained(gta5(), rounds=10, styles=True)  on images that look like the clients' (LADD)
+
+A file or a run that has changed meanwhile is noticed: its digest is part of what the run was made of.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from fedflat.client.describers.mean_style import MeanStyle
+from fedflat.client.instructions import Describer
+from fedflat.client.local import LocalTraining
+from fedflat.core.flat import Model
+from fedflat.core.schedules import Scalar, scalar
+from fedflat.data.federation import DataSpec
+from fedflat.data.restyled import InStyles
+from fedflat.errors import RunError, SettingError, choice, number
+from fedflat.experiments.run_folder.checkpoints import tensors_in
+from fedflat.experiments.run_folder.model_files import Named, chosen, read_model
+from fedflat.experiments.run_folder.record import read_facts
+from fedflat.files import Damaged, digest, read_file
+from fedflat.registry.specs import TextSpec, parse, register
+from fedflat.server.client_selection import ClientSampler
+from fedflat.topologies.star import Star
+
+if TYPE_CHECKING:
+    from fedflat.experiments.experiment import Experiment
+    from fedflat.experiments.prepare import PreparedRun
+
+First = Callable[["Experiment"], Named]
+"""Makes a run that must come first, or goes on with it; gives the model it ends with, by its module's names."""
+ALL, MATCHING = KEPT = ("all", "matching")
+
+
+class Initializer(TextSpec, ABC):
+    """A frozen dataclass that says where a run starts."""
+
+    @abstractmethod
+    def model(self, prepared: PreparedRun, first: First) -> Model:
+        """Parameters and buffers before round 0."""
+
+    @property
+    def describers(self) -> tuple[Describer, ...]:
+        """What every client must say of itself first; `model` finds it in ``ready.descriptions``."""
+        return ()
+
+    def check(self, prepared: PreparedRun) -> None:
+        """Refuse beforehand what cannot be begun with."""
+
+    def digest(self) -> str:
+        """What tells its weights from others, where they come from a file."""
+        return ""
+
+
+@dataclass(frozen=True, repr=False)
+class Fresh(Initializer):
+    """Weights drawn by the run's seed; a module that was given in Python keeps its own."""
+
+    def model(self, prepared: PreparedRun, first: First) -> Model:
+        """As the module is made."""
+        return prepared.learner.initial()
+
+
+class LoadedWeights(Initializer):
+    """Weights that somebody has written."""
+
+    keep: str
+
+    @abstractmethod
+    def weights(self) -> Named:
+        """By the names of the module they are of."""
+
+    def check(self, prepared: PreparedRun) -> None:
+        """They are read, and must fit."""
+        fit_weights(self.weights(), prepared, self)
+
+    def model(self, prepared: PreparedRun, first: First) -> Model:
+        """As they were written."""
+        return fit_weights(self.weights(), prepared, self)
+
+
+@dataclass(frozen=True, repr=False)
+class FromWeights(LoadedWeights):
+    """Weights of a safetensors file, by the module's own names.
+
+    ``keep="matching"`` takes those of the same name and shape and leaves the others fresh, such as a last layer for
+    another number of classes.
+    """
+
+    path: str
+    keep: str = ALL
+
+    def __post_init__(self) -> None:
+        _check("from_weights", "path", self.path, self.keep)
+
+    def weights(self) -> Named:
+        """What is in the file."""
+        try:
+            return tensors_in(self._content())
+        except Damaged as error:
+            raise RunError(f"from_weights: {self.path} is no safetensors file ({error}). Name one.") from None
+
+    def digest(self) -> str:
+        """That of the file."""
+        return digest(self._content()).hex()
+
+    def _content(self) -> bytes:
+        try:
+            content = read_file(Path(self.path), None)
+        except Damaged as error:
+            raise RunError(f"from_weights: {self.path} cannot be read ({error}). Name a safetensors file.") from None
+        if content is None:
+            raise RunError(f"from_weights: there is no file {self.path}. Name a safetensors file.")
+        return content
+
+
+@dataclass(frozen=True, repr=False)
+class FromRun(LoadedWeights):
+    """What a run has ended with: the model it reports, or another one of its models by name; ``keep`` as in a file."""
+
+    folder: str
+    which: str | None = None
+    keep: str = ALL
+
+    def __post_init__(self) -> None:
+        _check("from_run", "folder", self.folder, self.keep)
+
+    def weights(self) -> Named:
+        """What the run reports."""
+        folder, name = self._found()
+        return read_model(folder, read_facts(folder), name)
+
+    def digest(self) -> str:
+        """That of the model's file."""
+        folder, name = self._found()
+        return str(read_facts(folder)["end"]["models"][name]["digest"])
+
+    def _found(self) -> tuple[Path, str]:
+        folder = Path(self.folder)
+        facts = read_facts(folder)
+        if facts["status"] != "done":
+            raise SettingError(
+                f"from_run: the run in {self.folder} has not ended, it is {facts['status']!r}. Let it end first: "
+                f"`fedflat resume {self.folder}`."
+            )
+        end = facts["end"]
+        return folder, chosen(end["models"], self.which or end["reported"], self.folder)
+
+
+@dataclass(frozen=True, repr=False)
+class Pretrained(Initializer):
+    """Weights trained in one place first: ``rounds`` visits to everything that ``on``, or the server itself, holds.
+
+    The work of a visit is the run's own, but for what is said here. With ``styles`` every image is trained on in the
+    style of a client, drawn anew each time: ``True`` or a ``mean_style(...)``, which every client is then asked for. It
+    is a run of its own in the folder ``start`` of the run folder: it can be stopped and gone on with, and looked at.
+    """
+
+    on: DataSpec | None = None
+    rounds: int = 10
+    lr: Scalar | None = None
+    batch_size: int | None = None
+    epochs: int = 1
+    keep: str = ALL
+    styles: bool | MeanStyle = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.styles, bool | MeanStyle):
+            raise SettingError(f"pretrained: styles must be True or a mean_style(...), found {self.styles!r}.")
+        if not isinstance(self.on, DataSpec | None):
+            raise SettingError(f"pretrained: on must be a data set, such as digits(), found {self.on!r}.")
+        number("pretrained", "rounds", self.rounds, low=1, whole=True)
+        number("pretrained", "epochs", self.epochs, low=1, whole=True)
+        if self.batch_size is not None:
+            number("pretrained", "batch_size", self.batch_size, low=1, whole=True)
+        if self.lr is not None:
+            scalar("pretrained", "lr", self.lr, low=0)
+        choice("pretrained", "keep", self.keep, KEPT)
+
+    def model(self, prepared: PreparedRun, first: First) -> Model:
+        """What the run before has ended with."""
+        before = self.experiment(prepared.exp)
+        for style in self.describers:
+            before = replace(before, on=InStyles(before.on, torch.stack([*prepared.descriptions[style]]), style.size))
+        return fit_weights(first(before), prepared, self)
+
+    @property
+    def describers(self) -> tuple[MeanStyle, ...]:
+        """Their styles, if they are wanted."""
+        if isinstance(self.styles, MeanStyle):
+            return (self.styles,)
+        return (MeanStyle(),) if self.styles else ()
+
+    def check(self, prepared: PreparedRun) -> None:
+        """The run that comes first is made ready, and its module must fit."""
+        from fedflat.experiments.prepare import prepare  # which makes ready what begins here
+
+        fresh = prepare(self.experiment(prepared.exp), prepared.learner.device).learner.copy()
+        fit_weights(fresh.state_dict_of(fresh.model()), prepared, self)
+
+    def experiment(self, exp: Experiment) -> Experiment:
+        """The run that comes first."""
+        own, on = exp.local, self.on or exp.server_data
+        if on is None:
+            raise SettingError(f"init: {self} has no data. Name some, as in pretrained(digits()), or --server-data.")
+        local = LocalTraining(
+            epochs=self.epochs, batch_size=self.batch_size or own.batch_size, lr=own.lr if self.lr is None else self.lr,
+            weight_decay=own.weight_decay, momentum=own.momentum, clip=own.clip, drop_last=own.drop_last,
+        )  # fmt: skip
+        method = parse("centralised()", "method")
+        return replace(
+            exp, method=method, on=on, server_data=None, rounds=self.rounds, local=local, sampler=ClientSampler(),
+            init=Fresh(), topology=Star(), clock=None, min_replies=exp.min_replies and 1, weighting=None,
+            evaluate=replace(exp.evaluate, every=self.rounds, last=1),
+        )  # fmt: skip
+
+
+def fit_weights(named: Named, prepared: PreparedRun, start: LoadedWeights | Pretrained) -> Model:
+    """The named weights as a model of this run's module; where they do not fit, fresh ones if ``keep`` allows."""
+    fresh = prepared.learner.copy()
+    ours = fresh.state_dict_of(fresh.model())
+    alike = {name: t.to(ours[name].dtype) for name, t in named.items() if name in ours and t.shape == ours[name].shape}
+    other = sorted({*named, *ours} - {*alike})
+    if not alike or (other and start.keep == ALL):
+        shown = ", ".join(other[:3]) + (", ..." if len(other) > 3 else "")
+        what = f"{len(other)} of its weights do not fit ({shown})" if alike else "none of its weights fits"
+        raise SettingError(
+            f"init: {start} is not a model of this run's module: {what}. Take the same model and data with as many "
+            "classes" + (", or keep='matching', which leaves those fresh." if alike else ".")
+        )
+    return fresh.from_state_dict(ours | alike)
+
+
+def _check(owner: str, name: str, path: object, keep: str) -> None:
+    if not isinstance(path, str) or not path:
+        raise SettingError(f"{owner}: {name} must be a text, found {path!r}.")
+    choice(owner, "keep", keep, KEPT)
+
+
+fresh = register("start", "fresh")(Fresh)
+from_weights = register("start", "from_weights")(FromWeights)
+from_run = register("start", "from_run")(FromRun)
+pretrained = register("start", "pretrained")(Pretrained)

@@ -1,0 +1,38 @@
+"""TensorBoard: event files in ``tensorboard/`` of the run folder. Look with ``tensorboard --logdir runs``.
+
+A resumed run goes on in the same folder; rows after its checkpoint are declared void, and TensorBoard shows each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from fedflat.experiments.loggers.logger import settings
+
+
+class TensorBoardLogger:
+    """Each number is a scalar; the settings are a text."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "tensorboard"
+
+    def begin(self, facts: Mapping[str, Any], done: int) -> None:
+        """Open a new event file that voids the rows which will come again."""
+        library = import_module("torch.utils.tensorboard")
+        self.writer = library.SummaryWriter(str(self.folder), purge_step=done + 1)
+        if not done:
+            self.writer.add_text("settings", "\n".join(f"- {k}: `{v}`" for k, v in settings(facts).items()), 0)
+        self.writer.flush()
+
+    def row(self, round: int, numbers: Mapping[str, float]) -> None:
+        """Write and flush: a run that is killed has lost nothing."""
+        for name, value in numbers.items():
+            self.writer.add_scalar(name, value, round)
+        self.writer.flush()
+
+    def end(self, status: str) -> None:
+        """Close the file."""
+        self.writer.close()

@@ -1,0 +1,51 @@
+"""Weights & Biases, offline: ``wandb/`` in the run folder. Send it yourself, if you like, with ``wandb sync``.
+
+A resumed run has the same id, but offline the library keeps each process in a file of its own: the second file begins
+where the checkpoint was, and rows that the first had beyond it are in both. ``wandb sync`` sends the files of one id
+one after the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from hashlib import blake2b
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from fedflat.experiments.loggers.logger import settings
+
+
+class WandbLogger:
+    """One offline run with the settings as its config."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begin(self, facts: Mapping[str, Any], done: int) -> None:
+        """Start the library's own process, told to stay off the network."""
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # read when the library is imported
+        wandb = import_module("wandb")
+        said = settings(facts)
+        self.run = wandb.init(
+            mode="offline", dir=str(self.folder), project="fedflat", id=_id(facts), config=said, reinit="create_new",
+            name=f"{said.get('method', 'run')}, seed {said.get('seed')}",
+            settings=wandb.Settings(
+                silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True,
+                x_disable_machine_info=True,
+            ),
+        )  # fmt: skip
+
+    def row(self, round: int, numbers: Mapping[str, float]) -> None:
+        """Log with the round as the step."""
+        self.run.log(dict(numbers), step=round)
+
+    def end(self, status: str) -> None:
+        """Write everything out."""
+        self.run.finish(exit_code=0 if status == "done" else 1)
+
+
+def _id(facts: Mapping[str, Any]) -> str:
+    """The same whenever a run is resumed, another for every other run."""
+    return blake2b(repr((facts["made"], settings(facts))).encode(), digest_size=6).hexdigest()

@@ -1,0 +1,68 @@
+"""What a run tells as it goes on: how far it is, how well it does, how long it will take."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import nan
+
+from fedflat.experiments.run_folder.jsonl_log import Row
+from fedflat.experiments.state import RunState
+
+PRETRAINING = "pre-training"
+RECENT, APART = 300.0, 1.0
+"""Time left is judged by so many seconds, remembered so far apart: machines are shared, and what was slow an hour ago
+need not be now."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What there is to tell when a round is done, or, before round 0, when a client has said what it is like."""
+
+    round: int
+    rounds: int
+    loss: float = nan
+    """The mean training loss of the round."""
+    row: Row | None = None
+    """The last evaluation."""
+    speed: float = 0.0
+    """Examples trained on in a second of exchanges, since this process took the run up."""
+    pace: float = 0.0
+    """Seconds a round, over the rounds of the last minutes."""
+    described: tuple[int, int] | None = None
+    """Before round 0: how many clients have said what they are like, of how many."""
+    phase: str = ""
+    """What is trained, if it is not the run itself: `PRETRAINING`."""
+    study_left: float | None = None
+    """Seconds until the whole study is done, if there are runs after this one."""
+
+    @property
+    def left(self) -> float:
+        """Seconds until the last round is done."""
+        return self.pace * (self.rounds - self.round)
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class Stopwatch:
+    """Speed since this process took the run up, and time left."""
+
+    def __init__(self, run: RunState) -> None:
+        self.ledger = run.ledger
+        self.marks = deque([(run.round, run.ledger.seconds)])
+        """Rounds and when they had been made, in the last minutes."""
+
+    def progress(self, run: RunState, rounds: int, loss: float, rows: list[Row]) -> Progress:
+        """What to tell now."""
+        now, before = run.ledger, self.ledger
+        speed = (now.samples - before.samples) / max(now.training - before.training, 1e-9)
+        while len(self.marks) > 1 and self.marks[1][1] <= now.seconds - RECENT:
+            self.marks.popleft()
+        made, at = self.marks[0]
+        pace = (now.seconds - at) / (run.round - made)
+        if now.seconds >= self.marks[-1][1] + APART:
+            self.marks.append((run.round, now.seconds))
+        last = next((row for row in reversed(rows) if "model" in row), None)
+        return Progress(run.round, rounds, loss, last, speed, pace)

@@ -1,0 +1,67 @@
+"""Runs of the papers' tables, each with the authors' settings and the number they report.
+
+    find("eccv22/cifar100-alpha0.5-fedasam-swa").experiment(rounds=50)
+    matching("fedgloss/cifar10")
+
+A name is ``paper/column-method``; the column alone names its main run, and ``-repo`` at the end says that the run
+follows the released code where that differs from the paper. Each paper is a module of this package, which says what
+its tables are called, where the sources disagree, and what is left out because the library has no such data:
+Landmarks-User-160k and Tiny-ImageNet. Others run on a stand-in that is named, without a number.
+
+Nothing here imports torch until a preset is asked for its experiment.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from fedflat.errors import SpellingError, nearest
+from fedflat.papers.presets.preset import Preset
+
+PAPERS = ("eccv22", "fedgloss", "fedfsa", "man", "wima", "feddrive", "ladd", "attacks", "fedseq", "fedvpr")
+
+__all__ = ["PAPERS", "Preset", "every", "find", "matching"]
+
+
+@cache
+def every() -> tuple[Preset, ...]:
+    """All presets, paper by paper, column by column."""
+    return tuple(preset for paper in PAPERS for preset in import_module(f"fedflat.papers.presets.{paper}").presets())
+
+
+@cache
+def _by_name() -> dict[str, Preset]:
+    return {name: preset for preset in every() for name in (preset.column, preset.name) if name}
+
+
+def find(name: str) -> Preset:
+    """The preset of this name, or the main one of the column of this name.
+
+    >>> find("man/cifar100-delta0.3").name, find("man/cifar100-delta0.3").reported
+    ('man/cifar100-delta0.3-fedavg-man', 52.0)
+    >>> find("man/cifar100-delta0.3-feddd")
+    Traceback (most recent call last):
+        ...
+    fedflat.errors.SpellingError: unknown preset 'man/cifar100-delta0.3-feddd'. Did you mean \
+'man/cifar100-delta0.3-feddc'? `fedflat presets` lists them all.
+    """
+    if name not in _by_name():
+        raise SpellingError(
+            f"unknown preset {name!r}.{nearest(name, _by_name())} `fedflat presets` lists them all."
+        )
+    return _by_name()[name]
+
+
+def matching(word: str) -> list[Preset]:
+    """The presets whose name contains ``word``; an error with the nearest name if there is none.
+
+    >>> [preset.figure for preset in matching("cifar10-cnn-alpha0-naive")]
+    ['83.9 ± 0.2', '83.9 ± 0.2']
+    """
+    found = [preset for preset in every() if word in preset.name or word == preset.column]
+    if not found:
+        raise SpellingError(
+            f"no preset has {word!r} in its name.{nearest(word, _by_name())} `fedflat presets` lists them all."
+        )
+    return found

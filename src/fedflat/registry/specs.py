@@ -1,0 +1,309 @@
+"""The small language in which methods, data sets, models and schedules are said.
+
+    feddyn(alpha=0.01) + sam(rho=warmup(0.001, 0.15, 2000))
+    cifar10(lda(0), clients=100)
+
+Calls of registered names, numbers, strings, lists, and ``+`` between methods: nothing else. The text is
+read with ``ast`` and never evaluated. What is read prints as the same text again (`TextSpec`).
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, fields
+from keyword import iskeyword
+from typing import Any, TypeVar
+from unicodedata import normalize
+
+from fedflat.errors import SpellingError, nearest, shown
+from fedflat.registry.builtin_modules import import_homes
+from fedflat.registry.plain_values import PlainFields
+from fedflat.registry.plugins import MAINS, Plugin, is_ours, load_installed, plugin_of, registering_module
+
+KINDS = (
+    "method", "data set", "partition", "model", "schedule", "start", "task", "topology", "grouping", "growth", "ask",
+    "describer", "measure", "attack", "attacker", "clock", "spread", "presence",
+)  # fmt: skip
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class RegisteredName:
+    """A registered name: its kind, what makes it, and the module that registered it."""
+
+    name: str
+    kind: str
+    make: Callable[..., Any]
+    home: str
+
+    @property
+    def plugin(self) -> Plugin | None:
+        """The plugin it comes from; None: fedflat itself."""
+        return plugin_of(self.home)
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """The arguments it takes."""
+        return inspect.signature(self.make)
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.make) or "").split("\n")[0]
+
+
+_REGISTRY: dict[str, RegisteredName] = {}
+_NAMES: dict[Any, str] = {}
+
+
+def register(kind: str, name: str | None = None) -> Callable[[F], F]:
+    """Make a class, or a function, sayable in text under ``name``, or under its own name.
+
+        @register("partition", "by_half")
+        @dataclass(frozen=True, repr=False)
+        class ByHalf(Partition): ...
+
+    ``kind`` is one of `KINDS`; methods have `fedflat.method`. The same name again takes the place of the earlier one,
+    as when a notebook's cell is run again, unless it is one of fedflat's.
+    """
+    if kind not in KINDS:
+        raise SpellingError(f"register: there is no kind {shown(kind)}.{nearest(str(kind), KINDS)} {_kinds()}")
+    if name is not None:
+        _refuse_unwritable(name)
+
+    def keep(make: F) -> F:
+        said = make.__name__ if name is None else name
+        _refuse_unwritable(said)
+        home = registering_module(make)
+        if not is_ours(home):
+            _fill()  # so that names are compared with all of ours
+        before = _REGISTRY.get(said)
+        if before and (before.kind != kind or _of_another(before.home, home)):
+            where = before.home if before.plugin is None else before.plugin.name
+            raise SpellingError(f"{said!r} is the name of a {before.kind} already, in {where}. Choose another name.")
+        _REGISTRY[said] = RegisteredName(said, kind, make, home)
+        _NAMES[make] = said
+        return make
+
+    return keep
+
+
+def _refuse_unwritable(name: object) -> None:
+    """Refuse a name that `parse` could never find in a text."""
+    if (
+        not isinstance(name, str) or not name.isidentifier() or iskeyword(name)
+        or normalize("NFKC", name) != name  # as Python reads it
+    ):  # fmt: skip
+        raise SpellingError(
+            f"register: {shown(name)} cannot be written as a name in a text. Choose a name of letters, digits and _ "
+            "that does not begin with a digit and is no keyword of Python."
+        )
+
+
+def _kinds() -> str:
+    return f"Known: {', '.join(KINDS)}."
+
+
+def _of_another(before: str, now: str) -> bool:
+    """Whether a name would be taken from somebody else; a notebook may take it from anybody but us."""
+    if before == now or (not is_ours(before) and {before, now} & set(MAINS)):
+        return False
+    old, new = plugin_of(before), plugin_of(now)
+    return old is None or new is None or not old.same(new)
+
+
+def _fill() -> None:
+    """Import whatever registers names, so that every text can be read whoever asks first."""
+    import_homes()
+    load_installed()
+
+
+def registered(kind: str) -> Iterator[RegisteredName]:
+    """All entries of one kind, by name."""
+    _fill()
+    return iter(sorted((e for e in _REGISTRY.values() if e.kind == kind), key=lambda e: e.name))
+
+
+def names_in(text: str) -> Iterator[RegisteredName]:
+    """The registered names that a text uses; none if it cannot be read."""
+    _fill()
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return iter(())
+    said = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return (_REGISTRY[name] for name in said if name in _REGISTRY)
+
+
+def known(name: str) -> RegisteredName | None:
+    """The entry of that name, if there is one."""
+    _fill()
+    return _REGISTRY.get(name)
+
+
+def name_of(make: type) -> str:
+    """The name that things of this class are said by."""
+    return _NAMES.get(make, str(getattr(make, "key", make.__name__)))
+
+
+def spell(value: Any) -> str:
+    """The text of one value.
+
+    >>> spell(0.01), spell((1, 2)), spell("fine")
+    ('0.01', '[1, 2]', "'fine'")
+    """
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(spell, value)) + "]"
+    return repr(value)
+
+
+def spell_call(name: str, signature: inspect.Signature, arguments: dict[str, Any]) -> str:
+    """``name(...)`` with required arguments by place, the others by name."""
+    by_place: list[str] = []
+    by_name: list[str] = []
+    for key, value in arguments.items():
+        parameter = signature.parameters[key]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            by_place += map(spell, value)
+        elif parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
+            by_place.append(spell(value))
+        else:
+            by_name.append(f"{key}={spell(value)}")
+    return f"{name}({', '.join(by_place + by_name)})"
+
+
+class TextSpec(PlainFields):
+    """A frozen dataclass whose ``repr`` is the text that makes it again; defaults are left out."""
+
+    def __repr__(self) -> str:
+        return self._spell(terse=True)
+
+    def full(self) -> str:
+        """The text with every argument, defaults too, by name."""
+        return self._spell(terse=False)
+
+    def _spell(self, terse: bool) -> str:
+        given = {}
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            default = field.default_factory() if field.default_factory is not MISSING else field.default
+            if field.init and (not terse or default is MISSING or value != default):
+                given[field.name] = value
+        name = name_of(type(self))
+        if not terse:
+            return f"{name}({', '.join(f'{key}={spell(value)}' for key, value in given.items())})"
+        return spell_call(name, inspect.signature(type(self)), given)
+
+
+def parse(text: str, kind: str) -> Any:
+    """The ``kind``, one of `KINDS`, that ``text`` says."""
+    if not isinstance(text, str) or len(text) > LONGEST_TEXT:
+        raise SpellingError(f"cannot read {shown(text)}: a text of at most {LONGEST_TEXT} letters is needed. {_SHAPE}")
+    text = text.strip()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Python's own grammar, which is wider
+            tree = ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        where = f" near column {error.offset}" if error.offset else ""
+        raise SpellingError(f"cannot read {shown(text)}{where}: {error.msg}. {_SHAPE}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise SpellingError(f"cannot read {shown(text)}: {str(error) or 'it is nested too deeply'}. {_SHAPE}") from None
+    try:
+        return _read(tree, kind, text)
+    except RecursionError:
+        raise SpellingError(f"cannot read {shown(text)}: it is nested too deeply. {_SHAPE}") from None
+
+
+LONGEST_TEXT = 10_000
+_SHAPE = "Write calls of known names, numbers, strings, lists and '+', as in \"feddyn(alpha=0.01) + sam(rho=0.05)\"."
+
+
+def _read(node: ast.expr, kind: str | None, text: str) -> Any:
+    match node:
+        case ast.BinOp(op=ast.Add(), left=left, right=right) if kind in (None, "method"):
+            return _read(left, "method", text) + _read(right, "method", text)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            return _call(name, args, keywords, kind, text)
+        case ast.Name(id=name):
+            return _call(name, [], [], kind, text)
+    if kind is None:
+        match node:
+            case ast.Constant(value=bool() | str() | None):
+                return node.value
+            case ast.Constant(value=int() | float()):
+                return _number(node, text)
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float()) as positive):
+                return -_number(positive, text)
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                return tuple(_read(element, None, text) for element in elements)
+    where = "" if kind in (None, "method") else f"as {_a(kind)}. {_where(kind)} "
+    raise SpellingError(f"cannot read {_source(node, text)} in {shown(text)}{' ' if where else '. '}{where}{_SHAPE}")
+
+
+def _number(node: ast.Constant, text: str) -> int | float:
+    """A number; one like 1e3 is whole, as people mean it."""
+    value = node.value
+    assert isinstance(value, int | float)
+    written = ast.get_source_segment(text, node) or ""
+    if isinstance(value, float) and value.is_integer() and "." not in written and value <= 2**53:
+        return int(value)
+    if isinstance(value, int) and value.bit_length() > 256:
+        raise SpellingError(f"cannot read {shown(text)}: {shown(written)} is too large for a number.")
+    return value
+
+
+def _source(node: ast.AST, text: str) -> str:
+    return shown(ast.get_source_segment(text, node) or text)
+
+
+def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], kind: str | None, text: str) -> Any:
+    entry = find(name, kind)
+    for argument in args:
+        if isinstance(argument, ast.Starred):
+            raise SpellingError(f"cannot read {_source(argument, text)} in {shown(text)}. {_SHAPE}")
+    positional = [_read(argument, None, text) for argument in args]
+    named: dict[str, Any] = {}
+    for keyword in keywords:
+        if keyword.arg is None:
+            raise SpellingError(f"cannot read '**' in {shown(text)}. {_SHAPE}")
+        if keyword.arg in named:
+            raise SpellingError(f"{name}() is given {shown(keyword.arg)} twice in {shown(text)}. Leave one out.")
+        if keyword.arg not in entry.signature.parameters:
+            known = list(entry.signature.parameters)
+            raise SpellingError(
+                f"{name}() has no argument {shown(keyword.arg)}.{nearest(keyword.arg, known)} "
+                f"It takes: {', '.join(known) or 'nothing'}."
+            )
+        named[keyword.arg] = _read(keyword.value, None, text)
+    try:
+        entry.signature.bind(*positional, **named)
+    except TypeError as error:
+        takes = inspect.Signature([one.replace(annotation=one.empty) for one in entry.signature.parameters.values()])
+        raise SpellingError(f"{name}{takes}: {error}.") from None
+    return entry.make(*positional, **named)
+
+
+def find(name: str, kind: str | None = None) -> RegisteredName:
+    """The entry called ``name``; an error with the nearest right name if there is none of that kind."""
+    _fill()
+    entry = _REGISTRY.get(name)
+    if entry and (kind is None or entry.kind == kind):
+        return entry
+    if entry and kind:
+        raise SpellingError(f"{shown(name)} is {_a(entry.kind)}, not {_a(kind)}. {_where(kind)}")
+    names = [e.name for e in _REGISTRY.values() if kind is None or e.kind == kind]
+    raise SpellingError(f"unknown {kind or 'name'} {shown(name)}.{nearest(name, names)} {_where(kind)}")
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def _where(kind: str | None) -> str:
+    command = {"method": "`fedflat methods` lists them all.", "data set": "`fedflat data list` lists them all."}
+    names = sorted(e.name for e in _REGISTRY.values() if kind is None or e.kind == kind)
+    return command.get(kind or "", f"Known: {', '.join(names)}.")

@@ -1,0 +1,106 @@
+"""The sections of a page: the methods that are compared, which of them is ahead, and the target they should reach.
+
+A section has one data set, one partition, one task and one score. Nothing is compared across sections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedflat.experiments.results.results import Result, Results, Summary, summarise
+from fedflat.experiments.results.scenario import Scenario
+from fedflat.report.ranking import RankedRun, lead, leader
+from fedflat.report.series import short
+from fedflat.tasks.headline import Headline
+
+Kind = tuple[str, Scenario, Headline]
+"""A method within its section."""
+
+
+def kind_of(result: Result) -> Kind:
+    """The method and the section of a run."""
+    return result.method, result.scenario, result.headline
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """The methods of one section."""
+
+    scenario: Scenario
+    headline: Headline
+    target: float | None
+    target_of_first: bool
+    """Whether no target was given, and it is what the first method came to."""
+    last: int
+    """How many of the last rounds scores are averaged over."""
+    summaries: list[Summary]
+    """One for each method."""
+    standings: list[RankedRun]
+
+    @classmethod
+    def of(cls, scenario: Scenario, headline: Headline, results: Sequence[Result], target: float | None) -> Leaderboard:
+        """The section of a scenario and a headline, from the runs that count."""
+        own = Results(result for result in results if kind_of(result)[1:] == (scenario, headline))
+        given = target is not None
+        target = target if given else own.target_of_first()
+        methods = dict.fromkeys(result.method for result in own)
+        standings = [RankedRun.of(name, [result for result in own if result.method == name]) for name in methods]
+        last = min(min(result.last, result.rounds) for result in own)
+        of_first = not given and target is not None
+        return cls(scenario, headline, target, of_first, last, summarise(own, target), standings)
+
+    @property
+    def lead(self) -> str:
+        """A sentence about the best method; empty if nothing was measured."""
+        return lead(self.standings)
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Its methods."""
+        return [(summary.method, self.scenario, self.headline) for summary in self.summaries]
+
+    def as_json(self, kinds: Sequence[Kind], among: Sequence[Leaderboard]) -> dict[str, Any]:
+        """What the page shows; ``kinds`` are all methods in the order of the page, ``among`` all sections."""
+        ahead = leader(self.standings)
+        return {
+            "title": self.title(among),
+            "data_set": self.scenario.data_set,
+            "partition": self.scenario.partition,
+            "task": self.scenario.task,
+            "lead": self.lead,
+            "last": self.last,
+            "headline": {**self.headline.as_json(), "title": self.headline.title},
+            "ahead": None if ahead is None else kinds.index((ahead.method, self.scenario, self.headline)),
+            "target": short(self.target),
+            "target_of_first": self.target_of_first,
+        }
+
+    def title(self, among: Sequence[Leaderboard]) -> str:
+        """A name that no other section of the page has."""
+        same = [board for board in among if board.scenario == self.scenario]
+        return f"{self.scenario.title}, by {self.headline.label}" if len(same) > 1 else self.scenario.title
+
+
+def boards_of(
+    results: Sequence[Result], counted: Sequence[Result], targets: Sequence[float | None], target: float | None
+) -> tuple[list[Leaderboard], list[str]]:
+    """The sections of these runs, and a sentence about each whose studies have different targets.
+
+    ``targets`` are those of the runs' studies. ``target`` is one for all sections, and replaces them.
+    """
+    boards, problems = [], []
+    for scenario, headline in dict.fromkeys(kind_of(result)[1:] for result in results):
+        of_runs = zip(results, targets, strict=True)
+        own = dict.fromkeys(one for result, one in of_runs if kind_of(result)[1:] == (scenario, headline))
+        given = [one for one in own if one is not None]
+        if target is None and len(given) > 1:
+            texts = " and ".join(map(headline.goal, given))
+            problems.append(
+                f"The studies on {scenario.title} have different targets ({texts}). None of them is used: --target "
+                "sets one for all."
+            )
+        wanted = given[0] if target is None and len(given) == 1 else target
+        boards.append(Leaderboard.of(scenario, headline, counted, wanted))
+    return boards, problems

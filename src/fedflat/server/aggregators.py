@@ -1,0 +1,129 @@
+"""Aggregation rules in place of the mean, for cohorts in which some clients may lie.
+
+    median         coordinate-wise median                       Yin et al., ICML 2018
+    trimmed_mean   coordinate-wise, without the extremes        Yin et al., ICML 2018
+    krum           the most central replies                     Blanchard et al., NeurIPS 2017
+    norm_clip      no reply longer than a given norm            Sun et al., 2019
+
+A rule sees all replies of an exchange at once, so memory grows with the cohort. It replaces the mean of the
+pseudo-gradients, sized and uniform alike; what pieces enclose (control variates and the like) is still averaged.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedflat.errors import FedflatError, SettingError, number
+from fedflat.registry.specs import TextSpec
+
+
+class Aggregator(TextSpec, ABC):
+    """A frozen dataclass of numbers."""
+
+    key: ClassVar[str]
+
+    def min_replies(self) -> int:
+        """How many replies it needs."""
+        return 1
+
+    @abstractmethod
+    def combine(self, deltas: Tensor, weights: Tensor) -> Tensor:
+        """One vector from the rows of ``deltas``; ``weights`` sum to 1."""
+
+    def combine_round(self, t: int, deltas: Tensor, weights: Tensor) -> Tensor:
+        """The same of the replies that came in round ``t``, if they are enough."""
+        if len(deltas) < self.min_replies():
+            raise FedflatError(
+                f"round {t}: {self} needs at least {self.min_replies()} replies, but only {len(deltas)} came that could be "
+                "used. Ask more clients a round, or expect fewer attackers; on_bad='raise' and no min_replies show why "
+                "replies were left out."
+            )
+        return self.combine(deltas, weights)
+
+    def check(self, cohort: int) -> None:
+        """Refuse a cohort that is too small."""
+        if cohort < self.min_replies():
+            raise SettingError(
+                f"{self} needs at least {self.min_replies()} replies a round, but only {cohort} clients are asked. Ask more "
+                "clients a round, or expect fewer attackers."
+            )
+
+
+@dataclass(frozen=True, repr=False)
+class Median(Aggregator):
+    """The median of each coordinate; of an even number of replies the mean of the two in the middle."""
+
+    key = "median"
+
+    def combine(self, deltas: Tensor, weights: Tensor) -> Tensor:
+        """The median, whatever the weights."""
+        ordered = deltas.sort(dim=0).values
+        n = len(ordered)
+        return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+
+
+@dataclass(frozen=True, repr=False)
+class TrimmedMean(Aggregator):
+    """The mean of each coordinate without the ``trim`` smallest and ``trim`` largest values."""
+
+    trim: int
+
+    key = "trimmed_mean"
+
+    def __post_init__(self) -> None:
+        number("trimmed_mean", "trim", self.trim, low=0, whole=True)
+
+    def min_replies(self) -> int:
+        """One more than are cut away."""
+        return 2 * self.trim + 1
+
+    def combine(self, deltas: Tensor, weights: Tensor) -> Tensor:
+        """The trimmed mean, whatever the weights."""
+        return deltas.sort(dim=0).values[self.trim : len(deltas) - self.trim].mean(dim=0)
+
+
+@dataclass(frozen=True, repr=False)
+class Krum(Aggregator):
+    """The mean of the ``keep`` replies that lie closest to their ``n - attackers - 2`` nearest neighbours."""
+
+    attackers: int
+    keep: int = 1
+
+    key = "krum"
+
+    def __post_init__(self) -> None:
+        number("krum", "attackers", self.attackers, low=0, whole=True)
+        number("krum", "keep", self.keep, low=1, whole=True)
+
+    def min_replies(self) -> int:
+        """The paper's bound, and as many as are kept."""
+        return max(2 * self.attackers + 3, self.keep)
+
+    def combine(self, deltas: Tensor, weights: Tensor) -> Tensor:
+        """The mean of the most central replies, each alike."""
+        distances = torch.cdist(deltas, deltas, compute_mode="donot_use_mm_for_euclid_dist").square()
+        neighbours = len(deltas) - self.attackers - 2
+        scores = distances.sort(dim=1).values[:, 1 : neighbours + 1].sum(dim=1)
+        return deltas[scores.argsort(stable=True)[: self.keep]].mean(dim=0)
+
+
+@dataclass(frozen=True, repr=False)
+class NormClip(Aggregator):
+    """The weighted mean of replies, each shrunk to ``norm`` if it is longer."""
+
+    norm: float
+
+    key = "norm_clip"
+
+    def __post_init__(self) -> None:
+        number("norm_clip", "norm", self.norm, low=0, open_low=True)
+
+    def combine(self, deltas: Tensor, weights: Tensor) -> Tensor:
+        """The mean of the shrunk replies."""
+        lengths: Tensor = torch.linalg.vector_norm(deltas, dim=1, keepdim=True)
+        return weights.to(deltas) @ (deltas * (self.norm / lengths.clamp(min=self.norm)))

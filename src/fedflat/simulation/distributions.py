@@ -1,0 +1,83 @@
+"""How a property of devices is spread over the clients: drawn once for each, from the run's seed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import exp
+
+import numpy as np
+
+from fedflat.errors import SettingError, number, shown
+from fedflat.registry.specs import TextSpec, register
+
+LEAST, MOST = 1e-9, 1e18
+"""Speeds and rates between which a quotient is still a sensible number of seconds."""
+
+
+class Distribution(TextSpec, ABC):
+    """A frozen dataclass that draws one positive number for a client."""
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator) -> float:
+        """One client's."""
+
+
+@dataclass(frozen=True, repr=False)
+class Lognormal(Distribution):
+    """``median * exp(sigma * z)``, z standard normal: most are near the median, a few much slower or faster."""
+
+    median: float
+    sigma: float = 0.5
+
+    def __post_init__(self) -> None:
+        number("lognormal", "median", self.median, low=LEAST, high=MOST)
+        number("lognormal", "sigma", self.sigma, low=0, high=5)
+
+    def draw(self, rng: np.random.Generator) -> float:
+        return self.median * exp(self.sigma * float(rng.standard_normal()))
+
+
+@dataclass(frozen=True, repr=False)
+class Uniform(Distribution):
+    """Between ``low`` and ``high``, each number as likely as any other."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        number("uniform", "low", self.low, low=LEAST, high=MOST)
+        number("uniform", "high", self.high, low=self.low, high=MOST)
+
+    def draw(self, rng: np.random.Generator) -> float:
+        return float(rng.uniform(self.low, self.high))
+
+
+@dataclass(frozen=True, repr=False)
+class OneOf(Distribution):
+    """One of some values, in these shares or in equal ones: kinds of devices."""
+
+    values: tuple[float, ...]
+    shares: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name, given in (("values", self.values), ("shares", self.shares)):
+            if given is not None and (not isinstance(given, tuple | list) or not given):
+                raise SettingError(f"one_of: {name} must be a list of numbers, as in [10, 100], found {shown(given)}.")
+        for value in self.values:
+            number("one_of", "each value", value, low=LEAST, high=MOST)
+        for share in self.shares or ():
+            number("one_of", "each share", share, low=0, open_low=True, high=MOST)
+        if self.shares is not None and len(self.shares) != len(self.values):
+            raise SettingError(
+                f"one_of: there must be a share for each value, found {len(self.shares)} for {len(self.values)}."
+            )
+
+    def draw(self, rng: np.random.Generator) -> float:
+        shares = np.asarray(self.shares or [1.0] * len(self.values), dtype=float)
+        return float(self.values[int(rng.choice(len(self.values), p=shares / shares.sum()))])
+
+
+lognormal = register("spread", "lognormal")(Lognormal)
+uniform = register("spread", "uniform")(Uniform)
+one_of = register("spread", "one_of")(OneOf)

@@ -1,1 +1,0 @@
-"""Runs as people ask for them: begun, stopped, taken up again, loaded."""

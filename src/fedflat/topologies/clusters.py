@@ -1,0 +1,187 @@
+"""Clusters: each has a model of its own at the server, and a server's stack of its own; parts may be common to all.
+
+    clusters(3)                        three federations side by side, random for now
+    clusters(3, shared="features")     a head for each cluster on features that all clusters train
+    clusters(3, shared=["conv1"])      the layer conv1 is common, all else belongs to a cluster
+    clusters(3, shared="trunk")        all is common but the convolutions of the head that makes masks
+
+    cluster c  w_c <- the server's step on the replies of its own clients; one that nobody was drawn from stays as it is
+    shared     Phi <- sum_c W_c Phi_c / sum_c W_c,  W_c what the replies of cluster c weigh together in this round
+
+For plain averaging that is the mean over the whole cohort. Running statistics go with the layer they belong to.
+
+The sampler draws out of everybody (draw="together"), or so many in each cluster (draw="each"). A method's memory is
+that of each cluster, so every method is at home here unless parts are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fedflat.core.flat import Layout, Model, mean_model
+from fedflat.errors import SettingError, choice, shown
+from fedflat.registry.specs import register
+from fedflat.topologies.groupings.fixed import grouping_of
+from fedflat.topologies.groupings.grouping import Grouping
+from fedflat.topologies.population import ClientPopulation
+from fedflat.topologies.topology import Selection, Topology
+
+NOTHING, FEATURES, CLASSIFIER, TRUNK, ALL = BLOCKS = ("nothing", "features", "classifier", "trunk", "all")
+
+
+@dataclass(frozen=True, repr=False)
+class Clustered(Topology):
+    """What topologies with a model for each group of clients have in common."""
+
+    groups: int | Grouping
+    draw: str = field(default="together", kw_only=True)
+
+    def __post_init__(self) -> None:
+        grouping_of(self.key, self.groups)
+        choice(self.key, "draw", self.draw, ["together", "each"])
+
+    def slots(self, population: ClientPopulation) -> Mapping[str, Sequence[int]]:
+        """A model for each group."""
+        found = population.groups(grouping_of(self.key, self.groups))
+        return {f"cluster{place}": group for place, group in enumerate(found)}
+
+    def check(self, population: ClientPopulation) -> None:
+        """Refuse clusters that are smaller than what is drawn in each."""
+        slots = self.slots(population)
+        if self.draw == "together" or population.sampler.cohorts is not None:
+            return super().check(population)
+        for name, members in slots.items():
+            if population.sampler.clients > len(members):
+                raise SettingError(
+                    f"{population.sampler.clients} clients a round were asked for, which with {self} are drawn in each "
+                    f"cluster, but {name} has only {len(members)}. Ask fewer clients a round, make fewer clusters, or "
+                    "draw='together' out of everybody."
+                )
+
+    def select(self, population: ClientPopulation, t: int) -> Selection:
+        """The cohort, each client by its own cluster."""
+        slots = self.slots(population)
+        if self.draw == "each" and population.sampler.cohorts is None:
+            return {name: _drawn(population, t, place, slots[name]) for place, name in enumerate(slots)}
+        home = {client: name for name, members in slots.items() for client in members}
+        asked: Selection = {name: [] for name in slots}
+        for client in population.draw(t):
+            asked[home[client]].append((client,))
+        return {name: found for name, found in asked.items() if found}
+
+    def examples(self, population: ClientPopulation) -> dict[str, int]:
+        """How many examples the clients of each cluster train on: N_c."""
+        sizes = population.sizes()
+        return {name: sum(sizes[client] for client in members) for name, members in self.slots(population).items()}
+
+    def center(self, population: ClientPopulation, done: int, models: Mapping[str, Model]) -> Model | None:
+        """The mean of all models, by their clients' examples."""
+        if not self.has_center:
+            return None
+        return mean_model((models[name], n) for name, n in self.examples(population).items())
+
+    def smallest_cohort(self, population: ClientPopulation) -> int:
+        """One, where nobody says from which cluster clients are drawn."""
+        return population.sampler.smallest(population.rounds) if self.draw == "each" and population.sampler.cohorts is None else 1
+
+    def parallel_clients(self, population: ClientPopulation) -> int:
+        """Those of one cluster: each has its exchange after the other."""
+        return max(self.smallest_cohort(population), population.sampler.smallest(population.rounds) // len(self.slots(population)))
+
+    def expected_clients(self, population: ClientPopulation) -> int:
+        """So many in each cluster, if they are drawn in each."""
+        times = len(self.slots(population)) if self.draw == "each" and population.sampler.cohorts is None else 1
+        return times * population.sampler.expected_clients(population.rounds)
+
+
+@dataclass(frozen=True, repr=False)
+class Clusters(Clustered):
+    """A model for each group of clients, all of it or some layers; what is shared is averaged over all clusters."""
+
+    key = "clusters"
+
+    shared: str | tuple[str, ...] = NOTHING
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.shared, str):
+            choice(self.key, "shared", self.shared, BLOCKS)
+        elif not _names(self.shared):
+            raise SettingError(
+                f"{self.key}: shared must be one of {', '.join(BLOCKS)}, or a list of names of layers, found "
+                f"{shown(self.shared)}."
+            )
+
+    @property
+    def merges_models(self) -> bool:
+        """If anything is shared."""
+        return self.shared != NOTHING
+
+    @property
+    def has_center(self) -> bool:
+        """Models that share nothing go their own ways: their mean stands for none of them."""
+        return self.shared != NOTHING or self.groups == 1
+
+    def merges_after(self, population: ClientPopulation, t: int) -> bool:
+        """Only if something is shared: else each cluster goes its own way."""
+        return self.merges_models
+
+    def check(self, population: ClientPopulation) -> None:
+        """Refuse names of layers that the model has not."""
+        super().check(population)
+        if not isinstance(self.shared, str):
+            for name in self.shared:
+                if not any(_within(one, name) for one in population.layout.names):
+                    raise SettingError(
+                        f"clusters: the model has no layer {name!r} to share. It has {', '.join(population.layout.names)}."
+                    )
+
+    def merge(
+        self, population: ClientPopulation, t: int, models: Mapping[str, Model], weights: Mapping[str, float]
+    ) -> dict[str, Model]:
+        """Put the mean of what is shared into every model."""
+        if not self.merges_models:
+            return dict(models)
+        mean = mean_model((models[name], weight) for name, weight in weights.items())
+        params, buffers = (mask.to(mean.params.device) for mask in self.common(population.layout))
+        return {
+            name: Model(torch.where(params, mean.params, own.params), torch.where(buffers, mean.buffers, own.buffers))
+            for name, own in models.items()
+        }
+
+    def common(self, layout: Layout) -> tuple[Tensor, Tensor]:
+        """Masks over parameters and buffers: what is shared."""
+        sizes = torch.tensor(layout.buffer_sizes, dtype=torch.long)
+        buffers = torch.tensor([self._shares(layout, name) for name in layout.buffer_names], dtype=torch.bool)
+        return layout.where(lambda name, shape: self._shares(layout, name)), buffers.repeat_interleave(sizes)
+
+    def _shares(self, layout: Layout, name: str) -> bool:
+        if not isinstance(self.shared, str):
+            return any(_within(name, layer) for layer in self.shared)
+        last = name.rpartition(".")[0] == layout.names[-1].rpartition(".")[0]
+        head = name in layout.head
+        return {NOTHING: False, FEATURES: not last, CLASSIFIER: last, TRUNK: not head, ALL: True}[self.shared]
+
+
+def _names(value: object) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(name, str) for name in value)
+
+
+def _drawn(population: ClientPopulation, t: int, place: int, members: Sequence[int]) -> list[tuple[int, ...]]:
+    def sizes() -> list[int]:
+        all_sizes = population.sizes()
+        return [all_sizes[client] for client in members]
+
+    return [(members[i],) for i in population.draw_from(t, len(members), sizes, place)]
+
+
+def _within(name: str, layer: str) -> bool:
+    """Whether a parameter or buffer belongs to a layer, or to a layer within it."""
+    return name == layer or name.startswith(f"{layer}.")
+
+
+clusters = register("topology", "clusters")(Clusters)

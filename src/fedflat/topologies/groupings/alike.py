@@ -1,0 +1,82 @@
+"""Groups of like clients: clusters by what they say of themselves, or by a column of the data, such as a town."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedflat.client.instructions import Describer
+from fedflat.data.k_means import k_means
+from fedflat.errors import LARGEST_SEED, SettingError, number
+from fedflat.registry.specs import register
+from fedflat.topologies.groupings.dissimilarity import Vectors
+from fedflat.topologies.groupings.grouping import Grouping, Groups, evenly
+
+
+@dataclass(frozen=True, repr=False)
+class Alike(Grouping):
+    """k-means puts like clients together, and its clusters are the groups.
+
+    count
+        How many; at most as many as there are clients. None is empty.
+    psi
+        See ``greedy``; by their labels, if nothing is said.
+    """
+
+    count: int
+    psi: str | Describer = "labels"
+
+    def __post_init__(self) -> None:
+        number("alike", "count", self.count, low=1, whole=True)
+        self.check_psi()
+
+    def possible(self, sizes: Sequence[int]) -> None:
+        """Refuse more groups than clients."""
+        if self.count > len(sizes):
+            raise SettingError(f"alike: {self.count} groups cannot be made of {len(sizes)} clients. Lower count.")
+
+    def about(self, sizes: Sequence[int]) -> Groups:
+        """Clients by number, as many in each group or nearly."""
+        return evenly(self.count, len(sizes))
+
+    def assign(
+        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+    ) -> Groups:
+        """See `Grouping.assign`; groups are in the order of their first clients."""
+        vectors = self.checked(representers, sizes)
+        self.possible(sizes)
+        labels = k_means(vectors, self.count, int(rng.integers(LARGEST_SEED)))
+        return sorted(np.flatnonzero(labels == label).tolist() for label in range(self.count))
+
+
+@dataclass(frozen=True, repr=False)
+class ByColumn(Grouping):
+    """A group for each value of a column of the data, such as ``"town"``: what is known of where clients are.
+
+    Data sets say what columns there are (`Domains.facets`). All examples of a client must have the same value.
+    """
+
+    psi = None
+
+    column: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str) or not self.column:
+            raise SettingError(f"by_column: column must be a name, such as 'town', found {self.column!r}.")
+
+    @property
+    def needs_column(self) -> str | None:
+        return self.column
+
+    def assign(
+        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+    ) -> Groups:
+        """Representers are the values, as numbers; groups are in the order of the values."""
+        values = representers[:, 0]
+        return [np.flatnonzero(values == value).tolist() for value in np.unique(values)]
+
+
+alike = register("grouping", "alike")(Alike)
+by_column = register("grouping", "by_column")(ByColumn)
