@@ -16,7 +16,7 @@ from fedflat.experiments.train import train
 from fedflat.models.spec import ModelSpec
 from fedflat.registry import specs as spelling
 from fedflat.registry.specs import register
-from running.small import timeless
+from experiments.small import timeless
 from test_every_method import EVERY, experiment, said
 from wired import Wired
 

@@ -15,7 +15,7 @@ from fedflat.core.schedules import decay
 from fedflat.errors import LARGEST, MOST, FedflatError, SettingError, number, shown
 from fedflat.experiments.experiment import EvaluationSchedule
 from fedflat.registry.specs import parse
-from running.small import experiment
+from experiments.small import experiment
 
 
 def test_where_no_limit_is_said_there_is_one() -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from running.small import alive, ended, wait_for
+from experiments.small import alive, ended, wait_for
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TAKES_PART = """

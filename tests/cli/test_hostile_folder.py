@@ -15,7 +15,7 @@ from fedflat.kernels.bfloat16 import dies
 from PIL import Image
 
 from fedflat.cli.parser import KINDS, build
-from running.small import FEDFLAT
+from experiments.small import FEDFLAT
 
 NAMES = {*sys.stdlib_module_names, *"fedflat numpy torch scipy sklearn safetensors rich PIL matplotlib pandas".split()}
 HOSTILE = "import builtins\nbuiltins.open({marker!r}, 'w').close()\n"

@@ -13,7 +13,7 @@ import pytest
 import fedflat
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.study import run_one
-from running.small import FEDFLAT, ON, rows
+from experiments.small import FEDFLAT, ON, rows
 
 QUICK = ("--on", ON, "--clients-per-round", "2", "--rounds", "4", "--model", "logistic", "--threads", "1")
 WAITING = """

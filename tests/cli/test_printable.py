@@ -19,7 +19,7 @@ from fedflat.experiments.run_folder.plugins_needed import changed, missing
 from fedflat.experiments.run_folder.record import identity
 from fedflat.experiments.run_folder.signed import signed, verified
 from fedflat.papers.reproduce.plan import FILE
-from reproduce.test_plan import PLAIN, planned
+from papers.reproduce.test_plan import PLAIN, planned
 
 ESCAPES = "\x1b[2J\x1b]0;title\x07\r\n\x9b31m\u202egnp.exe\u2066\ud800"
 """A cleared screen, a title, a line of one's own, a colour, and text from right to left."""

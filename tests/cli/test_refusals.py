@@ -12,7 +12,7 @@ import pytest
 from data.miniature import IDX, idx, write_cifar_files, write_idx_set
 from fedflat.cli import main
 from fedflat.data.files import paths as places
-from running.small import start
+from experiments.small import start
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from fedflat.cli import main
 from fedflat.cli.runs import fresh_folder
 from fedflat.execution.in_process import InProcess
 from fedflat.tasks.headline import ACCURACY
-from running.small import ON, final, rows, timeless
+from experiments.small import ON, final, rows, timeless
 
 QUICK = (
     "--on", ON, "--clients-per-round", "2", "--rounds", "4", "--model", "logistic", "--threads", "1",

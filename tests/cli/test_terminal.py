@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from running.small import ON, start
+from experiments.small import ON, start
 
 QUICK = ("--on", ON, "--clients-per-round", "2", "--rounds", "30", "--model", "logistic", "--threads", "1")
 

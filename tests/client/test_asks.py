@@ -24,7 +24,7 @@ from fedflat.experiments.prepare import PreparedRun, prepare
 from fedflat.experiments.replies import ReplyCollector
 from fedflat.experiments.state import Ledger
 from fedflat.registry.specs import parse, register
-from running.small import experiment
+from experiments.small import experiment
 
 ASKS = (Train(), FineTune(), Gradient(), Evaluate(), Describe(LabelCounts()))
 

@@ -18,9 +18,9 @@ from fedflat.data.files import pictures
 from fedflat.errors import DataError, SettingError
 from fedflat.experiments.run_folder.fingerprint import data_digest
 from fedflat.registry.specs import parse
-from running.killing import newest
-from running.small import kill_when_stopped, start
-from running.stopping import VISIT
+from experiments.killing import newest
+from experiments.small import kill_when_stopped, start
+from experiments.stopping import VISIT
 
 RUN: dict[str, Any] = {
     "model": "mlp(hidden=[8])", "rounds": 3, "clients_per_round": 2, "batch_size": 4, "local_epochs": 2, "lr": 0.05,

@@ -32,7 +32,7 @@ from fedflat.data.sets.stackoverflow import vocabulary
 from fedflat.errors import DataError, FedflatError, SettingError
 from fedflat.papers.reproduce.table_file import read_table
 from fedflat.registry.specs import parse
-from running.small import FEDFLAT
+from experiments.small import FEDFLAT
 
 IDS = Ids(tuple(range(256)))
 FRAME = FrameFiles(6, 8)

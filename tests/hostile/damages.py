@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hostile.forging import forge
 from report.damage import WRONG, changed, leaves
-from running.made import ODD
+from experiments.made import ODD
 
 PIECES = (b"null", b'"', b"[", b"-1", b"1e999", b"\xff", b"{}", b"9" * 5000, b"\0" * 64, b"\n", b"[" * 100_000, b" ")
 NAMES = (

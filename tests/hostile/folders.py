@@ -24,8 +24,8 @@ from fedflat.report import collect
 from fedflat.report.live.server import News
 from hostile.damages import damage
 from hostile.limits import Said, carried_out, limited
-from running.made import make_runs
-from running.small import final, timeless
+from experiments.made import make_runs
+from experiments.small import final, timeless
 
 OTHER = {"done-0": "done-1", "cut-0": "cut-1", "done-1": "done-0", "study": "exchanged"}
 """The folders that are damaged, and those from which things come that do not belong there."""

@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from running.killing import begin_or_go_on, kill_9, same_as_never_stopped
+from experiments.killing import begin_or_go_on, kill_9, same_as_never_stopped
 
 WAYS = {
     "in-process": ("--threads", "1"),

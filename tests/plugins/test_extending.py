@@ -12,8 +12,8 @@ import fedflat as ff
 from fedflat.cli import main
 from plugins.forgetting import forget
 from plugins.printed import NAMES, commands, write_files
-from running.small import experiment, final, kill_when_stopped, rows, start, timeless
-from running.stopping import CHECKPOINT
+from experiments.small import experiment, final, kill_when_stopped, rows, start, timeless
+from experiments.stopping import CHECKPOINT
 
 EVERYTHING = "sign_sam(rho=0.002) + fedexp(eps=0.01) + feddyn(alpha=0.1)"
 ON = "thumbnails('pictures', partition=two_camps(), clients=4)"

@@ -20,7 +20,7 @@ from fedflat.experiments.run_folder.plugins_needed import changed, missing, need
 from fedflat.registry.plugins import Plugin, load_same, named_plugins, plugin_of
 from fedflat.report.run_command import command
 from plugins.forgetting import forget
-from running.small import experiment
+from experiments.small import experiment
 
 MINE = """
 import fedflat as ff

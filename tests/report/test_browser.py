@@ -32,7 +32,7 @@ from report.made import (
     write_watch,
 )
 from report.test_judged import MIOU, RMSE, compared
-from running.small import PATIENCE
+from experiments.small import PATIENCE
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

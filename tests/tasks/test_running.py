@@ -16,7 +16,7 @@ import torch
 import fedflat as ff
 from fedflat.errors import SettingError
 from plugins.printed import write_files
-from running.small import final
+from experiments.small import final
 
 RUN: dict[str, Any] = {
     "rounds": 2, "clients_per_round": 4, "batch_size": 3, "lr": 0.05, "dtype": "float64", "quiet": True, "eval_every": 1

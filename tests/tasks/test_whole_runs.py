@@ -18,9 +18,9 @@ import pytest
 import fedflat as ff
 from fedflat.cli import main
 from report.test_page import embedded
-from running.killing import newest
-from running.small import final, kill_when_stopped, rows, start, timeless
-from running.stopping import CHECKPOINT
+from experiments.killing import newest
+from experiments.small import final, kill_when_stopped, rows, start, timeless
+from experiments.stopping import CHECKPOINT
 
 TINY = "towns=2, clients=4, tests=12, width=32, height=16, unseen_weather='snow'"
 

@@ -1,0 +1,164 @@
+"""Trackers by name, what they are told, and one that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedflat as ff
+import fedflat.experiments.loggers.logger as tracker
+import fedflat.experiments.loggers.tee as tee
+from fedflat.cli import main
+from fedflat.errors import SettingError
+from fedflat.execution.in_process import InProcess
+from fedflat.experiments.loggers.logger import check_installed, names_of, numbers
+from fedflat.experiments.loggers.tee import LoggedRunFolder, with_loggers
+from fedflat.experiments.recording import recording_callback
+from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
+from fedflat.experiments.study import Reporter, resume
+from fedflat.experiments.train import train
+from experiments.small import ON, begin, experiment, final, rows, stop_at, timeless
+
+
+class Listener:
+    """A tracker that remembers what it heard."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[Any, ...]] = []
+
+    def begin(self, facts: Mapping[str, Any], done: int) -> None:
+        self.heard.append(("begin", facts["experiment"]["method"], done))
+
+    def row(self, round: int, numbers: Mapping[str, float]) -> None:
+        self.heard.append(("row", round, numbers))
+
+    def end(self, status: str) -> None:
+        self.heard.append(("end", status))
+
+
+class Failing(Listener):
+    """A tracker that fails at the third row."""
+
+    def row(self, round: int, numbers: Mapping[str, float]) -> None:
+        super().row(round, numbers)
+        if round == 3:
+            raise OSError("no space left")
+
+
+@pytest.fixture
+def callback(monkeypatch: pytest.MonkeyPatch) -> Listener:
+    heard = Listener()
+    monkeypatch.setattr(tee, "open_tracker", lambda name, folder: heard)
+    return heard
+
+
+def follow(folder: Path, *, again: bool = False, stop: int | None = None, said: list[str] | None = None) -> None:
+    exp = experiment("fedgloss(rho_s=0.05, rho_l=0.05)")
+    say = (said if said is not None else []).append
+    made = DiskRunFolder.open(folder, say=say) if again else DiskRunFolder.create(folder, exp.as_json(), {}, say=say)
+    with closing(LoggedRunFolder(made, ["wandb"])) as run_folder:
+        train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(stop))
+
+
+def test_what_is_heard(tmp_path: Path, callback: Listener) -> None:
+    follow(tmp_path / "run")
+    first, *between, last = callback.heard
+    assert first == ("begin", "fedgloss(rho_s=0.05, rho_l=0.05)", 0)
+    assert last == ("end", "done")
+    assert between == [("row", row["round"], numbers(row)) for row in rows(tmp_path / "run")]
+    assert len(between) == 6
+
+
+def test_what_is_watched_is_heard_too(tmp_path: Path, callback: Listener) -> None:
+    exp = experiment()
+    with closing(LoggedRunFolder(DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}), ["wandb"])) as run_folder:
+        train(exp, run_folder=run_folder, executor=InProcess(threads=1), callbacks=recording_callback("norms,classes"))
+    heard = [told for _, round, told in callback.heard[1:-1] if round == 6]
+    assert set(heard[0]) == {"param_norm", "classes/0", "classes/1", "classes/2"}
+    assert "accuracy" in heard[1]
+    assert len((tmp_path / "run" / "watch.jsonl").read_text().splitlines()) == 6
+
+
+def test_stopped_and_going_on(tmp_path: Path, callback: Listener) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        follow(tmp_path / "run", stop=4)
+    assert callback.heard[-1] == ("end", "stopped")
+    callback.heard.clear()
+    follow(tmp_path / "run", again=True)
+    assert callback.heard[0] == ("begin", "fedgloss(rho_s=0.05, rho_l=0.05)", 4)
+    assert [heard[1] for heard in callback.heard if heard[0] == "row"] == [5, 6]
+    assert callback.heard[-1] == ("end", "done")
+
+
+def test_one_that_fails_is_given_up_and_the_run_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing, said = Failing(), []
+    monkeypatch.setattr(tee, "open_tracker", lambda name, folder: failing)
+    follow(tmp_path / "run", said=said)
+    assert [heard[1] for heard in failing.heard if heard[0] == "row"] == [1, 2, 3]
+    assert ("end", "done") not in failing.heard
+    assert len(said) == 1
+    assert "tracking with wandb failed (OSError: no space left) and is given up. The run goes on" in said[0]
+    begin(experiment("fedgloss(rho_s=0.05, rho_l=0.05)"), tmp_path / "alone")
+    assert final(tmp_path / "run") == final(tmp_path / "alone")
+    assert timeless(rows(tmp_path / "run")) == timeless(rows(tmp_path / "alone"))
+
+
+def test_one_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(tee, "open_tracker", lambda name, folder: 1 / 0)
+    follow(tmp_path / "run", said=said)
+    assert len(said) == 1
+    assert len(rows(tmp_path / "run")) == 6
+
+
+def test_names() -> None:
+    with pytest.raises(SettingError, match=r"unknown tracker 'wandbb'. Did you mean 'wandb'\? Known: tensorboard, "):
+        names_of("wandbb")
+
+
+def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracker, "find_spec", lambda name: None if name == "sqlalchemy" else object())
+    assert names_of("tensorboard, wandb,tensorboard") == ["tensorboard", "wandb"]
+    with pytest.raises(SettingError, match=r"mlflow needs sqlalchemy, which is not .* pip install 'fedflat\[mlflow\]'"):
+        check_installed("mlflow")
+    monkeypatch.setattr(tracker, "find_spec", lambda name: None)
+    with pytest.raises(SettingError, match="mlflow needs mlflow and sqlalchemy and alembic, which are not installed"):
+        check_installed("mlflow")
+
+
+def test_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tracker, "find_spec", lambda name: None)
+    for word, sentence in (("wandb", "pip install 'fedflat[wandb]'"), ("bored", "Known: tensorboard, wandb, mlflow")):
+        assert main(["run", "fedavg", "--on", ON, "--track", word, "--out", str(tmp_path / "run")]) == 2
+        assert sentence in capsys.readouterr().err
+        assert not (tmp_path / "run").exists()
+    monkeypatch.undo()
+    monkeypatch.setattr(tracker, "find_spec", lambda name: object())
+    with pytest.raises(SettingError, match="and tracked is written into the run folder, and there is none"):
+        ff.run("fedavg", on=ON, rounds=1, track="tensorboard")
+
+
+def test_a_library_that_is_gone_when_going_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    callback = Listener()
+    settings: dict[str, Any] = {"on": ON, "rounds": 3, "clients_per_round": 2, "model": "logistic", "threads": 1}
+    monkeypatch.setattr(tee, "open_tracker", lambda name, folder: callback)
+    monkeypatch.setattr(tracker, "find_spec", lambda name: object())
+    stop = Reporter(announce=lambda exp, place, total: stop_at(1))
+    with pytest.raises(KeyboardInterrupt):
+        ff.run("fedavg", out=tmp_path / "run", track="mlflow", reporter=stop, **settings)
+    monkeypatch.setattr(tracker, "find_spec", lambda name: None)
+    with pytest.raises(SettingError, match="mlflow needs"):
+        resume(tmp_path / "run")
+    assert [result.status for result in resume(tmp_path / "run", track="none")] == ["done"]
+    assert callback.heard[-1] == ("end", "stopped")
+
+
+def test_without_trackers_or_folder_the_book_is_the_book() -> None:
+    run_folder = RunFolder()
+    assert with_loggers(run_folder, "") is run_folder

@@ -1,0 +1,150 @@
+"""What is seen of the global model and of the clients', against plain loops."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn.functional import cosine_similarity, cross_entropy
+
+from fedflat.client.training import Request, run_client
+from fedflat.core.flat import Model
+from fedflat.core.messages import Broadcast
+from fedflat.data.sets.in_memory import clients_of
+from fedflat.errors import SettingError
+from fedflat.execution.client_pool import Executor
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.experiments.experiment import EvaluationSchedule
+from fedflat.experiments.prepare import prepare
+from fedflat.experiments.recording import RECORDERS, Recording
+from fedflat.flatness.hessian import Hessian
+from fedflat.flatness.spectrum import eigenvalues
+from fedflat.registry.specs import parse
+from literal.problem import toy_q
+from experiments.recording.alone import cohort, examples, experiment, module_at, seen, walk, watch
+from quadratic import experiment as quadratic
+from experiments.small import data
+
+
+def cosine(a: Tensor, b: Tensor) -> float:
+    return float(cosine_similarity(a, b, dim=0))
+
+
+def test_alignment_and_norm() -> None:
+    run_folder = watch(experiment(), "alignment,norms")
+    answers = [before - after for before, after in zip(run_folder.models, run_folder.models[1:], strict=False)]
+    expected = {t + 2: cosine(answers[t], answers[t + 1]) for t in range(3)}
+    assert seen(run_folder, "alignment") == pytest.approx(expected, rel=1e-9)
+    norms = {t: math.sqrt(sum(x * x for x in run_folder.models[t].tolist())) for t in range(1, 5)}
+    assert seen(run_folder, "param_norm") == pytest.approx(norms, rel=1e-12)
+
+
+def test_alignment_is_of_what_the_cohort_answers_not_of_the_step() -> None:
+    """FedAvgM steps by v <- 0.5 v + delta."""
+    run_folder = watch(experiment("fedavgm(beta=0.5)"), "alignment")
+    steps = [before - after for before, after in zip(run_folder.models, run_folder.models[1:], strict=False)]
+    deltas = [steps[0], *(steps[t] - 0.5 * steps[t - 1] for t in range(1, 4))]
+    expected = {t + 2: cosine(deltas[t], deltas[t + 1]) for t in range(3)}
+    assert seen(run_folder, "alignment") == pytest.approx(expected, rel=1e-7)
+
+
+def test_features_of_the_clients_of_the_round() -> None:
+    exp = experiment()
+    run_folder = watch(exp, "features")
+    assert list(seen(run_folder, "feature_norms")) == [2, 4]
+    for round, found in seen(run_folder, "feature_norms").items():
+        module = module_at(exp, run_folder.models[round])
+        expected = {
+            str(client): fmean(float(module(x[None]).detach().norm()) for x in examples(client)[0])
+            for client in cohort(exp, round - 1)
+        }
+        assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_classes() -> None:
+    exp = experiment()
+    run_folder = watch(exp, "classes")
+    test = data().open(0).test
+    batch = test.batch(torch.arange(len(test)), torch.float64)
+    assert list(seen(run_folder, "classes")) == [2, 4]
+    for round, found in seen(run_folder, "classes").items():
+        guesses = module_at(exp, run_folder.models[round])(batch.inputs).argmax(1).tolist()
+        pairs = list(zip(guesses, batch.targets.tolist(), strict=True))
+        assert found == [fmean(guess == y for guess, y in pairs if y == c) for c in range(3)]
+
+
+def test_a_class_that_is_not_tested() -> None:
+    given = [(torch.randn(6, 4), torch.arange(6) % 3) for _ in range(3)]
+    exp = experiment(on=clients_of(given, test=(torch.randn(4, 4), torch.tensor([0, 2, 2, 0])), classes=3))
+    for accuracies in seen(watch(exp, "classes"), "classes").values():
+        assert [math.isnan(accuracy) for accuracy in accuracies] == [False, True, False]
+
+
+@pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"])
+def test_the_sharpness_of_clients_models(executor: Executor) -> None:
+    """Against the largest eigenvalue of the whole Hessian, written out."""
+    exp = experiment()
+    run_folder = watch(exp, "client_lambda", executor)
+    assert list(seen(run_folder, "client_lambda")) == [2, 4]
+    found, sent = seen(run_folder, "client_lambda")[2], run_folder.models[1]
+    assert sorted(found) == sorted(map(str, cohort(exp, 1)))
+    for client in cohort(exp, 1):
+        module, (x, y) = module_at(exp, sent), examples(client)
+        shapes = [(name, p.shape, p.numel()) for name, p in module.named_parameters()]
+
+        def loss(w: Tensor) -> Tensor:
+            parts = zip(shapes, w.split([n for *_, n in shapes]), strict=True)  # noqa: B023 (used in this turn only)
+            named = {name: part.view(shape) for (name, shape, _), part in parts}
+            return cross_entropy(functional_call(module, named, (x,)), y)  # noqa: B023
+
+        whole = torch.autograd.functional.hessian(loss, walk(exp, 1, client, sent)[-1])
+        assert found[str(client)] == pytest.approx(float(torch.linalg.eigvalsh(whole)[-1]), rel=1e-4)
+
+
+@pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"])
+def test_the_sharpness_is_that_of_the_end_of_the_walk(executor: Executor) -> None:
+    """FedSpeed sends ``w_k - lam sigma_k`` back, and the model is ``w_k``."""
+    exp = replace(experiment("fedspeed(rho=0.1, lam=0.5)"), evaluate=EvaluationSchedule(every=1))
+    prepared, found = prepare(exp), seen(watch(exp, "client_lambda", executor), "client_lambda")[1]
+    sent = prepared.learner.initial()
+    for client in cohort(exp, 0):
+        request = Request(client, Broadcast(0, sent.params, sent.buffers, exp.lr(0)), {})
+        reply, memory = run_client(prepared.job, request, prepared.fed.data(client))
+        model = Model(sent.params - reply.delta + 0.5 * memory["dual"]["sigma"], sent.buffers)
+        top = eigenvalues(Hessian(prepared.learner, model, prepared.fed.data(client)), 1, seed=exp.seed).values[0]
+        assert found[str(client)] == pytest.approx(float(top), rel=1e-4)
+
+
+def test_the_stale_perturbation() -> None:
+    """What the method notes, in every round and not only in those that are evaluated."""
+    run_folder = watch(experiment("fedgloss(rho_s=0.1, rho_l=0.05, delta_eps=True)"), "delta_eps")
+    assert list(seen(run_folder, "delta_eps")) == [2, 3, 4]
+    assert {row["round"]: row["delta_eps"] for row in run_folder.rows}.items() <= seen(run_folder, "delta_eps").items()
+    assert watch(experiment(), "delta_eps").watched == []
+
+
+def test_costs_are_said() -> None:
+    said = Recording.of(prepare(experiment()), "drift,classes,client_lambda").costs()
+    assert said[0] == "watching drift: one norm at the end of each local epoch"
+    assert said[1] == "watching classes: one more pass over the test set every evaluation"
+    assert "expensive" in said[2]
+
+
+def test_no_classes_to_watch() -> None:
+    exp = quadratic(parse("fedavg", "method"), *toy_q())
+    with pytest.raises(SettingError, match=r"there are no classes to watch, since .* shape \(1,\)"):
+        Recording.of(prepare(exp), "classes")
+
+
+def test_all_there_is_to_see() -> None:
+    """Whoever would be refused in a run is left out of it."""
+    assert [recorder.name for recorder in Recording.of(prepare(experiment()), "all").recorders] == list(RECORDERS)
+    exp = quadratic(parse("fedavg", "method"), *toy_q())
+    without = [name for name in RECORDERS if name != "classes"]
+    assert [recorder.name for recorder in Recording.of(prepare(exp), "all").recorders] == without

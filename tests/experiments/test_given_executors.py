@@ -1,0 +1,91 @@
+"""An executor given in Python: ours, or anybody's that opens a crew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fedflat as ff
+from fedflat.client.training import ClientJob, Request, run_client
+from fedflat.data.federation import Federation
+from fedflat.errors import FedflatError
+from fedflat.execution.client_pool import ClientPool, Executor, Source, PoolOutcome
+from fedflat.execution.in_process import InProcess
+from fedflat.execution.stacked import Stacked
+from fedflat.execution.workers import Workers
+from fedflat.experiments.execution_config import ExecutionConfig, merge_config
+from fedflat.experiments.study import run_one
+from experiments.small import ON
+
+RUN: dict[str, Any] = {
+    "on": ON, "rounds": 3, "model": "mlp(hidden=[4])", "clients_per_round": 3, "seed": 2
+}  # fmt: skip
+
+
+@dataclass
+class Counting:
+    """Visits here, counted."""
+
+    asked: list[int] = field(default_factory=list)
+
+    @contextmanager
+    def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
+        self.job, self.fed = job, fed
+        yield self
+
+    def visit(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
+        for request in requests:
+            self.asked.append(request.client)
+            yield run_client(self.job, request, self.fed.data(request.client))
+
+
+def test_anybodys_executor_runs_and_goes_on(tmp_path: Path) -> None:
+    mine, other = Counting(), Counting()
+    reference = ff.run("fedavg", threads=1, quiet=True, **RUN)
+    folder = tmp_path / "mine"
+    exp = ff.experiment("fedavg", **RUN)
+    run_one(exp, ExecutionConfig(executor=mine), folder, until=2)
+    assert len(mine.asked) == 6
+    assert json.loads((folder / "run.json").read_text())["how"]["executor"] is None
+    with pytest.raises(FedflatError, match=r"executor was given in Python .* fedflat\.resume\(folder, executor="):
+        ff.resume(folder, quiet=True)
+    [result] = ff.resume(folder, executor=other, quiet=True)
+    assert len(other.asked) == 3
+    assert torch.equal(result.model.params, reference.model.params)
+
+
+@pytest.mark.parametrize("executor", [InProcess(1), InProcess(), Workers(2), Workers(3, 2), Stacked(1), Stacked()])
+def test_ours_are_written_down_by_name(executor: Executor) -> None:
+    saved = ExecutionConfig(executor=executor).as_json()
+    assert isinstance(saved["executor"], str)
+    assert merge_config(json.loads(json.dumps(saved)), {}).make() == executor
+
+
+def test_another_executor_for_the_rest(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    exp = ff.experiment("fedavg", **RUN)
+    run_one(exp, ExecutionConfig(executor="workers", workers=1), folder, until=1)
+    ff.resume(folder, executor="in-process", quiet=True)
+    config = json.loads((folder / "run.json").read_text())["how"]
+    assert (config["executor"], config["workers"]) == ("in-process", 0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"executor": 3}, "executor must be one of auto, in-process, workers, stacked, or an object whose `open`"),
+        ({"executor": "rows"}, "executor"),
+        ({"executor": Stacked(), "workers": 2}, "which knows its own"),
+        ({"executor": InProcess(), "threads": 2}, "which knows its own"),
+    ],
+)
+def test_what_is_no_executor(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(FedflatError, match=message):
+        ExecutionConfig(**wrong)

@@ -1,0 +1,145 @@
+"""The runs that are kept in results/: each as it was written, and tables that say what the runs say."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from fedflat.cli import main
+from fedflat.errors import RunError
+from fedflat.experiments.run_folder.groups import read_groups
+from fedflat.experiments.run_folder.record import read_facts, read_rows
+from fedflat.experiments.run_folder.study_file import runs_in
+from fedflat.papers.presets import every
+from fedflat.papers.reproduce.cells import TableCell
+from fedflat.papers.reproduce.export import as_csv, markdown
+from fedflat.papers.reproduce.figure import _panel as panel
+from fedflat.papers.reproduce.figure import draw
+from fedflat.papers.reproduce.plan import open_plan
+from fedflat.papers.reproduce.selection import find_table
+from fedflat.papers.reproduce.summary import lines
+from papers.reproduce.test_reproduce import reproduce
+
+RESULTS = Path(__file__).parents[2] / "results"
+KEPT = sorted(path.parent for path in RESULTS.glob("*/study.json"))
+SETTINGS: dict[str, Any] = {
+    "on": "digits(lda(0), clients=10)", "model": "mlp(hidden=[4])", "rounds": 6, "clients_per_round": 2,
+    "eval_every": 2, "eval_last": 1,
+}  # fmt: skip
+ROWS: list[dict[str, Any]] = [
+    {"name": "plain", "method": "fedavg()", "reported": 50.0},
+    {"name": "chains", "method": "fedseq(groups=2)", "reported": 60.0},
+]
+
+
+@pytest.fixture(scope="module")
+def collecting() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("collect", RESULTS / "collect.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)
+def test_what_is_kept_is_as_it_was_written(folder: Path) -> None:
+    runs = runs_in(folder)
+    assert sorted(runs) == sorted(path.parent for path in folder.glob("*/seed-*/run.json"))
+    for run in runs:
+        facts = read_facts(run)
+        assert "place" not in facts["origin"]
+        assert read_rows(run, facts=facts)
+        read_groups(run, facts["identity"])
+
+
+def test_the_first_rise_may_leave_the_figure() -> None:
+    """Methods that end within two points of each other are told apart, though they began at a tenth of it."""
+    axis = Figure().subplots()
+    shown = lines(open_plan(RESULTS / "fedfsa-table1", reading=True))
+    panel(axis, "", shown)
+    curves = [line.get_ydata() for line in axis.lines if len(line.get_ydata()) > 2]
+    low, high = axis.get_ylim()
+    assert [min(curve) < 20 for curve in curves] == [True, True]
+    assert high - low < 15
+    for line, curve in zip(shown, curves, strict=True):
+        assert low < line.standing.entry.cell.reported < high
+        assert low < min(curve[25:]) < max(curve) < high
+
+
+def test_a_figure_drawn_twice_has_the_same_bytes(tmp_path: Path) -> None:
+    drawn = []
+    for name in ("one", "two"):
+        shutil.copytree(RESULTS / "fedfsa-table1", tmp_path / name)
+        plan = open_plan(tmp_path / name, reading=True)
+        assert draw(plan, lines(plan)) == []
+        drawn.append((tmp_path / name / "accuracy.svg").read_bytes())
+    assert drawn[0] == drawn[1]
+
+
+@pytest.mark.parametrize("folder", [one for one in KEPT if (one / "reproduce.json").exists()], ids=lambda one: one.name)
+def test_tables_say_what_their_runs_say(folder: Path) -> None:
+    plan = open_plan(folder, reading=True)
+    assert (folder / "table.md").read_text() == markdown(plan, lines(plan))
+    assert (folder / "table.csv").read_text() == as_csv(plan, lines(plan))
+
+
+@pytest.mark.parametrize("folder", [one for one in KEPT if (one / "reproduce.json").exists()], ids=lambda one: one.name)
+def test_tables_have_the_numbers_of_the_presets(folder: Path) -> None:
+    """Settings of presets may have changed since a run was made; what the papers print has not."""
+    known = {preset.name: TableCell.of(preset) for preset in every()}
+    known |= {cell.name: cell for path in folder.glob("*.toml") for cell in find_table(str(path)).cells}
+    for entry in open_plan(folder, reading=True).entries:
+        own, plain = entry.cell, known[entry.cell.name.partition("+")[0]]
+        expected = plain if own.name in known else plain.with_shadow("wima()")
+        assert (own.figure, own.table, own.measure) == (expected.figure, expected.table, expected.measure)
+
+
+def test_runs_of_two_machines_are_collected_into_one_table(
+    collecting: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, kept = tmp_path / "mine.json", tmp_path / "kept"
+    path.write_text(json.dumps({"settings": SETTINGS, "rows": ROWS}))
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert reproduce(path, "--cells", "plain", "--rounds", 4, "--out", here) == 0
+    assert reproduce(path, "--cells", "chains", "--out", there) == 0
+    for runs in (here, there, here):
+        collecting.collect(runs, kept)
+    assert [cell.label for cell in lines(open_plan(kept, reading=True))] == ["plain", "chains"]
+    assert "4 of 6" in (kept / "table.md").read_text()
+    for folder, run in ((here, "plain/seed-0"), (there, "chains/seed-0")):
+        before, after = read_facts(folder / run), read_facts(kept / run)
+        assert after["experiment"] == before["experiment"]
+        assert read_rows(kept / run) == read_rows(folder / run)
+        assert read_groups(kept / run, after["identity"]) == read_groups(folder / run, before["identity"])
+    assert read_facts(kept / "chains/seed-0")["status"] == "done"
+    assert read_groups(kept / "chains/seed-0", read_facts(kept / "chains/seed-0")["identity"]) is not None
+    assert str(tmp_path) not in "".join(one.read_text() for one in kept.glob("*/seed-*/run.json"))
+    commands = [made["command"] for made in open_plan(kept, reading=True).commands]
+    assert [command.count("--cells") for command in commands] == [1, 1]
+    assert not [command for command in commands if "--out" in command]
+    assert "last of 2 commands: " in (kept / "accuracy.svg").read_text()
+    assert not [*kept.rglob("*.safetensors"), *kept.rglob("*.png")]
+    capsys.readouterr()
+    assert main(["report", str(kept)]) == 0
+    assert "damaged" not in capsys.readouterr().err
+    plan = json.loads((here / "reproduce.json").read_text())
+    plan["entries"][0]["cell"]["reported"] = 51.0
+    (here / "reproduce.json").write_text(json.dumps(plan))
+    with pytest.raises(RunError, match="is damaged"):
+        collecting.collect(here, kept)
+
+    rows = kept / "plain/seed-0/metrics.jsonl"
+    rows.write_text(rows.read_text().replace('"round": 2', '"round": 1', 1))
+    assert reproduce(kept, "--table") == 0
+    said = capsys.readouterr()
+    assert "plain/seed-0/metrics.jsonl is damaged (line 1 is not the one that was written there)" in said.err
+    assert "not decided yet (a run cannot be read)" in said.out
+    assert " damaged " in said.out
