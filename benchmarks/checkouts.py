@@ -3,9 +3,10 @@
     python benchmarks/checkouts.py OLD NEW                # folders of two checkouts, e.g. of `git worktree add`
     python benchmarks/checkouts.py OLD NEW --repeats 9 --only cnn
 
-Both are alive together, each in a process of one thread, and work in turn, the first of a repeat by lot. Seconds of
-processor time of whole runs, opening of the data and evaluation included; medians of ratios new to old within a repeat,
-with the smallest and the largest. Only what is public in both is used.
+Both are alive together, each in a process of one thread, and work in turn, the first of a repeat by
+lot. Seconds of processor time of whole runs, opening of the data and evaluation included; medians
+of ratios new to old within a repeat, with the smallest and the largest. Only what is public in both
+is used.
 """
 
 from __future__ import annotations
@@ -31,23 +32,42 @@ def _images() -> Any:
     import fedflat
 
     rng = torch.Generator().manual_seed(0)
-    x, y = torch.randint(256, (2000, 3, 32, 32), dtype=torch.uint8, generator=rng), torch.arange(2000) % 10
+    x, y = (
+        torch.randint(256, (2000, 3, 32, 32), dtype=torch.uint8, generator=rng),
+        torch.arange(2000) % 10,
+    )
     return fedflat.tensors(x, y, x[:100], y[:100], clients=20, seed=0)
 
 
 def _run(method: str, on: Any, **settings: Any) -> None:
     import fedflat
 
-    fedflat.run(method, on=on, quiet=True, **{"threads": 1, "executor": "in-process", "eval_every": 10**6, **settings})
+    fedflat.run(
+        method,
+        on=on,
+        quiet=True,
+        **{"threads": 1, "executor": "in-process", "eval_every": 10**6, **settings},
+    )
 
 
 RUNS: dict[str, Callable[[], None]] = {
     "cnn, FedAvg": lambda: _run("fedavg", _images(), model="cnn", rounds=2, clients_per_round=4),
-    "cnn, FedGloSS": lambda: _run("fedgloss", _images(), model="cnn", rounds=1, clients_per_round=4),
-    "mlp, FedAvg": lambda: _run("fedavg", "digits(lda(0))", model="mlp", rounds=150, clients_per_round=10),
-    "mlp, SCAFFOLD": lambda: _run("scaffold", "digits(lda(0))", model="mlp", rounds=100, clients_per_round=10),
+    "cnn, FedGloSS": lambda: _run(
+        "fedgloss", _images(), model="cnn", rounds=1, clients_per_round=4
+    ),
+    "mlp, FedAvg": lambda: _run(
+        "fedavg", "digits(lda(0))", model="mlp", rounds=150, clients_per_round=10
+    ),
+    "mlp, SCAFFOLD": lambda: _run(
+        "scaffold", "digits(lda(0))", model="mlp", rounds=100, clients_per_round=10
+    ),
     "mlp in stacks, FedSAM": lambda: _run(
-        "fedsam", "digits(lda(0))", model="mlp", rounds=150, clients_per_round=20, executor="stacked"
+        "fedsam",
+        "digits(lda(0))",
+        model="mlp",
+        rounds=150,
+        clients_per_round=20,
+        executor="stacked",
     ),
 }
 
@@ -71,12 +91,17 @@ def main() -> int:
     sides = {}
     for side in ("old", "new"):
         environment = {
-            **os.environ, "PYTHONPATH": str(getattr(asked, side).resolve() / "src"), "OMP_NUM_THREADS": "1"
+            **os.environ,
+            "PYTHONPATH": str(getattr(asked, side).resolve() / "src"),
+            "OMP_NUM_THREADS": "1",
         }
         sides[side] = subprocess.Popen(
-            [sys.executable, "-c", f"import runpy; runpy.run_path({str(HERE)!r})['serve']()"], env=environment,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [sys.executable, "-c", f"import runpy; runpy.run_path({str(HERE)!r})['serve']()"],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
     for name in (name for name in RUNS if asked.only in name):
         ratios = []
         for turn in range(asked.repeats + 1):

@@ -1,4 +1,5 @@
-"""What it costs to see the flatness: a Hessian-vector product, eigenvalues and a surface of the papers' CNN."""
+"""What it costs to see the flatness: a Hessian-vector product, eigenvalues and a surface of the
+papers' CNN."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ class Flatness:
         self.data = ClientData(prepared.fed.train, torch.arange(count))
         self.hessian = Hessian(self.learner, self.model, self.data, hold=0)
         self.held = Hessian(self.learner, self.model, self.data)
-        self.vector = torch.randn(len(self.model.params), generator=torch.Generator().manual_seed(0))
+        self.vector = torch.randn(
+            len(self.model.params), generator=torch.Generator().manual_seed(0)
+        )
         self.product(self.held)  # builds the graph that is held
 
     def gradient(self) -> None:
@@ -42,7 +45,8 @@ class Flatness:
         hessian @ self.vector
 
     def costs(self, repeats: int) -> tuple[list[float], list[float]]:
-        """Times of a product to that of a gradient, in turn: with nothing held from the one before, and with graphs."""
+        """Times of a product to that of a gradient, in turn: with nothing held from the one before,
+        and with graphs."""
         plain, held = [], []
         for _ in range(repeats):
             gradient = _seconds(self.gradient)
@@ -57,7 +61,9 @@ class Flatness:
 
     def surface(self) -> float:
         """Seconds for a surface."""
-        land = Surface(self.model.params, self.learner.flat.layout, points=self.points, span=1.0, seed=0)
+        land = Surface(
+            self.model.params, self.learner.flat.layout, points=self.points, span=1.0, seed=0
+        )
         return _seconds(lambda: measure(self.learner, self.model.buffers, land, self.data))
 
 

@@ -1,6 +1,6 @@
 """How long it takes to put 3,500 clients (FEMNIST's number) into groups.
 
-    python benchmarks/grouping.py [--clients 3500]
+python benchmarks/grouping.py [--clients 3500]
 """
 
 from __future__ import annotations

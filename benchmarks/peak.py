@@ -1,4 +1,5 @@
-"""How far one core is from its peak: operations a second in training, beside those of the best matrix product."""
+"""How far one core is from its peak: operations a second in training, beside those of the best
+matrix product."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ SIDE = 1024
 
 
 class Product:
-    """Takes turns with the participants: a matrix product on one thread, whose operations count as examples."""
+    """Takes turns with the participants: a matrix product on one thread, whose operations count as
+    examples."""
 
     def __init__(self, size: str) -> None:
         self.matrix, self.times = torch.ones(SIDE, SIDE), 20 if size == "full" else 1
@@ -39,7 +41,10 @@ class Product:
 def operations(workload: Workload) -> int:
     """Multiplications and additions of one example's forward and backward pass."""
     prepared = prepare(workload.experiment())
-    module, batch = prepared.learner.module(), prepared.fed.data(0).batch(torch.arange(1), torch.float32)
+    module, batch = (
+        prepared.learner.module(),
+        prepared.fed.data(0).batch(torch.arange(1), torch.float32),
+    )
     with FlopCounterMode(display=False) as counter:
         cross_entropy(module(batch.inputs), batch.targets).backward()
     return int(counter.get_total_flops())

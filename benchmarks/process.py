@@ -1,4 +1,5 @@
-"""The driver's side of a benchmark: a script in a process of its own, which works only when asked (see `turns`)."""
+"""The driver's side of a benchmark: a script in a process of its own, which works only when asked
+(see `turns`)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ class Failed(Exception):
 class Participant:
     """One running script; ``samples`` are the examples it must train on in a round."""
 
-    def __init__(self, name: str, command: Sequence[str], samples: int, more: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], samples: int, more: Mapping[str, str] | None = None
+    ) -> None:
         self.name, self.samples = name, samples
         self.rounds = 0
         self._said = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115 (as long as the process)
@@ -34,10 +37,15 @@ class Participant:
         theirs, ours = os.pipe()
         self._lifeline: int | None = ours
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True,
-            start_new_session=True, pass_fds=[theirs],
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            text=True,
+            start_new_session=True,
+            pass_fds=[theirs],
             env={**os.environ, "PYTHONPATH": str(HERE), LIFELINE: str(theirs), **(more or {})},
-        )  # fmt: skip
+        )
         os.close(theirs)
         self.first = self._answer(None)
         self.until_warm = time.perf_counter() - begun
@@ -79,7 +87,8 @@ class Participant:
         return Failed(f"{self.name} {what}. The last it said:\n{last}")
 
     def peak(self) -> int:
-        """Bytes: the sum of the largest resident memory of each of its processes; shared pages count for each."""
+        """Bytes: the sum of the largest resident memory of each of its processes; shared pages
+        count for each."""
         return sum(_peak(pid) for pid in _tree(self._process.pid))
 
     def close(self) -> None:
@@ -101,7 +110,9 @@ def _tree(root: int) -> list[int]:
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            parents[int(folder.name)] = int(
+                (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            )
         except (FileNotFoundError, ProcessLookupError):
             continue
     found = [root]

@@ -1,9 +1,10 @@
-"""Time of a round of several methods, side by side: interleaved in one process, as ratios to the first.
+"""Time of a round of several methods, side by side: interleaved in one process, as ratios to the
+first.
 
     python benchmarks/rounds.py --on "cifar10(lda(0), clients=100)" --model cnn fedavg "fedsam(rho=0.1)" scaffold
 
-The row "bare PyTorch" does the same mini-batches with an nn.Module and torch.optim.SGD and nothing federated.
-Medians of ``--repeats`` rounds after one to warm up, with the smallest and the largest.
+The row "bare PyTorch" does the same mini-batches with an nn.Module and torch.optim.SGD and nothing
+federated. Medians of ``--repeats`` rounds after one to warm up, with the smallest and the largest.
 """
 
 from __future__ import annotations
@@ -49,10 +50,23 @@ class Stepper:
             averages = {key: dict(notes) for key, notes in run.averages.items()}
             chains = [(client,) for client in self.cohort(run.round)]
             exchange = Exchange(prepared, pool, run.clients, averages, run.ledger)
-            broadcast = Broadcast(run.round, run.model.params, run.model.buffers, prepared.exp.lr(run.round))
-            new = server_step(prepared.exp.method.server, run.server[SERVER], exchange.sender(SERVER, chains), broadcast)
+            broadcast = Broadcast(
+                run.round, run.model.params, run.model.buffers, prepared.exp.lr(run.round)
+            )
+            new = server_step(
+                prepared.exp.method.server,
+                run.server[SERVER],
+                exchange.sender(SERVER, chains),
+                broadcast,
+            )
             for average in prepared.exp.method.averages:
-                average.update(averages[average.key], prepared.info, run.round, run.model.params, new.model.params)
+                average.update(
+                    averages[average.key],
+                    prepared.info,
+                    run.round,
+                    run.model.params,
+                    new.model.params,
+                )
             run.clients.commit()
             run.round, run.averages = run.round + 1, averages
             run.models, run.server = {SERVER: new.model}, {SERVER: new.state}
@@ -65,7 +79,9 @@ class Bare:
         self.like, self.t = like, 0
         self.module = like.prepared.learner.module()
         local = like.prepared.exp.local
-        self.optimiser = torch.optim.SGD(self.module.parameters(), lr=local.lr, weight_decay=local.weight_decay)
+        self.optimiser = torch.optim.SGD(
+            self.module.parameters(), lr=local.lr, weight_decay=local.weight_decay
+        )
 
     def round(self) -> None:
         """The steps of all clients of a round."""
@@ -96,7 +112,9 @@ def measure(rounds: dict[str, Callable[[], None]], repeats: int) -> dict[str, li
 
 def main() -> None:
     """Measure and print."""
-    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ask.add_argument("methods", nargs="*", default=["fedavg"])
     ask.add_argument("--on", default="digits(lda(0))")
     ask.add_argument("--model")
@@ -107,14 +125,23 @@ def main() -> None:
     ask.add_argument("--json", help="also write the figures to this file")
     said = ask.parse_args()
     torch.set_num_threads(said.threads)
-    settings = {"rounds": 10_000, "batch_size": said.batch_size, "weight_decay": 4e-4, "model": said.model}
+    settings = {
+        "rounds": 10_000,
+        "batch_size": said.batch_size,
+        "weight_decay": 4e-4,
+        "model": said.model,
+    }
     settings["clients_per_round"] = said.clients_per_round
     steppers = {m: Stepper(prepare(experiment(m, said.on, **settings))) for m in said.methods}
     first = steppers[said.methods[0]]
-    rounds = {name: stepper.round for name, stepper in steppers.items()} | {"bare PyTorch": Bare(first).round}
+    rounds = {name: stepper.round for name, stepper in steppers.items()} | {
+        "bare PyTorch": Bare(first).round
+    }
     times = measure(rounds, said.repeats)
     samples = sum(len(first.prepared.fed.data(k)) for k in first.cohort(1))
-    print(f"torch {torch.__version__}, Python {platform.python_version()}, {said.threads} threads of {os.cpu_count()}")
+    print(
+        f"torch {torch.__version__}, Python {platform.python_version()}, {said.threads} threads of {os.cpu_count()}"
+    )
     base = times[said.methods[0]]
     for name, seconds in times.items():
         ratios = [a / b for a, b in zip(seconds, base, strict=True)]
@@ -125,10 +152,16 @@ def main() -> None:
         seen, prepared = stepper.run.clients, stepper.prepared
         if seen.kept:
             share = len(seen.kept) / prepared.fed.population
-            print(f"client memory of {name}: {seen.nbytes:,} bytes, estimated {prepared.client_memory * share:,.0f}")
+            print(
+                f"client memory of {name}: {seen.nbytes:,} bytes, estimated {prepared.client_memory * share:,.0f}"
+            )
     if said.json:
         with open(said.json, "w") as stream:
-            json.dump({"threads": said.threads, "torch": torch.__version__, "seconds": times}, stream, indent=1)
+            json.dump(
+                {"threads": said.threads, "torch": torch.__version__, "seconds": times},
+                stream,
+                indent=1,
+            )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""BiSeNetV2 on driving scenes: fedflat's visit beside a bare loop of PyTorch, and files beside memory, in turn.
+"""BiSeNetV2 on driving scenes: fedflat's visit beside a bare loop of PyTorch, and files beside
+memory, in turn.
 
     python benchmarks/segmentation.py --only visit       # five minutes on a quiet machine
     python benchmarks/segmentation.py --only loader      # ten minutes, with a second core that is idle
     python benchmarks/segmentation.py --only memory      # a minute
     python benchmarks/segmentation.py --scenes 8 --repeats 1 --size 32x64 --files 64x128 --model "small_unet(width=4)"
 
-Scenes of the street world are written as PNG files in Cityscapes' folders. A visit is one client's walk over all of
-them, in crops of half their sides, with one thread. In each repeat the same walk, over the same crops, is made
+Scenes of the street world are written as PNG files in Cityscapes' folders. A visit is one client's
+walk over all of them, in crops of half their sides, with one thread. In each repeat the same walk,
+over the same crops, is made
 
     bare       by torch alone: the module, torch.optim.SGD, cross entropy of every head
     ours       by fedflat's visit, the scenes in memory
@@ -15,15 +17,17 @@ them, in crops of half their sides, with one thread. In each repeat the same wal
 
 after one that warms up.
 
-``visit`` compares the first two, BiSeNetV2 on scenes of 256x512: the median of ratios of processor seconds within a
-repeat, which other work on the machine disturbs less than the clock.
+``visit`` compares the first two, BiSeNetV2 on scenes of 256x512: the median of ratios of processor
+seconds within a repeat, which other work on the machine disturbs less than the clock.
 
-``loader`` compares the last three by the clock. So that decoding is a share of a visit that can be seen, scenes are as
-large on disk as Cityscapes' are, 1024x2048, brought to 512x1024, and the network has a quarter of the width. It says
-first how long decoding takes beside a visit from memory: `alone` should be slower by that share, `files` by no more
-than the part of it that is the first batch's, which nobody expects. Without a second idle core nothing can be hidden.
+``loader`` compares the last three by the clock. So that decoding is a share of a visit that can be
+seen, scenes are as large on disk as Cityscapes' are, 1024x2048, brought to 512x1024, and the
+network has a quarter of the width. It says first how long decoding takes beside a visit from
+memory: `alone` should be slower by that share, `files` by no more than the part of it that is the
+first batch's, which nobody expects. Without a second idle core nothing can be hidden.
 
-``memory`` is the peak of the second walk of `bare` and `ours`, each in a process of its own, less what it had before.
+``memory`` is the peak of the second walk of `bare` and `ours`, each in a process of its own, less
+what it had before.
 """
 
 from __future__ import annotations
@@ -94,11 +98,14 @@ def write(root: Path, count: int, height: int, width: int) -> None:
     for place, (image, mask) in enumerate(zip(film.images, film.masks, strict=True)):
         part, name = ("train", "bern") if place < count else ("val", "basel")
         for kind, ending, pixels in (
-            ("leftImg8bit", "leftImg8bit", image.transpose(1, 2, 0)), ("gtFine", "gtFine_labelIds", table[mask]),
-        ):  # fmt: skip
+            ("leftImg8bit", "leftImg8bit", image.transpose(1, 2, 0)),
+            ("gtFine", "gtFine_labelIds", table[mask]),
+        ):
             folder = root / "cityscapes" / kind / part / name
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{name}_{place:06d}_000000_{ending}.png").write_bytes(png(np.ascontiguousarray(pixels)))
+            (folder / f"{name}_{place:06d}_000000_{ending}.png").write_bytes(
+                png(np.ascontiguousarray(pixels))
+            )
 
 
 def prepared(asked: argparse.Namespace, root: Path) -> PreparedRun:
@@ -107,12 +114,21 @@ def prepared(asked: argparse.Namespace, root: Path) -> PreparedRun:
     height, width = sides(asked.size)
     on = ff.cityscapes(clients=1, size=[height, width], crop=[height // 2, width // 2])
     return prepare(
-        experiment("fedavg", on=on, model=asked.model, rounds=1, clients_per_round=1, batch_size=asked.batch, lr=LR)
+        experiment(
+            "fedavg",
+            on=on,
+            model=asked.model,
+            rounds=1,
+            clients_per_round=1,
+            batch_size=asked.batch,
+            lr=LR,
+        )
     )
 
 
 class Client:
-    """Who walks: the run, the bare loop's module, and what fedflat's client is sent, all made beforehand."""
+    """Who walks: the run, the bare loop's module, and what fedflat's client is sent, all made
+    beforehand."""
 
     def __init__(self, prepared: PreparedRun) -> None:
         model = prepared.learner.initial()
@@ -128,7 +144,9 @@ def bare(client: Client) -> None:
     rng = torch_generator(exp.seed, "augment", 0, 0)
     for places in exp.local.batches(exp.seed, 0, 0, len(data)):
         batch = data.batch(places, torch.float32, rng)
-        inputs = channels_last(batch.inputs) if prepared.learner.trains_channels_last else batch.inputs
+        inputs = (
+            channels_last(batch.inputs) if prepared.learner.trains_channels_last else batch.inputs
+        )
         optimiser.zero_grad()
         outputs = module(inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -179,23 +197,35 @@ def timed(work: Callable[[], None]) -> tuple[float, float]:
 
 def told(said: str, ratios: list[float]) -> None:
     """A line: the median of some ratios, and how far they spread."""
-    print(f"{said:<50}{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})", flush=True)
+    print(
+        f"{said:<50}{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})",
+        flush=True,
+    )
 
 
 def visits(client: Client, asked: argparse.Namespace) -> None:
     """Walk in turn, bare and ours, and print the ratio of processor seconds."""
-    ratios = [timed(lambda: bare(client))[1] / timed(lambda: ours(client))[1] for _ in range(asked.repeats + 1)]
+    ratios = [
+        timed(lambda: bare(client))[1] / timed(lambda: ours(client))[1]
+        for _ in range(asked.repeats + 1)
+    ]
     told("a visit, of the speed of bare PyTorch", ratios[1:])
 
 
 def loaders(client: Client, asked: argparse.Namespace) -> None:
-    """Walk in turn, from memory and from files with and without the pool, and print ratios by the clock."""
+    """Walk in turn, from memory and from files with and without the pool, and print ratios by the
+    clock."""
     height, width = sides(asked.size)
-    room = 4 * height * width * 2 * asked.batch  # two batches: that which is worked on, and the next
+    room = (
+        4 * height * width * 2 * asked.batch
+    )  # two batches: that which is worked on, and the next
     found: dict[str, list[float]] = {"decoding": [], "files": [], "alone": []}
     for repeat in range(asked.repeats + 1):
         kept = timed(lambda: ours(client))[0]
-        pool, waiting = timed(lambda: files(client, room))[0], timed(lambda: alone(client, room + 1))[0]
+        pool, waiting = (
+            timed(lambda: files(client, room))[0],
+            timed(lambda: alone(client, room + 1))[0],
+        )
         if repeat:
             found["decoding"].append(timed(lambda: decoding(client))[0] / kept)
             found["files"].append(kept / pool)
@@ -223,7 +253,9 @@ def peak(asked: argparse.Namespace, root: Path, who: str) -> str:
     """The memory of one walk in a process of its own, in megabytes."""
     words = [sys.executable, __file__, "--alone", who, "--root", str(root), "--size", asked.size]
     words += ["--model", asked.model, "--batch", str(asked.batch)]
-    return subprocess.run(words, capture_output=True, text=True, check=True, env=dict(os.environ)).stdout.strip()
+    return subprocess.run(
+        words, capture_output=True, text=True, check=True, env=dict(os.environ)
+    ).stdout.strip()
 
 
 def part(name: str, asked: argparse.Namespace) -> None:
@@ -233,9 +265,15 @@ def part(name: str, asked: argparse.Namespace) -> None:
     with TemporaryDirectory() as folder:
         write(Path(folder), asked.scenes, *sides(asked.files))
         ready = prepared(asked, Path(folder))
-        count, (height, width) = sum(p.numel() for p in ready.learner.module().parameters()), sides(asked.size)
+        count, (height, width) = (
+            sum(p.numel() for p in ready.learner.module().parameters()),
+            sides(asked.size),
+        )
         crops = f"batches of {asked.batch} crops of {height // 2}x{width // 2}"
-        print(f"{name}: {asked.model}, {count:,} parameters, {crops}, files of {asked.files}", flush=True)
+        print(
+            f"{name}: {asked.model}, {count:,} parameters, {crops}, files of {asked.files}",
+            flush=True,
+        )
         if name == "memory":
             for who in ("bare", "ours"):
                 print(f"memory of a visit, {who:<31}{peak(asked, Path(folder), who)}")
@@ -258,10 +296,16 @@ def size(said: str) -> str:
 
 def main() -> None:
     """All parts, or one."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", choices=list(PARTS))
     parser.add_argument("--scenes", type=int, default=32)
-    parser.add_argument("--size", type=size, help="height and width of the scenes, as 256x512; crops have half of each")
+    parser.add_argument(
+        "--size",
+        type=size,
+        help="height and width of the scenes, as 256x512; crops have half of each",
+    )
     parser.add_argument("--files", type=size, help="their height and width on disk")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--repeats", type=int)
@@ -271,7 +315,9 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     if asked.alone:
-        print(f"{raised(Client(prepared(asked, Path(asked.root))), bare if asked.alone == 'bare' else ours):.0f} MB")
+        print(
+            f"{raised(Client(prepared(asked, Path(asked.root))), bare if asked.alone == 'bare' else ours):.0f} MB"
+        )
         return
     keep_memory()
     for name in [asked.only] if asked.only else PARTS:

@@ -1,6 +1,6 @@
 """How many pictures of the street world are drawn in a second of one core, in each weather.
 
-    python benchmarks/street.py [--pictures 20] [--size 64x128] [--style real]
+python benchmarks/street.py [--pictures 20] [--size 64x128] [--style real]
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from fedflat.data.street.weather import WEATHERS
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pictures", type=int, default=20, help="of a vehicle in each town and weather")
+    parser.add_argument(
+        "--pictures", type=int, default=20, help="of a vehicle in each town and weather"
+    )
     parser.add_argument("--size", default="64x128", help="rows x columns")
     parser.add_argument("--style", default="real", choices=FINISHES)
     said = parser.parse_args()
@@ -28,7 +30,9 @@ def main() -> None:
     for weather in WEATHERS:
         start = process_time()
         for town in towns:
-            Journey(0, town, town, weather, ("car", "bus")[town % 2], said.style, width, rows).film(said.pictures)
+            Journey(0, town, town, weather, ("car", "bus")[town % 2], said.style, width, rows).film(
+                said.pictures
+            )
         took = process_time() - start
         spent += took
         print(f"{weather:8}{len(towns) * said.pictures / took:8.0f} images/s")

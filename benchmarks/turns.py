@@ -1,13 +1,15 @@
 """The script's side of a benchmark: work only when asked, and say how long it took.
 
-A script builds its federation, makes a `Turns`, and calls its `round` after every round of training; frameworks that
-own their loop do so from a hook. The first rounds warm up. Then `round` waits inside the hook until a line on the
-standard input asks for a number of rounds, and answers it with one JSON line when they are done:
+A script builds its federation, makes a `Turns`, and calls its `round` after every round of
+training; frameworks that own their loop do so from a hook. The first rounds warm up. Then `round`
+waits inside the hook until a line on the standard input asks for a number of rounds, and answers it
+with one JSON line when they are done:
 
     {"seconds": 5.9, "samples": 5000, "rounds": 1, "loss": 1.83}
 
-``loss`` is that of the global model on some examples, computed when the clock has stopped. The first answer, after the
-warm-up, says also which ``setting`` and which ``versions`` are timed. `round` is False when the input has ended.
+``loss`` is that of the global model on some examples, computed when the clock has stopped. The
+first answer, after the warm-up, says also which ``setting`` and which ``versions`` are timed.
+`round` is False when the input has ended.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class Turns:
 
     def __init__(self, setting: str, *packages: str, warm_up: int = WARM_UP) -> None:
         if LIFELINE in os.environ:
-            threading.Thread(target=_end_with, args=(int(os.environ.pop(LIFELINE)),), daemon=True).start()
+            threading.Thread(
+                target=_end_with, args=(int(os.environ.pop(LIFELINE)),), daemon=True
+            ).start()
         self._answers = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
         self._facts = {"setting": setting, "versions": {name: version(name) for name in packages}}
@@ -49,7 +53,13 @@ class Turns:
         if self._left:
             return True
         seconds = time.perf_counter() - self._begun
-        answer = {"seconds": seconds, "samples": self._samples, "rounds": self._rounds, "loss": loss(), **self._facts}
+        answer = {
+            "seconds": seconds,
+            "samples": self._samples,
+            "rounds": self._rounds,
+            "loss": loss(),
+            **self._facts,
+        }
         print(json.dumps(answer), file=self._answers, flush=True)
         self._facts = {}
         asked = sys.stdin.readline()

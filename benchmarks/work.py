@@ -1,10 +1,10 @@
 """One participant of `bench`: bare PyTorch, or fedflat, on one workload.
 
-    python work.py full w1 bare 2            two threads, nothing federated
-    python work.py full w1 bare-last 1       one thread, images with channels last
-    python work.py full w1 bare-quick 1      ... and convolutions by fewer products
-    python work.py full w1 workers           fedflat with two workers
-    python work.py full w5 workers 1000000000    fedflat with so many bytes of client memory in RAM
+python work.py full w1 bare 2            two threads, nothing federated
+python work.py full w1 bare-last 1       one thread, images with channels last
+python work.py full w1 bare-quick 1      ... and convolutions by fewer products
+python work.py full w1 workers           fedflat with two workers
+python work.py full w5 workers 1000000000    fedflat with so many bytes of client memory in RAM
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ from fedflat.kernels.convolution import convolving
 from fedflat.kernels.memory_format import channels_last
 
 EXECUTORS: dict[str, Executor] = {
-    "in-process": InProcess(), "one-thread": InProcess(1), "workers": Workers(2), "stacked": Stacked(),
-}  # fmt: skip
+    "in-process": InProcess(),
+    "one-thread": InProcess(1),
+    "workers": Workers(2),
+    "stacked": Stacked(),
+}
 RHO = 0.05
 TRACED = 40
 """Rounds after which a stack has been traced."""
@@ -80,7 +83,9 @@ def _sam(module: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch) -> T
     cross_entropy(module(batch.inputs), batch.targets).backward()
     with torch.no_grad():
         params = list(module.parameters())
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p.grad) for p in params]))
+        norm = torch.linalg.vector_norm(
+            torch.stack([torch.linalg.vector_norm(p.grad) for p in params])
+        )
         ways = [p.grad * (RHO / (norm + 1e-12)) for p in params]
         for p, way in zip(params, ways, strict=True):
             p.add_(way)
@@ -95,7 +100,8 @@ def _sam(module: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch) -> T
 
 
 class Window(RunFolder):
-    """A book that keeps the run in sight; ``full`` makes all clients remember something before the first round."""
+    """A book that keeps the run in sight; ``full`` makes all clients remember something before the
+    first round."""
 
     run: RunState
 
@@ -123,17 +129,32 @@ class Over(Exception):
 def ours(prepared: PreparedRun, workload: Workload, executor: str, budget: int | None) -> None:
     """`train` runs the rounds, and waits between them where it tells that a round is done."""
     window = Window(prepared, full="feddyn" in workload.method)
-    turns = Turns(repr(EXECUTORS[executor]), "fedflat", "torch", warm_up=TRACED if executor == "stacked" else WARM_UP)
+    turns = Turns(
+        repr(EXECUTORS[executor]),
+        "fedflat",
+        "torch",
+        warm_up=TRACED if executor == "stacked" else WARM_UP,
+    )
     before, last = 0, 0.0
 
     def tell(tick: Progress) -> None:
         nonlocal before, last
-        samples, before, last = window.run.ledger.samples - before, window.run.ledger.samples, tick.loss
+        samples, before, last = (
+            window.run.ledger.samples - before,
+            window.run.ledger.samples,
+            tick.loss,
+        )
         if not turns.round(samples, lambda: last):
             raise Over
 
     with suppress(Over):
-        train(prepared, executor=EXECUTORS[executor], run_folder=window, on_progress=tell, state_memory=budget)
+        train(
+            prepared,
+            executor=EXECUTORS[executor],
+            run_folder=window,
+            on_progress=tell,
+            state_memory=budget,
+        )
 
 
 def main(size: str, name: str, who: str, number: str | None = None) -> None:

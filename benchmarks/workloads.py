@@ -8,8 +8,8 @@
     w4       w3 with clients made on demand: 1,000 or 1,000,000 of them
     w5       FedDyn on w1's CNN with 2,000 clients, each remembering a vector of the model's size
 
-Images are noise: only the time counts. Every client trains for one epoch. In the size "small" there are fewer clients
-with fewer examples, to see that the benchmark itself works.
+Images are noise: only the time counts. Every client trains for one epoch. In the size "small" there
+are fewer clients with fewer examples, to see that the benchmark itself works.
 """
 
 from __future__ import annotations
@@ -51,7 +51,16 @@ class Noise(DataSpec):
         change = CropFlip() if self.augment else None
         stats = {"mean": (0.5,) * 3, "std": (0.25,) * 3} if len(self.shape) == 3 else {}
         return tensors(
-            x, y, x[:1], y[:1], ByUser(), clients=self.clients, classes=10, users=owners, augment=change, **stats
+            x,
+            y,
+            x[:1],
+            y[:1],
+            ByUser(),
+            clients=self.clients,
+            classes=10,
+            users=owners,
+            augment=change,
+            **stats,
         ).open(seed)
 
 
@@ -68,9 +77,17 @@ class Workload:
     def experiment(self) -> Experiment:
         """The run, without an end and without evaluations."""
         return experiment(
-            self.method, self.on, model=self.model, rounds=FOREVER, eval_every=FOREVER, eval_last=1,
-            clients_per_round=self.cohort, batch_size=self.batch, lr=0.01, weight_decay=4e-4,
-        )  # fmt: skip
+            self.method,
+            self.on,
+            model=self.model,
+            rounds=FOREVER,
+            eval_every=FOREVER,
+            eval_last=1,
+            clients_per_round=self.cohort,
+            batch_size=self.batch,
+            lr=0.01,
+            weight_decay=4e-4,
+        )
 
     @property
     def samples(self) -> int:
@@ -87,8 +104,12 @@ FULL = {
     "w2": replace(W1, method="fedsam(rho=0.05)"),
     "w1-r": replace(W1, model="resnet20"),
     "w3": Workload(Noise(1000, 20, (64,)), "mlp([32])", 100, 20),
-    "w4-thousand": Workload("synthetic(clients=1000, examples=20, features=64)", "mlp([32])", 100, 20),
-    "w4-million": Workload("synthetic(clients=1000000, examples=20, features=64)", "mlp([32])", 100, 20),
+    "w4-thousand": Workload(
+        "synthetic(clients=1000, examples=20, features=64)", "mlp([32])", 100, 20
+    ),
+    "w4-million": Workload(
+        "synthetic(clients=1000000, examples=20, features=64)", "mlp([32])", 100, 20
+    ),
     "w5": replace(W1, on=replace(IMAGES, clients=2000, examples=64), method="feddyn(alpha=0.01)"),
     "cohort-10": replace(W1, on=replace(IMAGES, examples=64)),
     "cohort-100": replace(W1, on=replace(IMAGES, examples=64), cohort=100),
@@ -102,7 +123,9 @@ SMALL = {
     "w1-r": replace(_TINY, model="resnet20"),
     "w3": Workload(Noise(20, 5, (64,)), "mlp([32])", 10, 5),
     "w4-thousand": Workload("synthetic(clients=100, examples=5, features=64)", "mlp([32])", 10, 5),
-    "w4-million": Workload("synthetic(clients=100000, examples=5, features=64)", "mlp([32])", 10, 5),
+    "w4-million": Workload(
+        "synthetic(clients=100000, examples=5, features=64)", "mlp([32])", 10, 5
+    ),
     "w5": replace(_TINY, method="feddyn(alpha=0.01)"),
     "cohort-10": replace(_TINY, cohort=1),
     "cohort-100": replace(_TINY, cohort=4),

@@ -1,4 +1,5 @@
-"""Draws docs/chains.png: FedAvg, FedSeq and FedSeq2Par against visits, what passes the server, and simulated hours.
+"""Draws docs/chains.png: FedAvg, FedSeq and FedSeq2Par against visits, what passes the server, and
+simulated hours.
 
     python docs/chains.py [FILE]
 
@@ -16,15 +17,20 @@ from matplotlib import pyplot
 
 RESULTS = Path(__file__).parent.parent / "results"
 SETS = {
-    "chains-cifar10": "CIFAR-10, 100 clients", "chains-100classes": "100 classes, 500 clients",
+    "chains-cifar10": "CIFAR-10, 100 clients",
+    "chains-100classes": "100 classes, 500 clients",
     "chains-shakespeare": "Shakespeare, 100 roles",
-}  # fmt: skip
-LOOKS = {"fedavg": ("FedAvg", "#0067a5", "-"), "fedseq": ("FedSeq", "#c44d00", "--"),
-         "fedseq2par": ("FedSeq2Par", "#007f5b", ":")}  # fmt: skip
+}
+LOOKS = {
+    "fedavg": ("FedAvg", "#0067a5", "-"),
+    "fedseq": ("FedSeq", "#c44d00", "--"),
+    "fedseq2par": ("FedSeq2Par", "#007f5b", ":"),
+}
 
 
 def against(row: dict[str, Any]) -> dict[str, float]:
-    """What an evaluation is drawn against; before round 0 clients are visited to describe themselves."""
+    """What an evaluation is drawn against; before round 0 clients are visited to describe
+    themselves."""
     return {
         "visits": row["models_s2c"] + row.get("models_c2c", 0),
         "GB between server and clients": (row["down"] + row["up"]) / 1e9,
@@ -37,7 +43,12 @@ def main(path: Path) -> None:
     there = [name for name in SETS if (RESULTS / name).is_dir()]
     pyplot.rcParams.update({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False})
     figure, axes = pyplot.subplots(
-        len(there), 3, figsize=(8, 0.3 + 2.1 * len(there)), sharey="row", squeeze=False, layout="constrained"
+        len(there),
+        3,
+        figsize=(8, 0.3 + 2.1 * len(there)),
+        sharey="row",
+        squeeze=False,
+        layout="constrained",
     )
     for line, name in zip(axes, there, strict=True):
         for folder in sorted((RESULTS / name).glob("*/seed-0")):

@@ -1,6 +1,7 @@
-"""Draws docs/street.png: towns from top to bottom, weather from left to right, and what each pixel is at the end.
+"""Draws docs/street.png: towns from top to bottom, weather from left to right, and what each pixel
+is at the end.
 
-    python docs/street.py [FILE]
+python docs/street.py [FILE]
 """
 
 from __future__ import annotations
@@ -25,11 +26,18 @@ def main(path: Path) -> None:
     """Write the picture."""
     colours = palette(CLASSES, len(CLASSES))
     sheet = np.full(
-        (len(SHOWN) * (HEIGHT + EDGE) - EDGE, (len(WEATHER) + 1) * (WIDTH + EDGE) - EDGE, 3), 255, np.uint8
+        (len(SHOWN) * (HEIGHT + EDGE) - EDGE, (len(WEATHER) + 1) * (WIDTH + EDGE) - EDGE, 3),
+        255,
+        np.uint8,
     )
     for row, (town, number, frame) in enumerate(SHOWN):
-        films = [Journey(0, number, town, weather, width=WIDTH, rows=HEIGHT).film(frame + 1) for weather in WEATHER]
-        cells = [film.images[-1].transpose(1, 2, 0) for film in films] + [colours[films[0].masks[-1]]]
+        films = [
+            Journey(0, number, town, weather, width=WIDTH, rows=HEIGHT).film(frame + 1)
+            for weather in WEATHER
+        ]
+        cells = [film.images[-1].transpose(1, 2, 0) for film in films] + [
+            colours[films[0].masks[-1]]
+        ]
         for column, cell in enumerate(cells):
             top, left = row * (HEIGHT + EDGE), column * (WIDTH + EDGE)
             sheet[top : top + HEIGHT, left : left + WIDTH] = cell

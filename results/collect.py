@@ -1,11 +1,13 @@
-"""Copies what is small of a folder of runs into this one: settings, metrics, groups, tables; no models, no data.
+"""Copies what is small of a folder of runs into this one: settings, metrics, groups, tables; no
+models, no data.
 
     python results/collect.py runs/a-fedgloss-table3 fedgloss-table3
 
-What is copied is a folder of runs like any other, to be read and not gone on with: `fedflat report` takes it, and
-`fedflat reproduce FOLDER --table` writes its table anew. Folders of the machine that made the runs are left out, so
-each run, its groups and the table's cells get new digests; what has no valid digest is not copied. Given again it
-copies anew, for runs that have gone on; a table's other runs, made elsewhere or before, stay beside them.
+What is copied is a folder of runs like any other, to be read and not gone on with: `fedflat report`
+takes it, and `fedflat reproduce FOLDER --table` writes its table anew. Folders of the machine that
+made the runs are left out, so each run, its groups and the table's cells get new digests; what has
+no valid digest is not copied. Given again it copies anew, for runs that have gone on; a table's
+other runs, made elsewhere or before, stay beside them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ from typing import Any
 
 from fedflat.experiments.run_folder.groups import read_groups, write_groups
 from fedflat.experiments.run_folder.jsonl_log import LOGS, JsonlLog, Row
-from fedflat.experiments.run_folder.record import ended, headline_of, identity, read_facts, read_rows
+from fedflat.experiments.run_folder.record import (
+    ended,
+    headline_of,
+    identity,
+    read_facts,
+    read_rows,
+)
 from fedflat.experiments.run_folder.signed import signed
 from fedflat.experiments.run_folder.study_file import runs_in
 from fedflat.papers.reproduce.export import write_tables
@@ -71,9 +79,19 @@ def placeless(value: Any) -> Any:
 
 def study(into: Path) -> None:
     """Write down which runs are there."""
-    found = {path.parent: json.loads(path.read_text()) for path in sorted(into.glob("*/seed-*/run.json"))}
-    runs = [{"folder": str(run.relative_to(into)), "experiment": facts["experiment"]} for run, facts in found.items()]
-    plan = {"fedflat": __version__, "runs": runs, "how": next(iter(found.values()))["how"], "place": None}
+    found = {
+        path.parent: json.loads(path.read_text()) for path in sorted(into.glob("*/seed-*/run.json"))
+    }
+    runs = [
+        {"folder": str(run.relative_to(into)), "experiment": facts["experiment"]}
+        for run, facts in found.items()
+    ]
+    plan = {
+        "fedflat": __version__,
+        "runs": runs,
+        "how": next(iter(found.values()))["how"],
+        "place": None,
+    }
     (into / "study.json").write_text(json.dumps(signed(plan), indent=1) + "\n")
 
 
@@ -82,7 +100,9 @@ def tables(plan: dict[str, Any], into: Path) -> None:
     for one in plan["commands"]:
         one["command"] = FOLDERS.sub("", one["command"])
     known = plan_facts(into) if (into / FILE).exists() else plan
-    plan["entries"] = list({one["cell"]["name"]: one for one in [*known["entries"], *plan["entries"]]}.values())
+    plan["entries"] = list(
+        {one["cell"]["name"]: one for one in [*known["entries"], *plan["entries"]]}.values()
+    )
     made = {(one["when"], one["command"]): one for one in [*known["commands"], *plan["commands"]]}
     plan["commands"] = [made[key] for key in sorted(made)]
     (into / FILE).write_text(json.dumps(signed(plan), indent=1) + "\n")

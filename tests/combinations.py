@@ -1,4 +1,5 @@
-"""Which methods can stand together: every base method with every addition, tried on a small problem.
+"""Which methods can stand together: every base method with every addition, tried on a small
+problem.
 
 `matrix` gives the table as Markdown; ``python tests/combinations.py`` prints it.
 """
@@ -127,9 +128,14 @@ def ready(method: Method) -> PreparedRun:
     elif Private in kinds:
         model = normalised
     exp = Experiment(
-        method=method, on=ON, model=model, rounds=ROUNDS, local=LocalTraining(batch_size=2, lr=0.05),
-        sampler=ClientSampler(cohorts=[[0, 1], [1, 2], [2, 0]]), evaluate=EvaluationSchedule(every=ROUNDS, last=1),
-    )  # fmt: skip
+        method=method,
+        on=ON,
+        model=model,
+        rounds=ROUNDS,
+        local=LocalTraining(batch_size=2, lr=0.05),
+        sampler=ClientSampler(cohorts=[[0, 1], [1, 2], [2, 0]]),
+        evaluate=EvaluationSchedule(every=ROUNDS, last=1),
+    )
     return prepare(exp)
 
 
@@ -146,12 +152,19 @@ class Spent(RunFolder):
 
 
 def declared(run: PreparedRun, new: int = 0) -> tuple[int, int]:
-    """The bytes of a round after the first, by the method's own account, with ``new`` clients, who are sent what they
-    keep to themselves from then on."""
+    """The bytes of a round after the first, by the method's own account, with ``new`` clients, who
+    are sent what they keep to themselves from then on."""
     method, model = run.exp.method, run.learner.initial()
     cost, dim = method.cost, len(model.params)
-    exchanges = cost.local_trainings * (1 - sum(piece.full_gradients for piece in method.client)) + cost.full_gradients
-    small = cost.local_trainings * 2 * 2 * FEATURES if any(piece.key == "fedcr" for piece in method.client) else 0
+    exchanges = (
+        cost.local_trainings * (1 - sum(piece.full_gradients for piece in method.client))
+        + cost.full_gradients
+    )
+    small = (
+        cost.local_trainings * 2 * 2 * FEATURES
+        if any(piece.key == "fedcr" for piece in method.client)
+        else 0
+    )
     more = exchanges * (len(model.buffers) - run.private_size) + small
     first = 4 * new * cost.local_trainings * run.private_size
     return 4 * COHORT * (cost.down * dim + more) + first, 4 * COHORT * (cost.up * dim + more)

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Some virtual machines claim matrix tiles (AMX) that they cannot run: tests of bfloat16 would end their process there.
+# Some virtual machines claim matrix tiles (AMX) that they cannot run: tests of bfloat16 would end
+# their process there.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
-# The speed of the machine decides nothing. `make test` draws the same examples every time; `make test-hostile` draws
-# new ones from its seed, by --hypothesis-profile=fresh --hypothesis-seed=N.
+# The speed of the machine decides nothing. `make test` draws the same examples every time; `make
+# test-hostile` draws new ones from its seed, by --hypothesis-profile=fresh --hypothesis-seed=N.
 _ANY_SPEED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("fixed", derandomize=True, database=None, **_ANY_SPEED)
 settings.register_profile("fresh", derandomize=False, database=None, print_blob=True, **_ANY_SPEED)
@@ -30,14 +31,18 @@ if sys.__stdin__ is None:  # standard input is closed; pytest expects one
 
 @pytest.fixture(scope="session", autouse=True)
 def default_signals() -> Iterator[None]:
-    """Processes that tests start react to signals, also where this one ignores them: under nohup or in the background.
+    """Processes that tests start react to signals, also where this one ignores them: under nohup or
+    in the background.
 
-    A child inherits an ignored signal. A handler becomes the default in it, and keeps ignoring the signal here.
+    A child inherits an ignored signal. A handler becomes the default in it, and keeps ignoring the
+    signal here.
     """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
     for number in ignored:
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else lambda *_: None)
+        signal.signal(
+            number, signal.default_int_handler if number == signal.SIGINT else lambda *_: None
+        )
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)

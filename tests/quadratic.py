@@ -1,4 +1,5 @@
-"""The twins' quadratics as a federation, so that a method runs on them through the whole library."""
+"""The twins' quadratics as a federation, so that a method runs on them through the whole
+library."""
 
 from __future__ import annotations
 
@@ -27,9 +28,11 @@ from literal.problem import Plan, Problem
 
 
 class Quadratic(nn.Module):
-    """``1/2 (w - a)^T H (w - a)`` for each row ``(H, a)``; the first ``weights`` coordinates are called so.
+    """``1/2 (w - a)^T H (w - a)`` for each row ``(H, a)``; the first ``weights`` coordinates are
+    called so.
 
-    ``layers`` cuts the coordinates into parameters of these names and sizes instead, each a matrix of one column.
+    ``layers`` cuts the coordinates into parameters of these names and sizes instead, each a matrix
+    of one column.
     """
 
     def __init__(
@@ -39,7 +42,9 @@ class Quadratic(nn.Module):
         start = torch.from_numpy(w0).double()
         self.dim = len(w0)
         if layers is not None:
-            for (name, size), part in zip(layers.items(), start.split(list(layers.values())), strict=True):
+            for (name, size), part in zip(
+                layers.items(), start.split(list(layers.values())), strict=True
+            ):
                 self.register_parameter(name, nn.Parameter(part.clone().view(size, 1)))
             return
         cut = len(w0) if weights is None else weights
@@ -80,7 +85,9 @@ class Recorder(RunFolder):
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         if not force:
-            self.runs.append(Round(run.round, run.model, run.server["server"], run.averages, run.ledger))
+            self.runs.append(
+                Round(run.round, run.model, run.server["server"], run.averages, run.ledger)
+            )
             self.learnt.append(dict(run.clients.kept))
 
     @property
@@ -90,10 +97,17 @@ class Recorder(RunFolder):
 
 
 def experiment(
-    method: Method, problem: Problem, plan: Plan, *, weights: int | None = None,
-    layers: Mapping[str, int] | None = None, batch_size: int = 64, **more: Any,
-) -> Experiment:  # fmt: skip
-    """The very run the plan says; ``batch_size`` is for what a method does besides the plan's steps."""
+    method: Method,
+    problem: Problem,
+    plan: Plan,
+    *,
+    weights: int | None = None,
+    layers: Mapping[str, int] | None = None,
+    batch_size: int = 64,
+    **more: Any,
+) -> Experiment:
+    """The very run the plan says; ``batch_size`` is for what a method does besides the plan's
+    steps."""
     data = []
     for H, a in zip(problem.H, problem.a, strict=True):
         rows = np.concatenate([H.reshape(len(H), -1), a], axis=1)

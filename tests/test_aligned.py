@@ -21,7 +21,8 @@ def tables(draw: st.DrawFn) -> list[list[str]]:
 
 
 def read(text: str) -> list[list[str]]:
-    """The rows again: parts side by side, texts of several lines put together, without their spaces."""
+    """The rows again: parts side by side, texts of several lines put together, without their
+    spaces."""
     whole: list[list[str]] = []
     for part in text.split("\n\n"):
         lines = part.splitlines()

@@ -26,9 +26,14 @@ print(faults() - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="there is no glibc to tell")
 def test_kept_memory_is_not_paged_in_again() -> None:
-    """A block of 64 MiB, made twenty times: by default every page of it comes from the system every time."""
+    """A block of 64 MiB, made twenty times: by default every page of it comes from the system every
+    time."""
     plain, kept = (
-        int(subprocess.run([sys.executable, "-c", FAULTS, config], capture_output=True, text=True, check=True).stdout)
+        int(
+            subprocess.run(
+                [sys.executable, "-c", FAULTS, config], capture_output=True, text=True, check=True
+            ).stdout
+        )
         for config in ("plain", "keep")
     )
     assert plain > 20 * 1000

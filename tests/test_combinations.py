@@ -1,4 +1,5 @@
-"""Every base method with local probes, MAN, averages of models and server momentum: it trains, or says why not."""
+"""Every base method with local probes, MAN, averages of models and server momentum: it trains, or
+says why not."""
 
 from __future__ import annotations
 
@@ -46,17 +47,34 @@ def refusal(text: str) -> str | None:
 
 def test_every_method_with_a_paper_of_its_own_is_a_base() -> None:
     methods = {text.partition("(")[0] for text in BASES.values()}
-    ours = {entry.name for entry in registered("method") if entry.make.__module__.startswith("fedflat.methods.")}
-    whole = {name for name in ours if name.startswith(("fed", "naive", "mime", "mofed", "scaffold", "adabest", "silo"))}
-    assert methods == whole - {"fedavg_ft", "fedvc"}  # which are FedAvg judged otherwise, and on other visits
+    ours = {
+        entry.name
+        for entry in registered("method")
+        if entry.make.__module__.startswith("fedflat.methods.")
+    }
+    whole = {
+        name
+        for name in ours
+        if name.startswith(("fed", "naive", "mime", "mofed", "scaffold", "adabest", "silo"))
+    }
+    assert methods == whole - {
+        "fedavg_ft",
+        "fedvc",
+    }  # which are FedAvg judged otherwise, and on other visits
 
 
 @pytest.mark.parametrize("base", BASES)
 def test_what_is_refused(base: str) -> None:
-    """The sentence names a piece of the base and the addition; whatever else is added, and in any order."""
-    for probe, with_man, average, momentum in product(PROBES, ("", "man"), AVERAGES, ("", "server_momentum")):
+    """The sentence names a piece of the base and the addition; whatever else is added, and in any
+    order."""
+    for probe, with_man, average, momentum in product(
+        PROBES, ("", "man"), AVERAGES, ("", "server_momentum")
+    ):
         added = [name for name in (with_man, average, probe, momentum) if name]
-        texts = combined(base, *added), " + ".join([*(ADDED[name] for name in reversed(added)), BASES[base]])
+        texts = (
+            combined(base, *added),
+            " + ".join([*(ADDED[name] for name in reversed(added)), BASES[base]]),
+        )
         guilty = refused(base, probe, momentum)
         for text in texts:
             if guilty is None:
@@ -73,7 +91,8 @@ def test_what_is_refused(base: str) -> None:
 @pytest.mark.parametrize("probe", PROBES)
 @pytest.mark.parametrize("base", BASES)
 def test_what_trains(base: str, probe: str) -> None:
-    """Averages of models are never fed back, so each choice of the others meets one of them in turn."""
+    """Averages of models are never fed back, so each choice of the others meets one of them in
+    turn."""
     if refused(base, probe, ""):
         return
     turn = list(BASES).index(base) + PROBES.index(probe)
@@ -128,11 +147,16 @@ def test_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     head, rule, *rows = matrix().splitlines()
     columns = len(ADDED) + 1
     assert all(line.count("|") == columns + 1 for line in (head, rule, *rows))
-    found = {row.split("|")[1].strip(): [cell.strip() for cell in row.split("|")[2:-1]] for row in rows}
+    found = {
+        row.split("|")[1].strip(): [cell.strip() for cell in row.split("|")[2:-1]] for row in rows
+    }
     assert list(found) == list(BASES)
     for base, cells in found.items():
         for added, cell in zip(ADDED, cells, strict=True):
-            probe, momentum = added if added in PROBES else "", added if added == "server_momentum" else ""
+            probe, momentum = (
+                added if added in PROBES else "",
+                added if added == "server_momentum" else "",
+            )
             assert (cell == "✓") == (refused(base, probe, momentum) is None)
     monkeypatch.setattr(combinations, "trains", lambda method: False)
     with pytest.raises(AssertionError, match=r"FedAvg \+ sam"):

@@ -25,13 +25,19 @@ KINDS = ("auto", "direct", "quick")
 
 
 def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+    return torch.randn(
+        shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(dtype)
 
 
-def quickly(x: Tensor, weight: Tensor, bias: Tensor | None, padding: Any = NONE, **more: Any) -> Tensor:
+def quickly(
+    x: Tensor, weight: Tensor, bias: Tensor | None, padding: Any = NONE, **more: Any
+) -> Tensor:
     said = {"stride": ONE, "padding": padding, "dilation": ONE, "groups": 1} | more
     with convolving(always=True):
-        return conv2d(x, weight, bias, said["stride"], said["padding"], said["dilation"], said["groups"])  # type: ignore[call-overload, no-any-return]
+        return conv2d(
+            x, weight, bias, said["stride"], said["padding"], said["dilation"], said["groups"]
+        )  # type: ignore[call-overload, no-any-return]
 
 
 def slopes(made: Callable[..., Tensor], *given: Tensor) -> list[Tensor]:
@@ -42,12 +48,16 @@ def slopes(made: Callable[..., Tensor], *given: Tensor) -> list[Tensor]:
     return [y.detach(), *torch.autograd.grad(y, leaves, along)]
 
 
-@pytest.mark.parametrize(("tile", "width"), [(t, r) for r in range(1, 8) for t in range(1, 15) if (t + r) % 2])
+@pytest.mark.parametrize(
+    ("tile", "width"), [(t, r) for r in range(1, 8) for t in range(1, 15) if (t + r) % 2]
+)
 def test_a_rule_is_a_correlation(tile: int, width: int) -> None:
     pixels, weights, outputs = transform_for(tile, width)
     x, w = drawn(tile + width - 1), drawn(width, seed=1)
     found = outputs.T @ ((pixels @ x) * (weights @ w))
-    np.testing.assert_allclose(found.numpy(), np.correlate(x.numpy(), w.numpy(), mode="valid"), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        found.numpy(), np.correlate(x.numpy(), w.numpy(), mode="valid"), rtol=0, atol=1e-12
+    )
 
 
 def test_a_rule_takes_one_product_for_a_real_point_and_three_for_a_pair() -> None:
@@ -57,32 +67,54 @@ def test_a_rule_takes_one_product_for_a_real_point_and_three_for_a_pair() -> Non
 
 @settings(max_examples=60)
 @given(
-    batch=st.integers(1, 3), channels=st.integers(1, 4), outputs=st.integers(1, 4),
-    size=st.tuples(*[st.integers(5, 34)] * 2), kernel=st.tuples(*[st.integers(1, 5)] * 2),
-    padding=st.tuples(*[st.integers(0, 2)] * 2), last=st.booleans(),
-)  # fmt: skip
+    batch=st.integers(1, 3),
+    channels=st.integers(1, 4),
+    outputs=st.integers(1, 4),
+    size=st.tuples(*[st.integers(5, 34)] * 2),
+    kernel=st.tuples(*[st.integers(1, 5)] * 2),
+    padding=st.tuples(*[st.integers(0, 2)] * 2),
+    last=st.booleans(),
+)
 def test_output_and_slopes_are_those_of_torch(
-    batch: int, channels: int, outputs: int, size: tuple[int, int], kernel: tuple[int, int], padding: tuple[int, int],
+    batch: int,
+    channels: int,
+    outputs: int,
+    size: tuple[int, int],
+    kernel: tuple[int, int],
+    padding: tuple[int, int],
     last: bool,
-) -> None:  # fmt: skip
-    x, weight, bias = drawn(batch, channels, *size), drawn(outputs, channels, *kernel, seed=1), drawn(outputs, seed=2)
+) -> None:
+    x, weight, bias = (
+        drawn(batch, channels, *size),
+        drawn(outputs, channels, *kernel, seed=1),
+        drawn(outputs, seed=2),
+    )
     x = x.contiguous(memory_format=torch.channels_last) if last else x
     plain = slopes(lambda *parts: conv2d(*parts, padding=padding), x, weight, bias)
-    for found, wanted in zip(slopes(lambda *parts: quickly(*parts, padding), x, weight, bias), plain, strict=True):
+    for found, wanted in zip(
+        slopes(lambda *parts: quickly(*parts, padding), x, weight, bias), plain, strict=True
+    ):
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("kernel", [(r, s) for r in range(1, 6) for s in range(1, 6) if r + s > 2])
-def test_outputs_that_do_not_fill_the_last_tiles(kernel: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two tiles down and across, and every number of rows and columns of outputs in the last of them."""
+def test_outputs_that_do_not_fill_the_last_tiles(
+    kernel: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tiles down and across, and every number of rows and columns of outputs in the last of
+    them."""
     tiles = [4 + width % 2 - 1 for width in kernel]  # tile and width: one is even, one is odd
     weight, bias = drawn(3, 2, *kernel, seed=1), drawn(3, seed=2)
     for height in range(tiles[0] + 1, 2 * tiles[0] + 1):
         for width in range(tiles[1] + 1, 2 * tiles[1] + 1):
             plan = TilePlan(height, width, (tiles[0], kernel[0]), (tiles[1], kernel[1]))
-            monkeypatch.setattr("fedflat.kernels.convolution.planned", lambda *_, found=plan, **__: found)
+            monkeypatch.setattr(
+                "fedflat.kernels.convolution.planned", lambda *_, found=plan, **__: found
+            )
             x = drawn(2, 2, height + kernel[0] - 1, width + kernel[1] - 1)
-            for found, wanted in zip(slopes(quickly, x, weight, bias), slopes(conv2d, x, weight, bias), strict=True):
+            for found, wanted in zip(
+                slopes(quickly, x, weight, bias), slopes(conv2d, x, weight, bias), strict=True
+            ):
                 torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
 
 
@@ -95,8 +127,13 @@ def test_images_come_out_as_they_lay(last: bool) -> None:
 
 @pytest.mark.parametrize(("size", "kernel"), [(14, 5), (12, 5), (10, 3)])
 def test_rounding_is_that_of_plain_sums(size: int, kernel: int) -> None:
-    """Of the papers' second layers, in float32: at most twice as far from the truth as torch's own."""
-    given = drawn(32, 64, size, size).relu(), drawn(64, 64, kernel, kernel, seed=1) / 40, drawn(64, seed=2)
+    """Of the papers' second layers, in float32: at most twice as far from the truth as torch's
+    own."""
+    given = (
+        drawn(32, 64, size, size).relu(),
+        drawn(64, 64, kernel, kernel, seed=1) / 40,
+        drawn(64, seed=2),
+    )
     truth = slopes(conv2d, *given)
     single = [part.float() for part in given]
     plain, found = slopes(conv2d, *single), slopes(quickly, *single)
@@ -106,7 +143,10 @@ def test_rounding_is_that_of_plain_sums(size: int, kernel: int) -> None:
 
 
 def test_it_can_be_derived_twice() -> None:
-    given = [part.requires_grad_() for part in (drawn(2, 2, 7, 6), drawn(3, 2, 3, 3, seed=1), drawn(3, seed=2))]
+    given = [
+        part.requires_grad_()
+        for part in (drawn(2, 2, 7, 6), drawn(3, 2, 3, 3, seed=1), drawn(3, seed=2))
+    ]
     assert gradcheck(lambda *parts: quickly(*parts, ONE), given)
     assert gradgradcheck(lambda *parts: quickly(*parts, ONE), given)
 
@@ -121,11 +161,20 @@ def test_one_slope_alone(which: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{"stride": (2, 2)}, {"dilation": (2, 2)}, {"groups": 2}, {"padding": "same"}, {"padding": "valid"}]
+    "more",
+    [
+        {"stride": (2, 2)},
+        {"dilation": (2, 2)},
+        {"groups": 2},
+        {"padding": "same"},
+        {"padding": "valid"},
+    ],
 )
 def test_other_convolutions_are_left_to_torch(more: dict[str, Any]) -> None:
     x, weight = drawn(3, 4, 12, 12), drawn(6, 4 // more.get("groups", 1), 3, 3, seed=1)
-    assert torch.equal(quickly(x, weight, None, **({"padding": NONE} | more)), conv2d(x, weight, **more))
+    assert torch.equal(
+        quickly(x, weight, None, **({"padding": NONE} | more)), conv2d(x, weight, **more)
+    )
 
 
 def test_a_single_image_is_left_to_torch() -> None:
@@ -136,7 +185,10 @@ def test_a_single_image_is_left_to_torch() -> None:
 @pytest.mark.parametrize(
     ("image", "kernel"),
     [
-        ((64, 3, 32, 32), (64, 3, 5, 5)),  # hardly any channels: transforms would take longer than they save
+        (
+            (64, 3, 32, 32),
+            (64, 3, 5, 5),
+        ),  # hardly any channels: transforms would take longer than they save
         ((1, 64, 14, 14), (64, 64, 5, 5)),  # one image: the weights' transforms would
         ((64, 64, 14, 14), (64, 64, 1, 1)),  # nothing to save
         ((64, 16, 10, 10), (16, 16, 3, 3)),
@@ -156,7 +208,9 @@ def batch_of(shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> Batc
 def test_the_papers_networks_have_the_gradients_of_plain_torch(text: str) -> None:
     spec, shape = ff.parse(text, "model"), (3, 20, 20)
     batch = batch_of(shape)
-    made = {kind: Learner(spec, shape, 5, seed=0, dtype="float64", convolutions=kind) for kind in KINDS}
+    made = {
+        kind: Learner(spec, shape, 5, seed=0, dtype="float64", convolutions=kind) for kind in KINDS
+    }
     w = made["auto"].initial().params
     gradients = {kind: learner.oracle(batch, ())(w) for kind, learner in made.items()}
     module = made["direct"].module().double().train()
@@ -170,7 +224,9 @@ def test_the_papers_networks_have_the_gradients_of_plain_torch(text: str) -> Non
 def test_it_is_not_taken_where_it_cannot_gain() -> None:
     small = lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8 * 16, 5))  # noqa: E731
     batch = batch_of((3, 6, 6))
-    made = [Learner(small, (3, 6, 6), 5, seed=0, dtype="float64", convolutions=kind) for kind in KINDS]
+    made = [
+        Learner(small, (3, 6, 6), 5, seed=0, dtype="float64", convolutions=kind) for kind in KINDS
+    ]
     auto, direct, always = (learner.oracle(batch, ())(made[0].initial().params) for learner in made)
     assert torch.equal(auto, direct)
     assert not torch.equal(always, direct)
@@ -178,14 +234,25 @@ def test_it_is_not_taken_where_it_cannot_gain() -> None:
 
 
 def data() -> Any:
-    return ff.clients_of([(drawn(24, 3, 20, 20, seed=k, dtype=torch.float32), torch.arange(24) % 5) for k in range(4)],
-                         test=(drawn(30, 3, 20, 20, seed=9, dtype=torch.float32), torch.arange(30) % 5))  # fmt: skip
+    return ff.clients_of(
+        [
+            (drawn(24, 3, 20, 20, seed=k, dtype=torch.float32), torch.arange(24) % 5)
+            for k in range(4)
+        ],
+        test=(drawn(30, 3, 20, 20, seed=9, dtype=torch.float32), torch.arange(30) % 5),
+    )
 
 
 def test_a_run_is_the_same_but_for_rounding_and_the_same_bits_in_workers() -> None:
     said: dict[str, Any] = {
-        "on": data(), "model": "cnn()", "rounds": 2, "clients_per_round": 2, "batch_size": 24, "lr": 0.05, "threads": 1,
-    }  # fmt: skip
+        "on": data(),
+        "model": "cnn()",
+        "rounds": 2,
+        "clients_per_round": 2,
+        "batch_size": 24,
+        "lr": 0.05,
+        "threads": 1,
+    }
     method = "fedsam(rho=0.1) + man(zeta=0.1)"
     runs = {kind: ff.run(method, convolutions=kind, **said) for kind in ("auto", "direct")}
     in_workers = ff.run(method, workers=1, **said)

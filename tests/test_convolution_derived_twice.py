@@ -11,11 +11,30 @@ from fedflat.kernels.convolution import _Convolution, convolving
 
 SHAPES = [
     {"in_channels": 2, "out_channels": 4, "kernel_size": 3},
-    {"in_channels": 2, "out_channels": 4, "kernel_size": 3, "bias": False, "stride": 2, "padding": 1},
-    {"in_channels": 4, "out_channels": 4, "kernel_size": (2, 3), "padding": (0, 2), "dilation": (2, 1)},
+    {
+        "in_channels": 2,
+        "out_channels": 4,
+        "kernel_size": 3,
+        "bias": False,
+        "stride": 2,
+        "padding": 1,
+    },
+    {
+        "in_channels": 4,
+        "out_channels": 4,
+        "kernel_size": (2, 3),
+        "padding": (0, 2),
+        "dilation": (2, 1),
+    },
     {"in_channels": 4, "out_channels": 6, "kernel_size": 3, "groups": 2, "padding": 1},
     {"in_channels": 2, "out_channels": 2, "kernel_size": 3, "padding": "same"},
-    {"in_channels": 2, "out_channels": 2, "kernel_size": 3, "padding": 1, "padding_mode": "circular"},
+    {
+        "in_channels": 2,
+        "out_channels": 2,
+        "kernel_size": 3,
+        "padding": 1,
+        "padding_mode": "circular",
+    },
 ]
 
 
@@ -25,7 +44,9 @@ def seen(shape: dict, leaves: bool) -> list[Tensor]:
     layer = nn.Conv2d(**shape).double()
     for p in layer.parameters():
         p.data = torch.randn(p.shape, generator=rng, dtype=torch.float64)
-    x = torch.randn(3, shape["in_channels"], 6, 7, generator=rng, dtype=torch.float64).requires_grad_(leaves)
+    x = torch.randn(
+        3, shape["in_channels"], 6, 7, generator=rng, dtype=torch.float64
+    ).requires_grad_(leaves)
     inputs = [*layer.parameters(), *([x] if leaves else [])]
     out = layer(x)
     loss = out.square().mul(torch.randn(out.shape, generator=rng)).sum()
@@ -62,6 +83,8 @@ def test_it_takes_the_place_of_a_layer_and_of_nothing_else() -> None:
         layer = nn.Conv2d(2, 3, 3)(x)
         spelt = conv2d(x, torch.ones(1, 2, 3, 3, requires_grad=True))
         single = nn.Conv2d(2, 3, 3)(x[0])
-    ours = [str(out.grad_fn).startswith(f"<torch.autograd.function.{_Convolution.__name__}") for out in
-                 (layer, spelt, single)]  # fmt: skip
+    ours = [
+        str(out.grad_fn).startswith(f"<torch.autograd.function.{_Convolution.__name__}")
+        for out in (layer, spelt, single)
+    ]
     assert ours == [True, False, False]

@@ -15,7 +15,7 @@ from fedflat.core.stage import Stage
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
-from fedflat.server.piece import ServerContext, Send, ServerPiece
+from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 TABLE = {
     # method: server state besides w, client state, down, up, gradients a step, surveys, walks
@@ -54,8 +54,8 @@ TABLE = {
     "self_training()": (2, 0, 3, 1, 1, 0, 1),
     "self_training(kd=0.0)": (1, 0, 2, 1, 1, 0, 1),
 }
-"""As the papers have it, in vectors of the model's size. What is smaller does not count: FedFSA's chosen layers,
-normalisation, heads, FedALA's last tensors, FedCR's Gaussians of the classes."""
+"""As the papers have it, in vectors of the model's size. What is smaller does not count: FedFSA's
+chosen layers, normalisation, heads, FedALA's last tensors, FedCR's Gaussians of the classes."""
 
 
 @pytest.mark.parametrize("text", TABLE)
@@ -67,14 +67,19 @@ def test_the_table(text: str) -> None:
 
 @pytest.mark.parametrize("text", TABLE)
 def test_additions_cost_their_share(text: str) -> None:
-    """MAN, averages of models, clipping and robust rules are free; a probe at the client takes one more gradient."""
+    """MAN, averages of models, clipping and robust rules are free; a probe at the client takes one
+    more gradient."""
     base = said(text).cost
     free = said(f"{text} + man(0.1) + wima(3) + ema() + clip(1) + median()").cost
     assert free == base
     if all(piece.stage is not Stage.PROBE for piece in said(text).client):
         climbing = said(f"{text} + asam(0.1)").cost
         assert climbing.gradients == 2 * base.gradients
-        assert (climbing.down, climbing.up, climbing.client_state) == (base.down, base.up, base.client_state)
+        assert (climbing.down, climbing.up, climbing.client_state) == (
+            base.down,
+            base.up,
+            base.client_state,
+        )
 
 
 @pytest.mark.parametrize(
@@ -83,14 +88,20 @@ def test_additions_cost_their_share(text: str) -> None:
         ("fedgloss(delta_eps=True)", 2, 2, 2, 0),
         ("naive_fedgloss(admm=False) + scaffold()", 4, 4, 2, 0),
         ("naive_fedgloss(admm=False) + mimelite()", 4, 4, 2, 2),
-        # the gradient here and where the probe stands; two walks from points the clients have not, c and m in both
+        # the gradient here and where the probe stands; two walks from points the clients have not,
+        # c and m in both
         ("naive_fedgloss(admm=False) + mime()", 1 + 1 + 3 + 3, 4, 2, 2),
         ("centralised()", 0, 0, 1, 0),
     ],
 )
 def test_more_exchanges(text: str, down: int, up: int, walks: int, surveys: int) -> None:
     found = said(text).cost
-    assert (found.down, found.up, found.local_trainings, found.full_gradients) == (down, up, walks, surveys)
+    assert (found.down, found.up, found.local_trainings, found.full_gradients) == (
+        down,
+        up,
+        walks,
+        surveys,
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,10 +113,20 @@ class Large(Piece):
 
 def test_a_piece_of_your_own() -> None:
     found = (said("naive_fedgloss(admm=False)") + Method(client=(Large(),), text="large()")).cost
-    assert found == Cost(down=2, up=8, gradients=1, local_trainings=2, full_gradients=2, server_state=0, client_state=2)
+    assert found == Cost(
+        down=2,
+        up=8,
+        gradients=1,
+        local_trainings=2,
+        full_gradients=2,
+        server_state=0,
+        client_state=2,
+    )
 
 
-@pytest.mark.parametrize("text", [*TABLE, "naive_fedgloss(admm=False) + mime()", "mimelite() + naive_fedgloss()"])
+@pytest.mark.parametrize(
+    "text", [*TABLE, "naive_fedgloss(admm=False) + mime()", "mimelite() + naive_fedgloss()"]
+)
 def test_a_run_spends_what_the_table_says(text: str) -> None:
     assert trains(said(text))
     if text in TABLE and text not in ("fedbn()", "silobn()", "fedcr()"):
@@ -121,7 +142,12 @@ def test_what_is_kept_is_what_is_declared() -> None:
     class Book(RunFolder):
         def checkpoint(self, run: RunState, *, force: bool = False) -> None:
             dim = len(run.model.params)
-            states = [t for memory in run.server["server"].values() for t in memory.values() if t.shape == (dim,)]
+            states = [
+                t
+                for memory in run.server["server"].values()
+                for t in memory.values()
+                if t.shape == (dim,)
+            ]
             memories = [
                 sum(t.shape == (dim,) for named in memory.values() for t in named.values())
                 for memory in run.clients.kept.values()

@@ -39,7 +39,9 @@ def run_pytest(*words: str, **more: object) -> str:
     """The tests of this file that need no other process, in one of its own."""
     tests = [f"{__file__}::{name}" for name in ("test_some_draws", "test_the_draws")]
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *tests, *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, **more)  # type: ignore[call-overload]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, **more
+    )  # type: ignore[call-overload]
     assert done.returncode == 0, done.stdout + done.stderr
     return re.findall(r"drawn (\[.+\])", done.stdout)[0]
 
@@ -52,14 +54,28 @@ def as_in_the_background() -> None:
 
 
 def test_the_shell_changes_nothing_and_draws_are_fixed_or_those_of_a_seed() -> None:
-    names = [test.__name__ for test in (
-        test_processes_that_a_test_starts_have_the_default_signals, test_variables_of_the_user_are_not_seen,
-        test_there_is_a_standard_input_and_a_terminal_that_can_do_all,
-    )]  # fmt: skip
-    bare = {**os.environ, "COLUMNS": "31", "NO_COLOR": "1", "TERM": "dumb", "FEDFLAT_DATA": "/nowhere"}
-    fixed = run_pytest(*(f"{__file__}::{name}" for name in names), preexec_fn=as_in_the_background, env=bare)
+    names = [
+        test.__name__
+        for test in (
+            test_processes_that_a_test_starts_have_the_default_signals,
+            test_variables_of_the_user_are_not_seen,
+            test_there_is_a_standard_input_and_a_terminal_that_can_do_all,
+        )
+    ]
+    bare = {
+        **os.environ,
+        "COLUMNS": "31",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "FEDFLAT_DATA": "/nowhere",
+    }
+    fixed = run_pytest(
+        *(f"{__file__}::{name}" for name in names), preexec_fn=as_in_the_background, env=bare
+    )
     again = run_pytest()
-    fresh, same = (run_pytest("--hypothesis-profile=fresh", "--hypothesis-seed=1") for _ in range(2))
+    fresh, same = (
+        run_pytest("--hypothesis-profile=fresh", "--hypothesis-seed=1") for _ in range(2)
+    )
     assert fixed == again != fresh == same
 
 

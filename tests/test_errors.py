@@ -1,4 +1,5 @@
-"""Messages say what was wrong, what was found and what to do; checks let the right things through."""
+"""Messages say what was wrong, what was found and what to do; checks let the right things
+through."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ from fedflat.errors import FedflatError, SettingError, choice, flag, nearest, nu
 
 def test_the_tree() -> None:
     assert issubclass(FedflatError, ValueError)
-    kinds = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+    kinds = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, Exception)
+    ]
     assert all(issubclass(kind, FedflatError) for kind in kinds)
     assert errors.__doc__ is not None
     assert all(kind.__name__ in errors.__doc__ for kind in kinds)
@@ -30,7 +35,9 @@ def test_a_number_in_its_range(value: float, low: float, high: float, open_low: 
             number("sam", "rho", value, low=low, high=high, open_low=open_low)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400, True, None, "1", [1], 1j])
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, -math.inf, 10**400, True, None, "1", [1], 1j]
+)
 def test_what_is_no_number(value: object) -> None:
     with pytest.raises(SettingError, match="found"):
         number("sam", "rho", value)
@@ -38,7 +45,9 @@ def test_what_is_no_number(value: object) -> None:
 
 def test_whole_numbers() -> None:
     number("wima", "window", 3, low=1, whole=True)
-    with pytest.raises(SettingError, match=r"window must be a whole number of at least 1, found 3\.0"):
+    with pytest.raises(
+        SettingError, match=r"window must be a whole number of at least 1, found 3\.0"
+    ):
         number("wima", "window", 3.0, low=1, whole=True)
     with pytest.raises(SettingError, match="above 0 and at most 2, found 0"):
         number("a", "b", 0, low=0, high=2, open_low=True)

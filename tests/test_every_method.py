@@ -23,7 +23,7 @@ from fedflat.composition.method import Method
 from fedflat.core.messages import Reply
 from fedflat.data.federation import Federation
 from fedflat.data.sets.in_memory import clients_of
-from fedflat.execution.client_pool import ClientPool, Executor, Source, PoolOutcome
+from fedflat.execution.client_pool import ClientPool, Executor, PoolOutcome, Source
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.workers import Workers
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment
@@ -160,15 +160,21 @@ def said(text: str) -> Method:
 
 def normalised() -> nn.Module:
     """A small network with batch normalisation."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3)
+    )
 
 
 LOCAL = LocalTraining(batch_size=4, lr=0.05, momentum=0.5, weight_decay=0.01)
 NEEDS: dict[type, dict[str, Any]] = {
     Scaffold: {"local": replace(LOCAL, momentum=0.0)},
-    Private: {"model": normalised, "local": replace(LOCAL, drop_last=True)},  # it cannot normalise one example
+    Private: {
+        "model": normalised,
+        "local": replace(LOCAL, drop_last=True),
+    },  # it cannot normalise one example
     CommonRepresentation: {
-        "model": stochastic(mlp([5]), dim=FEATURES, train_samples=2, test_samples=3), "local": LOCAL
+        "model": stochastic(mlp([5]), dim=FEATURES, train_samples=2, test_samples=3),
+        "local": LOCAL,
     },
     Discrepancy: {"task": "twofold(classification())"},
     PersonalizedEvaluation: {"split": 0.6},
@@ -176,7 +182,7 @@ NEEDS: dict[type, dict[str, Any]] = {
     Lab: {"pictures": True},
     TrimmedMean: {"sampler": ClientSampler(clients=3)},
     Krum: {"sampler": ClientSampler(clients=3)},
-}  # fmt: skip
+}
 """What the pieces of some methods need to work."""
 
 
@@ -187,19 +193,36 @@ def experiment(method: Method) -> Experiment:
     for size in (6, 9, 12, 7):
         y = torch.arange(size) % 3
         data.append((torch.randn(size, 1, 8, 8, generator=rng) + y.view(-1, 1, 1, 1), y))
-    settings: dict[str, Any] = {"model": mlp([5]), "local": LOCAL, "sampler": ClientSampler(clients=COHORT)}
-    pieces = {type(piece) for piece in (*method.client, *method.averages, *method.evaluations, method.aggregator)}
+    settings: dict[str, Any] = {
+        "model": mlp([5]),
+        "local": LOCAL,
+        "sampler": ClientSampler(clients=COHORT),
+    }
+    pieces = {
+        type(piece)
+        for piece in (*method.client, *method.averages, *method.evaluations, method.aggregator)
+    }
     for kind, needs in NEEDS.items():
         settings |= needs if kind in pieces else {}
     if settings.pop("pictures", False):
-        data = [((64 * x + 100).clamp(0, 255).to(torch.uint8).repeat(1, 3, 1, 1), y) for x, y in data]
+        data = [
+            ((64 * x + 100).clamp(0, 255).to(torch.uint8).repeat(1, 3, 1, 1), y) for x, y in data
+        ]
     on = clients_of(data, test=data[2], classes=3, split=settings.pop("split", None))
-    return Experiment(method=method, on=on, rounds=ROUNDS, seed=3, evaluate=EvaluationSchedule(every=1), **settings)
+    return Experiment(
+        method=method,
+        on=on,
+        rounds=ROUNDS,
+        seed=3,
+        evaluate=EvaluationSchedule(every=1),
+        **settings,
+    )
 
 
 @dataclass
 class Listening:
-    """Visits here, keeps every letter with its reply and memory, and counts the gradients of each visit."""
+    """Visits here, keeps every letter with its reply and memory, and counts the gradients of each
+    visit."""
 
     heard: list[tuple[Request, Reply, ClientState]] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
@@ -223,7 +246,9 @@ class Listening:
         for request in requests:
             self.gradients = 0
             ((reply, memory),) = self.pool.run([request])
-            if request.broadcast.instruction.upload_vectors:  # else scores come back, and nothing of a model
+            if (
+                request.broadcast.instruction.upload_vectors
+            ):  # else scores come back, and nothing of a model
                 self.heard.append((request, reply, memory))
                 self.asked.append(self.gradients)
             yield reply, memory
@@ -254,7 +279,8 @@ def test_the_table_has_a_row_for_every_method() -> None:
 
 @pytest.mark.parametrize("entry", OURS, ids=lambda entry: entry.name)
 def test_arguments(entry: RegisteredName) -> None:
-    """Each argument has a name to be said by, a type and a default that changes nothing when said."""
+    """Each argument has a name to be said by, a type and a default that changes nothing when
+    said."""
     assert entry.summary.endswith(".")
     for name, parameter in entry.signature.parameters.items():
         assert parameter.annotation is not parameter.empty
@@ -276,13 +302,20 @@ def test_a_method_is_a_value(text: str) -> None:
     assert printed == method
     assert repr(printed) == repr(method)
     assert printed.chained == method.chained
-    for piece in (*method.client, *method.server, *method.averages, *method.evaluations, method.aggregator):
+    for piece in (
+        *method.client,
+        *method.server,
+        *method.averages,
+        *method.evaluations,
+        method.aggregator,
+    ):
         assert pickle.loads(pickle.dumps(piece)) == piece
 
 
 @pytest.mark.parametrize("text", EVERY)
 def test_a_run(text: str) -> None:
-    """Finite numbers; nothing in a message that was not declared; bytes and gradients as declared."""
+    """Finite numbers; nothing in a message that was not declared; bytes and gradients as
+    declared."""
     method = said(text)
     exp, ears, run_folder = experiment(method), Listening(), Costs()
     prepared = prepare(exp)
@@ -315,14 +348,22 @@ def _finite_and_moved(exp: Experiment, result: Result) -> None:
 def _nothing_private(exp: Experiment, request: Request, reply: Reply, memory: ClientState) -> None:
     dim, method = len(request.broadcast.params), exp.method
     walking = request.broadcast.instruction.trains
-    sent = {piece.key: piece.upload_vectors for piece in method.client if piece.upload_vectors and walking}
+    sent = {
+        piece.key: piece.upload_vectors
+        for piece in method.client
+        if piece.upload_vectors and walking
+    }
     small = {"fedcr": 2} if "fedcr" in reply.extras else {}
     assert {key: len(named) for key, named in reply.extras.items()} == sent | small
     for extras in (reply.extras, request.broadcast.extras):
         for key, named in extras.items():
             shape = {"fedcr": (3, FEATURES), "adabest": ()}.get(key, (dim,))
-            assert all(t.shape == shape for name, t in named.items() if not name.endswith("_buffers"))
-    assert (reply.client_params is not None) == (walking and any(average.needs_client_models for average in method.averages))
+            assert all(
+                t.shape == shape for name, t in named.items() if not name.endswith("_buffers")
+            )
+    assert (reply.client_params is not None) == (
+        walking and any(average.needs_client_models for average in method.averages)
+    )
     tested = exp.method.evaluations and not request.broadcast.instruction.full_gradients
     assert set(reply.metrics) == ({"loss", "own_accuracy"} if tested else {"loss"})
     assert reply.delta.shape == request.broadcast.params.shape
@@ -347,24 +388,39 @@ def _declared_cost(prepared: PreparedRun, run_folder: Costs, ears: Listening) ->
     numbers = [vectors * len(model.params) for vectors in (cost.down, cost.up)]
     small = 2 * 3 * FEATURES if any(piece.key == "fedcr" for piece in exp.method.client) else 0
     whole = exchanges * (len(model.buffers) - prepared.private_size) + small
-    numbers[0] += 4 if any(piece.needs_cohort_order for piece in exp.method.client) else 0  # two numbers in double precision
+    numbers[0] += (
+        4 if any(piece.needs_cohort_order for piece in exp.method.client) else 0
+    )  # two numbers in double precision
     declared = tuple(4 * clients * (n + whole) if cost.down else 0 for n in numbers)
-    visits = [request for request, *_ in ears.heard if request.broadcast.instruction.trains and "private" not in request.state]
-    new = [4 * prepared.private_size * sum(request.broadcast.round == t for request in visits) for t in range(ROUNDS)]
-    first, *later = [(down - initial, up) for (down, up), initial in zip(run_folder.rounds, new, strict=True)]
+    visits = [
+        request
+        for request, *_ in ears.heard
+        if request.broadcast.instruction.trains and "private" not in request.state
+    ]
+    new = [
+        4 * prepared.private_size * sum(request.broadcast.round == t for request in visits)
+        for t in range(ROUNDS)
+    ]
+    first, *later = [
+        (down - initial, up) for (down, up), initial in zip(run_folder.rounds, new, strict=True)
+    ]
     assert later == [declared] * (ROUNDS - 1)
-    # Before there is a last round there is no staleness to measure, and nothing is asked for it; and there are
-    # no common Gaussians to send yet.
+    # Before there is a last round there is no staleness to measure, and nothing is asked for it;
+    # and there are no common Gaussians to send yet.
     if "delta_eps" in repr(exp.method):
         assert 2 * first[0] == declared[0]
     else:
         bank = _bank(exp.method)
         assert first == (declared[0] - 4 * clients * small + POPULATION * bank, declared[1] + bank)
-    assert len([1 for request, *_ in ears.heard if request.broadcast.round == ROUNDS - 1]) == clients * exchanges
+    assert (
+        len([1 for request, *_ in ears.heard if request.broadcast.round == ROUNDS - 1])
+        == clients * exchanges
+    )
 
 
 def _bank(method: Method) -> int:
-    """Bytes of the styles of 34 images of 8x8 pixels, which all clients are told before the first round."""
+    """Bytes of the styles of 34 images of 8x8 pixels, which all clients are told before the first
+    round."""
     numbers = 0
     for piece in method.client:
         if isinstance(piece, Cfsi):
@@ -375,13 +431,18 @@ def _bank(method: Method) -> int:
 
 
 def _declared_gradients(prepared: PreparedRun, ears: Listening) -> None:
-    """The walks and surveys of the first round, in which FedALA has nothing to blend, as declared."""
+    """The walks and surveys of the first round, in which FedALA has nothing to blend, as
+    declared."""
     cost, local = prepared.exp.method.cost, prepared.exp.local
     at_client = sum(piece.full_gradients for piece in prepared.exp.method.client)
     for (request, reply, _), asked in zip(ears.heard, ears.asked, strict=True):
         if request.broadcast.round == 0:
             steps = local.planned_steps(0, request.client, reply.examples)
-            assert asked == (1 if request.broadcast.instruction.full_gradients else steps * cost.gradients + at_client)
+            assert asked == (
+                1
+                if request.broadcast.instruction.full_gradients
+                else steps * cost.gradients + at_client
+            )
 
 
 @pytest.mark.parametrize("text", EVERY)
@@ -409,9 +470,13 @@ def test_stop_and_resume_equals_going_on(text: str, tmp_path: Path) -> None:
     assert one.keys() == other.keys()
     for name, group in one.items():
         assert group.keys() == other[name].keys()
-        alike = group.keys() - {"offset"}  # a memory may lie elsewhere in the file; its digest may not differ
+        alike = group.keys() - {
+            "offset"
+        }  # a memory may lie elsewhere in the file; its digest may not differ
         assert all(torch.equal(group[entry], other[name][entry]) for entry in alike)
-    assert [_timeless(row) for row in read_rows(through)] == [_timeless(row) for row in read_rows(broken)]
+    assert [_timeless(row) for row in read_rows(through)] == [
+        _timeless(row) for row in read_rows(broken)
+    ]
 
 
 @dataclass
@@ -436,7 +501,9 @@ class Stumbling(Listening):
         "fedgloss(rho_s=0.1) + server_momentum() + swa(start=3, cycle=1)",
     ],
 )
-def test_a_round_that_is_broken_off_leaves_nothing_behind(text: str, at: int, tmp_path: Path) -> None:
+def test_a_round_that_is_broken_off_leaves_nothing_behind(
+    text: str, at: int, tmp_path: Path
+) -> None:
     exp = experiment(said(text))
     through = train(exp, executor=InProcess(threads=1))
     new = DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}, pause=math.inf)
@@ -456,7 +523,8 @@ def _timeless(row: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Posted:
-    """Everything goes through pickle, as to another process, and every visit meets a module made anew."""
+    """Everything goes through pickle, as to another process, and every visit meets a module made
+    anew."""
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
@@ -471,7 +539,10 @@ class Posted:
 
 def _same(exp: Experiment, one: Executor, other: Executor) -> None:
     here, there = RunFolder(), RunFolder()
-    mine, theirs = train(exp, executor=one, run_folder=here), train(exp, executor=other, run_folder=there)
+    mine, theirs = (
+        train(exp, executor=one, run_folder=here),
+        train(exp, executor=other, run_folder=there),
+    )
     assert mine.model is not None
     assert theirs.model is not None
     assert torch.equal(mine.model.params, theirs.model.params)
@@ -493,7 +564,7 @@ def test_a_visit_can_be_made_anywhere(text: str) -> None:
     ],
 )
 def test_worker_processes_give_the_same_bits(text: str) -> None:
-    """Starting processes takes seconds, and a worker sees nothing of a method but its client pieces and its mail:
-    a few methods stand for all, which the test above has seen pickled."""
+    """Starting processes takes seconds, and a worker sees nothing of a method but its client pieces
+    and its mail: a few methods stand for all, which the test above has seen pickled."""
     exp = replace(experiment(said(text)), sampler=ClientSampler(clients=3))
     _same(exp, InProcess(threads=1), Workers(2, threads=1))

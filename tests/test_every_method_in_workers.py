@@ -1,4 +1,5 @@
-"""Every row of the common table in real worker processes: the same bits as in one process. Takes minutes."""
+"""Every row of the common table in real worker processes: the same bits as in one process. Takes
+minutes."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from experiments.small import timeless
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.experiment import Experiment
@@ -16,7 +17,6 @@ from fedflat.experiments.train import train
 from fedflat.models.spec import ModelSpec
 from fedflat.registry import specs as spelling
 from fedflat.registry.specs import register
-from experiments.small import timeless
 from test_every_method import EVERY, experiment, said
 from wired import Wired
 
@@ -26,7 +26,9 @@ class NormalisedMlp(ModelSpec):
     """A small network with batch normalisation, that can be said in text."""
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        return nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, classes))
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, classes)
+        )
 
 
 @dataclass(frozen=True, repr=False)

@@ -46,8 +46,11 @@ def test_every_reader_of_data(levels: int, tmp_path: Path) -> None:
     path = tmp_path / "deep.json"
     path.write_text("[" * levels + "]" * levels)
     readers: list[Callable[[], object]] = [
-        lambda: _lists(str(path)), lambda: list(read_leaf(tmp_path)), lambda: _labels(path), lambda: _speeches(path),
-    ]  # fmt: skip
+        lambda: _lists(str(path)),
+        lambda: list(read_leaf(tmp_path)),
+        lambda: _labels(path),
+        lambda: _speeches(path),
+    ]
     for read in readers:
         with pytest.raises(DataError, match="nested too deeply"):
             read()
@@ -59,13 +62,19 @@ def test_every_reader_of_data(levels: int, tmp_path: Path) -> None:
         [*RUN, "--replay", "deep.json"],
         [*RUN, "--clock", "measured('deep.json')"],
         [*RUN, "--out", "out", "--on", "digits(from_file('deep.json'), clients=2)"],
-        ["report", "run"], ["resume", "run"], ["report", "study"], ["resume", "study"],
+        ["report", "run"],
+        ["resume", "run"],
+        ["report", "study"],
+        ["resume", "study"],
         ["reproduce", "table", "--table"],
     ],
     ids=lambda words: " ".join(words[:2] if words[0] != "run" else words[-2:]),
-)  # fmt: skip
+)
 def test_every_command(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for place in ("deep.json", "run/run.json", "study/study.json", "table/reproduce.json"):

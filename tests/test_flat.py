@@ -41,7 +41,12 @@ def make(name: str) -> nn.Module:
         return Tied()
     if name == "frozen":
         return Frozen()
-    norm = {"batch": nn.BatchNorm1d(6), "group": nn.GroupNorm(2, 6), "layer": nn.LayerNorm(6), "none": nn.Identity()}
+    norm = {
+        "batch": nn.BatchNorm1d(6),
+        "group": nn.GroupNorm(2, 6),
+        "layer": nn.LayerNorm(6),
+        "none": nn.Identity(),
+    }
     return nn.Sequential(nn.Linear(5, 6), norm[name], nn.ReLU(), nn.Linear(6, 5))
 
 
@@ -80,14 +85,18 @@ def test_a_gradient_is_a_function_of_the_point() -> None:
     kept = first.clone()
     flat.gradient(w + 1, lambda m: cross_entropy(m(x), Y), move_buffers=True)
     assert torch.equal(first, kept)
-    assert torch.equal(flat.gradient(w, lambda m: cross_entropy(m(x), Y), move_buffers=True)[1], kept)
+    assert torch.equal(
+        flat.gradient(w, lambda m: cross_entropy(m(x), Y), move_buffers=True)[1], kept
+    )
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_sparse_slopes_are_handed_out_in_full(sparse: bool) -> None:
     flat = FlatModule(nn.EmbeddingBag(5, 2, mode="sum", sparse=sparse))
     bags = torch.tensor([[0, 3], [3, 3]])
-    gradient = flat.gradient(torch.zeros(10), lambda module: module(bags).sum(), move_buffers=True)[1]
+    gradient = flat.gradient(torch.zeros(10), lambda module: module(bags).sum(), move_buffers=True)[
+        1
+    ]
     assert gradient.view(5, 2).tolist() == [[1, 1], [0, 0], [0, 0], [3, 3], [0, 0]]
 
 
@@ -127,7 +136,9 @@ def test_the_users_module_is_left_alone() -> None:
     before = {name: value.clone() for name, value in module.state_dict().items()}
     flat = FlatModule(module)
     flat.load(torch.zeros(flat.layout.dim))
-    flat.gradient(torch.ones(flat.layout.dim), lambda m: cross_entropy(m(X.float()), Y), move_buffers=True)
+    flat.gradient(
+        torch.ones(flat.layout.dim), lambda m: cross_entropy(m(X.float()), Y), move_buffers=True
+    )
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     assert all(p.grad is None for p in module.parameters())
 
@@ -162,7 +173,9 @@ def test_tied_weights_are_one_and_frozen_ones_stay_out() -> None:
 def test_what_cannot_be_trained_is_refused() -> None:
     with pytest.raises(SettingError, match="BatchNorm layer '1' has momentum=None"):
         FlatModule(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, momentum=None)))
-    FlatModule(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, momentum=None, track_running_stats=False)))
+    FlatModule(
+        nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, momentum=None, track_running_stats=False))
+    )
     with pytest.raises(SettingError, match="no trainable parameter"):
         Layout.of(nn.ReLU())
 

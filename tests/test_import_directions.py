@@ -11,10 +11,35 @@ import pytest
 import fedflat
 
 LAYERS = (
-    "version", "exports", "errors", "files", "html_page", "text_table", "registry", "core", "settings", "kernels",
-    "models", "data", "tasks", "client", "server", "composition", "topologies", "methods", "execution", "simulation", "flatness",
-    "experiments", "analysis", "report", "papers", "cli", "public", "__main__",
-)  # fmt: skip
+    "version",
+    "exports",
+    "errors",
+    "files",
+    "html_page",
+    "text_table",
+    "registry",
+    "core",
+    "settings",
+    "kernels",
+    "models",
+    "data",
+    "tasks",
+    "client",
+    "server",
+    "composition",
+    "topologies",
+    "methods",
+    "execution",
+    "simulation",
+    "flatness",
+    "experiments",
+    "analysis",
+    "report",
+    "papers",
+    "cli",
+    "public",
+    "__main__",
+)
 HOME = Path(fedflat.__file__).parent
 
 
@@ -23,13 +48,16 @@ def package_of(path: Path) -> str:
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Lines and packages of ours that are imported there, at the top or when needed, but not for type checkers only."""
+    """Lines and packages of ours that are imported there, at the top or when needed, but not for
+    type checkers only."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         names += [one.name for one in node.names] if isinstance(node, ast.Import) else []
-        yield from ((node.lineno, name.split(".")[1]) for name in names if name.startswith("fedflat."))
+        yield from (
+            (node.lineno, name.split(".")[1]) for name in names if name.startswith("fedflat.")
+        )
         yield from imported(node)
 
 
@@ -54,5 +82,7 @@ def test_nothing_imports_upward(package: str) -> None:
 
 
 def test_an_upward_import_would_be_seen() -> None:
-    tree = ast.parse("def late():\n    from fedflat.experiments.train import train\n    import fedflat.cli.main\n")
+    tree = ast.parse(
+        "def late():\n    from fedflat.experiments.train import train\n    import fedflat.cli.main\n"
+    )
     assert list(imported(tree)) == [(2, "experiments"), (3, "cli")]

@@ -21,13 +21,16 @@ CASES = {
 
 @pytest.mark.parametrize("code", CASES.values(), ids=CASES)
 def test_nothing_heavy(code: str) -> None:
-    check = f"import sys\n{code}\nprint('LOADED', [name for name in {HEAVY} if name in sys.modules])"
+    check = (
+        f"import sys\n{code}\nprint('LOADED', [name for name in {HEAVY} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "LOADED []"
 
 
 def test_importing_a_name_brings_what_it_needs() -> None:
-    """But not scikit-learn: its digits are read from its file, which is faster than importing it."""
+    """But not scikit-learn: its digits are read from its file, which is faster than importing
+    it."""
     code = "import fedflat, sys; fedflat.digits(clients=5).open(0); print(*{'torch', 'sklearn'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "torch\n"

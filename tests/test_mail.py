@@ -20,7 +20,12 @@ MAIL = Broadcast(3, torch.zeros(2, dtype=torch.float64), torch.zeros(0), 0.1)
 
 def reply(client: int, delta: Any, examples: int = 1, **more: Any) -> Reply:
     delta = torch.as_tensor(delta, dtype=torch.float64)
-    given = {"buffers": delta * 2, "samples": 2 * examples, "extras": {}, "metrics": {"loss": float(delta.sum())}}
+    given = {
+        "buffers": delta * 2,
+        "samples": 2 * examples,
+        "extras": {},
+        "metrics": {"loss": float(delta.sum())},
+    }
     return Reply(client=client, delta=delta, examples=examples, **{**given, **more})
 
 
@@ -33,7 +38,13 @@ cohorts = st.lists(st.tuples(vectors, st.integers(1, 1000)), min_size=1, max_siz
 @given(cohorts, st.sampled_from(["sized", "uniform"]))
 def test_folding_is_a_weighted_mean(cohort: list[tuple[list[float], int]], weighting: str) -> None:
     replies = [
-        reply(k, delta, n, steps=n % 5 + 1, extras={"dual": {"c": torch.tensor(delta, dtype=torch.float64) + 1}})
+        reply(
+            k,
+            delta,
+            n,
+            steps=n % 5 + 1,
+            extras={"dual": {"c": torch.tensor(delta, dtype=torch.float64) + 1}},
+        )
         for k, (delta, n) in enumerate(cohort)
     ]
     folded = aggregate(MAIL, iter(replies), population=50, weighting=weighting)
@@ -41,7 +52,9 @@ def test_folding_is_a_weighted_mean(cohort: list[tuple[list[float], int]], weigh
     weights = [n for _, n in cohort] if weighting == "sized" else None
     close = {"rtol": 1e-12, "atol": 1e-9}
     np.testing.assert_allclose(folded.delta, np.average(deltas, axis=0, weights=weights), **close)
-    np.testing.assert_allclose(folded.buffers, 2 * np.average(deltas, axis=0, weights=weights), **close)
+    np.testing.assert_allclose(
+        folded.buffers, 2 * np.average(deltas, axis=0, weights=weights), **close
+    )
     np.testing.assert_allclose(folded.uniform, deltas.mean(0), **close)
     np.testing.assert_allclose(folded.mean("dual", "c"), deltas.mean(0) + 1, **close)
     by_size = np.average(deltas, axis=0, weights=[n for _, n in cohort])
@@ -78,7 +91,9 @@ def test_nothing_to_fold() -> None:
 def test_bytes() -> None:
     broadcast = Broadcast(0, torch.zeros(5), torch.zeros(3), 0.1)
     assert broadcast.nbytes == 4 * 8
-    more = broadcast.enclose("cm", direction=torch.zeros(5)).enclose("mask", bits=torch.zeros(7, dtype=torch.uint8))
+    more = broadcast.enclose("cm", direction=torch.zeros(5)).enclose(
+        "mask", bits=torch.zeros(7, dtype=torch.uint8)
+    )
     assert more.nbytes == 4 * 13 + 7
     assert set(more.extras) == {"cm", "mask"}
     assert replace(more, repeat=True).nbytes == 4 * 5 + 7  # the model is there already
@@ -96,14 +111,20 @@ def test_a_client_has_the_model_of_its_last_mail_and_no_other() -> None:
     assert not here.after(there.after(here)).repeat
     assert not here.after(here).after(there).repeat
     assert not replace(here, buffers=torch.zeros(3)).after(here).repeat
-    assert not here.after(replace(here, instruction=parse("describe(label_counts())", "ask"))).repeat  # it was not sent then
+    assert not here.after(
+        replace(here, instruction=parse("describe(label_counts())", "ask"))
+    ).repeat  # it was not sent then
 
 
 @pytest.mark.parametrize("where", ["delta", "buffers", "extras"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_a_bad_number_anywhere_is_seen(where: str, bad: float) -> None:
     wrong = torch.tensor([1.0, bad])
-    fine: dict[str, Any] = {"delta": [1, 2], "buffers": torch.ones(2), "extras": {"c": {"d": torch.ones(2)}}}
+    fine: dict[str, Any] = {
+        "delta": [1, 2],
+        "buffers": torch.ones(2),
+        "extras": {"c": {"d": torch.ones(2)}},
+    }
     assert reply(0, **fine).finite
     spoilt = {"delta": [1, bad], "buffers": wrong, "extras": {"c": {"d": wrong}}}
     assert not reply(0, **{**fine, where: spoilt[where]}).finite

@@ -1,4 +1,5 @@
-"""When `make run` and `make test` make the environment anew. `make -n` prints the commands and runs none."""
+"""When `make run` and `make test` make the environment anew. `make -n` prints the commands and runs
+none."""
 
 from __future__ import annotations
 
@@ -38,8 +39,13 @@ def commands(folder: Path, target: str) -> list[str]:
     drop = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PYTHON")
     environment = {name: value for name, value in os.environ.items() if name not in drop}
     done = subprocess.run(
-        ["make", "-n", target], cwd=folder, env=environment, capture_output=True, text=True, check=True
-    )  # fmt: skip
+        ["make", "-n", target],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stderr == ""
     return [line.strip() for line in done.stdout.splitlines()]
 
@@ -48,12 +54,16 @@ def makes_anew(folder: Path) -> bool:
     """Whether both targets make the whole environment anew; if not, neither installs anything."""
     first = [commands(folder, target)[:2] for target in ("run", "test")]
     anew = [["rm -rf .venv", "python3 -m venv .venv"]] * 2
-    installs = any("pip install" in line for target in ("run", "test") for line in commands(folder, target))
+    installs = any(
+        "pip install" in line for target in ("run", "test") for line in commands(folder, target)
+    )
     assert (first == anew) == installs
     return installs
 
 
-def test_a_complete_environment_is_used_as_it_is(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_complete_environment_is_used_as_it_is(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not makes_anew(checkout)
     other = checkout / "other" / "fedflat"
     other.mkdir(parents=True)
@@ -75,7 +85,9 @@ def test_an_environment_whose_python_is_gone_is_made_anew(checkout: Path) -> Non
 
 
 @pytest.mark.parametrize("copied", [shutil.copy2, os.link])
-def test_a_copied_checkout_makes_its_own_environment(checkout: Path, copied: Callable[[str, str], object]) -> None:
+def test_a_copied_checkout_makes_its_own_environment(
+    checkout: Path, copied: Callable[[str, str], object]
+) -> None:
     """Be its files copies or hard links."""
     copy = checkout.parent / "copy"
     shutil.copytree(checkout, copy, symlinks=True, copy_function=copied)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fedflat import (  # fmt: skip
+from fedflat import (
     adabest,
     asam,
     clip,
@@ -33,7 +33,7 @@ from fedflat import (  # fmt: skip
     swa,
     wima,
 )
-from fedflat.client.gradient_transforms import WeightDecay, Momentum, Prox
+from fedflat.client.gradient_transforms import Momentum, Prox, WeightDecay
 from fedflat.client.local import LocalTraining
 from fedflat.client.piece import Piece
 from fedflat.client.sharpness import Sam
@@ -129,11 +129,16 @@ def test_two_of_a_kind_are_refused(one: Method, other: Method, name: str) -> Non
 def test_a_memory_is_not_moved_twice() -> None:
     keeper = Method(client=(Keeper(),), text="keeper()")
     assert keys((keeper + sam(0.1)).client) == ["sam", "keeper"]
-    with pytest.raises(SettingError, match=r"keeper\(\) keeps a memory, and sam\(rho=0.1\) to its right asks"):
+    with pytest.raises(
+        SettingError, match=r"keeper\(\) keeps a memory, and sam\(rho=0.1\) to its right asks"
+    ):
         chain(keeper, sam(0.1))
     with pytest.raises(SettingError, match="asks for 2 exchanges a round"):
         chain(fedavgm(), naive_fedgloss(admm=False))
-    assert keys((fedavgm() + naive_fedgloss(admm=False)).server) == ["server_sam", "server_momentum"]
+    assert keys((fedavgm() + naive_fedgloss(admm=False)).server) == [
+        "server_sam",
+        "server_momentum",
+    ]
     with pytest.raises(SettingError, match="asks for 2 exchanges"):
         chain(feddyn(), naive_fedgloss(admm=False))
 
@@ -146,10 +151,14 @@ def test_weightings_must_agree() -> None:
         Method(weighting="sized", text="mine()") + feddyn()
 
 
-@pytest.mark.parametrize(("one", "other"), [(feddyn(), adabest()), (fedacg(), adabest()), (fedsmoo(), fedacg())])
+@pytest.mark.parametrize(
+    ("one", "other"), [(feddyn(), adabest()), (fedacg(), adabest()), (fedsmoo(), fedacg())]
+)
 def test_the_server_steps_where_one_piece_says(one: Method, other: Method) -> None:
     for pair in ((one, other), (other, one)):
-        with pytest.raises(SettingError, match="both decide where the server steps to, so one would undo the other"):
+        with pytest.raises(
+            SettingError, match="both decide where the server steps to, so one would undo the other"
+        ):
             pair[0] + pair[1]
 
 
@@ -158,18 +167,23 @@ def test_two_probes_are_nested_on_purpose_only() -> None:
         with pytest.raises(SettingError, match="both choose where a client's gradient is taken"):
             pair[0] + pair[1]
     assert keys(chain(sam(), asam()).client) == ["sam", "asam"]
-    with pytest.raises(SettingError, match=r"smoo\(0.1\) keeps a memory, and sam\(\) to its right asks"):
+    with pytest.raises(
+        SettingError, match=r"smoo\(0.1\) keeps a memory, and sam\(\) to its right asks"
+    ):
         chain(fedsmoo(), sam())
 
 
 def test_a_first_exchange_for_the_gradient_moves_no_memory() -> None:
-    with pytest.raises(SettingError, match=r"stale_sam\(0.15\) keeps a memory, and mime\(.*asks for 2 exchanges"):
+    with pytest.raises(
+        SettingError, match=r"stale_sam\(0.15\) keeps a memory, and mime\(.*asks for 2 exchanges"
+    ):
         fedgloss(admm=False) + mime()
     assert keys((fedgloss(admm=False) + mimelite()).server) == ["stale_sam", "mime"]
 
 
 def test_advice_is_not_to_do_what_was_done() -> None:
-    """Where '+' itself puts the memory left of what asks twice, only a chain can help, and it does."""
+    """Where '+' itself puts the memory left of what asks twice, only a chain can help, and it
+    does."""
     for one, other, words in (
         (mime(), last_sam(0.1), r"write mime\(0.9, 0.0\) first in a chain"),
         (fedgloss(admm=False), mime(), r"write mime\(0.9, 0.0, False\) first in a chain"),
@@ -188,18 +202,25 @@ def test_advice_is_not_to_do_what_was_done() -> None:
 @pytest.mark.parametrize("owner", [adabest(), fedacg()])
 def test_a_rate_that_would_scale_nothing_is_refused(owner: Method) -> None:
     for pair in ((owner, server_sgd(0.5)), (server_sgd(0.5), owner)):
-        with pytest.raises(SettingError, match=r"averages the replies itself .* nothing for server_sgd\(lr=0.5\) to"):
+        with pytest.raises(
+            SettingError,
+            match=r"averages the replies itself .* nothing for server_sgd\(lr=0.5\) to",
+        ):
             pair[0] + pair[1]
     with pytest.raises(SettingError, match="nothing for server_sgd"):
         chain(server_sgd(0.5), owner)
-    assert keys(chain(owner, server_sgd(0.5)).server)[1] == "server_sgd"  # scales the step that was decided
+    assert (
+        keys(chain(owner, server_sgd(0.5)).server)[1] == "server_sgd"
+    )  # scales the step that was decided
     assert keys((owner + fedavgm()).server)[1] == "server_momentum"
 
 
 @pytest.mark.parametrize("owner", [adabest(), fedacg()])
 def test_a_weighting_that_would_change_nothing_is_refused(owner: Method) -> None:
     settings = {"method": owner, "on": digits(clients=2), "model": mlp(), "rounds": 1}
-    with pytest.raises(SettingError, match=r"weighting='sized' would change nothing, since .* the uniform mean"):
+    with pytest.raises(
+        SettingError, match=r"weighting='sized' would change nothing, since .* the uniform mean"
+    ):
         Experiment(weighting="sized", **settings)
     assert Experiment(weighting="uniform", **settings).weighting == "uniform"
 
@@ -209,9 +230,14 @@ def test_arguments_that_would_change_nothing_are_refused() -> None:
         fedspeed(a=0.5, server="feddyn")
     assert fedspeed(a=1, server="feddyn") == fedspeed(server="feddyn")
     assert fedspeed() == fedspeed(a=0.95) != fedspeed(a=1)
-    with pytest.raises(SettingError, match=r"T_s=20 warms up rho_l, .* which is 0. .*sam\(rho=warmup\(0.001, 0.05, 20"):
+    with pytest.raises(
+        SettingError,
+        match=r"T_s=20 warms up rho_l, .* which is 0. .*sam\(rho=warmup\(0.001, 0.05, 20",
+    ):
         fedgloss(rho_l=0, T_s=20) + sam()
-    assert fedgloss(rho_l=0, T_s=20, server_rho="repo") != fedgloss(rho_l=0)  # there the server's radius is warmed up
+    assert fedgloss(rho_l=0, T_s=20, server_rho="repo") != fedgloss(
+        rho_l=0
+    )  # there the server's radius is warmed up
 
 
 def test_equal_methods() -> None:
@@ -243,7 +269,9 @@ def test_the_local_settings_come_last() -> None:
     for config in (feddyn() + sam(), chain(sam(), feddyn())):
         exp = Experiment(method=config, on=digits(clients=2), model=mlp(), rounds=1, local=local)
         assert keys(exp.pieces()) == ["sam", "dual", "clip", "decay", "momentum"]
-    with pytest.raises(SettingError, match="two client pieces keep their memory under the name 'clip'"):
+    with pytest.raises(
+        SettingError, match="two client pieces keep their memory under the name 'clip'"
+    ):
         Experiment(method=clip(1.0), on=digits(clients=2), model=mlp(), rounds=1, local=local)
 
 
@@ -264,6 +292,8 @@ def test_a_method_of_your_own() -> None:
 
 def test_text_for_people() -> None:
     assert fedavg().stack() == "client: plain steps; server: plain average"
-    assert (sam(0.1) + wima(5)).stack() == "client: sam(rho=0.1); evaluated: wima(window=5, scope='all')"
+    assert (
+        sam(0.1) + wima(5)
+    ).stack() == "client: sam(rho=0.1); evaluated: wima(window=5, scope='all')"
     unsaid = Method(client=(Momentum(0.9), WeightDecay(0.1)))
     assert repr(unsaid) == "Method(client=(decay(0.1), momentum(0.9)), server=(), shadows=())"

@@ -1,8 +1,10 @@
-"""The README's shell blocks, in small: every command is one that can be typed, and those that run here end well.
+"""The README's shell blocks, in small: every command is one that can be typed, and those that run
+here end well.
 
-Small means: two rounds of two clients, one epoch, one seed, few examples, points and probes, and CIFAR-10 from
-miniature files in its true format. All run one after the other in one folder, in a process of its own. What installs,
-serves until Ctrl-C, fetches, or starts processes for minutes is read by the parser only.
+Small means: two rounds of two clients, one epoch, one seed, few examples, points and probes, and
+CIFAR-10 from miniature files in its true format. All run one after the other in one folder, in a
+process of its own. What installs, serves until Ctrl-C, fetches, or starts processes for minutes is
+read by the parser only.
 """
 
 from __future__ import annotations
@@ -23,13 +25,20 @@ from fedflat.data.files.png import png
 
 README = Path(__file__).parents[1] / "README.md"
 FEWER = {
-    "--rounds": "2", "--clients-per-round": "2", "--local-epochs": "1", "--local-steps": "1", "--seeds": "1",
-    "--probes": "2", "--density": "1",
-}  # fmt: skip
+    "--rounds": "2",
+    "--clients-per-round": "2",
+    "--local-epochs": "1",
+    "--local-steps": "1",
+    "--seeds": "1",
+    "--probes": "2",
+    "--density": "1",
+}
 ALSO = {
-    "analyse": ["--examples", "4", "--points", "3", "-k", "1"], "report": ["--formats", "pdf"],
-    "run": ["--threads", "1"], "compare": ["--threads", "1"],
-}  # fmt: skip
+    "analyse": ["--examples", "4", "--points", "3", "-k", "1"],
+    "report": ["--formats", "pdf"],
+    "run": ["--threads", "1"],
+    "compare": ["--threads", "1"],
+}
 ONLY_READ = [["watch"], ["data", "get"], ["reproduce", "toy"], ["reproduce", "fedgloss/table3"]]
 DRIVER = """
 import glob, json, sys
@@ -67,7 +76,9 @@ def test_make_run_is_the_first_of_them() -> None:
     makefile = (README.parent / "Makefile").read_text().replace("\\\n", " ")
     typed = re.search(r"\$\(BIN\)/(fedflat compare .*)", makefile)
     assert typed is not None
-    assert shlex.split(typed[1]) == next(words for words in commands() if words[:2] == ["fedflat", "compare"])
+    assert shlex.split(typed[1]) == next(
+        words for words in commands() if words[:2] == ["fedflat", "compare"]
+    )
 
 
 def test_they_run(tmp_path: Path) -> None:
@@ -76,12 +87,17 @@ def test_they_run(tmp_path: Path) -> None:
     run = [words for words in typed if not any(words[: len(read)] == read for read in ONLY_READ)]
     assert len(run) == len(typed) - len(ONLY_READ)
     (tmp_path / "here" / "photos").mkdir(parents=True)
-    (tmp_path / "here" / "photos" / "street.png").write_bytes(png(np.full((48, 96, 3), 90, np.uint8)))
+    (tmp_path / "here" / "photos" / "street.png").write_bytes(
+        png(np.full((48, 96, 3), 90, np.uint8))
+    )
     done = subprocess.run(
-        [sys.executable, "-c", DRIVER], input=json.dumps([small(words) for words in run]), cwd=tmp_path / "here",
+        [sys.executable, "-c", DRIVER],
+        input=json.dumps([small(words) for words in run]),
+        cwd=tmp_path / "here",
         env={**os.environ, "FEDFLAT_DATA": str(tmp_path / "files"), "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert done.stdout.count("RUN [") == len(run)
     here = tmp_path / "here"

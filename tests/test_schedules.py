@@ -33,7 +33,9 @@ def range_list(n: int) -> list[int]:
 def test_formulas(a: float, b: float, n: int, t: int) -> None:
     assert decay(a, 0.9)(t) == pytest.approx(a * 0.9**t)
     assert warmup(a, b, n)(t) == pytest.approx(a + (b - a) * min(t / n, 1))
-    assert cosine(a, b, n)(t) == pytest.approx(b + (a - b) * (1 + math.cos(math.pi * min(t / n, 1))) / 2)
+    assert cosine(a, b, n)(t) == pytest.approx(
+        b + (a - b) * (1 + math.cos(math.pi * min(t / n, 1))) / 2
+    )
     assert poly(a, n, 0.9)(t) == pytest.approx(a * max(1 - t / n, 0) ** 0.9)
     share = (t % n + 1) / n
     assert cyclic(a, b, n)(t) == pytest.approx(a if n == 1 else a + (b - a) * share)
@@ -54,7 +56,9 @@ def test_the_ends_of_the_poly_rate() -> None:
 
 
 @given(schedules, st.integers(0, 60))
-def test_a_schedule_prints_compares_pickles_and_stays_between_its_values(schedule: Schedule, t: int) -> None:
+def test_a_schedule_prints_compares_pickles_and_stays_between_its_values(
+    schedule: Schedule, t: int
+) -> None:
     again = parse(repr(schedule), "schedule")
     assert again == schedule
     assert repr(again) == repr(schedule)
@@ -68,13 +72,30 @@ def test_a_schedule_prints_compares_pickles_and_stays_between_its_values(schedul
 @pytest.mark.parametrize(
     "text",
     [
-        "decay('a', 0.9)", "decay(1, 0)", "decay(1)", "warmup(0, 1, 2.5)", "warmup(0, 1, -1)", "warmup([0], 1, 2)",
-        "cosine(1, 0, 0)", "poly(1, 0)", "poly(1, 9, -1)", "cosine(1, None, 3)",
-        "cyclic(1, 0, 0)", "cyclic(1, 'b', 2)", "steps([], [])",
-        "steps([1], [1])", "steps([0, 2, 2], [1, 2, 3])", "steps([0, 2], [1])", "steps(0, 1)", "steps([0.0], [1])",
-        "steps([0, 'a'], [1, 2])", "steps([0], ['a'])", "decay(warmup(0, 1, 2), 0.9)", "decay(1e999, 0.5)",
+        "decay('a', 0.9)",
+        "decay(1, 0)",
+        "decay(1)",
+        "warmup(0, 1, 2.5)",
+        "warmup(0, 1, -1)",
+        "warmup([0], 1, 2)",
+        "cosine(1, 0, 0)",
+        "poly(1, 0)",
+        "poly(1, 9, -1)",
+        "cosine(1, None, 3)",
+        "cyclic(1, 0, 0)",
+        "cyclic(1, 'b', 2)",
+        "steps([], [])",
+        "steps([1], [1])",
+        "steps([0, 2, 2], [1, 2, 3])",
+        "steps([0, 2], [1])",
+        "steps(0, 1)",
+        "steps([0.0], [1])",
+        "steps([0, 'a'], [1, 2])",
+        "steps([0], ['a'])",
+        "decay(warmup(0, 1, 2), 0.9)",
+        "decay(1e999, 0.5)",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_schedule(text: str) -> None:
     with pytest.raises(ValueError, match=text[: text.index("(")]):
         parse(text, "schedule")
@@ -83,7 +104,9 @@ def test_what_is_no_schedule(text: str) -> None:
 def test_a_range_is_checked_along_the_schedule() -> None:
     scalar("ema", "gamma", warmup(0, 1, 5), high=1)
     for wrong in (warmup(0, 1.5, 5), decay(-1, 0.5), steps([0, 9], [0.5, -0.5]), cyclic(2, 0, 3)):
-        with pytest.raises(SettingError, match="gamma must be a number of at least 0 and at most 1"):
+        with pytest.raises(
+            SettingError, match="gamma must be a number of at least 0 and at most 1"
+        ):
             scalar("ema", "gamma", wrong, high=1)
     with pytest.raises(SettingError, match="above 0"):
         scalar("feddyn", "alpha", warmup(0, 1, 5), open_low=True)

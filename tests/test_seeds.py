@@ -16,13 +16,21 @@ paths = st.tuples(small, st.sampled_from(["cohort", "batches", "model"]), small,
 
 
 @given(paths, paths)
-def test_another_path_gives_another_number(one: tuple[int, str, int, int], other: tuple[int, str, int, int]) -> None:
+def test_another_path_gives_another_number(
+    one: tuple[int, str, int, int], other: tuple[int, str, int, int]
+) -> None:
     assert (derive(*one) == derive(*other)) == (one == other)
     assert 0 <= derive(*one) < 2**63
 
 
 def test_a_shorter_path_is_another_path() -> None:
-    found = {derive(0, "a"), derive(0, "a", 0), derive(0, "a", 0, 0), derive(1, "a"), derive(0, "b")}
+    found = {
+        derive(0, "a"),
+        derive(0, "a", 0),
+        derive(0, "a", 0, 0),
+        derive(1, "a"),
+        derive(0, "b"),
+    }
     assert len(found) == 5
 
 
@@ -39,6 +47,7 @@ def test_generators_repeat_and_leave_the_global_ones_alone() -> None:
 
 
 def test_numbers_are_the_same_on_every_machine() -> None:
-    """The first 63 bits of a known digest: blake2b of "0/cohort/3" in 8 bytes, little end first, halved."""
+    """The first 63 bits of a known digest: blake2b of "0/cohort/3" in 8 bytes, little end first,
+    halved."""
     digest = blake2b(b"0/cohort/3", digest_size=8).digest()
     assert derive(0, "cohort", 3) == sum(byte << (8 * i) for i, byte in enumerate(digest)) // 2

@@ -18,7 +18,9 @@ def test_there_is_something_to_measure() -> None:
     assert len(SOURCES) > 40
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(Path(fedflat.__file__).parent).as_posix())
+@pytest.mark.parametrize(
+    "path", SOURCES, ids=lambda p: p.relative_to(Path(fedflat.__file__).parent).as_posix()
+)
 def test_size(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= LINES_OF_A_MODULE

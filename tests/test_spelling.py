@@ -1,4 +1,5 @@
-"""The small language: what is read prints again, what is not in it is refused, and nothing is evaluated."""
+"""The small language: what is read prints again, what is not in it is refused, and nothing is
+evaluated."""
 
 from __future__ import annotations
 
@@ -28,10 +29,14 @@ pieces = {
     "clip": st.builds("clip(norm={})".format, scalars),
     "cutout": st.builds("cutout(side={})".format, st.integers(1, 20)),
     "server_sgd": st.builds("server_sgd(lr={})".format, scalars),
-    "adam": st.builds("fedadam(lr={}, flavour={!r})".format, scalars, st.sampled_from(["paper", "torch"])),
+    "adam": st.builds(
+        "fedadam(lr={}, flavour={!r})".format, scalars, st.sampled_from(["paper", "torch"])
+    ),
     "dual": st.builds("feddyn(alpha={})".format, scalars),
     "swa": st.builds("swa(start={}, cycle={})".format, st.integers(0, 9), st.integers(1, 9)),
-    "wima": st.builds("wima({}, scope={!r})".format, st.integers(1, 9), st.sampled_from(["all", "classifier"])),
+    "wima": st.builds(
+        "wima({}, scope={!r})".format, st.integers(1, 9), st.sampled_from(["all", "classifier"])
+    ),
 }
 sums = st.lists(st.sampled_from(sorted(pieces)), min_size=1, unique=True).flatmap(
     lambda names: st.tuples(*(pieces[name] for name in names)).map(" + ".join)
@@ -54,7 +59,9 @@ def test_order_and_brackets_of_a_sum_do_not_matter(text: str) -> None:
     parts = text.split(" + ")
     backwards = parse(" + ".join(reversed(parts)), "method")
     forwards = parse(text, "method")
-    nested = parse("".join(f"({part} + " for part in parts[:-1]) + parts[-1] + ")" * (len(parts) - 1), "method")
+    nested = parse(
+        "".join(f"({part} + " for part in parts[:-1]) + parts[-1] + ")" * (len(parts) - 1), "method"
+    )
     assert nested == forwards
     assert set(backwards.client) == set(forwards.client)
     assert [p.stage for p in backwards.client] == [p.stage for p in forwards.client]
@@ -62,7 +69,13 @@ def test_order_and_brackets_of_a_sum_do_not_matter(text: str) -> None:
 
 
 values = st.recursive(
-    st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none(), st.text()),
+    st.one_of(
+        st.integers(),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.booleans(),
+        st.none(),
+        st.text(),
+    ),
     lambda inner: st.lists(inner, max_size=3).map(tuple),
     max_leaves=6,
 )
@@ -107,23 +120,80 @@ def test_required_arguments_by_place_and_others_by_name() -> None:
     def make(a: int, *rest: int, b: int, c: int = 0) -> None: ...
 
     signature = inspect.signature(make)
-    assert spell_call("make", signature, {"a": 1, "rest": (2, 3), "b": 4, "c": 5}) == "make(1, 2, 3, b=4, c=5)"
+    assert (
+        spell_call("make", signature, {"a": 1, "rest": (2, 3), "b": 4, "c": 5})
+        == "make(1, 2, 3, b=4, c=5)"
+    )
 
 
 FORBIDDEN = [
-    "", "   ", "1", "'fedavg'", "None", "__import__('os').system('true')", "__import__('os')", "lambda: fedavg()",
-    "fedavg().client", "fedavg.__class__", "sam(rho=sam.__doc__)", "[fedavg() for _ in [1]]", "(f for f in [1])",
-    "f'{fedavg()}'", "sam(rho=f'{1}')", "fedavg() - sam()", "fedavg() * 2", "fedavg() + 1", "1 + fedavg()",
-    "fedavg() + 'sam'", "fedavg() if True else sam()", "fedavg() and sam()", "not fedavg()", "fedavg() == sam()",
-    "sam(rho=1 + 1)", "sam(rho=2**3)", "sam(rho=1j)", "sam(rho=b'1')", "sam(rho=...)", "sam(rho={'a': 1})",
-    "sam(rho={1})", "sam(*[0.1])", "sam(**{'rho': 0.1})", "sam(rho=0.1, rho=0.2)", "sam(0.1, 0.2)", "sam(0.1, rho=0.2)",
-    "(x := fedavg())", "await fedavg()", "fedavg()()", "fedavg()[0]", "fedavg(); sam()", "fedavg()\nsam()",
-    "sam(rho=", "sam(rho=0.1))", "sam(rho=not 1)", "sam(rho=~1)", "sam(rho=--1)", "sam(rho=nan)", "sam(rho=inf)",
-    "sam(rho=print)", "open('/etc/passwd')", "eval('1')", "sam(rho=open('x'))", "warmup(0, 1, 2)", "digits()",
-    "\x00", "\ud800", "fedavg(" * 300, "-" * 5000 + "1", "(" * 5000 + ")" * 5000, "[" * 200 + "]" * 200,
-    "fedavg()" + " + fedavg()" * 20000, "fedavg()" + " + fedavg()" * 1500,
-    "sam(rho=" + "-" * 700 + "1)", "chain(" * 3000 + "fedavg()" + ")" * 3000, "sam(rho=" + "9" * 5000 + ")",
-]  # fmt: skip
+    "",
+    "   ",
+    "1",
+    "'fedavg'",
+    "None",
+    "__import__('os').system('true')",
+    "__import__('os')",
+    "lambda: fedavg()",
+    "fedavg().client",
+    "fedavg.__class__",
+    "sam(rho=sam.__doc__)",
+    "[fedavg() for _ in [1]]",
+    "(f for f in [1])",
+    "f'{fedavg()}'",
+    "sam(rho=f'{1}')",
+    "fedavg() - sam()",
+    "fedavg() * 2",
+    "fedavg() + 1",
+    "1 + fedavg()",
+    "fedavg() + 'sam'",
+    "fedavg() if True else sam()",
+    "fedavg() and sam()",
+    "not fedavg()",
+    "fedavg() == sam()",
+    "sam(rho=1 + 1)",
+    "sam(rho=2**3)",
+    "sam(rho=1j)",
+    "sam(rho=b'1')",
+    "sam(rho=...)",
+    "sam(rho={'a': 1})",
+    "sam(rho={1})",
+    "sam(*[0.1])",
+    "sam(**{'rho': 0.1})",
+    "sam(rho=0.1, rho=0.2)",
+    "sam(0.1, 0.2)",
+    "sam(0.1, rho=0.2)",
+    "(x := fedavg())",
+    "await fedavg()",
+    "fedavg()()",
+    "fedavg()[0]",
+    "fedavg(); sam()",
+    "fedavg()\nsam()",
+    "sam(rho=",
+    "sam(rho=0.1))",
+    "sam(rho=not 1)",
+    "sam(rho=~1)",
+    "sam(rho=--1)",
+    "sam(rho=nan)",
+    "sam(rho=inf)",
+    "sam(rho=print)",
+    "open('/etc/passwd')",
+    "eval('1')",
+    "sam(rho=open('x'))",
+    "warmup(0, 1, 2)",
+    "digits()",
+    "\x00",
+    "\ud800",
+    "fedavg(" * 300,
+    "-" * 5000 + "1",
+    "(" * 5000 + ")" * 5000,
+    "[" * 200 + "]" * 200,
+    "fedavg()" + " + fedavg()" * 20000,
+    "fedavg()" + " + fedavg()" * 1500,
+    "sam(rho=" + "-" * 700 + "1)",
+    "chain(" * 3000 + "fedavg()" + ")" * 3000,
+    "sam(rho=" + "9" * 5000 + ")",
+]
 
 
 @pytest.mark.parametrize("text", FORBIDDEN, ids=lambda text: ascii(text)[:40])
@@ -177,22 +247,50 @@ def test_other_kinds() -> None:
 
 
 arguments = st.one_of(
-    st.sampled_from(["None", "True", "'x'", "''", "[]", "[1, 'a']", "0", "-1", "1", "2.5", "1e999", "1e400", "sam()",
-                     "warmup(0, 1, 2)", "decay(-1, 0.5)", "iid()", "'paper'", "'torch'", "'repo'", "'all'"]),
+    st.sampled_from(
+        [
+            "None",
+            "True",
+            "'x'",
+            "''",
+            "[]",
+            "[1, 'a']",
+            "0",
+            "-1",
+            "1",
+            "2.5",
+            "1e999",
+            "1e400",
+            "sam()",
+            "warmup(0, 1, 2)",
+            "decay(-1, 0.5)",
+            "iid()",
+            "'paper'",
+            "'torch'",
+            "'repo'",
+            "'all'",
+        ]
+    ),
     st.integers(-3, 10**30).map(repr),
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("entry", list(registered("method")), ids=lambda entry: entry.name)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_any_argument_is_taken_or_refused_with_an_error_of_ours(entry: Any, data: st.DataObject) -> None:
+def test_any_argument_is_taken_or_refused_with_an_error_of_ours(
+    entry: Any, data: st.DataObject
+) -> None:
     parameters = list(entry.signature.parameters.values())
     if entry.name == "chain":
         given_arguments = data.draw(st.lists(arguments, max_size=3))
     else:
-        names = data.draw(st.lists(st.sampled_from([p.name for p in parameters]), unique=True)) if parameters else []
+        names = (
+            data.draw(st.lists(st.sampled_from([p.name for p in parameters]), unique=True))
+            if parameters
+            else []
+        )
         given_arguments = [f"{name}={data.draw(arguments)}" for name in names]
     text = f"{entry.name}({', '.join(given_arguments)})"
     try:
@@ -203,5 +301,8 @@ def test_any_argument_is_taken_or_refused_with_an_error_of_ours(entry: Any, data
 
 
 def test_a_name_of_no_kind_is_refused() -> None:
-    with pytest.raises(SpellingError, match=r"there is no kind 'dataset'\. Did you mean 'data set'\? Known: method, "):
+    with pytest.raises(
+        SpellingError,
+        match=r"there is no kind 'dataset'\. Did you mean 'data set'\? Known: method, ",
+    ):
         register("dataset", "mine")

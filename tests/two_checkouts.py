@@ -3,11 +3,11 @@
     python tests/two_checkouts.py OLD NEW            # folders of two checkouts, e.g. of `git worktree add`
     python tests/two_checkouts.py OLD NEW --only fedsam --keep folder
 
-Every method of the common table, the executors, resumed runs, shadows, personal models and analyses are run in each
-checkout by a process of its own, in turn. Then every parameter, metric and file is compared; what a clock or a
-digest over a clock says is left out. Nothing is pasted: both sides are computed here and now. It says what it compared,
-what differed and what only the new one writes, and ends with status 1 if anything of the old is gone or differs. Only
-what is public in both is used.
+Every method of the common table, the executors, resumed runs, shadows, personal models and analyses
+are run in each checkout by a process of its own, in turn. Then every parameter, metric and file is
+compared; what a clock or a digest over a clock says is left out. Nothing is pasted: both sides are
+computed here and now. It says what it compared, what differed and what only the new one writes, and
+ends with status 1 if anything of the old is gone or differs. Only what is public in both is used.
 """
 
 from __future__ import annotations
@@ -28,14 +28,32 @@ from typing import Any
 
 HERE = Path(__file__).resolve()
 CLOCK = {
-    "training", "seconds", "took", "made", "machine", "fedflat", "digest", "chain", "identity", "run", "end"
-}  # fmt: skip
+    "training",
+    "seconds",
+    "took",
+    "made",
+    "machine",
+    "fedflat",
+    "digest",
+    "chain",
+    "identity",
+    "run",
+    "end",
+}
 """Keys of JSON files that may differ between two runs of the same thing."""
 PASSED_OVER = {"lock", "report.html"}
 SETTINGS: dict[str, Any] = {
-    "on": "digits(lda(0.3), clients=12, split=0.7)", "model": "mlp(hidden=[8])", "rounds": 4, "clients_per_round": 3,
-    "batch_size": 16, "lr": 0.05, "momentum": 0.5, "weight_decay": 0.001, "eval_every": 1, "seed": 3,
-}  # fmt: skip
+    "on": "digits(lda(0.3), clients=12, split=0.7)",
+    "model": "mlp(hidden=[8])",
+    "rounds": 4,
+    "clients_per_round": 3,
+    "batch_size": 16,
+    "lr": 0.05,
+    "momentum": 0.5,
+    "weight_decay": 0.001,
+    "eval_every": 1,
+    "seed": 3,
+}
 
 
 def table(checkout: Path) -> list[str]:
@@ -66,38 +84,85 @@ def normalised() -> Any:
     """A small network with batch normalisation."""
     from torch import nn
 
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 10))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 10)
+    )
 
 
 def experiments(methods: list[str]) -> Iterator[tuple[str, Callable[[Path], object]]]:
     """Names, and what makes a folder of each."""
     for method in methods:
         yield f"in-process {method}", _run(method, threads=1)
-    for method in ("fedavg", "feddyn(alpha=0.1) + sam(rho=0.05)", "fedgloss(rho_s=0.1, rho_l=0.1) + wima(window=2)",
-                   "scaffold", "fedfsa(top=1) + personal()", "fedadam(lr=0.05) + all_clients()"):  # fmt: skip
+    for method in (
+        "fedavg",
+        "feddyn(alpha=0.1) + sam(rho=0.05)",
+        "fedgloss(rho_s=0.1, rho_l=0.1) + wima(window=2)",
+        "scaffold",
+        "fedfsa(top=1) + personal()",
+        "fedadam(lr=0.05) + all_clients()",
+    ):
         yield f"two workers {method}", _run(method, executor="workers", workers=2)
         yield f"stacked {method}", _run(method, executor="stacked", clients_per_round=8)
         yield f"left to us {method}", _run(method, clients_per_round=8)
-    for method in ("fedseq(groups=4, passes=2)", "fedasyncseq(groups=4, R=2)", "hfl(clusters=2, T_c=2)", "fedbuff(2)"):
+    for method in (
+        "fedseq(groups=4, passes=2)",
+        "fedasyncseq(groups=4, R=2)",
+        "hfl(clusters=2, T_c=2)",
+        "fedbuff(2)",
+    ):
         timed = {"clients_per_round": 6, "clock": "devices(speed=lognormal(50, 1))"}
         yield f"by the clock {method}", _run(method, threads=1, **timed)
         yield f"two workers, timed {method}", _run(method, executor="workers", workers=2, **timed)
-    late = {"clock": "devices(speed=lognormal(50, 1), deadline=20, present=on_off(100, 5))", "min_replies": 1}
-    yield "stragglers fedseq(groups=4)", _run("fedseq(groups=4)", threads=1, clients_per_round=9, rounds=12, **late)
+    late = {
+        "clock": "devices(speed=lognormal(50, 1), deadline=20, present=on_off(100, 5))",
+        "min_replies": 1,
+    }
+    yield (
+        "stragglers fedseq(groups=4)",
+        _run("fedseq(groups=4)", threads=1, clients_per_round=9, rounds=12, **late),
+    )
     for model in ("tiny_convnet", "resnet20"):
         yield f"{model} fedsam", _run("fedsam(rho=0.05)", model=model, threads=1, rounds=2)
     for watch in ("drift,alignment,norms,classes",):
-        yield f"watched {watch}", _run("fedsam(rho=0.05) + swa(start=1, cycle=1)", watch=watch, threads=1)
-    for method in ("fedgloss(rho_s=0.1, rho_l=0.1) + wima(window=2)", "feddyn(alpha=0.1) + asam() + ema(gamma=0.5)",
-                   "scaffold + fedlesam + all_clients()"):  # fmt: skip
-        yield f"resumed {method}", lambda folder, method=method: _stopped_and_resumed(method, folder)
-    for what in (["--curvature", "--probes", "4", "--density", "1", "--layers"], ["--surface", "--points", "5"],
-                 ["--local-global"]):  # fmt: skip
+        yield (
+            f"watched {watch}",
+            _run("fedsam(rho=0.05) + swa(start=1, cycle=1)", watch=watch, threads=1),
+        )
+    for method in (
+        "fedgloss(rho_s=0.1, rho_l=0.1) + wima(window=2)",
+        "feddyn(alpha=0.1) + asam() + ema(gamma=0.5)",
+        "scaffold + fedlesam + all_clients()",
+    ):
+        yield (
+            f"resumed {method}",
+            lambda folder, method=method: _stopped_and_resumed(method, folder),
+        )
+    for what in (
+        ["--curvature", "--probes", "4", "--density", "1", "--layers"],
+        ["--surface", "--points", "5"],
+        ["--local-global"],
+    ):
         yield f"analysed {' '.join(what)}", lambda folder, what=what: _analysed(what, folder)
-    yield "study", lambda folder: _fedflat(
-        "compare", "fedavg", "fedsam(rho=0.1)", "--seeds", "2", "--rounds", "6", "--eval-every", "1", "--threads", "1",
-        "--lr", "0.05", "--out", str(folder),
-    )  # fmt: skip
+    yield (
+        "study",
+        lambda folder: _fedflat(
+            "compare",
+            "fedavg",
+            "fedsam(rho=0.1)",
+            "--seeds",
+            "2",
+            "--rounds",
+            "6",
+            "--eval-every",
+            "1",
+            "--threads",
+            "1",
+            "--lr",
+            "0.05",
+            "--out",
+            str(folder),
+        ),
+    )
 
 
 def _run(method: str, **more: Any) -> Callable[[Path], object]:
@@ -113,18 +178,36 @@ def _run(method: str, **more: Any) -> Callable[[Path], object]:
 
 
 def _fedflat(*words: str, **more: Any) -> Any:
-    process = subprocess.run([sys.executable, "-m", "fedflat", *words], capture_output=True, text=True, **more)
+    process = subprocess.run(
+        [sys.executable, "-m", "fedflat", *words], capture_output=True, text=True, **more
+    )
     assert process.returncode == 0, process.stderr[-2000:]
     return process
 
 
 def _stopped_and_resumed(method: str, folder: Path) -> None:
     """A run that hears Ctrl-C in the middle, wherever that is, and is taken up again."""
-    words = ["run", method, "--on", "digits(lda(0), clients=20)", "--rounds", "120", "--eval-every", "1",
-             "--lr", "0.05", "--threads", "1", "--out", str(folder)]  # fmt: skip
+    words = [
+        "run",
+        method,
+        "--on",
+        "digits(lda(0), clients=20)",
+        "--rounds",
+        "120",
+        "--eval-every",
+        "1",
+        "--lr",
+        "0.05",
+        "--threads",
+        "1",
+        "--out",
+        str(folder),
+    ]
     process = subprocess.Popen([sys.executable, "-m", "fedflat", *words], stderr=subprocess.DEVNULL)
     metrics = folder / "metrics.jsonl"
-    while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 20):
+    while process.poll() is None and not (
+        metrics.exists() and metrics.read_bytes().count(b"\n") >= 20
+    ):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     process.wait()
@@ -137,7 +220,8 @@ def _analysed(what: list[str], folder: Path) -> None:
 
 
 def make_all(methods: list[str], only: str, out: Path) -> None:
-    """Carry the experiments out, each in a folder of its own; one that fails leaves its sentence."""
+    """Carry the experiments out, each in a folder of its own; one that fails leaves its
+    sentence."""
     for place, (name, make) in enumerate(experiments(methods)):
         if only not in name:
             continue
@@ -161,16 +245,23 @@ def contents(folder: Path) -> dict[str, Any]:
             found |= {f"{name}:{key}": value for key, value in _tensors(path).items()}
         elif path.suffix == ".jsonl":
             lines = path.read_text().splitlines()
-            found |= {f"{name}:{i}{k}": v for i, line in enumerate(lines) for k, v in _leaves(json.loads(line))}
+            found |= {
+                f"{name}:{i}{k}": v
+                for i, line in enumerate(lines)
+                for k, v in _leaves(json.loads(line))
+            }
         elif path.suffix == ".json":
-            found |= {f"{name}:{key}": value for key, value in _leaves(json.loads(path.read_text()))}
+            found |= {
+                f"{name}:{key}": value for key, value in _leaves(json.loads(path.read_text()))
+            }
         else:
             found[name] = path.read_bytes()
     return found | _checkpoints(folder)
 
 
 def _checkpoints(folder: Path) -> dict[str, Any]:
-    """The groups of the newest checkpoint of each run; when it was made before is up to the clock."""
+    """The groups of the newest checkpoint of each run; when it was made before is up to the
+    clock."""
     found: dict[str, Any] = {}
     for place in sorted(folder.rglob("checkpoint")):
         newest = max(place.glob("round-*.json"), default=None)
@@ -180,7 +271,9 @@ def _checkpoints(folder: Path) -> dict[str, Any]:
         for group, entry in body["groups"].items():
             if group != "clients":
                 name = f"{place.relative_to(folder)}/{newest.stem}/{group}"
-                found |= {f"{name}:{key}": value for key, value in _tensors(place / entry["file"]).items()}
+                found |= {
+                    f"{name}:{key}": value for key, value in _tensors(place / entry["file"]).items()
+                }
     return found
 
 
@@ -209,7 +302,8 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def compare(old: Path, new: Path) -> tuple[int, int, list[str], Counter[str]]:
-    """How many experiments and values were compared, a line for each difference, and what only the new one writes."""
+    """How many experiments and values were compared, a line for each difference, and what only the
+    new one writes."""
     count, lines, more = 0, [], Counter[str]()
     names = sorted(path.name for path in new.glob("*.name"))
     for file in names:
@@ -220,7 +314,11 @@ def compare(old: Path, new: Path) -> tuple[int, int, list[str], Counter[str]]:
             if key not in before:
                 more[key] += 1
             elif key not in after or before[key] != after[key]:
-                where = "only in OLD" if key not in after else f"{before[key]!r:.60} became {after[key]!r:.60}"
+                where = (
+                    "only in OLD"
+                    if key not in after
+                    else f"{before[key]!r:.60} became {after[key]!r:.60}"
+                )
                 lines.append(f"{name}: {key} {where}")
     return len(names), count, lines, more
 
@@ -230,8 +328,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("old", type=Path, help="a checkout, as it was")
     parser.add_argument("new", type=Path, help="a checkout, as it is now")
-    parser.add_argument("--only", default="", metavar="WORD", help="experiments with this in their name")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="where to leave the folders (default: nowhere)")
+    parser.add_argument(
+        "--only", default="", metavar="WORD", help="experiments with this in their name"
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="where to leave the folders (default: nowhere)"
+    )
     parser.add_argument("--make", type=Path, metavar="DIR", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.make:
@@ -243,13 +345,30 @@ def main() -> int:
             out = place.resolve() / side
             out.mkdir(parents=True)
             environment = {
-                **os.environ, "PYTHONPATH": str(getattr(asked, side).resolve() / "src"), "OMP_NUM_THREADS": "1",
-            }  # fmt: skip
-            words = [str(asked.old.resolve()), str(asked.new.resolve()), "--only", asked.only, "--make", str(out)]
-            subprocess.run([sys.executable, str(HERE), *words], env=environment, check=True, cwd=out)
+                **os.environ,
+                "PYTHONPATH": str(getattr(asked, side).resolve() / "src"),
+                "OMP_NUM_THREADS": "1",
+            }
+            words = [
+                str(asked.old.resolve()),
+                str(asked.new.resolve()),
+                "--only",
+                asked.only,
+                "--make",
+                str(out),
+            ]
+            subprocess.run(
+                [sys.executable, str(HERE), *words], env=environment, check=True, cwd=out
+            )
         runs, values, differences, more = compare(place / "old", place / "new")
-    print("\n".join([*differences, *(f"only in NEW, {times} times: {key}" for key, times in more.items())]))
-    print(f"{runs} experiments, {values} values compared, {len(differences)} differ, {sum(more.values())} are new")
+    print(
+        "\n".join(
+            [*differences, *(f"only in NEW, {times} times: {key}" for key, times in more.items())]
+        )
+    )
+    print(
+        f"{runs} experiments, {values} values compared, {len(differences)} differ, {sum(more.values())} are new"
+    )
     return 1 if differences else 0
 
 

@@ -1,5 +1,5 @@
-"""An executor for tests: every order, letter and answer goes through the wire form, and comes out of it before it is
-used. The client's side makes its job, its module and its data from the texts."""
+"""An executor for tests: every order, letter and answer goes through the wire form, and comes out
+of it before it is used. The client's side makes its job, its module and its data from the texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.core.flat import Model
 from fedflat.data.federation import Federation
-from fedflat.execution.client_pool import ClientPool, Source, PoolOutcome, threads
+from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source, threads
 from fedflat.execution.wire_format import ClientReply, JobSpec, decode, encode
 from fedflat.experiments.job_spec import job_of_spec, spec_of_job
 

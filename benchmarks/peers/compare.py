@@ -1,10 +1,12 @@
-"""fedflat next to other simulators, on the same work: alive at the same time, working one at a time, in turn.
+"""fedflat next to other simulators, on the same work: alive at the same time, working one at a
+time, in turn.
 
     python benchmarks/peers/compare.py --workload w1 --repeats 5
     python benchmarks/peers/compare.py --workload w3 --peers flower fedjax --json out.json
 
-Prints samples a second (median and range), the ratio to bare PyTorch, and how many times as fast fedflat is; both are
-medians of ratios within one repeat. See README.md for the environments, and for what each is set to.
+Prints samples a second (median and range), the ratio to bare PyTorch, and how many times as fast
+fedflat is; both are medians of ratios within one repeat. See README.md for the environments, and
+for what each is set to.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def begin(names: Sequence[str], workload: str) -> dict[str, Participant]:
     there: dict[str, Participant] = {}
     for name in names:
         if not python_of(name).exists():
-            say(f"{name} is left out: it has no environment. Make it with benchmarks/peers/environments.py {name}")
+            say(
+                f"{name} is left out: it has no environment. Make it with benchmarks/peers/environments.py {name}"
+            )
             continue
         try:
             there[name] = Participant(name, command(name, workload), WORKLOADS[workload].samples)
@@ -43,13 +47,16 @@ def begin(names: Sequence[str], workload: str) -> dict[str, Participant]:
 
 
 def measure(there: dict[str, Participant], repeats: int, seconds: float) -> dict[str, list[Answer]]:
-    """Answers of each, taken in turn. A turn has as many rounds as take about so many seconds, at least one."""
+    """Answers of each, taken in turn. A turn has as many rounds as take about so many seconds, at
+    least one."""
     rounds = {name: max(1, round(seconds / one.ask(1)["seconds"])) for name, one in there.items()}
     answers: dict[str, list[Answer]] = {name: [] for name in there}
     for repeat in range(repeats):
         for name, one in there.items():
             answers[name].append(one.ask(rounds[name]))
-            say(f"repeat {repeat + 1} of {repeats}: {name} took {answers[name][-1]['seconds']:.1f} s")
+            say(
+                f"repeat {repeat + 1} of {repeats}: {name} took {answers[name][-1]['seconds']:.1f} s"
+            )
     return answers
 
 
@@ -58,7 +65,9 @@ def speeds(answers: Sequence[Answer]) -> list[float]:
     return [answer["samples"] / answer["seconds"] for answer in answers]
 
 
-def figures(there: dict[str, Participant], answers: dict[str, list[Answer]]) -> dict[str, dict[str, Any]]:
+def figures(
+    there: dict[str, Participant], answers: dict[str, list[Answer]]
+) -> dict[str, dict[str, Any]]:
     """Everything there is to say about each."""
     bare, ours = speeds(answers["bare"]), speeds(answers["fedflat"])
     found = {}
@@ -82,18 +91,30 @@ def figures(there: dict[str, Participant], answers: dict[str, list[Answer]]) -> 
 def table(found: dict[str, dict[str, Any]]) -> str:
     """A row for each, in Markdown, and below what each was set to."""
     rows = [
-        ("", "samples/s", "to bare PyTorch", "fedflat is ... times as fast", "start-up", "memory", "loss"),
+        (
+            "",
+            "samples/s",
+            "to bare PyTorch",
+            "fedflat is ... times as fast",
+            "start-up",
+            "memory",
+            "loss",
+        ),
         ("---", "---:", "---:", "---:", "---:", "---:", "---"),
     ]
     for name, it in found.items():
         first, last = it["losses"]
         rows.append(
             (
-                name, spread(it["samples_per_second"], ",.0f"), spread(it["of_bare"], ".2f"),
-                "" if name == "fedflat" else spread(it["fedflat_is"], ".2f"), f"{it['start_up']:.0f} s",
-                f"{it['peak_bytes'] / 1e9:.1f} GB", f"{first:.3f} to {last:.3f} in {it['rounds']} rounds",
+                name,
+                spread(it["samples_per_second"], ",.0f"),
+                spread(it["of_bare"], ".2f"),
+                "" if name == "fedflat" else spread(it["fedflat_is"], ".2f"),
+                f"{it['start_up']:.0f} s",
+                f"{it['peak_bytes'] / 1e9:.1f} GB",
+                f"{first:.3f} to {last:.3f} in {it['rounds']} rounds",
             )
-        )  # fmt: skip
+        )
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     for name, it in found.items():
         versions = ", ".join(f"{package} {version}" for package, version in it["versions"].items())
@@ -113,11 +134,21 @@ def say(text: str) -> None:
 
 def main() -> None:
     """Measure and print."""
-    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ask.add_argument("--workload", choices=WORKLOADS, default="w1")
     ask.add_argument("--repeats", type=int, default=5)
-    ask.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, help="none: only bare PyTorch and fedflat")
-    ask.add_argument("--seconds", type=float, default=2.0, help="about how long a turn is; at least one round")
+    ask.add_argument(
+        "--peers",
+        nargs="*",
+        choices=PEERS,
+        default=PEERS,
+        help="none: only bare PyTorch and fedflat",
+    )
+    ask.add_argument(
+        "--seconds", type=float, default=2.0, help="about how long a turn is; at least one round"
+    )
     ask.add_argument("--json", help="also write the figures to this file")
     said = ask.parse_args()
     there = begin([*OURS, *said.peers], said.workload)
@@ -126,12 +157,22 @@ def main() -> None:
     finally:
         for one in there.values():
             one.close()
-    machine = {"python": platform.python_version(), "cpus": os.cpu_count(), "processor": platform.machine()}
-    print(f"{said.workload}, {said.repeats} repeats, Python {machine['python']}, {machine['cpus']} processors\n")
+    machine = {
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+        "processor": platform.machine(),
+    }
+    print(
+        f"{said.workload}, {said.repeats} repeats, Python {machine['python']}, {machine['cpus']} processors\n"
+    )
     print(table(found))
     if said.json:
         with open(said.json, "w") as stream:
-            json.dump({"workload": said.workload, "machine": machine, "participants": found}, stream, indent=1)
+            json.dump(
+                {"workload": said.workload, "machine": machine, "participants": found},
+                stream,
+                indent=1,
+            )
 
 
 if __name__ == "__main__":

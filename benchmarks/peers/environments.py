@@ -1,10 +1,12 @@
-"""Make the peers' virtual environments, or those of the peers named; what is there already is left as it is.
+"""Make the peers' virtual environments, or those of the peers named; what is there already is left
+as it is.
 
     python benchmarks/peers/environments.py
     python benchmarks/peers/environments.py flower pfl
 
-Each gets exactly the packages that `requirements/<peer>.txt` lists and nothing that these ask for, so that no peer can
-bring another torch. A peer that does not install is named, and the others are made all the same.
+Each gets exactly the packages that `requirements/<peer>.txt` lists and nothing that these ask for,
+so that no peer can bring another torch. A peer that does not install is named, and the others are
+made all the same.
 """
 
 from __future__ import annotations
@@ -26,7 +28,16 @@ def make(peer: str) -> bool:
         print(f"{peer}: there already")
         return True
     shutil.rmtree(folder, ignore_errors=True)
-    install = [str(python_of(peer)), "-m", "pip", "install", "--quiet", "--no-deps", "--requirement", str(wanted)]
+    install = [
+        str(python_of(peer)),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--requirement",
+        str(wanted),
+    ]
     for command in ([sys.executable, "-m", "venv", str(folder)], install):
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
@@ -40,8 +51,12 @@ def make(peer: str) -> bool:
 
 def main() -> None:
     """Make them, one after the other."""
-    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ask.add_argument("peers", nargs="*", metavar="peer", help=f"out of {', '.join(PEERS)}; none: all of them")
+    ask = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    ask.add_argument(
+        "peers", nargs="*", metavar="peer", help=f"out of {', '.join(PEERS)}; none: all of them"
+    )
     said = ask.parse_args()
     unknown = [peer for peer in said.peers if peer not in PEERS]
     if unknown:

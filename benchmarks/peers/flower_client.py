@@ -1,4 +1,5 @@
-"""Flower's client. Ray's processes import it, and keep the data and one module between two messages."""
+"""Flower's client. Ray's processes import it, and keep the data and one module between two
+messages."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ def tensors(workload: Workload) -> tuple[Tensor, Tensor]:
 
 
 def threads(workload: Workload) -> int:
-    """Threads that serve best a framework that works in one process: torch's own number, but one for the MLP."""
+    """Threads that serve best a framework that works in one process: torch's own number, but one
+    for the MLP."""
     return torch.get_num_threads() if workload.images else 1
 
 
@@ -46,11 +47,22 @@ def probe_loss(module: nn.Module, workload: Workload) -> float:
 
 
 def _cnn() -> nn.Module:
-    """797,962 parameters. It pools before the ReLU, as ``fedflat.cnn``: the same function, cheaper for everybody."""
+    """797,962 parameters. It pools before the ReLU, as ``fedflat.cnn``: the same function, cheaper
+    for everybody."""
     return Counting(
-        nn.Conv2d(3, 64, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(64, 64, 5), nn.MaxPool2d(2), nn.ReLU(),
-        nn.Flatten(), nn.Linear(1600, 384), nn.ReLU(), nn.Linear(384, 192), nn.ReLU(), nn.Linear(192, CLASSES),
-    )  # fmt: skip
+        nn.Conv2d(3, 64, 5),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, 5),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(1600, 384),
+        nn.ReLU(),
+        nn.Linear(384, 192),
+        nn.ReLU(),
+        nn.Linear(192, CLASSES),
+    )
 
 
 def _mlp(width: int) -> nn.Module:

@@ -1,4 +1,5 @@
-"""The limit L1: the same mini-batches in plain PyTorch. One process, PyTorch's own threads, nothing federated."""
+"""The limit L1: the same mini-batches in plain PyTorch. One process, PyTorch's own threads, nothing
+federated."""
 
 from __future__ import annotations
 

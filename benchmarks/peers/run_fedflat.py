@@ -12,7 +12,7 @@ from same_work import CLASSES, LR, WEIGHT_DECAY, WORKLOADS
 from turns import WARM_UP, Turns
 
 from fedflat.data.examples import ClientData, Examples
-from fedflat.data.federation import DataSpec, PartitionedFederation, Federation
+from fedflat.data.federation import DataSpec, Federation, PartitionedFederation
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
@@ -60,11 +60,23 @@ def main(name: str) -> None:
     """Train until nobody asks for more."""
     workload, executor = WORKLOADS[name], EXECUTORS[name]
     exp = experiment(
-        "fedavg", Made(name), rounds=10**9, eval_every=10**9, eval_last=1, clients_per_round=workload.cohort,
-        model="cnn" if workload.images else "mlp([32])", batch_size=workload.batch, lr=LR, weight_decay=WEIGHT_DECAY,
-    )  # fmt: skip
+        "fedavg",
+        Made(name),
+        rounds=10**9,
+        eval_every=10**9,
+        eval_last=1,
+        clients_per_round=workload.cohort,
+        model="cnn" if workload.images else "mlp([32])",
+        batch_size=workload.batch,
+        lr=LR,
+        weight_decay=WEIGHT_DECAY,
+    )
     warm_up = TRACED if isinstance(executor, Stacked) else WARM_UP
-    prepared, window, turns = prepare(exp), Window(), Turns(repr(executor), "fedflat", "torch", warm_up=warm_up)
+    prepared, window, turns = (
+        prepare(exp),
+        Window(),
+        Turns(repr(executor), "fedflat", "torch", warm_up=warm_up),
+    )
     flat, before = prepared.learner.flat, 0
 
     def loss() -> float:

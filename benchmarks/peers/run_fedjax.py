@@ -1,7 +1,7 @@
 """FedJAX: we call its `fed_avg` a round at a time.
 
-Its client data set fills the last batch of an epoch with repeated examples. `Epoch` hands out each example once, as
-everybody else does, and counts them.
+Its client data set fills the last batch of an epoch with repeated examples. `Epoch` hands out each
+example once, as everybody else does, and counts them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def main(name: str) -> None:
     probe_x, probe_y = workload.probe()
     if workload.images:
         x, probe_x = (np.ascontiguousarray(np.moveaxis(part, -3, -1)) for part in (x, probe_x))
-    data = fedjax.InMemoryFederatedData({client: {"x": x[client], "y": y[client]} for client in range(len(y))})
+    data = fedjax.InMemoryFederatedData(
+        {client: {"x": x[client], "y": y[client]} for client in range(len(y))}
+    )
     probe = {"x": probe_x, "y": probe_y}
     net = haiku.without_apply_rng(haiku.transform(cnn if workload.images else mlp))
 
@@ -71,9 +73,11 @@ def main(name: str) -> None:
         return jax.tree_util.tree_map(lambda g, w: g + WEIGHT_DECAY * w, slope, params)
 
     algorithm = fedjax.algorithms.fed_avg.federated_averaging(
-        gradient, fedjax.optimizers.sgd(LR), fedjax.optimizers.sgd(1.0),
+        gradient,
+        fedjax.optimizers.sgd(LR),
+        fedjax.optimizers.sgd(1.0),
         fedjax.ShuffleRepeatBatchHParams(batch_size=workload.batch, num_epochs=1),
-    )  # fmt: skip
+    )
     state = algorithm.init(net.init(jax.random.PRNGKey(0), x[0, :2]))
     sampler = fedjax.client_samplers.UniformGetClientSampler(data, workload.cohort, seed=0)
     turns = Turns(f"for_each_client backend {BACKEND!r}", "fedjax", "jax", "dm-haiku")

@@ -1,4 +1,5 @@
-"""FedLab: the standalone pipeline runs the rounds, and waits between them where it would evaluate."""
+"""FedLab: the standalone pipeline runs the rounds, and waits between them where it would
+evaluate."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from turns import Turns
 
 
 class Data(FedDataset):
-    """The clients' examples; batches are cut from the tensors, which is faster than a DataLoader."""
+    """The clients' examples; batches are cut from the tensors, which is faster than a
+    DataLoader."""
 
     def __init__(self, workload: Workload) -> None:
         self.x, self.y = in_torch.tensors(workload)
@@ -41,7 +43,9 @@ class Trainer(SGDSerialClientTrainer):
 class Pipeline(StandalonePipeline):
     """Waits between two rounds."""
 
-    def __init__(self, handler: SyncServerHandler, trainer: Trainer, turns: Turns, workload: Workload) -> None:
+    def __init__(
+        self, handler: SyncServerHandler, trainer: Trainer, turns: Turns, workload: Workload
+    ) -> None:
         super().__init__(handler, trainer)
         self.turns, self.workload = turns, workload
 
@@ -68,11 +72,15 @@ def main(name: str) -> None:
     workload = WORKLOADS[name]
     torch.set_num_threads(in_torch.threads(workload))
     share = workload.cohort / workload.clients
-    handler = SyncServerHandler(in_torch.model(workload), global_round=10**9, sample_ratio=share, logger=Silence())
+    handler = SyncServerHandler(
+        in_torch.model(workload), global_round=10**9, sample_ratio=share, logger=Silence()
+    )
     trainer = Trainer(in_torch.model(workload), workload.clients, logger=Silence())
     trainer.setup_dataset(Data(workload))
     trainer.setup_optim(1, workload.batch, LR)
-    setting = f"StandalonePipeline, serial trainer, one process of {torch.get_num_threads()} threads"
+    setting = (
+        f"StandalonePipeline, serial trainer, one process of {torch.get_num_threads()} threads"
+    )
     Pipeline(handler, trainer, Turns(setting, "fedlab", "torch"), workload).main()
 
 

@@ -1,4 +1,5 @@
-"""Flower's simulation: the strategy runs the rounds, and waits between them when it has aggregated."""
+"""Flower's simulation: the strategy runs the rounds, and waits between them when it has
+aggregated."""
 
 from __future__ import annotations
 
@@ -33,9 +34,11 @@ class Waiting(FedAvg):
 
     def __init__(self, turns: Turns, workload: Workload) -> None:
         super().__init__(
-            fraction_train=workload.cohort / workload.clients, fraction_evaluate=0.0,
-            min_train_nodes=workload.cohort, min_available_nodes=workload.clients,
-        )  # fmt: skip
+            fraction_train=workload.cohort / workload.clients,
+            fraction_evaluate=0.0,
+            min_train_nodes=workload.cohort,
+            min_available_nodes=workload.clients,
+        )
         self.turns, self.workload = turns, workload
 
     def aggregate_train(
@@ -43,7 +46,11 @@ class Waiting(FedAvg):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate, then wait."""
         replies = list(replies)
-        samples = sum(int(reply.content["metrics"]["num-examples"]) for reply in replies if reply.has_content())
+        samples = sum(
+            int(reply.content["metrics"]["num-examples"])
+            for reply in replies
+            if reply.has_content()
+        )
         arrays, metrics = super().aggregate_train(server_round, replies)
 
         def loss() -> float:
@@ -59,7 +66,9 @@ class Waiting(FedAvg):
 def main(name: str) -> None:
     """Train until nobody asks for more."""
     workload = WORKLOADS[name]
-    turns = Turns("run_simulation on Ray, two processes of one thread (num_cpus=1)", "flwr", "ray", "torch")
+    turns = Turns(
+        "run_simulation on Ray, two processes of one thread (num_cpus=1)", "flwr", "ray", "torch"
+    )
     server = ServerApp()
 
     @server.main()

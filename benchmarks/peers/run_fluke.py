@@ -47,16 +47,21 @@ def main(name: str) -> None:
         for x, y in zip(*in_torch.tensors(workload), strict=True)
     ]
     local = DDict(
-        batch_size=workload.batch, local_epochs=1, loss="CrossEntropyLoss",
+        batch_size=workload.batch,
+        local_epochs=1,
+        loss="CrossEntropyLoss",
         optimizer=DDict(name="SGD", lr=LR, weight_decay=WEIGHT_DECAY),
         scheduler=DDict(name="StepLR", step_size=1, gamma=1.0),
-    )  # fmt: skip
+    )
     algorithm = FedAVG(
         n_clients=workload.clients,
         data_splitter=DataSplitter(
-            DummyDataContainer(clients, [None] * workload.clients, None, CLASSES), distribution="iid"
+            DummyDataContainer(clients, [None] * workload.clients, None, CLASSES),
+            distribution="iid",
         ),
-        hyper_params=DDict(client=local, server=DDict(weighted=True), model=in_torch.model(workload)),
+        hyper_params=DDict(
+            client=local, server=DDict(weighted=True), model=in_torch.model(workload)
+        ),
     )
     setting = f"FastDataLoader, in memory, no evaluation, one process of {torch.get_num_threads()} threads"
     algorithm.set_callbacks(Wait(Turns(setting, "fluke-fl", "torch"), algorithm, workload))

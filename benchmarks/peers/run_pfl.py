@@ -1,7 +1,7 @@
 """pfl: `FederatedAveraging.run` runs the rounds, and waits between them in a callback.
 
-In two processes both keep the model, and the first one answers: it is told what the other has trained on, and tells it
-whether to go on.
+In two processes both keep the model, and the first one answers: it is told what the other has
+trained on, and tells it whether to go on.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Wait(TrainingProcessCallback):
         if distributed.is_initialized():
             distributed.reduce(samples, 0)
         if self.turns is not None:
-            go_on = torch.tensor(self.turns.round(int(samples), lambda: in_torch.probe_loss(self.net, self.workload)))
+            go_on = torch.tensor(
+                self.turns.round(int(samples), lambda: in_torch.probe_loss(self.net, self.workload))
+            )
         if distributed.is_initialized():
             distributed.broadcast(go_on, 0)
         in_torch.Counting.seen = 0
@@ -80,18 +82,24 @@ def main(name: str) -> None:
     net = in_torch.model(workload)
     module = Module(net)
     model = PyTorchModel(
-        module, lambda params, lr: torch.optim.SGD(params, lr=lr, weight_decay=WEIGHT_DECAY),
+        module,
+        lambda params, lr: torch.optim.SGD(params, lr=lr, weight_decay=WEIGHT_DECAY),
         torch.optim.SGD(module.parameters(), lr=1.0),
-    )  # fmt: skip
+    )
     setting = f"SimulatedBackend, {world.world_size} processes of {torch.get_num_threads()} threads"
     turns = Turns(setting, "pfl", "torch") if world.global_rank == 0 else None
     FederatedAveraging().run(
         algorithm_params=NNAlgorithmParams(
-            central_num_iterations=10**9, evaluation_frequency=10**9, train_cohort_size=workload.cohort,
+            central_num_iterations=10**9,
+            evaluation_frequency=10**9,
+            train_cohort_size=workload.cohort,
             val_cohort_size=0,
         ),
         backend=SimulatedBackend(
-            training_data=FederatedDataset(user, get_user_sampler("random", range(workload.clients))), val_data=None
+            training_data=FederatedDataset(
+                user, get_user_sampler("random", range(workload.clients))
+            ),
+            val_data=None,
         ),
         model=model,
         model_train_params=NNTrainHyperParams(

@@ -4,8 +4,8 @@
     w3     an MLP 64-32-10 on 1,000 clients of 20 examples, 100 clients a round, one batch each
     tiny   a few clients of the latter, to test the benchmark itself
 
-Each client trains for one epoch of SGD. The examples of a class lie around a point of their own, so that there is
-something to learn.
+Each client trains for one epoch of SGD. The examples of a class lie around a point of their own, so
+that there is something to learn.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Workload:
 
     def client(self, client: int) -> Arrays:
         """Inputs and labels of one client: noise, around a point for each class."""
-        middles = np.random.default_rng(0).standard_normal((CLASSES, *self.shape), dtype=np.float32) / 2
+        middles = (
+            np.random.default_rng(0).standard_normal((CLASSES, *self.shape), dtype=np.float32) / 2
+        )
         rng = np.random.default_rng([1, client])
         y = rng.integers(0, CLASSES, self.examples)
         return middles[y] + rng.standard_normal((self.examples, *self.shape), dtype=np.float32), y
@@ -61,8 +63,11 @@ class Workload:
         return x, y
 
     def probe(self) -> Arrays:
-        """Some hundred examples, those of the first clients, on which a model's loss is looked at."""
-        first = [self.client(client) for client in range(min(self.clients, -(-PROBE // self.examples)))]
+        """Some hundred examples, those of the first clients, on which a model's loss is looked
+        at."""
+        first = [
+            self.client(client) for client in range(min(self.clients, -(-PROBE // self.examples)))
+        ]
         return np.concatenate([x for x, _ in first]), np.concatenate([y for _, y in first])
 
 

@@ -1,7 +1,8 @@
-"""Import this before what imports torchvision, where only its CUDA build is at hand and torch is the CPU build.
+"""Import this before what imports torchvision, where only its CUDA build is at hand and torch is
+the CPU build.
 
-torchvision's compiled half then does not load, and its Python half stops at operators that nobody here uses. It is
-enough to declare them.
+torchvision's compiled half then does not load, and its Python half stops at operators that nobody
+here uses. It is enough to declare them.
 """
 
 from __future__ import annotations

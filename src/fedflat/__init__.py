@@ -4,8 +4,9 @@
 
     ff.run(ff.fedsam(rho=0.1) + ff.swa(), on=ff.cifar10(ff.lda(0), clients=100), rounds=1000)
 
-Names are imported when they are first used, so that ``import fedflat`` itself costs nothing. What can be said in text
-is public as soon as ``python -m fedflat.public`` has listed it; the rest is listed here.
+Names are imported when they are first used, so that ``import fedflat`` itself costs nothing. What
+can be said in text is public as soon as ``python -m fedflat.public`` has listed it; the rest is
+listed here.
 """
 
 from importlib import import_module
@@ -31,7 +32,14 @@ _HOMES = {
     "fedflat.data.partitions.partition": ("Partition",),
     "fedflat.data.sets.in_memory": ("clients_from", "clients_of", "tensors"),
     "fedflat.data.splitting": ("federate",),
-    "fedflat.errors": ("DataError", "FedflatError", "NotFinite", "RunError", "SettingError", "SpellingError"),
+    "fedflat.errors": (
+        "DataError",
+        "FedflatError",
+        "NotFinite",
+        "RunError",
+        "SettingError",
+        "SpellingError",
+    ),
     "fedflat.flatness.curvature": ("curvature",),
     "fedflat.flatness.hessian": ("Hessian",),
     "fedflat.flatness.line": ("Line",),
@@ -66,7 +74,7 @@ _HOMES = {
     "fedflat.topologies.groupings.grouping": ("Grouping",),
     "fedflat.topologies.population": ("ClientPopulation",),
     "fedflat.topologies.topology": ("Topology",),
-}  # fmt: skip
+}
 """The public names that cannot be said in text; those that can are in `SAYABLE`."""
 _HOME = SAYABLE | {name: home for home, names in _HOMES.items() for name in names}
 

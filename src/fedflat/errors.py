@@ -1,11 +1,11 @@
 """What can go wrong, as a tree. Every message says what was wrong, what was found, and what to do.
 
-    FedflatError
-    ├── SpellingError     a text that does not name a method, a data set, a model ...
-    ├── SettingError      a number out of range, or pieces that cannot stand together
-    ├── DataError         a file that is missing, damaged or not what it claims to be
-    ├── RunError          a run folder that is taken, of another version, damaged or full
-    └── NotFinite         a client's reply, or the server's model, is NaN or infinite
+FedflatError
+├── SpellingError     a text that does not name a method, a data set, a model ...
+├── SettingError      a number out of range, or pieces that cannot stand together
+├── DataError         a file that is missing, damaged or not what it claims to be
+├── RunError          a run folder that is taken, of another version, damaged or full
+└── NotFinite         a client's reply, or the server's model, is NaN or infinite
 """
 
 from __future__ import annotations
@@ -64,16 +64,21 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    r"""One line of text that comes from a file, for a terminal: what is not printable is shown as an escape.
+    r"""One line of text that comes from a file, for a terminal: what is not printable is shown as
+    an escape.
 
-    Otherwise escape sequences, line breaks and marks that reverse the direction of text could show what is not there.
+    Otherwise escape sequences, line breaks and marks that reverse the direction of text could show
+    what is not there.
 
     >>> print(printable("fedavg\x1b[2J\n"))
     fedavg\x1b[2J\n
     """
     if text.isprintable():
         return text
-    return "".join(request if request.isprintable() else request.encode("unicode_escape").decode() for request in text)
+    return "".join(
+        request if request.isprintable() else request.encode("unicode_escape").decode()
+        for request in text
+    )
 
 
 def printable_lines(text: str) -> str:
@@ -84,7 +89,8 @@ def printable_lines(text: str) -> str:
 LONGEST = 80
 """Letters of a wrong value that a message repeats."""
 LARGEST = 1e30
-"""The largest number anybody may give: float32 ends at 3.4e38, and some are squared or multiplied."""
+"""The largest number anybody may give: float32 ends at 3.4e38, and some are squared or
+multiplied."""
 MOST = 10**15
 """The largest whole number, for what is counted one after the other."""
 LARGEST_SEED = 2**63 - 1
@@ -106,13 +112,20 @@ MOST_RUNS = 10_000
 
 
 def number(
-    owner: str, name: str, value: object, *, low: float = float("-inf"), high: float = float("inf"),
-    open_low: bool = False, whole: bool = False,
+    owner: str,
+    name: str,
+    value: object,
+    *,
+    low: float = float("-inf"),
+    high: float = float("inf"),
+    open_low: bool = False,
+    whole: bool = False,
 ) -> None:
-    """Refuse ``value`` unless it is a number in ``[low, high]`` (``(low, high]`` with ``open_low``).
+    """Refuse ``value`` unless it is a number in ``[low, high]`` (``(low, high]`` with
+    ``open_low``).
 
-    Where no limit is said it is `LARGEST`, or `MOST` for a whole number. A high limit is told to those who break it.
-    NumPy's numbers are numbers.
+    Where no limit is said it is `LARGEST`, or `MOST` for a whole number. A high limit is told to
+    those who break it. NumPy's numbers are numbers.
 
     >>> number("sam", "rho", -1, low=0)
     Traceback (most recent call last):
@@ -129,7 +142,10 @@ def number(
         bounds.append(f"above {least:g}" if open_low else f"of at least {least:g}")
     if high < MOST_POINTS or (fits and value > most):  # type: ignore[operator]
         bounds.append(f"at most {most:g}")
-    kind, where = "a whole number" if whole else "a number", " " + " and ".join(bounds) if bounds else ""
+    kind, where = (
+        "a whole number" if whole else "a number",
+        " " + " and ".join(bounds) if bounds else "",
+    )
     raise SettingError(f"{owner}: {name} must be {kind}{where}, found {shown(value)}.")
 
 
@@ -162,4 +178,6 @@ def choice(owner: str, name: str, value: object, allowed: Iterable[str]) -> None
     allowed = list(allowed)
     if value not in allowed:
         names = " or ".join(map(repr, allowed))
-        raise SettingError(f"{owner}: {name} must be {names}, found {shown(value)}.{nearest(str(value), allowed)}")
+        raise SettingError(
+            f"{owner}: {name} must be {names}, found {shown(value)}.{nearest(str(value), allowed)}"
+        )

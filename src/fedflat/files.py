@@ -1,7 +1,9 @@
-"""Bytes on a disk: files read only if they are files, written whole or not at all, and what is said if that fails.
+"""Bytes on a disk: files read only if they are files, written whole or not at all, and what is said
+if that fails.
 
-A run folder may come from anybody. No link in it is followed, nothing that is not a regular file is opened to be read
-or written, and a new file is written under a name that nobody can have taken beforehand.
+A run folder may come from anybody. No link in it is followed, nothing that is not a regular file is
+opened to be read or written, and a new file is written under a name that nobody can have taken
+beforehand.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class Damaged(Exception):
 
 
 def read_file(path: Path, limit: int | None = LIMIT) -> bytes | None:
-    """The content of a file, None if it is not there; `Damaged` if it is a link, no file, unreadable or too long."""
+    """The content of a file, None if it is not there; `Damaged` if it is a link, no file,
+    unreadable or too long."""
     try:
         handle = os.open(path, os.O_RDONLY | _SAFELY)
     except (FileNotFoundError, NotADirectoryError):
@@ -102,13 +105,17 @@ _TOO_DEEP = "it is nested too deeply"
 
 
 def open_file(path: Path, flags: int) -> int:
-    """A handle of a file of one's own, made if it is not there; an OSError if it is a link or no file."""
+    """A handle of a file of one's own, made if it is not there; an OSError if it is a link or no
+    file."""
     return _regular(os.open(path, flags | os.O_CREAT | _SAFELY, 0o666))
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file of the user for reading. Links are followed; a pipe, a device or a folder is an OSError."""
-    return open(_regular(os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)), "rb")
+    """Open a file of the user for reading. Links are followed; a pipe, a device or a folder is an
+    OSError."""
+    return open(
+        _regular(os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)), "rb"
+    )
 
 
 def read_bytes(path: Path) -> bytes:
@@ -141,7 +148,9 @@ def hold(folder: Path) -> IO[bytes]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         lock.close()
-        raise RunError(f"another process is working in {folder}. Wait for it, or stop it first.") from None
+        raise RunError(
+            f"another process is working in {folder}. Wait for it, or stop it first."
+        ) from None
     return lock
 
 
@@ -164,8 +173,12 @@ def write_file(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, and see it to the disk."""
     fresh = Path(f"{path}.{os.getpid()}{NEW}")
     try:
-        fresh.unlink(missing_ok=True)  # left by a process of the same number that was killed, or a trap
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o666), "wb") as stream:
+        fresh.unlink(
+            missing_ok=True
+        )  # left by a process of the same number that was killed, or a trap
+        with open(
+            os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o666), "wb"
+        ) as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
@@ -198,7 +211,9 @@ def unwritable(path: Path, error: Exception) -> RunError:
             f"the disk is full: {path} could not be written. What was written before is intact: free some space, "
             "then go on with `fedflat resume`."
         )
-    return RunError(f"{path} could not be written: {reason(error)}. Check the folder and its permissions.")
+    return RunError(
+        f"{path} could not be written: {reason(error)}. Check the folder and its permissions."
+    )
 
 
 def reason(error: Exception) -> str:
@@ -223,12 +238,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def pack(tensors: Mapping[str, Tensor]) -> bytes:
-    """A safetensors file. Tensors that share their memory, as models share buffers, are written one by one."""
+    """A safetensors file. Tensors that share their memory, as models share buffers, are written one
+    by one."""
     seen: set[int] = set()
     apart = {}
     for name, tensor in tensors.items():
         place = tensor.untyped_storage().data_ptr()
-        apart[name] = tensor.clone(memory_format=torch.contiguous_format) if place in seen else tensor.contiguous()
+        apart[name] = (
+            tensor.clone(memory_format=torch.contiguous_format)
+            if place in seen
+            else tensor.contiguous()
+        )
         seen.add(place)
     return save(apart)
 

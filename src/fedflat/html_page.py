@@ -37,9 +37,17 @@ script-src 'unsafe-inline'; img-src data:; connect-src {connect}">
 
 
 def one_page(
-    title: str, body: str, data: Any, *, package: str, styles: Sequence[str], scripts: Sequence[str], live: bool = False
+    title: str,
+    body: str,
+    data: Any,
+    *,
+    package: str,
+    styles: Sequence[str],
+    scripts: Sequence[str],
+    live: bool = False,
 ) -> str:
-    """The page ``body``, whose scripts find ``data`` in the element "data"; a live one may ask its own server.
+    """The page ``body``, whose scripts find ``data`` in the element "data"; a live one may ask its
+    own server.
 
     Styles and scripts are files in the folder "assets" of a package.
     """
@@ -53,7 +61,9 @@ def one_page(
         data=_embedded(data),
         script="\n".join(assets.joinpath(name).read_text(encoding="utf-8") for name in scripts),
     )
-    return page.encode("utf-8", "replace").decode()  # half a character in a method's name is no page
+    return page.encode(
+        "utf-8", "replace"
+    ).decode()  # half a character in a method's name is no page
 
 
 def _embedded(value: Any) -> str:

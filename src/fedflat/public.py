@@ -2,8 +2,9 @@
 
     python -m fedflat.public       # writes them anew, after a method, a data set, a model or another name was added
 
-``exports.py`` has the names that can be said in text and the modules they are made in, so that ``import fedflat`` need
-not import those to know them. ``__init__.pyi`` tells type checkers and editors all public names.
+``exports.py`` has the names that can be said in text and the modules they are made in, so that
+``import fedflat`` need not import those to know them. ``__init__.pyi`` tells type checkers and
+editors all public names.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import fedflat
 from fedflat.registry.specs import KINDS, registered
 
 INSIDE = ("ask", "describer", "measure", "attacker")
-"""Kinds that travel as text between server and clients and that nobody types: in Python their classes are public."""
+"""Kinds that travel as text between server and clients and that nobody types: in Python their
+classes are public."""
 SAYABLE = Path(__file__).with_name("exports.py")
 STUB = Path(__file__).with_name("__init__.pyi")
 
@@ -43,7 +45,9 @@ def _sayable() -> dict[str, str]:
     for entry in (entry for kind in KINDS if kind not in INSIDE for entry in registered(kind)):
         home = entry.make.__module__
         if entry.plugin is None:
-            assert getattr(import_module(home), entry.name) is entry.make, f"{home} must have {entry.name}"
+            assert getattr(import_module(home), entry.name) is entry.make, (
+                f"{home} must have {entry.name}"
+            )
             found[entry.name] = home
     return dict(sorted(found.items()))
 

@@ -9,10 +9,11 @@ GAP = "  "
 
 
 def aligned(rows: Sequence[Sequence[str]], room: int | None = None) -> str:
-    """Columns under their heads, the first row; the first column to the left, the others to the right.
+    """Columns under their heads, the first row; the first column to the left, the others to the
+    right.
 
-    Where they take more than ``room`` characters they come in several parts below each other, each with the first
-    column, whose texts go over several lines where they are longer than half of it.
+    Where they take more than ``room`` characters they come in several parts below each other, each
+    with the first column, whose texts go over several lines where they are longer than half of it.
 
     >>> print(aligned([["method", "accuracy", "loss"], ["fedavg", "90.1", "0.31"], ["fedsam + swa", "94", "0.2"]], 20))
     method      accuracy
@@ -33,10 +34,15 @@ def aligned(rows: Sequence[Sequence[str]], room: int | None = None) -> str:
     widths[0] = min(widths[0], room // 2)
     parts: list[list[int]] = [[0]]
     for column in range(1, len(widths)):
-        if len(parts[-1]) > 1 and sum(len(GAP) + widths[i] for i in [*parts[-1], column]) - len(GAP) > room:
+        if (
+            len(parts[-1]) > 1
+            and sum(len(GAP) + widths[i] for i in [*parts[-1], column]) - len(GAP) > room
+        ):
             parts.append([0])
         parts[-1].append(column)
-    return "\n\n".join(_part([[row[i] for i in part] for row in rows], [widths[i] for i in part]) for part in parts)
+    return "\n\n".join(
+        _part([[row[i] for i in part] for row in rows], [widths[i] for i in part]) for part in parts
+    )
 
 
 def _part(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:

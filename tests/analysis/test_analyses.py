@@ -11,9 +11,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedflat.analysis import analyses as see
-from fedflat.analysis.analyses import CurvatureOptions, AnalysisResult, Scope
+from fedflat.analysis.analyses import AnalysisResult, CurvatureOptions, Scope
 from fedflat.analysis.analysis_store import AnalysisStore
-from fedflat.analysis.loaded_run import LoadedRun, one_model, loaded_runs
+from fedflat.analysis.loaded_run import LoadedRun, loaded_runs, one_model
 from fedflat.cli.analyse import _words
 from fedflat.cli.main import main
 from fedflat.errors import RunError, SettingError
@@ -24,14 +24,22 @@ from fedflat.experiments.study import Reporter, resume, run_one
 from fedflat.tasks.headline import ACCURACY, Headline
 
 ON = "digits(lda(0), clients=20)"
-QUICK: dict[str, Any] = {"on": ON, "rounds": 3, "clients_per_round": 3, "lr": 0.1, "model": "mlp(hidden=[4])"}
+QUICK: dict[str, Any] = {
+    "on": ON,
+    "rounds": 3,
+    "clients_per_round": 3,
+    "lr": 0.1,
+    "model": "mlp(hidden=[4])",
+}
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three methods, of which one has a dual for each client and one an average."""
     folder = tmp_path_factory.mktemp("runs") / "study"
-    compare(["fedavg", "feddyn(alpha=0.1)", "fedsam(rho=0.1) + ema(gamma=0.5)"], out=folder, **QUICK)
+    compare(
+        ["fedavg", "feddyn(alpha=0.1)", "fedsam(rho=0.1) + ema(gamma=0.5)"], out=folder, **QUICK
+    )
     return folder
 
 
@@ -50,7 +58,9 @@ def loss_by_hand(loaded: LoadedRun, params: torch.Tensor) -> float:
 
 def test_a_study_is_its_runs(study: Path) -> None:
     runs = loaded_runs([study])
-    assert [run.experiment.method for run in runs] == [LoadedRun(r.folder).experiment.method for r in runs]
+    assert [run.experiment.method for run in runs] == [
+        LoadedRun(r.folder).experiment.method for r in runs
+    ]
     assert len(runs) == 3
     assert list(runs[2].models) == ["server", "ema"]
     assert runs[2].model(None)[0] == "ema"
@@ -62,7 +72,9 @@ def test_curvature_is_of_the_model_and_known_the_second_time(study: Path) -> Non
     closely = CurvatureOptions(k=1, probes=2, layers=True, rho=0.1)
     found = see.analyse_curvature(loaded, Scope(), silent, closely)
     assert found.fresh
-    assert found.result["loss"] == pytest.approx(loss_by_hand(loaded, loaded.models["server"].params), rel=1e-5)
+    assert found.result["loss"] == pytest.approx(
+        loss_by_hand(loaded, loaded.models["server"].params), rel=1e-5
+    )
     assert {"lambda_1", "trace", "layers", "sharpness"} <= found.result.keys()
     again = see.analyse_curvature(loaded, Scope(), silent, closely)
     assert not again.fresh
@@ -104,7 +116,9 @@ def test_lines_and_planes_go_through_the_models(study: Path) -> None:
     ends = [loss_by_hand(run, run.models["server"].params) for run in runs[:2]]
     assert line["loss"][line["gamma"].index(1.0)] == pytest.approx(ends[0], rel=1e-4)
     assert line["loss"][line["gamma"].index(0.0)] == pytest.approx(ends[1], rel=1e-4)
-    plane = see.analyse_plane([names[0], names[1], f"{names[2]}:server"], Scope(examples=20), silent).result
+    plane = see.analyse_plane(
+        [names[0], names[1], f"{names[2]}:server"], Scope(examples=20), silent
+    ).result
     assert len(plane["points"]) == 3
     assert "fedavg()" in plane["points"][0]["name"]
 
@@ -119,7 +133,10 @@ def test_clients_models_and_their_sharpness(study: Path) -> None:
     assert found["round"] == 3
     assert len(found["clients"]) == 3
     assert found["local"] == pytest.approx(sum(row["local"] for row in found["clients"]) / 3)
-    assert see.analyse_local_global(loaded, Scope(examples=50), silent, clients=2).result["clients"] == found["clients"][:2]
+    assert (
+        see.analyse_local_global(loaded, Scope(examples=50), silent, clients=2).result["clients"]
+        == found["clients"][:2]
+    )
 
 
 def test_local_against_global_goes_on_where_it_was_stopped(study: Path) -> None:
@@ -156,7 +173,9 @@ def test_an_unfinished_run_is_looked_at_where_it_stands(study: Path, tmp_path: P
     (folder / "run.json").write_text(json.dumps({**facts, "status": "running"}))
     loaded = LoadedRun(folder)
     assert "has not ended: its model of round 3 is used" in loaded.unfinished
-    assert torch.equal(loaded.model(None)[1].params, loaded_runs([study])[0].models["server"].params)
+    assert torch.equal(
+        loaded.model(None)[1].params, loaded_runs([study])[0].models["server"].params
+    )
     shutil.rmtree(folder / "checkpoint")
     with pytest.raises(RunError, match="no checkpoint that can be read"):
         LoadedRun(folder).model(None)
@@ -171,7 +190,12 @@ def test_a_run_that_went_on_is_looked_at_anew(study: Path, tmp_path: Path) -> No
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_one(same.experiment, ExecutionConfig(executor="in-process"), folder, Reporter(announce=lambda exp, place, total: stop))
+        run_one(
+            same.experiment,
+            ExecutionConfig(executor="in-process"),
+            folder,
+            Reporter(announce=lambda exp, place, total: stop),
+        )
 
     def looks() -> list[Any]:
         """Losses at the model itself, each by another analysis."""
@@ -180,7 +204,11 @@ def test_a_run_that_went_on_is_looked_at_anew(study: Path, tmp_path: Path) -> No
         line = see.analyse_line(str(other.folder), str(folder), look, silent)
         bent = see.analyse_curvature(loaded, look, silent, CurvatureOptions(k=1))
         by_hand = pytest.approx(loss_by_hand(loaded, loaded.model(None)[1].params), rel=1e-5)
-        assert [surface.result["center"]["loss"], line.result["b"]["loss"], bent.result["loss"]] == [by_hand] * 3
+        assert [
+            surface.result["center"]["loss"],
+            line.result["b"]["loss"],
+            bent.result["loss"],
+        ] == [by_hand] * 3
         return [surface, line, bent]
 
     assert all(found.fresh for found in looks())
@@ -198,7 +226,9 @@ def test_a_damaged_model_is_told(study: Path, tmp_path: Path) -> None:
         (folder / "final.safetensors").unlink()
         if content is not None:
             (folder / "final.safetensors").write_bytes(content)
-        with pytest.raises(RunError, match=r"is damaged \(final.safetensors: .*`fedflat resume .*` writes it again"):
+        with pytest.raises(
+            RunError, match=r"is damaged \(final.safetensors: .*`fedflat resume .*` writes it again"
+        ):
             LoadedRun(folder).model(None)
         resume(folder)
         assert (folder / "final.safetensors").read_bytes() == whole
@@ -222,7 +252,11 @@ def test_a_shelf_does_not_believe_everything(tmp_path: Path) -> None:
 def test_what_was_begun_is_gone_on_with_only_if_it_looks_so(tmp_path: Path) -> None:
     store = AnalysisStore(tmp_path / "analysis", "mine")
     rows = [{"client": 3, "local": 1.0, "global": 2.0}]
-    for found, expected in [(rows, rows), ("x", None), ([{"client": 3, "local": None, "global": 2.0}], None)]:
+    for found, expected in [
+        (rows, rows),
+        ("x", None),
+        ([{"client": 3, "local": None, "global": 2.0}], None),
+    ]:
         store.note("local_global", {}, found)
         assert store.begun("local_global", {}) == expected
 
@@ -230,12 +264,25 @@ def test_what_was_begun_is_gone_on_with_only_if_it_looks_so(tmp_path: Path) -> N
 def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
     """Of a Hessian that is zero: the ratio of its eigenvalues. It ended in a traceback."""
     store = AnalysisStore(tmp_path / "analysis", "mine")
-    store.save("curvature", {}, {"loss": math.nan, "ratio": math.inf, "eigenvalues": [0.0, -math.inf]}, 0.5)
-    assert store.result("curvature", {}) == {"loss": None, "ratio": math.inf, "eigenvalues": [0.0, -math.inf]}
+    store.save(
+        "curvature", {}, {"loss": math.nan, "ratio": math.inf, "eigenvalues": [0.0, -math.inf]}, 0.5
+    )
+    assert store.result("curvature", {}) == {
+        "loss": None,
+        "ratio": math.inf,
+        "eigenvalues": [0.0, -math.inf],
+    }
 
 
 def test_numbers_that_are_not_finite_are_said() -> None:
-    result = {"loss": None, "examples": 3, "of": 3, "lambda_1": 0.0, "ratio": math.inf, "trace": {"mean": None}}
+    result = {
+        "loss": None,
+        "examples": 3,
+        "of": 3,
+        "lambda_1": 0.0,
+        "ratio": math.inf,
+        "trace": {"mean": None},
+    }
     said = "loss nan on 3 of 3 examples, lambda_1 0, lambda_1/lambda_5 inf, trace nan ± nan"
     explained = " (± of the trace: standard error over random vectors)"
     assert _words(AnalysisResult("curvature", result, fresh=True)) == said + explained
@@ -245,7 +292,10 @@ def test_numbers_that_are_not_finite_are_said() -> None:
     ("headline", "said"),
     [
         (ACCURACY, "accuracy 95.00 % clean, 76.00 % over all corruptions (drawn)"),
-        (Headline("rmse", higher_is_better=False), "rmse 0.9500 clean, 0.7600 over all corruptions (drawn)"),
+        (
+            Headline("rmse", higher_is_better=False),
+            "rmse 0.9500 clean, 0.7600 over all corruptions (drawn)",
+        ),
     ],
 )
 def test_corruptions_are_told_in_the_score_of_the_run(headline: Headline, said: str) -> None:
@@ -259,7 +309,10 @@ def test_runs_of_a_study_that_have_not_begun_are_named(
     folder = shutil.copytree(study, tmp_path / "study")
     shutil.rmtree(loaded_runs([folder])[0].folder)
     assert main(["analyse", str(folder), "--quiet"]) == 0
-    assert capsys.readouterr().err == f"1 of the {len(loaded_runs([study]))} runs in {folder} have not begun.\n"
+    assert (
+        capsys.readouterr().err
+        == f"1 of the {len(loaded_runs([study]))} runs in {folder} have not begun.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -267,8 +320,14 @@ def test_runs_of_a_study_that_have_not_begun_are_named(
     [
         (["analyse", "{study}/nothing", "--curvature"], "holds neither a run"),
         (["analyse", "{one}", "--curvature", "--model", "swa"], "has no model 'swa', only server"),
-        (["analyse", "{one}", "--curvature", "--set", "trian"], "the set must be test, train, or client:K"),
-        (["analyse", "{one}", "--curvature", "--set", "client:20"], "K from 0 to 19, found 'client:20'"),
+        (
+            ["analyse", "{one}", "--curvature", "--set", "trian"],
+            "the set must be test, train, or client:K",
+        ),
+        (
+            ["analyse", "{one}", "--curvature", "--set", "client:20"],
+            "K from 0 to 19, found 'client:20'",
+        ),
         (["analyse", "{one}", "--plane"], "a plane goes through three models, found 1"),
         (["analyse", "{one}", "--interpolate", "{one}", "{one}"], "both models are the same"),
         (["analyse", "{one}", "--interpolate", "{one}", "{study}"], "is not a run folder"),
@@ -282,7 +341,13 @@ def test_bad_input_gets_a_sentence_and_status_2(
     words: list[str], message: str, study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = {"study": study, "one": loaded_runs([study])[0].folder}
-    assert main([word.format(**places) for word in words] + (["--quiet"] if words[0] == "analyse" else [])) == 2
+    assert (
+        main(
+            [word.format(**places) for word in words]
+            + (["--quiet"] if words[0] == "analyse" else [])
+        )
+        == 2
+    )
     assert message in capsys.readouterr().err
 
 
@@ -290,7 +355,23 @@ def test_the_models_of_a_plane_are_looked_for_before_anything_is_worked_out(
     study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one = str(loaded_runs([study])[0].folder)
-    assert main(["analyse", one, "--surface", "--points", "3", "--plane", one, one, f"{one}:swap", "--quiet"]) == 2
+    assert (
+        main(
+            [
+                "analyse",
+                one,
+                "--surface",
+                "--points",
+                "3",
+                "--plane",
+                one,
+                one,
+                f"{one}:swap",
+                "--quiet",
+            ]
+        )
+        == 2
+    )
     said, told = capsys.readouterr()
     assert said == ""
     assert "has no model 'swap'" in told
@@ -311,7 +392,18 @@ def test_one_model_by_its_text(study: Path) -> None:
 
 
 def test_the_command_line(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["analyse", str(study), "--curvature", "-k", "1", "--surface", "--points", "3", "--examples", "40"]
+    words = [
+        "analyse",
+        str(study),
+        "--curvature",
+        "-k",
+        "1",
+        "--surface",
+        "--points",
+        "3",
+        "--examples",
+        "40",
+    ]
     assert main([*words, "--local-global"]) == 0
     said = capsys.readouterr().out
     assert said.count("lambda_1 ") >= 3
@@ -321,4 +413,14 @@ def test_the_command_line(study: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["report", str(study), "--out", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
     assert "fedsam(rho=0.1) + ema(gamma=0.5)" in page
-    assert main(["report", *(str(one.folder) for one in loaded_runs([study])), "--out", str(tmp_path / "b.html")]) == 0
+    assert (
+        main(
+            [
+                "report",
+                *(str(one.folder) for one in loaded_runs([study])),
+                "--out",
+                str(tmp_path / "b.html"),
+            ]
+        )
+        == 0
+    )

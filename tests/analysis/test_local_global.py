@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import fedflat as ff
+from experiments.small import experiment as small
 from fedflat.analysis.local_global import LocalGlobal, client_models
 from fedflat.client.local import LocalTraining
 from fedflat.client.private_parameters import Private
@@ -19,7 +20,6 @@ from fedflat.experiments.prepare import prepare
 from fedflat.experiments.train import train
 from literal.problem import Plan, Problem
 from quadratic import experiment
-from experiments.small import experiment as small
 
 Q = Problem(
     H=(np.array([[[2.0, 0], [0, 1]]]), np.array([[[1.0, 0], [0, 4]]])),
@@ -30,9 +30,14 @@ PLAN = Plan(cohorts=[[0, 1]], orders=[{0: [[0], [0]], 1: [[0], [0]]}], lr=[0.1])
 
 
 def test_the_toy_problem() -> None:
-    """Clients' Hessians are diag(2, 1) and diag(1, 4) wherever they go; that of their mean is diag(1.5, 2.5)."""
+    """Clients' Hessians are diag(2, 1) and diag(1, 4) wherever they go; that of their mean is
+    diag(1.5, 2.5)."""
     prepared = prepare(experiment(ff.fedavg(), Q, PLAN))
-    both = LocalGlobal(prepared=prepared, round=0, models=client_models(prepared, prepared.learner.initial(), 0, [0, 1]))
+    both = LocalGlobal(
+        prepared=prepared,
+        round=0,
+        models=client_models(prepared, prepared.learner.initial(), 0, [0, 1]),
+    )
     found = both.result(list(both.rows()))
     assert [row["client"] for row in both.rows(known=[0])] == [1]
     assert [row["client"] for row in found["clients"]] == [0, 1]
@@ -57,9 +62,15 @@ def normalised() -> nn.Module:
 @pytest.mark.parametrize(("text", "where"), [("fedbn", "bn"), ("silobn", "bn_statistics")])
 def test_what_a_client_keeps_to_itself_is_in_its_model(text: str, where: str) -> None:
     """Its own scales and statistics, not those the server sent and gets back."""
-    exp = replace(small(text), model=normalised, local=LocalTraining(batch_size=3, lr=0.1, drop_last=True))
+    exp = replace(
+        small(text), model=normalised, local=LocalTraining(batch_size=3, lr=0.1, drop_last=True)
+    )
     prepared = prepare(exp)
-    model, layout, private = prepared.learner.initial(), prepared.learner.flat.layout, Private(where)
+    model, layout, private = (
+        prepared.learner.initial(),
+        prepared.learner.flat.layout,
+        Private(where),
+    )
     for client, own in client_models(prepared, model, 0, [0, 3]).items():
         request = Request(client, Broadcast(0, model.params, model.buffers, 0.1), {})
         reply, memory = run_client(prepared.job, request, prepared.fed.data(client))
@@ -71,14 +82,27 @@ def test_what_a_client_keeps_to_itself_is_in_its_model(text: str, where: str) ->
         assert torch.equal(reply.buffers, model.buffers)
 
 
-METHODS = ["fedavg", "scaffold", "mime", "fedgloss(rho_s=0.1)", "naive_fedgloss(rho_s=0.1)", "fedsmoo"]
+METHODS = [
+    "fedavg",
+    "scaffold",
+    "mime",
+    "fedgloss(rho_s=0.1)",
+    "naive_fedgloss(rho_s=0.1)",
+    "fedsmoo",
+]
 
 
 @pytest.mark.parametrize("text", METHODS)
 def test_their_mean_is_what_the_run_makes_of_them(text: str) -> None:
     """Also for methods whose server sends more than a model, asks twice, or steps elsewhere."""
     exp = ff.experiment(
-        text, on="digits(iid(), clients=4)", model="logistic", rounds=1, clients_per_round=4, local_epochs=1, lr=0.05
+        text,
+        on="digits(iid(), clients=4)",
+        model="logistic",
+        rounds=1,
+        clients_per_round=4,
+        local_epochs=1,
+        lr=0.05,
     )
     prepared = prepare(exp)
     models = client_models(prepared, prepared.learner.initial(), 0, [0, 1, 2, 3])
@@ -91,7 +115,9 @@ def test_their_mean_is_what_the_run_makes_of_them(text: str) -> None:
 
 
 def test_a_part_of_everybodys_data() -> None:
-    exp = ff.experiment("fedavg", on="digits(lda(0), clients=10)", model="logistic", rounds=1, clients_per_round=2)
+    exp = ff.experiment(
+        "fedavg", on="digits(lda(0), clients=10)", model="logistic", rounds=1, clients_per_round=2
+    )
     prepared = prepare(exp)
     told: list[str] = []
     models = client_models(prepared, prepared.learner.initial(), 0, [3])

@@ -18,8 +18,8 @@ from sklearn.metrics import silhouette_score
 import fedflat
 from fedflat.analysis.analyses import Scope
 from fedflat.analysis.loaded_run import LoadedRun
-from fedflat.analysis.pictures import chosen, kept, analyse_confusion, analyse_pictures
-from fedflat.analysis.styles import StyleGroups, in_the_plane, analyse_styles
+from fedflat.analysis.pictures import analyse_confusion, analyse_pictures, chosen, kept
+from fedflat.analysis.styles import StyleGroups, analyse_styles, in_the_plane
 from fedflat.analysis.styles import chosen as chosen_clusters
 from fedflat.cli.main import main
 from fedflat.client.describers.mean_style import MeanStyle
@@ -55,15 +55,31 @@ def test_pictures_are_the_test_images_and_what_the_module_says(run: Path) -> Non
     assert list(found.result["sets"]) == ["test", "unseen_weather"]
     assert found.result["names"][:2] == ["road", "pavement"]
     assert found.result["colours"][0] == [128, 64, 128]
-    test = fedflat.street(
-        towns=2, weather="sun", unseen_weather="night", unseen_towns=0, clients=4, examples=3, width=64, height=32,
-        tests=8,
-    ).open(0).test  # fmt: skip
+    test = (
+        fedflat.street(
+            towns=2,
+            weather="sun",
+            unseen_weather="night",
+            unseen_towns=0,
+            clients=4,
+            examples=3,
+            width=64,
+            height=32,
+            tests=8,
+        )
+        .open(0)
+        .test
+    )
     module = fedflat.load(run)
-    assert {one["domain"].split(",")[0] for one in found.result["sets"]["test"]} == {"town0", "town1"}
+    assert {one["domain"].split(",")[0] for one in found.result["sets"]["test"]} == {
+        "town0",
+        "town1",
+    }
     for one in found.result["sets"]["test"]:
         place = one["place"]
-        assert pixels(one["image"]).tolist() == test.examples.inputs[place].permute(1, 2, 0).tolist()
+        assert (
+            pixels(one["image"]).tolist() == test.examples.inputs[place].permute(1, 2, 0).tolist()
+        )
         truth = test.examples.targets[place]
         assert pixels(one["truth"]).tolist() == truth.tolist()
         with torch.no_grad():
@@ -89,6 +105,7 @@ def test_large_pictures_are_kept_small() -> None:
 
 def test_examples_of_every_domain_are_chosen() -> None:
     """One of each; without domains as many as are asked for, spread evenly."""
+
     def data(domains: Domains | None) -> ClientData:
         examples = Examples(torch.zeros(12, 3, 2, 2), torch.zeros(12, 2, 2), 2, domains=domains)
         return ClientData(examples, torch.arange(12))
@@ -107,7 +124,9 @@ def test_confusion_counts_what_is_taken_for_what(classes: Path, run: Path) -> No
     batch = test.batch(torch.arange(len(test)), torch.float32)
     with torch.no_grad():
         guess = fedflat.load(classes)(batch.inputs).argmax(1)
-    expected = [[int(((batch.targets == j) & (guess == i)).sum()) for i in range(10)] for j in range(10)]
+    expected = [
+        [int(((batch.targets == j) & (guess == i)).sum()) for i in range(10)] for j in range(10)
+    ]
     assert found["sets"] == {"test": expected}
     assert found["names"] == [str(c) for c in range(10)]
     masks = analyse_confusion(LoadedRun(run), Scope(examples=3, seed=1), silent).result["sets"]
@@ -164,19 +183,26 @@ def test_styles_of_constant_images_are_one_cluster() -> None:
     x = torch.full((8, 3, 6, 6), 77, dtype=torch.uint8)
     on = fedflat.tensors(x, torch.arange(8) % 2, x[:2], torch.tensor([0, 1]), clients=4)
     fed = on.open(0)
-    styles = np.stack([MeanStyle().each(fed.data(k), torch.arange(2)).mean(0).flatten().numpy() for k in range(4)])
+    styles = np.stack(
+        [MeanStyle().each(fed.data(k), torch.arange(2)).mean(0).flatten().numpy() for k in range(4)]
+    )
     assert chosen_clusters(styles, 0) == StyleGroups([0, 0, 0, 0], 0.0)
     assert in_the_plane(styles)[0].tolist() == [[0.0, 0.0]] * 4
 
 
-def test_styles_are_in_the_clusters_that_the_run_has_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """LADD's: two, by night and by day, where four would be tried without; drawn with what clients have told."""
+def test_styles_are_in_the_clusters_that_the_run_has_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """LADD's: two, by night and by day, where four would be tried without; drawn with what clients
+    have told."""
     on = (
         "street(towns=1, weather='sun,night', view='car', unseen_weather='', unseen_towns=0, clients=6, examples=10, "
         "width=32, height=16, tests=4)"
     )
     method = "ladd('all', groups=by_style(fewest=2, most=2, psi=mean_style(half=0)))"
-    fedflat.run(method, on=on, model="small_unet(width=4)", out=tmp_path / "run", **{**QUICK, "rounds": 1})
+    fedflat.run(
+        method, on=on, model="small_unet(width=4)", out=tmp_path / "run", **{**QUICK, "rounds": 1}
+    )
     assert main(["analyse", str(tmp_path / "run"), "--styles", "--quiet"]) == 0
     own = "the run's own, groups=by_style(fewest=2, most=2, psi=mean_style(half=0))"
     assert f"styles: 6 clients in 2 clusters ({own})" in capsys.readouterr().out
@@ -184,15 +210,29 @@ def test_styles_are_in_the_clusters_that_the_run_has_made(tmp_path: Path, capsys
     assert f"the run's own, groups={drawn['groups']}" == own
     labels = [one["cluster"] for one in drawn["clients"]]
     groups = json.loads((tmp_path / "run" / "groups.json").read_text())["groups"]
-    assert labels == [next(place for place, group in enumerate(groups) if k in group) for k in range(6)]
+    assert labels == [
+        next(place for place, group in enumerate(groups) if k in group) for k in range(6)
+    ]
     night = ["night" in one["domain"] for one in drawn["clients"]]
     assert labels == [int(dark != night[0]) for dark in night]
     fed = fedflat.street(
-        towns=1, weather="sun,night", view="car", unseen_weather="", unseen_towns=0, clients=6, examples=10, width=32,
-        height=16, tests=4,
-    ).open(0)  # fmt: skip
-    sums = np.stack([fed.data(k).examples.raw(fed.data(k).index).inputs.numpy() for k in range(6)]).sum((3, 4))
-    styles = sums.mean(1)  # frequency 0 is the sum of all pixels, and ten images count where eight would without
+        towns=1,
+        weather="sun,night",
+        view="car",
+        unseen_weather="",
+        unseen_towns=0,
+        clients=6,
+        examples=10,
+        width=32,
+        height=16,
+        tests=4,
+    ).open(0)
+    sums = np.stack(
+        [fed.data(k).examples.raw(fed.data(k).index).inputs.numpy() for k in range(6)]
+    ).sum((3, 4))
+    styles = sums.mean(
+        1
+    )  # frequency 0 is the sum of all pixels, and ten images count where eight would without
     assert drawn["silhouette"] == pytest.approx(silhouette_score(styles, labels), abs=1e-3)
     flat = np.array([(one["x"], one["y"]) for one in drawn["clients"]])
     assert np.abs(flat) == pytest.approx(np.abs(PCA(2).fit_transform(styles)), rel=1e-3, abs=1)
@@ -202,7 +242,10 @@ def test_from_the_command_line_to_the_page(run: Path, capsys: pytest.CaptureFixt
     assert main(["analyse", str(run), "--pictures", "2", "--confusion", "--styles", "--quiet"]) == 0
     said = capsys.readouterr().out
     assert "pictures: 9 classes on test, unseen_weather" in said
-    assert "styles: 4 clients in 3 clusters (by the silhouette: the run has made none), silhouette" in said
+    assert (
+        "styles: 4 clients in 3 clusters (by the silhouette: the run has made none), silhouette"
+        in said
+    )
     found = collect([run])
     assert found["problems"] == []
     assert all(found[kind] for kind in ("pictures", "confusion", "styles"))

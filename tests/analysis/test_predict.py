@@ -1,4 +1,5 @@
-"""``fedflat predict``: masks and classes of pictures in files, against plain PyTorch on the same pixels."""
+"""``fedflat predict``: masks and classes of pictures in files, against plain PyTorch on the same
+pixels."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ import torch
 from PIL import Image
 
 import fedflat
+from experiments.small import FEDFLAT
 from fedflat.cli.main import main
 from fedflat.data.scenes.reading import FrameFiles, unframed
-from experiments.small import FEDFLAT
 
 ON = (
     "street(towns=1, weather='sun', unseen_weather='', unseen_towns=0, clients=2, examples=3, width=64, height=32, "
@@ -32,19 +33,24 @@ MEAN, STD = [0.45, 0.46, 0.48], [0.25, 0.25, 0.26]
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models of pixels."""
     folder = tmp_path_factory.mktemp("runs") / "street"
-    fedflat.run("fedavg + swa(start=0.0)", on=ON, model="small_unet(width=4)", lr=0.5, out=folder, **QUICK)
+    fedflat.run(
+        "fedavg + swa(start=0.0)", on=ON, model="small_unet(width=4)", lr=0.5, out=folder, **QUICK
+    )
     return folder
 
 
 def photo(path: Path, height: int = 32, width: int = 64, seed: int = 0) -> np.ndarray:
-    pixels = np.random.default_rng(seed).integers(256, size=(height // 8 + 1, width // 8 + 1, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(seed).integers(
+        256, size=(height // 8 + 1, width // 8 + 1, 3), dtype=np.uint8
+    )
     image = Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC)
     image.save(path)
     return np.asarray(image)
 
 
 def by_hand(run: Path, pixels: np.ndarray, model: str | None = None) -> torch.Tensor:
-    """Class scores ``(C, h, w)`` of the run's module, the colours normalised by the numbers of the data set."""
+    """Class scores ``(C, h, w)`` of the run's module, the colours normalised by the numbers of the
+    data set."""
     x = torch.from_numpy(pixels.copy()).permute(2, 0, 1).float() / 255
     x = (x - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
     with torch.no_grad():
@@ -57,8 +63,11 @@ def ids(path: Path) -> np.ndarray:
     return np.asarray(image)
 
 
-def test_masks_are_what_the_module_says(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Beside the picture, in two files: numbers, and the same as places in a palette of Cityscapes' colours."""
+def test_masks_are_what_the_module_says(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside the picture, in two files: numbers, and the same as places in a palette of Cityscapes'
+    colours."""
     pixels = photo(tmp_path / "a.png")
     assert main(["predict", str(run), str(tmp_path / "a.png")]) == 0
     assert ids(tmp_path / "a.ids.png").tolist() == by_hand(run, pixels).argmax(0).tolist()
@@ -69,7 +78,10 @@ def test_masks_are_what_the_module_says(run: Path, tmp_path: Path, capsys: pytes
     assert said.startswith(f"{tmp_path}/a.mask.png: ")
     names, counts = np.unique(ids(tmp_path / "a.ids.png"), return_counts=True)
     known = ("road", "pavement", "building", "pole", "sign", "green", "sky", "person", "car")
-    assert f"{known[names[counts.argmax()]]} {100 * counts.max() / mask.width / mask.height:.1f} %" in said
+    assert (
+        f"{known[names[counts.argmax()]]} {100 * counts.max() / mask.width / mask.height:.1f} %"
+        in said
+    )
 
 
 def test_another_size_is_stretched_and_the_mask_stretched_back(run: Path, tmp_path: Path) -> None:
@@ -82,11 +94,15 @@ def test_another_size_is_stretched_and_the_mask_stretched_back(run: Path, tmp_pa
 
 
 @pytest.mark.parametrize(("said", "height", "width"), [("own", 41, 70), ("64x32", 64, 32)])
-def test_a_size_of_ones_own_is_filled_up(run: Path, tmp_path: Path, said: str, height: int, width: int) -> None:
+def test_a_size_of_ones_own_is_filled_up(
+    run: Path, tmp_path: Path, said: str, height: int, width: int
+) -> None:
     """With its last row and column, to multiples of 32."""
     photo(tmp_path / "a.png", 41, 70)
     assert main(["predict", str(run), str(tmp_path / "a.png"), "--size", said]) == 0
-    pixels = np.asarray(Image.open(tmp_path / "a.png").resize((width, height), Image.Resampling.BICUBIC))
+    pixels = np.asarray(
+        Image.open(tmp_path / "a.png").resize((width, height), Image.Resampling.BICUBIC)
+    )
     whole = np.pad(pixels, [(0, -height % 32), (0, -width % 32), (0, 0)], mode="edge")
     expected = by_hand(run, whole)[:, :height, :width].argmax(0).to(torch.uint8).numpy()
     expected = np.asarray(Image.fromarray(expected).resize((70, 41), Image.Resampling.NEAREST))
@@ -97,7 +113,15 @@ def test_any_model_of_the_run(run: Path, tmp_path: Path) -> None:
     pixels = photo(tmp_path / "a.png")
     made = {}
     for model in ("server", "swa"):
-        words = ["predict", str(run), str(tmp_path / "a.png"), "--model", model, "--out", str(tmp_path / model)]
+        words = [
+            "predict",
+            str(run),
+            str(tmp_path / "a.png"),
+            "--model",
+            model,
+            "--out",
+            str(tmp_path / model),
+        ]
         assert main(words) == 0
         made[model] = ids(tmp_path / model / "a.ids.png").tolist()
         assert made[model] == by_hand(run, pixels, model).argmax(0).tolist()
@@ -107,12 +131,21 @@ def test_any_model_of_the_run(run: Path, tmp_path: Path) -> None:
 def test_a_frame_that_keeps_the_shape_is_undone() -> None:
     """Rows that were cut away are ignored, rows that were added go."""
     mask = np.arange(8, dtype=np.uint8).reshape(4, 2)
-    assert unframed(mask, FrameFiles(4, 2, keep=True), (6, 2)).tolist() == [[255] * 2, *mask.tolist(), [255] * 2]
+    assert unframed(mask, FrameFiles(4, 2, keep=True), (6, 2)).tolist() == [
+        [255] * 2,
+        *mask.tolist(),
+        [255] * 2,
+    ]
     assert unframed(mask, FrameFiles(4, 2, keep=True), (2, 2)).tolist() == mask[1:3].tolist()
-    assert unframed(mask, FrameFiles(4, 2, keep=True), (4, 4)).tolist() == np.repeat(mask[1:3], 2, 0).repeat(2, 1).tolist()
+    assert (
+        unframed(mask, FrameFiles(4, 2, keep=True), (4, 4)).tolist()
+        == np.repeat(mask[1:3], 2, 0).repeat(2, 1).tolist()
+    )
 
 
-def test_classes_and_their_probabilities(classes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_classes_and_their_probabilities(
+    classes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As text, as CSV, as JSON: the largest of the softmax."""
     test = fedflat.digits(clients=10).open(0).test
     x = (test.batch(torch.arange(3), torch.float32).inputs * 255).round() / 255
@@ -121,23 +154,34 @@ def test_classes_and_their_probabilities(classes: Path, tmp_path: Path, capsys: 
     with torch.no_grad():
         told = fedflat.load(classes)(x).softmax(1)
     assert main(["predict", str(classes), str(tmp_path)]) == 0
-    lines = [f"{tmp_path}/{i}.png: {int(told[i].argmax())} ({100 * told[i].max():.1f} %)" for i in range(3)]
+    lines = [
+        f"{tmp_path}/{i}.png: {int(told[i].argmax())} ({100 * told[i].max():.1f} %)"
+        for i in range(3)
+    ]
     assert capsys.readouterr().out.splitlines() == lines
     assert main(["predict", str(classes), str(tmp_path), "--csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [(row["class"], row["number"]) for row in rows] == [(str(int(row.argmax())),) * 2 for row in told]
+    assert [(row["class"], row["number"]) for row in rows] == [
+        (str(int(row.argmax())),) * 2 for row in told
+    ]
     assert main(["predict", str(classes), str(tmp_path), "--json"]) == 0
     found = [row["probability"] for row in json.loads(capsys.readouterr().out)]
     assert found == pytest.approx(told.max(1).values.tolist(), abs=2e-6)
 
 
-def test_classes_of_a_folder_go_by_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_classes_of_a_folder_go_by_their_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for kind, light in (("day", 200), ("night", 20)):
         (tmp_path / "data" / kind).mkdir(parents=True)
         for place in range(10):
-            Image.new("RGB", (8, 8), (light + place,) * 3).save(tmp_path / "data" / kind / f"{place}.png")
+            Image.new("RGB", (8, 8), (light + place,) * 3).save(
+                tmp_path / "data" / kind / f"{place}.png"
+            )
     on = f"image_folder('{tmp_path / 'data'}', clients=2)"
-    fedflat.run("fedavg", on=on, model="logistic", lr=0.1, local_epochs=20, out=tmp_path / "run", **QUICK)
+    fedflat.run(
+        "fedavg", on=on, model="logistic", lr=0.1, local_epochs=20, out=tmp_path / "run", **QUICK
+    )
     Image.new("RGB", (30, 20), (210, 210, 210)).save(tmp_path / "bright.png")
     assert main(["predict", str(tmp_path / "run"), str(tmp_path / "bright.png"), "--csv"]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith(f"{tmp_path}/bright.png,day,0,")
@@ -145,8 +189,9 @@ def test_classes_of_a_folder_go_by_their_names(tmp_path: Path, capsys: pytest.Ca
 
 def test_one_bad_picture_does_not_end_the_others(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
-    """Palettes and greys are colours; 16 bits and files cut short are said; what was written is not looked at again."""
+) -> None:
+    """Palettes and greys are colours; 16 bits and files cut short are said; what was written is not
+    looked at again."""
     pixels = photo(tmp_path / "good.png")
     Image.open(tmp_path / "good.png").quantize(16).save(tmp_path / "places.png")
     Image.open(tmp_path / "good.png").convert("L").save(tmp_path / "grey.png")
@@ -157,12 +202,15 @@ def test_one_bad_picture_does_not_end_the_others(
         assert main(["predict", str(run), str(tmp_path), *again]) == 2
         said = capsys.readouterr()
         assert [line.split("/")[-1].split(":")[0] for line in said.out.splitlines()] == [
-            "good.mask.png", "grey.mask.png", "places.mask.png"
-        ]  # fmt: skip
+            "good.mask.png",
+            "grey.mask.png",
+            "places.mask.png",
+        ]
         wrong = said.err.splitlines()
-        assert [" ".join(line.removeprefix(f"fedflat: error: {tmp_path}/").split()[:4]) for line in wrong] == [
-            "cut.png is damaged or", "deep.png has 16 bits", "text.png is damaged or"
-        ]  # fmt: skip
+        assert [
+            " ".join(line.removeprefix(f"fedflat: error: {tmp_path}/").split()[:4])
+            for line in wrong
+        ] == ["cut.png is damaged or", "deep.png has 16 bits", "text.png is damaged or"]
     colours = np.asarray(Image.open(tmp_path / "places.png").convert("RGB"))
     assert ids(tmp_path / "places.ids.png").tolist() == by_hand(run, colours).argmax(0).tolist()
     grey = np.repeat(np.asarray(Image.open(tmp_path / "grey.png"))[..., None], 3, 2)
@@ -172,13 +220,19 @@ def test_one_bad_picture_does_not_end_the_others(
 
 def test_what_cannot_be_predicted_is_said(
     run: Path, classes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
+) -> None:
     photo(tmp_path / "a.png")
     (tmp_path / "b").mkdir()
     photo(tmp_path / "b" / "a.jpg")
     (tmp_path / "empty").mkdir()
     a, out = str(tmp_path / "a.png"), str(tmp_path / "out")
-    fedflat.run("fedavg", on="sayings(clients=3)", model="char_lstm(hidden=8)", out=tmp_path / "text", **QUICK)
+    fedflat.run(
+        "fedavg",
+        on="sayings(clients=3)",
+        model="char_lstm(hidden=8)",
+        out=tmp_path / "text",
+        **QUICK,
+    )
     for words, sentence in (
         ([str(tmp_path / "nowhere"), a], "nowhere is not a run folder: it has no run.json"),
         ([str(run), str(tmp_path / "no.png")], "no.png is not there"),
@@ -196,15 +250,19 @@ def test_what_cannot_be_predicted_is_said(
 
 def test_files_that_exist_are_not_replaced(
     run: Path, classes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
-    """Not even one is written then; `--overwrite` replaces them; a link is replaced, not followed."""
+) -> None:
+    """Not even one is written then; `--overwrite` replaces them; a link is replaced, not
+    followed."""
     photo(tmp_path / "a.png")
     photo(tmp_path / "b.png", seed=1)
     (tmp_path / "b.mask.png").write_text("made by hand")
     command = ["predict", str(run), str(tmp_path / "a.png"), str(tmp_path / "b.png")]
     assert main(command) == 2
     told = capsys.readouterr()
-    assert f"1 of the 4 files to write exist, the first is {tmp_path}/b.mask.png. Nothing was predicted" in told.err
+    assert (
+        f"1 of the 4 files to write exist, the first is {tmp_path}/b.mask.png. Nothing was predicted"
+        in told.err
+    )
     assert "--overwrite" in told.err
     assert told.out == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "b.mask.png", "b.png"]
@@ -219,10 +277,14 @@ def test_files_that_exist_are_not_replaced(
     for name in ("a.ids.png", "a.mask.png", "b.ids.png", "b.mask.png"):
         assert (tmp_path / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
         assert not (tmp_path / name).is_symlink()
-    assert main(["predict", str(classes), *command[2:]]) == 0  # a class is printed, no file is written
+    assert (
+        main(["predict", str(classes), *command[2:]]) == 0
+    )  # a class is printed, no file is written
 
 
-def test_a_picture_to_predict_is_never_replaced(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_to_predict_is_never_replaced(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     photo(tmp_path / "a.png")
     photo(tmp_path / "a.mask.png", seed=1)
     before = (tmp_path / "a.mask.png").read_bytes()
@@ -244,17 +306,25 @@ def test_a_picture_of_too_many_pixels_is_refused(run: Path, classes: Path, tmp_p
         assert "Warning" not in done.stderr
 
 
-def test_the_limit_of_pixels_can_be_changed(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_limit_of_pixels_can_be_changed(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     photo(tmp_path / "a.png")
     for pixels, status in (("2047", 2), ("2048", 0)):
-        assert main(["predict", str(run), str(tmp_path / "a.png"), "--max-pixels", pixels]) == status
+        assert (
+            main(["predict", str(run), str(tmp_path / "a.png"), "--max-pixels", pixels]) == status
+        )
     assert "a.png has 64x32 pixels, and at most 2,047 are read" in capsys.readouterr().err
-    assert main(["predict", str(run), str(tmp_path / "a.png"), "--max-pixels", "0", "--overwrite"]) == 2
+    assert (
+        main(["predict", str(run), str(tmp_path / "a.png"), "--max-pixels", "0", "--overwrite"])
+        == 2
+    )
     assert "max_pixels" in capsys.readouterr().err
 
 
 def test_a_photo_is_turned_as_its_exif_data_say(run: Path, tmp_path: Path) -> None:
-    """Orientation 6: the camera was held upright, and the rows of the file are the columns of the scene."""
+    """Orientation 6: the camera was held upright, and the rows of the file are the columns of the
+    scene."""
     upright = photo(tmp_path / "upright.png", 40, 70)
     stored = Image.fromarray(upright).transpose(Image.Transpose.ROTATE_90)
     exif = Image.Exif()
@@ -265,7 +335,9 @@ def test_a_photo_is_turned_as_its_exif_data_say(run: Path, tmp_path: Path) -> No
         assert main(["predict", str(run), str(tmp_path / "upright.png"), *size, "--overwrite"]) == 0
         assert main(["predict", str(run), str(tmp_path / "turned.png"), *size, "--overwrite"]) == 0
         assert ids(tmp_path / "turned.ids.png").shape == (40, 70)
-        assert ids(tmp_path / "turned.ids.png").tolist() == ids(tmp_path / "upright.ids.png").tolist()
+        assert (
+            ids(tmp_path / "turned.ids.png").tolist() == ids(tmp_path / "upright.ids.png").tolist()
+        )
 
 
 def test_a_named_pipe_or_a_device_is_no_picture(run: Path, tmp_path: Path) -> None:
@@ -273,7 +345,10 @@ def test_a_named_pipe_or_a_device_is_no_picture(run: Path, tmp_path: Path) -> No
     photo(tmp_path / "a.png")
     os.mkfifo(tmp_path / "pipe.png")
     (tmp_path / "zero.png").symlink_to("/dev/zero")
-    for words in ([str(tmp_path)], [str(tmp_path / name) for name in ("a.png", "pipe.png", "zero.png")]):
+    for words in (
+        [str(tmp_path)],
+        [str(tmp_path / name) for name in ("a.png", "pipe.png", "zero.png")],
+    ):
         done = apart("predict", str(run), *words, "--overwrite")
         assert done.returncode == 2
         assert done.stdout.startswith(f"{tmp_path}/a.mask.png: ")
@@ -283,13 +358,17 @@ def test_a_named_pipe_or_a_device_is_no_picture(run: Path, tmp_path: Path) -> No
 
 def apart(*words: str) -> subprocess.CompletedProcess[str]:
     """The command line in a process of its own, which is killed if it does not end."""
-    return subprocess.run([FEDFLAT, *words], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [FEDFLAT, *words], capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def test_a_picture_of_nobody_is_normalised_by_itself(tmp_path: Path) -> None:
     """Where clients keep their statistics, a picture is of a domain that nobody has seen."""
     out = tmp_path / "run"
-    fedflat.run("fedavg + silobn", on=ON, model="bisenetv2(width=0.125)", batch_size=3, out=out, **QUICK)
+    fedflat.run(
+        "fedavg + silobn", on=ON, model="bisenetv2(width=0.125)", batch_size=3, out=out, **QUICK
+    )
     pixels = photo(tmp_path / "a.png")
     assert main(["predict", str(out), str(tmp_path / "a.png")]) == 0
     x = torch.from_numpy(pixels.copy()).permute(2, 0, 1).float() / 255

@@ -12,13 +12,29 @@ BENCH = Path(__file__).parents[2] / "benchmarks" / "bench.py"
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("part", ["one-core", "flatness", "w2", "w3", "w4", "w5", "cohorts", "start-up"])
+@pytest.mark.parametrize(
+    "part", ["one-core", "flatness", "w2", "w3", "w4", "w5", "cohorts", "start-up"]
+)
 def test_the_benchmark_runs_at_a_small_size(part: str, tmp_path: Path) -> None:
-    """That it measures, not what: real processes, and each must train on as many examples as it was asked to."""
+    """That it measures, not what: real processes, and each must train on as many examples as it was
+    asked to."""
     said = subprocess.run(
-        [sys.executable, str(BENCH), "--size", "small", "--only", part, "--repeats", "1", "--seconds", "0.01"],
-        capture_output=True, text=True, cwd=tmp_path,
-    )  # fmt: skip
+        [
+            sys.executable,
+            str(BENCH),
+            "--size",
+            "small",
+            "--only",
+            part,
+            "--repeats",
+            "1",
+            "--seconds",
+            "0.01",
+        ],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
     assert said.returncode == 0, said.stderr
     found = json.loads((tmp_path / "bench.json").read_text())
     assert found["machine"]["torch"]
@@ -31,8 +47,9 @@ def test_the_benchmark_runs_at_a_small_size(part: str, tmp_path: Path) -> None:
 def test_methods_beside_each_other() -> None:
     said = subprocess.run(
         [sys.executable, str(BENCH.with_name("rounds.py")), "fedavg", "feddyn", "--repeats", "1"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert said.returncode == 0, said.stderr
     lines = said.stdout.splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["fedavg", "feddyn", "bare"]

@@ -1,4 +1,5 @@
-"""The comparison with other simulators, through its real processes, but only with what needs no other environment."""
+"""The comparison with other simulators, through its real processes, but only with what needs no
+other environment."""
 
 from __future__ import annotations
 
@@ -17,11 +18,22 @@ PEERS = Path(__file__).parents[2] / "benchmarks" / "peers"
 def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict]:
     """What two repeats of one tiny round print and write."""
     out = tmp_path_factory.mktemp("peers") / "out.json"
-    command = [sys.executable, str(PEERS / "compare.py"), "--workload", "tiny", "--repeats", "2", "--seconds", "0"]
+    command = [
+        sys.executable,
+        str(PEERS / "compare.py"),
+        "--workload",
+        "tiny",
+        "--repeats",
+        "2",
+        "--seconds",
+        "0",
+    ]
     done = subprocess.run(
-        [*command, "--peers", "--json", str(out)], capture_output=True, text=True,
+        [*command, "--peers", "--json", str(out)],
+        capture_output=True,
+        text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(out.read_text())
 
@@ -31,7 +43,9 @@ def test_everybody_does_the_same_work(compared: tuple[str, dict]) -> None:
     three_clients_of_eight = 24
     for it in compared[1]["participants"].values():
         assert [turn["samples"] for turn in it["turns"]] == [three_clients_of_eight] * 2
-        assert it["rounds"] == 2 + 1 + 2  # to warm up, to see how long one takes, one in each repeat
+        assert (
+            it["rounds"] == 2 + 1 + 2
+        )  # to warm up, to see how long one takes, one in each repeat
 
 
 @pytest.mark.slow
@@ -47,14 +61,22 @@ def test_ratios_are_within_a_repeat(compared: tuple[str, dict]) -> None:
     bare, ours = (found[name]["samples_per_second"] for name in ("bare", "fedflat"))
     for repeat, turn in enumerate(found["fedflat"]["turns"]):
         assert ours[repeat] == turn["samples"] / turn["seconds"]
-        assert found["fedflat"]["of_bare"][repeat] == ours[repeat] / bare[repeat] == found["bare"]["fedflat_is"][repeat]
+        assert (
+            found["fedflat"]["of_bare"][repeat]
+            == ours[repeat] / bare[repeat]
+            == found["bare"]["fedflat_is"][repeat]
+        )
 
 
 @pytest.mark.slow
 def test_the_table_has_a_row_for_each(compared: tuple[str, dict]) -> None:
     printed, figures = compared
     rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| ")]
-    assert [row[0] for row in rows[2:]] == ["| bare", "| fedflat"] == [f"| {name}" for name in figures["participants"]]
+    assert (
+        [row[0] for row in rows[2:]]
+        == ["| bare", "| fedflat"]
+        == [f"| {name}" for name in figures["participants"]]
+    )
     assert {len(row) for row in rows} == {7}
     for it in figures["participants"].values():
         assert it["peak_bytes"] > 50e6
@@ -63,7 +85,9 @@ def test_the_table_has_a_row_for_each(compared: tuple[str, dict]) -> None:
 
 
 def test_a_peer_without_an_environment_is_named(tmp_path: Path) -> None:
-    code = f"import pathlib, scripts; scripts.HERE = pathlib.Path({str(tmp_path)!r}); import compare"
+    code = (
+        f"import pathlib, scripts; scripts.HERE = pathlib.Path({str(tmp_path)!r}); import compare"
+    )
     said = _python(f"{code}; print(compare.begin(['flower'], 'tiny'))")
     assert said.stdout == "{}\n"
     assert said.stderr.startswith("flower is left out: it has no environment.")

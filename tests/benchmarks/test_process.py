@@ -27,7 +27,10 @@ def test_killed_in_the_middle_of_a_turn(tmp_path: Path) -> None:
     command = [sys.executable, str(tmp_path / "part.py"), str(tmp_path / "pids")]
     code = f"from process import Participant; Participant('one', {command!r}, 1).ask(1)"
     driver = subprocess.Popen([sys.executable, "-c", code], cwd=BENCHMARKS)
-    wait_for(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text().endswith(" "), "a turn")
+    wait_for(
+        lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text().endswith(" "),
+        "a turn",
+    )
     family = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert all(map(alive, family))
     driver.kill()

@@ -14,12 +14,30 @@ SAID = "small_unet(width=4), 6,479 parameters, batches of 2 crops of 16x32, file
 
 @pytest.mark.slow
 def test_it_says_ratios_and_memory() -> None:
-    words = ["--scenes", "8", "--repeats", "1", "--size", "32x64", "--files", "64x128", "--batch", "2"]
+    words = [
+        "--scenes",
+        "8",
+        "--repeats",
+        "1",
+        "--size",
+        "32x64",
+        "--files",
+        "64x128",
+        "--batch",
+        "2",
+    ]
     words += ["--model", "small_unet(width=4)"]
-    done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *words], capture_output=True, text=True, check=True
+    )
     assert [line.split("  ")[0] for line in done.stdout.splitlines()] == [
-        f"visit: {SAID}", "a visit, of the speed of bare PyTorch",
-        f"loader: {SAID}", "decoding by itself, of the time of a visit",
-        "decoded by the pool, of the speed from memory", "decoded without the pool, likewise",
-        f"memory: {SAID}", "memory of a visit, bare", "memory of a visit, ours",
-    ]  # fmt: skip
+        f"visit: {SAID}",
+        "a visit, of the speed of bare PyTorch",
+        f"loader: {SAID}",
+        "decoding by itself, of the time of a visit",
+        "decoded by the pool, of the speed from memory",
+        "decoded without the pool, likewise",
+        f"memory: {SAID}",
+        "memory of a visit, bare",
+        "memory of a visit, ours",
+    ]

@@ -24,7 +24,9 @@ def analysed(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> t
     return status, *capsys.readouterr()
 
 
-def test_memory_and_time_are_printed_beforehand(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_memory_and_time_are_printed_beforehand(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, out, err = analysed(folder, capsys, "-k", "2", "--examples", "all")
     assert status == 0
     assert f"{folder}: curvature: about " in err
@@ -32,23 +34,37 @@ def test_memory_and_time_are_printed_beforehand(folder: Path, capsys: pytest.Cap
     assert "for 42 products with the Hessian of 650 parameters on 355 examples\n" in err
     assert "lambda_1" in out
     assert analysed(folder, capsys, "-k", "3", "--examples", "all", "--quiet")[2] == ""
-    assert "products" not in analysed(folder, capsys, "-k", "2", "--examples", "all")[2]  # known already: no work
+    assert (
+        "products" not in analysed(folder, capsys, "-k", "2", "--examples", "all")[2]
+    )  # known already: no work
 
 
 def test_beyond_the_limit_it_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = analysed(folder, capsys, "-k", "4", "--memory", "10kB", "--quiet")
     assert status == 2
     assert "needs about 0.1 GB of memory" in err
-    assert "the limit is 1e-05 GB. Raise the limit (--memory 0.1GB), or ask for fewer eigenvalues (-k)." in err
+    assert (
+        "the limit is 1e-05 GB. Raise the limit (--memory 0.1GB), or ask for fewer eigenvalues (-k)."
+        in err
+    )
     assert "lambda_1" not in out
 
 
-def test_lambda_1_stands_with_its_uncertainty(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = analysed(folder, capsys, "-k", "1", "--probes", "4", "--examples", "40", "--quiet")
+def test_lambda_1_stands_with_its_uncertainty(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, _ = analysed(
+        folder, capsys, "-k", "1", "--probes", "4", "--examples", "40", "--quiet"
+    )
     assert status == 0
     said = out.splitlines()[0]
     assert re.search(r", lambda_1 [0-9.]+ ± [0-9.]+, trace [0-9.]+ ± [0-9.]+ \(", said)
-    assert "(± of lambda_1: standard deviation over disjoint parts of the examples; of the trace: standard " in said
-    all_examples = analysed(folder, capsys, "-k", "1", "--examples", "all", "--quiet")[1].splitlines()[0]
+    assert (
+        "(± of lambda_1: standard deviation over disjoint parts of the examples; of the trace: standard "
+        in said
+    )
+    all_examples = analysed(folder, capsys, "-k", "1", "--examples", "all", "--quiet")[
+        1
+    ].splitlines()[0]
     assert "lambda_1" in all_examples
     assert "±" not in all_examples

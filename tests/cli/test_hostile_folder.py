@@ -1,4 +1,5 @@
-"""Python files in the current folder are never executed, neither by a command nor by the processes it starts."""
+"""Python files in the current folder are never executed, neither by a command nor by the processes
+it starts."""
 
 from __future__ import annotations
 
@@ -14,10 +15,13 @@ import pytest
 from fedflat.kernels.bfloat16 import dies
 from PIL import Image
 
-from fedflat.cli.parser import KINDS, build
 from experiments.small import FEDFLAT
+from fedflat.cli.parser import KINDS, build
 
-NAMES = {*sys.stdlib_module_names, *"fedflat numpy torch scipy sklearn safetensors rich PIL matplotlib pandas".split()}
+NAMES = {
+    *sys.stdlib_module_names,
+    *"fedflat numpy torch scipy sklearn safetensors rich PIL matplotlib pandas".split(),
+}
 HOSTILE = "import builtins\nbuiltins.open({marker!r}, 'w').close()\n"
 PLUGIN = """
 import fedflat as ff
@@ -28,9 +32,31 @@ def pull(mu: float = 0.5) -> ff.Method:
     return ff.Method(client=(Prox(mu),))
 """
 SETTINGS = {"on": "digits(clients=20)", "model": "logistic()", "rounds": 1, "clients_per_round": 2}
-QUICK = ("--on", "digits(clients=20)", "--model", "logistic", "--rounds", "1", "--clients-per-round", "2", "--quiet")
+QUICK = (
+    "--on",
+    "digits(clients=20)",
+    "--model",
+    "logistic",
+    "--rounds",
+    "1",
+    "--clients-per-round",
+    "2",
+    "--quiet",
+)
 STREET = "street(towns=1, weather='sun', unseen_weather='', unseen_towns=0, clients=2, examples=2, width=32, height=32)"
-TABLE = ("reproduce", "../table.json", "--cells", "*", "--nice", "0", "--jobs", "1", "--quiet", "--out", "table")
+TABLE = (
+    "reproduce",
+    "../table.json",
+    "--cells",
+    "*",
+    "--nice",
+    "0",
+    "--jobs",
+    "1",
+    "--quiet",
+    "--out",
+    "table",
+)
 COMMANDS = (
     ("run", "pull(mu=0.1)", *QUICK, "--workers", "1", "--out", "run", "--plugin", "../plugin.py"),
     ("compare", "fedavg", "fedsam", *QUICK, "--threads", "1", "--out", "study"),
@@ -38,13 +64,27 @@ COMMANDS = (
     ("analyse", "study", "--quiet"),
     ("report", "study"),
     ("export", "run", "--to", "model.pt2", "--plugin", "../plugin.py"),
-    ("run", "fedavg", "--on", STREET, "--model", "small_unet(width=4)", *QUICK[4:], "--out", "street"),
+    (
+        "run",
+        "fedavg",
+        "--on",
+        STREET,
+        "--model",
+        "small_unet(width=4)",
+        *QUICK[4:],
+        "--out",
+        "street",
+    ),
     ("predict", "street", "../picture.png"),
-    ("methods",), *((kind,) for kind in KINDS), ("presets",),
-    ("data", "list"), ("data", "show", "digits(clients=20)"), ("data", "get", "digits"),
+    ("methods",),
+    *((kind,) for kind in KINDS),
+    ("presets",),
+    ("data", "list"),
+    ("data", "show", "digits(clients=20)"),
+    ("data", "get", "digits"),
     (*TABLE, "--workers", "2"),
     ("reproduce", "table", "--table"),
-)  # fmt: skip
+)
 DRIVER = """
 import json, sys
 from fedflat.cli import main
@@ -64,25 +104,36 @@ def hostile(folder: Path, markers: Path) -> Path:
 
 
 def test_every_command_in_a_hostile_folder(tmp_path: Path) -> None:
-    """One process carries out all commands but `watch`; its own script is elsewhere, as `fedflat` is."""
+    """One process carries out all commands but `watch`; its own script is elsewhere, as `fedflat`
+    is."""
     folder = hostile(tmp_path / "here", tmp_path / "markers")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "driver.py").write_text(DRIVER)
     (tmp_path / "plugin.py").write_text(PLUGIN)
     (tmp_path / "commands.json").write_text(json.dumps(COMMANDS))
     (tmp_path / "table.json").write_text(
-        json.dumps({"settings": SETTINGS, "rows": [{"name": "a", "method": "fedavg()", "reported": 50.0}]})
+        json.dumps(
+            {"settings": SETTINGS, "rows": [{"name": "a", "method": "fedavg()", "reported": 50.0}]}
+        )
     )
     Image.fromarray(np.zeros((32, 32, 3), dtype=np.uint8)).save(tmp_path / "picture.png")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+    }
     words = [sys.executable, str(tmp_path / "bin" / "driver.py"), str(tmp_path / "commands.json")]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     codes = [json.loads(line)[1] for line in done.stderr.splitlines() if line.startswith("[[")]
     assert os.listdir(tmp_path / "markers") == []
     assert codes == [0] * len(COMMANDS), done.stderr
 
-    with subprocess.Popen([FEDFLAT, "watch", "study", "--port", "0"], cwd=folder, env=environment,
-                          stdout=subprocess.PIPE) as watch:  # fmt: skip
+    with subprocess.Popen(
+        [FEDFLAT, "watch", "study", "--port", "0"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+    ) as watch:
         assert watch.stdout is not None
         assert watch.stdout.readline()
         watch.terminate()

@@ -16,17 +16,26 @@ FULL = Path("/dev/full")
 
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
 @pytest.mark.parametrize("buffered", [True, False], ids=["buffered", "unbuffered"])
-@pytest.mark.parametrize("words", [["methods"], ["--help"], ["--version"], ["presets", "man"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["methods"], ["--help"], ["--version"], ["presets", "man"]], ids=" ".join
+)
 def test_output_that_cannot_be_written(words: list[str], buffered: bool) -> None:
     """It ended in a traceback, or in status 0 as if it had been written."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     env |= {} if buffered else {"PYTHONUNBUFFERED": "1"}
     with FULL.open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "fedflat", *words], stdout=full, stderr=subprocess.PIPE, text=True, env=env
+            [sys.executable, "-m", "fedflat", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=env,
         )
     why = "No space left on device"
-    assert done.stderr == f"fedflat: error: the output could not be written: {why}. Send it elsewhere.\n"
+    assert (
+        done.stderr
+        == f"fedflat: error: the output could not be written: {why}. Send it elsewhere.\n"
+    )
     assert done.returncode == 1
 
 

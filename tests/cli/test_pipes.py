@@ -1,4 +1,5 @@
-"""A reader of standard output or standard error that leaves: the work is done to its end, with status 0."""
+"""A reader of standard output or standard error that leaves: the work is done to its end, with
+status 0."""
 
 from __future__ import annotations
 
@@ -11,11 +12,22 @@ from pathlib import Path
 import pytest
 
 import fedflat
+from experiments.small import FEDFLAT, ON, rows
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.study import run_one
-from experiments.small import FEDFLAT, ON, rows
 
-QUICK = ("--on", ON, "--clients-per-round", "2", "--rounds", "4", "--model", "logistic", "--threads", "1")
+QUICK = (
+    "--on",
+    ON,
+    "--clients-per-round",
+    "2",
+    "--rounds",
+    "4",
+    "--model",
+    "logistic",
+    "--threads",
+    "1",
+)
 WAITING = """
 import sys
 from fedflat.cli.main import main
@@ -35,13 +47,19 @@ sys.exit(main(sys.argv[1:]))
 
 
 def without_reader(*words: object, both: bool = True) -> tuple[int, str]:
-    """The exit status of a command whose output, or standard error only, is a pipe that nobody reads; what it printed
-    elsewhere."""
+    """The exit status of a command whose output, or standard error only, is a pipe that nobody
+    reads; what it printed elsewhere."""
     ours, theirs = os.pipe()
     os.close(ours)
-    streams = {"stdout": theirs, "stderr": theirs} if both else {"stdout": subprocess.PIPE, "stderr": theirs}
+    streams = (
+        {"stdout": theirs, "stderr": theirs}
+        if both
+        else {"stdout": subprocess.PIPE, "stderr": theirs}
+    )
     try:
-        done = subprocess.run([FEDFLAT, *map(str, words)], text=True, timeout=240, check=False, **streams)
+        done = subprocess.run(
+            [FEDFLAT, *map(str, words)], text=True, timeout=240, check=False, **streams
+        )
     finally:
         os.close(theirs)
     return done.returncode, done.stdout or ""
@@ -52,7 +70,11 @@ def test_a_reader_leaves_after_the_first_line(tmp_path: Path) -> None:
     ours, theirs = os.pipe()
     words = ("run", "fedavg", *QUICK, "--out", str(tmp_path / "run"))
     process = subprocess.Popen(
-        [sys.executable, "-c", WAITING, *words], stdin=subprocess.PIPE, stdout=theirs, stderr=theirs, text=True
+        [sys.executable, "-c", WAITING, *words],
+        stdin=subprocess.PIPE,
+        stdout=theirs,
+        stderr=theirs,
+        text=True,
     )
     os.close(theirs)
     with open(ours) as reader:
@@ -70,7 +92,9 @@ def test_a_reader_leaves_after_the_first_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("quiet", [(), ("--quiet",)])
 def test_nobody_reads_a_run(tmp_path: Path, both: bool, quiet: tuple[str, ...]) -> None:
     """The table comes on standard output as long as that is read."""
-    status, table = without_reader("run", "fedavg", *QUICK, *quiet, "--out", tmp_path / "run", both=both)
+    status, table = without_reader(
+        "run", "fedavg", *QUICK, *quiet, "--out", tmp_path / "run", both=both
+    )
     assert status == 0
     assert ("fedavg()" in table) is not both
     assert rows(tmp_path / "run")[-1]["round"] == 4
@@ -79,7 +103,10 @@ def test_nobody_reads_a_run(tmp_path: Path, both: bool, quiet: tuple[str, ...]) 
 
 def test_nobody_reads_a_comparison(tmp_path: Path) -> None:
     """The report, which is written after the table is printed, is there."""
-    assert without_reader("compare", "fedavg", "fedprox(0.1)", *QUICK, "--out", tmp_path / "both")[0] == 0
+    assert (
+        without_reader("compare", "fedavg", "fedprox(0.1)", *QUICK, "--out", tmp_path / "both")[0]
+        == 0
+    )
     assert (tmp_path / "both" / "report.html").is_file()
 
 
@@ -89,7 +116,12 @@ def test_nobody_reads_what_is_resumed_and_analysed(tmp_path: Path) -> None:
     run_one(exp, ExecutionConfig(threads=1), run, until=2)
     assert without_reader("resume", run)[0] == 0
     assert rows(run)[-1]["round"] == 4
-    assert without_reader("analyse", run, "--confusion", "--surface", "--points", "3", "--examples", "50")[0] == 0
+    assert (
+        without_reader(
+            "analyse", run, "--confusion", "--surface", "--points", "3", "--examples", "50"
+        )[0]
+        == 0
+    )
     kinds = {json.loads(path.read_text())["kind"] for path in (run / "analysis").glob("*.json")}
     assert kinds >= {"confusion", "surface", "partition"}
     assert without_reader("report", run)[0] == 0
@@ -101,7 +133,12 @@ def test_nobody_reads_a_table(tmp_path: Path) -> None:
     table = {"settings": settings, "rows": [{"name": "a", "method": "fedavg()"}]}
     (tmp_path / "mine.json").write_text(json.dumps(table))
     out = tmp_path / "out"
-    assert without_reader("reproduce", tmp_path / "mine.json", "--out", out, "--nice", "0", "--jobs", "1")[0] == 0
+    assert (
+        without_reader(
+            "reproduce", tmp_path / "mine.json", "--out", out, "--nice", "0", "--jobs", "1"
+        )[0]
+        == 0
+    )
     assert json.loads((out / "table.json").read_text())["cells"][0]["evaluations"] > 0
 
 
@@ -120,7 +157,9 @@ def test_nobody_reads_the_progress_of_a_script(tmp_path: Path) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     try:
-        done = subprocess.run([sys.executable, "-c", script], stderr=theirs, timeout=240, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", script], stderr=theirs, timeout=240, check=False
+        )
     finally:
         os.close(theirs)
     assert done.returncode == 0

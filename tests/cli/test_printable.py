@@ -35,9 +35,18 @@ def test_what_is_printable() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run of somebody who has put escape sequences wherever a text may be, with digests that fit."""
+    """A run of somebody who has put escape sequences wherever a text may be, with digests that
+    fit."""
     folder = tmp_path / "run"
-    ff.run("fedavg", on="digits(clients=20)", model="logistic", rounds=1, threads=1, out=folder, quiet=True)
+    ff.run(
+        "fedavg",
+        on="digits(clients=20)",
+        model="logistic",
+        rounds=1,
+        threads=1,
+        out=folder,
+        quiet=True,
+    )
     return folder
 
 
@@ -54,9 +63,12 @@ def forged(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 PLUGIN = {
-    "name": f"evil{ESCAPES}", "version": f"1{ESCAPES}", "digest": None, "place": f"/x{ESCAPES}",
+    "name": f"evil{ESCAPES}",
+    "version": f"1{ESCAPES}",
+    "digest": None,
+    "place": f"/x{ESCAPES}",
     "names": [f"my_sam{ESCAPES}"],
-}  # fmt: skip
+}
 TEXTS: dict[str, Callable[[dict[str, Any]], object]] = {
     "plugin": lambda facts: facts["experiment"].update(plugins=[PLUGIN]),
     "file of a plugin": lambda facts: facts["experiment"].update(
@@ -70,10 +82,16 @@ TEXTS: dict[str, Callable[[dict[str, Any]], object]] = {
 @pytest.mark.parametrize(
     ("text", "command"),
     [
-        ("plugin", "report"), ("plugin", "resume"), ("file of a plugin", "report"), ("file of a plugin", "resume"),
-        ("method", "resume"), ("version", "report"), ("version", "resume"), ("version", "analyse"),
+        ("plugin", "report"),
+        ("plugin", "resume"),
+        ("file of a plugin", "report"),
+        ("file of a plugin", "resume"),
+        ("method", "resume"),
+        ("version", "report"),
+        ("version", "resume"),
+        ("version", "analyse"),
     ],
-)  # fmt: skip
+)
 def test_texts_of_a_run_are_shown_escaped(
     text: str, command: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,12 +107,16 @@ def test_texts_of_a_run_are_shown_escaped(
 def test_no_sentence_advises_to_install_what_a_folder_names() -> None:
     for version, digest in (("1.2", None), (None, "ab" * 32), (None, None)):
         need = {"name": "evil", "version": version, "digest": digest, "place": None}
-        said = missing([{**need, "names": ["no_such_name"]}]) + changed([{**need, "names": ["fedavg"]}])
+        said = missing([{**need, "names": ["no_such_name"]}]) + changed(
+            [{**need, "names": ["fedavg"]}]
+        )
         assert len(said) == (1 if version == digest else 2)
         assert not [sentence for sentence in said if "nstall" in sentence]
 
 
-def test_texts_of_a_table_are_shown_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_texts_of_a_table_are_shown_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     planned(tmp_path, PLAIN)
     saved = verified(json.loads((tmp_path / FILE).read_text()))
     saved["entries"][0]["cell"]["name"] += ESCAPES
@@ -115,7 +137,9 @@ def test_what_a_run_says_is_shown_escaped(capsys: pytest.CaptureFixture[str]) ->
     assert "\x1b" not in capsys.readouterr().err
 
 
-def test_an_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fails(asked: object) -> int:
         raise FedflatError(f"it is damaged ({ESCAPES})")
 

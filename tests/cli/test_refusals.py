@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from data.miniature import IDX, idx, write_cifar_files, write_idx_set
+from experiments.small import start
 from fedflat.cli import main
 from fedflat.data.files import paths as places
-from experiments.small import start
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The message of a refusal; also that it is one, that it is short, and that nothing was made."""
+    """The message of a refusal; also that it is one, that it is short, and that nothing was
+    made."""
     before = sorted(Path.cwd().rglob("*"))
     try:
         status = main(words)
@@ -46,7 +47,10 @@ RUN = ("run", "--rounds", "2", "--out", "out", "--quiet")
 
 METHODS = [
     ("feddin", "unknown method 'feddin'. Did you mean 'feddyn'? `fedflat methods` lists them all."),
-    ("feddyn(alfa=0.1)", "feddyn() has no argument 'alfa'. Did you mean 'alpha'? It takes: alpha, by_size."),
+    (
+        "feddyn(alfa=0.1)",
+        "feddyn() has no argument 'alfa'. Did you mean 'alpha'? It takes: alpha, by_size.",
+    ),
     ("fedsam(rho=-0.1)", "rho must be a number of at least 0, found -0.1"),
     ("feddyn(alpha=-1)", "alpha must be a number above 0, found -1"),
     ("feddyn(alpha=0)", "alpha must be a number above 0, found 0"),
@@ -58,7 +62,10 @@ METHODS = [
     ("sam(rho=0.1) + fedsam(rho=0.2)", "two client pieces keep their memory under the name 'sam'"),
     ("fedavg + 3", "cannot read '3'"),
     ("chain(server_momentum(), naive_fedgloss())", "keeps a memory, and"),
-    ("chain(fedgloss(admm=False), naive_fedgloss(admm=False))", "the memory would be moved 2 times"),
+    (
+        "chain(fedgloss(admm=False), naive_fedgloss(admm=False))",
+        "the memory would be moved 2 times",
+    ),
 ]
 
 
@@ -71,12 +78,18 @@ def test_methods(capsys: pytest.CaptureFixture[str], method: str, message: str) 
 
 OPTIONS = [
     (("--round", "5"), "unknown option '--round'. Did you mean '--rounds'?"),
-    (("--client-per-round=5",), "unknown option '--client-per-round=5'. Did you mean '--clients-per-round'?"),
+    (
+        ("--client-per-round=5",),
+        "unknown option '--client-per-round=5'. Did you mean '--clients-per-round'?",
+    ),
     (("--rounds", "0"), "rounds must be a whole number of at least 1, found 0"),
     (("--rounds", "many"), "--rounds: a whole number is needed, such as 100 or 1e3, found 'many'"),
     (("--batch-size", "0"), "batch size must be a whole number of at least 1, found 0"),
     (("--clients-per-round", "0"), "clients a round must be a whole number of at least 1, found 0"),
-    (("--clients-per-round", "101"), "101 clients a round were asked for, but there are only 100. Use at most 100"),
+    (
+        ("--clients-per-round", "101"),
+        "101 clients a round were asked for, but there are only 100. Use at most 100",
+    ),
     (("--local-epochs", "0"), "epochs must be a whole number of at least 1, found 0"),
     (("--local-epochs", "2", "--local-steps", "1"), "not allowed with argument"),
     (("--lr", "-0.1"), "lr must be a number of at least 0, found -0.1"),
@@ -87,7 +100,10 @@ OPTIONS = [
     (("--sampler", "unifrom"), "Did you mean 'uniform'?"),
     (("--weighting", "sizes"), "Did you mean 'sized'?"),
     (("--dtype", "float"), "dtype must be 'float32' or 'float64' or 'mixed', found 'float'"),
-    (("--layout", "last"), "layout must be 'auto' or 'contiguous' or 'channels-last', found 'last'"),
+    (
+        ("--layout", "last"),
+        "layout must be 'auto' or 'contiguous' or 'channels-last', found 'last'",
+    ),
     (("--on-bad", "ignore"), "on_bad must be 'raise' or 'skip' or 'stop', found 'ignore'"),
     (("--eval-every", "0"), "every must be a whole number of at least 1, found 0"),
     (("--seed", "-1"), "seed must be a whole number of at least 0, found -1"),
@@ -101,7 +117,10 @@ OPTIONS = [
     (("--model", "resnet21"), "unknown model 'resnet21'. Did you mean 'resnet2"),
     (("--model", "cnn"), "cnn: images must have at least"),
     (("--model", "mlp(hidden=[0])"), "found 0"),
-    (("--on", "digit(iid())"), "unknown data set 'digit'. Did you mean 'digits'? `fedflat data list` lists them all."),
+    (
+        ("--on", "digit(iid())"),
+        "unknown data set 'digit'. Did you mean 'digits'? `fedflat data list` lists them all.",
+    ),
     (("--on", "digits(lda(-1))"), "lda: alpha must be a number of at least 0"),
     (("--on", "digits(lda(0), clients=5000)"), "5000"),
     (("--on", "digits(iid(), clients=0)"), "clients must be a whole number of at least 1, found 0"),
@@ -110,7 +129,9 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("words", "message"), OPTIONS, ids=[" ".join(words) for words, _ in OPTIONS])
+@pytest.mark.parametrize(
+    ("words", "message"), OPTIONS, ids=[" ".join(words) for words, _ in OPTIONS]
+)
 def test_options(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:
     assert message in refused(capsys, *RUN, "fedavg", *words)
 
@@ -122,12 +143,19 @@ def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert "METHOD" in refused(capsys, "run")
     assert "COMMAND" in refused(capsys)
     told = refused(capsys, "run", "fedavg", "fedsam", "--rounds", "2")
-    assert "run takes one method, found 'fedsam' beside 'fedavg'. To run both and compare them: fedflat compare" in told
+    assert (
+        "run takes one method, found 'fedsam' beside 'fedavg'. To run both and compare them: fedflat compare"
+        in told
+    )
     assert "Did you mean 'list'?" in refused(capsys, "data", "lst")
-    assert "unknown option '--quite'. Did you mean '--quiet'?" in refused(capsys, "resume", "x", "--quite")
+    assert "unknown option '--quite'. Did you mean '--quiet'?" in refused(
+        capsys, "resume", "x", "--quite"
+    )
     assert "unknown method 'feddin'. Did you mean 'feddyn'?" in refused(capsys, "methods", "feddin")
     assert "unknown data set 'digit'" in refused(capsys, "data", "show", "digit")
-    assert "was given twice" in refused(capsys, "compare", "fedavg", "fedavg()", "--out", "out", "--quiet")
+    assert "was given twice" in refused(
+        capsys, "compare", "fedavg", "fedavg()", "--out", "out", "--quiet"
+    )
 
 
 REPLAYS = [
@@ -139,10 +167,19 @@ REPLAYS = [
     ('{"cohorts": [[0], [1]], "orders": [[0], [1]]}', "cannot be read"),
     ('{"cohorts": 3}', "cohorts must be a list with a list of clients for each round"),
     ('{"cohorts": [[0]]}', "1 cohorts were given for 2 rounds"),
-    ('{"cohorts": [[0], [100]]}', "the cohort of round 1 must be different clients from 0 to 99, found [100]"),
+    (
+        '{"cohorts": [[0], [100]]}',
+        "the cohort of round 1 must be different clients from 0 to 99, found [100]",
+    ),
     ('{"cohorts": [[0], [1]], "orders": [{"0": [[0]]}]}', "none for client 1 in round 1"),
-    ('{"cohorts": [[0], [1]], "orders": [{"0": [[0]]}, {"1": [[99999]]}]}', "orders of round 1, client 1 must be"),
-    ('{"cohorts": [[0], [1]], "orders": [{"0": [[0]]}, {"1": 5}]}', "orders of round 1, client 1 must be"),
+    (
+        '{"cohorts": [[0], [1]], "orders": [{"0": [[0]]}, {"1": [[99999]]}]}',
+        "orders of round 1, client 1 must be",
+    ),
+    (
+        '{"cohorts": [[0], [1]], "orders": [{"0": [[0]]}, {"1": 5}]}',
+        "orders of round 1, client 1 must be",
+    ),
 ]
 
 
@@ -158,7 +195,9 @@ def test_replays(capsys: pytest.CaptureFixture[str], text: str | None, message: 
 
 
 def on_files(capsys: pytest.CaptureFixture[str], name: str, folder: Path) -> str:
-    return refused(capsys, *RUN, "fedavg", "--on", f"{name}(iid(), clients=2)", "--data-dir", str(folder))
+    return refused(
+        capsys, *RUN, "fedavg", "--on", f"{name}(iid(), clients=2)", "--data-dir", str(folder)
+    )
 
 
 def test_data_that_are_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -205,7 +244,9 @@ def test_cifar_files_that_are_wrong(capsys: pytest.CaptureFixture[str], tmp_path
         capsys, "cifar10", tmp_path / "files"
     )
     path.write_bytes(bytes([10]) + content[1:])
-    assert "labels must be below 10, found 10 at example 0" in on_files(capsys, "cifar10", tmp_path / "files")
+    assert "labels must be below 10, found 10 at example 0" in on_files(
+        capsys, "cifar10", tmp_path / "files"
+    )
 
 
 def test_a_partition_file_with_an_empty_client(capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,14 +258,18 @@ def test_a_partition_file_with_an_empty_client(capsys: pytest.CaptureFixture[str
 def test_run_folders(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     taken = tmp_path / "here" / "taken"
     taken.mkdir()
-    (taken / "run.json").write_text('{"fedflat": "0.0.1", "status": "running", "experiment": {}, "how": {}}')
+    (taken / "run.json").write_text(
+        '{"fedflat": "0.0.1", "status": "running", "experiment": {}, "how": {}}'
+    )
     told = refused(capsys, "run", "fedavg", "--out", "taken", "--quiet")
     assert "taken is already there and not empty. `fedflat resume taken` goes on with it" in told
     assert "taken was made by fedflat 0.0.1, this is" in refused(capsys, "resume", "taken")
     (taken / "run.json").write_text('{"fedflat"')
     assert "taken/run.json is damaged" in refused(capsys, "resume", "taken")
     assert "holds neither a run (run.json) nor a study" in refused(capsys, "resume", "nowhere")
-    assert "could not be written" in refused(capsys, "run", "fedavg", "--out", "taken/run.json/x", "--quiet")
+    assert "could not be written" in refused(
+        capsys, "run", "fedavg", "--out", "taken/run.json/x", "--quiet"
+    )
 
 
 def test_status_of_the_process(tmp_path: Path) -> None:
@@ -241,22 +286,31 @@ def test_status_of_the_process(tmp_path: Path) -> None:
 DEVICES = '{"0": {"speed": 9, "down": 9, "up": 9}, "1": {"speed": 9, "down": 9, "up": 9}}'
 
 
-@pytest.mark.parametrize(("clock", "said"), [
-    ("measured('there.json')", "has no entry for 98 of the 100 clients: 2, 3, 4, 5, 6, ..."),
-    ("measured('negative.json')", "client '0': speed must be a number of at least 1e-09, found -3"),
-    ("measured('text.json')", "must hold an object with an entry for every client, as in {"),
-    ("measured('bytes.json')", "but is not JSON"),
-    ("measured('list.json')", "must hold an object with an entry for every client"),
-    ("measured('nowhere.json')", "there is no file 'nowhere.json'"),
-    ("devices(up=0)", "up must be a number of at least 1e-09, found 0"),
-    ("devices(speed='fast')", "speed must be a number or a spread such as lognormal(100, 0.5), found 'fast'"),
-    ("devices(deadline=-1)", "deadline must be a number above 0, found -1"),
-    ("devices(extra=50)", "extra must be a number"),
-    ("devices(extra=9.5)", "With extra=9.5 in the clock, 105 are asked and 10 waited for."),
-    ("devices(present=3)", "present must say when clients are there"),
-    ("devices(present=on_off(0, 5))", "on must be a number above 0, found 0"),
-    ("lognormal(3)", "'lognormal' is a spread, not a clock. Known: devices, measured."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("clock", "said"),
+    [
+        ("measured('there.json')", "has no entry for 98 of the 100 clients: 2, 3, 4, 5, 6, ..."),
+        (
+            "measured('negative.json')",
+            "client '0': speed must be a number of at least 1e-09, found -3",
+        ),
+        ("measured('text.json')", "must hold an object with an entry for every client, as in {"),
+        ("measured('bytes.json')", "but is not JSON"),
+        ("measured('list.json')", "must hold an object with an entry for every client"),
+        ("measured('nowhere.json')", "there is no file 'nowhere.json'"),
+        ("devices(up=0)", "up must be a number of at least 1e-09, found 0"),
+        (
+            "devices(speed='fast')",
+            "speed must be a number or a spread such as lognormal(100, 0.5), found 'fast'",
+        ),
+        ("devices(deadline=-1)", "deadline must be a number above 0, found -1"),
+        ("devices(extra=50)", "extra must be a number"),
+        ("devices(extra=9.5)", "With extra=9.5 in the clock, 105 are asked and 10 waited for."),
+        ("devices(present=3)", "present must say when clients are there"),
+        ("devices(present=on_off(0, 5))", "on must be a number above 0, found 0"),
+        ("lognormal(3)", "'lognormal' is a spread, not a clock. Known: devices, measured."),
+    ],
+)
 def test_clocks(capsys: pytest.CaptureFixture[str], clock: str, said: str) -> None:
     Path("there.json").write_text(DEVICES)
     Path("negative.json").write_text(DEVICES.replace("9", "-3"))
@@ -266,30 +320,98 @@ def test_clocks(capsys: pytest.CaptureFixture[str], clock: str, said: str) -> No
     assert said in refused(capsys, *RUN, "fedavg", "--clock", clock, "--min-replies", "1")
 
 
-@pytest.mark.parametrize(("method", "more", "said"), [
-    ("hfl(clusters=4, T_c=50)", (), "has only 2: they would never meet. Let them meet more often (every, in hfl T_c)"),
-    ("fedasyncseq(groups=4, R=50)", (), "the run has only 2: they would never meet. Make R smaller"),
-    ("fedseq(groups=greedy(psi='labels', d_min=9999))", (), "d_min=9999 examples, but all 100 clients together"),
-    ("fedseq(groups=random(d_min=40, k_max=3))", (), "room for 0 of its 1 clients with k_max=3. Lower d_min or raise"),
-    ("fedseq(groups=greedy(psi='labels', d_min=300, k_max=2))", (), "the k_max=2 clients with most have"),
-    ("fedseq(groups=icg(100, psi='labels'))", (), "100 superclients of 100 clients are chains of one client each"),
-    ("hfl(clusters=4, T_c=0)", (), "hfl: T_c must be a whole number of at least 1, found 0"),
-    ("fedasync(alpha=2)", (), "fedasync: alpha must be a number above 0 and at most 1, found 2"),
-    ("fedasync()", ("--clock", "devices(deadline=3)"), "waits for nobody, so there is no round that a deadline could"),
-    ("fedavg", ("--clock", "devices.json"), "cannot read 'devices.json' in 'devices.json' as a clock. Known: devices"),
-    ("fedavg", ("--clock", "measured()"), "measured(path, *, deadline=None, extra=0.0, present=None): missing a requi"),
-    ("fedseq(groups=500)", (), "500 groups were asked for, but there are only 100 clients"),
-    ("hfl(clusters=500, T_c=1)", (), "500 groups were asked for, but there are only 100 clients"),
-    ("fedseq(groups=icg(500, psi='labels'))", (), "500 groups cannot be made of 100 clients"),
-    ("fedseq(groups=100)", (), "100 superclients of 100 clients are chains of one client each"),
-    ("fedseq(groups=random(d_min=1))", (), "each group would be one client. Raise d_min, or say k_max=1"),
-    ("fedcyclic()", ("--clients-per-round", "1"), "are chains of one client each, so nothing would be handed on"),
-    ("hfl(clusters=given_groups([[0, 1], []]), T_c=1)", ("--on", "digits(clients=2)"), "leave no group empty"),
-    ("fedseq(groups=greedy(psi='confidence', d_min=100))", ("--server-data", "public_part(digits())"),
-     "100 examples of the server's public set are also in the test set"),
-    ("fedseq(groups=greedy(psi='confidence', d_min=100))", (), "Name some: --server-data 'digits()'"),
-])  # fmt: skip
-def test_who_talks_to_whom(capsys: pytest.CaptureFixture[str], method: str, more: tuple[str, ...], said: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "more", "said"),
+    [
+        (
+            "hfl(clusters=4, T_c=50)",
+            (),
+            "has only 2: they would never meet. Let them meet more often (every, in hfl T_c)",
+        ),
+        (
+            "fedasyncseq(groups=4, R=50)",
+            (),
+            "the run has only 2: they would never meet. Make R smaller",
+        ),
+        (
+            "fedseq(groups=greedy(psi='labels', d_min=9999))",
+            (),
+            "d_min=9999 examples, but all 100 clients together",
+        ),
+        (
+            "fedseq(groups=random(d_min=40, k_max=3))",
+            (),
+            "room for 0 of its 1 clients with k_max=3. Lower d_min or raise",
+        ),
+        (
+            "fedseq(groups=greedy(psi='labels', d_min=300, k_max=2))",
+            (),
+            "the k_max=2 clients with most have",
+        ),
+        (
+            "fedseq(groups=icg(100, psi='labels'))",
+            (),
+            "100 superclients of 100 clients are chains of one client each",
+        ),
+        ("hfl(clusters=4, T_c=0)", (), "hfl: T_c must be a whole number of at least 1, found 0"),
+        (
+            "fedasync(alpha=2)",
+            (),
+            "fedasync: alpha must be a number above 0 and at most 1, found 2",
+        ),
+        (
+            "fedasync()",
+            ("--clock", "devices(deadline=3)"),
+            "waits for nobody, so there is no round that a deadline could",
+        ),
+        (
+            "fedavg",
+            ("--clock", "devices.json"),
+            "cannot read 'devices.json' in 'devices.json' as a clock. Known: devices",
+        ),
+        (
+            "fedavg",
+            ("--clock", "measured()"),
+            "measured(path, *, deadline=None, extra=0.0, present=None): missing a requi",
+        ),
+        ("fedseq(groups=500)", (), "500 groups were asked for, but there are only 100 clients"),
+        (
+            "hfl(clusters=500, T_c=1)",
+            (),
+            "500 groups were asked for, but there are only 100 clients",
+        ),
+        ("fedseq(groups=icg(500, psi='labels'))", (), "500 groups cannot be made of 100 clients"),
+        ("fedseq(groups=100)", (), "100 superclients of 100 clients are chains of one client each"),
+        (
+            "fedseq(groups=random(d_min=1))",
+            (),
+            "each group would be one client. Raise d_min, or say k_max=1",
+        ),
+        (
+            "fedcyclic()",
+            ("--clients-per-round", "1"),
+            "are chains of one client each, so nothing would be handed on",
+        ),
+        (
+            "hfl(clusters=given_groups([[0, 1], []]), T_c=1)",
+            ("--on", "digits(clients=2)"),
+            "leave no group empty",
+        ),
+        (
+            "fedseq(groups=greedy(psi='confidence', d_min=100))",
+            ("--server-data", "public_part(digits())"),
+            "100 examples of the server's public set are also in the test set",
+        ),
+        (
+            "fedseq(groups=greedy(psi='confidence', d_min=100))",
+            (),
+            "Name some: --server-data 'digits()'",
+        ),
+    ],
+)
+def test_who_talks_to_whom(
+    capsys: pytest.CaptureFixture[str], method: str, more: tuple[str, ...], said: str
+) -> None:
     told = refused(capsys, *RUN, method, "--on", "digits(lda(0))", *more)
     assert said in told
     assert told.count("\n") == 1
@@ -311,5 +433,8 @@ def test_replies_that_a_clock_may_lose(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_deadline_that_nobody_meets(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*RUN, "fedavg", "--clock", "devices(deadline=0.001)", "--min-replies", "1"]) == 2
     said = capsys.readouterr().err
-    assert "round 0: nobody met the deadline of 0.001 s; the first reply would have come after " in said
+    assert (
+        "round 0: nobody met the deadline of 0.001 s; the first reply would have come after "
+        in said
+    )
     assert "Set a later deadline" in said

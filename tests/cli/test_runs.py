@@ -10,16 +10,26 @@ from pathlib import Path
 
 import pytest
 
+from experiments.small import ON, final, rows, timeless
 from fedflat.cli import main
 from fedflat.cli.runs import fresh_folder
 from fedflat.execution.in_process import InProcess
 from fedflat.tasks.headline import ACCURACY
-from experiments.small import ON, final, rows, timeless
 
 QUICK = (
-    "--on", ON, "--clients-per-round", "2", "--rounds", "4", "--model", "logistic", "--threads", "1",
-    "--eval-last", "4",
-)  # fmt: skip
+    "--on",
+    ON,
+    "--clients-per-round",
+    "2",
+    "--rounds",
+    "4",
+    "--model",
+    "logistic",
+    "--threads",
+    "1",
+    "--eval-last",
+    "4",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -57,33 +67,120 @@ def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_option_reaches_the_run(tmp_path: Path) -> None:
     replay = tmp_path / "replay.json"
     replay.write_text(json.dumps({"cohorts": [[3, 1], [0, 2]], "orders": None}))
-    assert main(
-        ["run", "fedavg", "--on", ON, "--model", "mlp(hidden=[3])", "--rounds", "2", "--clients-per-round", "7",
-         "--sampler", "bernoulli", "--sampler-seed", "round", "--local-steps", "3", "--batch-size", "5",
-         "--lr", "decay(0.1, 0.5)", "--weight-decay", "0.01", "--momentum", "cosine(0.9, 0.1, 5)", "--clip", "2",
-         "--weighting", "uniform", "--dtype", "float64", "--eval-every", "2", "--eval-last", "1", "--on-bad", "stop",
-         "--layout", "contiguous", "--convolutions", "quick",
-         "--replay", str(replay), "--seed", "5", "--threads", "1", "--device", "cpu", "--state-memory", "2MB",
-         "--watch", "norms", "--executor", "in-process", "--out", "here", "--quiet"]
-    ) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "run",
+                "fedavg",
+                "--on",
+                ON,
+                "--model",
+                "mlp(hidden=[3])",
+                "--rounds",
+                "2",
+                "--clients-per-round",
+                "7",
+                "--sampler",
+                "bernoulli",
+                "--sampler-seed",
+                "round",
+                "--local-steps",
+                "3",
+                "--batch-size",
+                "5",
+                "--lr",
+                "decay(0.1, 0.5)",
+                "--weight-decay",
+                "0.01",
+                "--momentum",
+                "cosine(0.9, 0.1, 5)",
+                "--clip",
+                "2",
+                "--weighting",
+                "uniform",
+                "--dtype",
+                "float64",
+                "--eval-every",
+                "2",
+                "--eval-last",
+                "1",
+                "--on-bad",
+                "stop",
+                "--layout",
+                "contiguous",
+                "--convolutions",
+                "quick",
+                "--replay",
+                str(replay),
+                "--seed",
+                "5",
+                "--threads",
+                "1",
+                "--device",
+                "cpu",
+                "--state-memory",
+                "2MB",
+                "--watch",
+                "norms",
+                "--executor",
+                "in-process",
+                "--out",
+                "here",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     saved = json.loads(Path("here/run.json").read_text())
     assert saved["experiment"] == {
-        "method": "fedavg()", "on": ON, "model": "mlp(hidden=[3])", "rounds": 2,
+        "method": "fedavg()",
+        "on": ON,
+        "model": "mlp(hidden=[3])",
+        "rounds": 2,
         "local": {
-            "epochs": 1, "steps": 3, "batch_size": 5, "lr": "decay(0.1, 0.5)", "weight_decay": 0.01,
-            "momentum": "cosine(0.9, 0.1, 5)", "clip": 2.0, "virtual": None, "drop_last": False, "orders": None,
+            "epochs": 1,
+            "steps": 3,
+            "batch_size": 5,
+            "lr": "decay(0.1, 0.5)",
+            "weight_decay": 0.01,
+            "momentum": "cosine(0.9, 0.1, 5)",
+            "clip": 2.0,
+            "virtual": None,
+            "drop_last": False,
+            "orders": None,
         },
-        "sampler": {"clients": 7, "kind": "bernoulli", "seeding": "round", "cohorts": [[3, 1], [0, 2]]},
-        "evaluate": {"every": 2, "last": 1}, "seed": 5, "weighting": "uniform", "dtype": "float64",
-        "layout": "contiguous", "convolutions": "quick", "on_bad": "stop", "min_replies": None, "loss": "cross_entropy",
-        "init": "fresh()", "server_data": None, "attack": None, "task": "classification()", "topology": "star()",
+        "sampler": {
+            "clients": 7,
+            "kind": "bernoulli",
+            "seeding": "round",
+            "cohorts": [[3, 1], [0, 2]],
+        },
+        "evaluate": {"every": 2, "last": 1},
+        "seed": 5,
+        "weighting": "uniform",
+        "dtype": "float64",
+        "layout": "contiguous",
+        "convolutions": "quick",
+        "on_bad": "stop",
+        "min_replies": None,
+        "loss": "cross_entropy",
+        "init": "fresh()",
+        "server_data": None,
+        "attack": None,
+        "task": "classification()",
+        "topology": "star()",
         "clock": None,
         "headline": ACCURACY.as_json(),
-    }  # fmt: skip
+    }
     assert saved["how"] == {
-        "executor": "in-process", "workers": 0, "threads": 1, "device": "cpu", "state_memory": 2_000_000,
-        "watch": "norms", "track": None,
-    }  # fmt: skip
+        "executor": "in-process",
+        "workers": 0,
+        "threads": 1,
+        "device": "cpu",
+        "state_memory": 2_000_000,
+        "watch": "norms",
+        "track": None,
+    }
     assert [row["round"] for row in rows(Path("here"))] == [2]
 
 
@@ -97,17 +194,24 @@ def test_replayed_batches(tmp_path: Path) -> None:
     fed = parse(ON, "data set").open(0)
     cohorts = [ClientSampler(clients=2).draw(t, 20, 0) for t in range(4)]
     orders = [
-        {str(k): [b.tolist() for b in LocalTraining().batches(0, t, k, len(fed.parts[k]))] for k in cohort}
+        {
+            str(k): [b.tolist() for b in LocalTraining().batches(0, t, k, len(fed.parts[k]))]
+            for k in cohort
+        }
         for t, cohort in enumerate(cohorts)
     ]
     Path("replay.json").write_text(json.dumps({"cohorts": cohorts, "orders": orders}))
-    assert main(["run", "feddyn", *QUICK, "--out", "again", "--quiet", "--replay", "replay.json"]) == 0
+    assert (
+        main(["run", "feddyn", *QUICK, "--out", "again", "--quiet", "--replay", "replay.json"]) == 0
+    )
     assert final(Path("again")) == final(Path("drawn"))
     assert timeless(rows(Path("again"))) == timeless(rows(Path("drawn")))
 
 
 def test_several_seeds(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "fedavg", *QUICK, "--seeds", "2", "--out", "study", "--csv", "--quiet"]) == 0
+    assert (
+        main(["run", "fedavg", *QUICK, "--seeds", "2", "--out", "study", "--csv", "--quiet"]) == 0
+    )
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     finals = []
     for seed in (0, 1):
@@ -120,7 +224,20 @@ def test_several_seeds(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
     """The target is the first method's accuracy unless one is said."""
-    assert main(["compare", "fedavg", "fedavg() + server_sgd(lr=2.0)", *QUICK, "--out", "study", "--markdown"]) == 0
+    assert (
+        main(
+            [
+                "compare",
+                "fedavg",
+                "fedavg() + server_sgd(lr=2.0)",
+                *QUICK,
+                "--out",
+                "study",
+                "--markdown",
+            ]
+        )
+        == 0
+    )
     said, told = capsys.readouterr()
     heads, _, one, other, *_ = said.splitlines()
     mean = sum(r["accuracy"] for r in rows(Path("study/01-fedavg/seed-0"))) / 4
@@ -131,7 +248,9 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[2/2] fedavg() + server_sgd(lr=2.0), seed 0" in told
     assert main(["resume", "study", "--target", "1%", "--csv", "--quiet"]) == 0
     for name, row in zip(
-        ("01-fedavg", "02-fedavg-server-sgd-lr=2.0"), csv.DictReader(io.StringIO(capsys.readouterr().out)), strict=True
+        ("01-fedavg", "02-fedavg-server-sgd-lr=2.0"),
+        csv.DictReader(io.StringIO(capsys.readouterr().out)),
+        strict=True,
     ):
         first = next(r for r in rows(Path("study") / name / "seed-0") if r["accuracy"] >= 0.01)
         assert float(row["rounds_to_target"]) == first["round"]
@@ -142,7 +261,9 @@ def test_resume_what_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     """Gives its table again and touches nothing."""
     assert main(["run", "fedavg", *QUICK, "--out", "here", "--quiet", "--csv"]) == 0
     first = capsys.readouterr().out
-    before = {p: p.stat().st_mtime_ns for p in Path("here").rglob("*") if p.is_file() and p.name != "lock"}
+    before = {
+        p: p.stat().st_mtime_ns for p in Path("here").rglob("*") if p.is_file() and p.name != "lock"
+    }
     assert main(["resume", "here", "--quiet", "--csv"]) == 0
     assert capsys.readouterr().out == first
     assert {p: p.stat().st_mtime_ns for p in before} == before
@@ -173,7 +294,9 @@ def test_a_diverged_run_is_an_x_in_the_table(capsys: pytest.CaptureFixture[str])
     assert main(["resume", "here", "--quiet"]) == 0
     assert " X (diverged) " in capsys.readouterr().out
     assert main([*words[:-2], "there", "--quiet"]) == 2
-    assert re.search(r"error: round 0, client \d+: the reply is NaN or infinite; ", capsys.readouterr().err)
+    assert re.search(
+        r"error: round 0, client \d+: the reply is NaN or infinite; ", capsys.readouterr().err
+    )
     assert json.loads(Path("there/run.json").read_text())["status"] == "running"
 
 
@@ -183,7 +306,10 @@ def test_folders_that_are_chosen_for_you(monkeypatch: pytest.MonkeyPatch) -> Non
     assert fresh_folder(["fedavg", "sam"]) == Path("runs/20300102-030405-fedavg-and-others")
     assert main(["run", "fedavg", *QUICK, "--quiet"]) == 0
     assert main(["run", "fedavg", *QUICK, "--quiet"]) == 0
-    assert sorted(p.name for p in Path("runs").iterdir()) == ["20300102-030405-fedavg", "20300102-030405-fedavg-2"]
+    assert sorted(p.name for p in Path("runs").iterdir()) == [
+        "20300102-030405-fedavg",
+        "20300102-030405-fedavg-2",
+    ]
 
 
 def test_ctrl_c_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,23 +327,40 @@ def test_ctrl_c_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     with monkeypatch.context() as patched:
         patched.setattr(InProcess, "open", press)
         assert main(["resume", "my run"]) == 130
-        assert "No new checkpoint was written. Go on with: fedflat resume 'my run'\n" in capsys.readouterr().err
+        assert (
+            "No new checkpoint was written. Go on with: fedflat resume 'my run'\n"
+            in capsys.readouterr().err
+        )
         assert main(["compare", "fedavg", "fedsam", *QUICK, "--out", "study"]) == 130
-        assert "No checkpoint was written. Go on with: fedflat resume study\n" in capsys.readouterr().err
+        assert (
+            "No checkpoint was written. Go on with: fedflat resume study\n"
+            in capsys.readouterr().err
+        )
     assert main(["resume", "my run", "--quiet"]) == 0
     assert len(rows(Path("my run"))) == 4
 
 
-def test_what_alpha_is_stands_in_the_first_lines_and_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    on, short = "digits(lda(0.5), clients=8)", ("--rounds", "1", "--model", "logistic", "--clients-per-round", "2")
+def test_what_alpha_is_stands_in_the_first_lines_and_below_the_table(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    on, short = (
+        "digits(lda(0.5), clients=8)",
+        ("--rounds", "1", "--model", "logistic", "--clients-per-round", "2"),
+    )
     note = "lda(0.5): alpha is the total concentration, divided among the classes"
     for words, folder in ((("run", "fedavg"), "a"), (("compare", "fedavg", "fedprox"), "b")):
         assert main([*words, "--on", on, *short, "--out", folder]) == 0
         said, told = capsys.readouterr()
         assert told.count(note) == 1
         assert told.index(f"on {on}") < told.index(f"  {note} (") < told.index("fedavg(), seed 0")
-        assert "classes a client on average). NIID-Bench, PFLlib and FedLab draw dirichlet(0.5), Flower" in told
+        assert (
+            "classes a client on average). NIID-Bench, PFLlib and FedLab draw dirichlet(0.5), Flower"
+            in told
+        )
         assert said.count(f"\n{note}. NIID-Bench") == 1
     for other in ("lda(0)", "lda(0.5, concentration='component')", "dirichlet(0.5, min_size=1)"):
-        assert main(["run", "fedavg", "--on", f"digits({other}, clients=8)", *short, "--out", other]) == 0
+        assert (
+            main(["run", "fedavg", "--on", f"digits({other}, clients=8)", *short, "--out", other])
+            == 0
+        )
         assert "alpha is" not in "".join(capsys.readouterr())

@@ -1,4 +1,5 @@
-"""On a terminal: a live line that is gone over again and again. A real pseudo-terminal, a real process."""
+"""On a terminal: a live line that is gone over again and again. A real pseudo-terminal, a real
+process."""
 
 from __future__ import annotations
 
@@ -15,13 +16,25 @@ import pytest
 
 from experiments.small import ON, start
 
-QUICK = ("--on", ON, "--clients-per-round", "2", "--rounds", "30", "--model", "logistic", "--threads", "1")
+QUICK = (
+    "--on",
+    ON,
+    "--clients-per-round",
+    "2",
+    "--rounds",
+    "30",
+    "--model",
+    "logistic",
+    "--threads",
+    "1",
+)
 
 
 def on_a_terminal(
     *words: str, columns: int = 80, stop_at: bytes | None = None, both: bool = False
 ) -> tuple[int, str, str]:
-    """Exit status, standard output (a pipe, unless both go to the terminal), and what the terminal saw."""
+    """Exit status, standard output (a pipe, unless both go to the terminal), and what the terminal
+    saw."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = start(*words, stderr=theirs, stdin=theirs, **({"stdout": theirs} if both else {}))
@@ -76,7 +89,8 @@ def a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     [(60, "fedsam + swa"), (120, "fedsam(rho=warmup(0.01, 0.05, 20)) + swa(), seed 0")],
 )
 def test_a_live_line(tmp_path: Path, columns: int, name: str) -> None:
-    """One line at every width, with round, accuracy and time left; what goes into a file is plain."""
+    """One line at every width, with round, accuracy and time left; what goes into a file is
+    plain."""
     words = ("fedsam(rho=warmup(0.01, 0.05, 20)) + swa()", *QUICK, "--out", str(tmp_path / "run"))
     status, said, seen = on_a_terminal("run", *words, columns=columns)
     assert status == 0
@@ -89,7 +103,9 @@ def test_a_live_line(tmp_path: Path, columns: int, name: str) -> None:
     assert re.search(rf"^round 30/30  test \S+ % \(round 30\)  {loss}done  ", told[-1])
     assert f"  {name}" in told[-1]
     running = [line for line in told[1:-1] if "round 30/" not in line]
-    assert all(re.search(rf" %( \(round \d+\))?  {loss}(\d+[hms])+ left  ", line) for line in running)
+    assert all(
+        re.search(rf" %( \(round \d+\))?  {loss}(\d+[hms])+ left  ", line) for line in running
+    )
     assert "everything is in" in plain(seen)
 
 
@@ -100,7 +116,9 @@ def test_ctrl_c_leaves_one_clean_line(tmp_path: Path) -> None:
     shown = screen(seen)
     assert sum("round" in line for line in shown) == 1
     last, config, end, nothing = shown[-4:]
-    assert re.fullmatch(r"round \d+/100000  test \S+ %( \(r(ound )?\d+\))?  \S+ left(  fedavg)?", last)
+    assert re.fullmatch(
+        r"round \d+/100000  test \S+ %( \(r(ound )?\d+\))?  \S+ left(  fedavg)?", last
+    )
     assert config.startswith("A checkpoint was written. Go on with: fedflat resume ")
     assert (end, nothing) == ("fedflat: stopped.", "")
 
@@ -118,13 +136,24 @@ def test_a_study_shows_its_time_left(tmp_path: Path) -> None:
     said = start(*words, str(tmp_path / "file")).communicate(timeout=100)[1]
     assert "\x1b" not in said
     assert re.search(
-        r"\[1/2\] fedavg\(\), seed 0\n  round 1/30  train loss \S+  \S+ left \(study \S+\)  \S+ samples/s\n", said
+        r"\[1/2\] fedavg\(\), seed 0\n  round 1/30  train loss \S+  \S+ left \(study \S+\)  \S+ samples/s\n",
+        said,
     )
-    assert re.search(r"\n  round 30/30  test \S+ % \(round 30\)  train loss \S+  done \(study \S+ left\)  ", said)
+    assert re.search(
+        r"\n  round 30/30  test \S+ % \(round 30\)  train loss \S+  done \(study \S+ left\)  ", said
+    )
 
 
 def test_a_table_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
-    words = ("compare", "fedavg", "fedsam(rho=warmup(0.01, 0.05, 20)) + swa()", *QUICK, "--rounds", "2", "--quiet")
+    words = (
+        "compare",
+        "fedavg",
+        "fedsam(rho=warmup(0.01, 0.05, 20)) + swa()",
+        *QUICK,
+        "--rounds",
+        "2",
+        "--quiet",
+    )
     status, _, seen = on_a_terminal(*words, "--out", str(tmp_path / "both"), columns=60, both=True)
     assert status == 0
     tables = plain(seen).partition("Accuracy and loss on the test set")[0].splitlines()

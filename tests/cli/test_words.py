@@ -26,7 +26,9 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_methods(capsys: pytest.CaptureFixture[str]) -> None:
     """Every method with its summary, arguments and cost."""
     listing = said(capsys, "methods")
-    lines = {line.split()[0]: line.split() for line in listing.splitlines() if line and line[0] != " "}
+    lines = {
+        line.split()[0]: line.split() for line in listing.splitlines() if line and line[0] != " "
+    }
     for entry in registered("method"):
         if entry.name != "chain":
             assert entry.summary in listing
@@ -46,9 +48,19 @@ def test_methods(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_one_method(capsys: pytest.CaptureFixture[str]) -> None:
     told = said(capsys, "methods", "fedgloss")
-    for word in ("rho_s", "rho_l", "beta", "T_s", "dual_scale", "Caldarola et al., CVPR 2025", "server: stale_sam"):
+    for word in (
+        "rho_s",
+        "rho_l",
+        "beta",
+        "T_s",
+        "dual_scale",
+        "Caldarola et al., CVPR 2025",
+        "server: stale_sam",
+    ):
         assert word in told
-    assert "1 vectors down, 1 up; local work once, 1 gradients a step and 0 over all its data" in told
+    assert (
+        "1 vectors down, 1 up; local work once, 1 gradients a step and 0 over all its data" in told
+    )
     assert "clients weigh sized" in told
 
 
@@ -90,7 +102,9 @@ def test_data_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert "test examples, inputs of 1x8x8, 10 classes" in told
     assert "20" in told
     assert told != said(capsys, "data", "show", "digits(iid(), clients=20)", "--seed", "3")
-    assert "held out by the clients" in said(capsys, "data", "show", "digits(iid(), clients=20, split=0.7)")
+    assert "held out by the clients" in said(
+        capsys, "data", "show", "digits(iid(), clients=20, split=0.7)"
+    )
 
 
 def test_data_get_what_needs_no_files(capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +126,8 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("kind", ["model", "partition", "schedule"])
 def test_what_there_is_of_a_kind(capsys: pytest.CaptureFixture[str], kind: str) -> None:
-    """A line for each, with its arguments and its first sentence, and an example of how to say one."""
+    """A line for each, with its arguments and its first sentence, and an example of how to say
+    one."""
     told = said(capsys, f"{kind}s")
     lines, example = told.rstrip().split("\n\n")
     entries = list(registered(kind))
@@ -135,9 +150,17 @@ def test_help_shows_both_values_of_concentration(capsys: pytest.CaptureFixture[s
 def test_data_show_says_how_alpha_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     """Dirichlet(alpha * prior) with ten equal classes is Dirichlet([alpha / 10] * 10)."""
     told = said(capsys, "data", "show", "digits(lda(0.5), clients=20)")
-    assert "alpha 0.5 is the total over the 10 classes, 0.05 each on average (each with concentration='comp" in told
+    assert (
+        "alpha 0.5 is the total over the 10 classes, 0.05 each on average (each with concentration='comp"
+        in told
+    )
     assert "draw dirichlet(0.5), Flower Datasets dirichlet(0.5, balance=False).\n" in told
-    assert "alpha 0.5 is the total" in said(capsys, "data", "show", "unlabelled(digits(lda(0.5), clients=20))")
+    assert "alpha 0.5 is the total" in said(
+        capsys, "data", "show", "unlabelled(digits(lda(0.5), clients=20))"
+    )
     told = said(capsys, "data", "show", "digits(lda(0.5, concentration='component'), clients=20)")
-    assert "alpha 0.5 is that of each of the 10 classes, 5 in total (the total with concentration='total')\n" in told
+    assert (
+        "alpha 0.5 is that of each of the 10 classes, 5 in total (the total with concentration='total')\n"
+        in told
+    )
     assert "alpha" not in said(capsys, "data", "show", "digits(iid(), clients=20)")

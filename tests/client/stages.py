@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.core.flat import GradFn, Layout
 
 PLANE = Layout(("layer.weight", "layer.bias"), ((2,), (1,)), (), ())
@@ -21,11 +21,26 @@ def vector(*values: float) -> Tensor:
 def visiting(piece: Piece, sent: Tensor, layout: Layout = PLANE, **more: Any) -> ClientContext:
     """What a piece is handed in round 0 at client 0, unless ``more`` says otherwise."""
     given: dict[str, Any] = {
-        "key": piece.key, "seed": 0, "round": 0, "client": 0, "sent": sent, "start": sent, "stop": sent, "lr": 0.1,
-        "planned": 1, "epochs": 1.0, "layout": layout, "inbox": {}, "memory": {}, "full_gradient": lambda w: w,
-        "examples": 1, "batch_size": 1, "oracle": lambda places: None,
-        "inputs": lambda places: None, "elsewhere": lambda model, inputs: None,
-    }  # fmt: skip
+        "key": piece.key,
+        "seed": 0,
+        "round": 0,
+        "client": 0,
+        "sent": sent,
+        "start": sent,
+        "stop": sent,
+        "lr": 0.1,
+        "planned": 1,
+        "epochs": 1.0,
+        "layout": layout,
+        "inbox": {},
+        "memory": {},
+        "full_gradient": lambda w: w,
+        "examples": 1,
+        "batch_size": 1,
+        "oracle": lambda places: None,
+        "inputs": lambda places: None,
+        "elsewhere": lambda model, inputs: None,
+    }
     return ClientContext(**{**given, **more})
 
 

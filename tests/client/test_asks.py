@@ -1,4 +1,5 @@
-"""What a server asks of a client is an object that runs itself, alone, in a stack or in a worker."""
+"""What a server asks of a client is an object that runs itself, alone, in a stack or in a
+worker."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ import pytest
 import torch
 
 import fedflat
-from fedflat.client.instructions import Describe, Evaluate, Gradient, LabelCounts, Train, FineTune
-from fedflat.client.training import Request, ClientWork, run_client
+from experiments.small import experiment
+from fedflat.client.instructions import Describe, Evaluate, FineTune, Gradient, LabelCounts, Train
+from fedflat.client.training import ClientWork, Request, run_client
 from fedflat.core.instruction import Instruction
 from fedflat.core.messages import Broadcast, Replies, Reply
 from fedflat.errors import SettingError
@@ -24,7 +26,6 @@ from fedflat.experiments.prepare import PreparedRun, prepare
 from fedflat.experiments.replies import ReplyCollector
 from fedflat.experiments.state import Ledger
 from fedflat.registry.specs import parse, register
-from experiments.small import experiment
 
 ASKS = (Train(), FineTune(), Gradient(), Evaluate(), Describe(LabelCounts()))
 
@@ -39,7 +40,9 @@ def exchanged(what: PreparedRun, executor: object, ask: Instruction) -> tuple[Re
     with executor.open(what.job, what.fed, what.source) as pool:  # type: ignore[attr-defined]
         exchange = Exchange(pool, ReplyCollector(what, 0, ClientStates(), {}, Ledger()))
         send = exchange.sender("server", [(0,), (2,), (3,), (5,)])
-        return send(Broadcast(0, start.params, start.buffers, 0.1, instruction=ask)), exchange.ledger
+        return send(
+            Broadcast(0, start.params, start.buffers, 0.1, instruction=ask)
+        ), exchange.ledger
 
 
 @pytest.mark.parametrize("ask", ASKS, ids=repr)
@@ -52,9 +55,12 @@ def test_a_mail_asks_to_train_if_nothing_is_said() -> None:
     assert Broadcast(0, torch.zeros(1), torch.zeros(0), 0.1).instruction == Train()
 
 
-@pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked(), Workers(1)], ids=["here", "stacked", "worker"])
+@pytest.mark.parametrize(
+    "executor", [InProcess(threads=1), Stacked(), Workers(1)], ids=["here", "stacked", "worker"]
+)
 def test_clients_tell_how_well_a_model_does_on_their_own_test_parts(executor: object) -> None:
-    """The same as by hand, by a plain loop over the held-out images; and a score is all that is sent up."""
+    """The same as by hand, by a plain loop over the held-out images; and a score is all that is
+    sent up."""
     what = ready()
     replies, ledger = exchanged(what, executor, Evaluate())
     module = what.learner.module().eval()
@@ -77,7 +83,9 @@ def test_clients_tell_how_well_a_model_does_on_their_own_test_parts(executor: ob
 def test_clients_describe_their_labels_without_a_model(executor: object) -> None:
     what = ready()
     replies, ledger = exchanged(what, executor, Describe(LabelCounts()))
-    counts = torch.stack([torch.bincount(what.fed.data(k).labels, minlength=10) for k in (0, 2, 3, 5)]).double()
+    counts = torch.stack(
+        [torch.bincount(what.fed.data(k).labels, minlength=10) for k in (0, 2, 3, 5)]
+    ).double()
     torch.testing.assert_close(replies.mean("describe", "vector"), counts.mean(0))
     assert (ledger.down, ledger.up) == (0, 4 * 10 * 8)
 
@@ -95,7 +103,9 @@ def test_only_what_counts_is_remembered() -> None:
     what = prepare(experiment("feddyn", on=fedflat.digits(clients=6, split=0.7)))
     start, clients = what.learner.initial(), ClientStates()
     with InProcess(threads=1).open(what.job, what.fed, what.source) as pool:
-        send = Exchange(pool, ReplyCollector(what, 0, clients, {}, Ledger())).sender("server", [(0,), (1,)])
+        send = Exchange(pool, ReplyCollector(what, 0, clients, {}, Ledger())).sender(
+            "server", [(0,), (1,)]
+        )
         for ask in ASKS:
             send(Broadcast(0, start.params, start.buffers, 0.1, instruction=ask))
             assert (0 in clients) is True, ask
@@ -104,7 +114,8 @@ def test_only_what_counts_is_remembered() -> None:
 
 
 def test_no_module_asks_which_ask_it_is() -> None:
-    """The declarations are enough: there is no test of a string or a type of asks in the package."""
+    """The declarations are enough: there is no test of a string or a type of asks in the
+    package."""
     home = Path(fedflat.__file__).parent
     kinds = r"isinstance\([^)]*\b(ask|Train|Tune|Gradient|Evaluate|Describe)\b"
     pattern = re.compile(rf"mail\.task|{kinds}|\bask (==|!=|is) ")

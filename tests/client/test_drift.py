@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from client.stages import compose, vector, visiting
-from fedflat.client.gradient_transforms import Clip, WeightDecay, Momentum, Prox
+from fedflat.client.gradient_transforms import Clip, Momentum, Prox, WeightDecay
 from fedflat.core.schedules import decay
 
 vectors = st.lists(st.floats(-50, 50), min_size=3, max_size=3).map(lambda v: vector(*v))
@@ -34,7 +34,9 @@ def test_a_direction_is_no_longer_than_the_limit(g: Tensor, norm: float) -> None
     piece = Clip(norm)
     found = piece.gradient(visiting(piece, W), lambda w: g, W)
     length = float(g.norm())
-    torch.testing.assert_close(found, g if length <= norm else g * norm / length, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        found, g if length <= norm else g * norm / length, rtol=1e-12, atol=1e-12
+    )
     if length < norm:
         assert torch.equal(found, g)
 
@@ -55,7 +57,9 @@ def test_schedules_are_read_in_their_round() -> None:
         (WeightDecay(decay(1.0, 0.5)), G + 0.25 * W),
         (Clip(decay(4.0, 0.5)), G / 5),
     ]:
-        torch.testing.assert_close(piece.gradient(visiting(piece, SENT, **late), given_gradient, W), expected)
+        torch.testing.assert_close(
+            piece.gradient(visiting(piece, SENT, **late), given_gradient, W), expected
+        )
 
 
 def test_momentum_gathers_and_starts_anew() -> None:
@@ -91,7 +95,9 @@ def test_the_order_is_pull_clip_decay_momentum() -> None:
     torch.testing.assert_close(step(W), 1.9 * expected)
 
 
-@pytest.mark.parametrize("wrong", [lambda: Prox(-1), lambda: Clip(0), lambda: WeightDecay(-0.1), lambda: Momentum(1.1)])
+@pytest.mark.parametrize(
+    "wrong", [lambda: Prox(-1), lambda: Clip(0), lambda: WeightDecay(-0.1), lambda: Momentum(1.1)]
+)
 def test_ranges(wrong: object) -> None:
     with pytest.raises(ValueError, match="must be a number"):
         wrong()  # type: ignore[operator]

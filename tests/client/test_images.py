@@ -43,7 +43,11 @@ class Watching(nn.Module):
 
     def __init__(self, channels: int = 3, width: int = 8) -> None:
         super().__init__()
-        self.conv, self.norm, self.out = nn.Conv2d(channels, width, 3), nn.BatchNorm2d(width), nn.Linear(width, 5)
+        self.conv, self.norm, self.out = (
+            nn.Conv2d(channels, width, 3),
+            nn.BatchNorm2d(width),
+            nn.Linear(width, 5),
+        )
         self.seen: list[tuple[int, ...]] = []
 
     def forward(self, x: Tensor) -> Tensor:
@@ -62,14 +66,24 @@ def batch_of(shape: tuple[int, ...], dtype: torch.dtype = torch.float32, classes
 @pytest.mark.parametrize(
     ("text", "shape"),
     [
-        ("cnn", (3, 16, 16)), ("cnn", (1, 16, 16)), ("cnn(pool_first=False)", (3, 16, 16)), ("resnet20", (3, 8, 8)),
-        ("resnet20(norm='batch')", (3, 8, 8)), ("tiny_convnet", (3, 8, 8)), ("mlp([6])", (3, 4, 4)),
+        ("cnn", (3, 16, 16)),
+        ("cnn", (1, 16, 16)),
+        ("cnn(pool_first=False)", (3, 16, 16)),
+        ("resnet20", (3, 8, 8)),
+        ("resnet20(norm='batch')", (3, 8, 8)),
+        ("tiny_convnet", (3, 8, 8)),
+        ("mlp([6])", (3, 4, 4)),
     ],
-)  # fmt: skip
-def test_the_gradient_is_that_of_plain_torch(text: str, shape: tuple[int, ...], layout: str) -> None:
+)
+def test_the_gradient_is_that_of_plain_torch(
+    text: str, shape: tuple[int, ...], layout: str
+) -> None:
     spec = parse(text, "model")
     assert isinstance(spec, ModelSpec)
-    learner, batch = Learner(spec, shape, 5, seed=0, dtype="float64", layout=layout), batch_of(shape, torch.float64)
+    learner, batch = (
+        Learner(spec, shape, 5, seed=0, dtype="float64", layout=layout),
+        batch_of(shape, torch.float64),
+    )
     oracle = learner.oracle(batch, [])
     gradient = oracle(learner.initial().params)
     module = learner.module().double().train()
@@ -84,11 +98,16 @@ def test_the_gradient_is_that_of_plain_torch(text: str, shape: tuple[int, ...], 
 @pytest.mark.parametrize(
     ("layout", "channels", "width", "strides"),
     [
-        ("auto", 3, 8, (108, 1, 18, 3)), ("auto", 1, 8, (36, 1, 6, 1)), ("auto", 3, 4, (108, 36, 6, 1)),
-        ("contiguous", 3, 8, (108, 36, 6, 1)), ("channels-last", 3, 4, (108, 1, 18, 3)),
+        ("auto", 3, 8, (108, 1, 18, 3)),
+        ("auto", 1, 8, (36, 1, 6, 1)),
+        ("auto", 3, 4, (108, 36, 6, 1)),
+        ("contiguous", 3, 8, (108, 36, 6, 1)),
+        ("channels-last", 3, 4, (108, 1, 18, 3)),
     ],
-)  # fmt: skip
-def test_how_they_lie_in_training(layout: str, channels: int, width: int, strides: tuple[int, ...]) -> None:
+)
+def test_how_they_lie_in_training(
+    layout: str, channels: int, width: int, strides: tuple[int, ...]
+) -> None:
     learner = Learner(lambda: Watching(channels, width), (channels, 6, 6), 5, seed=0, layout=layout)
     oracle = learner.oracle(batch_of((channels, 6, 6)), [])
     oracle(learner.initial().params)
@@ -117,19 +136,32 @@ def layers(*more: nn.Module, width: int = 16, groups: int = 1) -> nn.Module:
 @pytest.mark.parametrize(
     ("module", "expected"),
     [
-        (layers(nn.MaxPool2d(2)), True), (layers(groups=16), True), (layers(groups=2), False), (layers(width=4), False),
-        (layers(width=128), False), (layers(nn.MaxPool2d(2), width=128), True), (layers(width=64), True),
-        (layers(nn.InstanceNorm2d(16)), False), (layers(nn.ConvTranspose2d(16, 16, 3)), False),
+        (layers(nn.MaxPool2d(2)), True),
+        (layers(groups=16), True),
+        (layers(groups=2), False),
+        (layers(width=4), False),
+        (layers(width=128), False),
+        (layers(nn.MaxPool2d(2), width=128), True),
+        (layers(width=64), True),
+        (layers(nn.InstanceNorm2d(16)), False),
+        (layers(nn.ConvTranspose2d(16, 16, 3)), False),
         (nn.Sequential(nn.Flatten(), nn.Linear(48, 5)), False),
     ],
-)  # fmt: skip
+)
 def test_what_gains(module: nn.Module, expected: bool) -> None:
     assert gains(module) is expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("cnn", True), ("fsa_cnn", True), ("tiny_convnet", True), ("resnet20", True), ("resnet18", False), ("mlp", False)],
+    [
+        ("cnn", True),
+        ("fsa_cnn", True),
+        ("tiny_convnet", True),
+        ("resnet20", True),
+        ("resnet18", False),
+        ("mlp", False),
+    ],
 )
 def test_which_of_our_models_gain(text: str, expected: bool) -> None:
     spec = parse(text, "model")
@@ -148,8 +180,17 @@ def test_a_module_with_view() -> None:
     learner = Learner(Viewing, (3, 6, 6), 5, seed=0)
     assert not learner.trains_channels_last
     assert bool(learner.oracle(batch_of((3, 6, 6)), [])(learner.initial().params).isfinite().all())
-    exp = experiment("fedavg", data_of((3, 6, 6)), model=Viewing, rounds=1, clients_per_round=2, layout="channels-last")
-    with pytest.raises(SettingError, match=r"the model cannot be trained so: .*view.* Use 'auto' or 'contiguous'"):
+    exp = experiment(
+        "fedavg",
+        data_of((3, 6, 6)),
+        model=Viewing,
+        rounds=1,
+        clients_per_round=2,
+        layout="channels-last",
+    )
+    with pytest.raises(
+        SettingError, match=r"the model cannot be trained so: .*view.* Use 'auto' or 'contiguous'"
+    ):
         prepare(exp)
     prepare(replace(exp, layout="auto"))
 
@@ -162,7 +203,14 @@ def test_no_images() -> None:
 
 
 def test_the_same_bits_in_a_worker() -> None:
-    exp = experiment("fedsam(rho=0.05)", data_of((3, 16, 16)), model="cnn", rounds=1, clients_per_round=2, batch_size=3)
+    exp = experiment(
+        "fedsam(rho=0.05)",
+        data_of((3, 16, 16)),
+        model="cnn",
+        rounds=1,
+        clients_per_round=2,
+        batch_size=3,
+    )
     assert prepare(exp).learner.trains_channels_last
     here, there = (train(exp, executor=executor) for executor in (InProcess(1), Workers(1)))
     assert numbers(here) == numbers(there)

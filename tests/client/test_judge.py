@@ -31,7 +31,10 @@ def flattening() -> nn.Module:
 @pytest.mark.parametrize(("model", "last"), [(Viewing, False), (flattening, True)])
 def test_images_lie_as_the_module_takes_them(model: type[nn.Module], last: bool) -> None:
     rng = torch.Generator().manual_seed(0)
-    x, y = torch.randn(BATCH + 9, 3, 6, 6, generator=rng), torch.randint(5, (BATCH + 9,), generator=rng)
+    x, y = (
+        torch.randn(BATCH + 9, 3, 6, 6, generator=rng),
+        torch.randint(5, (BATCH + 9,), generator=rng),
+    )
     learner = Learner(model, (3, 6, 6), 5, seed=0)
     data = ClientData(Examples(x, y, 5), torch.arange(len(x)))
     assert learner.channels_last is last
@@ -40,7 +43,11 @@ def test_images_lie_as_the_module_takes_them(model: type[nn.Module], last: bool)
     with torch.no_grad():
         output = learner.module()(x)
     assert found["loss"] == pytest.approx(float(cross_entropy(output, y)), rel=1e-5)
-    assert found["accuracy"] == headline(learner, data) == float((output.argmax(1) == y).double().mean())
+    assert (
+        found["accuracy"]
+        == headline(learner, data)
+        == float((output.argmax(1) == y).double().mean())
+    )
 
 
 def test_other_inputs_stay_as_they_are() -> None:

@@ -35,7 +35,9 @@ def test_a_module_is_drawn_by_the_seed_and_nothing_else() -> None:
     assert not torch.equal(one, learner(mlp([3]), seed=1).initial().params)
     factory = partial(nn.Linear, 4, 3)
     assert torch.equal(learner(factory).initial().params, learner(factory).initial().params)
-    assert not torch.equal(learner(factory).initial().params, learner(factory, seed=1).initial().params)
+    assert not torch.equal(
+        learner(factory).initial().params, learner(factory, seed=1).initial().params
+    )
 
 
 def test_a_module_given_keeps_its_weights() -> None:
@@ -83,7 +85,10 @@ def test_the_loss_is_the_users() -> None:
     ("model", "message"),
     [
         (nn.Linear(9, 3), "cannot take inputs of shape"),
-        (nn.Linear(4, 2), "gives 2 class scores, but the labels go up to 2. Make its last layer 3 wide"),
+        (
+            nn.Linear(4, 2),
+            "gives 2 class scores, but the labels go up to 2. Make its last layer 3 wide",
+        ),
         (nn.Sequential(nn.Linear(4, 3), nn.Flatten(0)), "one row of class scores for each example"),
         (nn.LSTM(4, 3), "into tuple"),
     ],

@@ -72,11 +72,18 @@ def test_how_often_the_data_are_gone_through() -> None:
 
 @given(n=sizes, virtual=sizes, size=sizes, epochs=st.integers(1, 3))
 @settings(max_examples=60)
-def test_virtual_clients_use_as_many_examples_whatever_they_hold(n: int, virtual: int, size: int, epochs: int) -> None:
+def test_virtual_clients_use_as_many_examples_whatever_they_hold(
+    n: int, virtual: int, size: int, epochs: int
+) -> None:
     local = LocalTraining(epochs=epochs, batch_size=size, virtual=virtual)
     batches = list(local.batches(0, 1, 2, n))
     a_pass = -(-virtual // size)
-    assert len(batches) == local.planned_steps(1, 2, n) == local.planned_steps(1, 2, n + 7) == epochs * a_pass
+    assert (
+        len(batches)
+        == local.planned_steps(1, 2, n)
+        == local.planned_steps(1, 2, n + 7)
+        == epochs * a_pass
+    )
     passes = [torch.cat(batches[e * a_pass : (e + 1) * a_pass]) for e in range(epochs)]
     for used in passes:
         assert len(used) == virtual
@@ -84,7 +91,9 @@ def test_virtual_clients_use_as_many_examples_whatever_they_hold(n: int, virtual
         assert len(times) == n
         # without repeats if there are enough; else all, and some once more than others
         assert int(times.max() - times.min()) <= 1
-        assert torch.equal(times, torch.bincount(passes[0], minlength=n))  # the same ones in every epoch
+        assert torch.equal(
+            times, torch.bincount(passes[0], minlength=n)
+        )  # the same ones in every epoch
 
 
 def test_virtual_clients_draw_anew_in_every_visit() -> None:
@@ -108,10 +117,18 @@ def test_given_orders_are_followed() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"epochs": 0}, {"epochs": 1.5}, {"steps": 0}, {"batch_size": 0}, {"lr": -1}, {"momentum": 1.5},
-        {"weight_decay": -0.1}, {"clip": 0}, {"lr": decay(-1, 0.9)}, {"lr": float("nan")},
+        {"epochs": 0},
+        {"epochs": 1.5},
+        {"steps": 0},
+        {"batch_size": 0},
+        {"lr": -1},
+        {"momentum": 1.5},
+        {"weight_decay": -0.1},
+        {"clip": 0},
+        {"lr": decay(-1, 0.9)},
+        {"lr": float("nan")},
     ],
-)  # fmt: skip
+)
 def test_ranges(wrong: dict[str, object]) -> None:
     with pytest.raises(SettingError):
         LocalTraining(**wrong)  # type: ignore[arg-type]
@@ -137,14 +154,20 @@ def network() -> nn.Module:
 @pytest.mark.parametrize("clip", [None, 0.2])
 def test_the_walk_is_torchs_sgd(momentum: float, weight_decay: float, clip: float | None) -> None:
     """Clip the gradient, then let torch.optim add weight decay and gather momentum."""
-    local = LocalTraining(epochs=3, batch_size=4, momentum=momentum, weight_decay=weight_decay, clip=clip)
+    local = LocalTraining(
+        epochs=3, batch_size=4, momentum=momentum, weight_decay=weight_decay, clip=clip
+    )
     learner = Learner(network(), (4,), 3, seed=0, dtype="float64")
     start = learner.initial()
     job = ClientJob(learner, local.pieces(keep=False), local, seed=5)
-    reply, state = run_client(job, Request(7, Broadcast(2, start.params, start.buffers, 0.3), {}), DATA)
+    reply, state = run_client(
+        job, Request(7, Broadcast(2, start.params, start.buffers, 0.3), {}), DATA
+    )
 
     module = network()
-    stepper = torch.optim.SGD(module.parameters(), lr=0.3, momentum=momentum, weight_decay=weight_decay)
+    stepper = torch.optim.SGD(
+        module.parameters(), lr=0.3, momentum=momentum, weight_decay=weight_decay
+    )
     losses = []
     for places in local.batches(5, 2, 7, 11):
         stepper.zero_grad()
@@ -156,15 +179,20 @@ def test_the_walk_is_torchs_sgd(momentum: float, weight_decay: float, clip: floa
         losses.append(loss.item())
     end = nn.utils.parameters_to_vector(module.parameters()).detach()
     # clip_grad_norm_ divides by the norm plus 1e-6
-    torch.testing.assert_close(start.params - reply.delta, end, rtol=0, atol=1e-12 if clip is None else 1e-5)
-    assert reply.metrics["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-4 if clip else 1e-12)
+    torch.testing.assert_close(
+        start.params - reply.delta, end, rtol=0, atol=1e-12 if clip is None else 1e-5
+    )
+    assert reply.metrics["loss"] == pytest.approx(
+        sum(losses) / len(losses), rel=1e-4 if clip else 1e-12
+    )
     assert reply.examples == 11
     assert reply.samples == 33
     assert state == {}
 
 
 def test_a_kept_momentum_goes_on_where_it_stopped() -> None:
-    """Two visits of one epoch with the buffer kept are one visit of two epochs, for given batches."""
+    """Two visits of one epoch with the buffer kept are one visit of two epochs, for given
+    batches."""
     order = [[0, 1, 2], [3, 4], [5, 6, 7], [8]]
     one = LocalTraining(momentum=0.9, orders=[{0: order}])
     two = LocalTraining(momentum=0.9, orders=[{0: order[:2]}, {0: order[2:]}])
@@ -174,13 +202,17 @@ def test_a_kept_momentum_goes_on_where_it_stopped() -> None:
     def letter(t: int, w: torch.Tensor, state: ClientState) -> Request:
         return Request(0, Broadcast(t, w, torch.zeros(0), 0.1), state)
 
-    whole, _ = run_client(ClientJob(learner, one.pieces(keep=False), one, 0), letter(0, w, {}), DATA)
+    whole, _ = run_client(
+        ClientJob(learner, one.pieces(keep=False), one, 0), letter(0, w, {}), DATA
+    )
     job = ClientJob(learner, two.pieces(keep=True), two, 0)
     for t in range(2):
         reply, state = run_client(job, letter(t, w, state), DATA)
         w = w - reply.delta
     torch.testing.assert_close(w, learner.initial().params - whole.delta, rtol=0, atol=1e-14)
-    forgetful, none = run_client(replace(job, pieces=two.pieces(keep=False)), letter(1, w, {}), DATA)
+    forgetful, none = run_client(
+        replace(job, pieces=two.pieces(keep=False)), letter(1, w, {}), DATA
+    )
     assert none == {}
     assert not torch.equal(forgetful.delta, reply.delta)
 
@@ -189,11 +221,15 @@ def test_a_kept_momentum_goes_on_where_it_stopped() -> None:
 @pytest.mark.parametrize(
     "local",
     [
-        LocalTraining(batch_size=4), LocalTraining(batch_size=4, epochs=3), LocalTraining(batch_size=4, epochs=2, drop_last=True),
-        LocalTraining(batch_size=4, steps=5), LocalTraining(batch_size=4, steps=2, drop_last=True), LocalTraining(batch_size=4, virtual=6),
+        LocalTraining(batch_size=4),
+        LocalTraining(batch_size=4, epochs=3),
+        LocalTraining(batch_size=4, epochs=2, drop_last=True),
+        LocalTraining(batch_size=4, steps=5),
+        LocalTraining(batch_size=4, steps=2, drop_last=True),
+        LocalTraining(batch_size=4, virtual=6),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_how_many_examples_a_visit_goes_through(local: LocalTraining, examples: int) -> None:
     batches = list(local.batches(0, 0, 0, examples))
     assert local.samples(0, 0, examples) == sum(map(len, batches))

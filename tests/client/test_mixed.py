@@ -35,7 +35,9 @@ def test_the_gradient_is_that_of_autocast() -> None:
     assert output.dtype == torch.bfloat16
     cross_entropy(output.float(), y).backward()
     assert found.dtype == torch.float32
-    assert torch.equal(found, torch.cat([p.grad.flatten() for p in own.parameters() if p.grad is not None]))
+    assert torch.equal(
+        found, torch.cat([p.grad.flatten() for p in own.parameters() if p.grad is not None])
+    )
     exact = Learner(module(), (64,), 10, seed=0).oracle(Batch(x, y), [])(w)
     assert not torch.equal(found, exact)
     torch.testing.assert_close(found, exact, atol=0.02 * float(exact.abs().max()), rtol=0.05)
@@ -44,8 +46,13 @@ def test_the_gradient_is_that_of_autocast() -> None:
 @pytest.mark.parametrize("executor", [InProcess(1), Stacked()])
 def test_a_run_in_mixed_precision_learns_the_same(executor: Executor) -> None:
     settings: dict[str, Any] = {
-        "rounds": 8, "clients_per_round": 4, "local_epochs": 5, "batch_size": 16, "lr": 0.1, "eval_last": 1,
-    }  # fmt: skip
+        "rounds": 8,
+        "clients_per_round": 4,
+        "local_epochs": 5,
+        "batch_size": 16,
+        "lr": 0.1,
+        "eval_last": 1,
+    }
     exp = experiment("fedsam(rho=0.05)", "digits(lda(1), clients=8)", dtype="mixed", **settings)
     mixed = train(exp, executor=executor)
     full = train(replace(exp, dtype="float32"), executor=InProcess(1))

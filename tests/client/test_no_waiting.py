@@ -1,7 +1,8 @@
 """The local loop never waits for the device.
 
-The device "meta" computes shapes and holds no numbers: to read one (`.item()`, `float()`, `if` on a tensor, a copy to
-the host, indexing with a mask) is an error there. On a GPU each of these would make the host wait for the device.
+The device "meta" computes shapes and holds no numbers: to read one (`.item()`, `float()`, `if` on a
+tensor, a copy to the host, indexing with a mask) is an error there. On a GPU each of these would
+make the host wait for the device.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import torch
 from torch import Tensor
 
 from fedflat.client.learner import Learner
-from fedflat.client.training import ClientJob, Request, open_context, run_client, local_train
+from fedflat.client.training import ClientJob, Request, local_train, open_context, run_client
 from fedflat.data.federation import Federation
-from fedflat.execution.client_pool import ClientPool, Source, PoolOutcome
+from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source
 from fedflat.experiments.train import train
 from test_every_method import EVERY, experiment, said
 
@@ -42,7 +43,9 @@ class Shadowing:
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[ClientPool]:
         here = job.learner
-        there = Learner(here.model, here.shape, here.outputs, seed=here.seed, task=here.task, device="meta")
+        there = Learner(
+            here.model, here.shape, here.outputs, seed=here.seed, task=here.task, device="meta"
+        )
         self.job, self.fed, self.there = job, fed, replace(job, learner=there)
         yield self
 
@@ -54,8 +57,16 @@ class Shadowing:
 
     def shadow(self, request: Request) -> None:
         broadcast = request.broadcast
-        sent = replace(broadcast, params=away(broadcast.params), buffers=away(broadcast.buffers), extras=away(broadcast.extras))
-        request, data = Request(request.client, sent, away(request.state)), self.fed.data(request.client).to("meta")
+        sent = replace(
+            broadcast,
+            params=away(broadcast.params),
+            buffers=away(broadcast.buffers),
+            extras=away(broadcast.extras),
+        )
+        request, data = (
+            Request(request.client, sent, away(request.state)),
+            self.fed.data(request.client).to("meta"),
+        )
         local, job = self.there.local, self.there
         stack = [(piece, open_context(job, request, data, piece)) for piece in job.pieces]
         places = local.batches(job.seed, broadcast.round, request.client, len(data))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fedflat import fedavg, fedavgm, fedbn, personal, sam, silobn
 from fedflat.client.local import LocalTraining
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.client.private_parameters import Private
 from fedflat.client.training import Request, run_client
 from fedflat.composition.method import Method
@@ -31,7 +31,10 @@ from fedflat.server.client_selection import ClientSampler
 
 SIZES = (6, 10, 8)
 RNG = torch.Generator().manual_seed(0)
-DATA = [(torch.randn(n, 4, generator=RNG) * (k + 1) + k, torch.arange(n) % 2) for k, n in enumerate(SIZES)]
+DATA = [
+    (torch.randn(n, 4, generator=RNG) * (k + 1) + k, torch.arange(n) % 2)
+    for k, n in enumerate(SIZES)
+]
 HEAD = Method(client=(Private("head"),), text="head()")
 
 
@@ -57,12 +60,17 @@ class Book(RunFolder):
 
 def experiment(method: Method, rounds: int = 3, **more: Any) -> Experiment:
     settings: dict[str, Any] = {
-        "model": network, "sampler": ClientSampler(cohorts=[[0, 1], [1, 2], [0, 2]][:rounds]),
+        "model": network,
+        "sampler": ClientSampler(cohorts=[[0, 1], [1, 2], [0, 2]][:rounds]),
         "on": clients_of(DATA, test=DATA[0], classes=2),
-    }  # fmt: skip
+    }
     return Experiment(
-        method=method, rounds=rounds, dtype="float64", local=LocalTraining(batch_size=64, lr=0.1), **{**settings, **more},
-    )  # fmt: skip
+        method=method,
+        rounds=rounds,
+        dtype="float64",
+        local=LocalTraining(batch_size=64, lr=0.1),
+        **{**settings, **more},
+    )
 
 
 def run(method: Method, **more: Any) -> Book:
@@ -86,7 +94,11 @@ def test_what_is_private() -> None:
     assert Private("head").mask(layout).nonzero().view(-1).tolist() == list(range(21, 29))
     assert Private("bn").statistics(layout).all()
     assert not Private("head").statistics(layout).any()
-    assert [Private(where).private_size(layout) for where in ("bn", "bn_statistics", "head")] == [6 + 6, 6, 8]
+    assert [Private(where).private_size(layout) for where in ("bn", "bn_statistics", "head")] == [
+        6 + 6,
+        6,
+        8,
+    ]
     with pytest.raises(SettingError, match="where must be"):
         Private("everything")
 
@@ -94,7 +106,8 @@ def test_what_is_private() -> None:
 @pytest.mark.parametrize("more", [Method(text="nothing()"), sam(0.1), fedavgm(0.9)], ids=repr)
 @pytest.mark.parametrize("method", [fedbn(), silobn(), HEAD], ids=repr)
 def test_what_the_server_sees(method: Method, more: Method) -> None:
-    """Its running statistics stay as they were, and so do the private parameters; the rest moves."""
+    """Its running statistics stay as they were, and so do the private parameters; the rest
+    moves."""
     params, buffers, layout = start()
     run_folder = run(method + more)
     (piece,) = (p for p in method.client if isinstance(p, Private))
@@ -115,7 +128,8 @@ def test_what_silobn_averages() -> None:
 
 
 class ScaleOf(Piece):
-    """One step takes the scale of a batch normalisation, the first parameter, to 2 at client 0 and to 4 at client 1."""
+    """One step takes the scale of a batch normalisation, the first parameter, to 2 at client 0 and
+    to 4 at client 1."""
 
     stage, key = Stage.CORRECT, "scale_of"
 
@@ -125,22 +139,29 @@ class ScaleOf(Piece):
         return slope
 
 
-@pytest.mark.parametrize(("method", "scale", "own"), [(silobn(), 3.5, []), (fedbn(), 1.0, [2.0, 4.0])], ids=repr)
+@pytest.mark.parametrize(
+    ("method", "scale", "own"), [(silobn(), 3.5, []), (fedbn(), 1.0, [2.0, 4.0])], ids=repr
+)
 def test_a_round_by_hand(method: Method, scale: float, own: list[float]) -> None:
-    """Clients who count 1 to 3 take the scale from 1 to 2 and 4, and the running mean from 0 to 5 and 9."""
+    """Clients who count 1 to 3 take the scale from 1 to 2 and 4, and the running mean from 0 to 5
+    and 9."""
     around = [torch.tensor([-1.0, 1.0] * n).view(-1, 1) for n in (1, 3)]
     data = [(x + mean, torch.arange(len(x)) % 2) for x, mean in zip(around, (5, 9), strict=True)]
     run_folder = run(
-        method + Method(client=(ScaleOf(),), text="scale_of()"), rounds=1, sampler=ClientSampler(cohorts=[[0, 1]]),
+        method + Method(client=(ScaleOf(),), text="scale_of()"),
+        rounds=1,
+        sampler=ClientSampler(cohorts=[[0, 1]]),
         model=lambda: nn.Sequential(nn.BatchNorm1d(1, momentum=1.0), nn.Linear(1, 2)),
         on=clients_of(data, test=data[0], classes=2),
-    )  # fmt: skip
+    )
     [server], [clients] = run_folder.models, run_folder.clients
     assert float(server.params[0]) == pytest.approx(scale, rel=1e-12)
     assert float(server.buffers[0]) == 0
     kept = [clients[k]["private"] for k in (0, 1)]
     assert [float(one["statistics"][0]) for one in kept] == pytest.approx([5, 9], rel=1e-12)
-    assert [float(one["params"][0]) for one in kept if len(one["params"])] == pytest.approx(own, rel=1e-12)
+    assert [float(one["params"][0]) for one in kept if len(one["params"])] == pytest.approx(
+        own, rel=1e-12
+    )
 
 
 def test_fedbn_averages_the_rest_as_fedavg_does() -> None:
@@ -151,7 +172,8 @@ def test_fedbn_averages_the_rest_as_fedavg_does() -> None:
 
 
 def test_a_client_goes_on_with_its_own() -> None:
-    """Two visits of one client against torch, its normalisation kept in between and the rest reset."""
+    """Two visits of one client against torch, its normalisation kept in between and the rest
+    reset."""
     run_folder = run(fedbn(), rounds=2, sampler=ClientSampler(cohorts=[[1], [1]]))
     params, _, layout = start()
     module = prepare(experiment(fedavg())).learner.module().double()
@@ -185,25 +207,31 @@ class Shifted(Piece):
 
 def test_what_is_kept_is_where_the_walk_ended() -> None:
     shifted, plain = (
-        run(fedbn() + more, rounds=1).clients[0] for more in (Method(client=(Shifted(),), text="shifted()"), fedavg())
+        run(fedbn() + more, rounds=1).clients[0]
+        for more in (Method(client=(Shifted(),), text="shifted()"), fedavg())
     )
     assert plain.keys() == {0, 1}
     for client, state in plain.items():
         assert torch.equal(state["private"]["params"], shifted[client]["private"]["params"])
 
 
-@pytest.mark.parametrize(("method", "withheld"), [(fedavg(), 0), (silobn(), 6), (fedbn(), 12), (HEAD, 8)], ids=repr)
+@pytest.mark.parametrize(
+    ("method", "withheld"), [(fedavg(), 0), (silobn(), 6), (fedbn(), 12), (HEAD, 8)], ids=repr
+)
 def test_what_is_private_is_not_paid_for(method: Method, withheld: int) -> None:
-    """What stays with clients is sent once, at the first visit, and never back; two clients a round, of whom two, one
-    and none are new."""
+    """What stays with clients is sent once, at the first visit, and never back; two clients a
+    round, of whom two, one and none are new."""
     shared = 8 * (29 + 6 - withheld)
     seen = [(1, 2), (2, 3), (3, 3)]
-    assert run(method).bytes == [(2 * t * shared + 8 * withheld * new, 2 * t * shared) for t, new in seen]
+    assert run(method).bytes == [
+        (2 * t * shared + 8 * withheld * new, 2 * t * shared) for t, new in seen
+    ]
 
 
 @pytest.mark.parametrize("method", [fedbn(), silobn(), HEAD], ids=repr)
 def test_what_is_not_counted_carries_nothing(method: Method) -> None:
-    """Where a number is private, the server sends its first value and gets it back, so neither need travel."""
+    """Where a number is private, the server sends its first value and gets it back, so neither need
+    travel."""
     params, buffers, layout = start()
     (piece,) = (p for p in method.client if isinstance(p, Private))
     mask, statistics = piece.mask(layout), piece.statistics(layout)
@@ -212,14 +240,19 @@ def test_what_is_not_counted_carries_nothing(method: Method) -> None:
     for t in range(3):
         broadcast = Broadcast(t, params + torch.where(mask, 0.0, 0.1 * t), buffers, 0.1)
         for client in (0, 1):
-            reply, state[client] = run_client(prepared.job, Request(client, broadcast, state[client]), prepared.fed.data(client))
+            reply, state[client] = run_client(
+                prepared.job, Request(client, broadcast, state[client]), prepared.fed.data(client)
+            )
             assert not reply.delta[mask].any()
             assert torch.equal(reply.buffers[statistics], buffers[statistics])
 
 
 def test_tuning_sends_the_whole_model() -> None:
-    """The last round of the personalised protocol tunes the head of the server's model, whatever was private."""
-    run_folder = run(HEAD + personal(), on=clients_of(DATA, test=DATA[0], classes=2, split=0.5), rounds=1)
+    """The last round of the personalised protocol tunes the head of the server's model, whatever
+    was private."""
+    run_folder = run(
+        HEAD + personal(), on=clients_of(DATA, test=DATA[0], classes=2, split=0.5), rounds=1
+    )
     ((down, up),) = run_folder.bytes
     tuned = run_folder.rows[-1]
     assert (tuned["down"] - down, tuned["up"] - up) == (3 * 8 * (29 + 6), 3 * 8 * (29 + 6))
@@ -227,9 +260,13 @@ def test_tuning_sends_the_whole_model() -> None:
 
 @pytest.mark.parametrize("method", [fedbn(), silobn()], ids=repr)
 def test_without_batch_normalisation_it_is_refused(method: Method) -> None:
-    with pytest.raises(SettingError, match="the model has no BatchNorm layer: nothing would stay there"):
+    with pytest.raises(
+        SettingError, match="the model has no BatchNorm layer: nothing would stay there"
+    ):
         prepare(experiment(method, model=mlp([3])))
-    with pytest.raises(SettingError, match="the model names no layer with 'norm': nothing would stay there"):
+    with pytest.raises(
+        SettingError, match="the model names no layer with 'norm': nothing would stay there"
+    ):
         prepare(experiment(parse(f"{method.text[:-1]}only_named='norm')", "method")))
     prepare(experiment(HEAD, model=mlp([3])))
 

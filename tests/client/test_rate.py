@@ -52,11 +52,17 @@ def by_loops(problem: Problem, plan: Plan, power: float, factor: float) -> list[
     return seen
 
 
-@pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"])
+@pytest.mark.parametrize(
+    "executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"]
+)
 @pytest.mark.parametrize(("power", "factor"), [(0.9, 1.0), (0.9, 10_000.0), (2.0, 3.0)])
-def test_against_loops(power: float, factor: float, executor: Executor, some: tuple[Problem, Plan]) -> None:
+def test_against_loops(
+    power: float, factor: float, executor: Executor, some: tuple[Problem, Plan]
+) -> None:
     run_folder = replay(said(f"fedavg() + poly_rate({power}, {factor})"), *some, executor=executor)
-    np.testing.assert_allclose(run_folder.server, by_loops(*some, power, factor), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        run_folder.server, by_loops(*some, power, factor), rtol=1e-10, atol=1e-10
+    )
 
 
 def test_power_0_changes_no_bit(some: tuple[Problem, Plan]) -> None:
@@ -65,7 +71,8 @@ def test_power_0_changes_no_bit(some: tuple[Problem, Plan]) -> None:
 
 
 def test_scaffold_divides_by_the_rates_there_were() -> None:
-    """With full batches of one example and no correction yet, the variate is the mean of the gradients on the way."""
+    """With full batches of one example and no correction yet, the variate is the mean of the
+    gradients on the way."""
     problem = random_problem(3, clients=1, sizes=[1])
     plan = random_plan(3, problem, 1, cohort=1, epochs=3, lr=0.1)
     w, sum_of_rates = problem.w0, 0.0
@@ -73,13 +80,21 @@ def test_scaffold_divides_by_the_rates_there_were() -> None:
         rate = 0.1 * (1 - i / 3) ** 0.9
         w, sum_of_rates = w - rate * problem.gradient(0, w, batch), sum_of_rates + rate
     run_folder = replay(said("scaffold() + poly_rate()"), problem, plan)
-    np.testing.assert_allclose(run_folder.learnt[0][0]["scaffold"]["c"], (problem.w0 - w) / sum_of_rates, rtol=1e-10)
+    np.testing.assert_allclose(
+        run_folder.learnt[0][0]["scaffold"]["c"], (problem.w0 - w) / sum_of_rates, rtol=1e-10
+    )
 
 
 def test_what_cannot_be_is_refused(some: tuple[Problem, Plan]) -> None:
-    with pytest.raises(SettingError, match=r"fedcm divides what clients walked by .* Leave out poly_rate\(\)"):
+    with pytest.raises(
+        SettingError, match=r"fedcm divides what clients walked by .* Leave out poly_rate\(\)"
+    ):
         prepare(experiment(said("fedcm() + poly_rate()"), *some))
-    with pytest.raises(SettingError, match=r"poly_rate: factor must be a number of at least 1, found 0\.5"):
+    with pytest.raises(
+        SettingError, match=r"poly_rate: factor must be a number of at least 1, found 0\.5"
+    ):
         PolyRate(factor=0.5)
-    with pytest.raises(SettingError, match="poly_rate: power must be a number of at least 0, found -1"):
+    with pytest.raises(
+        SettingError, match="poly_rate: power must be a number of at least 0, found -1"
+    ):
         PolyRate(power=-1)

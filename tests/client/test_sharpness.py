@@ -27,8 +27,9 @@ TINY = 1e-12
 def rounding(w: Tensor, eps: Tensor) -> float:
     """How far two ways to compute ``w + eps`` may be apart.
 
-    The sum and its difference to ``w`` round once each, ``eps`` at each of its products, the norm of three numbers and
-    the quotient: fewer than 16 times, each by half a unit in the last place of the largest number.
+    The sum and its difference to ``w`` round once each, ``eps`` at each of its products, the norm
+    of three numbers and the quotient: fewer than 16 times, each by half a unit in the last place of
+    the largest number.
     """
     return 16 * torch.finfo(w.dtype).eps / 2 * float(w.abs().max() + eps.abs().max())
 
@@ -37,7 +38,9 @@ def quadratic(w: Tensor) -> Tensor:
     return vector(2.0, 1.0, 4.0) * (w - 1)
 
 
-def ask(piece: Sam | Asam, w: Tensor, gradient: object = quadratic, **more: object) -> tuple[Asked, Tensor]:
+def ask(
+    piece: Sam | Asam, w: Tensor, gradient: object = quadratic, **more: object
+) -> tuple[Asked, Tensor]:
     v = visiting(piece, w, **more)
     asked = Asked(gradient)  # type: ignore[arg-type]
     assert torch.equal(piece.begin(v, w), w)
@@ -53,7 +56,9 @@ def test_sam_climbs_rho_along_the_gradient(w: Tensor, rho: float) -> None:
     eps = rho * g / (g.norm() + TINY)
     torch.testing.assert_close(there, w + eps, rtol=0, atol=rounding(w, eps))
     if float(g.norm()) > 1e-3:  # where TINY shortens it by less than TINY / 1e-3 of rho
-        assert float((there - w).norm()) == pytest.approx(rho, abs=2 * TINY / 1e-3 + rounding(w, eps))
+        assert float((there - w).norm()) == pytest.approx(
+            rho, abs=2 * TINY / 1e-3 + rounding(w, eps)
+        )
     assert torch.equal(u, quadratic(there))
 
 
@@ -105,7 +110,12 @@ def test_which_parameters_are_weights() -> None:
 
 def test_settings() -> None:
     assert Sam().oracle_calls == Asam().oracle_calls == 2
-    for wrong in (lambda: Sam(-0.1), lambda: Asam(rho=-1), lambda: Asam(eta=-1), lambda: Asam(variant="layer")):
+    for wrong in (
+        lambda: Sam(-0.1),
+        lambda: Asam(rho=-1),
+        lambda: Asam(eta=-1),
+        lambda: Asam(variant="layer"),
+    ):
         with pytest.raises(SettingError):
             wrong()
     with pytest.raises(SettingError):

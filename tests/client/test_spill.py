@@ -1,4 +1,5 @@
-"""Records in a file: what is written is read, room is used again, and nothing that counts is overwritten."""
+"""Records in a file: what is written is read, room is used again, and nothing that counts is
+overwritten."""
 
 from __future__ import annotations
 
@@ -58,7 +59,9 @@ def test_a_temporary_file_on_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> Non
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.pwrite", full)
-    with pytest.raises(RunError, match=r"disk is full: .* in a temporary file in .* \$TMPDIR, or allow more memory"):
+    with pytest.raises(
+        RunError, match=r"disk is full: .* in a temporary file in .* \$TMPDIR, or allow more memory"
+    ):
         file.write(b"x")
 
 

@@ -18,7 +18,7 @@ from fedflat.client.learner import Learner
 from fedflat.client.local import LocalTraining
 from fedflat.client.loss_terms import Man
 from fedflat.client.stacked_gradients import StackedGradients, footprint, unstackable
-from fedflat.client.stacked_training import StackContext, signature, run_stack
+from fedflat.client.stacked_training import StackContext, run_stack, signature
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch, aggregate, unstack
 from fedflat.data.augment import CropFlip
@@ -50,7 +50,9 @@ def by_autograd(what: Learner, w: Tensor, batch: Batch, k: int) -> tuple[Tensor,
     output, targets = module(batch.inputs[k]), batch.targets
     if isinstance(targets, Mixed):
         lam = float(torch.as_tensor(targets.lam)[k])
-        loss = lam * cross_entropy(output, targets.first[k]) + (1 - lam) * cross_entropy(output, targets.second[k])
+        loss = lam * cross_entropy(output, targets.first[k]) + (1 - lam) * cross_entropy(
+            output, targets.second[k]
+        )
     else:
         loss = cross_entropy(output, targets[k])
     grads = torch.autograd.grad(loss, list(module.parameters()))
@@ -61,7 +63,9 @@ def by_autograd(what: Learner, w: Tensor, batch: Batch, k: int) -> tuple[Tensor,
 @pytest.mark.parametrize("traced", [False, True])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("mixed", [False, True])
-def test_gradients_are_autograds(shared: bool, mixed: bool, traced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_are_autograds(
+    shared: bool, mixed: bool, traced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batched, "PATIENCE", 0 if traced else 10**9)
     what, batch = learner(), batch_of()
     if mixed:
@@ -70,7 +74,9 @@ def test_gradients_are_autograds(shared: bool, mixed: bool, traced: bool, monkey
     start, many = what.initial(), StackedGradients(what)
     w = start.params.expand(CLIENTS, -1)
     if not shared:
-        w = w + 0.1 * torch.randn(w.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        w = w + 0.1 * torch.randn(
+            w.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+        )
     for _ in range(3):
         many.buffers = start.buffers.expand(CLIENTS, -1)
         loss, gradient, buffers, count = many.gradients(w, batch, ())
@@ -125,7 +131,9 @@ def test_terms_are_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     many.buffers = what.initial().buffers.expand(CLIENTS, -1)
     plain, *_ = many.gradients(w, batch_of(), ())
     v = visiting(man, w)
-    with_term = [many.gradients(w, batch_of(), [(man, v)])[0] for man in (Man(0.0), Man(0.5), Man(1.0))]
+    with_term = [
+        many.gradients(w, batch_of(), [(man, v)])[0] for man in (Man(0.0), Man(0.5), Man(1.0))
+    ]
     torch.testing.assert_close(with_term[0], plain)
     torch.testing.assert_close(with_term[2] - plain, 2 * (with_term[1] - plain))
     assert bool((with_term[1] > plain).all())
@@ -133,7 +141,9 @@ def test_terms_are_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_why_a_network_does_not_stack() -> None:
     assert unstackable(learner()) is None
-    assert "draws random numbers" in str(unstackable(learner(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout()))))
+    assert "draws random numbers" in str(
+        unstackable(learner(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout())))
+    )
     state = torch.random.get_rng_state()
     unstackable(learner(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout())))
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -162,11 +172,16 @@ def test_each_client_draws_its_own_numbers() -> None:
 @pytest.mark.parametrize("pieces", [[Mixup(0.5)], [Cutout(2)], [Mixup(0.5), Cutout(2)]])
 def test_each_client_changes_its_own_batch(pieces: list[Mixup | Cutout]) -> None:
     rng = torch.Generator().manual_seed(0)
-    many = Batch(torch.randn(3, 4, 1, 5, 5, dtype=torch.float64, generator=rng), torch.arange(12).view(3, 4))
+    many = Batch(
+        torch.randn(3, 4, 1, 5, 5, dtype=torch.float64, generator=rng), torch.arange(12).view(3, 4)
+    )
     ones = [Batch(many.inputs[i], many.targets[i]) for i in range(3)]
     for piece in pieces:
         many = piece.batch(stack_visit(piece), many)
-        ones = [piece.batch(visiting(piece, vector(0.0), client=k), b) for k, b in zip((4, 0, 9), ones, strict=True)]
+        ones = [
+            piece.batch(visiting(piece, vector(0.0), client=k), b)
+            for k, b in zip((4, 0, 9), ones, strict=True)
+        ]
     for i, one in enumerate(ones):
         assert torch.equal(many.inputs[i], one.inputs)
         theirs, ours = many.targets, one.targets
@@ -188,16 +203,29 @@ def images(augment: CropFlip | None, sets: int) -> list[ClientData]:
 @pytest.mark.parametrize("sets", [1, 3])
 @pytest.mark.parametrize("augment", [None, CropFlip(padding=1)])
 @pytest.mark.parametrize("batch_size", [2, 5])
-def test_a_visit_to_many_is_the_visits_to_each(batch_size: int, augment: CropFlip | None, sets: int) -> None:
-    what = Learner(lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), (1, 2, 2), 2, seed=0, dtype="float64")
-    job = ClientJob(what, (), LocalTraining(batch_size=batch_size, epochs=2, lr=0.1, momentum=0.5), seed=7)
+def test_a_visit_to_many_is_the_visits_to_each(
+    batch_size: int, augment: CropFlip | None, sets: int
+) -> None:
+    what = Learner(
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), (1, 2, 2), 2, seed=0, dtype="float64"
+    )
+    job = ClientJob(
+        what, (), LocalTraining(batch_size=batch_size, epochs=2, lr=0.1, momentum=0.5), seed=7
+    )
     data, start = images(augment, sets), what.initial()
-    requests = [Request(client, Broadcast(3, start.params, start.buffers, 0.1), {}) for client in (4, 0, 9)]
+    requests = [
+        Request(client, Broadcast(3, start.params, start.buffers, 0.1), {}) for client in (4, 0, 9)
+    ]
     reply_batch, state = run_stack(job, StackedGradients(what), requests, data)
     assert state == {}
     for request, own, found in zip(requests, data, reply_batch, strict=True):
         reply, _ = run_client(job, request, own)
-        assert (found.client, found.examples, found.samples, found.steps) == (request.client, 5, 10, reply.steps)
+        assert (found.client, found.examples, found.samples, found.steps) == (
+            request.client,
+            5,
+            10,
+            reply.steps,
+        )
         torch.testing.assert_close(found.delta, reply.delta, rtol=1e-10, atol=1e-13)
         assert found.metrics == pytest.approx(reply.metrics)
 
@@ -210,34 +238,59 @@ def test_who_can_share_a_stack() -> None:
         return signature(job, Request(0, broadcast, {"piece": state} if state else {}), examples)
 
     assert signed() == signed()
-    one, other = {"a": vector(1.0), "b": vector(2.0, 3.0)}, {"b": vector(4.0, 5.0), "a": vector(6.0)}
+    one, other = (
+        {"a": vector(1.0), "b": vector(2.0, 3.0)},
+        {"b": vector(4.0, 5.0), "a": vector(6.0)},
+    )
     assert signed(**one) == signed(**other)
-    others = [signed(4), signed(), signed(a=vector(1.0)), signed(a=vector(1.0, 2.0)), signed(a=torch.tensor([1]))]
+    others = [
+        signed(4),
+        signed(),
+        signed(a=vector(1.0)),
+        signed(a=vector(1.0, 2.0)),
+        signed(a=torch.tensor([1])),
+    ]
     assert len(set(others)) == len(others)
 
 
 def sheaf_of(values: list[float], examples: int = 2) -> ReplyBatch:
     delta = torch.tensor(values, dtype=torch.float64).view(-1, 1) * vector(1.0, -2.0)
     extras = {"scaffold": {"dc": 3 * delta}}
-    return ReplyBatch(range(len(values)), delta, delta[:, :1], examples, 7, extras, {"loss": delta[:, 0] + 1}, 4)
+    return ReplyBatch(
+        range(len(values)), delta, delta[:, :1], examples, 7, extras, {"loss": delta[:, 0] + 1}, 4
+    )
 
 
 numbers = st.lists(st.floats(-5, 5), min_size=1, max_size=5)
 
 
 @given(first=numbers, second=numbers, weighting=st.sampled_from(["sized", "uniform"]))
-def test_a_sheaf_folds_as_its_replies_do(first: list[float], second: list[float], weighting: str) -> None:
+def test_a_sheaf_folds_as_its_replies_do(
+    first: list[float], second: list[float], weighting: str
+) -> None:
     broadcast = Broadcast(0, vector(0.0, 0.0), vector(0.0), 0.1)
     sheaves = [sheaf_of(first), sheaf_of(second, examples=5)]
-    lone = Reply(9, vector(1.0, 1.0), vector(2.0), 3, 3, {"scaffold": {"dc": vector(0.0, 1.0)}}, {"loss": 2.0})
+    lone = Reply(
+        9,
+        vector(1.0, 1.0),
+        vector(2.0),
+        3,
+        3,
+        {"scaffold": {"dc": vector(0.0, 1.0)}},
+        {"loss": 2.0},
+    )
     one = aggregate(broadcast, [*sheaves, lone], population=20, weighting=weighting)
-    other = aggregate(broadcast, [*sheaves[0], *sheaves[1], lone], population=20, weighting=weighting)
+    other = aggregate(
+        broadcast, [*sheaves[0], *sheaves[1], lone], population=20, weighting=weighting
+    )
     assert (one.count, one.steps) == (other.count, pytest.approx(other.steps))
     assert one.loss == pytest.approx(other.loss)
     for name in ("delta", "buffers", "uniform"):
         torch.testing.assert_close(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-12)
     for config in ("uniform", "sized"):
-        torch.testing.assert_close(one.mean("scaffold", "dc", config), other.mean("scaffold", "dc", config))
+        torch.testing.assert_close(
+            one.mean("scaffold", "dc", config), other.mean("scaffold", "dc", config)
+        )
 
 
 def test_a_sheaf_counts_all_its_bytes_and_sees_every_bad_number() -> None:

@@ -1,4 +1,5 @@
-"""What clients remember is taken over when the round is done, and only then; beyond the budget it is on disk."""
+"""What clients remember is taken over when the round is done, and only then; beyond the budget it
+is on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def value(state: ClientState) -> float | None:
     return float(state["dual"]["sigma"][0]) if state else None
 
 
-def states_with(kept: dict[int, float], budget: int | None = None, folder: Path | None = None) -> ClientStates:
+def states_with(
+    kept: dict[int, float], budget: int | None = None, folder: Path | None = None
+) -> ClientStates:
     states = ClientStates(budget, folder)
     for client, number in kept.items():
         states.stage(client, remembering(number))
@@ -83,7 +86,14 @@ def test_a_memory_comes_back_as_it_was() -> None:
     """Names, types, shapes and every bit, of tensors that share their storage too."""
     x = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
     state: ClientState = {
-        "a": {"x": x, "turned": x.T, "part": x[1], "n": torch.tensor(7), "none": x[:0], "path/to": x.double()},
+        "a": {
+            "x": x,
+            "turned": x.T,
+            "part": x[1],
+            "n": torch.tensor(7),
+            "none": x[:0],
+            "path/to": x.double(),
+        },
         "b": {"mask": x > 0, "nan": torch.tensor([float("nan"), -0.0])},
     }
     states = ClientStates(budget=0)
@@ -91,7 +101,9 @@ def test_a_memory_comes_back_as_it_was() -> None:
     states.commit()
     assert states.in_ram == 0
     again = states.state(3)
-    assert {key: set(named) for key, named in again.items()} == {key: set(named) for key, named in state.items()}
+    assert {key: set(named) for key, named in again.items()} == {
+        key: set(named) for key, named in state.items()
+    }
     for key, named in state.items():
         for name, tensor in named.items():
             found = again[key][name]
@@ -153,7 +165,9 @@ def test_a_memory_that_did_not_change_is_not_written_again(tmp_path: Path) -> No
     states.stage(2, remembering(2))
     states.commit()
     second = states.table(2)
-    moved = dict(zip(second["client"].tolist(), (second["offset"] != first["offset"]).tolist(), strict=True))
+    moved = dict(
+        zip(second["client"].tolist(), (second["offset"] != first["offset"]).tolist(), strict=True)
+    )
     assert moved == {1: False, 2: True}
 
 
@@ -228,7 +242,9 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device that is always full, in place of the file: a link to it would not be followed."""
-    monkeypatch.setattr("fedflat.execution.spill.open_file", lambda path, flags: os.open("/dev/full", flags))
+    monkeypatch.setattr(
+        "fedflat.execution.spill.open_file", lambda path, flags: os.open("/dev/full", flags)
+    )
     states = ClientStates(0, tmp_path)
     with pytest.raises(RunError, match=r"the disk is full: .*clients.bin could not be written"):
         states.stage(1, remembering(1))
@@ -257,8 +273,11 @@ ACTS = st.one_of(
 
 @settings(max_examples=60)
 @given(st.lists(ACTS, max_size=40), st.integers(0, 40))
-def test_whatever_happens_it_is_like_a_dictionary(tmp_path_factory, acts: list, budget: int) -> None:
-    """Memories of one to three numbers; a crash may come at any time, and goes back to the last checkpoint."""
+def test_whatever_happens_it_is_like_a_dictionary(
+    tmp_path_factory, acts: list, budget: int
+) -> None:
+    """Memories of one to three numbers; a crash may come at any time, and goes back to the last
+    checkpoint."""
     folder = tmp_path_factory.mktemp("states")
     states, kept, staged = ClientStates(budget, folder), {}, {}
     tables: dict[int, dict] = {}
@@ -282,6 +301,8 @@ def test_whatever_happens_it_is_like_a_dictionary(tmp_path_factory, acts: list, 
             states, kept, staged = ClientStates(budget, folder), dict(saved[max(tables)]), {}
             states.restore(tables)
         found = states.state(client)
-        assert (found["a"]["x"].tolist() if found else None) == (staged.get(client) or kept.get(client))
+        assert (found["a"]["x"].tolist() if found else None) == (
+            staged.get(client) or kept.get(client)
+        )
         assert states.in_ram <= budget
     assert {k: m["a"]["x"].tolist() for k, m in states.kept.items()} == kept

@@ -1,4 +1,5 @@
-"""CFSI and LAB as pieces: who is given whose style, what that costs and tells, and where it changes nothing."""
+"""CFSI and LAB as pieces: who is given whose style, what that costs and tells, and where it changes
+nothing."""
 
 from __future__ import annotations
 
@@ -40,9 +41,14 @@ def experiment(method: str, data: Sequence[Pair], rounds: int = 2) -> Experiment
         return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 12, 2))
 
     return Experiment(
-        method=parse(method, "method"), on=clients_of(list(data), test=data[0], classes=2), model=linear, rounds=rounds,
-        local=LocalTraining(batch_size=3, lr=0.1), sampler=ClientSampler(clients=len(data)), dtype="float64",
-    )  # fmt: skip
+        method=parse(method, "method"),
+        on=clients_of(list(data), test=data[0], classes=2),
+        model=linear,
+        rounds=rounds,
+        local=LocalTraining(batch_size=3, lr=0.1),
+        sampler=ClientSampler(clients=len(data)),
+        dtype="float64",
+    )
 
 
 def outcome(method: str, data: Sequence[Pair], **more: Any) -> tuple[Tensor, RunState]:
@@ -65,7 +71,8 @@ def test_no_way_to_the_other_style_is_fedavg() -> None:
 
 
 def test_the_own_style_is_the_identity() -> None:
-    """All hold copies of one picture: every style of the bank is its own. LAB's eight bits are all that is lost."""
+    """All hold copies of one picture: every style of the bank is its own. LAB's eight bits are all
+    that is lost."""
     x, _ = pictures(0, 1)
     alike = [(x.repeat(n, 1, 1, 1), torch.arange(n) % 2) for n in (3, 4)]
     plain = outcome("fedavg", alike)[0]
@@ -90,7 +97,10 @@ class Told:
 def test_every_second_image_and_always_the_same(piece: Restyle) -> None:
     describer = piece.describers[0]
     assert isinstance(describer, Spectra | Colours)
-    rows = [torch.cat([torch.full((len(x), 1), k), describer.rows(x)], 1) for k, (x, _) in enumerate(DATA)]
+    rows = [
+        torch.cat([torch.full((len(x), 1), k), describer.rows(x)], 1)
+        for k, (x, _) in enumerate(DATA)
+    ]
     data = experiment("fedavg", DATA).on.open(0).data(0)  # type: ignore[union-attr]
     changed = piece.data(Told(torch.cat(rows).float()), data)  # type: ignore[arg-type]
     places = torch.tensor([3, 0, 1, 2])
@@ -99,7 +109,9 @@ def test_every_second_image_and_always_the_same(piece: Restyle) -> None:
         after = changed.batch(places, torch.float64, torch.Generator())
         differs = (after.inputs != before.inputs).flatten(1).any(1)
         assert differs.tolist() == [False, True, False, True]
-    assert torch.equal(changed.batch(places, torch.float64).inputs, before.inputs)  # as they are, where nobody trains
+    assert torch.equal(
+        changed.batch(places, torch.float64).inputs, before.inputs
+    )  # as they are, where nobody trains
     assert torch.equal(data.batch(places, torch.float64).inputs, before.inputs)
 
 
@@ -121,8 +133,13 @@ def test_the_bank_is_counted(text: str, numbers: int) -> None:
 
 
 def test_what_it_tells_is_said() -> None:
-    [said] = [text for text in prepare(experiment("fedavg + lab", DATA)).remarks() if "round 0" in text]
-    assert "every client learn of each training image of everybody the mean and the spread of its colours" in said
+    [said] = [
+        text for text in prepare(experiment("fedavg + lab", DATA)).remarks() if "round 0" in text
+    ]
+    assert (
+        "every client learn of each training image of everybody the mean and the spread of its colours"
+        in said
+    )
 
 
 def looks(data: ClientData) -> set[int]:
@@ -132,12 +149,24 @@ def looks(data: ClientData) -> set[int]:
 
 def test_the_own_town_and_weather_are_left_out_whatever_the_view() -> None:
     """A bank whose every style is a number that names its client: which ones are drawn?"""
-    on = ff.street(towns=2, weather="sun,rain", view="car,bus", clients=8, examples=2, width=32, height=16, seed=1)
+    on = ff.street(
+        towns=2,
+        weather="sun,rain",
+        view="car,bus",
+        clients=8,
+        examples=2,
+        width=32,
+        height=16,
+        seed=1,
+    )
     fed = on.open(0)
     own = looks(fed.data(0))
     same = [client for client in range(8) if looks(fed.data(client)) == own]
     assert [fed.domain(client)[:2] for client in same] == [("town0", "sun")] * 2
-    rows = [torch.tensor([[*looks(fed.data(client)), client]] * 2, dtype=torch.float32) for client in range(8)]
+    rows = [
+        torch.tensor([[*looks(fed.data(client)), client]] * 2, dtype=torch.float32)
+        for client in range(8)
+    ]
     drawn: list[float] = []
 
     class Spy(Lab):
@@ -155,10 +184,17 @@ def test_the_own_town_and_weather_are_left_out_whatever_the_view() -> None:
 
 def test_what_has_no_style_is_refused() -> None:
     floats = [(x.float(), y) for x, y in DATA]
-    with pytest.raises(SettingError, match=r"pictures in bytes, from 0 to 255, and these data have torch.float32"):
+    with pytest.raises(
+        SettingError, match=r"pictures in bytes, from 0 to 255, and these data have torch.float32"
+    ):
         prepare(experiment("fedavg + cfsi", floats))
-    prepared, grey = prepare(experiment("fedavg", DATA)), experiment("fedavg", [(x[:, :1], y) for x, y in DATA])
-    with pytest.raises(SettingError, match=r"pictures of three colours in bytes.*shape \(1, 8, 12\)"):
+    prepared, grey = (
+        prepare(experiment("fedavg", DATA)),
+        experiment("fedavg", [(x[:, :1], y) for x, y in DATA]),
+    )
+    with pytest.raises(
+        SettingError, match=r"pictures of three colours in bytes.*shape \(1, 8, 12\)"
+    ):
         Colours().check(grey.on.open(0), prepared.learner, None)
 
 

@@ -16,7 +16,7 @@ from fedflat.client.instructions import Gradient
 from fedflat.client.learner import Learner
 from fedflat.client.local import LocalTraining
 from fedflat.client.loss_terms import ACTIVATIONS, Man, activations
-from fedflat.client.piece import Piece, ModelInfo, ClientContext
+from fedflat.client.piece import ClientContext, ModelInfo, Piece
 from fedflat.client.sharpness import Sam
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.core.flat import Layout
@@ -32,7 +32,8 @@ ROWS = torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 1.0]], dtype=torch.float64)
 
 
 class Two(nn.Module):
-    """A network whose two activations come out as given; the logits are large and must not count."""
+    """A network whose two activations come out as given; the logits are large and must not
+    count."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +48,9 @@ def seen_by(man: Man, module: nn.Module, x: Tensor, t: int = 0) -> tuple[list[fl
     """Each activation's mean square, and the term's value."""
     with man.hooks(module) as seen:
         output = module(x)
-    value = man.loss(visiting(man, vector(0.0), round=t), Batch(x, torch.zeros(len(x))), output, seen)
+    value = man.loss(
+        visiting(man, vector(0.0), round=t), Batch(x, torch.zeros(len(x))), output, seen
+    )
     return [float(part.detach()) for part in seen], float(value.detach())
 
 
@@ -57,17 +60,22 @@ def test_the_numbers() -> None:
     assert sum(parts) == pytest.approx(2.41666667)
     assert value == pytest.approx(0.3625)
     assert seen_by(Man(0.15, "repo"), Two(), torch.zeros(2, 1))[1] == pytest.approx(0.3625 / 2)
-    assert seen_by(Man(warmup(0.0, 0.3, 2)), Two(), torch.zeros(2, 1), t=1)[1] == pytest.approx(0.3625)
+    assert seen_by(Man(warmup(0.0, 0.3, 2)), Two(), torch.zeros(2, 1), t=1)[1] == pytest.approx(
+        0.3625
+    )
     assert seen_by(Man(0), Two(), torch.zeros(2, 1))[1] == 0
 
 
 @pytest.mark.parametrize(
     ("spec", "shape", "terms"),
     [
-        (mlp([4]), (5,), 1), (mlp([4, 3]), (5,), 2), (cnn(), (3, 32, 32), 4), (tiny_convnet(), (3, 64, 64), 5),
+        (mlp([4]), (5,), 1),
+        (mlp([4, 3]), (5,), 2),
+        (cnn(), (3, 32, 32), 4),
+        (tiny_convnet(), (3, 64, 64), 5),
         (resnet20(), (3, 8, 8), 19),
     ],
-)  # fmt: skip
+)
 def test_one_term_for_each_hidden_layer(spec: object, shape: tuple[int, ...], terms: int) -> None:
     module = spec.build(shape, 10)  # type: ignore[attr-defined]
     parts, value = seen_by(Man(1.0), module, torch.randn(2, *shape))
@@ -115,7 +123,9 @@ DATA = clients_of([(X, Y)], test=(X, Y), classes=3).open(0).data(0)
 
 def network() -> nn.Module:
     torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 3)).double()
+    return nn.Sequential(
+        nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 3)
+    ).double()
 
 
 def gradient(module: nn.Module, zeta: float) -> tuple[Tensor, ...]:
@@ -130,7 +140,12 @@ def gradient(module: nn.Module, zeta: float) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("scale", ["paper", "repo"])
 def test_the_term_is_in_ascent_and_descent(rho: float, scale: str) -> None:
     pieces: tuple[Piece, ...] = (Man(2.0, scale), Sam(rho))
-    job = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64"), pieces, LocalTraining(batch_size=6), seed=0)
+    job = ClientJob(
+        Learner(network(), (4,), 3, seed=0, dtype="float64"),
+        pieces,
+        LocalTraining(batch_size=6),
+        seed=0,
+    )
     start = job.learner.initial().params
     reply, _ = run_client(job, Request(0, Broadcast(0, start, torch.zeros(0), 0.1), {}), DATA)
     module, zeta = network(), 2.0 if scale == "paper" else 1.0
@@ -146,9 +161,13 @@ def test_the_term_is_in_ascent_and_descent(rho: float, scale: str) -> None:
 
 def test_the_term_is_in_the_gradient_over_all_data() -> None:
     """Mime's first exchange asks for the gradient of the very loss the clients walk on."""
-    job = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64"), (Man(2.0),), LocalTraining(), seed=0)
+    job = ClientJob(
+        Learner(network(), (4,), 3, seed=0, dtype="float64"), (Man(2.0),), LocalTraining(), seed=0
+    )
     start = job.learner.initial().params
-    reply, _ = run_client(job, Request(0, Broadcast(0, start, torch.zeros(0), 0.1, instruction=Gradient()), {}), DATA)
+    reply, _ = run_client(
+        job, Request(0, Broadcast(0, start, torch.zeros(0), 0.1, instruction=Gradient()), {}), DATA
+    )
     expected = torch.cat([part.reshape(-1) for part in gradient(network(), 2.0)])
     torch.testing.assert_close(reply.delta, expected, rtol=1e-10, atol=1e-12)
 
@@ -164,7 +183,12 @@ class Lite(Piece):
 
 
 def test_so_is_it_in_the_one_a_piece_asks_for() -> None:
-    job = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64"), (Man(2.0), Lite()), LocalTraining(), seed=0)
+    job = ClientJob(
+        Learner(network(), (4,), 3, seed=0, dtype="float64"),
+        (Man(2.0), Lite()),
+        LocalTraining(),
+        seed=0,
+    )
     start = job.learner.initial().params
     reply, _ = run_client(job, Request(0, Broadcast(0, start, torch.zeros(0), 0.1), {}), DATA)
     expected = torch.cat([part.reshape(-1) for part in gradient(network(), 2.0)])
@@ -172,25 +196,40 @@ def test_so_is_it_in_the_one_a_piece_asks_for() -> None:
 
 
 def test_a_run_says_which_activations_it_found() -> None:
-    exp = fedflat.experiment("fedavg + man", "digits(clients=10)", model="mlp(hidden=[8, 8])", rounds=1)
+    exp = fedflat.experiment(
+        "fedavg + man", "digits(clients=10)", model="mlp(hidden=[8, 8])", rounds=1
+    )
     (remark,) = prepare(exp).remarks()
-    names = [name for name, part in prepare(exp).learner.flat.module.named_modules() if isinstance(part, nn.ReLU)]
+    names = [
+        name
+        for name, part in prepare(exp).learner.flat.module.named_modules()
+        if isinstance(part, nn.ReLU)
+    ]
     assert remark == f"man penalises 2 activations: {names[0]} (ReLU), {names[1]} (ReLU)"
     assert prepare(fedflat.experiment("fedavg", "digits(clients=10)", rounds=1)).remarks() == []
 
 
 def gradients(module: nn.Module, x: Tensor, value: Tensor) -> list[Tensor]:
-    """The slopes of a value by the inputs and by every parameter, and those of their squares: derived twice."""
+    """The slopes of a value by the inputs and by every parameter, and those of their squares:
+    derived twice."""
     leaves = [x, *module.parameters()]
     once = torch.autograd.grad(value, leaves, create_graph=True)
-    twice = torch.autograd.grad(sum((one.square().sum() for one in once), value.new_zeros(())), leaves)
+    twice = torch.autograd.grad(
+        sum((one.square().sum() for one in once), value.new_zeros(())), leaves
+    )
     return [*(one.detach() for one in once), *twice]
 
 
-@pytest.mark.parametrize("middle", [nn.ReLU(), nn.ReLU(inplace=True), nn.Tanh()], ids=["relu", "inplace", "tanh"])
-@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last], ids=["first", "last"])
+@pytest.mark.parametrize(
+    "middle", [nn.ReLU(), nn.ReLU(inplace=True), nn.Tanh()], ids=["relu", "inplace", "tanh"]
+)
+@pytest.mark.parametrize(
+    "form", [torch.contiguous_format, torch.channels_last], ids=["first", "last"]
+)
 def test_its_slopes_are_those_of_mean_squares(middle: nn.Module, form: torch.memory_format) -> None:
-    module = nn.Sequential(nn.Conv2d(2, 3, 3), middle, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(12, 4)).double()
+    module = nn.Sequential(
+        nn.Conv2d(2, 3, 3), middle, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(12, 4)
+    ).double()
     x = torch.randn(5, 2, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     x = x.contiguous(memory_format=form).requires_grad_()
     with Man(0.3).hooks(module) as seen:

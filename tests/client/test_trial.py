@@ -53,8 +53,6 @@ def register(net: Keeping, x: Tensor) -> None:
     net.register_buffer("late", torch.zeros(2))
 
 
-
-
 def refusal(model: Any, **more: Any) -> str:
     with pytest.raises(SettingError) as caught:
         check_training_step(Learner(model, (4,), 3, **{"seed": 0, **more}), FED)
@@ -77,11 +75,15 @@ def test_buffers_that_cannot_be_averaged_are_refused(
 
 
 def test_the_counter_of_a_batch_normalisation_may_count() -> None:
-    check_training_step(Learner(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)), (4,), 3, seed=0), FED)
+    check_training_step(
+        Learner(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)), (4,), 3, seed=0), FED
+    )
 
 
 def test_whole_numbers_that_stay_put_may_stay() -> None:
-    check_training_step(Learner(Keeping(torch.arange(3), lambda net, x: None), (4,), 3, seed=0), FED)
+    check_training_step(
+        Learner(Keeping(torch.arange(3), lambda net, x: None), (4,), 3, seed=0), FED
+    )
 
 
 def test_complex_parameters_and_buffers_are_refused() -> None:
@@ -94,7 +96,9 @@ def test_complex_parameters_and_buffers_are_refused() -> None:
             return (x.to(self.weight.dtype) @ self.weight).real
 
     assert "'weight' holds complex numbers, whose imaginary part would be lost" in refusal(Waves())
-    assert "'kept' holds complex numbers" in refusal(Keeping(torch.zeros(2, dtype=torch.complex64), count))
+    assert "'kept' holds complex numbers" in refusal(
+        Keeping(torch.zeros(2, dtype=torch.complex64), count)
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +116,9 @@ def test_a_loss_that_gives_no_number_to_learn_from_is_refused(loss: Any, found: 
 
 
 def test_outputs_that_are_no_tensor_are_refused_whatever_the_loss() -> None:
-    assert "into tuple; it must give one tensor" in refusal(nn.LSTM(4, 3), loss=lambda output, y: output[0].sum())
+    assert "into tuple; it must give one tensor" in refusal(
+        nn.LSTM(4, 3), loss=lambda output, y: output[0].sum()
+    )
 
 
 def test_a_graph_kept_from_step_to_step_is_found() -> None:
@@ -132,7 +138,10 @@ def test_a_set_without_test_examples_is_refused() -> None:
 def test_the_step_leaves_no_trace() -> None:
     model = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 3))
     learner = Learner(model, (4,), 3, seed=0)
-    before, weights = torch.random.get_rng_state(), nn.utils.parameters_to_vector(model.parameters()).clone()
+    before, weights = (
+        torch.random.get_rng_state(),
+        nn.utils.parameters_to_vector(model.parameters()).clone(),
+    )
     check_training_step(learner, FED)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert torch.equal(nn.utils.parameters_to_vector(model.parameters()), weights)

@@ -16,10 +16,10 @@ from torch.nn.functional import cross_entropy
 from fedflat import clip, feddyn, sam
 from fedflat.client.diagnosis import diagnose
 from fedflat.client.full_gradient import full_gradient
-from fedflat.client.instructions import Gradient, Train, FineTune
+from fedflat.client.instructions import FineTune, Gradient, Train
 from fedflat.client.learner import Learner
 from fedflat.client.local import LocalTraining
-from fedflat.client.piece import Piece, Term, ClientContext
+from fedflat.client.piece import ClientContext, Piece, Term
 from fedflat.client.sharpness import Sam
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.composition.method import Method
@@ -36,7 +36,9 @@ from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
 
 RNG = torch.Generator().manual_seed(0)
-DATA = [(torch.randn(9, 4, generator=RNG, dtype=torch.float64), torch.arange(9) % 3) for _ in range(3)]
+DATA = [
+    (torch.randn(9, 4, generator=RNG, dtype=torch.float64), torch.arange(9) % 3) for _ in range(3)
+]
 ON = clients_of(DATA, test=DATA[0], classes=3)
 
 
@@ -45,8 +47,14 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
 
 
-def job(*pieces: Piece, local: LocalTraining = LocalTraining(batch_size=4, lr=0.1), model: nn.Module | None = None) -> ClientJob:
-    return ClientJob(Learner(model or network(), (4,), 3, seed=0, dtype="float64"), pieces, local, seed=1)
+def job(
+    *pieces: Piece,
+    local: LocalTraining = LocalTraining(batch_size=4, lr=0.1),
+    model: nn.Module | None = None,
+) -> ClientJob:
+    return ClientJob(
+        Learner(model or network(), (4,), 3, seed=0, dtype="float64"), pieces, local, seed=1
+    )
 
 
 def letter(what: ClientJob, client: int = 2, t: int = 5, **more: Any) -> Request:
@@ -59,7 +67,9 @@ FED = ON.open(0)
 
 def test_a_visit_is_a_pure_function() -> None:
     torch.manual_seed(0)
-    dropout = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.Linear(8, 3)).double()
+    dropout = nn.Sequential(
+        nn.Linear(4, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.Linear(8, 3)
+    ).double()
     what = job(*(feddyn(0.1) + sam(0.1)).client, model=dropout, local=LocalTraining(batch_size=3))
     torch.manual_seed(1)
     one, memory = run_client(what, letter(what), FED.data(2))
@@ -135,8 +145,17 @@ def test_who_is_called_when() -> None:
     reply, _ = run_client(what, start, FED.data(2))
     step = ["gradient b", "gradient a"]  # the outer piece is asked first
     assert [
-        "begin a", "begin b", "batch a 0", "batch b 0", *step, "batch a 1", "batch b 1", *step, "end b", "end a",
-    ] == NOTES  # fmt: skip
+        "begin a",
+        "begin b",
+        "batch a 0",
+        "batch b 0",
+        *step,
+        "batch a 1",
+        "batch b 1",
+        *step,
+        "end b",
+        "end a",
+    ] == NOTES
     torch.testing.assert_close(reply.delta, torch.full_like(reply.delta, -0.5))
     outer, inner = SEEN[0], SEEN[1]
     assert (outer.planned_steps, outer.lr, outer.round, outer.client) == (2, 0.1, 5, 2)
@@ -146,7 +165,10 @@ def test_who_is_called_when() -> None:
     assert inner.inbox == {}
     assert torch.equal(inner.sent, start.broadcast.params)
     torch.testing.assert_close(inner.start, start.broadcast.params + 0.5)
-    assert {key: set(named) for key, named in reply.extras.items()} == {"diary": {"note"}, "second": {"note"}}
+    assert {key: set(named) for key, named in reply.extras.items()} == {
+        "diary": {"note"},
+        "second": {"note"},
+    }
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,7 +196,8 @@ class Hidden(Term):
 
 @pytest.mark.parametrize("rho", [0.0, 0.3])
 def test_a_term_is_part_of_the_loss(rho: float) -> None:
-    """One full-batch step against autograd; with SAM the term is in the ascent as in the descent."""
+    """One full-batch step against autograd; with SAM the term is in the ascent as in the
+    descent."""
     what = job(Hidden(2.0), *((Sam(rho),) if rho else ()), local=LocalTraining(batch_size=9))
     reply, _ = run_client(what, letter(what), FED.data(2))
     module, (x, y) = network(), DATA[2]
@@ -192,7 +215,9 @@ def test_a_term_is_part_of_the_loss(rho: float) -> None:
             for p, part in zip(params, g, strict=True):
                 p += rho * part / norm
         g = torch.autograd.grad(value(), params)
-    torch.testing.assert_close(reply.delta, 0.1 * torch.cat([part.view(-1) for part in g]), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        reply.delta, 0.1 * torch.cat([part.view(-1) for part in g]), rtol=1e-10, atol=1e-12
+    )
     assert reply.metrics["loss"] == pytest.approx(first.item())
     assert not any(layer._forward_hooks for layer in what.learner.flat.module.modules())
 
@@ -204,7 +229,9 @@ def test_the_gradient_over_all_examples() -> None:
     found = full_gradient(what.learner, FED.data(1), w)
     module, (x, y) = what.learner.module(), DATA[1]
     expected = torch.autograd.grad(cross_entropy(module(x), y), list(module.parameters()))
-    torch.testing.assert_close(found, torch.cat([g.view(-1) for g in expected]), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        found, torch.cat([g.view(-1) for g in expected]), rtol=1e-10, atol=1e-12
+    )
     assert torch.equal(what.learner.flat.buffers, before)
 
 
@@ -213,7 +240,9 @@ def test_a_mail_may_ask_for_the_gradient_instead_of_a_walk() -> None:
     state = {"dual": {"sigma": torch.ones(3)}}
     asking = replace(letter(what, ask=Gradient()), state=state)
     reply, after = run_client(what, asking, FED.data(2))
-    assert torch.equal(reply.delta, full_gradient(what.learner, FED.data(2), asking.broadcast.params))
+    assert torch.equal(
+        reply.delta, full_gradient(what.learner, FED.data(2), asking.broadcast.params)
+    )
     assert after is state
     assert reply.samples == reply.examples == 9
     assert reply.extras == {}
@@ -275,10 +304,16 @@ def test_a_visit_starts_from_the_buffers_it_was_sent(ask: Instruction) -> None:
 
 
 def test_a_mail_may_ask_for_the_last_layer_only() -> None:
-    """Plain steps of the classifier: whatever pieces there are, and momentum and decay, have no part in it."""
-    pieces = (*(feddyn(0.5) + sam(0.3)).client, *LocalTraining(momentum=0.9, weight_decay=0.1).pieces(keep=False))
+    """Plain steps of the classifier: whatever pieces there are, and momentum and decay, have no
+    part in it."""
+    pieces = (
+        *(feddyn(0.5) + sam(0.3)).client,
+        *LocalTraining(momentum=0.9, weight_decay=0.1).pieces(keep=False),
+    )
     local = LocalTraining(batch_size=4, epochs=2)
-    tuned, state = run_client(what := job(*pieces, local=local), letter(what, ask=FineTune()), FED.data(2))
+    tuned, state = run_client(
+        what := job(*pieces, local=local), letter(what, ask=FineTune()), FED.data(2)
+    )
     head = what.learner.flat.layout.classifier()
     assert not tuned.delta[~head].any()
     assert bool((tuned.delta[head] != 0).any())
@@ -316,10 +351,16 @@ class Spoil(Piece):
 
 def run(piece: Spoil, run_folder: RunFolder | None = None, **more: Any) -> Any:
     exp = Experiment(
-        method=clip(10.0) + Method(client=(piece,), text="spoil()"), on=ON, model=network(), rounds=3,
-        local=LocalTraining(batch_size=4, lr=0.1, momentum=0.5), sampler=ClientSampler(clients=3), dtype="float64",
-        evaluate=EvaluationSchedule(every=1), **more,
-    )  # fmt: skip
+        method=clip(10.0) + Method(client=(piece,), text="spoil()"),
+        on=ON,
+        model=network(),
+        rounds=3,
+        local=LocalTraining(batch_size=4, lr=0.1, momentum=0.5),
+        sampler=ClientSampler(clients=3),
+        dtype="float64",
+        evaluate=EvaluationSchedule(every=1),
+        **more,
+    )
     return train(exp, run_folder=run_folder)
 
 
@@ -342,15 +383,24 @@ def test_a_bad_reply_is_named_and_diagnosed(value: float) -> None:
 
 def test_where_the_first_bad_number_came_from() -> None:
     bad = job(Spoil("spoil", client=2, round=0))
-    assert diagnose(bad, letter(bad), FED.data(2)) == f"the first bad number came out of {bad.pieces[0]!r}"
+    assert (
+        diagnose(bad, letter(bad), FED.data(2))
+        == f"the first bad number came out of {bad.pieces[0]!r}"
+    )
     huge = job(local=LocalTraining(batch_size=9))
     start = letter(huge)
-    spoilt = replace(start, broadcast=replace(start.broadcast, params=start.broadcast.params * math.nan))
+    spoilt = replace(
+        start, broadcast=replace(start.broadcast, params=start.broadcast.params * math.nan)
+    )
     assert "already not finite" in diagnose(huge, spoilt, FED.data(2))
     steep = replace(start, broadcast=replace(start.broadcast, lr=1e308))
-    exploding = job(Spoil("spoil", client=2, round=0, value=1e10), local=LocalTraining(batch_size=9))
+    exploding = job(
+        Spoil("spoil", client=2, round=0, value=1e10), local=LocalTraining(batch_size=9)
+    )
     assert diagnose(exploding, steep, FED.data(2)) == "its steps were finite, but their sum is not"
-    raw = ClientJob(Learner(network(), (4,), 3, seed=0, dtype="float64", loss=_bad_loss), (), LocalTraining(), 0)
+    raw = ClientJob(
+        Learner(network(), (4,), 3, seed=0, dtype="float64", loss=_bad_loss), (), LocalTraining(), 0
+    )
     assert "came out of the batch gradient" in diagnose(raw, letter(raw), FED.data(2))
 
 
@@ -363,9 +413,14 @@ def test_skipping_bad_replies() -> None:
     skipped = run(Spoil("spoil"), on_bad="skip")
     without = [[0, 1, 2], [0, 2], [0, 2]]
     exp = Experiment(
-        method=clip(10.0), on=ON, model=network(), rounds=3, local=LocalTraining(batch_size=4, lr=0.1, momentum=0.5),
-        sampler=ClientSampler(cohorts=without), dtype="float64",
-    )  # fmt: skip
+        method=clip(10.0),
+        on=ON,
+        model=network(),
+        rounds=3,
+        local=LocalTraining(batch_size=4, lr=0.1, momentum=0.5),
+        sampler=ClientSampler(cohorts=without),
+        dtype="float64",
+    )
     expected = train(exp)
     assert skipped.status == "done"
     assert torch.equal(skipped.model.params, expected.model.params)  # type: ignore[union-attr]
@@ -379,9 +434,15 @@ def test_a_bad_client_remembers_nothing_of_a_skipped_visit() -> None:
             kept.append(set(run.clients.kept))
 
     exp = Experiment(
-        method=feddyn(0.1) + Method(client=(Spoil("spoil", round=0),), text="spoil()"), on=ON, model=network(),
-        rounds=1, local=LocalTraining(batch_size=4), sampler=ClientSampler(clients=3), dtype="float64", on_bad="skip",
-    )  # fmt: skip
+        method=feddyn(0.1) + Method(client=(Spoil("spoil", round=0),), text="spoil()"),
+        on=ON,
+        model=network(),
+        rounds=1,
+        local=LocalTraining(batch_size=4),
+        sampler=ClientSampler(clients=3),
+        dtype="float64",
+        on_bad="skip",
+    )
     train(exp, run_folder=Book())
     assert kept[-1] == {0, 2}
 
@@ -399,8 +460,14 @@ def test_stopping_at_a_bad_reply() -> None:
 
 def test_when_every_reply_is_bad() -> None:
     exp = Experiment(
-        method=Method(client=(Spoil("spoil"),), text="spoil()"), on=ON, model=network(), rounds=3, dtype="float64",
-        sampler=ClientSampler(cohorts=[[0], [1], [2]]), on_bad="skip", local=LocalTraining(),
-    )  # fmt: skip
+        method=Method(client=(Spoil("spoil"),), text="spoil()"),
+        on=ON,
+        model=network(),
+        rounds=3,
+        dtype="float64",
+        sampler=ClientSampler(cohorts=[[0], [1], [2]]),
+        on_bad="skip",
+        local=LocalTraining(),
+    )
     with pytest.raises(FedflatError, match="round 1: no client's reply could be used"):
         train(exp)

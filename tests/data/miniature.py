@@ -18,8 +18,11 @@ def idx(array: np.ndarray) -> bytes:
     return bytes([0, 0, 8, array.ndim]) + sizes + array.astype(np.uint8).tobytes()
 
 
-def write_idx_set(folder: Path, train: int, test: int, *, compressed: bool = False) -> list[np.ndarray]:
-    """Four idx files with random 28x28 images and labels that run through 0..9; the arrays written."""
+def write_idx_set(
+    folder: Path, train: int, test: int, *, compressed: bool = False
+) -> list[np.ndarray]:
+    """Four idx files with random 28x28 images and labels that run through 0..9; the arrays
+    written."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
     arrays = []

@@ -54,7 +54,8 @@ def test_crop_flip_changes_each_image_on_its_own_and_never_mixes_them():
 
 
 def test_crop_flip_of_all_images_alike() -> None:
-    """All are cropped and mirrored as the first is, and over many batches the first as it is on its own."""
+    """All are cropped and mirrored as the first is, and over many batches the first as it is on its
+    own."""
     x = torch.randint(1, 256, (5, 3, 7, 5), generator=generator(1), dtype=torch.uint8)
     known = [candidates(image, padding=1) for image in x]
     counts = dict.fromkeys(known[0].values(), 0)
@@ -73,10 +74,14 @@ def test_crop_flip_of_all_images_alike() -> None:
 def test_crop_flip_of_some_images_with_a_border_of_a_colour() -> None:
     n, colour = 4_000, torch.tensor([7, 8, 9], dtype=torch.uint8).view(3, 1, 1)
     image = torch.randint(10, 256, (3, 5, 5), generator=generator(1), dtype=torch.uint8)
-    out = CropFlip(padding=1, flip=0, crop=0.25, border=(7, 8, 9))(image.expand(n, -1, -1, -1), None, generator())[0]
+    out = CropFlip(padding=1, flip=0, crop=0.25, border=(7, 8, 9))(
+        image.expand(n, -1, -1, -1), None, generator()
+    )[0]
     wide = colour.expand(3, 7, 7).clone()
     wide[:, 1:6, 1:6] = image
-    known = {wide[:, y : y + 5, x : x + 5].numpy().tobytes(): (y, x) for y in range(3) for x in range(3)}
+    known = {
+        wide[:, y : y + 5, x : x + 5].numpy().tobytes(): (y, x) for y in range(3) for x in range(3)
+    }
     counts = dict.fromkeys(known.values(), 0)
     for one in out:
         counts[known[one.numpy().tobytes()]] += 1
@@ -93,7 +98,8 @@ def test_crop_flip_without_padding_and_flip_is_the_identity():
 
 
 def test_masks_move_with_their_images() -> None:
-    """A mask that repeats its image is cropped and mirrored like it; outside is what was asked for, not black."""
+    """A mask that repeats its image is cropped and mirrored like it; outside is what was asked for,
+    not black."""
     x = torch.randint(1, 200, (16, 1, 9, 7), dtype=torch.uint8, generator=generator())
     images, masks = CropFlip(padding=2, mask=255)(x, x[:, 0], generator(3))
     assert torch.equal(torch.where(masks == 255, 0, masks), images[:, 0])
@@ -111,7 +117,9 @@ def test_crop_flip_depends_on_the_generator_alone():
     assert not torch.equal(change(x, None, generator(5))[0], change(x, None, generator(6))[0])
 
 
-@pytest.mark.parametrize("wrong", [{"padding": -1}, {"padding": 1.5}, {"flip": 1.1}, {"flip": -0.1}])
+@pytest.mark.parametrize(
+    "wrong", [{"padding": -1}, {"padding": 1.5}, {"flip": 1.1}, {"flip": -0.1}]
+)
 def test_crop_flip_refuses(wrong):
     with pytest.raises(SettingError, match=next(iter(wrong))):
         CropFlip(**wrong)
@@ -149,7 +157,9 @@ def test_cutout_makes_one_square_hole_clipped_at_the_border():
 
 def test_cutout_larger_than_the_image_and_of_odd_side():
     assert cutout(torch.ones(5, 1, 4, 4), 9, generator()).sum() == 0
-    assert set((cutout(torch.ones(50, 1, 9, 9), 1, generator()) == 0).sum((1, 2, 3)).tolist()) == {1}
+    assert set((cutout(torch.ones(50, 1, 9, 9), 1, generator()) == 0).sum((1, 2, 3)).tolist()) == {
+        1
+    }
     with pytest.raises(SettingError, match="side"):
         cutout(torch.ones(1, 1, 4, 4), 0, generator())
 
@@ -161,7 +171,9 @@ def test_mixup_mixes_with_a_permutation_and_keeps_both_labels():
     assert torch.equal(first, torch.arange(32))
     assert sorted(second.tolist()) == list(range(32))
     assert 0 < lam < 1
-    torch.testing.assert_close(mixed.inputs, lam * x + (1 - lam) * x[second], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        mixed.inputs, lam * x + (1 - lam) * x[second], rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 4.0])

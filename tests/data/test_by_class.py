@@ -56,7 +56,9 @@ def test_the_evenest_draw_is_taken() -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(SettingError, match="by_class: alpha must be a number of at least 0, found -1"):
+    with pytest.raises(
+        SettingError, match="by_class: alpha must be a number of at least 0, found -1"
+    ):
         by_class(-1)
     with pytest.raises(SettingError, match="by_class: even must be True or False"):
         by_class(1, even="yes")

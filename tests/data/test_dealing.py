@@ -9,11 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflat.data.partitions.dealing import dirichlet, draw, draw_in_turns, enough, even, pools_of, take
+from fedflat.data.partitions.dealing import (
+    dirichlet,
+    draw,
+    draw_in_turns,
+    enough,
+    even,
+    pools_of,
+    take,
+)
 from fedflat.errors import SettingError
 
 
-def one_by_one(q: tuple[float, ...], stock: tuple[int, ...], count: int) -> dict[tuple[int, ...], float]:
+def one_by_one(
+    q: tuple[float, ...], stock: tuple[int, ...], count: int
+) -> dict[tuple[int, ...], float]:
     """The exact law of drawing one label after the other, by walking the whole tree."""
 
     @cache
@@ -36,7 +46,8 @@ def one_by_one(q: tuple[float, ...], stock: tuple[int, ...], count: int) -> dict
 
 
 def assert_follows(found: Counter[Any], law: dict[Any, float]) -> None:
-    """Nothing was drawn that cannot be, and what is likely as often as it should be (chi squared, five deviations)."""
+    """Nothing was drawn that cannot be, and what is likely as often as it should be (chi squared,
+    five deviations)."""
     n = found.total()
     assert set(found) <= set(law)
     common = {k: p for k, p in law.items() if n * p >= 5}
@@ -57,14 +68,17 @@ def assert_follows(found: Counter[Any], law: dict[Any, float]) -> None:
 def test_draw_has_the_law_of_single_draws(q, stock, count):
     law = one_by_one(q, stock, count)
     rng, n = np.random.default_rng(0), 8000
-    found = Counter(tuple(draw(np.array(q), np.array(stock), count, rng).tolist()) for _ in range(n))
+    found = Counter(
+        tuple(draw(np.array(q), np.array(stock), count, rng).tolist()) for _ in range(n)
+    )
     assert_follows(found, law)
 
 
 def all_at_once(
     mixtures: tuple[tuple[float, ...], ...], stock: tuple[int, ...], sizes: tuple[int, ...]
 ) -> dict[tuple[tuple[int, ...], ...], float]:
-    """The exact law of turns: any client that wants more, then any label of its mixture that is there."""
+    """The exact law of turns: any client that wants more, then any label of its mixture that is
+    there."""
 
     @cache
     def walk(taken: tuple[tuple[int, ...], ...]) -> dict[tuple[tuple[int, ...], ...], float]:
@@ -98,7 +112,12 @@ def test_draw_in_turns_has_the_law_of_single_turns(mixtures, stock, sizes):
     law = all_at_once(mixtures, stock, sizes)
     rng, n = np.random.default_rng(0), 8000
     found = Counter(
-        tuple(map(tuple, draw_in_turns(np.array(mixtures), np.array(stock), np.array(sizes), rng).tolist()))
+        tuple(
+            map(
+                tuple,
+                draw_in_turns(np.array(mixtures), np.array(stock), np.array(sizes), rng).tolist(),
+            )
+        )
         for _ in range(n)
     )
     assert_follows(found, law)
@@ -137,7 +156,9 @@ def test_dirichlet_near_zero_is_one_hot_with_the_weights_as_probabilities(total)
 
 def test_dirichlet_of_a_huge_concentration_is_the_prior():
     weights = np.array([0.6, 0.3, 0.1])
-    np.testing.assert_allclose(dirichlet(1e300, weights, np.random.default_rng(0)), weights, rtol=1e-6)
+    np.testing.assert_allclose(
+        dirichlet(1e300, weights, np.random.default_rng(0)), weights, rtol=1e-6
+    )
 
 
 @given(st.integers(0, 1000), st.integers(1, 50))

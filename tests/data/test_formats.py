@@ -49,7 +49,10 @@ def test_idx_set(tmp_path, compressed):
         (idx(np.zeros((2, 3))), "in 1 dimensions, found type 8 in 2"),
         (idx(np.zeros(9))[:-1], "must have 9 bytes of data, found only 8"),
         (idx(np.zeros(9)) + b"x", "must have 9 bytes of data, found more"),
-        (bytes([0, 0, 8, 1, 255, 255, 255, 255, 7]), "at most 60000 bytes of data, but says that it holds 4294967295"),
+        (
+            bytes([0, 0, 8, 1, 255, 255, 255, 255, 7]),
+            "at most 60000 bytes of data, but says that it holds 4294967295",
+        ),
         (bytes([0, 0, 8, 1, 0]), "cut off: it ends within its header"),
     ],
 )
@@ -143,12 +146,15 @@ def test_written_cifar10_is_read_again(tmp_path):
 
 
 def test_no_more_is_read_than_a_set_can_hold(tmp_path):
-    """A gigabyte of zeros that a megabyte unpacks to, and files with a hole of six gigabytes in them."""
+    """A gigabyte of zeros that a megabyte unpacks to, and files with a hole of six gigabytes in
+    them."""
     tracemalloc.start()
     try:
         promised = tmp_path / "promised.gz"
         promised.write_bytes(gzip.compress(bytes([0, 0, 8, 3]) + b"\0\1\0\0" * 3))
-        with pytest.raises(DataError, match="at most 47040000 bytes of data, but says that it holds 65536 x 65536"):
+        with pytest.raises(
+            DataError, match="at most 47040000 bytes of data, but says that it holds 65536 x 65536"
+        ):
             read_idx(promised, 3)
         goes_on = tmp_path / "goes_on.gz"
         with gzip.open(goes_on, "wb", compresslevel=1) as file:
@@ -166,7 +172,9 @@ def test_no_more_is_read_than_a_set_can_hold(tmp_path):
             write_cifar_files(tmp_path / name, name, 2)
             paths = cifar_paths(tmp_path / name, name)
             os.truncate(paths[0], (6 << 30) // record * record)
-            with pytest.raises(DataError, match=f"at most 50000 records of {record} bytes, found 64"):
+            with pytest.raises(
+                DataError, match=f"at most 50000 records of {record} bytes, found 64"
+            ):
                 CIFAR[name].read(paths)
         assert tracemalloc.get_traced_memory()[1] < 20 << 20
     finally:

@@ -25,7 +25,9 @@ def test_tensors_are_dealt_out():
 
 def test_iid_is_the_default_and_the_seed_may_be_fixed():
     spec = tensors(X, Y, *TEST, clients=4, seed=1)
-    assert [part.tolist() for part in spec.open(5).parts] == [part.tolist() for part in spec.open(6).parts]
+    assert [part.tolist() for part in spec.open(5).parts] == [
+        part.tolist() for part in spec.open(6).parts
+    ]
     assert repr(spec) == "tensors(<40 of 3x4x4>, iid(), clients=4)"
 
 
@@ -33,14 +35,18 @@ def test_bytes_are_scaled_and_normalised():
     x = torch.randint(256, (10, 3, 4, 4), dtype=torch.uint8)
     fed = tensors(x, Y[:10], x, Y[:10], clients=2, mean=(0.1, 0.2, 0.3), std=(1, 2, 3)).open(0)
     batch = fed.train.batch(torch.arange(10), torch.float64)
-    expected = (x.double() / 255 - torch.tensor([0.1, 0.2, 0.3]).double().view(1, 3, 1, 1)) / torch.tensor(
-        [1.0, 2.0, 3.0], dtype=torch.float64
-    ).view(1, 3, 1, 1)
+    expected = (
+        x.double() / 255 - torch.tensor([0.1, 0.2, 0.3]).double().view(1, 3, 1, 1)
+    ) / torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64).view(1, 3, 1, 1)
     torch.testing.assert_close(batch.inputs, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_numbers_masks_and_letters():
-    numbers, masks, requests = torch.rand(40, 2), X[:, 0].round().long() + 254 * (X[:, 1] > 0.9), (9 * X[:, 0, 0]).long()
+    numbers, masks, requests = (
+        torch.rand(40, 2),
+        X[:, 0].round().long() + 254 * (X[:, 1] > 0.9),
+        (9 * X[:, 0, 0]).long(),
+    )
     fed = tensors(X, numbers, TEST[0], numbers[:8], clients=4).open(0)
     assert fed.classes == 0
     assert torch.equal(fed.train.batch(torch.arange(40), torch.float64).targets, numbers.double())
@@ -48,7 +54,9 @@ def test_numbers_masks_and_letters():
     assert torch.equal(fed.train.batch(torch.arange(40), torch.float32).targets, masks)
     fed = tensors(requests, Y, requests[:8], TEST[1], clients=4).open(0)
     assert torch.equal(fed.train.batch(torch.arange(40), torch.float32).inputs, requests)
-    fed = clients_of([(X[:9], numbers[:9]), (X[9:], numbers[9:])], test=(TEST[0], numbers[:8])).open(0)
+    fed = clients_of(
+        [(X[:9], numbers[:9]), (X[9:], numbers[9:])], test=(TEST[0], numbers[:8])
+    ).open(0)
     assert [len(part) for part in fed.parts] == [9, 31]
     pairs = [(x, float(y[0])) for x, y in zip(X, numbers, strict=True)]
     fed = tensors(_Listed(pairs), test_x=_Listed(pairs[:8]), clients=4).open(0)
@@ -90,7 +98,10 @@ def test_clients_of_keeps_the_clients_as_given():
         batch = fed.data(k).batch(torch.arange(len(y)), torch.float32)
         assert torch.equal(batch.inputs, x)
         assert torch.equal(batch.targets, y)
-    assert pickle.loads(pickle.dumps(clients_of(mine, split=None, test=mine[0]))).open(0).population == 3
+    assert (
+        pickle.loads(pickle.dumps(clients_of(mine, split=None, test=mine[0]))).open(0).population
+        == 3
+    )
 
 
 def test_clients_of_with_a_split():
@@ -106,21 +117,39 @@ def test_clients_of_with_a_split():
     [
         (lambda: tensors(X, Y[:-1], *TEST), "a label for each"),
         (lambda: tensors(X, Y, TEST[0]), "give both test_x and test_y"),
-        (lambda: tensors(X, Y.float(), *TEST), "all labels must be alike, .* of torch.float32, found .* torch.int64"),
-        (lambda: tensors(X, X[:, 0].long(), TEST[0], TEST[0][:, 0].long()), "say how many classes: classes=2"),
-        (lambda: tensors(X, Y.cfloat(), TEST[0], TEST[1].cfloat()), "labels must be whole numbers .* torch.complex64"),
+        (
+            lambda: tensors(X, Y.float(), *TEST),
+            "all labels must be alike, .* of torch.float32, found .* torch.int64",
+        ),
+        (
+            lambda: tensors(X, X[:, 0].long(), TEST[0], TEST[0][:, 0].long()),
+            "say how many classes: classes=2",
+        ),
+        (
+            lambda: tensors(X, Y.cfloat(), TEST[0], TEST[1].cfloat()),
+            "labels must be whole numbers .* torch.complex64",
+        ),
         (lambda: tensors(X, Y - 1, *TEST), "labels must be whole numbers from 0"),
         (lambda: tensors(X, Y, TEST[0][:, :1], TEST[1]), "all inputs must be alike"),
         (lambda: tensors(X, Y, TEST[0].double(), TEST[1]), "all inputs must be alike"),
-        (lambda: tensors(X.bool(), Y, TEST[0].bool(), TEST[1]), "inputs must be floats, uint8 or whole numbers"),
+        (
+            lambda: tensors(X.bool(), Y, TEST[0].bool(), TEST[1]),
+            "inputs must be floats, uint8 or whole numbers",
+        ),
         (lambda: tensors(X, Y, *TEST, classes=3), "below classes=3, found 3"),
         (lambda: tensors(X, Y, *TEST, mean=(0.5,), std=(1,)), "one number for each channel"),
         (lambda: tensors(X, Y, *TEST, mean=(0.5,) * 3), "one number for each channel"),
         (lambda: tensors(X, Y, *TEST, "iid"), "partition must be one of"),
-        (lambda: tensors(X, Y, *TEST, users=Y[:3]), "users must have an entry for each of 40 examples, found 3"),
+        (
+            lambda: tensors(X, Y, *TEST, users=Y[:3]),
+            "users must have an entry for each of 40 examples, found 3",
+        ),
         (lambda: clients_of([]), "at least one client"),
         (lambda: clients_of([(X, Y), (X[:0], Y[:0])], TEST), "clients_of: client 1"),
-        (lambda: clients_of([(X, Y), (X[:, :2], Y)], TEST), "clients_of: client 1: all inputs must be alike"),
+        (
+            lambda: clients_of([(X, Y), (X[:, :2], Y)], TEST),
+            "clients_of: client 1: all inputs must be alike",
+        ),
     ],
 )
 def test_wrong_tensors_are_refused(wrong, message):
@@ -159,11 +188,23 @@ def test_clients_are_made_when_they_are_asked_for():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda k: (torch.zeros(2, 3, 4, 4), torch.tensor([0])), "client 7: there must be examples and a label"),
-        (lambda k: (torch.zeros(0, 3, 4, 4), torch.tensor([]).long()), "client 7: there must be examples"),
+        (
+            lambda k: (torch.zeros(2, 3, 4, 4), torch.tensor([0])),
+            "client 7: there must be examples and a label",
+        ),
+        (
+            lambda k: (torch.zeros(0, 3, 4, 4), torch.tensor([]).long()),
+            "client 7: there must be examples",
+        ),
         (lambda k: (torch.zeros(1, 3), torch.tensor([0])), "client 7: all inputs must be alike"),
-        (lambda k: (torch.zeros(1, 3, 4, 4), torch.tensor([0.0])), "client 7: all labels must be alike"),
-        (lambda k: (torch.zeros(1, 3, 4, 4), torch.tensor([4])), "client 7: labels must be below classes=4, found 4"),
+        (
+            lambda k: (torch.zeros(1, 3, 4, 4), torch.tensor([0.0])),
+            "client 7: all labels must be alike",
+        ),
+        (
+            lambda k: (torch.zeros(1, 3, 4, 4), torch.tensor([4])),
+            "client 7: labels must be below classes=4, found 4",
+        ),
     ],
 )
 def test_what_is_made_is_checked(make, message):
@@ -173,11 +214,17 @@ def test_what_is_made_is_checked(make, message):
 
 
 def test_wrong_ways_to_say_clients_from():
-    with pytest.raises(SettingError, match="clients_from: clients must be a whole number of at least 1"):
+    with pytest.raises(
+        SettingError, match="clients_from: clients must be a whole number of at least 1"
+    ):
         clients_from(made, 0, TEST, classes=4)
-    with pytest.raises(SettingError, match="clients_from: the test set: labels must be below classes=2"):
+    with pytest.raises(
+        SettingError, match="clients_from: the test set: labels must be below classes=2"
+    ):
         clients_from(made, 5, TEST, classes=2)
-    with pytest.raises(SettingError, match="clients_from: mean and std must have one number for each channel"):
+    with pytest.raises(
+        SettingError, match="clients_from: mean and std must have one number for each channel"
+    ):
         clients_from(made, 5, TEST, classes=4, mean=(1.0,))
 
 
@@ -206,7 +253,9 @@ def test_arrays_of_numpy_are_taken_as_tensors_are():
     x, y = X.numpy(), Y.numpy().astype(np.int16)
     x.flags.writeable = False
     for labels in (y, y.astype(np.uint8), y.astype(">i4"), y.tolist()):
-        fed = tensors(x, labels, TEST[0].numpy()[:, :, ::1], TEST[1].numpy(), lda(0), clients=8).open(0)
+        fed = tensors(
+            x, labels, TEST[0].numpy()[:, :, ::1], TEST[1].numpy(), lda(0), clients=8
+        ).open(0)
         assert torch.equal(fed.train.inputs, expected.train.inputs)
         assert all(torch.equal(a, b) for a, b in zip(fed.parts, expected.parts, strict=True))
     backwards = tensors(x[::-1], y[::-1], *TEST, clients=2).open(0)
@@ -218,9 +267,10 @@ def test_arrays_of_numpy_are_taken_as_tensors_are():
 
 
 @pytest.mark.parametrize(
-    "whole", [TensorDataset(X, Y), Listed(X, Y), Listed(X.numpy(), Y.numpy()), Poured()],
+    "whole",
+    [TensorDataset(X, Y), Listed(X, Y), Listed(X.numpy(), Y.numpy()), Poured()],
     ids=["tensors", "listed", "arrays", "poured"],
-)  # fmt: skip
+)
 def test_data_sets_of_torch_are_read(whole):
     fed = tensors(whole, test_x=whole, partition=lda(0), clients=8).open(0)
     assert torch.equal(fed.train.inputs, X)
@@ -238,13 +288,25 @@ def test_data_sets_of_torch_are_read(whole):
     ("make", "message"),
     [
         (lambda: tensors(Listed(X, Y), Listed(*TEST)), "a torch Dataset as x alone, as in tensors"),
-        (lambda: clients_of([DataLoader(Listed(X, Y))], test=TEST), "client 0: a DataLoader cuts batches itself"),
+        (
+            lambda: clients_of([DataLoader(Listed(X, Y))], test=TEST),
+            "client 0: a DataLoader cuts batches itself",
+        ),
         (lambda: clients_of([5], test=TEST), "client 0: there must be a pair of inputs and labels"),
-        (lambda: tensors(Listed(["a", "b"], [0, 1]), test_x=TEST[0], test_y=TEST[1]), "must be a tensor or an array"),
+        (
+            lambda: tensors(Listed(["a", "b"], [0, 1]), test_x=TEST[0], test_y=TEST[1]),
+            "must be a tensor or an array",
+        ),
         (lambda: tensors(Listed(X, ["a"] * 40), split=0.5), "its example 0 cannot be read"),
-        (lambda: tensors(Listed([X[0], X[1, :2]], [0, 1]), split=0.5), r"must be alike, found \(2, 4, 4\) and \(3,"),
+        (
+            lambda: tensors(Listed([X[0], X[1, :2]], [0, 1]), split=0.5),
+            r"must be alike, found \(2, 4, 4\) and \(3,",
+        ),
         (lambda: tensors(Listed([], []), split=0.5), "a data set of none"),
-        (lambda: tensors([[1.0], [2.0, 3.0]], [0, 1], split=0.5), "an array of numbers, all of one shape"),
+        (
+            lambda: tensors([[1.0], [2.0, 3.0]], [0, 1], split=0.5),
+            "an array of numbers, all of one shape",
+        ),
         (lambda: tensors(np.array([object()]), [0], split=0.5), "must be a tensor or an array"),
         (lambda: tensors(X, 5, split=0.5), r"labels of \(\)"),
         (lambda: tensors(5, 5, split=0.5), r"labels of \(\)"),
@@ -261,7 +323,9 @@ def test_a_client_that_cannot_be_made_is_named():
 
     fed = clients_from(make, 3, test=TEST, classes=4).open(0)
     assert len(fed.data(0)) == 8
-    with pytest.raises(SettingError, match=r"client 2 could not be made: KeyError: 2\. .*from 0 to 2\.") as caught:
+    with pytest.raises(
+        SettingError, match=r"client 2 could not be made: KeyError: 2\. .*from 0 to 2\."
+    ) as caught:
         fed.data(2)
     assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(SettingError, match="client 1: there must be a pair of inputs and labels"):

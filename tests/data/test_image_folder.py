@@ -1,4 +1,5 @@
-"""``image_folder``: who holds which pictures, the bits of a run in memory, a run killed and gone on with."""
+"""``image_folder``: who holds which pictures, the bits of a run in memory, a run killed and gone on
+with."""
 
 from __future__ import annotations
 
@@ -14,23 +15,30 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import fedflat as ff
+from experiments.killing import newest
+from experiments.small import kill_when_stopped, start
+from experiments.stopping import VISIT
 from fedflat.data.files import pictures
 from fedflat.errors import DataError, SettingError
 from fedflat.experiments.run_folder.fingerprint import data_digest
 from fedflat.registry.specs import parse
-from experiments.killing import newest
-from experiments.small import kill_when_stopped, start
-from experiments.stopping import VISIT
 
 RUN: dict[str, Any] = {
-    "model": "mlp(hidden=[8])", "rounds": 3, "clients_per_round": 2, "batch_size": 4, "local_epochs": 2, "lr": 0.05,
+    "model": "mlp(hidden=[8])",
+    "rounds": 3,
+    "clients_per_round": 2,
+    "batch_size": 4,
+    "local_epochs": 2,
+    "lr": 0.05,
     "quiet": True,
-}  # fmt: skip
+}
 FEW = 3 * 6 * 5 * 7
 """Bytes of seven pictures: two batches of four are more."""
 
 
-def draw(folder: Path, count: int, rng: np.random.Generator, size: tuple[int, int] = (6, 5)) -> list[np.ndarray]:
+def draw(
+    folder: Path, count: int, rng: np.random.Generator, size: tuple[int, int] = (6, 5)
+) -> list[np.ndarray]:
     folder.mkdir(parents=True)
     made = []
     for place in range(count):
@@ -60,16 +68,27 @@ def test_the_folders_are_the_classes_and_every_fifth_is_for_testing(folder: Path
     assert sum(fed.sizes()) == 20
     test = fed.test.batch(torch.arange(5), torch.float64)
     assert test.targets.tolist() == [0, 0, 0, 1, 1]
-    wanted = [folder / f"{name}.png" for name in ("cat/004", "cat/009", "cat/014", "dog/004", "dog/009")]
+    wanted = [
+        folder / f"{name}.png" for name in ("cat/004", "cat/009", "cat/014", "dog/004", "dog/009")
+    ]
     torch.testing.assert_close(test.inputs, torch.stack(list(map(pixels, wanted))).double() / 255)
 
 
 def test_the_first_level_may_be_the_clients(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    for client, kind, count in (("ann", "cat", 6), ("bob", "cat", 1), ("bob", "dog", 5), ("eve", "eel", 2)):
+    for client, kind, count in (
+        ("ann", "cat", 6),
+        ("bob", "cat", 1),
+        ("bob", "dog", 5),
+        ("eve", "eel", 2),
+    ):
         draw(tmp_path / client / kind, count, rng)
     fed = ff.image_folder(str(tmp_path), ff.by_user()).open(0)
-    assert [fed.data(client).labels.tolist() for client in range(3)] == [[0] * 5, [0] + [1] * 4, [2, 2]]
+    assert [fed.data(client).labels.tolist() for client in range(3)] == [
+        [0] * 5,
+        [0] + [1] * 4,
+        [2, 2],
+    ]
     assert fed.test.labels.tolist() == [0, 1]
 
 
@@ -90,7 +109,9 @@ def test_size_channels_and_what_is_said(folder: Path) -> None:
     assert fed.shape == (1, 3, 4)
     with Image.open(folder / "cat" / "004.png") as image:
         small = np.array(image.convert("L").resize((4, 3), Image.Resampling.BILINEAR))
-    np.testing.assert_allclose(fed.test.batch(torch.tensor([0]), torch.float64).inputs[0, 0], small / 255)
+    np.testing.assert_allclose(
+        fed.test.batch(torch.tensor([0]), torch.float64).inputs[0, 0], small / 255
+    )
     assert fed.train.augments
     assert not fed.test.examples.augments
 
@@ -98,7 +119,9 @@ def test_size_channels_and_what_is_said(folder: Path) -> None:
 def in_memory(folder: Path) -> Any:
     """The same pictures as tensors, in the order in which they are dealt out."""
     files = sorted(folder.glob("*/*.png"))
-    train, test = ([path for path in files if (int(path.stem) % 5 == 4) is last] for last in (False, True))
+    train, test = (
+        [path for path in files if (int(path.stem) % 5 == 4) is last] for last in (False, True)
+    )
     x, test_x = (torch.stack(list(map(pixels, some))) for some in (train, test))
     y, test_y = ([int(path.parent.name == "dog") for path in some] for some in (train, test))
     return ff.tensors(x, y, test_x, test_y, clients=4)
@@ -120,7 +143,8 @@ def test_a_run_has_the_bits_of_one_in_memory(folder: Path, executor: str) -> Non
 def test_worker_processes_read_by_themselves_and_have_the_same_bits(folder: Path) -> None:
     on = f"image_folder('{folder}', clients=4, memory={FEW}, augment=True)"
     found, wanted = (
-        ff.run("feddyn", on=on, executor=executor, **RUN) for executor in (ff.Workers(1), ff.InProcess(1))
+        ff.run("feddyn", on=on, executor=executor, **RUN)
+        for executor in (ff.Workers(1), ff.InProcess(1))
     )
     assert torch.equal(found.model.params, wanted.model.params)
 
@@ -133,12 +157,16 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(folder: Path, tmp_path: Path)
         f"run fedavg --model {RUN['model']} --rounds 8 --clients-per-round 2 --batch-size 4 --local-epochs 2 --lr "
         "0.05 --executor in-process --threads 1 --checkpoint-every 0 --quiet"
     ).split()
-    process = start(*words, "--out", str(out), "--on", on, start_new_session=True, stop_after=(VISIT, 7))
+    process = start(
+        *words, "--out", str(out), "--on", on, start_new_session=True, stop_after=(VISIT, 7)
+    )
     kill_when_stopped(process)  # in the first of a round's two visits
     assert newest(out) == 3
     ff.resume(out, quiet=True)
     final = load_file(out / "final.safetensors")
-    assert all(torch.equal(final[name], value) for name, value in whole.module().state_dict().items())
+    assert all(
+        torch.equal(final[name], value) for name, value in whole.module().state_dict().items()
+    )
 
 
 def test_a_damaged_picture_ends_the_run_with_its_name(folder: Path) -> None:
@@ -177,7 +205,9 @@ def test_wrong_settings_are_refused_at_once(settings: dict[str, Any], message: s
         ff.image_folder(**{"path": "pictures", **settings})
 
 
-def test_folders_without_pictures_say_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_without_pictures_say_what_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(DataError, match=r"nowhere cannot be read \(No such file"):
         ff.image_folder(str(tmp_path / "nowhere")).open(0)
     with pytest.raises(DataError, match="has no pictures to train on"):

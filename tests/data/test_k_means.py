@@ -1,4 +1,5 @@
-"""k-means: clusters that nobody could choose otherwise, and the same result with every number of threads."""
+"""k-means: clusters that nobody could choose otherwise, and the same result with every number of
+threads."""
 
 from __future__ import annotations
 
@@ -14,7 +15,12 @@ from threadpoolctl import threadpool_limits
 from fedflat.data.k_means import k_means
 from fedflat.registry.specs import parse
 
-GROUPINGS = ("kmeans(d_min=300, clusters=40)", "alike(40)", "icg(20)", "by_style(fewest=30, most=31)")
+GROUPINGS = (
+    "kmeans(d_min=300, clusters=40)",
+    "alike(40)",
+    "icg(20)",
+    "by_style(fewest=30, most=31)",
+)
 POINTS = np.random.default_rng(7).standard_normal((600, 16))
 
 
@@ -28,7 +34,9 @@ def groups() -> str:
 
 
 def test_clusters_far_apart_are_found() -> None:
-    points = np.concatenate([10.0 * np.eye(3) + 0.1 * k for k in range(4)])  # point k belongs to cluster k % 3
+    points = np.concatenate(
+        [10.0 * np.eye(3) + 0.1 * k for k in range(4)]
+    )  # point k belongs to cluster k % 3
     for seed in (0, 1, 2**63 - 1):
         labels = k_means(points, 3, seed)
         assert sorted(labels[:3]) == [0, 1, 2]
@@ -69,7 +77,10 @@ def test_the_number_of_threads_is_given_back() -> None:
 def test_groups_in_another_process_with_other_threads() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from data.test_k_means import groups; print(groups())"],
-        env=os.environ | {"OMP_NUM_THREADS": "3", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env=os.environ
+        | {"OMP_NUM_THREADS": "3", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == groups()

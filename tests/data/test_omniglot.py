@@ -13,7 +13,12 @@ from fedflat.data.files.paths import set_data_dir
 from fedflat.errors import DataError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 784), dtype=np.uint8)
-ROWS = [(a, c, d, 3 * a + c, 2 * a + at) for a in range(2) for at, d in enumerate((1, 15, 16)) for c in range(2)]
+ROWS = [
+    (a, c, d, 3 * a + c, 2 * a + at)
+    for a in range(2)
+    for at, d in enumerate((1, 15, 16))
+    for c in range(2)
+]
 
 
 @pytest.fixture
@@ -22,7 +27,10 @@ def folder(tmp_path: Path) -> Path:
     folder.mkdir()
     Image.fromarray(PIXELS).save(folder / "images.png")
     lines = ["row,alphabet,character,drawer,label,client"]
-    lines += [f"{i},A{a},character{c},{d},{label},{client}" for i, (a, c, d, label, client) in enumerate(ROWS)]
+    lines += [
+        f"{i},A{a},character{c},{d},{label},{client}"
+        for i, (a, c, d, label, client) in enumerate(ROWS)
+    ]
     (folder / "index.csv").write_text("\n".join(lines) + "\n")
     set_data_dir(tmp_path)
     return folder

@@ -1,4 +1,5 @@
-"""Examples that are read from files when they are needed: the bits of those in memory, within a budget."""
+"""Examples that are read from files when they are needed: the bits of those in memory, within a
+budget."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def load_pair(path: str) -> tuple[Tensor, Tensor]:
 
 @pytest.fixture
 def pictures() -> Tensor:
-    return torch.from_numpy(np.random.default_rng(0).integers(256, size=(COUNT, 3, 8, 8), dtype=np.uint8))
+    return torch.from_numpy(
+        np.random.default_rng(0).integers(256, size=(COUNT, 3, 8, 8), dtype=np.uint8)
+    )
 
 
 @pytest.fixture
@@ -65,7 +68,9 @@ def test_the_bits_are_those_of_examples_in_memory(paths, pictures, memory):
         found, wanted = (
             list(
                 ClientData(one, torch.arange(COUNT).flip(0)).batches(
-                    orders(3), torch.float32, torch.Generator().manual_seed(1) if augmented else None
+                    orders(3),
+                    torch.float32,
+                    torch.Generator().manual_seed(1) if augmented else None,
                 )
             )
             for one in (on_disk, in_memory)
@@ -78,14 +83,20 @@ def test_the_bits_are_those_of_examples_in_memory(paths, pictures, memory):
 
 def test_it_is_a_set_like_any_other(paths, pictures):
     on_disk, in_memory = both(paths, pictures, 10**6)
-    assert (len(on_disk), on_disk.shape, on_disk.augments) == (len(in_memory), in_memory.shape, in_memory.augments)
+    assert (len(on_disk), on_disk.shape, on_disk.augments) == (
+        len(in_memory),
+        in_memory.shape,
+        in_memory.augments,
+    )
     assert not on_disk.plain().augments
     assert torch.equal(on_disk.labels, in_memory.labels)
     index = torch.tensor([3, 0, 3])
     for change in (
-        lambda one: one.part(slice(10, 20)), lambda one: one.retargeted(torch.arange(COUNT)), lambda one: one.to("cpu"),
+        lambda one: one.part(slice(10, 20)),
+        lambda one: one.retargeted(torch.arange(COUNT)),
+        lambda one: one.to("cpu"),
         lambda one: pickle.loads(pickle.dumps(one)),
-    ):  # fmt: skip
+    ):
         mine, theirs = (change(one).batch(index, torch.float64) for one in (on_disk, in_memory))
         assert torch.equal(mine.inputs, theirs.inputs)
         assert torch.equal(mine.targets, theirs.targets)
@@ -192,7 +203,9 @@ def test_what_cannot_be_a_set_is_refused_at_once(paths, pictures):
 def test_examples_of_another_size_are_named(paths, pictures):
     np.save(paths[3], np.zeros((3, 9, 8), np.uint8))
     on_disk, _ = both(paths, pictures, 10**6)
-    with pytest.raises(DataError, match=r"03\.npy holds 3x9x8, and .*02\.npy 3x8x8: .* must be alike"):
+    with pytest.raises(
+        DataError, match=r"03\.npy holds 3x9x8, and .*02\.npy 3x8x8: .* must be alike"
+    ):
         on_disk.batch(torch.tensor([2, 3]), torch.float32)
 
 

@@ -1,4 +1,5 @@
-"""A data set is one file: nothing else is touched to say it, fetch it, list it and make it public."""
+"""A data set is one file: nothing else is touched to say it, fetch it, list it and make it
+public."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
         text = text.replace(name.upper(), repr(md5(data)))
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "shapes.py").write_text(text)
-    monkeypatch.setattr(fedflat.data.sets, "__path__", [*fedflat.data.sets.__path__, str(tmp_path / "more")])
+    monkeypatch.setattr(
+        fedflat.data.sets, "__path__", [*fedflat.data.sets.__path__, str(tmp_path / "more")]
+    )
     homes.import_homes()  # what is registered from here on is forgotten afterwards
     monkeypatch.setattr(spelling, "_REGISTRY", dict(spelling._REGISTRY))
     homes.import_homes.cache_clear()

@@ -15,7 +15,12 @@ from fedflat.data.cache import opened, opened_once
 from fedflat.data.federation import DataSpec, Federation
 from fedflat.data.sets.digits import Digits
 
-SMALL: dict[str, Any] = {"rounds": 1, "clients_per_round": 2, "quiet": True, "executor": "in-process"}
+SMALL: dict[str, Any] = {
+    "rounds": 1,
+    "clients_per_round": 2,
+    "quiet": True,
+    "executor": "in-process",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,8 +53,20 @@ def test_the_command_opens_once_and_the_folder_names_the_model(
     seen: list[int] = []
     real = Digits.open
     monkeypatch.setattr(Digits, "open", lambda self, seed: seen.append(seed) or real(self, seed))
-    words = ["--on", "digits(clients=4)", "--rounds", "1", "--clients-per-round", "2", "--executor", "in-process"]
-    assert main(["compare", "fedavg", "fedsam", *words, "--quiet", "--out", str(tmp_path / "out")]) == 0
+    words = [
+        "--on",
+        "digits(clients=4)",
+        "--rounds",
+        "1",
+        "--clients-per-round",
+        "2",
+        "--executor",
+        "in-process",
+    ]
+    assert (
+        main(["compare", "fedavg", "fedsam", *words, "--quiet", "--out", str(tmp_path / "out")])
+        == 0
+    )
     assert seen == [0]
     runs = json.loads((tmp_path / "out" / "study.json").read_text())["runs"]
     assert [run["experiment"]["model"] for run in runs] == [repr(ff.mlp())] * 2

@@ -21,12 +21,20 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 @given(
-    st.integers(1, 20), st.integers(1, 5), st.integers(0, 100), st.floats(0, 5),
-    st.sampled_from(["lognormal", "dirichlet"]), st.integers(0, 50),
-)  # fmt: skip
-def test_quantity_skew_uses_every_example_and_keeps_the_least(clients, least, extra, sigma, kind, seed):
+    st.integers(1, 20),
+    st.integers(1, 5),
+    st.integers(0, 100),
+    st.floats(0, 5),
+    st.sampled_from(["lognormal", "dirichlet"]),
+    st.integers(0, 50),
+)
+def test_quantity_skew_uses_every_example_and_keeps_the_least(
+    clients, least, extra, sigma, kind, seed
+):
     examples = clients * least + extra
-    parts = quantity_skew(sigma, kind, least).assign(np.zeros(examples, np.int64), clients, rng(seed))
+    parts = quantity_skew(sigma, kind, least).assign(
+        np.zeros(examples, np.int64), clients, rng(seed)
+    )
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(examples))
     assert len(parts) == clients
     assert min(map(len, parts)) >= least
@@ -40,9 +48,13 @@ def test_quantity_skew_zero_is_even():
 @pytest.mark.parametrize("sigma", [0.3, 0.8])
 def test_quantity_skew_spreads_sizes_as_said(sigma):
     labels = np.zeros(200_000, np.int64)
-    sizes = np.array([len(part) for part in quantity_skew(sigma, min_size=1).assign(labels, 1000, rng())])
+    sizes = np.array(
+        [len(part) for part in quantity_skew(sigma, min_size=1).assign(labels, 1000, rng())]
+    )
     assert np.log(sizes).std() == pytest.approx(sigma, rel=0.1)
-    sizes = np.array([len(p) for p in quantity_skew(sigma, "dirichlet", 1).assign(labels, 1000, rng())])
+    sizes = np.array(
+        [len(p) for p in quantity_skew(sigma, "dirichlet", 1).assign(labels, 1000, rng())]
+    )
     assert sizes.std() / sizes.mean() == pytest.approx(sigma, rel=0.1)
 
 
@@ -91,13 +103,16 @@ def write(path: Path, what: object) -> str:
         [[3, 0], [1], [0, 2]],
         {"2": [0, 2], "0": [3, 0], "1": [1]},
         {"ann": [3, 0], "bob": [1], "cy": [0, 2]},
-        {"users": [2, 0, 1], "user_data": {
-            "2": {"x": ["img_0_label_0.png", "img_2_label_2.png"]},
-            "0": {"x": ["img_3_label_0.png", "img_0_label_0.png"], "y": [0, 0]},
-            "1": {"x": ["img_1_label_1.png"]},
-        }},
+        {
+            "users": [2, 0, 1],
+            "user_data": {
+                "2": {"x": ["img_0_label_0.png", "img_2_label_2.png"]},
+                "0": {"x": ["img_3_label_0.png", "img_0_label_0.png"], "y": [0, 0]},
+                "1": {"x": ["img_1_label_1.png"]},
+            },
+        },
     ],
-)  # fmt: skip
+)
 def test_from_file_takes_lists_objects_and_released_splits(tmp_path, what):
     parts = from_file(write(tmp_path / "split.json", what)).assign(LABELS, 3, rng())
     assert [part.tolist() for part in parts] == [[3, 0], [1], [0, 2]]
@@ -115,7 +130,10 @@ def test_from_file_takes_lists_objects_and_released_splits(tmp_path, what):
         ([[0], [-1]], "from 0 to 11, found -1"),
         ("text", "must hold a list of lists of positions, found str"),
         ([["img_1_label_1.png"], ["img_4_label_2.png"]], "label it has in this data set, 1"),
-        ([["img_1_label_1.png"], ["cat.png"]], "must look like 'img_17_label_6.png', found 'cat.png'"),
+        (
+            [["img_1_label_1.png"], ["cat.png"]],
+            "must look like 'img_17_label_6.png', found 'cat.png'",
+        ),
         ([["img_1_label_1.png"], ["img_99_label_1.png"]], "from 0 to 11, found 99"),
         ([["img_1_label_1.png"], ["img_1_label_1.png", 3]], "must look like"),
     ],
@@ -136,7 +154,13 @@ def test_from_file_refuses_what_it_cannot_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["quantity_skew()", "quantity_skew(sigma=0.5, min_size=2)", "by_user()", "from_file('a b.json')"]
+    "text",
+    [
+        "quantity_skew()",
+        "quantity_skew(sigma=0.5, min_size=2)",
+        "by_user()",
+        "from_file('a b.json')",
+    ],
 )
 def test_what_is_said_is_printed(text):
     assert repr(parse(text, "partition")) == text

@@ -29,7 +29,9 @@ def classes_per_client(labels: np.ndarray, parts: list[np.ndarray]) -> float:
     return float(np.mean([len(np.unique(labels[part])) for part in parts]))
 
 
-labelled = st.lists(st.integers(0, 6), min_size=1, max_size=120).map(lambda y: np.array(y, np.int64))
+labelled = st.lists(st.integers(0, 6), min_size=1, max_size=120).map(
+    lambda y: np.array(y, np.int64)
+)
 alphas = st.one_of(
     st.sampled_from([1e-300, 1e-12, 1e-3, 0.05, 1.0, 100.0, 1e6, 1e300]), st.floats(1e-6, 1e6)
 )
@@ -43,7 +45,14 @@ def test_iid_deals_everything_evenly(labels, data, seed):
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-@given(labelled, st.data(), alphas, st.sampled_from(["total", "component"]), st.booleans(), st.integers(0, 99))
+@given(
+    labelled,
+    st.data(),
+    alphas,
+    st.sampled_from(["total", "component"]),
+    st.booleans(),
+    st.integers(0, 99),
+)
 def test_lda_deals_everything_evenly(labels, data, alpha, concentration, in_turns, seed):
     clients = data.draw(st.integers(1, len(labels)))
     parts = lda(alpha, concentration, in_turns).assign(labels, clients, rng(seed))
@@ -90,13 +99,18 @@ def test_lda_zero_shuffles_which_client_has_which_class():
         (CIFAR100, lda(0.5, "component"), 66, 3),
     ],
 )
-def test_lda_has_the_classes_per_client_of_its_parametrisation(labels, partition, expected, tolerance):
-    found = [classes_per_client(labels, partition.assign(labels, 100, rng(seed))) for seed in range(5)]
+def test_lda_has_the_classes_per_client_of_its_parametrisation(
+    labels, partition, expected, tolerance
+):
+    found = [
+        classes_per_client(labels, partition.assign(labels, 100, rng(seed))) for seed in range(5)
+    ]
     assert np.mean(found) == pytest.approx(expected, abs=tolerance)
 
 
 def test_in_turns_nobody_has_to_take_what_the_others_left():
-    """Of 20 clients whose mixture is one class, the last have leftovers of many; in turns most have some of them."""
+    """Of 20 clients whose mixture is one class, the last have leftovers of many; in turns most have
+    some of them."""
 
     def largest_shares(in_turns: bool) -> np.ndarray:
         parts = lda(1e-6, in_turns=in_turns).assign(CIFAR10, 20, rng(1))
@@ -109,7 +123,8 @@ def test_in_turns_nobody_has_to_take_what_the_others_left():
 
 
 def test_lda_approaches_the_prior():
-    """For q = prior, a client of n examples has class c n p(c) times, give or take sqrt(n p (1 - p))."""
+    """For q = prior, a client of n examples has class c n p(c) times, give or take sqrt(n p (1 -
+    p))."""
     labels = np.repeat([0, 1, 2], [6000, 3000, 1000])
     parts = lda(1e9).assign(labels, 10, rng())
     for part in parts[:5]:
@@ -118,7 +133,8 @@ def test_lda_approaches_the_prior():
 
 
 def test_lda_follows_the_prior_of_unbalanced_classes():
-    """With a tiny total concentration the first client has class c with the probability of class c."""
+    """With a tiny total concentration the first client has class c with the probability of class
+    c."""
     labels = np.repeat([0, 1], [900, 100])
     first = [labels[lda(1e-9).assign(labels, 20, rng(seed))[0]] for seed in range(400)]
     assert all(len(np.unique(one)) == 1 for one in first)
@@ -170,7 +186,8 @@ def test_pam_draws_coarse_then_fine():
     assert {len(part) for part in parts} == {100}
     fine = classes_per_client(CIFAR100, parts[:200])
     groups = classes_per_client(COARSE, parts[:200])
-    # Polya's urn with 0.1 for each of 20 kinds: draw i misses a kind not yet seen with (1.9 + i) / (2 + i).
+    # Polya's urn with 0.1 for each of 20 kinds: draw i misses a kind not yet seen with (1.9 + i) /
+    # (2 + i).
     unseen = np.prod([(1.9 + i) / (2 + i) for i in range(100)])
     assert groups == pytest.approx(20 * (1 - unseen), rel=0.1)
     assert fine > 2 * groups
@@ -224,7 +241,8 @@ def test_pathological_refuses():
 
 
 def test_fine_to_coarse_map():
-    """Twenty coarse classes of five, and some groups by their places among the alphabetical class names."""
+    """Twenty coarse classes of five, and some groups by their places among the alphabetical class
+    names."""
     assert np.bincount(FINE_TO_COARSE).tolist() == [5] * 20
     groups = {
         14: [2, 11, 35, 46, 98],  # baby, boy, girl, man, woman
@@ -240,7 +258,11 @@ def test_fine_to_coarse_map():
 @pytest.mark.parametrize(
     "text",
     [
-        "iid()", "lda(0)", "lda(0.5, concentration='component', in_turns=True)", "pam()", "pam(fine_alpha=5.0)",
+        "iid()",
+        "lda(0)",
+        "lda(0.5, concentration='component', in_turns=True)",
+        "pam()",
+        "pam(fine_alpha=5.0)",
         "pathological(2)",
     ],
 )

@@ -12,11 +12,14 @@ ROW = re.compile(r"^\| `([^`]+)` \| (\d\.\d\d) ± (\d\.\d\d) \| ([^|]+) \|$", re
 
 
 def rows(text: str) -> dict[str, tuple[float, float, str]]:
-    return {name: (float(mean), float(spread), sizes) for name, mean, spread, sizes in ROW.findall(text)}
+    return {
+        name: (float(mean), float(spread), sizes) for name, mean, spread, sizes in ROW.findall(text)
+    }
 
 
 def test_the_table_is_what_the_code_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    """Means over ten seeds within four standard errors of the printed ones, whatever NumPy's generators do."""
+    """Means over ten seeds within four standard errors of the printed ones, whatever NumPy's
+    generators do."""
     text = DOCS.read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
     exec(code, {})

@@ -35,8 +35,14 @@ def test_a_set_made_of_another_is_looked_into() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "digits(lda(0))", "digits(lda(0.5, concentration='component'))", "digits()", "digits(dirichlet(0.1))",
-        "diabetes(clients=8)", "unknown_set(lda(0.1))", "None", "digits(lda(",
+        "digits(lda(0))",
+        "digits(lda(0.5, concentration='component'))",
+        "digits()",
+        "digits(dirichlet(0.1))",
+        "diabetes(clients=8)",
+        "unknown_set(lda(0.1))",
+        "None",
+        "digits(lda(",
     ],
 )
 def test_nothing_to_explain(text: str) -> None:

@@ -45,11 +45,18 @@ def test_the_first_folder_with_all_files_is_taken(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "folder"),
-    [("mnist", "MNIST/raw"), ("fashion_mnist", "FashionMNIST/raw"), ("fashion_mnist", "fashion-mnist")],
+    [
+        ("mnist", "MNIST/raw"),
+        ("fashion_mnist", "FashionMNIST/raw"),
+        ("fashion_mnist", "fashion-mnist"),
+    ],
 )
 def test_other_names_of_the_folder(tmp_path, name, folder):
     write_idx_set(tmp_path / "system" / folder, 10, 10, compressed=True)
-    assert locate(name, SETS[name].layout)[0] == tmp_path / "system" / folder / "train-images-idx3-ubyte.gz"
+    assert (
+        locate(name, SETS[name].layout)[0]
+        == tmp_path / "system" / folder / "train-images-idx3-ubyte.gz"
+    )
 
 
 def test_cifar_may_be_in_the_given_folder_itself(tmp_path):
@@ -91,5 +98,7 @@ def test_the_cache_follows_the_platform(monkeypatch):
 
 def test_the_home_of_nobody_is_a_folder_that_is_not_there(monkeypatch):
     monkeypatch.setenv("FEDFLAT_DATA", "~nobody-of-this-name/data")
-    with pytest.raises(DataError, match=r"mnist is not on this machine .*~nobody-of-this-name/data"):
+    with pytest.raises(
+        DataError, match=r"mnist is not on this machine .*~nobody-of-this-name/data"
+    ):
         locate("mnist", Mnist.layout)

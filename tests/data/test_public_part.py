@@ -13,8 +13,10 @@ from fedflat.registry.specs import parse
 
 def test_so_many_of_each_class_leave_the_test_set() -> None:
     whole = ff.digits().open(3)
-    public, rest = (parse(f"{name}(digits(lda(0), clients=20), per_class=4)", "data set").open(3)
-                    for name in ("public_part", "without_public_part"))  # fmt: skip
+    public, rest = (
+        parse(f"{name}(digits(lda(0), clients=20), per_class=4)", "data set").open(3)
+        for name in ("public_part", "without_public_part")
+    )
     taken = public.data(0)
     assert public.population == 1
     assert torch.bincount(taken.labels).tolist() == [4] * 10
@@ -25,9 +27,14 @@ def test_so_many_of_each_class_leave_the_test_set() -> None:
 
 
 def test_how_clients_are_dealt_out_does_not_matter() -> None:
-    one, other = (parse(f"public_part({on})", "data set").open(1) for on in ("digits()", "digits(lda(0), clients=7)"))
+    one, other = (
+        parse(f"public_part({on})", "data set").open(1)
+        for on in ("digits()", "digits(lda(0), clients=7)")
+    )
     assert torch.equal(one.data(0).index, other.data(0).index)
-    assert not torch.equal(one.data(0).index, parse("public_part(digits())", "data set").open(2).data(0).index)
+    assert not torch.equal(
+        one.data(0).index, parse("public_part(digits())", "data set").open(2).data(0).index
+    )
 
 
 def test_refused() -> None:
@@ -44,15 +51,25 @@ def test_refused() -> None:
 @pytest.mark.parametrize(
     ("on", "server", "words"),
     [
-        ("digits()", "public_part(digits())", "100 examples of the server's public set are also in the test set"),
+        (
+            "digits()",
+            "public_part(digits())",
+            "100 examples of the server's public set are also in the test set",
+        ),
         ("digits()", None, r"confidence\(\) needs data of the server's own"),
         ("without_public_part(digits())", "public_part(digits())", None),
         ("digits()", "digits(iid(), clients=2)", None),
     ],
 )
 def test_who_is_judged_by_what_it_has_seen(on: str, server: str | None, words: str | None) -> None:
-    settings = {"rounds": 1, "topology": "chains(groups=kmeans(psi='confidence', d_min=50))", "clients_per_round": 1}
-    exp = ff.experiment("fedavg", on, **settings, **({} if server is None else {"server_data": server}))
+    settings = {
+        "rounds": 1,
+        "topology": "chains(groups=kmeans(psi='confidence', d_min=50))",
+        "clients_per_round": 1,
+    }
+    exp = ff.experiment(
+        "fedavg", on, **settings, **({} if server is None else {"server_data": server})
+    )
     if words is None:
         prepare(exp)
         return

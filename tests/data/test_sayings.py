@@ -1,4 +1,5 @@
-"""Texts of unequal length in dialects: the same always, filled up with what counts nowhere, and learnable."""
+"""Texts of unequal length in dialects: the same always, filled up with what counts nowhere, and
+learnable."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def test_a_client_is_the_same_whenever_it_is_asked_for_and_the_test_set_is_new()
     assert not torch.equal(spec.open(6).data(1).examples.inputs, fed.data(1).examples.inputs)
     assert len(fed.test) == 300
     maker = SayingsMaker(sayings(clients=2), 0)
-    assert not set(maker.speak(1, 20, 0)) & set(maker.speak(1, 20, 1)) or maker.speak(1, 20, 0) != maker.speak(1, 20, 1)
+    assert not set(maker.speak(1, 20, 0)) & set(maker.speak(1, 20, 1)) or maker.speak(
+        1, 20, 0
+    ) != maker.speak(1, 20, 1)
 
 
 def test_dialects_are_spelt_differently_and_the_first_as_in_a_book() -> None:
@@ -69,7 +72,10 @@ def test_dialects_are_spelt_differently_and_the_first_as_in_a_book() -> None:
 def words(alpha: float) -> float:
     """How many different words clients use, on the average."""
     maker = SayingsMaker(sayings(alpha=alpha, dialects=1), 0)
-    counts = [len({word for said in maker.speak(client, 40, 0) for word in said.split()}) for client in range(10)]
+    counts = [
+        len({word for said in maker.speak(client, 40, 0) for word in said.split()})
+        for client in range(10)
+    ]
     return sum(counts) / len(counts)
 
 
@@ -79,13 +85,19 @@ def test_clients_use_fewer_words_with_a_small_alpha() -> None:
 
 def test_every_letter_is_known() -> None:
     maker = SayingsMaker(sayings(clients=50, dialects=50), 1)
-    assert {letter for client in range(50) for said in maker.speak(client, 10, 0) for letter in said} < set(LETTERS)
+    assert {
+        letter for client in range(50) for said in maker.speak(client, 10, 0) for letter in said
+    } < set(LETTERS)
 
 
 def test_what_is_said_is_printed_and_wrong_settings_are_refused() -> None:
     said = "sayings(clients=12, dialects=2, length=40, seed=3)"
     assert repr(parse(said, "data set")) == said
-    wrongs = (("dialects=0", "dialects"), ("alpha=0", "alpha must be a number above 0"), ("length=0", "length"))
+    wrongs = (
+        ("dialects=0", "dialects"),
+        ("alpha=0", "alpha must be a number above 0"),
+        ("length=0", "length"),
+    )
     for wrong, sentence in wrongs:
         with pytest.raises(SettingError, match=f"sayings: {sentence}"):
             parse(f"sayings({wrong})", "data set")

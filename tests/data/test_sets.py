@@ -47,7 +47,9 @@ def test_digits_are_scikit_learns_with_a_fixed_stratified_test_set():
     assert torch.bincount(fed.test.labels).tolist() == [n // 5 for n in counts]
     assert len(fed.train) + len(fed.test) == len(y) == 1797
     rows = {(*(row / 16).round(4), label) for row, label in zip(x, y, strict=True)}
-    both = torch.cat([fed.train.inputs, fed.test.examples.inputs]).flatten(1).double().numpy().round(4)
+    both = (
+        torch.cat([fed.train.inputs, fed.test.examples.inputs]).flatten(1).double().numpy().round(4)
+    )
     labels = torch.cat([fed.train.targets, fed.test.examples.targets]).tolist()
     assert {(*row, float(label)) for row, label in zip(both, labels, strict=True)} == rows
     other = digits(clients=10).open(1)
@@ -61,18 +63,40 @@ def test_digits_are_scikit_learns_with_a_fixed_stratified_test_set():
         (mnist(clients=6), (1, 28, 28), 60, 20, (0.1307,), (0.3081,)),
         (fashion_mnist(clients=6), (1, 28, 28), 60, 20, (0.2860,), (0.3530,)),
         (fashion_mnist(clients=6, normalise="fedfsa"), (1, 28, 28), 60, 20, (0.5,), (0.5,)),
-        (cifar10(clients=10), (3, 32, 32), 100, 20, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+        (
+            cifar10(clients=10),
+            (3, 32, 32),
+            100,
+            20,
+            (0.4914, 0.4822, 0.4465),
+            (0.2023, 0.1994, 0.2010),
+        ),
         (
             cifar10(clients=10, normalise="fedgloss"),
-            (3, 32, 32), 100, 20, (0.4914, 0.4822, 0.4465), (0.2470, 0.2434, 0.2616),
+            (3, 32, 32),
+            100,
+            20,
+            (0.4914, 0.4822, 0.4465),
+            (0.2470, 0.2434, 0.2616),
         ),
-        (cifar100(clients=10), (3, 32, 32), 200, 200, (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+        (
+            cifar100(clients=10),
+            (3, 32, 32),
+            200,
+            200,
+            (0.5071, 0.4867, 0.4408),
+            (0.2675, 0.2565, 0.2761),
+        ),
         (
             cifar100(clients=10, normalise="fedgloss"),
-            (3, 32, 32), 200, 200, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762),
+            (3, 32, 32),
+            200,
+            200,
+            (0.5071, 0.4865, 0.4409),
+            (0.2673, 0.2564, 0.2762),
         ),
     ],
-)  # fmt: skip
+)
 def test_image_sets(files, spec, shape, train, test, mean, std):
     fed = spec.open(0)
     assert fed.shape == shape
@@ -133,7 +157,9 @@ def test_the_seed_decides_the_partition_unless_the_set_has_its_own():
 
     assert parts(digits(lda(0.1), clients=20), 1) == parts(digits(lda(0.1), clients=20), 1)
     assert parts(digits(lda(0.1), clients=20), 1) != parts(digits(lda(0.1), clients=20), 2)
-    assert parts(digits(lda(0.1), clients=20, seed=5), 1) == parts(digits(lda(0.1), clients=20, seed=5), 2)
+    assert parts(digits(lda(0.1), clients=20, seed=5), 1) == parts(
+        digits(lda(0.1), clients=20, seed=5), 2
+    )
     assert parts(digits(lda(0.1), clients=20, seed=5), 1) == parts(digits(lda(0.1), clients=20), 5)
 
 

@@ -19,7 +19,11 @@ from fedflat.errors import DataError, SettingError
 
 SPEECHES = [
     ("hamlet", "FIRST CLOWN", "Ay, tell me that, and unyoke. " * 3),
-    ("hamlet", "HAMLET", "Why may not that be the skull of a lawyer?\nWhere be his quiddities now? " * 2),
+    (
+        "hamlet",
+        "HAMLET",
+        "Why may not that be the skull of a lawyer?\nWhere be his quiddities now? " * 2,
+    ),
     ("lear", "FIRST CLOWN", "Prithee, nuncle, be contented! 'Tis a naughty night to swim in. " * 2),
     ("hamlet", "FIRST CLOWN", "Cudgel thy brains no more about it\u2026 " * 2),
     ("lear", "LEAR", "Never."),
@@ -43,11 +47,15 @@ def text_of(row: torch.Tensor) -> str:
     return "".join(LETTERS[number] for number in row.reshape(-1).tolist())
 
 
-@pytest.mark.parametrize("text", ["to be \ud83d or not", "\udc00"], ids=["first half", "second half"])
+@pytest.mark.parametrize(
+    "text", ["to be \ud83d or not", "\udc00"], ids=["first half", "second half"]
+)
 def test_half_a_letter_is_refused(text: str, tmp_path: Path) -> None:
     """It ended in a UnicodeEncodeError."""
     written(tmp_path / "shakespeare", [*SPEECHES, ("lear", "LEAR", text)])
-    with pytest.raises(DataError, match=r"plays.jsonl.gz: line 6 must be .*the text has a lone surrogate"):
+    with pytest.raises(
+        DataError, match=r"plays.jsonl.gz: line 6 must be .*the text has a lone surrogate"
+    ):
         shakespeare(**SMALL).open(0)
 
 
@@ -64,13 +72,17 @@ def texts(fed: Federation, client: int) -> list[tuple[str, str]]:
 def test_a_client_is_a_role_in_a_play(plays: Path) -> None:
     fed = shakespeare(**SMALL).open(0)
     assert (fed.population, fed.classes, fed.shape) == (3, 80, (10,))
-    clown = SPEECHES[0][2] + "\n" + SPEECHES[3][2].replace("\u2026", " ")  # the two speeches of one role
+    clown = (
+        SPEECHES[0][2] + "\n" + SPEECHES[3][2].replace("\u2026", " ")
+    )  # the two speeches of one role
     cut = int(0.8 * len(clown))
     assert texts(fed, 0) == [(clown[at : at + 10], clown[at + 10]) for at in range(cut - 10)]
     assert texts(fed, 2)[0] == ("Prithee, n", "u")  # the other clown is another client
     test = fed.test.batch(torch.arange(len(fed.test)), torch.float32)
     assert text_of(test.inputs[0]) == clown[cut : cut + 10]
-    assert len(test) == sum(len(role) - int(0.8 * len(role)) - 10 for role in (clown, SPEECHES[1][2], SPEECHES[2][2]))
+    assert len(test) == sum(
+        len(role) - int(0.8 * len(role)) - 10 for role in (clown, SPEECHES[1][2], SPEECHES[2][2])
+    )
 
 
 def test_the_shifted_sequence(plays: Path) -> None:
@@ -87,12 +99,18 @@ def test_the_shifted_sequence(plays: Path) -> None:
 
 
 def test_stride_and_most(plays: Path) -> None:
-    one, all_of_them = shakespeare(**SMALL, stride=7).open(0), shakespeare(**SMALL, most=None).open(0)
+    one, all_of_them = (
+        shakespeare(**SMALL, stride=7).open(0),
+        shakespeare(**SMALL, most=None).open(0),
+    )
     assert texts(one, 1) == texts(all_of_them, 1)[::7]
     few = shakespeare(**SMALL, most=8).open(0)
     assert few.sizes() == [8, 8, 8]
     assert len(few.test) == 6
-    assert (texts(few, 1)[0], texts(few, 1)[-1]) == (texts(all_of_them, 1)[0], texts(all_of_them, 1)[-1])
+    assert (texts(few, 1)[0], texts(few, 1)[-1]) == (
+        texts(all_of_them, 1)[0],
+        texts(all_of_them, 1)[-1],
+    )
 
 
 def test_other_partitions_and_fewer_roles(plays: Path) -> None:
@@ -106,16 +124,25 @@ def test_other_partitions_and_fewer_roles(plays: Path) -> None:
 
 
 def test_refused(plays: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="shakespeare: 4 clients need as many roles with enough text, found 3"):
+    with pytest.raises(
+        SettingError, match="shakespeare: 4 clients need as many roles with enough text, found 3"
+    ):
         shakespeare(**{**SMALL, "clients": 4}).open(0)
-    with pytest.raises(SettingError, match="at_least must be a whole number of at least 405, found 100"):
+    with pytest.raises(
+        SettingError, match="at_least must be a whole number of at least 405, found 100"
+    ):
         shakespeare(at_least=100)
     with pytest.raises(SettingError, match="target must be 'next' or 'sequence'"):
         shakespeare(target="last")
     written(tmp_path / "shakespeare", [])
     with pytest.raises(DataError, match="has no speech"):
         shakespeare(**SMALL).open(0)
-    for line in (b'{"play": "lear"}', b'{"play": 1, "speaker": "LEAR", "text": ""}', b"Never", b"[]"):
+    for line in (
+        b'{"play": "lear"}',
+        b'{"play": 1, "speaker": "LEAR", "text": ""}',
+        b"Never",
+        b"[]",
+    ):
         (plays / "plays.jsonl.gz").write_bytes(gzip.compress(line))
         with pytest.raises(DataError, match=r'line 1 must be \{"play"'):
             shakespeare(**SMALL).open(0)
@@ -130,7 +157,9 @@ def test_refused(plays: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["next", "sequence"])
 def test_nothing_but_its_name_need_be_said(plays: Path, target: str) -> None:
-    result = run("fedavg", on=shakespeare(**SMALL, target=target), rounds=1, clients_per_round=2, quiet=True)
+    result = run(
+        "fedavg", on=shakespeare(**SMALL, target=target), rounds=1, clients_per_round=2, quiet=True
+    )
     assert {"accuracy", "perplexity"} <= result.rows[-1].keys()
     model = experiment("fedavg", on=shakespeare(**SMALL, target=target), rounds=1).model
     assert repr(model) == ("char_lstm(every=False)" if target == "next" else "char_lstm()")

@@ -16,7 +16,8 @@ def test_figures_of_a_small_assignment():
     assert (skew.clients, skew.examples, skew.classes) == (4, 6, 4)
     assert (skew.size_min, skew.size_median, skew.size_max) == (1, 1.5, 2)
     assert (skew.classes_min, skew.classes_mean, skew.classes_max) == (1, 1.25, 2)
-    # Everyone's: (3, 2, 1, 0) / 6. Distances: (1,0,0) 1/2; (1/2,1/2,0) 1/6; (0,1,0) 2/3; (0,0,1) 5/6.
+    # Everyone's: (3, 2, 1, 0) / 6. Distances: (1,0,0) 1/2; (1/2,1/2,0) 1/6; (0,1,0) 2/3; (0,0,1)
+    # 5/6.
     assert skew.distance == pytest.approx((1 / 2 + 1 / 6 + 2 / 3 + 5 / 6) / 4)
 
 

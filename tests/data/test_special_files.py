@@ -1,4 +1,5 @@
-"""Named pipes, devices and huge images among data files: an error that names the file, at once; EXIF orientation."""
+"""Named pipes, devices and huge images among data files: an error that names the file, at once;
+EXIF orientation."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from PIL import Image
 
 import fedflat as ff
 from data.scenes import streets
+from experiments.small import FEDFLAT
 from fedflat.cli.main import main
 from fedflat.data.files.cifar import read_cifar
 from fedflat.data.files.idx import read_idx
@@ -32,7 +34,6 @@ from fedflat.data.sets.stackoverflow import vocabulary
 from fedflat.errors import DataError, FedflatError, SettingError
 from fedflat.papers.reproduce.table_file import read_table
 from fedflat.registry.specs import parse
-from experiments.small import FEDFLAT
 
 IDS = Ids(tuple(range(256)))
 FRAME = FrameFiles(6, 8)
@@ -82,7 +83,12 @@ READERS: dict[str, Callable[[Path], object]] = {
     "split.json": lambda path: ff.digits(ff.from_file(str(path)), clients=2).open(0),
     "table.toml": lambda path: read_table(path, "mine"),
     "devices.json": lambda path: ff.run(
-        "fedavg", on="digits(clients=2)", rounds=1, clients_per_round=2, clock=f"measured('{path}')", quiet=True
+        "fedavg",
+        on="digits(clients=2)",
+        rounds=1,
+        clients_per_round=2,
+        clock=f"measured('{path}')",
+        quiet=True,
     ),
 }
 """Everything that reads a file of the user, by the file's name."""
@@ -90,9 +96,13 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("kind", [pipe, device])
 @pytest.mark.parametrize("name", READERS)
-def test_what_is_no_file_is_refused(tmp_path: Path, name: str, kind: Callable[[Path], None]) -> None:
+def test_what_is_no_file_is_refused(
+    tmp_path: Path, name: str, kind: Callable[[Path], None]
+) -> None:
     kind(tmp_path / name)
-    with pytest.raises(FedflatError, match=r"it is (a named pipe|a device), not a file|it is a link") as found:
+    with pytest.raises(
+        FedflatError, match=r"it is (a named pipe|a device), not a file|it is a link"
+    ) as found:
         READERS[name](tmp_path / name)
     assert name in str(found.value)
 
@@ -119,8 +129,16 @@ def test_links_to_files_are_followed(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("on", "make", "name"),
     [
-        ("camvid(clients=1)", lambda root: streets.camvid(root, {"0001TP": (1, 1), "0006R0": (3, 1)}), "index.csv"),
-        ("mapillary(size=[6, 8])", lambda root: streets.mapillary(root, {"Europe": 17}), "places.csv"),
+        (
+            "camvid(clients=1)",
+            lambda root: streets.camvid(root, {"0001TP": (1, 1), "0006R0": (3, 1)}),
+            "index.csv",
+        ),
+        (
+            "mapillary(size=[6, 8])",
+            lambda root: streets.mapillary(root, {"Europe": 17}),
+            "places.csv",
+        ),
     ],
 )
 def test_an_index_that_is_no_file(
@@ -136,7 +154,15 @@ def test_an_index_that_is_no_file(
 
 def test_a_replay_that_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pipe(tmp_path / "replay.json")
-    words = ["run", "fedavg", "--on", "digits(clients=2)", "--replay", str(tmp_path / "replay.json"), "--quiet"]
+    words = [
+        "run",
+        "fedavg",
+        "--on",
+        "digits(clients=2)",
+        "--replay",
+        str(tmp_path / "replay.json"),
+        "--quiet",
+    ]
     assert main([*words, "--out", str(tmp_path / "run")]) == 2
     assert f"--replay {tmp_path}/replay.json: cannot be read" in capsys.readouterr().err
 
@@ -147,9 +173,28 @@ def test_a_pipe_in_a_folder_of_pictures(tmp_path: Path) -> None:
         (tmp_path / "data" / "a").mkdir(parents=True, exist_ok=True)
         photo(tmp_path / "data" / "a" / f"{place}.png")
     pipe(tmp_path / "data" / "a" / "3.png")
-    words = ["run", "fedavg", "--on", f"image_folder('{tmp_path / 'data'}', clients=2)", "--model", "logistic"]
-    words += ["--rounds", "1", "--clients-per-round", "2", "--threads", "1", "--quiet", "--out", str(tmp_path / "run")]
-    done = subprocess.run([FEDFLAT, *words], capture_output=True, text=True, timeout=50, check=False)
+    words = [
+        "run",
+        "fedavg",
+        "--on",
+        f"image_folder('{tmp_path / 'data'}', clients=2)",
+        "--model",
+        "logistic",
+    ]
+    words += [
+        "--rounds",
+        "1",
+        "--clients-per-round",
+        "2",
+        "--threads",
+        "1",
+        "--quiet",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    done = subprocess.run(
+        [FEDFLAT, *words], capture_output=True, text=True, timeout=50, check=False
+    )
     assert done.returncode == 2
     assert "3.png cannot be read: it is a named pipe, not a file" in done.stderr
 
@@ -158,7 +203,10 @@ def bomb(path: Path, width: int = 13_000, height: int = 13_000) -> Path:
     """A PNG file with a header and nothing behind it: whoever decodes it finds it damaged."""
     head = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     data = b"IDAT" + zlib.compress(b"")
-    chunks = (struct.pack(">I", len(part) - 4) + part + struct.pack(">I", zlib.crc32(part)) for part in (head, data))
+    chunks = (
+        struct.pack(">I", len(part) - 4) + part + struct.pack(">I", zlib.crc32(part))
+        for part in (head, data)
+    )
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
     return path
 
@@ -180,9 +228,12 @@ def _index(path: Path) -> Path:
 @pytest.mark.parametrize("name", PICTURES)
 @pytest.mark.parametrize("side", [13_000, 100_000])
 def test_too_many_pixels_are_not_decoded(tmp_path: Path, name: str, side: int) -> None:
-    """One limit for all, below and above that of Pillow; no warning of Pillow's, which is an error here."""
+    """One limit for all, below and above that of Pillow; no warning of Pillow's, which is an error
+    here."""
     path = bomb(tmp_path / "large.png", side, side)
-    with pytest.raises(DataError, match=rf"large\.png has {side}x{side} pixels, and at most 67,108,864 are read"):
+    with pytest.raises(
+        DataError, match=rf"large\.png has {side}x{side} pixels, and at most 67,108,864 are read"
+    ):
         PICTURES[name](path)
 
 
@@ -190,7 +241,10 @@ def test_more_pixels_may_be_allowed(tmp_path: Path) -> None:
     """Beyond the limit of Pillow, which stays as it was."""
     before = Image.MAX_IMAGE_PIXELS
     Image.new("L", (40_000, 5_000)).save(tmp_path / "wide.png")
-    with pytest.raises(DataError, match="max_pixels=200000000 in the data set"), opened(tmp_path / "wide.png", 2**26):
+    with (
+        pytest.raises(DataError, match="max_pixels=200000000 in the data set"),
+        opened(tmp_path / "wide.png", 2**26),
+    ):
         pass
     with opened(tmp_path / "wide.png", 200_000_000) as image:
         assert image.size == (40_000, 5_000)
@@ -208,7 +262,9 @@ def test_data_sets_take_the_limit(tmp_path: Path) -> None:
     streets.cityscapes(tmp_path, {"aachen": 2, "bremen": 2}, {"ulm": 1})
     set_data_dir(tmp_path)
     for limit in (47, 48):
-        fed = parse(f"cityscapes(clients=1, size=[6, 8], augment=False, max_pixels={limit})", "data set").open(0)
+        fed = parse(
+            f"cityscapes(clients=1, size=[6, 8], augment=False, max_pixels={limit})", "data set"
+        ).open(0)
         assert fed.test.examples.max_pixels == limit
         if limit == 48:
             fed.test.batch(torch.arange(1), torch.float32)
@@ -230,7 +286,10 @@ def turned(path: Path, pixels: np.ndarray, orientation: int = 6) -> Path:
 
 def test_photos_and_masks_are_turned_as_their_exif_data_say(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    photo, mask = rng.integers(256, size=(6, 8, 3), dtype=np.uint8), rng.integers(19, size=(6, 8), dtype=np.uint8)
+    photo, mask = (
+        rng.integers(256, size=(6, 8, 3), dtype=np.uint8),
+        rng.integers(19, size=(6, 8), dtype=np.uint8),
+    )
     stored = turned(tmp_path / "photo.png", photo)
     assert Picture()(str(stored)).permute(1, 2, 0).tolist() == photo.tolist()
     x, size = read_image(stored, FRAME)

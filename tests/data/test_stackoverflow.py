@@ -29,25 +29,38 @@ SENTENCES = {
 
 
 def tf_example() -> Any:
-    """The message of TensorFlow's example.proto and feature.proto, made with Google's own library."""
-    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
+    """The message of TensorFlow's example.proto and feature.proto, made with Google's own
+    library."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="example.proto", package="tensorflow", syntax="proto3"
+    )
     field = descriptor_pb2.FieldDescriptorProto
 
     def message(name: str, *fields: tuple[str, int, int, int, str]) -> None:
         made = file.message_type.add(name=name)
         for label, number, kind, repeated, of in fields:
-            made.field.add(name=label, number=number, type=kind, label=repeated, type_name=of or None)
+            made.field.add(
+                name=label, number=number, type=kind, label=repeated, type_name=of or None
+            )
 
     one, many = field.LABEL_OPTIONAL, field.LABEL_REPEATED
     message("BytesList", ("value", 1, field.TYPE_BYTES, many, ""))
     message("FloatList", ("value", 1, field.TYPE_FLOAT, many, ""))
     message("Int64List", ("value", 1, field.TYPE_INT64, many, ""))
-    message("Feature", ("bytes_list", 1, field.TYPE_MESSAGE, one, ".tensorflow.BytesList"),
-            ("float_list", 2, field.TYPE_MESSAGE, one, ".tensorflow.FloatList"),
-            ("int64_list", 3, field.TYPE_MESSAGE, one, ".tensorflow.Int64List"))  # fmt: skip
-    message("Entry", ("key", 1, field.TYPE_STRING, one, ""),
-            ("value", 2, field.TYPE_MESSAGE, one, ".tensorflow.Feature"))  # fmt: skip
-    message("Features", ("feature", 1, field.TYPE_MESSAGE, many, ".tensorflow.Entry"))  # a map is written so
+    message(
+        "Feature",
+        ("bytes_list", 1, field.TYPE_MESSAGE, one, ".tensorflow.BytesList"),
+        ("float_list", 2, field.TYPE_MESSAGE, one, ".tensorflow.FloatList"),
+        ("int64_list", 3, field.TYPE_MESSAGE, one, ".tensorflow.Int64List"),
+    )
+    message(
+        "Entry",
+        ("key", 1, field.TYPE_STRING, one, ""),
+        ("value", 2, field.TYPE_MESSAGE, one, ".tensorflow.Feature"),
+    )
+    message(
+        "Features", ("feature", 1, field.TYPE_MESSAGE, many, ".tensorflow.Entry")
+    )  # a map is written so
     message("Example", ("features", 1, field.TYPE_MESSAGE, one, ".tensorflow.Features"))
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
@@ -56,7 +69,13 @@ def tf_example() -> Any:
 
 def serialised(tokens: str) -> bytes:
     example = tf_example()()
-    texts = {"creation_date": "2011-01-01", "title": "café " * 60, "tags": "a|b", "tokens": tokens, "type": "question"}
+    texts = {
+        "creation_date": "2011-01-01",
+        "title": "café " * 60,
+        "tags": "a|b",
+        "tokens": tokens,
+        "type": "question",
+    }
     example.features.feature.add(key="score").value.int64_list.value.append(-7)
     example.features.feature.add(key="share").value.float_list.value.append(0.5)
     for key, value in texts.items():
@@ -68,13 +87,22 @@ def serialised(tokens: str) -> bytes:
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "stackoverflow"
     folder.mkdir()
-    (folder / "stackoverflow.word_count").write_text("".join(f"{word} {9 - k}\n" for k, word in enumerate(WORDS)))
+    (folder / "stackoverflow.word_count").write_text(
+        "".join(f"{word} {9 - k}\n" for k, word in enumerate(WORDS))
+    )
     base = sqlite3.connect(folder / "stackoverflow.sqlite")
-    base.execute("CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB)")
-    base.execute("CREATE TABLE client_metadata (client_id TEXT, split_name TEXT, num_examples INTEGER)")
+    base.execute(
+        "CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB)"
+    )
+    base.execute(
+        "CREATE TABLE client_metadata (client_id TEXT, split_name TEXT, num_examples INTEGER)"
+    )
     for (part, name), sentences in SENTENCES.items():
         base.execute("INSERT INTO client_metadata VALUES (?, ?, ?)", (name, part, len(sentences)))
-        base.executemany("INSERT INTO examples VALUES (?, ?, ?)", [(part, name, serialised(s)) for s in sentences])
+        base.executemany(
+            "INSERT INTO examples VALUES (?, ?, ?)",
+            [(part, name, serialised(s)) for s in sentences],
+        )
     base.commit()
     base.close()
     set_data_dir(tmp_path)
@@ -92,8 +120,14 @@ def test_a_client_is_a_person(folder: Path) -> None:
     batch = data.batch(torch.arange(2), torch.float32)
     assert batch.inputs.tolist() == [[BEGIN, UNKNOWN, 3, UNKNOWN, 1, 4], [BEGIN, 1, 2, END, 0, 0]]
     assert batch.targets.tolist() == [[UNKNOWN, 3, UNKNOWN, 1, 4, UNKNOWN], [1, 2, END, 0, 0, 0]]
-    assert fed.data(2).batch(torch.arange(1), torch.float32).targets.tolist() == [[3, 3, END, 0, 0, 0]]
-    assert sorted(fed.test.examples.inputs[:, 1].tolist()) == [1, 3, 4]  # the sentences of both, in some order
+    assert fed.data(2).batch(torch.arange(1), torch.float32).targets.tolist() == [
+        [3, 3, END, 0, 0, 0]
+    ]
+    assert sorted(fed.test.examples.inputs[:, 1].tolist()) == [
+        1,
+        3,
+        4,
+    ]  # the sentences of both, in some order
 
 
 def test_fewer_people_and_sentences(folder: Path) -> None:
@@ -102,7 +136,9 @@ def test_fewer_people_and_sentences(folder: Path) -> None:
     assert len(fed.test) in (1, 2)
     firsts = {stackoverflow(**{**SMALL, "clients": 1}).open(seed).make.names for seed in range(9)}
     assert len(firsts) > 1
-    assert torch.equal(pickle.loads(pickle.dumps(fed)).data(0).examples.inputs, fed.data(0).examples.inputs)
+    assert torch.equal(
+        pickle.loads(pickle.dumps(fed)).data(0).examples.inputs, fed.data(0).examples.inputs
+    )
 
 
 def test_nothing_but_its_name_need_be_said(folder: Path) -> None:
@@ -152,7 +188,10 @@ def changed(folder: Path, *statements: str) -> None:
 def test_columns_of_another_type_are_refused(what: str, found: str, folder: Path) -> None:
     """Numbers that are none ended in a TypeError."""
     changed(folder, f"UPDATE client_metadata SET {what} WHERE split_name = 'test'")
-    with pytest.raises(DataError, match=f"client_metadata must have a text as client_id and a whole number .* {found}"):
+    with pytest.raises(
+        DataError,
+        match=f"client_metadata must have a text as client_id and a whole number .* {found}",
+    ):
         stackoverflow(**SMALL).open(0)
 
 
@@ -169,23 +208,37 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 @pytest.mark.parametrize(
     ("table", "columns"),
     [
-        ("client_metadata", "CAST(i AS TEXT) AS client_id, 'train' AS split_name, 1 AS num_examples"),
-        ("examples", "'train' AS split_name, '00000001' AS client_id, x'' AS serialized_example_proto"),
+        (
+            "client_metadata",
+            "CAST(i AS TEXT) AS client_id, 'train' AS split_name, 1 AS num_examples",
+        ),
+        (
+            "examples",
+            "'train' AS split_name, '00000001' AS client_id, x'' AS serialized_example_proto",
+        ),
     ],
 )
 def test_a_view_is_refused(table: str, columns: str, folder: Path) -> None:
     """One that never ends was waited for."""
-    changed(folder, f"DROP TABLE {table}", f"CREATE VIEW {table} AS {ENDLESS.format(columns=columns)}")
-    with pytest.raises(DataError, match=f"{table} must be a plain table, found a view made by .CREATE VIEW"):
+    changed(
+        folder, f"DROP TABLE {table}", f"CREATE VIEW {table} AS {ENDLESS.format(columns=columns)}"
+    )
+    with pytest.raises(
+        DataError, match=f"{table} must be a plain table, found a view made by .CREATE VIEW"
+    ):
         stackoverflow(**SMALL).open(0)
 
 
 def test_a_virtual_table_is_refused(folder: Path) -> None:
     changed(
-        folder, "DROP TABLE client_metadata",
+        folder,
+        "DROP TABLE client_metadata",
         "CREATE VIRTUAL TABLE client_metadata USING fts5(client_id, split_name, num_examples)",
-    )  # fmt: skip
-    with pytest.raises(DataError, match="client_metadata must be a plain table, found a table made by 'CREATE VIRTUAL"):
+    )
+    with pytest.raises(
+        DataError,
+        match="client_metadata must be a plain table, found a table made by 'CREATE VIRTUAL",
+    ):
         stackoverflow(**SMALL).open(0)
 
 

@@ -1,4 +1,5 @@
-"""The street world as a data set: clients made when they are asked for, domains dealt out evenly, named test sets."""
+"""The street world as a data set: clients made when they are asked for, domains dealt out evenly,
+named test sets."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def test_the_same_whenever_it_is_asked_for_here_and_in_workers() -> None:
     one = fed.data(10**8).examples.inputs
     assert torch.equal(one, fed.data(10**8).examples.inputs)
     assert torch.equal(one, pickle.loads(pickle.dumps(fed)).data(10**8).examples.inputs)
-    assert torch.equal(one, street(clients=10**9, seed=1, **SMALL).open(7).data(10**8).examples.inputs)
+    assert torch.equal(
+        one, street(clients=10**9, seed=1, **SMALL).open(7).data(10**8).examples.inputs
+    )
     assert not torch.equal(one, spec.open(2).data(10**8).examples.inputs)
     assert len(pickle.dumps(fed)) < 200_000  # what a client has taken is not sent along
 
@@ -85,7 +88,9 @@ def test_memory_does_not_grow_with_the_clients() -> None:
 
 
 def test_test_sets_are_of_new_ways_and_of_what_nobody_has_seen() -> None:
-    spec = street(towns=2, weather="sun,rain", unseen_weather="snow", unseen_view="scooter", seed=0, **SMALL)
+    spec = street(
+        towns=2, weather="sun,rain", unseen_weather="snow", unseen_view="scooter", seed=0, **SMALL
+    )
     tests = _tests(spec)
     assert list(tests) == ["seen", "unseen_towns", "unseen_weather", "unseen_view"]
     assert all(len(test) == 6 for test in tests.values())
@@ -108,7 +113,9 @@ def test_places_are_seen_twice_and_can_be_looked_up() -> None:
     assert not torch.equal(data.examples.inputs[:4], data.examples.inputs[4:])
     tests = _tests(spec)
     assert list(tests)[-1] == "gallery"
-    assert len(tests["gallery"]) == sum(len(test) for name, test in tests.items() if name != "gallery")
+    assert len(tests["gallery"]) == sum(
+        len(test) for name, test in tests.items() if name != "gallery"
+    )
     assert (torch.cdist(tests["seen"].targets, tests["gallery"].targets).min(1).values < 2).all()
 
 
@@ -119,7 +126,10 @@ def test_places_are_seen_twice_and_can_be_looked_up() -> None:
         ({"weather": "sun,hail"}, "weather must be 'sun' or .* found 'hail'"),
         ({"weather": " , "}, "weather must name one of sun, clouds, .* found nothing"),
         ({"weather": 3}, "weather must be words with commas between, found 3"),
-        ({"view": "cart"}, "view must be 'car' or 'bus' or 'scooter', found 'cart'. Did you mean 'car'?"),
+        (
+            {"view": "cart"},
+            "view must be 'car' or 'bus' or 'scooter', found 'cart'. Did you mean 'car'?",
+        ),
         ({"weather": "sun,fog"}, "unseen_weather must not be in weather, found 'fog' in both"),
         ({"unseen_view": "bus"}, "unseen_view must not be in view"),
         ({"style": "film"}, "style must be 'real' or 'game'"),
@@ -137,13 +147,27 @@ def test_wrong_settings_are_refused_at_once(wrong: dict[str, Any], sentence: str
 
 def test_classes_of_camvid() -> None:
     """The same scenes, each class under its number there; fences and cyclists are not drawn."""
-    plain, other = (parse(f"street(clients=1, examples=4, tests=4, seed=1{more})", "data set").open(0)
-                    for more in ("", ", classes='camvid'"))  # fmt: skip
+    plain, other = (
+        parse(f"street(clients=1, examples=4, tests=4, seed=1{more})", "data set").open(0)
+        for more in ("", ", classes='camvid'")
+    )
     ours, theirs = plain.data(0).targets, other.data(0).targets
     assert torch.equal(ours == 255, theirs == 255)
-    pairs = {(int(a), int(b)) for a, b in torch.stack([ours.flatten(), theirs.flatten()]).unique(dim=1).T}
+    pairs = {
+        (int(a), int(b)) for a, b in torch.stack([ours.flatten(), theirs.flatten()]).unique(dim=1).T
+    }
     road, pavement, building, pole, sign, green, sky, person, car = range(9)
-    known = {(road, 3), (pavement, 4), (building, 1), (pole, 2), (sign, 6), (green, 5), (sky, 0), (person, 9), (car, 8)}
+    known = {
+        (road, 3),
+        (pavement, 4),
+        (building, 1),
+        (pole, 2),
+        (sign, 6),
+        (green, 5),
+        (sky, 0),
+        (person, 9),
+        (car, 8),
+    }
     assert pairs <= known | {(255, 255)}
     assert len(pairs) > 6
     assert other.classes == 11

@@ -1,4 +1,5 @@
-"""Clients drawn when they are asked for: reproducible, learnable, as different as said, and as many as one likes."""
+"""Clients drawn when they are asked for: reproducible, learnable, as different as said, and as many
+as one likes."""
 
 from __future__ import annotations
 
@@ -23,8 +24,16 @@ MANY = 10**6
 
 
 @settings(max_examples=10)
-@given(st.integers(0, 2**40), st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 70), st.integers(2, 20))
-def test_a_client_is_the_same_whenever_it_is_asked_for(client: int, seed: int, n: int, d: int, c: int) -> None:
+@given(
+    st.integers(0, 2**40),
+    st.integers(0, 10**6),
+    st.integers(1, 30),
+    st.integers(1, 70),
+    st.integers(2, 20),
+)
+def test_a_client_is_the_same_whenever_it_is_asked_for(
+    client: int, seed: int, n: int, d: int, c: int
+) -> None:
     spec = synthetic(clients=2**40 + 1, examples=n, features=d, classes=c)
     fed, again = spec.open(seed), spec.open(seed)
     one, two = fed.data(client), again.data(client)
@@ -32,7 +41,9 @@ def test_a_client_is_the_same_whenever_it_is_asked_for(client: int, seed: int, n
     assert torch.equal(one.examples.inputs, two.examples.inputs)
     assert torch.equal(one.labels, two.labels)
     assert 0 <= int(one.labels.min()) <= int(one.labels.max()) < c
-    assert not torch.equal(one.examples.inputs, fed.data(client - 1 if client else 1).examples.inputs)
+    assert not torch.equal(
+        one.examples.inputs, fed.data(client - 1 if client else 1).examples.inputs
+    )
 
 
 def test_the_seed_decides_unless_the_set_has_its_own() -> None:
@@ -82,23 +93,32 @@ def test_one_rule_for_all_can_be_learnt_and_rules_of_ones_own_cannot() -> None:
 
 
 def test_the_test_set_has_new_examples_of_the_same_clients() -> None:
-    """Four clients: a quarter of the test set each, with the client's own rule and shift, none of its examples."""
+    """Four clients: a quarter of the test set each, with the client's own rule and shift, none of
+    its examples."""
     fed = synthetic(clients=4, features=5, classes=3, alpha=5.0, beta=10.0).open(2)
     assert len(fed.test) == 2000
     assert len(synthetic(clients=3).open(0).test) == 2001
     for k in range(4):
         mine, tested = fed.data(k).examples, fed.test.examples.inputs[500 * k : 500 * (k + 1)]
-        # The means of 20 and of 500 draws of spread s differ by at most 5 s / sqrt(20), or luck is very bad.
-        assert ((mine.inputs.mean(0) - tested.mean(0)).abs() < 5 * torch.arange(1, 6) ** -0.6 / 20**0.5).all()
+        # The means of 20 and of 500 draws of spread s differ by at most 5 s / sqrt(20), or luck is
+        # very bad.
+        assert (
+            (mine.inputs.mean(0) - tested.mean(0)).abs() < 5 * torch.arange(1, 6) ** -0.6 / 20**0.5
+        ).all()
         assert not set(map(tuple, mine.inputs.tolist())) & set(map(tuple, tested.tolist()))
 
 
 def test_clients_differ_more_if_they_are_to() -> None:
-    distance = [synthetic(clients=200, alpha=0, beta=beta).open(0).skew().distance for beta in (0.0, 1.0, 4.0)]
+    distance = [
+        synthetic(clients=200, alpha=0, beta=beta).open(0).skew().distance
+        for beta in (0.0, 1.0, 4.0)
+    ]
     assert distance[0] + 0.1 < distance[1] < distance[2] - 0.1
 
 
-@pytest.mark.parametrize("text", ["synthetic()", "synthetic(clients=1000000, examples=5, alpha=0, beta=1.5, seed=3)"])
+@pytest.mark.parametrize(
+    "text", ["synthetic()", "synthetic(clients=1000000, examples=5, alpha=0, beta=1.5, seed=3)"]
+)
 def test_what_is_said_is_printed(text: str) -> None:
     spec = parse(text, "data set")
     assert repr(spec) == text
@@ -129,11 +149,19 @@ def test_workers_can_be_sent_there() -> None:
 
 
 def run(clients: int, method: str = "fedavg", **more: Any) -> Result:
-    settings = {"model": "mlp(hidden=[8])", "clients_per_round": 5, "rounds": 2, "threads": 1, **more}
+    settings = {
+        "model": "mlp(hidden=[8])",
+        "clients_per_round": 5,
+        "rounds": 2,
+        "threads": 1,
+        **more,
+    }
     return ff.run(method, on=f"synthetic(clients={clients}, features=6, classes=3)", **settings)
 
 
-@pytest.mark.parametrize("method", ["fedavg", "feddyn + swa", "fedgloss + active_clients", "scaffold + all_clients"])
+@pytest.mark.parametrize(
+    "method", ["fedavg", "feddyn + swa", "fedgloss + active_clients", "scaffold + all_clients"]
+)
 @pytest.mark.parametrize("sampler", ["uniform", "bernoulli"])
 def test_a_thousand_million_clients_cost_what_ten_do(method: str, sampler: str) -> None:
     """Python's own memory, and no loop over everybody: that would take minutes."""
@@ -149,7 +177,9 @@ def test_a_thousand_million_clients_cost_what_ten_do(method: str, sampler: str) 
 def test_figures_come_from_a_sample_that_is_named() -> None:
     skew = synthetic(clients=MANY).open(0).skew()
     assert (skew.clients, skew.population, skew.examples) == (LOOKED_AT, MANY, 20 * LOOKED_AT)
-    assert skew.describe().startswith("1000 clients (looked at out of 1000000), 20000 examples: 20 to 20 each")
+    assert skew.describe().startswith(
+        "1000 clients (looked at out of 1000000), 20000 examples: 20 to 20 each"
+    )
     assert synthetic(clients=30).open(0).skew().describe().startswith("30 clients, 600 examples")
 
 
@@ -165,15 +195,22 @@ def test_what_needs_everybody_is_done_for_few_and_refused_for_many() -> None:
     sentence = rf"all 1000000 clients would have to be made.* Use at most {EVERYBODY} clients"
     with pytest.raises(SettingError, match="to train in one place, " + sentence):
         run(MANY, "centralised")
-    with pytest.raises(SettingError, match="to know how many examples each client holds, " + sentence):
+    with pytest.raises(
+        SettingError, match="to know how many examples each client holds, " + sentence
+    ):
         prepare(ff.experiment("fedavg", synthetic(clients=MANY), rounds=1, sampler="by_size"))
 
 
 def test_what_on_demand_cannot_do_is_said() -> None:
-    with pytest.raises(SettingError, match=r"keeps none. Its clients are made when asked for: use data that are dealt"):
+    with pytest.raises(
+        SettingError,
+        match=r"keeps none. Its clients are made when asked for: use data that are dealt",
+    ):
         run(30, "fedavg + personal")
 
 
 def test_on_another_device() -> None:
     fed = synthetic(clients=3).open(0).to("meta")
-    assert {fed.data(1).examples.inputs.device.type, fed.test.examples.inputs.device.type} == {"meta"}
+    assert {fed.data(1).examples.inputs.device.type, fed.test.examples.inputs.device.type} == {
+        "meta"
+    }

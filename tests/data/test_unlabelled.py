@@ -1,4 +1,5 @@
-"""Clients without labels: there are none to be read, and a method that learns without them never asks."""
+"""Clients without labels: there are none to be read, and a method that learns without them never
+asks."""
 
 from __future__ import annotations
 
@@ -32,9 +33,14 @@ def test_there_is_nothing_to_read(on: str) -> None:
     batch = data.batch(torch.arange(2), torch.float32)
     assert torch.equal(batch.inputs, plain.data(1).batch(torch.arange(2), torch.float32).inputs)
     for ask in (
-        lambda: batch.targets[0], lambda: batch.labels.shape, lambda: len(batch.targets), lambda: data.targets,
-        lambda: data.labels, lambda: data.examples.targets, lambda: data.examples.labels,
-    ):  # fmt: skip
+        lambda: batch.targets[0],
+        lambda: batch.labels.shape,
+        lambda: len(batch.targets),
+        lambda: data.targets,
+        lambda: data.labels,
+        lambda: data.examples.targets,
+        lambda: data.examples.labels,
+    ):
         with pytest.raises(SettingError, match=REFUSED):
             ask()
     assert len(data) == len(plain.data(1))
@@ -57,7 +63,9 @@ def test_masks_in_files_are_not_opened(tmp_path: Path) -> None:
 
 
 def experiment(method: str, on: ff.DataSpec | str) -> Experiment:
-    return ff.experiment(method, on, rounds=2, clients_per_round=2, local_epochs=1, batch_size=2, lr=0.1)
+    return ff.experiment(
+        method, on, rounds=2, clients_per_round=2, local_epochs=1, batch_size=2, lr=0.1
+    )
 
 
 def test_what_clients_are_labelled_does_not_matter() -> None:
@@ -67,7 +75,9 @@ def test_what_clients_are_labelled_does_not_matter() -> None:
     labels = [torch.arange(6) % 3, torch.arange(6).flip(0) % 3]
     tests = inputs[0], labels[0]
     ended = {
-        (method, place): train(experiment(method, clients_of([(x, y) for x in inputs], test=tests, classes=3)))
+        (method, place): train(
+            experiment(method, clients_of([(x, y) for x in inputs], test=tests, classes=3))
+        )
         for place, y in enumerate(labels)
         for method in ("self_training(sure=0.2)", "fedavg()")
     }

@@ -19,15 +19,26 @@ from torch import Tensor
 from fedflat.client.training import Request
 from fedflat.core.failures import REASONS, ClientFailure
 from fedflat.core.flat import Model
-from fedflat.core.messages import Extras, Broadcast, Reply
-from fedflat.execution.wire_format import LENGTH, MAGIC, SIGN, ClientReply, WireError, JobSpec, decode, encode
+from fedflat.core.messages import Broadcast, Extras, Reply
+from fedflat.execution.wire_format import (
+    LENGTH,
+    MAGIC,
+    SIGN,
+    ClientReply,
+    JobSpec,
+    WireError,
+    decode,
+    encode,
+)
 from fedflat.files import digest, pack
 from fedflat.registry.specs import parse
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 WHOLE = st.integers(0, 2**62)
 NAMES = st.text(max_size=8)
-DTYPES = st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+DTYPES = st.sampled_from(
+    [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
+)
 
 
 @st.composite
@@ -38,7 +49,12 @@ def tensors(draw: st.DrawFn) -> Tensor:
         made = torch.zeros(shape, dtype=torch.uint8).random_(0, 2, generator=_rng(draw)).bool()
     else:
         count = math.prod(shape) * dtype.itemsize
-        made = torch.empty(count, dtype=torch.uint8).random_(0, 256, generator=_rng(draw)).view(dtype).reshape(shape)
+        made = (
+            torch.empty(count, dtype=torch.uint8)
+            .random_(0, 256, generator=_rng(draw))
+            .view(dtype)
+            .reshape(shape)
+        )
     return made.transpose(0, -1) if made.dim() > 1 and draw(st.booleans()) else made
 
 
@@ -48,21 +64,37 @@ def _rng(draw: st.DrawFn) -> torch.Generator:
 
 EXTRAS = st.dictionaries(NAMES, st.dictionaries(NAMES, tensors(), max_size=2), max_size=2)
 LETTERS = st.builds(
-    lambda client, broadcast, state, id, before: Request(client, replace(broadcast, before={client: before}), state, id),
-    WHOLE, st.builds(Broadcast, WHOLE, tensors(), tensors(), NUMBERS, EXTRAS, commit=st.booleans()), EXTRAS, NAMES,
+    lambda client, broadcast, state, id, before: Request(
+        client, replace(broadcast, before={client: before}), state, id
+    ),
+    WHOLE,
+    st.builds(Broadcast, WHOLE, tensors(), tensors(), NUMBERS, EXTRAS, commit=st.booleans()),
+    EXTRAS,
+    NAMES,
     st.tuples(st.integers(0, 9), NUMBERS),
-)  # fmt: skip
+)
 REPLIES = st.builds(
-    Reply, WHOLE, tensors(), tensors(), WHOLE, WHOLE, EXTRAS, st.dictionaries(NAMES, NUMBERS, max_size=3), WHOLE,
-    st.none() | st.builds(Model, tensors(), tensors()), NAMES,
-)  # fmt: skip
+    Reply,
+    WHOLE,
+    tensors(),
+    tensors(),
+    WHOLE,
+    WHOLE,
+    EXTRAS,
+    st.dictionaries(NAMES, NUMBERS, max_size=3),
+    WHOLE,
+    st.none() | st.builds(Model, tensors(), tensors()),
+    NAMES,
+)
 ANSWERS = st.builds(ClientReply, REPLIES, EXTRAS)
 
 
 def bits(value: Any) -> Any:
     """All of a message as something that is equal only if every bit is; NaN is one number."""
     if isinstance(value, Tensor):
-        raw = value.contiguous().reshape(-1).view(torch.uint8) if value.numel() else value.reshape(-1)
+        raw = (
+            value.contiguous().reshape(-1).view(torch.uint8) if value.numel() else value.reshape(-1)
+        )
         return value.dtype, tuple(value.shape), bytes(raw.tolist()) if value.numel() else b""
     if isinstance(value, float):
         return "nan" if math.isnan(value) else value.hex()
@@ -70,7 +102,11 @@ def bits(value: Any) -> Any:
         return [(key, bits(inner)) for key, inner in value.items()]
     if isinstance(value, tuple):
         return [bits(inner) for inner in value]
-    return [(name, bits(inner)) for name, inner in vars(value).items()] if hasattr(value, "__dict__") else value
+    return (
+        [(name, bits(inner)) for name, inner in vars(value).items()]
+        if hasattr(value, "__dict__")
+        else value
+    )
 
 
 MISSING = st.builds(ClientFailure, WHOLE, NAMES, st.sampled_from(REASONS), st.text())
@@ -83,29 +119,47 @@ def test_what_is_sent_arrives_bit_for_bit(message: Request | ClientReply | Clien
 
 
 def small_letter(**more: Any) -> Request:
-    broadcast = Broadcast(3, torch.arange(100.0), torch.tensor([0.5]), 0.1, {"sam": {"eps": torch.ones(2)}}, **more)
+    broadcast = Broadcast(
+        3, torch.arange(100.0), torch.tensor([0.5]), 0.1, {"sam": {"eps": torch.ones(2)}}, **more
+    )
     return Request(7, broadcast, {"dual": {"y": torch.zeros(2)}}, "3/0/7")
 
 
 def small_answer() -> ClientReply:
-    return ClientReply(Reply(7, torch.ones(3), torch.zeros(0), 5, 10, {}, {"loss": math.nan}, request="3/0/7"), {})
+    return ClientReply(
+        Reply(7, torch.ones(3), torch.zeros(0), 5, 10, {}, {"loss": math.nan}, request="3/0/7"), {}
+    )
 
 
 @settings(max_examples=60)
-@given(st.data(), st.sampled_from([small_letter(), small_answer(), JobSpec({"method": "fedavg()"})]))
-def test_any_damage_is_noticed(data: st.DataObject, message: Request | ClientReply | JobSpec) -> None:
+@given(
+    st.data(), st.sampled_from([small_letter(), small_answer(), JobSpec({"method": "fedavg()"})])
+)
+def test_any_damage_is_noticed(
+    data: st.DataObject, message: Request | ClientReply | JobSpec
+) -> None:
     whole = encode(message)
     place = data.draw(st.integers(0, len(whole) - 1))
-    flipped = whole[:place] + bytes([whole[place] ^ (1 << data.draw(st.integers(0, 7)))]) + whole[place + 1 :]
+    flipped = (
+        whole[:place]
+        + bytes([whole[place] ^ (1 << data.draw(st.integers(0, 7)))])
+        + whole[place + 1 :]
+    )
     for wrong in (flipped, whole[:place], whole[place:] if place else b"", whole + whole[-1:]):
-        with pytest.raises(WireError, match=r"^a message cannot be read: .*\. Have it sent again\.$"):
+        with pytest.raises(
+            WireError, match=r"^a message cannot be read: .*\. Have it sent again\.$"
+        ):
             decode(wrong)
 
 
 def sealed(texts: Any, tensors: bytes | dict[str, Tensor]) -> bytes:
     """A message with any content, under a digest that is right."""
     said = texts if isinstance(texts, bytes) else json.dumps(texts).encode()
-    rest = len(said).to_bytes(LENGTH, "little") + said + (tensors if isinstance(tensors, bytes) else pack(tensors))
+    rest = (
+        len(said).to_bytes(LENGTH, "little")
+        + said
+        + (tensors if isinstance(tensors, bytes) else pack(tensors))
+    )
     return MAGIC + digest(rest) + rest
 
 
@@ -118,12 +172,19 @@ def taken_apart(message: bytes) -> tuple[dict[str, Any], bytes]:
 @settings(max_examples=60)
 @given(st.data())
 def test_malice_under_a_right_digest_is_refused_or_read(data: st.DataObject) -> None:
-    """Any byte of texts and tensors may have been changed by somebody who can make a digest: no other error comes."""
-    texts, tensors = taken_apart(encode(data.draw(st.sampled_from([small_letter(), small_answer()]))))
+    """Any byte of texts and tensors may have been changed by somebody who can make a digest: no
+    other error comes."""
+    texts, tensors = taken_apart(
+        encode(data.draw(st.sampled_from([small_letter(), small_answer()])))
+    )
     said = json.dumps(texts).encode()
     both = said + tensors
     place = data.draw(st.integers(0, len(both) - 1))
-    both = both[:place] + data.draw(st.binary(max_size=3)) + both[place + data.draw(st.integers(0, 3)) :]
+    both = (
+        both[:place]
+        + data.draw(st.binary(max_size=3))
+        + both[place + data.draw(st.integers(0, 3)) :]
+    )
     cut = data.draw(st.integers(0, len(both)) | st.just(len(said)))
     with suppress(WireError):
         decode(sealed(both[:cut], both[cut:]))
@@ -159,7 +220,7 @@ ANSWER, OF_ANSWER = taken_apart(encode(small_answer()))
         (sealed(ANSWER | {"delta": -1}, OF_ANSWER), "is not there"),
         (sealed(ANSWER | {"metrics": {"loss": None}}, OF_ANSWER), "metrics.loss must be"),
     ],
-)  # fmt: skip
+)
 def test_what_no_message_says(message: bytes, why: str) -> None:
     with pytest.raises(WireError, match=why):
         decode(message)
@@ -168,13 +229,18 @@ def test_what_no_message_says(message: bytes, why: str) -> None:
 def test_too_much_is_not_looked_at() -> None:
     message = encode(small_letter())
     assert decode(message, most=len(message))
-    with pytest.raises(WireError, match=re.escape(f"it has {len(message)} bytes, and at most {len(message) - 1} are")):
+    with pytest.raises(
+        WireError,
+        match=re.escape(f"it has {len(message)} bytes, and at most {len(message) - 1} are"),
+    ):
         decode(message, most=len(message) - 1)
 
 
 def test_a_model_is_not_sent_twice() -> None:
     first, again = small_letter(), small_letter(repeat=True)
-    assert len(encode(again)) < len(encode(first)) - 400 < len(encode(first))  # 100 numbers of four bytes
+    assert (
+        len(encode(again)) < len(encode(first)) - 400 < len(encode(first))
+    )  # 100 numbers of four bytes
     model = Model(first.broadcast.params, first.broadcast.buffers)
     got = decode(encode(again), model=model)
     assert isinstance(got, Request)

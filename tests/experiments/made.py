@@ -8,25 +8,40 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from experiments.small import stop_at
 from fedflat.cli import main
 from fedflat.experiments.api import compare, run
 from fedflat.experiments.study import Reporter
-from experiments.small import stop_at
 
 SETTINGS: dict[str, Any] = {
-    "on": "digits(iid(), clients=6)", "rounds": 4, "clients_per_round": 2, "model": "logistic", "threads": 1,
-    "watch": "norms", "eval_last": 4, "lr": 0.01, "quiet": True,
-}  # fmt: skip
+    "on": "digits(iid(), clients=6)",
+    "rounds": 4,
+    "clients_per_round": 2,
+    "model": "logistic",
+    "threads": 1,
+    "watch": "norms",
+    "eval_last": 4,
+    "lr": 0.01,
+    "quiet": True,
+}
 METHOD = "feddyn(alpha=0.1) + ema(gamma=0.5)"
 
 
 def make_runs(root: Path) -> None:
-    """A run that has ended, one that was stopped, each for two seeds, and a study of two methods."""
+    """A run that has ended, one that was stopped, each for two seeds, and a study of two
+    methods."""
     for seed in (0, 1):
         run(METHOD, out=root / f"done-{seed}", seed=seed, **SETTINGS)
         stop = Reporter(announce=lambda exp, place, total: stop_at(3))
         try:
-            run(METHOD, out=root / f"cut-{seed}", seed=seed, reporter=stop, checkpoint_every=0, **SETTINGS)
+            run(
+                METHOD,
+                out=root / f"cut-{seed}",
+                seed=seed,
+                reporter=stop,
+                checkpoint_every=0,
+                **SETTINGS,
+            )
         except KeyboardInterrupt:
             continue
         raise AssertionError("the run was not stopped")

@@ -53,9 +53,14 @@ def data() -> DataSpec:
 def experiment(method: str = "fedavg", **more: Any) -> Experiment:
     """A run of six rounds with two clients each."""
     settings: dict[str, Any] = {
-        "on": data(), "model": mlp([5]), "rounds": 6, "seed": 3, "local": LocalTraining(batch_size=4, lr=0.05),
-        "sampler": ClientSampler(clients=2), "evaluate": EvaluationSchedule(every=1),
-    }  # fmt: skip
+        "on": data(),
+        "model": mlp([5]),
+        "rounds": 6,
+        "seed": 3,
+        "local": LocalTraining(batch_size=4, lr=0.05),
+        "sampler": ClientSampler(clients=2),
+        "evaluate": EvaluationSchedule(every=1),
+    }
     return Experiment(method=parse(method, "method"), **{**settings, **more})
 
 
@@ -79,26 +84,39 @@ class Eager(DiskRunFolder):
 
 
 def begin(
-    exp: Experiment, folder: Path, *, stop: int | None = None, pause: float = 0.0,
+    exp: Experiment,
+    folder: Path,
+    *,
+    stop: int | None = None,
+    pause: float = 0.0,
     executor: Executor = InProcess(threads=1),
-) -> Result:  # fmt: skip
+) -> Result:
     """Run in a new folder, and write a checkpoint after every round unless there is a pause."""
     with closing(Eager.create(folder, exp.as_json(), {}, pause=pause)) as run_folder:
         return train(exp, run_folder=run_folder, executor=executor, on_progress=stop_at(stop))
 
 
 def go_on(
-    exp: Experiment, folder: Path, *, said: list[str] | None = None, pause: float = math.inf,
+    exp: Experiment,
+    folder: Path,
+    *,
+    said: list[str] | None = None,
+    pause: float = math.inf,
     executor: Executor = InProcess(threads=1),
-) -> Result:  # fmt: skip
+) -> Result:
     """Resume, to the end; what is said is appended to ``said``."""
-    with closing(Eager.open(folder, pause=pause, say=(said if said is not None else []).append)) as run_folder:
+    with closing(
+        Eager.open(folder, pause=pause, say=(said if said is not None else []).append)
+    ) as run_folder:
         return train(exp, run_folder=run_folder, executor=executor)
 
 
 def timeless(rows: Any) -> list[dict[str, Any]]:
     """Evaluations without what a clock says."""
-    return [{key: value for key, value in row.items() if key not in ("training", "seconds")} for row in rows]
+    return [
+        {key: value for key, value in row.items() if key not in ("training", "seconds")}
+        for row in rows
+    ]
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -112,8 +130,11 @@ def final(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("final*.safetensors")}
 
 
-def start(*words: str, stop_after: tuple[str, int] | None = None, **more: Any) -> subprocess.Popen[str]:
-    """The command line in a process of its own; it stops itself after a call, as in stopping.py, if that is given."""
+def start(
+    *words: str, stop_after: tuple[str, int] | None = None, **more: Any
+) -> subprocess.Popen[str]:
+    """The command line in a process of its own; it stops itself after a call, as in stopping.py, if
+    that is given."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
     command: list[str | Path] = [FEDFLAT]

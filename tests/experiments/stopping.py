@@ -1,4 +1,5 @@
-"""The command line in a process that stops itself at a given point, as by SIGSTOP, for a test to kill or to go on with.
+"""The command line in a process that stops itself at a given point, as by SIGSTOP, for a test to
+kill or to go on with.
 
     python stopping.py fedflat.experiments.run_folder.checkpoints:Store.write 3 run fedavg ...
 
@@ -23,7 +24,8 @@ VISIT = "fedflat.client.training:_walk"
 
 
 def act_after(target: str, calls: int, act: Callable[[], None]) -> None:
-    """Act at the end of a call of a function or method, counted from 1; its name is ``module:qualified.name``."""
+    """Act at the end of a call of a function or method, counted from 1; its name is
+    ``module:qualified.name``."""
     module, _, path = target.partition(":")
     owner, _, name = path.rpartition(".")
     place, left = resolve_name(f"{module}:{owner}"), calls
@@ -41,7 +43,8 @@ def act_after(target: str, calls: int, act: Callable[[], None]) -> None:
 
 
 def checkpoint_by_rounds() -> None:
-    """With ``--checkpoint-every 0`` write a checkpoint after every round, however long the last one took."""
+    """With ``--checkpoint-every 0`` write a checkpoint after every round, however long the last one
+    took."""
     checkpoint = DiskRunFolder.checkpoint
 
     def eager(self: DiskRunFolder, run: RunState, *, force: bool = False) -> None:

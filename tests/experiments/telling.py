@@ -1,4 +1,5 @@
-"""A describer, and a client piece, a server piece and a start that want to know what clients say of themselves."""
+"""A describer, and a client piece, a server piece and a start that want to know what clients say of
+themselves."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ import torch
 from torch import Tensor
 
 from fedflat.client.instructions import Describer, Descriptions
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.client.training import ClientWork
 from fedflat.core.flat import GradFn, Model
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.stage import Stage
 from fedflat.experiments.initializers import First, Fresh
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.server.piece import ServerContext, Send, ServerPiece
+from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 ASKED: list[int] = []
 """Who has been asked, in this process."""
@@ -26,7 +27,8 @@ BREAK: set[int] = set()
 
 @dataclass(frozen=True, repr=False)
 class Means(Describer):
-    """The mean of each input over a client's examples, and how many there are, ``times`` over: a small matrix."""
+    """The mean of each input over a client's examples, and how many there are, ``times`` over: a
+    small matrix."""
 
     reveals = "the server learns what a client's inputs are on average"
 
@@ -36,7 +38,11 @@ class Means(Describer):
         if client.request.client in BREAK:
             raise KeyboardInterrupt
         ASKED.append(client.request.client)
-        mean = client.data.batch(torch.arange(len(client.data)), torch.float64).inputs.flatten(1).mean(0)
+        mean = (
+            client.data.batch(torch.arange(len(client.data)), torch.float64)
+            .inputs.flatten(1)
+            .mean(0)
+        )
         return torch.stack([mean * (at + 1) for at in range(self.times)])
 
 

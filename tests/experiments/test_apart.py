@@ -17,15 +17,22 @@ from fedflat.tasks.segmentation import MIOU
 def result(seed: int, on: str, *each: float) -> Result:
     """A run of one round."""
     row = {"round": 1, "miou": 0.5, **{f"iou_{c}": value for c, value in enumerate(each)}}
-    return Result("fedavg()", seed, "done", 1, 1, [row], Ledger(), headline=MIOU, scenario=Scenario(on))
+    return Result(
+        "fedavg()", seed, "done", 1, 1, [row], Ledger(), headline=MIOU, scenario=Scenario(on)
+    )
 
 
 def test_means_and_spreads_over_seeds_by_name() -> None:
     names = ff.street().class_names()
-    runs = [result(seed, "street(clients=4)", *(0.1 * c + 0.2 * seed for c in range(9))) for seed in (0, 1)]
+    runs = [
+        result(seed, "street(clients=4)", *(0.1 * c + 0.2 * seed for c in range(9)))
+        for seed in (0, 1)
+    ]
     found = by_class(runs)
     assert list(found) == list(names)
-    assert [value for value, _ in found.values()] == pytest.approx([0.1 * c + 0.1 for c in range(9)])
+    assert [value for value, _ in found.values()] == pytest.approx(
+        [0.1 * c + 0.1 for c in range(9)]
+    )
     assert [off for _, off in found.values()] == pytest.approx([0.2 / math.sqrt(2)] * 9)
 
 

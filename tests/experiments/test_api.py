@@ -12,26 +12,34 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import fedflat as ff
+from experiments.small import SIZES, data, timeless
 from fedflat.errors import SettingError, SpellingError
 from fedflat.models.simple import mlp
-from experiments.small import SIZES, data, timeless
 
 SETTINGS: dict[str, Any] = {"rounds": 3, "clients_per_round": 2, "threads": 1}
 
 
 def same(one: ff.Result, other: ff.Result) -> bool:
-    return torch.equal(one.model.params, other.model.params) and timeless(one.rows) == timeless(other.rows)
+    return torch.equal(one.model.params, other.model.params) and timeless(one.rows) == timeless(
+        other.rows
+    )
 
 
 def test_text_and_objects_are_the_same() -> None:
     text = ff.run(
-        "feddyn(alpha=0.1) + sam(rho=warmup(0.0, 0.1, 2)) + wima(window=2)", on="digits(lda(0.5), clients=10)",
-        model="mlp(hidden=[8])", lr="decay(0.1, 0.9)", **SETTINGS,
-    )  # fmt: skip
+        "feddyn(alpha=0.1) + sam(rho=warmup(0.0, 0.1, 2)) + wima(window=2)",
+        on="digits(lda(0.5), clients=10)",
+        model="mlp(hidden=[8])",
+        lr="decay(0.1, 0.9)",
+        **SETTINGS,
+    )
     objects = ff.run(
         ff.feddyn(alpha=0.1) + ff.sam(rho=ff.warmup(0.0, 0.1, 2)) + ff.wima(window=2),
-        on=ff.digits(ff.lda(0.5), clients=10), model=ff.mlp([8]), lr=ff.decay(0.1, 0.9), **SETTINGS,
-    )  # fmt: skip
+        on=ff.digits(ff.lda(0.5), clients=10),
+        model=ff.mlp([8]),
+        lr=ff.decay(0.1, 0.9),
+        **SETTINGS,
+    )
     assert same(text, objects)
     assert text.method == objects.method
 
@@ -41,8 +49,11 @@ def test_compare_is_run_for_each() -> None:
     on = ff.digits(ff.lda(0), clients=10)
     results = ff.compare(["fedavg", ff.fedsam(rho=0.0)], on=on, seeds=[4, 2], **SETTINGS)
     assert [(r.method, r.seed) for r in results] == [
-        ("fedavg()", 4), ("fedavg()", 2), ("fedsam(rho=0.0)", 4), ("fedsam(rho=0.0)", 2)
-    ]  # fmt: skip
+        ("fedavg()", 4),
+        ("fedavg()", 2),
+        ("fedsam(rho=0.0)", 4),
+        ("fedsam(rho=0.0)", 2),
+    ]
     assert same(results[0], ff.run("fedavg", on=on, seed=4, **SETTINGS))
     for plain, sam in zip(results[:2], results[2:], strict=True):
         assert torch.equal(plain.model.params, sam.model.params)
@@ -57,7 +68,10 @@ def test_the_default_model_is_chosen_by_the_data() -> None:
 
 
 def test_seeds_decide_everything() -> None:
-    runs = [ff.run("fedavg", on="digits(lda(0), clients=10)", seed=seed, **SETTINGS) for seed in (0, 0, 1)]
+    runs = [
+        ff.run("fedavg", on="digits(lda(0), clients=10)", seed=seed, **SETTINGS)
+        for seed in (0, 0, 1)
+    ]
     assert same(runs[0], runs[1])
     assert not torch.equal(runs[0].model.params, runs[2].model.params)
 
@@ -75,7 +89,9 @@ def test_global_random_numbers_are_left_alone() -> None:
 def test_types_of_numbers(dtype: str) -> None:
     result = ff.run("feddyn(alpha=0.1) + ema()", on=data(), model=mlp([5]), dtype=dtype, **SETTINGS)
     assert result.model.params.dtype == getattr(torch, dtype)
-    wide = ff.run("feddyn(alpha=0.1) + ema()", on=data(), model=mlp([5]), dtype="float64", **SETTINGS)
+    wide = ff.run(
+        "feddyn(alpha=0.1) + ema()", on=data(), model=mlp([5]), dtype="float64", **SETTINGS
+    )
     assert torch.allclose(result.model.params.double(), wide.model.params, atol=1e-5)
     if dtype == "float32":
         assert not torch.equal(result.model.params.double(), wide.model.params)
@@ -94,11 +110,21 @@ def test_centralised_is_plain_sgd_over_all_data() -> None:
     """Written by hand with torch's optimiser, whose momentum goes on from round to round."""
     total = sum(SIZES)
     rng = torch.Generator().manual_seed(2)
-    orders = [{0: [b.tolist() for b in torch.randperm(total, generator=rng).split(8)]} for _ in range(4)]
+    orders = [
+        {0: [b.tolist() for b in torch.randperm(total, generator=rng).split(8)]} for _ in range(4)
+    ]
     result = ff.run(
-        "centralised", on=data(), model=Start(), rounds=4, batch_size=8, lr=0.1, momentum=0.9, weight_decay=0.01,
-        orders=orders, dtype="float64",
-    )  # fmt: skip
+        "centralised",
+        on=data(),
+        model=Start(),
+        rounds=4,
+        batch_size=8,
+        lr=0.1,
+        momentum=0.9,
+        weight_decay=0.01,
+        orders=orders,
+        dtype="float64",
+    )
     fed = data().open(0)
     x = torch.cat([fed.train.inputs[part] for part in fed.parts]).double()
     y = torch.cat([fed.train.targets[part] for part in fed.parts])
@@ -124,11 +150,21 @@ def test_centralised_is_plain_sgd_over_all_data() -> None:
 def test_fedavg_is_the_mean_of_plain_sgd() -> None:
     """Two clients of 6 and 12 examples, two rounds, momentum begun anew at every visit."""
     rng = torch.Generator().manual_seed(3)
-    orders = [{k: [b.tolist() for b in torch.randperm(SIZES[k], generator=rng).split(4)] for k in (0, 2)} for _ in "ab"]
+    orders = [
+        {k: [b.tolist() for b in torch.randperm(SIZES[k], generator=rng).split(4)] for k in (0, 2)}
+        for _ in "ab"
+    ]
     result = ff.run(
-        "fedavg", on=data(), model=Start(), rounds=2, lr=0.1, momentum=0.9, orders=orders, cohorts=[[0, 2]] * 2,
+        "fedavg",
+        on=data(),
+        model=Start(),
+        rounds=2,
+        lr=0.1,
+        momentum=0.9,
+        orders=orders,
+        cohorts=[[0, 2]] * 2,
         dtype="float64",
-    )  # fmt: skip
+    )
     fed, module = data().open(0), Start().double()
     params = list(module.parameters())
     for order in orders:
@@ -140,7 +176,9 @@ def test_fedavg_is_the_mean_of_plain_sgd() -> None:
             for batch in order[k]:
                 index = fed.parts[k][batch]
                 sgd.zero_grad()
-                cross_entropy(module(fed.train.inputs[index].double()), fed.train.targets[index]).backward()
+                cross_entropy(
+                    module(fed.train.inputs[index].double()), fed.train.targets[index]
+                ).backward()
                 sgd.step()
             for m, p in zip(mean, params, strict=True):
                 m.add_(p.detach(), alpha=weight)
@@ -160,7 +198,11 @@ def test_fedavg_is_the_mean_of_plain_sgd() -> None:
         ({"lr": "fedavg"}, SpellingError, "'fedavg' is a method, not a schedule"),
         ({"model": "cn"}, SpellingError, "unknown model 'cn'. Did you mean 'cnn'"),
         ({"on": "digit"}, SpellingError, "unknown data set 'digit'. Did you mean 'digits'"),
-        ({"batch_size": 0}, SettingError, "batch size must be a whole number of at least 1, found 0"),
+        (
+            {"batch_size": 0},
+            SettingError,
+            "batch size must be a whole number of at least 1, found 0",
+        ),
         ({"lr": -0.1}, SettingError, "lr must be a number of at least 0, found -0.1"),
         ({"momentum": 1.5}, SettingError, "at most 1, found 1.5"),
         ({"local_steps": 0}, SettingError, "steps must be a whole number of at least 1, found 0"),
@@ -178,7 +220,9 @@ def test_an_unknown_setting_is_an_error() -> None:
         ff.run("fedavg", on="digits", round_size=3, **SETTINGS)
 
 
-def test_progress_is_told_unless_it_is_not_wanted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_progress_is_told_unless_it_is_not_wanted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """In a script: plain lines on standard error; standard output is the caller's."""
     on = "digits(lda(0), clients=10)"
     result = ff.run("fedavg", on=on, out=tmp_path / "run", **SETTINGS)

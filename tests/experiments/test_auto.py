@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import fedflat as ff
+from experiments.small import final, rows, timeless
 from fedflat import SettingError
 from fedflat.client.cost_model import forward_cost
 from fedflat.client.learner import Learner
@@ -24,7 +25,6 @@ from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.study import Reporter, resume
 from fedflat.registry.specs import parse
-from experiments.small import final, rows, timeless
 
 ON = "digits(lda(0), clients=20)"
 MANY = 10**9
@@ -35,7 +35,9 @@ SHARED = Workers(min(cores(), 3)) if cores() > 1 else InProcess(torch.get_num_th
 
 
 def load(**more: Any) -> RunLoad:
-    return RunLoad.of(prepare(experiment(**{"method": "fedsam(rho=0.1)", "on": ON, "rounds": 10, **more})))
+    return RunLoad.of(
+        prepare(experiment(**{"method": "fedsam(rho=0.1)", "on": ON, "rounds": 10, **more}))
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,8 +52,16 @@ def load(**more: Any) -> RunLoad:
         ([LARGE], SHARED, "a visit is estimated at 1.0 s"),
         ([LARGE, replace(LARGE, cohort=1)], SHARED, "a visit is estimated at 1.0 s"),
         ([replace(LARGE, seconds=0.01)], InProcess(1), "too short"),
-        ([LARGE, replace(LARGE, unsendable="it is mine")], InProcess(torch.get_num_threads()), ", but it is mine"),
-        ([replace(LARGE, cohort=1)], InProcess(torch.get_num_threads()), "no two are asked at once"),
+        (
+            [LARGE, replace(LARGE, unsendable="it is mine")],
+            InProcess(torch.get_num_threads()),
+            ", but it is mine",
+        ),
+        (
+            [replace(LARGE, cohort=1)],
+            InProcess(torch.get_num_threads()),
+            "no two are asked at once",
+        ),
         ([replace(SMALL, cohort=1)], InProcess(1), "no two are asked at once"),
     ],
 )
@@ -69,27 +79,37 @@ def test_what_is_known_of_a_run() -> None:
 
 
 def test_the_estimate_counts_what_is_computed() -> None:
-    """Twice the epochs, or two gradients a step, are twice the work; more examples in a step cost less than twice."""
+    """Twice the epochs, or two gradients a step, are twice the work; more examples in a step cost
+    less than twice."""
     once = load(method="fedavg").seconds
     assert load(method="fedavg", local_epochs=2).seconds == pytest.approx(2 * once)
     assert load().seconds == pytest.approx(2 * once)
     assert once < load(method="mime").seconds < 3 * once  # a gradient over all data besides
     assert load(method="fedavg", batch_size=2).seconds > 5 * once
-    assert load(method="fedavg", local_steps=8).seconds == pytest.approx(4 * once)  # a usual client takes two
+    assert load(method="fedavg", local_steps=8).seconds == pytest.approx(
+        4 * once
+    )  # a usual client takes two
 
 
 def test_the_products_of_a_network() -> None:
     """Derived: 28 - 4 pixels a side for 5x5 filters."""
-    net = torch.nn.Sequential(torch.nn.Conv2d(1, 6, 5), torch.nn.Flatten(), torch.nn.Linear(6 * 24 * 24, 10))
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 6, 5), torch.nn.Flatten(), torch.nn.Linear(6 * 24 * 24, 10)
+    )
     found = forward_cost(Learner(net, (1, 28, 28), 10, seed=0))
     assert found.products == 24 * 24 * 6 * 25 + 6 * 24 * 24 * 10
     assert found.numbers == 28 * 28 + 2 * 6 * 24 * 24 + 10 + 10
     assert found.parts == 4
 
 
-@pytest.mark.parametrize(("model", "shape", "least"), [("mlp", (1, 8, 8), 1e-5), ("cnn", (3, 32, 32), 1e-2)])
-def test_the_estimate_is_of_the_right_size(model: str, shape: tuple[int, ...], least: float) -> None:
-    """A step of the papers' CNN on 32 images is tens of milliseconds on any machine, of an MLP a part of one."""
+@pytest.mark.parametrize(
+    ("model", "shape", "least"), [("mlp", (1, 8, 8), 1e-5), ("cnn", (3, 32, 32), 1e-2)]
+)
+def test_the_estimate_is_of_the_right_size(
+    model: str, shape: tuple[int, ...], least: float
+) -> None:
+    """A step of the papers' CNN on 32 images is tens of milliseconds on any machine, of an MLP a
+    part of one."""
     estimate = forward_cost(Learner(parse(model, "model"), shape, 10, seed=0)).seconds(1, 32)
     assert least < estimate < 100 * least
 
@@ -112,14 +132,21 @@ def test_what_cannot_be_sent_to_workers_stays_here() -> None:
     why = load(model=torch.nn.Sequential(torch.nn.Flatten(), Local(64, 10)), **work).unsendable
     assert why is not None
     assert "it cannot be pickled" in why
-    assert load(model=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), **work).unsendable is None
+    assert (
+        load(
+            model=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), **work
+        ).unsendable
+        is None
+    )
 
 
 def test_a_loss_that_cannot_be_stacked_is_found_before_the_first_round() -> None:
     """It was tried when the stack was opened only, which ended the run."""
 
     def loss(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.cross_entropy(output, y) * (2 if float(output.detach().sum()) > 0 else 1)
+        return torch.nn.functional.cross_entropy(output, y) * (
+            2 if float(output.detach().sum()) > 0 else 1
+        )
 
     assert not load(clients_per_round=8, rounds=9000, loss=loss).stackable
 
@@ -127,7 +154,12 @@ def test_a_loss_that_cannot_be_stacked_is_found_before_the_first_round() -> None
 def test_the_choice_is_written_down_before_the_first_round_and_kept(tmp_path: Path) -> None:
     said: list[str] = []
     ff.compare(
-        ["fedavg", "centralised"], seeds=2, on=ON, rounds=2, out=tmp_path / "study", reporter=Reporter(note=said.append)
+        ["fedavg", "centralised"],
+        seeds=2,
+        on=ON,
+        rounds=2,
+        out=tmp_path / "study",
+        reporter=Reporter(note=said.append),
     )
     files = [tmp_path / "study" / "study.json", *(tmp_path / "study").rglob("run.json")]
     hows = [json.loads(file.read_text())["how"] for file in files]
@@ -148,7 +180,9 @@ def killed_at(round: int) -> Reporter:
     return Reporter(announce=lambda *_: tell)
 
 
-def test_killed_before_the_first_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_before_the_first_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The whole run is stacked: no visit is made alone for the sake of a choice."""
     monkeypatch.setattr(auto, "WORTH", 0.0)
     settings: dict[str, Any] = {"on": ON, "rounds": 3, "clients_per_round": 8}
@@ -187,7 +221,9 @@ def test_what_was_chosen_is_made_again() -> None:
 
 
 def test_workers_do_not_go_with_another_executor() -> None:
-    with pytest.raises(SettingError, match="2 workers were asked for, but the executor 'stacked' has none"):
+    with pytest.raises(
+        SettingError, match="2 workers were asked for, but the executor 'stacked' has none"
+    ):
         ExecutionConfig(executor="stacked", workers=2)
 
 

@@ -1,4 +1,5 @@
-"""The run folder: what is in it, how it is taken up again, and what happens when it is not as it should be."""
+"""The run folder: what is in it, how it is taken up again, and what happens when it is not as it
+should be."""
 
 from __future__ import annotations
 
@@ -20,6 +21,17 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from experiments.small import (
+    EVERYTHING,
+    Eager,
+    begin,
+    experiment,
+    final,
+    go_on,
+    rows,
+    stop_at,
+    timeless,
+)
 from fedflat.client.local import LocalTraining
 from fedflat.errors import RunError, SettingError
 from fedflat.execution.client_states import ClientStates
@@ -32,7 +44,6 @@ from fedflat.experiments.run_folder.record import read_facts
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
 from fedflat.experiments.train import train
 from fedflat.version import __version__
-from experiments.small import EVERYTHING, Eager, begin, experiment, final, go_on, rows, stop_at, timeless
 
 EXP = experiment(EVERYTHING)
 
@@ -51,10 +62,17 @@ def test_what_a_run_folder_holds(tmp_path: Path) -> None:
     assert Store(folder / "checkpoint").rounds() == [6, 5]
     server = load_file(folder / "final-server.safetensors")
     assert result.model is not None
-    assert torch.equal(torch.cat([server[name].flatten() for name in names_of(EXP)]), result.model.params)
+    assert torch.equal(
+        torch.cat([server[name].flatten() for name in names_of(EXP)]), result.model.params
+    )
     assert {path.name for path in folder.iterdir()} == {
-        "run.json", "metrics.jsonl", "checkpoint", "final.safetensors", "final-server.safetensors", "lock",
-    }  # fmt: skip
+        "run.json",
+        "metrics.jsonl",
+        "checkpoint",
+        "final.safetensors",
+        "final-server.safetensors",
+        "lock",
+    }
 
 
 def names_of(exp: Experiment) -> list[str]:
@@ -78,7 +96,11 @@ def test_resumed_bit_for_bit(tmp_path: Path, stop: int) -> None:
     assert json.loads((tmp_path / "cut" / "run.json").read_text())["status"] == "running"
     result = go_on(EXP, tmp_path / "cut")
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
-    assert timeless(rows(tmp_path / "cut")) == timeless(rows(tmp_path / "whole")) == timeless(result.rows)
+    assert (
+        timeless(rows(tmp_path / "cut"))
+        == timeless(rows(tmp_path / "whole"))
+        == timeless(result.rows)
+    )
     assert result.ledger.samples == rows(tmp_path / "whole")[-1]["samples"]
 
 
@@ -134,12 +156,17 @@ def _of_the_newest_alone(folder: Path) -> list[Path]:
     for round in (3, 4):
         path = folder / "checkpoint" / f"round-{round:07d}.json"
         body = json.loads(json.loads(path.read_text())["body"])
-        lists[round] = {path, *(folder / "checkpoint" / file["file"] for file in body["groups"].values())}
+        lists[round] = {
+            path,
+            *(folder / "checkpoint" / file["file"] for file in body["groups"].values()),
+        }
     return sorted(lists[4] - lists[3])
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=["flip", "truncate", "delete"])
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
     begin(EXP, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         begin(EXP, tmp_path / "cut", stop=4)
@@ -152,7 +179,9 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, damage
         damage(attacked)
         said: list[str] = []
         go_on(EXP, folder, said=said)
-        lost = damage is Path.unlink and attacked.suffix == ".json"  # then nobody knows that there was one
+        lost = (
+            damage is Path.unlink and attacked.suffix == ".json"
+        )  # then nobody knows that there was one
         assert len(said) == (0 if lost else 1)
         if not lost:
             assert said[0].startswith("the checkpoint of round 4 is damaged (")
@@ -170,8 +199,10 @@ def test_when_no_checkpoint_is_whole_the_run_starts_anew_and_says_so(tmp_path: P
     said: list[str] = []
     go_on(EXP, tmp_path / "cut", said=said)
     assert [text.split(" is ")[0] for text in said] == [
-        "the checkpoint of round 4", "the checkpoint of round 3", "no checkpoint"
-    ]  # fmt: skip
+        "the checkpoint of round 4",
+        "the checkpoint of round 3",
+        "no checkpoint",
+    ]
     assert "from its beginning" in said[-1]
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
     assert timeless(rows(tmp_path / "cut")) == timeless(rows(tmp_path / "whole"))
@@ -196,7 +227,9 @@ def test_damaged_again_and_again(tmp_path: Path) -> None:
     begin(EXP, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         begin(EXP, tmp_path / "cut", stop=4)
-    _truncate(tmp_path / "cut" / "checkpoint" / "round-0000003.json")  # the older one, which is not read
+    _truncate(
+        tmp_path / "cut" / "checkpoint" / "round-0000003.json"
+    )  # the older one, which is not read
     run_folder = Eager.open(tmp_path / "cut", pause=0.0)
     with closing(run_folder), pytest.raises(KeyboardInterrupt):
         train(EXP, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(5))
@@ -220,7 +253,9 @@ def test_pause_between_checkpoints(tmp_path: Path) -> None:
     with closing(Counting.create(tmp_path / "a", EXP.as_json(), {}, pause=math.inf)) as run_folder:
         train(EXP, run_folder=run_folder)
     assert written == [6]
-    with pytest.raises(SettingError, match="checkpoint_every must be a number of at least 0, found -1"):
+    with pytest.raises(
+        SettingError, match="checkpoint_every must be a number of at least 0, found -1"
+    ):
         DiskRunFolder.create(tmp_path / "b", EXP.as_json(), {}, pause=-1)
     assert not (tmp_path / "b").exists()
 
@@ -229,7 +264,9 @@ def test_a_folder_that_is_taken(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "thesis.tex").write_text("mine")
-    with pytest.raises(RunError, match=r"taken is already there and not empty. --out names another") as caught:
+    with pytest.raises(
+        RunError, match=r"taken is already there and not empty. --out names another"
+    ) as caught:
         begin(EXP, taken)
     assert "resume" not in str(caught.value)
     assert [path.name for path in taken.iterdir()] == ["thesis.tex"]
@@ -256,7 +293,9 @@ def test_an_empty_folder_will_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["file/run", "x" * 300])
 def test_a_folder_that_cannot_be_made(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match=r"could not be written: .* Check the folder and its permissions"):
+    with pytest.raises(
+        RunError, match=r"could not be written: .* Check the folder and its permissions"
+    ):
         begin(EXP, tmp_path / name)
 
 
@@ -266,12 +305,17 @@ def test_another_version(tmp_path: Path) -> None:
     path = tmp_path / "run" / "run.json"
     path.write_text(path.read_text().replace(f'"fedflat": "{__version__}"', '"fedflat": "0.0.9"'))
     before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file()}
-    with pytest.raises(RunError, match=rf"made by fedflat 0.0.9, this is {__version__}.*Use that version of fedflat"):
+    with pytest.raises(
+        RunError,
+        match=rf"made by fedflat 0.0.9, this is {__version__}.*Use that version of fedflat",
+    ):
         go_on(EXP, tmp_path / "run")
     assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file()} == before
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"fedflat": __version__}), "null", '{"fedflat": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", json.dumps({"fedflat": __version__}), "null", '{"fedflat": 1}']
+)
 def test_a_damaged_description(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(RunError, match=r"run.json is damaged .* start it anew"):
@@ -289,7 +333,9 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     code = f"import fcntl; f = open({str(tmp_path / 'lock')!r}); fcntl.flock(f, fcntl.LOCK_EX); print('held'); input()"
     with subprocess.Popen([sys.executable, "-uc", code], stdin=-1, stdout=-1, text=True) as other:
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(RunError, match=r"another process is working in .* Wait for it, or stop it first"):
+        with pytest.raises(
+            RunError, match=r"another process is working in .* Wait for it, or stop it first"
+        ):
             DiskRunFolder.open(tmp_path)
         (tmp_path / "run.json").rename(tmp_path / "run.json.77.new")
         with pytest.raises(RunError, match="another process"):
@@ -323,14 +369,25 @@ def test_a_disk_that_is_full(small_disk: Path, tmp_path: Path) -> None:
 
     def fill(left: int, progress: Progress) -> None:
         if progress.round == 3:
-            with open(filler, "wb", buffering=0) as stream, pytest.raises(OSError, match="No space"):
+            with (
+                open(filler, "wb", buffering=0) as stream,
+                pytest.raises(OSError, match="No space"),
+            ):
                 deque(map(stream.write, repeat(b"x" * 4096)), maxlen=0)
             os.truncate(filler, filler.stat().st_size - left)
 
     met = set()
     for left in (0, 4096, 8192, 3 * 4096, 6 * 4096, 8 * 4096):
-        with closing(Eager.create(folder, EXP.as_json(), {}, pause=0.0)) as run_folder, pytest.raises(RunError) as caught:
-            train(EXP, run_folder=run_folder, executor=InProcess(threads=1), on_progress=partial(fill, left))
+        with (
+            closing(Eager.create(folder, EXP.as_json(), {}, pause=0.0)) as run_folder,
+            pytest.raises(RunError) as caught,
+        ):
+            train(
+                EXP,
+                run_folder=run_folder,
+                executor=InProcess(threads=1),
+                on_progress=partial(fill, left),
+            )
         said = str(caught.value)
         assert said.startswith(f"the disk is full: {folder}")
         assert "free some space, then go on with `fedflat resume`" in said
@@ -360,7 +417,9 @@ def test_buffers_are_kept_and_resumed(tmp_path: Path) -> None:
         begin(exp, tmp_path / "cut", stop=3)
     go_on(exp, tmp_path / "cut")
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
-    server, wima = (load_file(tmp_path / "cut" / f"final-{name}.safetensors") for name in ("server", "wima"))
+    server, wima = (
+        load_file(tmp_path / "cut" / f"final-{name}.safetensors") for name in ("server", "wima")
+    )
     for name in ("1.running_mean", "1.running_var"):
         assert server[name].shape == (6,)
         assert torch.equal(wima[name], server[name])

@@ -1,4 +1,5 @@
-"""Memories that live with the clients: an executor decides it, and what is committed is the same."""
+"""Memories that live with the clients: an executor decides it, and what is committed is the
+same."""
 
 from __future__ import annotations
 
@@ -10,24 +11,29 @@ from pathlib import Path
 import pytest
 import torch
 
+from experiments.small import begin, go_on, timeless
 from fedflat.client.piece import ClientState
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.data.federation import Federation
-from fedflat.execution.client_pool import ClientPool, Source, PoolOutcome, threads
+from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source, threads
 from fedflat.execution.client_states import ClientStates
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
-from experiments.small import begin, go_on, timeless
 from test_every_method import EVERY, experiment, said
 
-REMEMBERING = [text for text in EVERY if said(text).cost.client_state or "all_clients" in text or "fedbn" in text]
+REMEMBERING = [
+    text
+    for text in EVERY
+    if said(text).cost.client_state or "all_clients" in text or "fedbn" in text
+]
 
 
 @dataclass
 class AtHome:
-    """Clients that keep what they remember; a letter's changes are staged under its id until the round is done."""
+    """Clients that keep what they remember; a letter's changes are staged under its id until the
+    round is done."""
 
     kept: dict[int, ClientState] = field(default_factory=dict)
     staged: dict[str, tuple[int, ClientState]] = field(default_factory=dict)
@@ -58,10 +64,16 @@ class AtHome:
         return bool(self.kept.get(client))
 
     def take_up(self, round: int) -> None:
-        self.staged, self.kept, self.round = {}, self.after.get(round, self.kept if round else {}), round
+        self.staged, self.kept, self.round = (
+            {},
+            self.after.get(round, self.kept if round else {}),
+            round,
+        )
 
     def keep(self, requests: Sequence[str]) -> None:
-        self.kept = self.kept | dict(self.staged[request] for request in requests if request in self.staged)
+        self.kept = self.kept | dict(
+            self.staged[request] for request in requests if request in self.staged
+        )
         self.staged, self.round = {}, self.round + 1
         self.after[self.round] = self.kept
 
@@ -78,20 +90,27 @@ class Looking(RunFolder):
 
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         kept = run.clients.kept
-        pieces = {k: {key: m for key, m in kept[k].items() if not key.startswith("shadow:")} for k in kept}
+        pieces = {
+            k: {key: m for key, m in kept[k].items() if not key.startswith("shadow:")} for k in kept
+        }
         self.memories.append({client: memory for client, memory in pieces.items() if memory})
 
 
 def same(a: ClientState, b: ClientState) -> bool:
     return a.keys() == b.keys() and all(
-        a[key].keys() == b[key].keys() and all(torch.equal(a[key][name], b[key][name]) for name in a[key]) for key in a
+        a[key].keys() == b[key].keys()
+        and all(torch.equal(a[key][name], b[key][name]) for name in a[key])
+        for key in a
     )
 
 
 @pytest.mark.parametrize("text", REMEMBERING)
 def test_the_same_bits_and_the_same_memories(text: str) -> None:
     exp, home, run_folder = replace(experiment(said(text)), rounds=3), AtHome(), Looking()
-    here, there = train(exp, executor=InProcess(1), run_folder=run_folder), train(exp, executor=home)
+    here, there = (
+        train(exp, executor=InProcess(1), run_folder=run_folder),
+        train(exp, executor=home),
+    )
     assert torch.equal(here.model.params, there.model.params)
     assert torch.equal(here.model.buffers, there.model.buffers)
     assert timeless(here.rows) == timeless(there.rows)
@@ -101,7 +120,8 @@ def test_the_same_bits_and_the_same_memories(text: str) -> None:
 
 
 def test_a_run_that_goes_on_takes_them_up_where_its_checkpoint_stands(tmp_path: Path) -> None:
-    """The clients have gone on to round 3 when the server is lost, whose last checkpoint is of round 2."""
+    """The clients have gone on to round 3 when the server is lost, whose last checkpoint is of
+    round 2."""
     exp, home = experiment(said("feddyn(alpha=0.1) + all_clients()")), AtHome()
     whole = begin(exp, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,5 @@
-"""Run folders that were changed, mixed up, or made to do harm: noticed by every reader, or healed."""
+"""Run folders that were changed, mixed up, or made to do harm: noticed by every reader, or
+healed."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.made import ODD, flip, make_runs
+from experiments.small import final
 from fedflat.cli import main
 from fedflat.errors import RunError
 from fedflat.experiments.results.results import Result
@@ -18,13 +21,12 @@ from fedflat.experiments.run_folder.jsonl_log import JsonlLog, encode
 from fedflat.experiments.run_folder.record import read_rows
 from fedflat.experiments.study import resume
 from fedflat.report import collect
-from experiments.made import ODD, flip, make_runs
-from experiments.small import final
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has ended, one that was stopped, each for two seeds, and a study of two methods."""
+    """A run that has ended, one that was stopped, each for two seeds, and a study of two
+    methods."""
     root = tmp_path_factory.mktemp("made")
     make_runs(root)
     return root
@@ -56,7 +58,13 @@ def test_a_changed_setting(copy, words, name, capsys) -> None:
     text = (folder / "run.json").read_text()
     assert '"lr": 0.01' in text
     (folder / "run.json").write_text(text.replace('"lr": 0.01', '"lr": 0.07'))
-    refused([words[0], str(folder), *words[1:]], capsys, "run.json is damaged", "settings are not those", "new run")
+    refused(
+        [words[0], str(folder), *words[1:]],
+        capsys,
+        "run.json is damaged",
+        "settings are not those",
+        "new run",
+    )
 
 
 @pytest.mark.parametrize("words", [READERS[0], READERS[2]], ids=lambda words: words[0])
@@ -65,7 +73,12 @@ def test_the_checkpoint_of_another_seed(copy, words, capsys) -> None:
     shutil.rmtree(folder / "checkpoint")
     shutil.copytree(other / "checkpoint", folder / "checkpoint")
     before = sorted(path.name for path in (folder / "checkpoint").iterdir())
-    refused([words[0], str(folder), *words[1:]], capsys, "checkpoint of round 3 is not of this run", "Put back")
+    refused(
+        [words[0], str(folder), *words[1:]],
+        capsys,
+        "checkpoint of round 3 is not of this run",
+        "Put back",
+    )
     assert sorted(path.name for path in (folder / "checkpoint").iterdir()) == before
 
 
@@ -81,7 +94,13 @@ def test_every_byte_of_a_diary_counts(copy, words, name, log, capsys) -> None:
         path.write_bytes(whole)
         flip(path, place)
         line = 2 if place >= second else 1
-        refused([words[0], str(folder), *words[1:]], capsys, f"{log}.jsonl is damaged", f"line {line}", "from a copy")
+        refused(
+            [words[0], str(folder), *words[1:]],
+            capsys,
+            f"{log}.jsonl is damaged",
+            f"line {line}",
+            "from a copy",
+        )
     lines = whole.splitlines(keepends=True)
     for wrong in (lines[1:], [lines[0], *lines[2:]], [lines[1], lines[0], *lines[2:]]):
         path.write_bytes(b"".join(wrong))
@@ -90,10 +109,15 @@ def test_every_byte_of_a_diary_counts(copy, words, name, log, capsys) -> None:
 
 def test_lines_lost_at_the_end(copy, capsys) -> None:
     """Of a run that has ended, and of one whose checkpoint remembers them."""
-    for name, why in (("done-0", "it has 3 whole lines, and the run ended with 4"), ("cut-0", "after its line 3")):
+    for name, why in (
+        ("done-0", "it has 3 whole lines, and the run ended with 4"),
+        ("cut-0", "after its line 3"),
+    ):
         folder = copy(name)
         path = folder / "metrics.jsonl"
-        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[: 3 if name == "done-0" else 2]))
+        path.write_bytes(
+            b"".join(path.read_bytes().splitlines(keepends=True)[: 3 if name == "done-0" else 2])
+        )
         refused(["resume", str(folder), "--quiet"], capsys, "metrics.jsonl is damaged", why)
         refused(["report", str(folder)], capsys, "metrics.jsonl is damaged", why)
         with pytest.raises(RunError, match=why):
@@ -119,11 +143,15 @@ def test_lost_and_damaged_models_are_written_again(copy, capsys) -> None:
     assert set(whole) == {"final.safetensors", "final-server.safetensors"}
     flip(folder / "final.safetensors", -2)
     assert main(["analyse", str(folder), "--curvature", "--model", "server", "--quiet"]) == 2
-    assert "'ema' is damaged (final.safetensors: it does not have the digest" in (said := capsys.readouterr().err)
+    assert "'ema' is damaged (final.safetensors: it does not have the digest" in (
+        said := capsys.readouterr().err
+    )
     assert f"`fedflat resume {folder}` writes it again." in said
     (folder / "final-server.safetensors").unlink()
     assert main(["resume", str(folder), "--quiet"]) == 0
-    assert "written again from the checkpoint: the model 'server' and 'ema'" in capsys.readouterr().err
+    assert (
+        "written again from the checkpoint: the model 'server' and 'ema'" in capsys.readouterr().err
+    )
     assert final(folder) == whole
     flip(folder / "final.safetensors", 9)
     shutil.rmtree(folder / "checkpoint")
@@ -136,7 +164,9 @@ def test_an_end_that_was_made_up(copy, name, capsys) -> None:
     path = folder / "run.json"
     said = ("done", "running") if name == "done-0" else ("running", "done")
     path.write_text(path.read_text().replace(*(f'"status": "{word}"' for word in said)))
-    refused(["resume", str(folder), "--quiet"], capsys, "run.json is damaged", "its end says otherwise")
+    refused(
+        ["resume", str(folder), "--quiet"], capsys, "run.json is damaged", "its end says otherwise"
+    )
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -155,7 +185,12 @@ def test_a_run_in_the_place_of_another(copy, capsys) -> None:
     first, second = sorted(folder.glob("*/seed-0"))
     for here, there in ((first, folder / "spare"), (second, first), (folder / "spare", second)):
         here.rename(there)
-    refused(["resume", str(folder), "--quiet"], capsys, str(first), "holds another run than the one its study names")
+    refused(
+        ["resume", str(folder), "--quiet"],
+        capsys,
+        str(first),
+        "holds another run than the one its study names",
+    )
     shutil.rmtree(second)
     shutil.copytree(first, second)
     found = collect([folder])
@@ -238,11 +273,15 @@ def test_a_folder_of_checkpoints_that_is_elsewhere(copy, tmp_path, capsys) -> No
     (folder / "checkpoint").rename(tmp_path / "elsewhere")
     (folder / "checkpoint").symlink_to(tmp_path / "elsewhere")
     before = sorted((tmp_path / "elsewhere").iterdir())
-    refused(["resume", str(folder), "--quiet"], capsys, "checkpoint could not be written: it is a link")
+    refused(
+        ["resume", str(folder), "--quiet"], capsys, "checkpoint could not be written: it is a link"
+    )
     assert sorted((tmp_path / "elsewhere").iterdir()) == before
 
 
-@pytest.mark.parametrize("place", ["{outside}", "../outside", "a/../../outside", "link/run", "a\0b", ""])
+@pytest.mark.parametrize(
+    "place", ["{outside}", "../outside", "a/../../outside", "link/run", "a\0b", ""]
+)
 def test_a_study_stays_in_its_folder(copy, place, tmp_path, capsys) -> None:
     from fedflat.experiments.run_folder.study_file import write_plan
 
@@ -253,7 +292,9 @@ def test_a_study_stays_in_its_folder(copy, place, tmp_path, capsys) -> None:
     plan["runs"][0]["folder"] = place.format(outside=outside)
     write_plan(folder, plan["runs"], plan["how"])
     if place:
-        refused(["resume", str(folder), "--quiet"], capsys, "study.json is damaged", "is not inside")
+        refused(
+            ["resume", str(folder), "--quiet"], capsys, "study.json is damaged", "is not inside"
+        )
     assert list(outside.iterdir()) == []
 
 

@@ -1,4 +1,5 @@
-"""What clients say of themselves before round 0: asked once, by any executor, counted, kept, told on, gone on with."""
+"""What clients say of themselves before round 0: asked once, by any executor, counted, kept, told
+on, gone on with."""
 
 from __future__ import annotations
 
@@ -13,6 +14,9 @@ import pytest
 import torch
 
 import fedflat as ff
+from experiments import telling
+from experiments.small import SIZES, begin, data, experiment, final, go_on, rows, timeless
+from experiments.telling import ASKED, BREAK, FromMeans, Means, Noting, Pulled
 from fedflat.composition.method import Method
 from fedflat.errors import FedflatError, SettingError
 from fedflat.execution.in_process import InProcess
@@ -28,9 +32,6 @@ from fedflat.experiments.train import train
 from fedflat.registry.specs import register
 from fedflat.server.client_selection import ClientSampler
 from plugins.forgetting import forget
-from experiments import telling
-from experiments.small import SIZES, begin, data, experiment, final, go_on, rows, timeless
-from experiments.telling import ASKED, BREAK, FromMeans, Means, Noting, Pulled
 from wired import Wired
 
 ON = "digits(lda(0), clients=8)"
@@ -61,17 +62,24 @@ def _said() -> Iterator[None]:
 def means(times: int = 2) -> torch.Tensor:
     """What every client says, by hand."""
     fed = data().open(3)
-    found = [fed.data(k).batch(torch.arange(size), torch.float64).inputs.mean(0) for k, size in enumerate(SIZES)]
+    found = [
+        fed.data(k).batch(torch.arange(size), torch.float64).inputs.mean(0)
+        for k, size in enumerate(SIZES)
+    ]
     return torch.stack([torch.stack([mean * (at + 1) for at in range(times)]) for mean in found])
 
 
 def test_who_wants_to_know_is_told() -> None:
-    """A client piece, a server piece and a start; each describer is asked once, and its bytes are counted by hand."""
+    """A client piece, a server piece and a start; each describer is asked once, and its bytes are
+    counted by hand."""
     exp = experiment("pulled() + noting()", init=FromMeans(), rounds=1, dtype="float64")
     result = train(exp)
     assert ASKED == [0, 1, 2, 3, 4] * 2  # the piece and the server's piece want the same
     plain = train(experiment("fedavg", rounds=1, dtype="float64"))
-    up, down = 5 * (2 * 4 + 1 * 4) * 8, 5 * (2 * 4) * 8  # both describers up; what the piece is told goes to everybody
+    up, down = (
+        5 * (2 * 4 + 1 * 4) * 8,
+        5 * (2 * 4) * 8,
+    )  # both describers up; what the piece is told goes to everybody
     assert result.rows[0]["up"] == plain.rows[0]["up"] + up
     assert result.rows[0]["down"] == plain.rows[0]["down"] + down
     assert result.rows[0]["samples"] == plain.rows[0]["samples"]
@@ -81,7 +89,12 @@ def test_who_wants_to_know_is_told() -> None:
 def test_a_piece_reads_what_it_was_told() -> None:
     """One step of one client by hand: the gradient, and what was told added to it."""
     local = replace(experiment().local, batch_size=100)
-    settings: dict[str, Any] = {"rounds": 1, "dtype": "float64", "local": local, "sampler": ClientSampler(cohorts=[[2]])}
+    settings: dict[str, Any] = {
+        "rounds": 1,
+        "dtype": "float64",
+        "local": local,
+        "sampler": ClientSampler(cohorts=[[2]]),
+    }
     plain, pulled = (train(experiment(text, **settings)).model for text in ("fedavg", "pulled()"))
     assert plain is not None
     assert pulled is not None
@@ -92,20 +105,33 @@ def test_a_piece_reads_what_it_was_told() -> None:
 
 def test_any_executor() -> None:
     exp = ff.experiment(
-        "pulled()", ON, rounds=2, clients_per_round=3, model="mlp(hidden=[4])", dtype="float64", topology="star()"
+        "pulled()",
+        ON,
+        rounds=2,
+        clients_per_round=3,
+        model="mlp(hidden=[4])",
+        dtype="float64",
+        topology="star()",
     )
     prepared = prepare(exp)
     here, spread, wired, stacked = (
-        train(prepared, executor=executor) for executor in (InProcess(threads=1), Workers(1), Wired(), Stacked())
+        train(prepared, executor=executor)
+        for executor in (InProcess(threads=1), Workers(1), Wired(), Stacked())
     )
     assert timeless(here.rows) == timeless(spread.rows) == timeless(wired.rows)
     assert stacked.rows[-1]["loss"] == pytest.approx(here.rows[-1]["loss"], rel=1e-11)
-    assert [stacked.rows[-1][name] for name in ("down", "up")] == [here.rows[-1][name] for name in ("down", "up")]
+    assert [stacked.rows[-1][name] for name in ("down", "up")] == [
+        here.rows[-1][name] for name in ("down", "up")
+    ]
 
 
 def test_broken_off_and_gone_on_with(tmp_path: Path) -> None:
     """Those who have answered are not asked again, and the end is the same."""
-    exp = experiment("pulled()", topology="chains(groups=greedy(psi='labels', d_min=15))", sampler=ClientSampler(clients=1))
+    exp = experiment(
+        "pulled()",
+        topology="chains(groups=greedy(psi='labels', d_min=15))",
+        sampler=ClientSampler(clients=1),
+    )
     begin(exp, tmp_path / "whole")
     ASKED.clear()
     BREAK.add(3)
@@ -130,13 +156,17 @@ def test_stopped_later_and_gone_on_with(tmp_path: Path) -> None:
     assert timeless(rows(tmp_path / "part")) == timeless(rows(tmp_path / "whole"))
 
 
-@pytest.mark.parametrize("damage", ["a byte of a tensor", "a byte of a line", "the last line cut short", "both lost"])
+@pytest.mark.parametrize(
+    "damage", ["a byte of a tensor", "a byte of a line", "the last line cut short", "both lost"]
+)
 def test_damaged_files_are_asked_for_again(tmp_path: Path, damage: str) -> None:
     exp = experiment("pulled()", topology=BY_LABELS, sampler=ClientSampler(clients=1))
     begin(exp, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         begin(exp, tmp_path / "part", stop=3)
-    lines, tensors = (tmp_path / "part/descriptions" / name for name in ("asked.jsonl", "vectors.bin"))
+    lines, tensors = (
+        tmp_path / "part/descriptions" / name for name in ("asked.jsonl", "vectors.bin")
+    )
     for path, place in ((tensors, 50), (lines, 300)):
         if damage == f"a byte of a {'tensor' if path is tensors else 'line'}":
             content = bytearray(path.read_bytes())
@@ -154,7 +184,9 @@ def test_damaged_files_are_asked_for_again(tmp_path: Path, damage: str) -> None:
     assert timeless(rows(tmp_path / "part")) == timeless(rows(tmp_path / "whole"))
 
 
-def test_a_client_that_is_missing_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_is_missing_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     exp = experiment("pulled()")
 
     def fail(self: Means, client: Any) -> None:
@@ -168,7 +200,9 @@ def test_a_client_that_is_missing_is_asked_again(tmp_path: Path, monkeypatch: py
 
 
 def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling.Means, "describe", lambda self, client: torch.full((2, 4), torch.nan))
+    monkeypatch.setattr(
+        telling.Means, "describe", lambda self, client: torch.full((2, 4), torch.nan)
+    )
     with pytest.raises(FedflatError, match=r"before round 0, client 0: .* NaN or infinite"):
         train(experiment("pulled()"))
 
@@ -196,18 +230,32 @@ def test_what_hangs_on_groups_is_refused_when_they_are_known(tmp_path: Path) -> 
 def test_the_time_it_takes_is_training_too(tmp_path: Path) -> None:
     """Else examples a second would be those of the answers, in the time of the rounds alone."""
     result = begin(experiment(topology=BY_LABELS, rounds=1), tmp_path / "run")
-    lines = [json.loads(line) for line in (tmp_path / "run/descriptions/asked.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "run/descriptions/asked.jsonl").read_text().splitlines()
+    ]
     spent = sum(line["seconds"] for line in lines)
     assert 0 < spent < result.ledger.training < result.ledger.seconds
     assert result.speed == result.ledger.samples / result.ledger.training
 
 
 def test_tensors_of_any_shape_are_kept(tmp_path: Path) -> None:
-    sent = [torch.tensor(2.5), torch.empty(0, 3), torch.arange(3), torch.rand(2, 3).bfloat16(), torch.tensor([True])]
+    sent = [
+        torch.tensor(2.5),
+        torch.empty(0, 3),
+        torch.arange(3),
+        torch.rand(2, 3).bfloat16(),
+        torch.tensor([True]),
+    ]
     for archive in (DescriptionStore(), DescriptionStore(tmp_path / "kept", "me")):
         for client, tensor in enumerate(sent):
-            archive.keep("x()", client, tensor, Ledger(client, 1, samples=2, training=0.5, seconds=0.5))
-        for kept in (archive, DescriptionStore(tmp_path / "kept", "me", held=False) if archive._diary else archive):
+            archive.keep(
+                "x()", client, tensor, Ledger(client, 1, samples=2, training=0.5, seconds=0.5)
+            )
+        for kept in (
+            archive,
+            DescriptionStore(tmp_path / "kept", "me", held=False) if archive._diary else archive,
+        ):
             for tensor, found in zip(sent, kept.descriptions("x()", range(5)), strict=True):
                 assert (found.dtype, found.shape) == (tensor.dtype, tensor.shape)
                 assert torch.equal(found, tensor)
@@ -218,7 +266,8 @@ def test_tensors_of_any_shape_are_kept(tmp_path: Path) -> None:
 
 
 def test_what_is_sent_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server reduces each tensor as it comes: however many clients there are, about one of them is alive."""
+    """The server reduces each tensor as it comes: however many clients there are, about one of them
+    is alive."""
     sent: list[weakref.ref[torch.Tensor]] = []
     alive: list[int] = []
 
@@ -237,25 +286,39 @@ def test_what_is_sent_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_clock_waits_for_the_slowest(tmp_path: Path) -> None:
-    """By hand: nothing is trained on, 64 bytes go up over each client's own link, and everybody at once."""
+    """By hand: nothing is trained on, 64 bytes go up over each client's own link, and everybody at
+    once."""
     devices = {str(k): {"speed": 100.0, "up": 10.0 * (k + 1), "down": 1e9} for k in range(5)}
     (tmp_path / "clock.json").write_text(json.dumps(devices))
     exp = experiment("noting()", clock=f"measured('{tmp_path / 'clock.json'}')", rounds=1)
-    prepared = collect_descriptions(prepare(exp), RunFolder(), InProcess(threads=1), lambda exp, place: {})
+    prepared = collect_descriptions(
+        prepare(exp), RunFolder(), InProcess(threads=1), lambda exp, place: {}
+    )
     assert prepared.initial_cost.clock == pytest.approx(64 / 10.0)
 
 
-def test_a_server_that_waits_for_nobody_begins_when_all_have_described_themselves(tmp_path: Path) -> None:
-    """By hand: descriptions take 6.4 s as above. Then all five are at work on a model of 43 numbers; client 4 has the
-    fastest link and is done first, then client 3, then 2, long before client 4 is done again."""
+def test_a_server_that_waits_for_nobody_begins_when_all_have_described_themselves(
+    tmp_path: Path,
+) -> None:
+    """By hand: descriptions take 6.4 s as above. Then all five are at work on a model of 43
+    numbers; client 4 has the fastest link and is done first, then client 3, then 2, long before
+    client 4 is done again."""
     devices = {str(k): {"speed": 100.0, "up": 10.0 * (k + 1), "down": 172.0} for k in range(5)}
     (tmp_path / "clock.json").write_text(json.dumps(devices))
-    more = {"clock": f"measured('{tmp_path / 'clock.json'}')", "rounds": 3, "sampler": ClientSampler(clients=5)}
+    more = {
+        "clock": f"measured('{tmp_path / 'clock.json'}')",
+        "rounds": 3,
+        "sampler": ClientSampler(clients=5),
+    }
     visits = {k: 1 + SIZES[k] / 100 + 172 / (10 * (k + 1)) for k in range(5)}
     undescribed = train(experiment("fedavg", topology="asynchronous(buffer=1)", **more))
     described = train(experiment("noting()", topology="asynchronous(buffer=1)", **more))
-    assert [row["clock"] for row in undescribed.rows] == pytest.approx([visits[4], visits[3], visits[2]], abs=1e-9)
-    assert [row["clock"] for row in described.rows] == pytest.approx([6.4 + visits[k] for k in (4, 3, 2)], abs=1e-9)
+    assert [row["clock"] for row in undescribed.rows] == pytest.approx(
+        [visits[4], visits[3], visits[2]], abs=1e-9
+    )
+    assert [row["clock"] for row in described.rows] == pytest.approx(
+        [6.4 + visits[k] for k in (4, 3, 2)], abs=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -272,11 +335,17 @@ def test_nobody_is_asked_for_groups_that_cannot_be(grouping: str, words: str) ->
 
 
 def test_a_tracked_run_keeps_what_comes_first(tmp_path: Path) -> None:
-    """Whoever is told of the run besides, what clients said, who is with whom and a first run lie in its folder."""
+    """Whoever is told of the run besides, what clients said, who is with whom and a first run lie
+    in its folder."""
     exp = ff.experiment(
-        "fedavg", ON, rounds=1, clients_per_round=1, model="logistic", init="pretrained(digits(), rounds=1)",
+        "fedavg",
+        ON,
+        rounds=1,
+        clients_per_round=1,
+        model="logistic",
+        init="pretrained(digits(), rounds=1)",
         topology="chains(groups=greedy(psi='labels', d_min=400))",
-    )  # fmt: skip
+    )
     run_folder = DiskRunFolder.create(tmp_path / "run", exp.as_json(), {})
     train(exp, run_folder=LoggedRunFolder(run_folder, []))
     run_folder.close()

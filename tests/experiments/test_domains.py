@@ -25,12 +25,23 @@ from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
 from fedflat.tasks.iou import confusion, mean_iou
 
-STREET = {"towns": 2, "view": "car", "width": 32, "height": 16, "examples": 3, "tests": 17, "unseen_weather": ""}
-"""Clients 0 and 2: town 0, sun and rain; 1 and 3: town 1, rain and sun. Two clients of each domain from 4 on."""
+STREET = {
+    "towns": 2,
+    "view": "car",
+    "width": 32,
+    "height": 16,
+    "examples": 3,
+    "tests": 17,
+    "unseen_weather": "",
+}
+"""Clients 0 and 2: town 0, sun and rain; 1 and 3: town 1, rain and sun. Two clients of each domain
+from 4 on."""
 
 
 def network() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 9, 1))
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 9, 1)
+    )
 
 
 class Book(RunFolder):
@@ -40,13 +51,21 @@ class Book(RunFolder):
         self.model, self.clients = run.model, dict(run.clients.kept.items())
 
 
-def experiment(method: str, clients: int = 4, cohorts: Any = ((0, 1), (2, 1)), **more: Any) -> Experiment:
+def experiment(
+    method: str, clients: int = 4, cohorts: Any = ((0, 1), (2, 1)), **more: Any
+) -> Experiment:
     on = ff.street(weather="sun,rain", clients=clients, seed=3, **{**STREET, **more})
     local = LocalTraining(batch_size=3, lr=0.1)
     return Experiment(
-        method=parse(method, "method"), on=on, model=network, task=parse("segmentation()", "task"), rounds=len(cohorts),
-        local=local, sampler=ClientSampler(cohorts=[list(cohort) for cohort in cohorts]), dtype="float64",
-    )  # fmt: skip
+        method=parse(method, "method"),
+        on=on,
+        model=network,
+        task=parse("segmentation()", "task"),
+        rounds=len(cohorts),
+        local=local,
+        sampler=ClientSampler(cohorts=[list(cohort) for cohort in cohorts]),
+        dtype="float64",
+    )
 
 
 def outcome(method: str, **more: Any) -> tuple[Any, Book, Any]:
@@ -66,7 +85,9 @@ def miou(pairs: list[tuple[Tensor, Tensor]]) -> float:
     return mean_iou(sum(confusion(p, y, 9) for p, y in pairs))  # type: ignore[arg-type]
 
 
-def predicted(module: nn.Module, data: ClientData, places: list[int], batch: int) -> list[tuple[Tensor, Tensor]]:
+def predicted(
+    module: nn.Module, data: ClientData, places: list[int], batch: int
+) -> list[tuple[Tensor, Tensor]]:
     found = []
     for cut in torch.tensor(places).split(batch):
         one = data.batch(cut, torch.float64)
@@ -80,20 +101,28 @@ def places_of(domains: Domains, *values: str) -> list[int]:
 
 
 def test_each_domain_has_its_scores() -> None:
-    """FedAvg's one model: scores of all and of each town and weather, and the spread over town-and-weather."""
+    """FedAvg's one model: scores of all and of each town and weather, and the spread over
+    town-and-weather."""
     prepared, run_folder, row = outcome("fedavg")
     data, module = prepared.fed.test, module_of(prepared, run_folder.model)
     assert list(row["tests"]) == [
-        "test/town0", "test/town1", "test/rain", "test/sun", "unseen_towns", "unseen_towns/rain", "unseen_towns/sun",
-    ]  # fmt: skip
+        "test/town0",
+        "test/town1",
+        "test/rain",
+        "test/sun",
+        "unseen_towns",
+        "unseen_towns/rain",
+        "unseen_towns/sun",
+    ]
     assert row["miou"] == pytest.approx(miou(predicted(module, data, list(range(17)), 17)))
     for value in ("town0", "town1", "rain", "sun"):
         there = predicted(module, data, places_of(data.domains, value), 17)
         assert row["tests"][f"test/{value}"]["miou"] == pytest.approx(miou(there))
     finest = [
         miou(predicted(module, data, places_of(data.domains, town, weather), 17))
-        for town in ("town0", "town1") for weather in ("sun", "rain")
-    ]  # fmt: skip
+        for town in ("town0", "town1")
+        for weather in ("sun", "rain")
+    ]
     assert row["miou_std"] == pytest.approx(statistics.pstdev(finest))
     assert "miou_std" not in row["tests"]["test/rain"]
 
@@ -113,14 +142,20 @@ def by_the_batch(prepared: Any, model: Model) -> nn.Module:
 
 
 def test_silobn_tests_a_domain_with_the_statistics_of_its_client() -> None:
-    """Client 3, sun in town 1, was never visited: what it has is unseen as yet, and so is town 2."""
+    """Client 3, sun in town 1, was never visited: what it has is unseen as yet, and so is town
+    2."""
     prepared, run_folder, row = outcome("silobn")
     data, pairs = prepared.fed.test, []
     assert [prepared.fed.domain(client)[:2] for client in range(4)] == [
-        ("town0", "sun"), ("town1", "rain"), ("town0", "rain"), ("town1", "sun"),
-    ]  # fmt: skip
+        ("town0", "sun"),
+        ("town1", "rain"),
+        ("town0", "rain"),
+        ("town1", "sun"),
+    ]
     for client in (0, 1, 2):
-        module = with_statistics(prepared, run_folder.model, [run_folder.clients[client]["private"]])
+        module = with_statistics(
+            prepared, run_folder.model, [run_folder.clients[client]["private"]]
+        )
         here = predicted(module, data, places_of(data.domains, *prepared.fed.domain(client)), 17)
         if client == 2:
             expected = miou(here + pairs[:1])  # clients 0 and 2: town 0
@@ -135,7 +170,9 @@ def test_silobn_tests_unseen_domains_in_batches_of_eight_and_keeps_nothing() -> 
     """Seventeen images: eight, and nine, for one alone would not do."""
     prepared, run_folder, row = outcome("silobn")
     data, module = prepared.fed.tests["unseen_towns"], by_the_batch(prepared, run_folder.model)
-    pairs = predicted(module, data, list(range(8)), 8) + predicted(module, data, list(range(8, 17)), 9)
+    pairs = predicted(module, data, list(range(8)), 8) + predicted(
+        module, data, list(range(8, 17)), 9
+    )
     assert row["tests"]["unseen_towns"]["miou"] == pytest.approx(miou(pairs))
     assert torch.equal(run_folder.model.buffers, prepared.learner.initial().buffers)
 
@@ -145,7 +182,12 @@ def test_several_clients_of_a_domain_give_the_mean_of_their_statistics() -> None
     assert prepared.fed.domain(0) == prepared.fed.domain(4)
     kept = [run_folder.clients[client]["private"] for client in (0, 4)]
     data = prepared.fed.test
-    pairs = predicted(with_statistics(prepared, run_folder.model, kept), data, places_of(data.domains, "town0", "sun"), 17)
+    pairs = predicted(
+        with_statistics(prepared, run_folder.model, kept),
+        data,
+        places_of(data.domains, "town0", "sun"),
+        17,
+    )
     module = with_statistics(prepared, run_folder.model, [run_folder.clients[2]["private"]])
     pairs += predicted(module, data, places_of(data.domains, "town0", "rain"), 17)
     assert row["tests"]["test/town0"]["miou"] == pytest.approx(miou(pairs))
@@ -156,7 +198,9 @@ def test_silobn_by_the_batch_everywhere() -> None:
     data, module = prepared.fed.test, by_the_batch(prepared, run_folder.model)
     groups = [places_of(data.domains, *prepared.fed.domain(client)) for client in range(4)]
     assert max(map(len, groups)) <= 8
-    assert row["miou"] == pytest.approx(miou([pair for group in groups for pair in predicted(module, data, group, 8)]))
+    assert row["miou"] == pytest.approx(
+        miou([pair for group in groups for pair in predicted(module, data, group, 8)])
+    )
 
 
 def test_fedbn_is_tested_on_seen_domains_only() -> None:
@@ -174,7 +218,9 @@ def test_fedbn_is_tested_on_seen_domains_only() -> None:
 
 def test_one_image_alone_has_its_own_statistics() -> None:
     prepared, run_folder, row = outcome("silobn", tests=1)
-    [pair] = predicted(by_the_batch(prepared, run_folder.model), prepared.fed.tests["unseen_towns"], [0], 1)
+    [pair] = predicted(
+        by_the_batch(prepared, run_folder.model), prepared.fed.tests["unseen_towns"], [0], 1
+    )
     assert row["tests"]["unseen_towns"]["miou"] == pytest.approx(miou([pair]))
 
 
@@ -182,8 +228,12 @@ def test_fedbn_where_only_the_unseen_is_tested_is_refused(monkeypatch: pytest.Mo
     exp = experiment("fedbn")
     elsewhere = exp.on.open(0).more["unseen_towns"]  # type: ignore[union-attr]
     opened = type(exp.on).open
-    monkeypatch.setattr(type(exp.on), "open", lambda self, seed: _with_test(opened(self, seed), elsewhere))
-    with pytest.raises(SettingError, match=r"no test example is of a client's domain here\. Use silobn\(\)"):
+    monkeypatch.setattr(
+        type(exp.on), "open", lambda self, seed: _with_test(opened(self, seed), elsewhere)
+    )
+    with pytest.raises(
+        SettingError, match=r"no test example is of a client's domain here\. Use silobn\(\)"
+    ):
         prepare(exp)
 
 
@@ -198,12 +248,20 @@ def test_without_known_domains_silobn_takes_the_batch() -> None:
     x, y = torch.randn(20, 3, 4, 4, generator=rng), torch.randint(9, (20, 4, 4), generator=rng)
     on = ff.tensors(x, y, x[:10], y[:10], clients=2, classes=9)
     exp = Experiment(
-        method=parse("silobn", "method"), on=on, model=network, task=parse("segmentation()", "task"), rounds=1,
-        local=LocalTraining(batch_size=5, lr=0.1), sampler=ClientSampler(clients=2), dtype="float64",
-    )  # fmt: skip
+        method=parse("silobn", "method"),
+        on=on,
+        model=network,
+        task=parse("segmentation()", "task"),
+        rounds=1,
+        local=LocalTraining(batch_size=5, lr=0.1),
+        sampler=ClientSampler(clients=2),
+        dtype="float64",
+    )
     run_folder = Book()
     train(exp, run_folder=run_folder)
     prepared = prepare(exp)
-    pairs = predicted(by_the_batch(prepared, run_folder.model), prepared.fed.test, list(range(10)), 8)
+    pairs = predicted(
+        by_the_batch(prepared, run_folder.model), prepared.fed.test, list(range(10)), 8
+    )
     assert run_folder.rows[-1]["miou"] == pytest.approx(miou(pairs))
     assert "tests" not in run_folder.rows[-1]

@@ -1,4 +1,5 @@
-"""FedSeq's estimators in whole runs, said as text: groups worked out by hand, and what was sent by plain loops."""
+"""FedSeq's estimators in whole runs, said as text: groups worked out by hand, and what was sent by
+plain loops."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import fedflat as ff
+from experiments.small import begin, experiment, final, kill_when_stopped, rows, start, timeless
 from fedflat.cli import main
 from fedflat.client.describers.classes import Confidence
 from fedflat.client.describers.public import so_many
@@ -34,11 +36,12 @@ from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
 from fedflat.topologies.groupings.client_vectors import representers
-from experiments.small import begin, experiment, final, kill_when_stopped, rows, start, timeless
 from wired import Wired
 
 SIX = ((80, 15, 5), (65, 25, 10), (12, 80, 8), (22, 70, 8), (7, 11, 82), (5, 33, 62))
-UNEQUAL = tuple(tuple(times * n for n in row) for times, row in zip((1, 3, 1, 2, 1, 1), SIX, strict=True))
+UNEQUAL = tuple(
+    tuple(times * n for n in row) for times, row in zip((1, 3, 1, 2, 1, 1), SIX, strict=True)
+)
 RUN: dict[str, Any] = {"rounds": 1, "sampler": ClientSampler(clients=1), "model": ff.mlp([2])}
 
 
@@ -70,7 +73,9 @@ def groups(counts: Any, grouping: str, folder: Path) -> list[tuple[int, ...]]:
         (UNEQUAL, "kl", 400, [(1, 5, 2), (3, 4, 0)]),
     ],
 )
-def test_greedy_groups_by_hand(counts: Any, tau: str, d_min: int, expected: Any, tmp_path: Path) -> None:
+def test_greedy_groups_by_hand(
+    counts: Any, tau: str, d_min: int, expected: Any, tmp_path: Path
+) -> None:
     said = f"greedy(psi='labels', tau='{tau}', d_min={d_min}, k_max=4, start='uniform')"
     assert groups(counts, said, tmp_path / "run") == expected
 
@@ -108,7 +113,9 @@ def trained_alone(prepared: PreparedRun, epochs: int, lr: float, decay: float) -
 def asked(topology: str, executor: Any = InProcess(threads=1), **more: Any) -> PreparedRun:
     """A run with what its clients have said."""
     local = LocalTraining(batch_size=4, lr=0.05, weight_decay=0.01, epochs=3)
-    exp = experiment(topology=topology, dtype="float64", local=local, sampler=ClientSampler(clients=1), **more)
+    exp = experiment(
+        topology=topology, dtype="float64", local=local, sampler=ClientSampler(clients=1), **more
+    )
     return collect_descriptions(prepare(exp), RunFolder(), executor, lambda exp, place: {})
 
 
@@ -118,47 +125,74 @@ def test_weights_of_linear_layers(layers: str, executor: Any) -> None:
     """The run's own steps, from the one common model, for two epochs; only these weights go up."""
     by = ClassifierWeights(epochs=2, layers=layers)
     said = f"classifier_weights(epochs=2, layers='{layers}')"
-    prepared = asked(f"chains(groups=greedy(psi={said}, tau='cosine', d_min=15))", executor, model=ff.mlp([5, 3]))
+    prepared = asked(
+        f"chains(groups=greedy(psi={said}, tau='cosine', d_min=15))", executor, model=ff.mlp([5, 3])
+    )
     twins = trained_alone(prepared, 2, 0.05, 0.01)
-    linear = [[part.weight.reshape(-1) for part in twin.modules() if isinstance(part, nn.Linear)] for twin in twins]
-    chosen = [{"all": one, "last": one[-1:], "last_two": [one[-1], one[-2]]}[layers] for one in linear]
+    linear = [
+        [part.weight.reshape(-1) for part in twin.modules() if isinstance(part, nn.Linear)]
+        for twin in twins
+    ]
+    chosen = [
+        {"all": one, "last": one[-1:], "last_two": [one[-1], one[-2]]}[layers] for one in linear
+    ]
     expected = torch.stack([torch.cat(parts).detach() for parts in chosen])
-    torch.testing.assert_close(torch.stack(list(prepared.descriptions[by])), expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        torch.stack(list(prepared.descriptions[by])), expected, rtol=0, atol=1e-10
+    )
     dim, count = prepared.info.layout.dim, expected.shape[1]
     assert (prepared.initial_cost.down, prepared.initial_cost.up) == (5 * dim * 8, 5 * count * 8)
     assert prepared.initial_cost.samples == 2 * sum(prepared.fed.sizes())
     components = PCA(0.9, svd_solver="full").fit_transform(expected.numpy())
-    np.testing.assert_allclose(pdist(representers(by, prepared.descriptions[by])), pdist(components), rtol=1e-6)
+    np.testing.assert_allclose(
+        pdist(representers(by, prepared.descriptions[by])), pdist(components), rtol=1e-6
+    )
 
 
 def test_confidence_on_the_public_set() -> None:
-    """Sums of the true class's probability over two public examples of each class, as shares; whole models go up, and
-    only shares are kept."""
+    """Sums of the true class's probability over two public examples of each class, as shares; whole
+    models go up, and only shares are kept."""
     by, on = Confidence(epochs=1, per_class=2), "digits(lda(0), clients=5)"
     prepared = asked(
-        f"chains(groups=kmeans(psi={by}, d_min=15, k_max=1))", on=parse(f"without_public_part({on})", "data set"),
-        server_data="public_part(digits())", model=ff.logistic(),
-    )  # fmt: skip
+        f"chains(groups=kmeans(psi={by}, d_min=15, k_max=1))",
+        on=parse(f"without_public_part({on})", "data set"),
+        server_data="public_part(digits())",
+        model=ff.logistic(),
+    )
     assert prepared.server_data is not None
     shown = so_many(prepared.server_data.data, 2, prepared.exp.seed)
     assert shown.labels.bincount().tolist() == [2] * 10
     batch = shown.batch(torch.arange(20), torch.float64)
-    for twin, found in zip(trained_alone(prepared, 1, 0.05, 0.01), prepared.descriptions[by], strict=True):
+    for twin, found in zip(
+        trained_alone(prepared, 1, 0.05, 0.01), prepared.descriptions[by], strict=True
+    ):
         chances = twin(batch.inputs).softmax(1).detach()
-        sums = torch.tensor([sum(float(p[c]) for p, y in zip(chances, batch.targets, strict=True) if y == c)
-                             for c in range(10)], dtype=torch.float64)  # fmt: skip
+        sums = torch.tensor(
+            [
+                sum(float(p[c]) for p, y in zip(chances, batch.targets, strict=True) if y == c)
+                for c in range(10)
+            ],
+            dtype=torch.float64,
+        )
         torch.testing.assert_close(found, sums / sums.sum(), rtol=0, atol=1e-10)
     model = (prepared.info.layout.dim + len(prepared.learner.initial().buffers)) * 8
     assert (prepared.initial_cost.down, prepared.initial_cost.up) == (5 * model, 5 * model)
 
 
 def test_a_probe_is_trained_on_the_servers_data_first(tmp_path: Path) -> None:
-    """It is a run of its own in the folder, and what clients are sent; the vectors are those of that probe."""
+    """It is a run of its own in the folder, and what clients are sent; the vectors are those of
+    that probe."""
     settings: dict[str, Any] = {
-        "on": "without_public_part(digits(lda(0), clients=6))", "server_data": "public_part(digits())", "rounds": 1,
-        "clients_per_round": 1, "model": "mlp(hidden=[6])", "threads": 1, "quiet": True, "seed": 2,
+        "on": "without_public_part(digits(lda(0), clients=6))",
+        "server_data": "public_part(digits())",
+        "rounds": 1,
+        "clients_per_round": 1,
+        "model": "mlp(hidden=[6])",
+        "threads": 1,
+        "quiet": True,
+        "seed": 2,
         "topology": "chains(groups=icg(3, psi=task2vec(draws=64, epochs=1, probe_epochs=3)))",
-    }  # fmt: skip
+    }
     result = ff.run("fedavg", out=tmp_path / "run", **settings)
     probe = tmp_path / "run/descriptions/probe-3"
     assert read_facts(probe)["status"] == "done"
@@ -172,25 +206,36 @@ def test_a_probe_is_trained_on_the_servers_data_first(tmp_path: Path) -> None:
     dim = prepared.info.layout.dim
     plain = ff.run("fedavg", **{**settings, "topology": "chains(groups=3)"})
     visits = result.rows[0]["down"] - plain.rows[0]["down"]
-    assert visits == 6 * dim * 4  # the probe to everybody; a chain of two clients a round either way
+    assert (
+        visits == 6 * dim * 4
+    )  # the probe to everybody; a chain of two clients a round either way
     assert result.rows[0]["up"] - plain.rows[0]["up"] == 6 * 6 * 4
 
 
 def test_all_executors_say_the_same() -> None:
     said = "chains(groups=greedy(psi=classifier_weights(epochs=1), tau='cosine', d_min=300))"
-    exp = ff.experiment("fedavg", "digits(lda(0), clients=8)", rounds=1, clients_per_round=1, topology=said)
+    exp = ff.experiment(
+        "fedavg", "digits(lda(0), clients=8)", rounds=1, clients_per_round=1, topology=said
+    )
     here, wired = (train(prepare(exp), executor=one) for one in (InProcess(threads=1), Wired()))
     assert here.rows[0]["loss"] == wired.rows[0]["loss"]
 
 
 def test_an_estimator_that_has_nothing_to_look_at() -> None:
     with pytest.raises(ff.SettingError, match="no linear layer to describe clients by"):
-        prepare(ff.experiment(
-            "fedavg", "street(clients=2, examples=2, tests=2, width=16, height=16)", rounds=1, clients_per_round=1,
-            topology="clusters(alike(2, psi='classifier'))",
-        ))  # fmt: skip
+        prepare(
+            ff.experiment(
+                "fedavg",
+                "street(clients=2, examples=2, tests=2, width=16, height=16)",
+                rounds=1,
+                clients_per_round=1,
+                topology="clusters(alike(2, psi='classifier'))",
+            )
+        )
     with pytest.raises(ff.SettingError, match="these data have no class for each example"):
-        prepare(ff.experiment("fedavg", "diabetes(clients=4)", rounds=1, topology="clusters(alike(2))"))
+        prepare(
+            ff.experiment("fedavg", "diabetes(clients=4)", rounds=1, topology="clusters(alike(2))")
+        )
 
 
 def test_short_names_and_texts_mean_the_same() -> None:
@@ -199,14 +244,27 @@ def test_short_names_and_texts_mean_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "config", [("--threads", "1"), pytest.param(("--workers", "2"), marks=pytest.mark.slow)], ids=["alone", "workers"]
+    "config",
+    [("--threads", "1"), pytest.param(("--workers", "2"), marks=pytest.mark.slow)],
+    ids=["alone", "workers"],
 )
 def test_kill_9_in_the_middle_of_the_estimators(tmp_path: Path, config: tuple[str, ...]) -> None:
-    """Those who have answered keep their lines, the others are asked, and the bytes at the end are the same."""
+    """Those who have answered keep their lines, the others are asked, and the bytes at the end are
+    the same."""
     words = [
-        "run", "fedavg", "--on", "digits(lda(0), clients=20)", "--rounds", "3", "--clients-per-round", "2", "--quiet",
-        "--topology", "chains(groups=kmeans(psi=classifier_weights(epochs=100), d_min=200, clusters=4))", *config,
-    ]  # fmt: skip
+        "run",
+        "fedavg",
+        "--on",
+        "digits(lda(0), clients=20)",
+        "--rounds",
+        "3",
+        "--clients-per-round",
+        "2",
+        "--quiet",
+        "--topology",
+        "chains(groups=kmeans(psi=classifier_weights(epochs=100), d_min=200, clusters=4))",
+        *config,
+    ]
     part, whole = tmp_path / "part", tmp_path / "whole"
     lines = part / "descriptions/asked.jsonl"
     stop = ("fedflat.experiments.run_folder.description_store:Archive.keep", 4)
@@ -219,6 +277,8 @@ def test_kill_9_in_the_middle_of_the_estimators(tmp_path: Path, config: tuple[st
     assert main([*words, "--out", str(whole)]) == 0
     assert final(part) == final(whole)
     assert timeless(rows(part)) == timeless(rows(whole))
-    assert (part / "descriptions/vectors.bin").read_bytes() == (whole / "descriptions/vectors.bin").read_bytes()
+    assert (part / "descriptions/vectors.bin").read_bytes() == (
+        whole / "descriptions/vectors.bin"
+    ).read_bytes()
     found = [read_groups(folder, read_facts(folder)["identity"]) for folder in (part, whole)]
     assert found[0] == found[1] is not None

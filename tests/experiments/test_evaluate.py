@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedflat as ff
+from experiments.small import data, experiment
 from fedflat.client.evaluate import BATCH
 from fedflat.client.evaluate import scores as scores_of
 from fedflat.experiments.evaluation import evaluate
 from fedflat.experiments.prepare import prepare
-from experiments.small import data, experiment
 
 
 def large(count: int = 3 * BATCH // 2) -> ff.data.DataSpec:  # type: ignore[name-defined]
@@ -30,8 +30,12 @@ def test_the_mean_over_all_examples() -> None:
     prepared.learner.flat.load(model.params)
     examples = prepared.fed.test.examples
     output = prepared.learner.flat.forward(examples.inputs.double())
-    assert scores["a"]["loss"] == pytest.approx(float(cross_entropy(output, examples.targets)), abs=1e-12)
-    assert scores["a"]["accuracy"] == pytest.approx(float((output.argmax(1) == examples.targets).double().mean()))
+    assert scores["a"]["loss"] == pytest.approx(
+        float(cross_entropy(output, examples.targets)), abs=1e-12
+    )
+    assert scores["a"]["accuracy"] == pytest.approx(
+        float((output.argmax(1) == examples.targets).double().mean())
+    )
     assert "clients" not in scores["a"]
 
 
@@ -60,11 +64,15 @@ def test_without_dropout() -> None:
     prepared = prepare(experiment(model=Moody))
     prepared.learner.flat.module.train()
     model = prepared.learner.initial()
-    assert evaluate(prepared.learner, prepared.fed, {"a": model}) == evaluate(prepared.learner, prepared.fed, {"a": model})
+    assert evaluate(prepared.learner, prepared.fed, {"a": model}) == evaluate(
+        prepared.learner, prepared.fed, {"a": model}
+    )
 
 
 def test_outputs_that_are_no_classes_have_a_loss_only() -> None:
-    exp = experiment(model=lambda: nn.Linear(4, 1), loss=lambda output, y: (output[:, 0] - y).pow(2).mean())
+    exp = experiment(
+        model=lambda: nn.Linear(4, 1), loss=lambda output, y: (output[:, 0] - y).pow(2).mean()
+    )
     prepared = prepare(exp)
     assert list(scores_of(prepared.learner, prepared.fed.test)) == ["loss"]
     row = ff.train(exp).rows[-1]
@@ -73,9 +81,15 @@ def test_outputs_that_are_no_classes_have_a_loss_only() -> None:
 
 
 def test_the_clients_own_tests() -> None:
-    """The mean of the clients' accuracies, each on what it held out, a small client counting as much as a large one."""
+    """The mean of the clients' accuracies, each on what it held out, a small client counting as
+    much as a large one."""
     exp = ff.experiment(
-        "fedavg", "digits(quantity_skew(1.0), clients=8, split=0.7)", rounds=2, clients_per_round=8, lr=0.5, eval_last=2
+        "fedavg",
+        "digits(quantity_skew(1.0), clients=8, split=0.7)",
+        rounds=2,
+        clients_per_round=8,
+        lr=0.5,
+        eval_last=2,
     )
     result = ff.train(exp)
     prepared = prepare(exp)

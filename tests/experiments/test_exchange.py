@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from experiments.small import SIZES, begin, experiment, rows
 from fedflat.client.local import LocalTraining
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.composition.method import Method
 from fedflat.core.flat import GradFn
 from fedflat.core.stage import Stage
@@ -25,7 +26,6 @@ from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.record import read_facts
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
-from experiments.small import SIZES, begin, experiment, rows
 
 
 def poisoned(client: int, value: float) -> Any:
@@ -100,23 +100,37 @@ def test_a_model_that_was_already_bad() -> None:
 
 def test_skipped_replies_are_left_out() -> None:
     """Round 2 is then client 1's alone, as if it had been the cohort."""
-    exp = experiment("feddyn(alpha=0.1)", on=poisoned(3, math.nan), sampler=COHORTS, on_bad="skip", weighting="sized")
+    exp = experiment(
+        "feddyn(alpha=0.1)",
+        on=poisoned(3, math.nan),
+        sampler=COHORTS,
+        on_bad="skip",
+        weighting="sized",
+    )
     skipped = train(exp)
     cohorts = [[1] if t == 2 else cohort for t, cohort in enumerate(COHORTS.cohorts or [])]
     without = train(type(exp)(**{**vars(exp), "sampler": ClientSampler(cohorts=cohorts)}))
     assert skipped.status == "done"
     assert torch.equal(skipped.model.params, without.model.params)
-    assert skipped.ledger.up == without.ledger.up + 4 * len(skipped.model.params)  # it was sent all the same
+    assert skipped.ledger.up == without.ledger.up + 4 * len(
+        skipped.model.params
+    )  # it was sent all the same
 
 
 def test_nobody_left() -> None:
-    exp = experiment(on=poisoned(3, math.nan), sampler=ClientSampler(cohorts=[[0], [3]] * 3), on_bad="skip")
-    with pytest.raises(FedflatError, match=r"round 1: no client's reply could be used.*on_bad='raise'"):
+    exp = experiment(
+        on=poisoned(3, math.nan), sampler=ClientSampler(cohorts=[[0], [3]] * 3), on_bad="skip"
+    )
+    with pytest.raises(
+        FedflatError, match=r"round 1: no client's reply could be used.*on_bad='raise'"
+    ):
         train(exp)
 
 
 def test_a_run_that_stops_is_recorded_as_diverged(tmp_path: Path) -> None:
-    exp = experiment("feddyn(alpha=0.1) + ema()", on=poisoned(3, math.nan), sampler=COHORTS, on_bad="stop")
+    exp = experiment(
+        "feddyn(alpha=0.1) + ema()", on=poisoned(3, math.nan), sampler=COHORTS, on_bad="stop"
+    )
     result = begin(exp, tmp_path / "run", pause=math.inf)
     assert result.status == "diverged"
     assert result.diverged
@@ -133,7 +147,13 @@ def test_a_run_that_stops_is_recorded_as_diverged(tmp_path: Path) -> None:
 def test_weighting(weighting: str, equal: bool) -> None:
     """One round of one step at lr 1: the mean of the clients' gradients, by size or not."""
     local = LocalTraining(batch_size=100, lr=1.0)
-    exp = experiment(weighting=weighting, rounds=1, local=local, sampler=ClientSampler(cohorts=[[0, 2]]), dtype="float64")
+    exp = experiment(
+        weighting=weighting,
+        rounds=1,
+        local=local,
+        sampler=ClientSampler(cohorts=[[0, 2]]),
+        dtype="float64",
+    )
     fed = exp.source("cpu")()
     learner = exp.open_learner(fed, "cpu")
     start = learner.initial().params

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from experiments.small import EVERYTHING, SIZES, ended, experiment, timeless, wait_for
 from fedflat.client.piece import ClientState
 from fedflat.client.training import ClientJob, Request
 from fedflat.core.failures import ClientFailure
@@ -34,7 +35,6 @@ from fedflat.experiments.prepare import PreparedRun, prepare
 from fedflat.experiments.progress import Progress
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
-from experiments.small import EVERYTHING, SIZES, ended, experiment, timeless, wait_for
 
 
 def in_worker() -> bool:
@@ -96,8 +96,11 @@ def letters(prepared: PreparedRun) -> list[Request]:
 
 
 def test_the_same_bits_in_the_same_order() -> None:
-    """Five clients a round for one or three workers, some of whom take three times as long as others."""
-    exp = experiment(EVERYTHING, sampler=ClientSampler(clients=5), rounds=3, model=Troubled("delay"))
+    """Five clients a round for one or three workers, some of whom take three times as long as
+    others."""
+    exp = experiment(
+        EVERYTHING, sampler=ClientSampler(clients=5), rounds=3, model=Troubled("delay")
+    )
     prepared = prepare(exp)
     here = train(prepared, executor=InProcess(threads=1))
     for n in (1, 3):
@@ -140,14 +143,21 @@ KILLED = "A worker process died unexpectedly, probably out of memory"
     [
         ("kill", f"{KILLED}. Use fewer workers or a smaller batch. The run can be resumed."),
         ("crash", "A worker process was killed by SIGSEGV. The run can be resumed."),
-        ("end", "A worker process ended with exit code 9; its error output, if any, is above. The run can be resumed."),
+        (
+            "end",
+            "A worker process ended with exit code 9; its error output, if any, is above. The run can be resumed.",
+        ),
     ],
 )
-def test_a_worker_that_dies_at_work(trouble: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_dies_at_work(
+    trouble: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The message has the reason. No new worker is started for a run that has failed."""
     started: list[int] = []
     fill = _WorkerPool.fill
-    monkeypatch.setattr(_WorkerPool, "fill", lambda pool: (started.append(pool.n - len(pool.workers)), fill(pool)))
+    monkeypatch.setattr(
+        _WorkerPool, "fill", lambda pool: (started.append(pool.n - len(pool.workers)), fill(pool))
+    )
     with pytest.raises(FedflatError) as caught:
         train(experiment(model=Troubled(trouble)), executor=Workers(1))
     assert str(caught.value) == message
@@ -183,7 +193,9 @@ def test_a_letter_that_cannot_be_read_ends_the_worker_and_a_new_one_is_started()
     bad = replace(second, state={"large": {"one": Large()}})
     with Workers(1).open(prepared.job, prepared.fed, prepared.source) as pool:
         [missing] = pool.run([bad])
-        assert not multiprocessing.active_children()  # no letter is left: no worker is needed before the next exchange
+        assert (
+            not multiprocessing.active_children()
+        )  # no letter is left: no worker is needed before the next exchange
         missing, (reply, _) = pool.run([bad, first])
     assert isinstance(missing, ClientFailure)
     assert missing.detail == "A worker process failed (MemoryError: no room for this)"
@@ -205,13 +217,17 @@ def test_a_worker_that_dies_between_two_rounds() -> None:
 def test_what_cannot_be_sent_is_refused() -> None:
     exp = experiment(loss=lambda output, y: cross_entropy(output, y))
     train(exp, executor=InProcess())
-    with pytest.raises(SettingError, match=r"cannot be sent to worker processes: .*lambda.*or run without workers"):
+    with pytest.raises(
+        SettingError, match=r"cannot be sent to worker processes: .*lambda.*or run without workers"
+    ):
         train(exp, executor=Workers(1))
 
 
 @pytest.mark.parametrize("wrong", [{"n": 0}, {"n": -1}, {"n": 1.5}, {"n": 1, "threads": 0}])
 def test_wrong_numbers_of_workers(wrong: dict[str, Any]) -> None:
-    with pytest.raises(SettingError, match=r"workers: (n|threads) must be a whole number of at least 1, found"):
+    with pytest.raises(
+        SettingError, match=r"workers: (n|threads) must be a whole number of at least 1, found"
+    ):
         Workers(**wrong)
 
 
@@ -232,7 +248,14 @@ class Parcel:
 def test_what_travels_comes_out_as_it_went_in() -> None:
     large = torch.randn(1000, 100)
     memory: ClientState = {"dual": {"sigma": large[3], "turned": large[:2].T}}
-    tensors = [torch.tensor(3.5), torch.zeros(0), torch.zeros(2, 0, 3), large[::7], torch.tensor([True]), large[5:6, 2]]
+    tensors = [
+        torch.tensor(3.5),
+        torch.zeros(0),
+        torch.zeros(2, 0, 3),
+        large[::7],
+        torch.tensor([True]),
+        large[5:6, 2],
+    ]
     sent = (tensors, memory, Parcel(large[0].double(), "x"), None)
     again, remembered, parcel, nothing = loads(dumps(sent))
     for before, after in zip(tensors, again, strict=True):
@@ -261,7 +284,8 @@ def test_a_parameter_travels() -> None:
 
 
 def test_an_exchange_that_is_given_up_leaves_nothing_for_the_next() -> None:
-    """Broken off after one reply, or by an error: what others had been asked must not be taken for new answers."""
+    """Broken off after one reply, or by an error: what others had been asked must not be taken for
+    new answers."""
     prepared = prepare(experiment(EVERYTHING))
     first = letters(prepared)
     broadcast = replace(first[0].broadcast, round=5, params=first[0].broadcast.params + 1)

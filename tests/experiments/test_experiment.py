@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedflat as ff
+from experiments.small import begin, data, experiment, final, stop_at, timeless
 from fedflat.client.local import LocalTraining
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.experiment import EvaluationSchedule, Experiment, default_model, from_json
@@ -21,10 +22,14 @@ from fedflat.models.simple import Logistic, mlp
 from fedflat.registry.specs import parse
 from fedflat.server.client_selection import ClientSampler
 from fedflat.tasks.classification import Classification
-from experiments.small import begin, data, experiment, final, stop_at, timeless
 
-SCHEDULES = ["decay(0.1, 0.998)", "warmup(0.001, 0.15, 20)", "cosine(0.1, 0.001, 50)", "cyclic(0.01, 0.0001, 4)",
-             "steps([0, 10], [0.1, 0.01])"]  # fmt: skip
+SCHEDULES = [
+    "decay(0.1, 0.998)",
+    "warmup(0.001, 0.15, 20)",
+    "cosine(0.1, 0.001, 50)",
+    "cyclic(0.01, 0.0001, 4)",
+    "steps([0, 10], [0.1, 0.01])",
+]
 
 VARIANTS: list[dict[str, Any]] = [
     {},
@@ -33,9 +38,16 @@ VARIANTS: list[dict[str, Any]] = [
     {"method": "sam(rho=warmup(0.0, 0.1, 2)) + feddyn(alpha=0.1)"},
     {"on": "cifar100(pam(), clients=50, split=0.7, pool=True, seed=4)"},
     {"model": "mlp(hidden=[32, 16])"},
-    {"local": LocalTraining(epochs=3, batch_size=7, momentum=0.9, weight_decay=0.01, clip=1.5, drop_last=True)},
+    {
+        "local": LocalTraining(
+            epochs=3, batch_size=7, momentum=0.9, weight_decay=0.01, clip=1.5, drop_last=True
+        )
+    },
     {"local": LocalTraining(steps=5)},
-    *({"local": LocalTraining(lr=parse(s, "schedule"), weight_decay=parse(s, "schedule"))} for s in SCHEDULES),
+    *(
+        {"local": LocalTraining(lr=parse(s, "schedule"), weight_decay=parse(s, "schedule"))}
+        for s in SCHEDULES
+    ),
     {"local": LocalTraining(momentum=ff.cosine(0.9, 0.1, 5), clip=ff.decay(1.0, 0.9))},
     {"local": LocalTraining(orders=[{0: [[1, 2], [0]], 13: [[5]]}, {2: [[0]]}])},
     {"sampler": ClientSampler(clients=3, kind="bernoulli", seeding="round")},
@@ -53,9 +65,11 @@ def test_said_and_read_again(variant: dict[str, Any]) -> None:
     texts = {"method": "fedavg", "on": "digits(lda(0), clients=20)", "model": "mlp"}
     given = {**texts, "rounds": 5, **variant}
     exp = Experiment(
-        method=parse(given.pop("method"), "method"), on=parse(given.pop("on"), "data set"),
-        model=parse(given.pop("model"), "model"), **given,
-    )  # fmt: skip
+        method=parse(given.pop("method"), "method"),
+        on=parse(given.pop("on"), "data set"),
+        model=parse(given.pop("model"), "model"),
+        **given,
+    )
     again = from_json(json.loads(json.dumps(exp.as_json())))
     assert again == exp
     assert repr(again.method) == repr(exp.method)
@@ -96,13 +110,21 @@ def test_what_only_python_can_say_is_left_open() -> None:
     given = {"on": data(), "model": Mine(), "loss": squared}
     for name in given:
         others = {key: value for key, value in given.items() if key != name}
-        with pytest.raises(RunError, match=rf"the run's '{name}' was given in Python .*resume\(folder, {name}=...\)"):
+        with pytest.raises(
+            RunError,
+            match=rf"the run's '{name}' was given in Python .*resume\(folder, {name}=...\)",
+        ):
             from_json(saved, **others)
     assert from_json(saved, **given).loss is squared
 
 
 def test_resumed_in_python_with_ones_own_model_data_and_loss(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"rounds": 5, "clients_per_round": 2, "batch_size": 4, "lr": ff.decay(0.1, 0.9)}
+    settings: dict[str, Any] = {
+        "rounds": 5,
+        "clients_per_round": 2,
+        "batch_size": 4,
+        "lr": ff.decay(0.1, 0.9),
+    }
     mine = {"on": data(), "model": Mine(), "loss": squared}
     method = "feddyn(alpha=0.1) + ema()"
     whole = ff.run(method, out=tmp_path / "whole", threads=1, **mine, **settings)
@@ -132,8 +154,20 @@ def test_when_to_evaluate() -> None:
     """Every so many rounds, in each of the last ones, and at the end."""
     due = [done for done in range(1, 251) if EvaluationSchedule(every=40, last=100).due(done, 250)]
     assert due == [40, 80, 120, *range(151, 251)]
-    assert [done for done in range(1, 8) if EvaluationSchedule(every=3, last=1).due(done, 7)] == [3, 6, 7]
-    assert [done for done in range(1, 8) if EvaluationSchedule(every=100).due(done, 7)] == [1, 2, 3, 4, 5, 6, 7]
+    assert [done for done in range(1, 8) if EvaluationSchedule(every=3, last=1).due(done, 7)] == [
+        3,
+        6,
+        7,
+    ]
+    assert [done for done in range(1, 8) if EvaluationSchedule(every=100).due(done, 7)] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +177,10 @@ def test_when_to_evaluate() -> None:
         ({"rounds": 2.0}, "rounds must be a whole number"),
         ({"seed": -1}, "seed must be a whole number of at least 0, found -1"),
         ({"dtype": "float16"}, "dtype must be 'float32' or 'float64' or 'mixed', found 'float16'"),
-        ({"layout": "chanels-last"}, "layout must be .* found 'chanels-last'. Did you mean 'channels-last'"),
+        (
+            {"layout": "chanels-last"},
+            "layout must be .* found 'chanels-last'. Did you mean 'channels-last'",
+        ),
         ({"on_bad": "skp"}, "on_bad must be .* found 'skp'. Did you mean 'skip'"),
         ({"weighting": "size"}, "weighting must be .* found 'size'. Did you mean 'sized'"),
     ],
@@ -155,12 +192,17 @@ def test_wrong_settings(wrong: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("wrong", [{"every": 0}, {"last": 0}, {"every": 1.5}])
 def test_wrong_evaluation(wrong: dict[str, Any]) -> None:
-    with pytest.raises(SettingError, match=r"evaluation: (every|last) must be a whole number of at least 1"):
+    with pytest.raises(
+        SettingError, match=r"evaluation: (every|last) must be a whole number of at least 1"
+    ):
         EvaluationSchedule(**wrong)
 
 
 def test_local_pieces_are_sorted_behind_the_methods() -> None:
-    exp = experiment("sam(rho=0.1) + feddyn(alpha=0.1)", local=LocalTraining(momentum=0.9, clip=1.0, weight_decay=0.1))
+    exp = experiment(
+        "sam(rho=0.1) + feddyn(alpha=0.1)",
+        local=LocalTraining(momentum=0.9, clip=1.0, weight_decay=0.1),
+    )
     assert [piece.key for piece in exp.pieces()] == ["sam", "dual", "clip", "decay", "momentum"]
 
 
@@ -176,13 +218,21 @@ def test_the_model_chosen_by_the_data() -> None:
 
 
 def test_about_a_hundred_evaluations_unless_said() -> None:
-    assert ff.experiment("fedavg", "digits", rounds=20_000).evaluate == EvaluationSchedule(every=200, last=100)
-    assert ff.experiment("fedavg", "digits", rounds=30).evaluate == EvaluationSchedule(every=1, last=3)
-    assert ff.experiment("fedavg", "digits", rounds=30, eval_every=7, eval_last=2).evaluate == EvaluationSchedule(every=7, last=2)
+    assert ff.experiment("fedavg", "digits", rounds=20_000).evaluate == EvaluationSchedule(
+        every=200, last=100
+    )
+    assert ff.experiment("fedavg", "digits", rounds=30).evaluate == EvaluationSchedule(
+        every=1, last=3
+    )
+    assert ff.experiment(
+        "fedavg", "digits", rounds=30, eval_every=7, eval_last=2
+    ).evaluate == EvaluationSchedule(every=7, last=2)
 
 
 def test_rates_follow_the_schedule_and_swa() -> None:
-    exp = experiment("swa(start=0.5, cycle=2, high=0.2, low=0.1)", local=LocalTraining(lr=ff.decay(1.0, 0.5)))
+    exp = experiment(
+        "swa(start=0.5, cycle=2, high=0.2, low=0.1)", local=LocalTraining(lr=ff.decay(1.0, 0.5))
+    )
     assert [exp.lr(t) for t in range(3)] == [1.0, 0.5, 0.25]
     assert [exp.lr(t) for t in range(3, 6)] == pytest.approx([0.15, 0.1, 0.15])
 

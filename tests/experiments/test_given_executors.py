@@ -13,20 +13,24 @@ import pytest
 import torch
 
 import fedflat as ff
+from experiments.small import ON
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.data.federation import Federation
 from fedflat.errors import FedflatError
-from fedflat.execution.client_pool import ClientPool, Executor, Source, PoolOutcome
+from fedflat.execution.client_pool import ClientPool, Executor, PoolOutcome, Source
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
 from fedflat.experiments.execution_config import ExecutionConfig, merge_config
 from fedflat.experiments.study import run_one
-from experiments.small import ON
 
 RUN: dict[str, Any] = {
-    "on": ON, "rounds": 3, "model": "mlp(hidden=[4])", "clients_per_round": 3, "seed": 2
-}  # fmt: skip
+    "on": ON,
+    "rounds": 3,
+    "model": "mlp(hidden=[4])",
+    "clients_per_round": 3,
+    "seed": 2,
+}
 
 
 @dataclass
@@ -54,14 +58,18 @@ def test_anybodys_executor_runs_and_goes_on(tmp_path: Path) -> None:
     run_one(exp, ExecutionConfig(executor=mine), folder, until=2)
     assert len(mine.asked) == 6
     assert json.loads((folder / "run.json").read_text())["how"]["executor"] is None
-    with pytest.raises(FedflatError, match=r"executor was given in Python .* fedflat\.resume\(folder, executor="):
+    with pytest.raises(
+        FedflatError, match=r"executor was given in Python .* fedflat\.resume\(folder, executor="
+    ):
         ff.resume(folder, quiet=True)
     [result] = ff.resume(folder, executor=other, quiet=True)
     assert len(other.asked) == 3
     assert torch.equal(result.model.params, reference.model.params)
 
 
-@pytest.mark.parametrize("executor", [InProcess(1), InProcess(), Workers(2), Workers(3, 2), Stacked(1), Stacked()])
+@pytest.mark.parametrize(
+    "executor", [InProcess(1), InProcess(), Workers(2), Workers(3, 2), Stacked(1), Stacked()]
+)
 def test_ours_are_written_down_by_name(executor: Executor) -> None:
     saved = ExecutionConfig(executor=executor).as_json()
     assert isinstance(saved["executor"], str)
@@ -80,7 +88,10 @@ def test_another_executor_for_the_rest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"executor": 3}, "executor must be one of auto, in-process, workers, stacked, or an object whose `open`"),
+        (
+            {"executor": 3},
+            "executor must be one of auto, in-process, workers, stacked, or an object whose `open`",
+        ),
         ({"executor": "rows"}, "executor"),
         ({"executor": Stacked(), "workers": 2}, "which knows its own"),
         ({"executor": InProcess(), "threads": 2}, "which knows its own"),

@@ -28,32 +28,50 @@ GREEDY = "greedy(psi='labels', tau='gini', d_min=400, k_max=5)"
 
 
 def run(folder: Path, topology: str, **more: object) -> Path:
-    settings = {"rounds": 1, "clients_per_round": 1, "model": "logistic", "threads": 1, "quiet": True, **more}
+    settings = {
+        "rounds": 1,
+        "clients_per_round": 1,
+        "model": "logistic",
+        "threads": 1,
+        "quiet": True,
+        **more,
+    }
     ff.run("fedavg", on=ON, topology=topology, out=folder, **settings)  # type: ignore[arg-type]
     return folder
 
 
 def counts(seed: int = 0) -> np.ndarray:
     fed = parse(ON, "data set").open(seed)
-    return np.stack([np.bincount(fed.data(client).labels.numpy(), minlength=10) for client in range(10)])
+    return np.stack(
+        [np.bincount(fed.data(client).labels.numpy(), minlength=10) for client in range(10)]
+    )
 
 
 def test_a_run_writes_down_its_groups(tmp_path: Path) -> None:
-    """Superclients and clusters; in a star there are none. They are those that `data show` draws for the same seed."""
-    for name, topology in (("a", f"chains(groups={GREEDY})"), ("b", f"clusters({GREEDY})"), ("c", "bank(2, R=1)")):
+    """Superclients and clusters; in a star there are none. They are those that `data show` draws
+    for the same seed."""
+    for name, topology in (
+        ("a", f"chains(groups={GREEDY})"),
+        ("b", f"clusters({GREEDY})"),
+        ("c", "bank(2, R=1)"),
+    ):
         folder = run(tmp_path / name, topology)
         found = read_groups(folder, read_facts(folder)["identity"])
         assert found is not None
         assert sorted(client for group in found.groups for client in group) == list(range(10))
         assert np.array_equal(found.counts or (), counts())
-        assert np.array_equal(found.together or (), [counts()[list(group)].sum(0) for group in found.groups])
+        assert np.array_equal(
+            found.together or (), [counts()[list(group)].sum(0) for group in found.groups]
+        )
         if name != "c":
             assert found == groups_among(parse(ON, "data set"), parse(GREEDY, "grouping"), 0)
     assert not (run(tmp_path / "star", "star()") / GROUPS).exists()
 
 
 def test_a_run_is_not_resumed_with_other_groups(tmp_path: Path) -> None:
-    exp = ff.experiment("fedavg", ON, rounds=3, clients_per_round=1, model="logistic", topology="clusters(alike(3))")
+    exp = ff.experiment(
+        "fedavg", ON, rounds=3, clients_per_round=1, model="logistic", topology="clusters(alike(3))"
+    )
     folder = tmp_path / "run"
     run_one(exp, ExecutionConfig(threads=1), folder, until=1)
     ff.resume(folder, until=2, quiet=True)
@@ -77,14 +95,35 @@ DESCRIBED = {
 @pytest.mark.parametrize("grouping", DESCRIBED)
 def test_groups_by_a_model_are_those_of_the_run(
     grouping: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
-    """By every estimator, with settings that the descriptions hang on; what is drawn is what the run has written."""
+) -> None:
+    """By every estimator, with settings that the descriptions hang on; what is drawn is what the
+    run has written."""
     settings = [
-        "--seed", "4", "--model", DESCRIBED[grouping], "--server-data", "public_part(digits(), per_class=2)", "--lr",
-        "0.05", "--batch-size", "16", "--threads", "1",
-    ]  # fmt: skip
+        "--seed",
+        "4",
+        "--model",
+        DESCRIBED[grouping],
+        "--server-data",
+        "public_part(digits(), per_class=2)",
+        "--lr",
+        "0.05",
+        "--batch-size",
+        "16",
+        "--threads",
+        "1",
+    ]
     on, folder = f"without_public_part({ON}, per_class=2)", tmp_path / "run"
-    words = ["--on", on, "--rounds", "1", "--clients-per-round", "3", "--quiet", "--out", str(folder)]
+    words = [
+        "--on",
+        on,
+        "--rounds",
+        "1",
+        "--clients-per-round",
+        "3",
+        "--quiet",
+        "--out",
+        str(folder),
+    ]
     assert main(["run", f"fedseq(groups={grouping}) + sam(0.1)", *words, *settings]) == 0
     found = read_groups(folder, read_facts(folder)["identity"])
     assert found is not None
@@ -97,14 +136,20 @@ def test_groups_by_a_model_are_those_of_the_run(
 
 
 def test_labels_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
-    """Figures by numpy: classes held, and the mean distance of labels to everyone's; bars in eighths of the most."""
+    """Figures by numpy: classes held, and the mean distance of labels to everyone's; bars in
+    eighths of the most."""
     groups = "given_groups([[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]])"
     assert main(["data", "show", ON, "--seed", "2", "--groups", groups]) == 0
     said = capsys.readouterr().out
     whole = counts(2)
-    for when, whose, rows in (("before", "client", whole), ("after ", "group", whole.reshape(2, 5, 10).sum(1))):
+    for when, whose, rows in (
+        ("before", "client", whole),
+        ("after ", "group", whole.reshape(2, 5, 10).sum(1)),
+    ):
         held = (rows > 0).sum(1)
-        far = np.abs(rows / rows.sum(1, keepdims=True) - whole.sum(0) / whole.sum()).sum(1).mean() / 2
+        far = (
+            np.abs(rows / rows.sum(1, keepdims=True) - whole.sum(0) / whole.sum()).sum(1).mean() / 2
+        )
         assert (
             f"{when}  classes per {whose}: {held.min()} to {held.max()} of 10, mean {held.mean():.2f}; "
             f"distance of labels to everyone's: {far:.3f}"
@@ -119,22 +164,35 @@ def test_many_groups_are_not_all_drawn() -> None:
     assert "group 11" in said
     assert "group 12" not in said
     assert said.endswith("and 8 groups more")
-    assert "and 4 clients more" in drawn(Grouped("x", (tuple(range(10)),), tuple((1, k) for k in range(10))))
-    assert drawn(Grouped("x", ((0, 2), (1,)), None)).splitlines()[1:] == ["group 0: clients 0, 2", "group 1: clients 1"]
+    assert "and 4 clients more" in drawn(
+        Grouped("x", (tuple(range(10)),), tuple((1, k) for k in range(10)))
+    )
+    assert drawn(Grouped("x", ((0, 2), (1,)), None)).splitlines()[1:] == [
+        "group 0: clients 0, 2",
+        "group 1: clients 1",
+    ]
 
 
 @pytest.mark.parametrize(
     ("groups", "words"),
     [
-        ("kmeans(psi='task2vec')", "task2vec() needs data of the server's own. Name some: --server-data 'digits()'."),
+        (
+            "kmeans(psi='task2vec')",
+            "task2vec() needs data of the server's own. Name some: --server-data 'digits()'.",
+        ),
         ("alike(20, psi='classifier')", "20 groups cannot be made of 10 clients"),
         ("11", "11 groups were asked for, but there are only 10 clients"),
-        ("greedy(psi='labels', d_min=100000)", "a group must have d_min=100000 examples, but all 10 clients together"),
+        (
+            "greedy(psi='labels', d_min=100000)",
+            "a group must have d_min=100000 examples, but all 10 clients together",
+        ),
         ("fedavg()", "is a method, not a grouping"),
         ("by_column('town')", "these data have no column 'town'"),
     ],
 )
-def test_groups_that_cannot_be_made(groups: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_groups_that_cannot_be_made(
+    groups: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["data", "show", ON, "--groups", groups]) == 2
     assert words in capsys.readouterr().err
 
@@ -168,8 +226,12 @@ def test_damaged_groups_are_written_again_by_resume(
     stopped: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topology = f"chains(groups={GREEDY})"
-    exp = ff.experiment("fedavg", on=ON, topology=topology, rounds=2, clients_per_round=1, model="logistic")
-    run_one(exp, ExecutionConfig(threads=1), folder := tmp_path / "run", until=1 if stopped else None)
+    exp = ff.experiment(
+        "fedavg", on=ON, topology=topology, rounds=2, clients_per_round=1, model="logistic"
+    )
+    run_one(
+        exp, ExecutionConfig(threads=1), folder := tmp_path / "run", until=1 if stopped else None
+    )
     identity = read_facts(folder)["identity"]
     before = read_groups(folder, identity)
     edit(folder)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from experiments.small import EVERYTHING, begin, experiment, final, go_on, rows, timeless
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.interrupt import Terminated, signals_as_ctrl_c, status_of, uninterrupted
@@ -20,15 +21,16 @@ from fedflat.experiments.progress import Progress
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.train import train
-from experiments.small import EVERYTHING, begin, experiment, final, go_on, rows, timeless
 
 
 @pytest.fixture(autouse=True)
 def default_handlers() -> Iterator[None]:
     """Those of a process started from a terminal, whatever started this one."""
     defaults = {
-        signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL,
-    }  # fmt: skip
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
     before = {number: signal.signal(number, handler) for number, handler in defaults.items()}
     yield
     for number, handler in before.items():
@@ -128,10 +130,15 @@ def test_the_last_word_of_a_personalised_run_is_written_once(tmp_path: Path, mom
     """Every client tunes the last model, once: stopped before, while or after that is written."""
     rng = torch.Generator().manual_seed(0)
     given = [(torch.randn(8, 4, generator=rng), torch.arange(8) % 3) for _ in range(5)]
-    exp = experiment("fedavg() + personal()", on=clients_of(given, test=given[0], classes=3, split=0.5))
+    exp = experiment(
+        "fedavg() + personal()", on=clients_of(given, test=given[0], classes=3, split=0.5)
+    )
     begin(exp, tmp_path / "whole")
     whole = timeless(rows(tmp_path / "whole"))
-    assert [(row["round"], row.get("tuned", False)) for row in whole[-2:]] == [(6, False), (6, True)]
+    assert [(row["round"], row.get("tuned", False)) for row in whole[-2:]] == [
+        (6, False),
+        (6, True),
+    ]
 
     class Pressing(DiskRunFolder):
         def write(self, row) -> None:

@@ -26,15 +26,22 @@ RMSE = Headline("rmse", higher_is_better=False)
 MIOU = Headline("miou", "mIoU", "%", 100.0)
 
 
-def result(values: list[float], *, judged: Headline = RMSE, method: str = "fedavg()", seed: int = 0) -> Result:
-    """A run with these scores after rounds 1, 2, ..., of which the last two count; on unseen data twice as much."""
+def result(
+    values: list[float], *, judged: Headline = RMSE, method: str = "fedavg()", seed: int = 0
+) -> Result:
+    """A run with these scores after rounds 1, 2, ..., of which the last two count; on unseen data
+    twice as much."""
     rows: list[dict[str, Any]] = [
         {
-            "round": t, judged.name: value, "loss": 9.0, "down": 100 * t, "up": 0,
+            "round": t,
+            judged.name: value,
+            "loss": 9.0,
+            "down": 100 * t,
+            "up": 0,
             "tests": {"unseen": {judged.name: 2 * value, "loss": 1.0}},
         }
         for t, value in enumerate(values, 1)
-    ]  # fmt: skip
+    ]
     return Result(method, seed, "done", len(values), 2, rows, Ledger(), headline=judged)
 
 
@@ -47,8 +54,14 @@ def test_less_is_better() -> None:
     assert (run.final(), run.latest(), run.best()) == (2.0, 1.5, 1.0)
     reached = [run.reached(target) for target in (5.0, 1.0, 0.5)]
     assert [row and row["round"] for row in reached] == [1, 2, None]
-    assert repr(run).startswith("<Result of fedavg(), seed 0: rmse 2.000, last 1.500, best 1.000; done")
-    assert (run.final("tests.unseen.rmse"), run.best("tests.unseen.rmse"), run.best("loss")) == (4.0, 2.0, 9.0)
+    assert repr(run).startswith(
+        "<Result of fedavg(), seed 0: rmse 2.000, last 1.500, best 1.000; done"
+    )
+    assert (run.final("tests.unseen.rmse"), run.best("tests.unseen.rmse"), run.best("loss")) == (
+        4.0,
+        2.0,
+        9.0,
+    )
     assert math.isnan(run.final("tests.unseen.accuracy"))
 
 
@@ -58,10 +71,37 @@ def test_a_table_with_less_is_better_and_no_unit() -> None:
     assert target == 1.5
     lines = table(summarise(runs, target), target, 2, "markdown").splitlines()
     assert cells(lines[0]) == [
-        "method", "rmse", "last", "best", "unseen", "loss", "rounds to 1.5", "sent to 1.5", "sent in all", "samples/s"
-    ]  # fmt: skip
-    assert cells(lines[2])[:8] == ["`fedavg()`", "1.500", "1.000", "1.000", "3.000", "9.0000", "2", "200 B"]
-    assert cells(lines[3])[:8] == ["`fedsam()`", "2.000", "2.000", "2.000", "4.000", "9.0000", "-", "-"]
+        "method",
+        "rmse",
+        "last",
+        "best",
+        "unseen",
+        "loss",
+        "rounds to 1.5",
+        "sent to 1.5",
+        "sent in all",
+        "samples/s",
+    ]
+    assert cells(lines[2])[:8] == [
+        "`fedavg()`",
+        "1.500",
+        "1.000",
+        "1.000",
+        "3.000",
+        "9.0000",
+        "2",
+        "200 B",
+    ]
+    assert cells(lines[3])[:8] == [
+        "`fedsam()`",
+        "2.000",
+        "2.000",
+        "2.000",
+        "4.000",
+        "9.0000",
+        "-",
+        "-",
+    ]
     assert lines[5].startswith("Rmse and loss on the test set: ")
     assert lines[5].endswith("Less rmse is better.")
     assert lines[6] == "unseen: the rmse on a further test set, likewise."
@@ -78,15 +118,25 @@ def test_a_table_in_per_cent_under_another_name() -> None:
 
 
 def test_domains_have_a_table_of_their_own() -> None:
-    """The main test set's by their bare names, others' with the set's; the spread over domains comes last."""
+    """The main test set's by their bare names, others' with the set's; the spread over domains
+    comes last."""
     runs = [result([0.25, 0.5], judged=MIOU, method=method) for method in ("fedavg()", "silobn()")]
     for row in runs[0].rows:
         row["miou_std"] = 0.0125
         row["tests"] = {
-            "test/rain": {"miou": 0.25}, "unseen": {"miou": 0.2, "miou_std": 0.02}, "unseen/sun": {"miou": 0.125},
-        }  # fmt: skip
+            "test/rain": {"miou": 0.25},
+            "unseen": {"miou": 0.2, "miou_std": 0.02},
+            "unseen/sun": {"miou": 0.125},
+        }
     first, _, second, foot = table(summarise(runs, None), None, 2, "markdown").split("\n\n")
-    assert cells(first.splitlines()[0])[:6] == ["method", "mIoU %", "last %", "best %", "unseen %", "loss"]
+    assert cells(first.splitlines()[0])[:6] == [
+        "method",
+        "mIoU %",
+        "last %",
+        "best %",
+        "unseen %",
+        "loss",
+    ]
     heads, _, one, other = map(cells, second.splitlines())
     assert heads == ["method", "rain %", "std %", "unseen/sun %", "unseen/std %"]
     assert one == ["`fedavg()`", "25.00", "1.25", "12.50", "2.00"]
@@ -100,8 +150,10 @@ def test_the_csv_names_the_score() -> None:
     runs = [result([4.0, 1.0])]
     (row,) = csv.DictReader(io.StringIO(table(summarise(runs, None), None, 2, "csv")))
     assert {name: float(row[name]) for name in ("rmse", "best", "tests.unseen")} == {
-        "rmse": 2.5, "best": 1.0, "tests.unseen": 5.0
-    }  # fmt: skip
+        "rmse": 2.5,
+        "best": 1.0,
+        "tests.unseen": 5.0,
+    }
     assert not {"accuracy", "score", "headline"} & set(row)
 
 
@@ -112,16 +164,31 @@ def test_a_loss_as_the_headline_has_one_column() -> None:
 
 def test_different_scores_are_never_in_one_table() -> None:
     """Each kind has a table of its own, one method in both too, and a sentence says why."""
-    runs = Results([result([0.5, 0.5], judged=ACCURACY), result([4.0, 1.0]), result([3.0, 3.0], method="fedsam()")])
+    runs = Results(
+        [
+            result([0.5, 0.5], judged=ACCURACY),
+            result([4.0, 1.0]),
+            result([3.0, 3.0], method="fedsam()"),
+        ]
+    )
     said = repr(runs)
-    assert said.startswith("These runs are judged by different scores (accuracy and rmse), and are not compared.\n\n")
+    assert said.startswith(
+        "These runs are judged by different scores (accuracy and rmse), and are not compared.\n\n"
+    )
     first, second = (part for part in said.split("\n\n") if part.startswith("method"))
     assert [line.split()[:2] for line in first.splitlines()[2:]] == [["fedavg()", "50.00"]]
-    assert [line.split()[:2] for line in second.splitlines()[2:]] == [["fedavg()", "2.500"], ["fedsam()", "3.000"]]
+    assert [line.split()[:2] for line in second.splitlines()[2:]] == [
+        ["fedavg()", "2.500"],
+        ["fedsam()", "3.000"],
+    ]
     assert (runs.headline, runs.target_of_first()) == (None, None)
     assert runs._repr_html_().count("<table>") == 2
     rows = list(csv.DictReader(io.StringIO(table(summarise(runs, None), None, 2, "csv"))))
-    assert [(row["headline"], float(row["score"])) for row in rows] == [("accuracy", 0.5), ("rmse", 2.5), ("rmse", 3.0)]
+    assert [(row["headline"], float(row["score"])) for row in rows] == [
+        ("accuracy", 0.5),
+        ("rmse", 2.5),
+        ("rmse", 3.0),
+    ]
     with pytest.raises(SettingError, match=r"judged by different scores \(accuracy and rmse\)"):
         common_target("0.5", (run.headline for run in runs))
 
@@ -135,19 +202,32 @@ def test_progress_says_the_headline() -> None:
     assert fitted(progress, which, 60) == "round 3/10  test rmse 0.5124 (round 2)  35s left  fedavg"
     assert fitted(progress, which, 43) == "round 3/10  test rmse 0.5124 (r2)  35s left"
     assert fitted(progress, which, 40) == "round 3/10  test 0.5124 (r2)  35s left"
-    assert "test mIoU 25.00 % (round 3)  " in sentence(Progress(3, 10, 1.0, {"round": 3, "miou": 0.25}, 1.0, 5.0), MIOU)
+    assert "test mIoU 25.00 % (round 3)  " in sentence(
+        Progress(3, 10, 1.0, {"round": 3, "miou": 0.25}, 1.0, 5.0), MIOU
+    )
 
 
 def forged(folder: Path, headline: Any, values: dict[str, Any] | None = None) -> Path:
     """A run folder that claims to be judged by this, and its rows to say that."""
-    run = write_run(folder, done=0, rounds=4, status="running", evaluate={"every": 1, "last": 2}, headline=headline)
+    run = write_run(
+        folder,
+        done=0,
+        rounds=4,
+        status="running",
+        evaluate={"every": 1, "last": 2},
+        headline=headline,
+    )
     spent = {"down": 1, "up": 1, "samples": 1, "training": 1.0, "seconds": 1.0}
-    rows = [{"round": t, "loss": 1.0, **spent, **(values or {"rmse": 5.0 - t})} for t in range(1, 5)]
+    rows = [
+        {"round": t, "loss": 1.0, **spent, **(values or {"rmse": 5.0 - t})} for t in range(1, 5)
+    ]
     write_rows(run, "metrics", rows, "done")
     return run
 
 
-def test_a_folder_says_what_it_is_judged_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_says_what_it_is_judged_by(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = forged(tmp_path / "run", RMSE.as_json())
     read = Result.read(run)
     assert (read.headline, read.final(), read.best()) == (RMSE, 1.5, 1.0)
@@ -171,14 +251,29 @@ def test_a_target_on_the_command_line_is_read_by_the_headline(
         (3, "experiment.headline must be an object, found 3"),
         ({}, "experiment.headline.name is missing"),
         ({**RMSE.as_json(), "extra": 1}, "experiment.headline.extra is not known to this version"),
-        ({**RMSE.as_json(), "factor": "100"}, "experiment.headline.factor must be a number, found '100'"),
+        (
+            {**RMSE.as_json(), "factor": "100"},
+            "experiment.headline.factor must be a number, found '100'",
+        ),
         ({**RMSE.as_json(), "factor": 0}, "headline: factor must be a number above 0, found 0"),
-        ({**RMSE.as_json(), "factor": -1.0}, "headline: factor must be a number above 0, found -1.0"),
-        ({**RMSE.as_json(), "higher_is_better": 1}, "headline.higher_is_better must be true or false, found 1"),
+        (
+            {**RMSE.as_json(), "factor": -1.0},
+            "headline: factor must be a number above 0, found -1.0",
+        ),
+        (
+            {**RMSE.as_json(), "higher_is_better": 1},
+            "headline.higher_is_better must be true or false, found 1",
+        ),
         ({**RMSE.as_json(), "name": "round"}, "headline: name must be a word such as accuracy"),
         ({**RMSE.as_json(), "name": "<b>"}, "headline: name must be a word such as accuracy"),
-        ({**RMSE.as_json(), "label": "\x1b[2J"}, "headline: label must be a text of at most 40 letters"),
-        ({**RMSE.as_json(), "unit": "x" * 10**5}, "headline: unit must be a text of at most 40 letters"),
+        (
+            {**RMSE.as_json(), "label": "\x1b[2J"},
+            "headline: label must be a text of at most 40 letters",
+        ),
+        (
+            {**RMSE.as_json(), "unit": "x" * 10**5},
+            "headline: unit must be a text of at most 40 letters",
+        ),
     ],
 )
 def test_a_damaged_headline_is_a_sentence(tmp_path: Path, wrong: Any, said: str) -> None:

@@ -1,7 +1,7 @@
 """Killed at any moment, or stopped by Ctrl-C, and taken up again: the same bytes as never stopped.
 
-Real processes, real signals, at points where a process has stopped itself. `make test-hostile` kills at moments that it
-draws.
+Real processes, real signals, at points where a process has stopped itself. `make test-hostile`
+kills at moments that it draws.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from shlex import quote
 
 import pytest
 
-from fedflat.cli import main
 from experiments.killing import ON, ROUNDS, RUN, begin_or_go_on, newest, same_as_never_stopped
 from experiments.small import children, ended, kill_when_stopped, rows, start, wait_until_stopped
 from experiments.stopping import CHECKPOINT
+from fedflat.cli import main
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [("--threads", "1"), ("--workers", "2")], ids=["alone", "workers"])
+@pytest.mark.parametrize(
+    "config", [("--threads", "1"), ("--workers", "2")], ids=["alone", "workers"]
+)
 def test_killed_and_resumed(tmp_path: Path, config: tuple[str, ...]) -> None:
     folder = tmp_path / "run"
     for reached in (70, 140):
@@ -43,7 +45,11 @@ def test_killed_while_it_starts(tmp_path: Path, after: str) -> None:
     stop = (f"fedflat.experiments.run_folder.run_folder:{after}", 1)
     kill_when_stopped(start("run", "fedavg", *words, "--out", str(folder), stop_after=stop))
     assert (folder / "run.json").exists() == (after == "FolderBook._save")
-    again = ["resume", str(folder), "--quiet"] if (folder / "run.json").exists() else ["run", "fedavg", *words]
+    again = (
+        ["resume", str(folder), "--quiet"]
+        if (folder / "run.json").exists()
+        else ["run", "fedavg", *words]
+    )
     assert main([*again, *([] if again[0] == "resume" else ["--out", str(folder)])]) == 0
     assert [row["round"] for row in rows(folder)] == [1, 2, 3, 4, 5]
 
@@ -60,7 +66,9 @@ def stopped(process: subprocess.Popen[str], folder: Path, status: int = 130) -> 
     facts = json.loads((folder / "run.json").read_text())
     assert facts["status"] == "running"
     # Workers change no bit, and starting them takes seconds: it goes on without.
-    (folder / "run.json").write_text(json.dumps({**facts, "how": {**facts["how"], "workers": 0, "threads": 1}}))
+    (folder / "run.json").write_text(
+        json.dumps({**facts, "how": {**facts["how"], "workers": 0, "threads": 1}})
+    )
     assert main(["resume", str(folder), "--quiet"]) == 0
     assert same_as_never_stopped(folder)
 
@@ -70,7 +78,9 @@ def test_ctrl_c_and_what_schedulers_send(tmp_path: Path, number: int) -> None:
     """No checkpoint was due for days: the one there is comes from the signal."""
     folder = tmp_path / "run"
     words = (*RUN, "--threads", "1", "--checkpoint-every", "1000000", "--out", str(folder))
-    process = start(*words, stop_after=("fedflat.experiments.run_folder.run_folder:FolderBook.write", 1))
+    process = start(
+        *words, stop_after=("fedflat.experiments.run_folder.run_folder:FolderBook.write", 1)
+    )
     wait_until_stopped(process)
     assert newest(folder) == 0
     process.send_signal(number)
@@ -78,11 +88,21 @@ def test_ctrl_c_and_what_schedulers_send(tmp_path: Path, number: int) -> None:
     stopped(process, folder, 128 + number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "number", [signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_signal_to_the_whole_group_reaches_the_workers_too(tmp_path: Path, number: int) -> None:
     """A terminal sends it to all; nobody is left behind, nobody complains."""
     folder = tmp_path / "run"
-    process = start(*RUN, "--workers", "2", "--out", str(folder), start_new_session=True, stop_after=(CHECKPOINT, 1))
+    process = start(
+        *RUN,
+        "--workers",
+        "2",
+        "--out",
+        str(folder),
+        start_new_session=True,
+        stop_after=(CHECKPOINT, 1),
+    )
     wait_until_stopped(process)
     family = children(process.pid)
     assert len(family) >= 2
@@ -96,7 +116,9 @@ def test_a_signal_to_the_whole_group_reaches_the_workers_too(tmp_path: Path, num
 def test_ctrl_c_while_workers_start(tmp_path: Path, started: int) -> None:
     folder = tmp_path / "run"
     stop = ("multiprocessing.process:BaseProcess.start", started)
-    process = start(*RUN, "--workers", "2", "--out", str(folder), start_new_session=True, stop_after=stop)
+    process = start(
+        *RUN, "--workers", "2", "--out", str(folder), start_new_session=True, stop_after=stop
+    )
     wait_until_stopped(process)
     family = children(process.pid)
     assert len(family) > started  # the process that multiprocessing cleans up with is there too
@@ -112,8 +134,18 @@ def test_ctrl_c_while_workers_start(tmp_path: Path, started: int) -> None:
 
 @pytest.mark.parametrize("module", ["argparse", "numpy.version", "torch.types"])
 def test_ctrl_c_while_it_imports(tmp_path: Path, module: str) -> None:
-    """One line and nothing else, when so much has been imported. It cannot go far beyond: its pipe is full soon."""
-    words = [sys.executable, "-X", "importtime", "-m", "fedflat", *RUN, "--out", str(tmp_path / "run")]
+    """One line and nothing else, when so much has been imported. It cannot go far beyond: its pipe
+    is full soon."""
+    words = [
+        sys.executable,
+        "-X",
+        "importtime",
+        "-m",
+        "fedflat",
+        *RUN,
+        "--out",
+        str(tmp_path / "run"),
+    ]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, pipesize=4096) as process:
         assert process.stderr is not None
         while not process.stderr.readline().rstrip().endswith(f" {module}"):
@@ -121,5 +153,7 @@ def test_ctrl_c_while_it_imports(tmp_path: Path, module: str) -> None:
         process.send_signal(signal.SIGINT)
         errors = process.stderr.read()
     assert process.returncode == 130
-    assert [line for line in errors.splitlines() if not line.startswith("import time:")] == ["fedflat: stopped."]
+    assert [line for line in errors.splitlines() if not line.startswith("import time:")] == [
+        "fedflat: stopped."
+    ]
     assert not (tmp_path / "run").exists()

@@ -11,19 +11,27 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import fedflat as ff
+from experiments.small import data, stop_at
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.study import Reporter
-from experiments.small import data, stop_at
 
-SETTINGS: dict[str, Any] = {"rounds": 4, "clients_per_round": 2, "threads": 1, "eval_every": 1, "lr": 0.1}
+SETTINGS: dict[str, Any] = {
+    "rounds": 4,
+    "clients_per_round": 2,
+    "threads": 1,
+    "eval_every": 1,
+    "lr": 0.1,
+}
 DIGITS = "digits(iid(), clients=6)"
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ff.Result]:
     folder = tmp_path_factory.mktemp("run") / "run"
-    return folder, ff.run("fedavg() + ema(gamma=0.5)", on=DIGITS, model="mlp(hidden=[8])", out=folder, **SETTINGS)
+    return folder, ff.run(
+        "fedavg() + ema(gamma=0.5)", on=DIGITS, model="mlp(hidden=[8])", out=folder, **SETTINGS
+    )
 
 
 def accuracy(module: nn.Module, on: Any = DIGITS) -> float:
@@ -38,7 +46,11 @@ def test_a_loaded_module_is_as_good_as_the_last_evaluation_says(run) -> None:
     folder, result = run
     scores = result.rows[-1]["models"]
     for name in ("server", "ema"):
-        for module in (ff.load(folder, model=name), result.module(name), ff.resume(folder)[0].module(name)):
+        for module in (
+            ff.load(folder, model=name),
+            result.module(name),
+            ff.resume(folder)[0].module(name),
+        ):
             assert not module.training
             assert accuracy(module) == pytest.approx(scores[name]["accuracy"], abs=1e-12)
     assert accuracy(ff.load(folder)) == pytest.approx(result.rows[-1]["accuracy"], abs=1e-12)
@@ -47,7 +59,8 @@ def test_a_loaded_module_is_as_good_as_the_last_evaluation_says(run) -> None:
 
 
 class Odd(nn.Module):
-    """Weights that are tied and frozen, running statistics, a whole number, and a constant that is not kept."""
+    """Weights that are tied and frozen, running statistics, a whole number, and a constant that is
+    not kept."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,19 +92,28 @@ def test_tensors_have_the_modules_own_names(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="this is not the module that the run was begun with"):
         ff.load(tmp_path / "run", module=Odd())  # with other frozen weights
     loaded = ff.load(tmp_path / "run", module=given)
-    assert all(torch.equal(value, module.state_dict()[name]) for name, value in loaded.state_dict().items())
+    assert all(
+        torch.equal(value, module.state_dict()[name]) for name, value in loaded.state_dict().items()
+    )
 
 
 def test_a_run_that_goes_on(tmp_path: Path) -> None:
     stop = Reporter(announce=lambda exp, place, total: stop_at(2))
     with pytest.raises(KeyboardInterrupt):
-        ff.run("fedavg", on=DIGITS, model="logistic", out=tmp_path / "run", reporter=stop, **SETTINGS)
+        ff.run(
+            "fedavg", on=DIGITS, model="logistic", out=tmp_path / "run", reporter=stop, **SETTINGS
+        )
     two = ff.run("fedavg", on=DIGITS, model="logistic", **{**SETTINGS, "rounds": 2})
     module = ff.load(tmp_path / "run")
-    assert all(torch.equal(value, two.module().state_dict()[name]) for name, value in module.state_dict().items())
+    assert all(
+        torch.equal(value, two.module().state_dict()[name])
+        for name, value in module.state_dict().items()
+    )
 
 
-def test_exported_programs_do_the_same(run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exported_programs_do_the_same(
+    run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, _ = run
     module, some = ff.load(folder), torch.rand(7, 1, 8, 8)
     assert main(["export", str(folder), "--to", str(tmp_path / "model.pt2")]) == 0
@@ -99,14 +121,30 @@ def test_exported_programs_do_the_same(run, tmp_path: Path, capsys: pytest.Captu
     program = torch.export.load(tmp_path / "model.pt2").module()
     with torch.no_grad():
         assert torch.equal(program(some), module(some))
-    assert main(["export", str(folder), "--to", str(tmp_path / "model.safetensors"), "--model", "server"]) == 0
-    saved, server = load_file(tmp_path / "model.safetensors"), ff.load(folder, model="server").state_dict()
+    assert (
+        main(
+            [
+                "export",
+                str(folder),
+                "--to",
+                str(tmp_path / "model.safetensors"),
+                "--model",
+                "server",
+            ]
+        )
+        == 0
+    )
+    saved, server = (
+        load_file(tmp_path / "model.safetensors"),
+        ff.load(folder, model="server").state_dict(),
+    )
     assert saved.keys() == server.keys()
     assert all(torch.equal(saved[name], server[name]) for name in saved)
 
 
 def test_onnx_does_the_same(run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In the runtime that others would use, for batches of any size, and without a word of torch's own."""
+    """In the runtime that others would use, for batches of any size, and without a word of torch's
+    own."""
     runtime = pytest.importorskip("onnxruntime")
     folder, _ = run
     module, some = ff.load(folder), torch.rand(7, 1, 8, 8)
@@ -118,11 +156,18 @@ def test_onnx_does_the_same(run, tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert torch.allclose(torch.from_numpy(found), module(some), atol=1e-5)
 
 
-def test_what_cannot_be_exported(run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+def test_what_cannot_be_exported(
+    run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
+) -> None:
     folder, _ = run
-    wrong = {"model.txt": "must end in .safetensors, .pt2, .onnx", "no/where.pt2": "could not be written"}
+    wrong = {
+        "model.txt": "must end in .safetensors, .pt2, .onnx",
+        "no/where.pt2": "could not be written",
+    }
     monkeypatch.setattr("fedflat.experiments.run_folder.load.find_spec", lambda name: None)
-    wrong["model.onnx"] = "ONNX needs onnx and onnxscript, not installed here. Install with: pip install"
+    wrong["model.onnx"] = (
+        "ONNX needs onnx and onnxscript, not installed here. Install with: pip install"
+    )
     for name, said in wrong.items():
         assert main(["export", str(folder), "--to", str(tmp_path / name)]) == 2
         assert said in capsys.readouterr().err

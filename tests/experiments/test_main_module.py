@@ -1,4 +1,5 @@
-"""The README's Python, and what people define in scripts, standard input and notebooks; real processes and a kernel."""
+"""The README's Python, and what people define in scripts, standard input and notebooks; real
+processes and a kernel."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from types import ModuleType
 import pytest
 from jupyter_client.manager import start_new_kernel
 
+from experiments.small import PATIENCE
 from fedflat.errors import SettingError
 from fedflat.execution import main_module as mainmodule
-from fedflat.execution.main_module import guarded, hidden, refuse_while_importing, main_module_of
+from fedflat.execution.main_module import guarded, hidden, main_module_of, refuse_while_importing
 from fedflat.execution.pickling import packed
 from fedflat.experiments.execution_config import ExecutionConfig
-from experiments.small import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = 'on="digits(lda(0), clients=20)", rounds=1, clients_per_round=2'
@@ -71,7 +72,9 @@ def from_standard_input(code: str, folder: Path) -> tuple[str, str]:
 
 
 def python(words: list[str], folder: Path, code: str = "") -> tuple[str, str]:
-    done = subprocess.run([sys.executable, *words], cwd=folder, input=code, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, input=code, capture_output=True, text=True
+    )
     return done.stdout, done.stderr
 
 
@@ -88,9 +91,17 @@ def in_a_notebook(code: str, folder: Path) -> tuple[str, str]:
             said["stderr"] += "\n".join(content["traceback"])
 
     with pytest.MonkeyPatch.context() as patch:  # nothing of the user's, and nothing left there
-        for name in ("HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
+        for name in (
+            "HOME",
+            "IPYTHONDIR",
+            "JUPYTER_CONFIG_DIR",
+            "JUPYTER_DATA_DIR",
+            "JUPYTER_RUNTIME_DIR",
+        ):
             patch.setenv(name, str(folder / name))
-        manager, client = start_new_kernel(PATIENCE, kernel_name="python3", cwd=str(folder), env=dict(os.environ))
+        manager, client = start_new_kernel(
+            PATIENCE, kernel_name="python3", cwd=str(folder), env=dict(os.environ)
+        )
     try:
         for cell in code.split("\n\n\n"):
             client.execute_interactive(cell, output_hook=hear, timeout=PATIENCE)
@@ -103,7 +114,8 @@ def in_a_notebook(code: str, folder: Path) -> tuple[str, str]:
 @pytest.mark.filterwarnings("default")  # what a kernel's client leaves behind is not ours
 @pytest.mark.parametrize("way", [as_script, from_standard_input, in_a_notebook])
 def test_the_readmes_example(way: Callable[[str, Path], tuple[str, str]], tmp_path: Path) -> None:
-    """No guard anywhere: workers do without the main module; what is defined there stays here, or is refused."""
+    """No guard anywhere: workers do without the main module; what is defined there stays here, or
+    is refused."""
     said, errors = way(readme() + "\n\n" + NET + "\n\n" + LOOK, tmp_path)
     assert "Traceback" not in errors
     lines = dict(line.split(" ", 1) for line in said.splitlines() if line.split(" ")[0].isupper())
@@ -113,7 +125,11 @@ def test_the_readmes_example(way: Callable[[str, Path], tuple[str, str]], tmp_pa
     assert "but Net is defined in" in lines["SAID"]
     assert "cannot be sent to worker processes: Net is defined in" in lines["REFUSED"]
     assert 'under `if __name__ == "__main__":`' in lines["REFUSED"]
-    where = "mine.py, which would run again" if way is as_script else "a notebook or in what was typed in"
+    where = (
+        "mine.py, which would run again"
+        if way is as_script
+        else "a notebook or in what was typed in"
+    )
     assert where in lines["SAID"]
     assert said.count("READY") == 1
 
@@ -122,7 +138,7 @@ def test_a_guarded_script_may_define_what_workers_need(tmp_path: Path) -> None:
     run = f'ff.run("fedavg", {SETTINGS}, model=Net(), '
     code = NET + (
         '\nprint("IMPORTED", flush=True)\nif __name__ == "__main__":\n'
-        f'    here, there = {run}threads=1), {run}workers=1)\n'
+        f"    here, there = {run}threads=1), {run}workers=1)\n"
         '    print("SAME", torch.equal(here.model.params, there.model.params))\n'
     )
     said, errors = as_script(code, tmp_path)
@@ -131,13 +147,18 @@ def test_a_guarded_script_may_define_what_workers_need(tmp_path: Path) -> None:
     assert said.splitlines()[-1] == "SAME True"
 
 
-def test_modules_beside_a_script_are_found_by_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script is not in the current folder. Its workers have its `sys.path`, and the user's environment."""
+def test_modules_beside_a_script_are_found_by_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script is not in the current folder. Its workers have its `sys.path`, and the user's
+    environment."""
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     scripts = tmp_path / "scripts"
     scripts.mkdir()
     check = "        assert 'PYTHONSAFEPATH' not in os.environ\n        return super().forward"
-    (scripts / "beside.py").write_text("import os\n" + NET.replace("        return super().forward", check))
+    (scripts / "beside.py").write_text(
+        "import os\n" + NET.replace("        return super().forward", check)
+    )
     (scripts / "mine.py").write_text(
         "import torch\nimport fedflat as ff\nimport beside\nclass Mine(beside.Net):\n    pass\n"
         'if __name__ == "__main__":\n    for Net in (beside.Net, Mine):\n'
@@ -150,7 +171,10 @@ def test_modules_beside_a_script_are_found_by_workers(tmp_path: Path, monkeypatc
 
 def test_a_guard_with_a_run_outside_of_it_ends_with_the_remedy(tmp_path: Path) -> None:
     """A worker that imports the script begins no run of its own."""
-    code = NET + f'\nff.run("fedavg", {SETTINGS}, model=Net(), workers=1)\nif __name__ == "__main__":\n    pass\n'
+    code = (
+        NET
+        + f'\nff.run("fedavg", {SETTINGS}, model=Net(), workers=1)\nif __name__ == "__main__":\n    pass\n'
+    )
     said, errors = as_script(code, tmp_path)
     assert said == ""
     assert "SettingError: a worker process imported the script" in errors
@@ -160,7 +184,9 @@ def test_a_guard_with_a_run_outside_of_it_ends_with_the_remedy(tmp_path: Path) -
 def test_no_run_begins_while_a_script_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_while_importing()
     monkeypatch.setattr(mainmodule, "_importing", True)
-    with pytest.raises(SettingError, match=r"the script began a run. Put it into a module of its own"):
+    with pytest.raises(
+        SettingError, match=r"the script began a run. Put it into a module of its own"
+    ):
         ExecutionConfig()
 
 
@@ -194,4 +220,3 @@ def test_what_is_needed_of_the_main_module(monkeypatch: pytest.MonkeyPatch) -> N
     with hidden():
         assert sys.modules["__main__"] is not main
     assert sys.modules["__main__"] is main
-

@@ -1,4 +1,5 @@
-"""Visits that end without a reply: who may be missing, what the round is then, and where it is written."""
+"""Visits that end without a reply: who may be missing, what the round is then, and where it is
+written."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, ClientContext
+from experiments.small import begin, experiment, go_on
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.client.training import ClientJob, Request
 from fedflat.composition.method import Method
 from fedflat.core.failures import LATE, ClientFailure
@@ -25,7 +27,7 @@ from fedflat.core.messages import Reply
 from fedflat.core.stage import Stage
 from fedflat.data.federation import Federation
 from fedflat.errors import FedflatError, NotFinite, SettingError
-from fedflat.execution.client_pool import ClientPool, Executor, Source, PoolOutcome
+from fedflat.execution.client_pool import ClientPool, Executor, PoolOutcome, Source
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
@@ -37,7 +39,6 @@ from fedflat.experiments.train import train
 from fedflat.server.client_evaluation import nanmean
 from fedflat.server.client_registry import ClientRegistry
 from fedflat.server.client_selection import ClientSampler
-from experiments.small import begin, experiment, go_on
 
 COHORTS = [[0, 1, 2], [3, 1, 4], [0, 2, 4], [1, 3, 4], [2, 0, 1], [3, 4, 2]]
 BAD = {(1, 3), (3, 3), (3, 4)}
@@ -83,11 +84,18 @@ def without() -> Experiment:
     ("what", "executor", "reason", "why"),
     [
         ("raise", InProcess(1), "crashed", "ZeroDivisionError: out of luck"),
-        ("kill", Workers(1), "crashed", "A worker process died unexpectedly, probably out of memory"),
+        (
+            "kill",
+            Workers(1),
+            "crashed",
+            "A worker process died unexpectedly, probably out of memory",
+        ),
         ("spoil", InProcess(1), "not finite", ""),
     ],
 )
-def test_a_round_goes_on_with_those_who_came(what: str, executor: Executor, reason: str, why: str) -> None:
+def test_a_round_goes_on_with_those_who_came(
+    what: str, executor: Executor, reason: str, why: str
+) -> None:
     """As if the others had not been asked: weights, memories and all; dead workers are replaced."""
     run_folder = RunFolder()
     result = train(troubled(what, on_bad="skip"), executor=executor, run_folder=run_folder)
@@ -102,7 +110,9 @@ def test_a_round_goes_on_with_those_who_came(what: str, executor: Executor, reas
     assert [row.get("missing", 0) for row in result.rows] == [0, 1, 1, 3, 3, 3]
     assert not multiprocessing.active_children()
     sent = 4 * len(result.model.params)
-    assert result.ledger.down == expected.ledger.down + 3 * sent  # their letters went out all the same
+    assert (
+        result.ledger.down == expected.ledger.down + 3 * sent
+    )  # their letters went out all the same
     assert result.ledger.up == expected.ledger.up + (3 * sent if what == "spoil" else 0)
 
 
@@ -114,13 +124,18 @@ def test_a_round_goes_on_with_those_who_came(what: str, executor: Executor, reas
         ("spoil", InProcess(1), NotFinite),
     ],
 )
-def test_by_default_nobody_may_be_missing(what: str, executor: Executor, error: type[Exception]) -> None:
+def test_by_default_nobody_may_be_missing(
+    what: str, executor: Executor, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         train(troubled(what, min_replies=None), executor=executor)
 
 
 def test_numbers_that_are_none_are_a_matter_of_their_own() -> None:
-    with pytest.raises(NotFinite, match="round 1, client 3: the reply is NaN or infinite; the first bad number came"):
+    with pytest.raises(
+        NotFinite,
+        match="round 1, client 3: the reply is NaN or infinite; the first bad number came",
+    ):
         train(troubled("spoil", min_replies=1, on_bad="raise"))
 
 
@@ -138,7 +153,10 @@ def test_too_few(what: str) -> None:
 
 @pytest.mark.parametrize(("rule", "least"), [("krum(attackers=0)", 3), ("trimmed_mean(trim=1)", 3)])
 def test_rules_are_held_to_the_replies_that_came(rule: str, least: int) -> None:
-    with pytest.raises(FedflatError, match=rf"round 1: {rule[:4]}.* needs at least {least} replies, but only 2 came"):
+    with pytest.raises(
+        FedflatError,
+        match=rf"round 1: {rule[:4]}.* needs at least {least} replies, but only 2 came",
+    ):
         train(troubled("raise", rule))
     assert train(troubled("raise", "median()")).status == "done"
 
@@ -205,7 +223,11 @@ def silent(request: Request, outcome: PoolOutcome) -> list[PoolOutcome]:
 
 
 def unwilling(request: Request, outcome: PoolOutcome) -> list[PoolOutcome]:
-    return [ClientFailure(request.client, request.id, "refused", "not today") if bad(request) else outcome]
+    return [
+        ClientFailure(request.client, request.id, "refused", "not today")
+        if bad(request)
+        else outcome
+    ]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +243,9 @@ def test_answers_that_do_not_count(meddle: Any, reason: str, why: str) -> None:
     run_folder = RunFolder()
     result = train(troubled("nothing"), executor=Meddling(meddle), run_folder=run_folder)
     assert torch.equal(result.model.params, train(without(), executor=InProcess(1)).model.params)
-    assert [(one["reason"], one["why"]) for row in run_folder.watched for one in row["missing"]] == [(reason, why)] * 3
+    assert [
+        (one["reason"], one["why"]) for row in run_folder.watched for one in row["missing"]
+    ] == [(reason, why)] * 3
     with pytest.raises(FedflatError, match=r"round 1: client 3 was .*set min_replies"):
         train(troubled("nothing", min_replies=None), executor=Meddling(meddle))
 
@@ -234,17 +258,26 @@ def test_who_missed_the_model_is_sent_it_again() -> None:
         requests.append(request)
         return [] if request.id == "0/1/1" else [outcome]
 
-    exp = experiment("mime(b=0.5)", sampler=ClientSampler(cohorts=[[0, 1, 2]]), rounds=1, min_replies=2)
+    exp = experiment(
+        "mime(b=0.5)", sampler=ClientSampler(cohorts=[[0, 1, 2]]), rounds=1, min_replies=2
+    )
     result = train(exp, executor=Meddling(first_lost))
     assert [(request.id, request.broadcast.repeat) for request in requests[3:]] == [
-        ("0/2/0", True), ("0/2/1", False), ("0/2/2", True)
-    ]  # fmt: skip
+        ("0/2/0", True),
+        ("0/2/1", False),
+        ("0/2/2", True),
+    ]
     model = 4 * len(result.model.params)
-    assert result.ledger.down == 3 * model + 3 * 2 * model + model  # c and m go to all, the model again to one
+    assert (
+        result.ledger.down == 3 * model + 3 * 2 * model + model
+    )  # c and m go to all, the model again to one
 
 
 def test_more_than_there_are() -> None:
-    with pytest.raises(SettingError, match=r"min_replies=3 asks for more replies than there are clients in a round, 2"):
+    with pytest.raises(
+        SettingError,
+        match=r"min_replies=3 asks for more replies than there are clients in a round, 2",
+    ):
         train(experiment(min_replies=3))
     with pytest.raises(SettingError, match="min replies"):
         experiment(min_replies=0)
@@ -266,7 +299,12 @@ def test_own_tests_are_told_by_client_whoever_is_missing() -> None:
                     continue
                 score = {"evaluate": {"accuracy": torch.tensor(request.client / 10)}}
                 none = request.broadcast.params
-                yield Reply(request.client, none, none, 1, 0, score, {"loss": 0.0}, request=request.id), {}
+                yield (
+                    Reply(
+                        request.client, none, none, 1, 0, score, {"loss": 0.0}, request=request.id
+                    ),
+                    {},
+                )
 
     registry = ClientRegistry(4, lambda client: 1, lambda: [1] * 4, clients_have_tests=True)
     own = client_tests(Backwards(), registry, "accuracy", may_miss=True)  # type: ignore[arg-type]

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 import fedflat as ff
+from experiments.small import ON
+from experiments.small import experiment as small
 from fedflat.client.gradient_transforms import Clip
 from fedflat.client.measurements import EpochEnds
 from fedflat.errors import FedflatError, SettingError
@@ -18,16 +20,26 @@ from fedflat.execution.wire_format import JobSpec, decode, encode
 from fedflat.experiments.job_spec import job_of_spec, spec_of_job
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.run_folder.record import read_rows
-from experiments.small import ON
-from experiments.small import experiment as small
 from wired import Wired
 
-RUN: dict[str, Any] = {"rounds": 2, "model": "mlp(hidden=[4])", "clients_per_round": 3, "seed": 2, "local_epochs": 2}
+RUN: dict[str, Any] = {
+    "rounds": 2,
+    "model": "mlp(hidden=[4])",
+    "clients_per_round": 3,
+    "seed": 2,
+    "local_epochs": 2,
+}
 
 
 def test_a_job_is_made_again_from_texts() -> None:
-    job = prepare(ff.experiment("feddyn(alpha=0.1) + sam()", ON, weight_decay=0.1, lr="decay(0.1, 0.9)", **RUN)).job
-    job = replace(job, pieces=(*job.pieces, EpochEnds(inside=False)), mean_examples=3.25, returns_models=True)
+    job = prepare(
+        ff.experiment(
+            "feddyn(alpha=0.1) + sam()", ON, weight_decay=0.1, lr="decay(0.1, 0.9)", **RUN
+        )
+    ).job
+    job = replace(
+        job, pieces=(*job.pieces, EpochEnds(inside=False)), mean_examples=3.25, returns_models=True
+    )
     got = decode(encode(spec_of_job(job)))
     assert isinstance(got, JobSpec)
     there, fed = job_of_spec(got)
@@ -40,7 +52,15 @@ def test_a_job_is_made_again_from_texts() -> None:
 def test_what_is_watched_at_clients_is_watched_elsewhere(tmp_path: Path) -> None:
     seen = []
     for name, executor in (("here", ff.InProcess(1)), ("there", Wired())):
-        ff.run("fedavg", on=ON, out=tmp_path / name, watch="drift", executor=executor, quiet=True, **RUN)
+        ff.run(
+            "fedavg",
+            on=ON,
+            out=tmp_path / name,
+            watch="drift",
+            executor=executor,
+            quiet=True,
+            **RUN,
+        )
         seen.append([row["drift"] for row in read_rows(tmp_path / name, "watch")])
     assert seen[0] == seen[1]
     assert len(seen[0]) == 2
@@ -48,12 +68,17 @@ def test_what_is_watched_at_clients_is_watched_elsewhere(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("given", "why"),
-    [({"model": nn.Linear(64, 10)}, "its model can"), ({"model": nn.Sequential, "loss": max}, "its model and")],
+    [
+        ({"model": nn.Linear(64, 10)}, "its model can"),
+        ({"model": nn.Sequential, "loss": max}, "its model and"),
+    ],
 )
 def test_what_only_python_can_say_is_not_ordered(given: dict[str, Any], why: str) -> None:
     said = ff.experiment("fedavg", ON, **{**RUN, **given}).as_json()
     job = prepare(ff.experiment("fedavg", ON, **RUN)).job
-    with pytest.raises(SettingError, match=f"cannot be told to clients elsewhere: {why}.*executor='in-process'"):
+    with pytest.raises(
+        SettingError, match=f"cannot be told to clients elsewhere: {why}.*executor='in-process'"
+    ):
         spec_of_job(replace(job, experiment=said))
 
 

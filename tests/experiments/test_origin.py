@@ -12,6 +12,7 @@ from torch import nn
 
 import fedflat as ff
 from data.miniature import write_cifar_files
+from experiments.small import data, final, stop_at
 from fedflat.cli import main
 from fedflat.client.sharpness import Sam
 from fedflat.composition.method import Method
@@ -20,13 +21,19 @@ from fedflat.data.sets.in_memory import clients_from, clients_of
 from fedflat.errors import DataError, RunError, SettingError
 from fedflat.experiments.run_folder.fingerprint import data_digest, module_digest
 from fedflat.experiments.study import Reporter
-from experiments.small import data, final, stop_at
 
 
 class Net(nn.Sequential):
     """With frozen weights, a setting that is an attribute, and a buffer."""
 
-    def __init__(self, *, act: type[nn.Module] = nn.ReLU, drop: float = 0.1, scale: float = 1.0, frozen: int = 1):
+    def __init__(
+        self,
+        *,
+        act: type[nn.Module] = nn.ReLU,
+        drop: float = 0.1,
+        scale: float = 1.0,
+        frozen: int = 1,
+    ):
         super().__init__(nn.Linear(4, 5), act(), nn.Dropout(drop), nn.Linear(5, 3))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(frozen)
@@ -37,8 +44,17 @@ class Net(nn.Sequential):
 
 def start(folder: Path, model: Any, *, at: int | None = 3, **more: Any) -> ff.Result:
     reporter = Reporter(announce=lambda exp, place, total: stop_at(at))
-    return ff.run("fedavg", on=data(), model=model, rounds=5, clients_per_round=2, threads=1, out=folder, reporter=reporter,
-                  **more)  # fmt: skip
+    return ff.run(
+        "fedavg",
+        on=data(),
+        model=model,
+        rounds=5,
+        clients_per_round=2,
+        threads=1,
+        out=folder,
+        reporter=reporter,
+        **more,
+    )
 
 
 def test_a_fresh_instance_of_the_same_module_goes_on(tmp_path: Path) -> None:
@@ -52,7 +68,9 @@ def test_a_fresh_instance_of_the_same_module_goes_on(tmp_path: Path) -> None:
     assert final(tmp_path / "cut") == final(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("other", [{"act": nn.Tanh}, {"drop": 0.2}, {"scale": 2.0}, {"frozen": 2}], ids=str)
+@pytest.mark.parametrize(
+    "other", [{"act": nn.Tanh}, {"drop": 0.2}, {"scale": 2.0}, {"frozen": 2}], ids=str
+)
 def test_another_module_is_refused(tmp_path: Path, other: dict[str, Any]) -> None:
     with pytest.raises(KeyboardInterrupt):
         start(tmp_path / "cut", Net())
@@ -94,7 +112,8 @@ def _make_another(client: int) -> tuple[torch.Tensor, torch.Tensor]:
 def test_digests_of_data() -> None:
     test = (torch.zeros(5, 3), torch.arange(5) % 2)
     one, same, other = (
-        data_digest(clients_from(make, 10**6, test, 2).open(0)) for make in (_make, _make, _make_another)
+        data_digest(clients_from(make, 10**6, test, 2).open(0))
+        for make in (_make, _make, _make_another)
     )
     assert one == same != other
     digits = [ff.digits(ff.lda(0.1), clients=9).open(seed) for seed in (0, 0, 1)]
@@ -116,14 +135,20 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     places.set_data_dir(None)
 
 
-def test_the_folder_of_data_is_remembered(tmp_path: Path, nowhere, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_folder_of_data_is_remembered(
+    tmp_path: Path, nowhere, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Going on needs no --data-dir; other images elsewhere are refused."""
     for name, seed in (("mine", 1), ("others", 2)):
         write_cifar_files(tmp_path / name / "cifar-10-batches-bin", "cifar10", seed)
     places.set_data_dir(tmp_path / "mine")
     settings: dict[str, Any] = {
-        "on": "cifar10(iid(), clients=2)", "model": "logistic", "rounds": 3, "clients_per_round": 1, "threads": 1
-    }  # fmt: skip
+        "on": "cifar10(iid(), clients=2)",
+        "model": "logistic",
+        "rounds": 3,
+        "clients_per_round": 1,
+        "threads": 1,
+    }
     stop = Reporter(announce=lambda exp, place, total: stop_at(1))
     for name in ("one", "two"):
         with pytest.raises(KeyboardInterrupt):
@@ -136,8 +161,9 @@ def test_the_folder_of_data_is_remembered(tmp_path: Path, nowhere, capsys: pytes
     assert "cifar10 is not on this machine" in capsys.readouterr().err
     places.set_data_dir(tmp_path / "others")
     assert main(["resume", str(tmp_path / "two"), "--quiet"]) == 2
-    assert f"not the data that the run was begun with. Give the same ones, which were found in {tmp_path / 'mine'}" in (
-        capsys.readouterr().err
+    assert (
+        f"not the data that the run was begun with. Give the same ones, which were found in {tmp_path / 'mine'}"
+        in (capsys.readouterr().err)
     )
     assert main(["analyse", str(tmp_path / "one"), "--curvature", "--quiet"]) == 2
     places.set_data_dir(tmp_path / "gone")
@@ -147,16 +173,29 @@ def test_the_folder_of_data_is_remembered(tmp_path: Path, nowhere, capsys: pytes
 def test_a_folder_of_data_that_is_not_there(tmp_path: Path, nowhere) -> None:
     places.set_data_dir(tmp_path / "nothing")
     with pytest.raises(DataError, match=r"nothing is not there. Check --data-dir"):
-        ff.run("fedavg", on="digits(iid(), clients=2)", rounds=1, clients_per_round=1, out=tmp_path / "run")
+        ff.run(
+            "fedavg",
+            on="digits(iid(), clients=2)",
+            rounds=1,
+            clients_per_round=1,
+            out=tmp_path / "run",
+        )
     assert not (tmp_path / "run").exists()
 
 
 def test_a_method_made_by_hand_needs_no_folder(tmp_path: Path) -> None:
     mine = Method(client=(Sam(0.1),))
-    settings: dict[str, Any] = {"on": data(), "rounds": 1, "clients_per_round": 1, "model": "logistic"}
+    settings: dict[str, Any] = {
+        "on": data(),
+        "rounds": 1,
+        "clients_per_round": 1,
+        "model": "logistic",
+    }
     assert ff.run(mine, **settings).status == "done"
     for begin in (ff.run, lambda method, **more: ff.compare([method], **more)):
-        with pytest.raises(SettingError, match=r"was made by hand, .* Register it with @fedflat.method"):
+        with pytest.raises(
+            SettingError, match=r"was made by hand, .* Register it with @fedflat.method"
+        ):
             begin(mine, out=tmp_path / "run", **settings)
     assert not (tmp_path / "run").exists()
 

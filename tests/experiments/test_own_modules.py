@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import fedflat as ff
+from experiments.small import begin, experiment, final, go_on
 from fedflat.client.local import LocalTraining
 from fedflat.core.flat import FlatModule
 from fedflat.errors import SettingError
@@ -19,7 +20,6 @@ from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.train import train
-from experiments.small import begin, experiment, final, go_on
 
 
 class Centred(nn.Module):
@@ -58,11 +58,17 @@ def test_a_buffer_with_two_names_stays_one() -> None:
     net.also.register_buffer("same", net.running)
     flat = FlatModule(net)
     flat.buffers = torch.arange(4.0)
-    assert flat.module.get_buffer("also.same").tolist() == flat.module.get_buffer("running").tolist() == [0, 1, 2, 3]
+    assert (
+        flat.module.get_buffer("also.same").tolist()
+        == flat.module.get_buffer("running").tolist()
+        == [0, 1, 2, 3]
+    )
 
 
 @pytest.mark.parametrize("executor", [Workers(1), Stacked(threads=1)], ids=["workers", "stacked"])
-def test_assigned_buffers_are_federated_wherever_clients_are_visited(executor: Workers | Stacked) -> None:
+def test_assigned_buffers_are_federated_wherever_clients_are_visited(
+    executor: Workers | Stacked,
+) -> None:
     exp = experiment("fedsam(rho=0.05)", model=Centred, dtype="float64", rounds=3)
     here = train(exp, executor=InProcess(threads=1))
     there = train(exp, executor=executor)
@@ -110,14 +116,27 @@ def test_a_last_batch_of_one_is_refused_before_the_first_round_with_the_remedy()
     with pytest.raises(SettingError) as caught:  # sizes are 6, 9, 12, 7, 8
         prepare(experiment(model=NORMED))
     said = str(caught.value)
-    assert said.startswith("client 1 has 9 examples, in batches of 4 these leave a batch of one example")
+    assert said.startswith(
+        "client 1 has 9 examples, in batches of 4 these leave a batch of one example"
+    )
     assert "drop_last=True" in said
     assert "GroupNorm" in said
-    for local in (LocalTraining(batch_size=4, drop_last=True), LocalTraining(batch_size=64), LocalTraining(batch_size=4, steps=1),
-                  LocalTraining(batch_size=4, virtual=6)):  # fmt: skip
+    for local in (
+        LocalTraining(batch_size=4, drop_last=True),
+        LocalTraining(batch_size=64),
+        LocalTraining(batch_size=4, steps=1),
+        LocalTraining(batch_size=4, virtual=6),
+    ):
         prepare(experiment(model=NORMED, local=local, rounds=1))
-    assert train(experiment(model=NORMED, local=LocalTraining(batch_size=4, drop_last=True), rounds=1)).status == "done"
-    assert train(experiment(rounds=1)).status == "done"  # one example is enough for a network without
+    assert (
+        train(
+            experiment(model=NORMED, local=LocalTraining(batch_size=4, drop_last=True), rounds=1)
+        ).status
+        == "done"
+    )
+    assert (
+        train(experiment(rounds=1)).status == "done"
+    )  # one example is enough for a network without
 
 
 @pytest.mark.parametrize("kind", ["in-process", "stacked"])
@@ -128,7 +147,9 @@ def test_a_batch_of_one_of_a_client_made_on_demand_is_refused_when_it_comes(kind
     on = ff.clients_from(make, 9, test=(torch.randn(5, 4), torch.arange(5) % 3), classes=3)
     exp = experiment(model=NORMED, on=on)
     executor = InProcess(threads=1) if kind == "in-process" else Stacked(threads=1)
-    with pytest.raises(SettingError, match="a batch of one example, which this model cannot be trained on"):
+    with pytest.raises(
+        SettingError, match="a batch of one example, which this model cannot be trained on"
+    ):
         train(exp, executor=executor)
 
 
@@ -142,21 +163,32 @@ def test_a_pass_over_all_data_leaves_no_single_example_over() -> None:
     rng = np.random.default_rng(0)
     given = [(rng.normal(size=(257, 4)), rng.integers(3, size=257)) for _ in range(2)]
     on = ff.clients_of(given, test=given[0])
-    exp = experiment("mime(b=0.5)", on=on, model=NORMED, rounds=1, local=LocalTraining(batch_size=256, drop_last=True))
+    exp = experiment(
+        "mime(b=0.5)",
+        on=on,
+        model=NORMED,
+        rounds=1,
+        local=LocalTraining(batch_size=256, drop_last=True),
+    )
     assert train(exp).status == "done"
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model": 5}, "the model must be a text such as 'mlp(hidden=[64])', a torch.nn.Module, or a function"),
+        (
+            {"model": 5},
+            "the model must be a text such as 'mlp(hidden=[64])', a torch.nn.Module, or a function",
+        ),
         ({"model": lambda: 5}, "must make a torch.nn.Module, found 5"),
         ({"method": 5}, "the method must be a method or its text, such as 'fedavg', found 5"),
         ({"on": 5}, "the data must be a data set or its text, such as 'digits(lda(0))', found 5"),
         ({"loss": 5}, "the loss must be a function of the model's output and the labels, found 5"),
     ],
 )
-def test_what_is_no_model_no_method_and_no_data_is_refused(settings: dict[str, object], message: str) -> None:
+def test_what_is_no_model_no_method_and_no_data_is_refused(
+    settings: dict[str, object], message: str
+) -> None:
     with pytest.raises(SettingError) as caught:
         ff.run(**{"method": "fedavg", "on": "digits(clients=20)", "rounds": 1, **settings})  # type: ignore[arg-type]
     assert message in str(caught.value)

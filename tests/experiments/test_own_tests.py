@@ -1,4 +1,5 @@
-"""What clients score on their own test parts, where each keeps a part of the model: by hand, in plain torch."""
+"""What clients score on their own test parts, where each keeps a part of the model: by hand, in
+plain torch."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def network() -> nn.Module:
 
 
 def examples(client: int, size: int) -> tuple[Tensor, Tensor]:
-    """Each client's inputs have a place and a width of their own, and classes that can be told apart there."""
+    """Each client's inputs have a place and a width of their own, and classes that can be told
+    apart there."""
     x = torch.randn(size, 4, generator=RNG, dtype=torch.float64)
     return x * (client + 1) + 3 * client, x[:, :3].argmax(1)
 
@@ -41,9 +43,14 @@ DATA = [examples(client, size) for client, size in enumerate(SIZES)]
 def experiment(method: Method, **more: Any) -> Experiment:
     on = clients_of(DATA, test=DATA[0], classes=3, split=0.5)
     return Experiment(
-        method=method, on=on, model=network, rounds=2, dtype="float64", local=LocalTraining(batch_size=64, lr=0.3, epochs=20),
+        method=method,
+        on=on,
+        model=network,
+        rounds=2,
+        dtype="float64",
+        local=LocalTraining(batch_size=64, lr=0.3, epochs=20),
         **{"sampler": ClientSampler(cohorts=[[0, 1], [1]]), **more},
-    )  # fmt: skip
+    )
 
 
 def parts(prepared: Any, client: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -60,7 +67,8 @@ def is_own(method: Method, name: str) -> bool:
 
 
 def by_hand(method: Method, prepared: Any) -> tuple[nn.Module, dict[int, nn.Module]]:
-    """Two rounds: the server's model, and the model of each client that has been visited as it left it."""
+    """Two rounds: the server's model, and the model of each client that has been visited as it left
+    it."""
     server, at_home = prepared.learner.module().double(), dict[int, nn.Module]()
     for cohort in ([0, 1], [1]):
         returned = []
@@ -68,7 +76,9 @@ def by_hand(method: Method, prepared: Any) -> tuple[nn.Module, dict[int, nn.Modu
             module = copy.deepcopy(server)
             if client in at_home:
                 mine = at_home[client].state_dict()
-                module.load_state_dict({k: mine[k] if is_own(method, k) else v for k, v in server.state_dict().items()})
+                module.load_state_dict(
+                    {k: mine[k] if is_own(method, k) else v for k, v in server.state_dict().items()}
+                )
             x, y = parts(prepared, client)[0]
             stepper = torch.optim.SGD(module.parameters(), lr=0.3)
             for _ in range(20):
@@ -79,10 +89,11 @@ def by_hand(method: Method, prepared: Any) -> tuple[nn.Module, dict[int, nn.Modu
             returned.append((len(y), module.state_dict()))
         total = sum(size for size, _ in returned)
         mean = {
-            key: value if is_own(method, key) or not value.is_floating_point()
+            key: value
+            if is_own(method, key) or not value.is_floating_point()
             else sum(size * one[key] for size, one in returned) / total
             for key, value in server.state_dict().items()
-        }  # fmt: skip
+        }
         server.load_state_dict(mean)
     return server.eval(), at_home
 
@@ -101,7 +112,8 @@ def by_the_batch(server: nn.Module, x: Tensor) -> nn.Module:
 
 
 def expected(method: Method, prepared: Any) -> list[float]:
-    """Client by client: who has been visited with what it keeps, client 2 by the rule for where nobody has been."""
+    """Client by client: who has been visited with what it keeps, client 2 by the rule for where
+    nobody has been."""
     server, at_home = by_hand(method, prepared)
     found = []
     for client in range(3):
@@ -126,7 +138,9 @@ def expected(method: Method, prepared: Any) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("method", [fedbn(), silobn(), silobn(seen="batch"), HEAD, fedavg()], ids=repr)
+@pytest.mark.parametrize(
+    "method", [fedbn(), silobn(), silobn(seen="batch"), HEAD, fedavg()], ids=repr
+)
 def test_each_client_is_tested_with_what_it_keeps(method: Method) -> None:
     exp = experiment(method)
     prepared = prepare(exp)
@@ -134,7 +148,10 @@ def test_each_client_is_tested_with_what_it_keeps(method: Method) -> None:
     assert row["clients"] == pytest.approx(sum(expected(method, prepared)) / 3, abs=1e-9)
     if method.text in ("fedbn()", "silobn()", "head()"):
         server, _ = by_hand(method, prepared)
-        assert row["clients"] > 0.1 + sum(accuracy(server, *parts(prepared, client)[1]) for client in range(3)) / 3
+        assert (
+            row["clients"]
+            > 0.1 + sum(accuracy(server, *parts(prepared, client)[1]) for client in range(3)) / 3
+        )
 
 
 def test_so_do_worker_processes() -> None:

@@ -1,4 +1,5 @@
-"""What people are told: a live line on a terminal (see the tests of the command line), plain lines elsewhere."""
+"""What people are told: a live line on a terminal (see the tests of the command line), plain lines
+elsewhere."""
 
 from __future__ import annotations
 
@@ -13,24 +14,33 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from experiments.small import ON, SIZES, experiment
 from fedflat.experiments import console as progress
 from fedflat.experiments.console import ConsoleReporter, RunLabel, duration, fitted, sentence
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.experiment import Experiment
-from fedflat.experiments.progress import PRETRAINING, Stopwatch, OnProgress, Progress
+from fedflat.experiments.progress import PRETRAINING, OnProgress, Progress, Stopwatch
 from fedflat.experiments.state import Ledger
 from fedflat.experiments.study import Reporter, resume, run_many
 from fedflat.experiments.time_left import StudyTime
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
-from experiments.small import ON, SIZES, experiment
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0s"), (0.4, "0s"), (59.4, "59s"), (59.6, "1m00s"), (60, "1m00s"), (3599.4, "59m59s"), (3599.7, "1h00m"),
-     (7380, "2h03m"), (100 * 3600, "100h00m")],
-)  # fmt: skip
+    [
+        (0, "0s"),
+        (0.4, "0s"),
+        (59.4, "59s"),
+        (59.6, "1m00s"),
+        (60, "1m00s"),
+        (3599.4, "59m59s"),
+        (3599.7, "1h00m"),
+        (7380, "2h03m"),
+        (100 * 3600, "100h00m"),
+    ],
+)
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
@@ -41,7 +51,10 @@ def test_sentence() -> None:
     assert sentence(Progress(3, 8, 1.23456, row, 12345.6, 25.0)) == (
         "round 3/8  test 98.77 % (round 2)  train loss 1.23  2m05s left  12,346 samples/s"
     )
-    assert sentence(Progress(10, 10, 0.012345, None, 9.0, 1.0)) == "round 10/10  train loss 0.012  done  9 samples/s"
+    assert (
+        sentence(Progress(10, 10, 0.012345, None, 9.0, 1.0))
+        == "round 10/10  train loss 0.012  done  9 samples/s"
+    )
     assert "test" not in sentence(Progress(1, 2, 0.5, {"round": 1, "loss": 1.0}, 9.0, 0.0))
     assert sentence(Progress(3, 10, 0.5, None, 9.0, 2.0, phase=PRETRAINING)) == (
         "pre-training round 3/10  train loss 0.50  14s left  9 samples/s"
@@ -49,11 +62,16 @@ def test_sentence() -> None:
 
 
 def test_title() -> None:
-    assert RunLabel("sam(rho=steps([0, 1], [0.1, 0.2]))", 3).title == "sam(rho=steps([0, 1], [0.1, 0.2])), seed 3"
+    assert (
+        RunLabel("sam(rho=steps([0, 1], [0.1, 0.2]))", 3).title
+        == "sam(rho=steps([0, 1], [0.1, 0.2])), seed 3"
+    )
     assert RunLabel("fedavg()", 3, 2, 6).title == "[2/6] fedavg(), seed 3"
 
 
-TICK = Progress(120, 1000, 0.12345, {"round": 115, "accuracy": 0.9123}, 20904.0, 65.0 / 880, study_left=7800.0)
+TICK = Progress(
+    120, 1000, 0.12345, {"round": 115, "accuracy": 0.9123}, 20904.0, 65.0 / 880, study_left=7800.0
+)
 WHICH = RunLabel("fedasam(rho=warmup(0.001, 0.7, 150), eta=0.2) + swa()", 1, 2, 6)
 SCORE, LEFT = "test 91.23 % (round 115)", "1m05s left (study 2h10m)"
 BOTH = f"[2/6]  round 120/1000  {SCORE}  train loss 0.12  {LEFT}"
@@ -79,25 +97,43 @@ BOTH = f"[2/6]  round 120/1000  {SCORE}  train loss 0.12  {LEFT}"
     ],
 )
 def test_one_line_for_every_width(width: int, line: str) -> None:
-    """The round and the time left to the last, the method shortened before they go, no word broken."""
+    """The round and the time left to the last, the method shortened before they go, no word
+    broken."""
     assert fitted(TICK, WHICH, width) == line
 
 
 @pytest.mark.parametrize(
     ("tick", "which", "line"),
     [
-        (Progress(17, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0), RunLabel("fedavg()", 0),
-         "round 17/40  test 13.40 % (round 15)  46s left  fedavg"),
-        (Progress(17, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0, study_left=310.0), RunLabel("fedavg()", 0, 2, 6),
-         "[2/6]  round 17/40  test 13.40 % (r15)  study 5m10s left"),
-        (Progress(15, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0, study_left=310.0), RunLabel("fedavg()", 0, 2, 6),
-         "[2/6]  round 15/40  test 13.40 %  50s left (study 5m10s)"),
-        (Progress(40, 40, 0.43, {"round": 40, "accuracy": 0.134}, 9.0, 2.0, study_left=60.0), RunLabel("fedavg()", 0, 2, 6),
-         "[2/6]  round 40/40  test 13.40 %  done (study 1m00s left)"),
-        (Progress(1500, 1500, 0.43, {"round": 1500, "accuracy": 0.134}, 9.0, 2.0, study_left=60.0),
-         RunLabel("fedavg()", 0, 2, 6), "[2/6]  round 1500/1500  test 13.40 %  done"),
+        (
+            Progress(17, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0),
+            RunLabel("fedavg()", 0),
+            "round 17/40  test 13.40 % (round 15)  46s left  fedavg",
+        ),
+        (
+            Progress(17, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0, study_left=310.0),
+            RunLabel("fedavg()", 0, 2, 6),
+            "[2/6]  round 17/40  test 13.40 % (r15)  study 5m10s left",
+        ),
+        (
+            Progress(15, 40, 0.43, {"round": 15, "accuracy": 0.134}, 9.0, 2.0, study_left=310.0),
+            RunLabel("fedavg()", 0, 2, 6),
+            "[2/6]  round 15/40  test 13.40 %  50s left (study 5m10s)",
+        ),
+        (
+            Progress(40, 40, 0.43, {"round": 40, "accuracy": 0.134}, 9.0, 2.0, study_left=60.0),
+            RunLabel("fedavg()", 0, 2, 6),
+            "[2/6]  round 40/40  test 13.40 %  done (study 1m00s left)",
+        ),
+        (
+            Progress(
+                1500, 1500, 0.43, {"round": 1500, "accuracy": 0.134}, 9.0, 2.0, study_left=60.0
+            ),
+            RunLabel("fedavg()", 0, 2, 6),
+            "[2/6]  round 1500/1500  test 13.40 %  done",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_line_of_a_terminal_of_sixty_columns(tick: Progress, which: RunLabel, line: str) -> None:
     assert fitted(tick, which, 60 - progress.FREE) == line
 
@@ -112,7 +148,10 @@ def test_no_width_breaks_a_word() -> None:
 
 
 def test_before_the_first_round() -> None:
-    assert fitted(Progress(0, 400, math.nan, None, 0.0, 0.0), RunLabel("fedavg()", 0), 60) == "round 0/400  fedavg(), seed 0"
+    assert (
+        fitted(Progress(0, 400, math.nan, None, 0.0, 0.0), RunLabel("fedavg()", 0), 60)
+        == "round 0/400  fedavg(), seed 0"
+    )
 
 
 def talk(exp: Any, **console: Any) -> str:
@@ -124,7 +163,8 @@ def talk(exp: Any, **console: Any) -> str:
 
 
 def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The title, the first round, the last one; between them only what is due; nothing a file should not hold."""
+    """The title, the first round, the last one; between them only what is due; nothing a file
+    should not hold."""
     exp = experiment("fedavg", rounds=20)
     monkeypatch.setattr(progress, "PAUSE", 1e9)
     lines = talk(exp).splitlines()
@@ -141,7 +181,9 @@ def test_a_live_line() -> None:
     said = talk(experiment("sam(rho=steps([0, 1], [0.1, 0.2]))"), force_terminal=True)
     assert "\x1b[" in said
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
-    assert re.search(r"\[1/2\]  round 6/6  .*  sam\(rho=steps\(\[0, 1\], \[0.1, 0.2\]\)\), seed 3\n", plain)
+    assert re.search(
+        r"\[1/2\]  round 6/6  .*  sam\(rho=steps\(\[0, 1\], \[0.1, 0.2\]\)\), seed 3\n", plain
+    )
     assert "and a word [in] brackets" in plain
 
 
@@ -150,7 +192,9 @@ def test_long_runs_are_told_of_less_often(monkeypatch: pytest.MonkeyPatch) -> No
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
     stream = io.StringIO()
-    on_progress = ConsoleReporter(Console(file=stream, width=200)).reporter.announce(experiment("fedavg"), 1, 1)
+    on_progress = ConsoleReporter(Console(file=stream, width=200)).reporter.announce(
+        experiment("fedavg"), 1, 1
+    )
     for second in range(3600):
         now = float(second)
         on_progress(Progress(second + 1, 4000, 0.5, None, 9.0, 0.0))
@@ -171,7 +215,11 @@ class At:
 def test_speed_and_time_left_from_where_the_run_was_taken_up() -> None:
     watch = Stopwatch(At(10, Ledger(samples=1000, training=50.0, seconds=100.0)))  # type: ignore[arg-type]
     later = At(12, Ledger(samples=1600, training=53.0, seconds=104.0))
-    rows = [{"round": 10, "model": "server"}, {"round": 11, "model": "server"}, {"round": 12, "personal": 0.5}]
+    rows = [
+        {"round": 10, "model": "server"},
+        {"round": 11, "model": "server"},
+        {"round": 12, "personal": 0.5},
+    ]
     progress = watch.progress(later, 20, 0.5, rows)  # type: ignore[arg-type]
     assert progress.speed == 200.0  # 600 samples in 3 seconds
     assert (progress.pace, progress.left) == (2.0, 16.0)  # 8 rounds to go
@@ -180,14 +228,17 @@ def test_speed_and_time_left_from_where_the_run_was_taken_up() -> None:
 
 
 def test_time_left_forgets_slow_hours_and_remembers_little() -> None:
-    """A hundred rounds of a minute each, then a tenth of a second: five minutes later they count no more."""
+    """A hundred rounds of a minute each, then a tenth of a second: five minutes later they count no
+    more."""
     watch, seconds = Stopwatch(At(0, Ledger())), 0.0  # type: ignore[arg-type]
     for made in range(1, 6101):
         seconds += 60.0 if made <= 100 else 0.1
         progress = watch.progress(At(made, Ledger(seconds=seconds)), 10_000, 0.5, [])  # type: ignore[arg-type]
         if made == 100:
             assert progress.left == pytest.approx(60.0 * 9900)
-        if made == 1600:  # 150 seconds of quick rounds; of the slow ones the three that ended in the other 150
+        if (
+            made == 1600
+        ):  # 150 seconds of quick rounds; of the slow ones the three that ended in the other 150
             assert progress.left == pytest.approx((150 + 3 * 60) / 1503 * 8400)
     assert progress.left == pytest.approx(0.1 * 3900)
     assert len(watch.marks) < 310
@@ -197,7 +248,9 @@ def test_every_round_is_told() -> None:
     ticks: list[Progress] = []
     exp = experiment(rounds=4)
     result = train(exp, on_progress=ticks.append)
-    assert [(progress.round, progress.rounds) for progress in ticks] == [(t, 4) for t in (1, 2, 3, 4)]
+    assert [(progress.round, progress.rounds) for progress in ticks] == [
+        (t, 4) for t in (1, 2, 3, 4)
+    ]
     assert [progress.loss for progress in ticks] == [row["train_loss"] for row in result.rows]
     assert [progress.row for progress in ticks] == result.rows
     assert ticks[-1].left == 0.0
@@ -208,14 +261,21 @@ def test_clients_that_describe_themselves_are_counted() -> None:
     told: list[Progress] = []
     method = "fedseq(groups=alike(2, psi='labels'))"
     train(experiment(method, rounds=1), on_progress=told.append)
-    assert [progress.described for progress in told] == [(n, len(SIZES)) for n in range(1, len(SIZES) + 1)] + [None]
+    assert [progress.described for progress in told] == [
+        (n, len(SIZES)) for n in range(1, len(SIZES) + 1)
+    ] + [None]
     assert [progress.round for progress in told] == [0] * len(SIZES) + [1]
 
 
 def test_time_left_of_a_study() -> None:
-    """A run that has not started takes as long a round as its method did, else as the mean of the methods."""
+    """A run that has not started takes as long a round as its method did, else as the mean of the
+    methods."""
     study, seen = StudyTime([("a", 10), ("a", 10), ("b", 20), ("c", 0), ("d", 5)]), []  # type: ignore[var-annotated]
-    ticks = [Progress(0, 10, described=(1, 5)), Progress(3, 4, pace=9.0, phase=PRETRAINING), Progress(4, 10, pace=2.0)]
+    ticks = [
+        Progress(0, 10, described=(1, 5)),
+        Progress(3, 4, pace=9.0, phase=PRETRAINING),
+        Progress(4, 10, pace=2.0),
+    ]
     for progress in ticks:
         study.timed(1, seen.append)(progress)
     assert seen[:2] == ticks[:2]
@@ -235,10 +295,17 @@ def on_digits() -> Experiment:
 
 def test_rounds_before_the_run_are_told_apart() -> None:
     ticks: list[Progress] = []
-    train(replace(on_digits(), init=parse("pretrained(digits(), rounds=3)", "start")), on_progress=ticks.append)
+    train(
+        replace(on_digits(), init=parse("pretrained(digits(), rounds=3)", "start")),
+        on_progress=ticks.append,
+    )
     assert [(progress.round, progress.rounds, progress.phase) for progress in ticks] == [
-        (1, 3, PRETRAINING), (2, 3, PRETRAINING), (3, 3, PRETRAINING), (1, 2, ""), (2, 2, ""),
-    ]  # fmt: skip
+        (1, 3, PRETRAINING),
+        (2, 3, PRETRAINING),
+        (3, 3, PRETRAINING),
+        (1, 2, ""),
+        (2, 2, ""),
+    ]
 
 
 def test_a_study_is_told_with_its_time_left(tmp_path: Path) -> None:
@@ -255,10 +322,14 @@ def test_a_study_is_told_with_its_time_left(tmp_path: Path) -> None:
 
     exps = [replace(on_digits(), seed=seed) for seed in range(3)]
     with pytest.raises(KeyboardInterrupt):
-        run_many(exps, ExecutionConfig(executor="in-process"), tmp_path / "study", Reporter(announce))
+        run_many(
+            exps, ExecutionConfig(executor="in-process"), tmp_path / "study", Reporter(announce)
+        )
     resume(tmp_path / "study", reporter=Reporter(announce))
     assert [place for place, _ in ticks] == [1, 1, 2, 2, 3, 3]
     for place, progress in ticks:
         later = 3 - place
-        expected = None if not later else pytest.approx(progress.pace * (2 - progress.round + 2 * later))
+        expected = (
+            None if not later else pytest.approx(progress.pace * (2 - progress.round + 2 * later))
+        )
         assert progress.study_left == expected

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fedflat as ff
+from experiments.small import SIZES, experiment
 from fedflat.client.local import LocalTraining
 from fedflat.errors import SettingError
 from fedflat.experiments.evaluation import Scores
@@ -19,17 +20,22 @@ from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.tables import table
 from fedflat.experiments.state import Ledger
 from fedflat.server.client_selection import ClientSampler
-from experiments.small import SIZES, experiment
 
 
 def result(
-    accuracies: dict[int, float], *, method: str = "fedavg()", rounds: int = 10, last: int = 3, seed: int = 0,
+    accuracies: dict[int, float],
+    *,
+    method: str = "fedavg()",
+    rounds: int = 10,
+    last: int = 3,
+    seed: int = 0,
     **more: Any,
-) -> Result:  # fmt: skip
+) -> Result:
     """A run with these accuracies after these rounds; each round costs 100 bytes down and 10 up."""
     rows = [
-        {"round": t, "accuracy": a, "loss": 1 - a, "down": 100 * t, "up": 10 * t} for t, a in accuracies.items()
-    ]  # fmt: skip
+        {"round": t, "accuracy": a, "loss": 1 - a, "down": 100 * t, "up": 10 * t}
+        for t, a in accuracies.items()
+    ]
     ledger = Ledger(down=100 * rounds, up=10 * rounds, samples=500, training=2.0, seconds=3.0)
     return Result(method, seed, more.pop("status", "done"), rounds, last, rows, ledger, **more)
 
@@ -55,9 +61,12 @@ def test_the_last_and_the_best_beside_it() -> None:
     assert (summary.latest, summary.best) == (pytest.approx(0.4), pytest.approx(0.5))
 
 
-@pytest.mark.parametrize(("rounds", "counts"), [(1, 1), (10, 1), (11, 2), (100, 10), (999, 100), (20_000, 100)])
+@pytest.mark.parametrize(
+    ("rounds", "counts"), [(1, 1), (10, 1), (11, 2), (100, 10), (999, 100), (20_000, 100)]
+)
 def test_a_short_run_is_judged_by_its_end(rounds: int, counts: int) -> None:
-    """The mean over the last tenth of the rounds, at most a hundred; more or fewer if somebody says so."""
+    """The mean over the last tenth of the rounds, at most a hundred; more or fewer if somebody says
+    so."""
     assert ff.experiment("fedavg", "digits", rounds=rounds).evaluate.last == counts
     assert ff.experiment("fedavg", "digits", rounds=rounds, eval_last=7).evaluate.last == 7
 
@@ -119,7 +128,12 @@ def test_divergence() -> None:
 
 @pytest.mark.parametrize(
     ("method", "down", "up"),
-    [("fedavg", 1, 1), ("naive_fedgloss(rho_s=0.1)", 2, 2), ("feddyn(alpha=0.1)", 1, 1), ("centralised", 0, 0)],
+    [
+        ("fedavg", 1, 1),
+        ("naive_fedgloss(rho_s=0.1)", 2, 2),
+        ("feddyn(alpha=0.1)", 1, 1),
+        ("centralised", 0, 0),
+    ],
 )
 def test_bytes_are_those_sent(method: str, down: int, up: int) -> None:
     """An mlp of 4 - 5 - 3 has 43 numbers of 4 bytes; two clients, each round."""
@@ -138,7 +152,11 @@ def test_bytes_of_wide_numbers_and_odd_cohorts() -> None:
 
 def test_samples_are_those_seen() -> None:
     cohorts = [[0], [1, 2, 3], [4, 0]]
-    exp = experiment(rounds=3, sampler=ClientSampler(cohorts=cohorts), local=LocalTraining(epochs=2, batch_size=4))
+    exp = experiment(
+        rounds=3,
+        sampler=ClientSampler(cohorts=cohorts),
+        local=LocalTraining(epochs=2, batch_size=4),
+    )
     seen = np.cumsum([2 * sum(SIZES[k] for k in cohort) for cohort in cohorts])
     assert [row["samples"] for row in ff.train(exp).rows] == seen.tolist()
 
@@ -188,19 +206,28 @@ def test_results_print_as_their_table() -> None:
 
 def test_a_frame() -> None:
     pandas = pytest.importorskip("pandas")
-    runs = Results([ff.run("fedavg + ema()", on="digits", rounds=3, seed=s, threads=1, quiet=True) for s in (4, 5)])
+    runs = Results(
+        [
+            ff.run("fedavg + ema()", on="digits", rounds=3, seed=s, threads=1, quiet=True)
+            for s in (4, 5)
+        ]
+    )
     frame = runs.frame()
     assert isinstance(frame, pandas.DataFrame)
     assert frame["round"].tolist() == [1, 2, 3, 1, 2, 3]
     assert frame["seed"].tolist() == [4, 4, 4, 5, 5, 5]
     assert frame["accuracy"].tolist() == [row["accuracy"] for run in runs for row in run.rows]
-    assert frame["models.ema.loss"].tolist() == [row["models"]["ema"]["loss"] for run in runs for row in run.rows]
+    assert frame["models.ema.loss"].tolist() == [
+        row["models"]["ema"]["loss"] for run in runs for row in run.rows
+    ]
     assert runs[1].frame().equals(frame[3:].reset_index(drop=True))
 
 
 def test_a_frame_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(SettingError, match=r"pandas is not installed here. Install it .* or take .* result.rows"):
+    with pytest.raises(
+        SettingError, match=r"pandas is not installed here. Install it .* or take .* result.rows"
+    ):
         result(CURVE).frame()
 
 
@@ -233,11 +260,16 @@ def test_who_has_no_clock_has_no_simulated_seconds() -> None:
 
 
 def test_one_method_on_two_data_sets_is_not_two_seeds() -> None:
-    runs = Results(result(CURVE, seed=i, scenario=Scenario(on)) for i, on in enumerate(("digits()", "cifar10()")))
+    runs = Results(
+        result(CURVE, seed=i, scenario=Scenario(on))
+        for i, on in enumerate(("digits()", "cifar10()"))
+    )
     runs.append(result(CURVE, method="fedprox()", scenario=Scenario("cifar10()")))
     summaries = summarise(runs, None)
     assert [(one.method, one.scenario.on, one.seeds) for one in summaries] == [
-        ("fedavg()", "digits()", 1), ("fedavg()", "cifar10()", 1), ("fedprox()", "cifar10()", 1)
-    ]  # fmt: skip
+        ("fedavg()", "digits()", 1),
+        ("fedavg()", "cifar10()", 1),
+        ("fedprox()", "cifar10()", 1),
+    ]
     assert runs.target_of_first() is None
     assert "they are not compared" in repr(runs)

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import torch
 
+from experiments.small import SIZES, experiment, timeless
 from fedflat.client.local import LocalTraining
 from fedflat.client.training import ClientJob
 from fedflat.data.examples import ClientData
-from fedflat.data.federation import DataSpec, PartitionedFederation, Federation
+from fedflat.data.federation import DataSpec, Federation, PartitionedFederation
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import FedflatError, SettingError
 from fedflat.execution.client_pool import ClientPool, Source
@@ -29,7 +30,6 @@ from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.train import train
 from fedflat.server.client_registry import ClientRegistry
 from fedflat.server.client_selection import ClientSampler
-from experiments.small import SIZES, experiment, timeless
 
 
 @dataclass(frozen=True)
@@ -65,28 +65,43 @@ class Elsewhere(DataSpec):
 
 def both(method: str, **more: Any) -> tuple[Experiment, Experiment]:
     settings = {"sampler": ClientSampler(clients=3, kind="by_size"), "rounds": 2, **more}
-    return experiment(method, on=given(), **settings), experiment(method, on=Elsewhere(), **settings)
+    return experiment(method, on=given(), **settings), experiment(
+        method, on=Elsewhere(), **settings
+    )
 
 
 def test_a_run_without_opening_any_clients_data(tmp_path: Path) -> None:
-    """Sampling by size, weights, own tests of two models, personal models, checkpoints: the same numbers."""
+    """Sampling by size, weights, own tests of two models, personal models, checkpoints: the same
+    numbers."""
     here, there = both("feddyn(alpha=0.1, by_size=True) + personal() + ema()")
     expected = train(here, executor=InProcess(1))
     prepared = prepare(there)
     assert RunLoad.of(prepared).seconds > 0
     run_folder = DiskRunFolder.create(tmp_path / "run", there.as_json(), {})
-    result = train(prepared, executor=Workers(1), run_folder=run_folder, callbacks=recording_callback("drift,norms"))
+    result = train(
+        prepared,
+        executor=Workers(1),
+        run_folder=run_folder,
+        callbacks=recording_callback("drift,norms"),
+    )
     run_folder.close()
     assert torch.equal(result.model.params, expected.model.params)
     assert timeless(result.rows) == timeless(expected.rows)
-    assert all("clients" in scores for row in result.rows if "models" in row for scores in row["models"].values())
+    assert all(
+        "clients" in scores
+        for row in result.rows
+        if "models" in row
+        for scores in row["models"].values()
+    )
 
 
 def test_what_looks_into_clients_data_is_refused_or_left_out() -> None:
     _, there = both("fedavg()")
     prepared = prepare(there)
     for name in ("features", "client_lambda"):
-        with pytest.raises(SettingError, match=f"watch: {name} looks at what clients hold, and that is not here"):
+        with pytest.raises(
+            SettingError, match=f"watch: {name} looks at what clients hold, and that is not here"
+        ):
             recording_callback(name)(prepared, lambda text: None)
     recording_callback("all")(prepared, lambda text: None)
 
@@ -117,6 +132,10 @@ def test_the_roster_of_a_federation() -> None:
     fed = Elsewhere().open(0)
     registry = ClientRegistry.of(fed)
     assert list(registry.clients) == [0, 1, 2, 3, 4]
-    assert [registry.size(client) for client in registry.clients] == list(registry.sizes()) == list(SIZES)
+    assert (
+        [registry.size(client) for client in registry.clients]
+        == list(registry.sizes())
+        == list(SIZES)
+    )
     assert registry.clients_have_tests
     assert not ClientRegistry.of(experiment().on.open(0)).clients_have_tests

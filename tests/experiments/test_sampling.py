@@ -35,7 +35,9 @@ def test_pairs_come_together_as_often_as_chance_says() -> None:
 
 
 def test_bernoulli_has_the_mean_and_the_spread_of_independent_clients() -> None:
-    sizes = [len(ClientSampler(clients=5, kind="bernoulli").draw(t, 50, seed=0)) for t in range(4000)]
+    sizes = [
+        len(ClientSampler(clients=5, kind="bernoulli").draw(t, 50, seed=0)) for t in range(4000)
+    ]
     mean = sum(sizes) / len(sizes)
     variance = sum((size - mean) ** 2 for size in sizes) / len(sizes)
     chance_of_nobody = 0.9**50
@@ -57,7 +59,9 @@ def test_bernoulli_is_redrawn_if_nobody_comes() -> None:
 def test_the_same_for_the_same_seed_and_round(kind: str) -> None:
     sampler = ClientSampler(clients=5, kind=kind)
     forwards = [sampler.draw(t, 100, seed=3) for t in range(20)]
-    backwards = [ClientSampler(clients=5, kind=kind).draw(t, 100, seed=3) for t in reversed(range(20))]
+    backwards = [
+        ClientSampler(clients=5, kind=kind).draw(t, 100, seed=3) for t in reversed(range(20))
+    ]
     assert forwards == backwards[::-1]
     assert len({tuple(cohort) for cohort in forwards}) == 20
     assert forwards != [sampler.draw(t, 100, seed=4) for t in range(20)]
@@ -86,7 +90,9 @@ def test_by_size() -> None:
     seen = Counter(sampler.draw(t, 3, 0, lambda: [1, 3, 6])[0] for t in range(4000))
     for k, share in enumerate((0.1, 0.3, 0.6)):
         assert abs(seen[k] - 4000 * share) < 5 * (4000 * share * (1 - share)) ** 0.5
-    two = [ClientSampler(clients=2, kind="by_size").draw(t, 3, 0, lambda: [1, 3, 6]) for t in range(50)]
+    two = [
+        ClientSampler(clients=2, kind="by_size").draw(t, 3, 0, lambda: [1, 3, 6]) for t in range(50)
+    ]
     assert all(len(set(cohort)) == 2 for cohort in two)
 
 
@@ -135,5 +141,7 @@ def test_wrong_settings(wrong: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("kind", ["uniform", "bernoulli"])
 def test_more_clients_than_there_are(kind: str) -> None:
     ClientSampler(clients=5, kind=kind).check(5, 1)
-    with pytest.raises(SettingError, match=r"6 clients a round were asked for, but there are only 5. Use at most 5"):
+    with pytest.raises(
+        SettingError, match=r"6 clients a round were asked for, but there are only 5. Use at most 5"
+    ):
         ClientSampler(clients=6, kind=kind).check(5, 1)

@@ -8,17 +8,21 @@ from typing import Any
 
 import pytest
 
+from experiments.small import EVERYTHING, experiment
 from fedflat.core.json_schema import check
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.run_folder.schema import EXPERIMENT, HOW
 from fedflat.files import Damaged
-from experiments.small import EVERYTHING, experiment
 
 
 @pytest.mark.parametrize(
     ("value", "schema", "said"),
     [
-        ({"a": {"b": [1, "x"]}}, {"a": {"b": [int]}}, r"a\.b\[1\] must be a whole number, found 'x'"),
+        (
+            {"a": {"b": [1, "x"]}},
+            {"a": {"b": [int]}},
+            r"a\.b\[1\] must be a whole number, found 'x'",
+        ),
         ({}, {"a": int}, "a is missing"),
         ({"b": 1}, {"a?": int}, "b is not known to this version"),
         ({"b": 1}, {"a?": int, "*": str}, "b must be a text, found 1"),
@@ -36,7 +40,10 @@ def test_what_does_not_fit(value: Any, schema: Any, said: str) -> None:
 
 
 def test_what_fits() -> None:
-    check({"a": 1, "c": [0.5, None], "d": {"x": True}}, {"a": float, "b?": str, "c": [(float, None)], "*": object})
+    check(
+        {"a": 1, "c": [0.5, None], "d": {"x": True}},
+        {"a": float, "b?": str, "c": [(float, None)], "*": object},
+    )
 
 
 def test_every_setting_is_known() -> None:

@@ -14,13 +14,16 @@ import fedflat as ff
 from fedflat.client.full_gradient import full_gradient
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.experiments.prepare import prepare
-from fedflat.server.piece import ServerContext, Send
+from fedflat.server.piece import Send, ServerContext
 from plugins.forgetting import forget
 
 SETTINGS: dict[str, Any] = {
-    "on": "digits(lda(0), clients=20)", "model": "mlp(hidden=[8])", "rounds": 1, "clients_per_round": 3,
+    "on": "digits(lda(0), clients=20)",
+    "model": "mlp(hidden=[8])",
+    "rounds": 1,
+    "clients_per_round": 3,
     "dtype": "float64",
-}  # fmt: skip
+}
 OWN = "digits(iid(), clients=2)"
 
 
@@ -65,14 +68,18 @@ def test_a_piece_sees_them(tmp_path: Path) -> None:
     assert with_data.model is not None
     w = plain.model.params
     sizes = [len(prepared.fed.data(k)) for k in range(2)]
-    by_hand = sum(n * full_gradient(prepared.learner, prepared.fed.data(k), w) for k, n in enumerate(sizes)) / sum(sizes)
+    by_hand = sum(
+        n * full_gradient(prepared.learner, prepared.fed.data(k), w) for k, n in enumerate(sizes)
+    ) / sum(sizes)
     torch.testing.assert_close(with_data.model.params, w - 0.5 * by_hand, rtol=0, atol=1e-12)
     assert with_data.rows[-1]["taught"] == sum(sizes)
 
 
 @pytest.mark.usefixtures("taught")
 def test_a_piece_that_has_none() -> None:
-    with pytest.raises(ff.SettingError, match=r"taught.*needs data of the server's own.*--server-data"):
+    with pytest.raises(
+        ff.SettingError, match=r"taught.*needs data of the server's own.*--server-data"
+    ):
         ff.run("fedavg + taught()", quiet=True, **SETTINGS)
 
 
@@ -95,9 +102,15 @@ def test_to_begin_with(tmp_path: Path) -> None:
 def test_other_data_are_noticed(tmp_path: Path) -> None:
     run = {"quiet": True, "threads": 1, **SETTINGS, "rounds": 2}
     ff.run("fedavg", server_data=OWN, out=tmp_path / "run", **run)
-    prepared = prepare(ff.experiment("fedavg", **{**SETTINGS, "rounds": 2}, server_data="digits(lda(0), clients=5)"))
-    from fedflat.experiments.run_folder.fingerprint import origin_of, check_same_origin
+    prepared = prepare(
+        ff.experiment(
+            "fedavg", **{**SETTINGS, "rounds": 2}, server_data="digits(lda(0), clients=5)"
+        )
+    )
+    from fedflat.experiments.run_folder.fingerprint import check_same_origin, origin_of
     from fedflat.experiments.run_folder.record import read_facts
 
     with pytest.raises(ff.RunError, match="not the server's data"):
-        check_same_origin(tmp_path / "run", read_facts(tmp_path / "run")["origin"], origin_of(prepared))
+        check_same_origin(
+            tmp_path / "run", read_facts(tmp_path / "run")["origin"], origin_of(prepared)
+        )

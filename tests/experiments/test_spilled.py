@@ -13,6 +13,8 @@ import pytest
 import torch
 
 import fedflat as ff
+from experiments.small import EVERYTHING, Eager, experiment, final, go_on, rows, stop_at, timeless
+from experiments.stopping import act_after, kill_self
 from fedflat.core.messages import Broadcast
 from fedflat.execution.client_states import FILE, ClientStates
 from fedflat.execution.in_process import InProcess
@@ -24,16 +26,22 @@ from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
 from fedflat.experiments.state import CLIENTS, RunState
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
-from experiments.small import EVERYTHING, Eager, experiment, final, go_on, rows, stop_at, timeless
-from experiments.stopping import act_after, kill_self
 
 EXP = experiment(EVERYTHING, rounds=8)
 HERE = InProcess(threads=1)
 
 
-def begin(folder: Path, *, stop: int | None = None, pause: float = 0.0, state_memory: int = 0) -> Result:
+def begin(
+    folder: Path, *, stop: int | None = None, pause: float = 0.0, state_memory: int = 0
+) -> Result:
     with closing(Eager.create(folder, EXP.as_json(), {}, pause=pause)) as run_folder:
-        return train(EXP, run_folder=run_folder, executor=HERE, on_progress=stop_at(stop), state_memory=state_memory)
+        return train(
+            EXP,
+            run_folder=run_folder,
+            executor=HERE,
+            on_progress=stop_at(stop),
+            state_memory=state_memory,
+        )
 
 
 def resume(folder: Path, said: list[str] | None = None) -> Result:
@@ -54,7 +62,8 @@ def same(folder: Path, other: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    "method", [EVERYTHING, "scaffold", "feddyn + sam", "fedala", "naive_fedgloss", "fedavg + all_clients"]
+    "method",
+    [EVERYTHING, "scaffold", "feddyn + sam", "fedala", "naive_fedgloss", "fedavg + all_clients"],
 )
 def test_where_memories_are_changes_no_bit(method: str) -> None:
     exp = experiment(method)
@@ -64,7 +73,8 @@ def test_where_memories_are_changes_no_bit(method: str) -> None:
 
 
 def test_the_models_of_all_clients_are_within_the_budget(tmp_path: Path) -> None:
-    """A model for each client, of which memory has room for one; a checkpoint writes those that are new."""
+    """A model for each client, of which memory has room for one; a checkpoint writes those that are
+    new."""
     exp = experiment("fedavg + all_clients", rounds=8, sampler=ClientSampler(clients=1))
     model = prepare(exp).learner.initial().params.nbytes
     held: list[int] = []
@@ -79,15 +89,19 @@ def test_the_models_of_all_clients_are_within_the_budget(tmp_path: Path) -> None
     assert max(held) == model
     groups, _ = Store(tmp_path / "run" / "checkpoint").read(8)
     assert {name for name in groups if name.startswith("shadow/")} == {
-        "shadow/all_clients", "shadow/all_clients/first", "shadow/all_clients/mean"
-    }  # fmt: skip
+        "shadow/all_clients",
+        "shadow/all_clients/first",
+        "shadow/all_clients/mean",
+    }
     assert len(groups[CLIENTS]["client"]) > 2
     assert prepare(exp).client_memory == 5 * model
 
 
 def test_a_client_is_not_sent_what_a_shadow_keeps_for_it() -> None:
     clients = ClientStates()
-    clients.stage(3, {"dual": {"sigma": torch.ones(2)}, "shadow:all_clients": {"model": torch.ones(2)}})
+    clients.stage(
+        3, {"dual": {"sigma": torch.ones(2)}, "shadow:all_clients": {"model": torch.ones(2)}}
+    )
     broadcast = Broadcast(0, torch.zeros(2), torch.zeros(0), 0.1)
     assert RequestBatch({3: broadcast}, [3], clients)[0].state.keys() == {"dual"}
 
@@ -114,7 +128,8 @@ def test_files_do_not_grow_in_number_nor_in_length(tmp_path: Path) -> None:
     store = Store(folder)
     table = store.group(8, CLIENTS)
     assert len(table["client"]) == 5
-    # Who was visited since the last checkpoint but one has three memories at most, everybody else one.
+    # Who was visited since the last checkpoint but one has three memories at most, everybody else
+    # one.
     assert (folder / FILE).stat().st_size <= (5 + 2 * 2 + 2) * int(table["length"].max())
     groups = {name for round in store.rounds() for name in store.read(round)[0]}
     assert len(list(folder.iterdir())) <= 1 + 2 + 2 * len(groups)
@@ -148,12 +163,16 @@ def test_without_any_memory_the_run_starts_anew(tmp_path: Path, whole: Path, los
     assert same(tmp_path / "cut", whole)
 
 
-@pytest.mark.parametrize("after", ["folder.checkpoints:Store._write_group", "executors.spill:Spill.write"])
+@pytest.mark.parametrize(
+    "after", ["folder.checkpoints:Store._write_group", "executors.spill:Spill.write"]
+)
 def test_killed_in_the_midst(tmp_path: Path, whole: Path, after: str) -> None:
     """With kill -9: among the files of a checkpoint, and among the memories of a round."""
     folder = tmp_path / "cut"
     code = "import sys; from running.test_spilled import killed; killed(*sys.argv[1:])"
-    process = subprocess.run([sys.executable, "-c", code, str(folder), after], cwd=Path(__file__).parents[1])
+    process = subprocess.run(
+        [sys.executable, "-c", code, str(folder), after], cwd=Path(__file__).parents[1]
+    )
     assert process.returncode == -signal.SIGKILL
     resume(folder)
     assert same(folder, whole)
@@ -219,7 +238,10 @@ def test_what_clients_will_remember_and_where_is_said() -> None:
     assert prepare(experiment("feddyn", rounds=1)).client_memory == 2 * one
     assert prepared.remarks() == [f"clients will remember up to {5 * one} B in all, kept in memory"]
     (remark,) = prepared.remarks(100)
-    assert remark == f"clients will remember up to {5 * one} B in all, 100 B kept in memory, the rest on disk"
+    assert (
+        remark
+        == f"clients will remember up to {5 * one} B in all, 100 B kept in memory, the rest on disk"
+    )
     assert prepare(experiment("fedavg")).remarks(0) == []
 
 

@@ -1,4 +1,5 @@
-"""Visits in stacks: the numbers of single visits for every method, and whatever else a run has to keep to."""
+"""Visits in stacks: the numbers of single visits for every method, and whatever else a run has to
+keep to."""
 
 from __future__ import annotations
 
@@ -74,7 +75,9 @@ class Snapshots(Costs):
         super().checkpoint(run, force=force)
         if not force:
             self.models.append(run.model)
-            self.memories.append({client: run.clients.state(client) for client in range(len(SIZES))})
+            self.memories.append(
+                {client: run.clients.state(client) for client in range(len(SIZES))}
+            )
 
 
 def ran(exp: Experiment, executor: Any) -> Snapshots:
@@ -137,16 +140,27 @@ def test_tracing_changes_no_bit(text: str, monkeypatch: pytest.MonkeyPatch) -> N
 @given(
     sizes=st.lists(st.integers(2, 6), min_size=2, max_size=5),
     local=st.builds(
-        LocalTraining, epochs=st.integers(1, 2), batch_size=st.integers(2, 6), lr=st.just(0.1), drop_last=st.booleans(),
-        steps=st.none() | st.integers(1, 3), virtual=st.none() | st.integers(1, 5),
+        LocalTraining,
+        epochs=st.integers(1, 2),
+        batch_size=st.integers(2, 6),
+        lr=st.just(0.1),
+        drop_last=st.booleans(),
+        steps=st.none() | st.integers(1, 3),
+        virtual=st.none() | st.integers(1, 5),
     ),
     most=st.integers(1, 4),
-)  # fmt: skip
-def test_any_sizes_any_local_work_any_room(sizes: list[int], local: LocalTraining, most: int) -> None:
+)
+def test_any_sizes_any_local_work_any_room(
+    sizes: list[int], local: LocalTraining, most: int
+) -> None:
     exp = four_of_five(
-        "feddyn(alpha=0.1)", dtype="float64", on=federation(tuple(sizes)), local=local, rounds=2,
+        "feddyn(alpha=0.1)",
+        dtype="float64",
+        on=federation(tuple(sizes)),
+        local=local,
+        rounds=2,
         sampler=ClientSampler(clients=len(sizes)),
-    )  # fmt: skip
+    )
     room = most * batched.footprint(prepare(exp).learner, local.batch_size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stacked, "ROOM", room)
@@ -156,21 +170,31 @@ def test_any_sizes_any_local_work_any_room(sizes: list[int], local: LocalTrainin
 def test_given_batches() -> None:
     """Clients with other batches are in other stacks."""
     orders = [{0: [[0, 1], [2]], 1: [[3, 4], [5]], 3: [[0, 1, 2]], 2: [[1]]}] * 2
-    exp = four_of_five("fedavg()", dtype="float64", rounds=2, local=LocalTraining(orders=orders, lr=0.1))
-    same_run(replace(exp, sampler=ClientSampler(clients=4, cohorts=[[3, 1, 0, 2]] * 2)), CLOSE["float64"])
+    exp = four_of_five(
+        "fedavg()", dtype="float64", rounds=2, local=LocalTraining(orders=orders, lr=0.1)
+    )
+    same_run(
+        replace(exp, sampler=ClientSampler(clients=4, cohorts=[[3, 1, 0, 2]] * 2)), CLOSE["float64"]
+    )
 
 
-def crew_visits(exp: Experiment, cohort: Sequence[int] = range(len(SIZES))) -> list[tuple[list[int], int]]:
+def crew_visits(
+    exp: Experiment, cohort: Sequence[int] = range(len(SIZES))
+) -> list[tuple[list[int], int]]:
     """The clients who were visited together in one exchange, and how many steps they took."""
     prepared, start = prepare(exp), prepare(exp).learner.initial()
     broadcasts = dict.fromkeys(cohort, Broadcast(0, start.params, start.buffers, 0.1))
     requests = RequestBatch(broadcasts, list(cohort), ClientStates())
     with Stacked().open(prepared.job, prepared.fed, prepared.source) as pool:
         replies = [reply for reply, _ in pool.run(requests)]
-    return [(list(r.clients) if isinstance(r, ReplyBatch) else [r.client], r.steps) for r in replies]
+    return [
+        (list(r.clients) if isinstance(r, ReplyBatch) else [r.client], r.steps) for r in replies
+    ]
 
 
-def test_equal_clients_share_a_stack_as_long_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_clients_share_a_stack_as_long_as_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     exp = four_of_five("fedavg()", local=LocalTraining(batch_size=4))
     assert crew_visits(exp) == [([0, 1, 3], 3), ([2, 4], 2)]
     monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(prepare(exp).learner, 4))
@@ -180,7 +204,8 @@ def test_equal_clients_share_a_stack_as_long_as_there_is_room(monkeypatch: pytes
 
 
 def test_stacks_come_in_the_order_of_their_first_letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is full waits for no other to fill, but whoever was asked before it is visited before it."""
+    """One that is full waits for no other to fill, but whoever was asked before it is visited
+    before it."""
     exp = four_of_five("fedavg()", local=LocalTraining(batch_size=4))
     monkeypatch.setattr(stacked, "ROOM", 2 * batched.footprint(prepare(exp).learner, 4))
     assert [clients for clients, _ in crew_visits(exp, [0, 2, 4, 1, 3])] == [[0], [2, 4], [1, 3]]
@@ -196,7 +221,11 @@ def test_two_mails_are_two_stacks() -> None:
     with InProcess(1).open(prepared.job, prepared.fed, prepared.source) as pool:
         singly = {reply.client: reply.delta for reply, _ in pool.run(requests)}
     with Stacked().open(prepared.job, prepared.fed, prepared.source) as pool:
-        found = [one for reply, _ in pool.run(requests) for one in (reply if isinstance(reply, ReplyBatch) else (reply,))]
+        found = [
+            one
+            for reply, _ in pool.run(requests)
+            for one in (reply if isinstance(reply, ReplyBatch) else (reply,))
+        ]
     assert sorted(one.client for one in found) == [0, 1, 2, 3, 4]
     for one in found:
         torch.testing.assert_close(one.delta, singly[one.client], **CLOSE["float64"])
@@ -251,16 +280,34 @@ class Mine(Prox):
     ("text", "more", "why"),
     [
         ("fedcr(beta=0.01)", {}, "works on one client at a time"),
-        ("fedfsa(top=1, selection='reverse')", {}, r"fsa\(.*selection='reverse'\) works on one client at a time"),
+        (
+            "fedfsa(top=1, selection='reverse')",
+            {},
+            r"fsa\(.*selection='reverse'\) works on one client at a time",
+        ),
         ("fedavg()", {"model": Dropped}, "draws random numbers in training"),
-        ("fedavg()", {"model": lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 3), nn.Dropout())}, "draws random"),
-        ("fedavg()", {"model": Branching}, "network or its loss cannot be run for many clients at once"),
-        ("fedavg()", {"loss": peeking}, "network or its loss cannot be run for many clients at once"),
+        (
+            "fedavg()",
+            {"model": lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 3), nn.Dropout())},
+            "draws random",
+        ),
+        (
+            "fedavg()",
+            {"model": Branching},
+            "network or its loss cannot be run for many clients at once",
+        ),
+        (
+            "fedavg()",
+            {"loss": peeking},
+            "network or its loss cannot be run for many clients at once",
+        ),
     ],
 )
 def test_what_is_refused(text: str, more: dict[str, Any], why: str) -> None:
     exp = experiment(said(text))
-    with pytest.raises(SettingError, match=f"cannot be visited in stacks: .*{why}.*one by one, in this process"):
+    with pytest.raises(
+        SettingError, match=f"cannot be visited in stacks: .*{why}.*one by one, in this process"
+    ):
         train(replace(exp, **more), executor=Stacked())
 
 
@@ -276,14 +323,23 @@ def wild(text: str, on_bad: str) -> Experiment:
     data = [(torch.randn(6, 4, generator=rng), torch.arange(6) % 3) for _ in range(4)]
     data[1][0][2, 2] = math.inf
     return Experiment(
-        method=said(text), on=clients_of(data, test=data[0], classes=3), rounds=2, seed=0, model=mlp([3]),
-        evaluate=EvaluationSchedule(every=1), local=LocalTraining(batch_size=4, lr=0.1), sampler=ClientSampler(clients=4), on_bad=on_bad,
+        method=said(text),
+        on=clients_of(data, test=data[0], classes=3),
+        rounds=2,
+        seed=0,
+        model=mlp([3]),
+        evaluate=EvaluationSchedule(every=1),
+        local=LocalTraining(batch_size=4, lr=0.1),
+        sampler=ClientSampler(clients=4),
+        on_bad=on_bad,
         dtype="float64",
-    )  # fmt: skip
+    )
 
 
 def test_a_reply_that_is_not_finite_is_named() -> None:
-    with pytest.raises(NotFinite, match=r"round 0, client 1: .* first bad number came out of the batch gradient"):
+    with pytest.raises(
+        NotFinite, match=r"round 0, client 1: .* first bad number came out of the batch gradient"
+    ):
         train(wild("fedavg()", "raise"), executor=Stacked())
 
 
@@ -317,7 +373,9 @@ class Clumsy(Prox):
 
 
 def test_an_error_says_where_it_was() -> None:
-    exp = replace(four_of_five("fedavg()"), method=Method(client=(Clumsy(),)), on=federation((9,) * 7))
+    exp = replace(
+        four_of_five("fedavg()"), method=Method(client=(Clumsy(),)), on=federation((9,) * 7)
+    )
     with pytest.raises(ArithmeticError) as caught:
         train(replace(exp, sampler=ClientSampler(clients=7)), executor=Stacked())
     note = f"(in round 0, in a stack of clients 0, 1, 2, 3, 4, ..., step 0, piece {Clumsy()!r})"

@@ -25,7 +25,9 @@ DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool, torch.uint8)
 @st.composite
 def tensors(draw: st.DrawFn) -> Tensor:
     shape = draw(st.lists(st.integers(0, 3), max_size=3))
-    values = torch.randn(shape, generator=torch.Generator().manual_seed(draw(st.integers(0, 99)))) * 100
+    values = (
+        torch.randn(shape, generator=torch.Generator().manual_seed(draw(st.integers(0, 99)))) * 100
+    )
     tensor = values.to(draw(st.sampled_from(DTYPES)))
     turned = draw(st.booleans())
     return tensor.T if turned and tensor.dim() == 2 else tensor
@@ -74,7 +76,8 @@ def test_a_group_that_did_not_change_is_not_written_again(tmp_path: Path) -> Non
     store.write(1, {"still": still, "moving": {"x": moving}}, {})
     before = files(tmp_path)
     name = listed(tmp_path, 1)["still"]["file"]
-    # Another dictionary with the same tensor is the same group; an equal tensor that is another one is not.
+    # Another dictionary with the same tensor is the same group; an equal tensor that is another one
+    # is not.
     store.write(2, {"still": dict(still), "moving": {"x": moving.clone()}}, {})
     after = files(tmp_path)
     assert listed(tmp_path, 2)["still"]["file"] == name
@@ -117,7 +120,9 @@ def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
     for path in sorted(tmp_path.iterdir()):
         content = path.read_bytes()
         for place in range(0, len(content)):
-            path.write_bytes(content[:place] + bytes([content[place] ^ 0x20]) + content[place + 1 :])
+            path.write_bytes(
+                content[:place] + bytes([content[place] ^ 0x20]) + content[place + 1 :]
+            )
             try:
                 found, said = Store(tmp_path).read(7)
             except Damaged:

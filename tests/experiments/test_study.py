@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import fedflat as ff
+from experiments.small import experiment, final, rows, stop_at, timeless
 from fedflat.errors import FedflatError, RunError, SettingError
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.run_folder.checkpoints import Store
@@ -18,18 +19,28 @@ from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.study import Reporter, folder_names, resume, run_many
 from fedflat.server.client_selection import ClientSampler
 from fedflat.version import __version__
-from experiments.small import experiment, final, rows, stop_at, timeless
 
 SETTINGS: dict[str, Any] = {
-    "on": "digits(lda(0), clients=20)", "rounds": 4, "clients_per_round": 2, "model": "logistic", "threads": 1
-}  # fmt: skip
+    "on": "digits(lda(0), clients=20)",
+    "rounds": 4,
+    "clients_per_round": 2,
+    "model": "logistic",
+    "threads": 1,
+}
 METHODS = ["fedavg", "feddyn(alpha=0.1) + ema()"]
 
 
 def test_sibling_folders(tmp_path: Path) -> None:
     results = ff.compare(METHODS, seeds=2, out=tmp_path / "study", **SETTINGS)
-    names = [f"{method}/seed-{seed}" for method in ("01-fedavg", "02-feddyn-alpha=0.1-ema") for seed in (0, 1)]
-    assert sorted(p.relative_to(tmp_path / "study").as_posix() for p in tmp_path.rglob("seed-*")) == names
+    names = [
+        f"{method}/seed-{seed}"
+        for method in ("01-fedavg", "02-feddyn-alpha=0.1-ema")
+        for seed in (0, 1)
+    ]
+    assert (
+        sorted(p.relative_to(tmp_path / "study").as_posix() for p in tmp_path.rglob("seed-*"))
+        == names
+    )
     plan = json.loads((tmp_path / "study" / "study.json").read_text())
     assert plan["fedflat"] == __version__
     assert [entry["folder"] for entry in plan["runs"]] == names
@@ -38,7 +49,10 @@ def test_sibling_folders(tmp_path: Path) -> None:
         assert torch.equal(alone.model.params, result.model.params)
         assert timeless(rows(tmp_path / "study" / name)) == timeless(alone.rows)
         saved = json.loads((tmp_path / "study" / name / "run.json").read_text())
-        assert (saved["experiment"]["method"], saved["experiment"]["seed"]) == (result.method, result.seed)
+        assert (saved["experiment"]["method"], saved["experiment"]["seed"]) == (
+            result.method,
+            result.seed,
+        )
 
 
 def stop_in(run: int, round: int) -> Reporter:
@@ -65,7 +79,9 @@ def test_a_study_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert (done / "run.json").stat().st_mtime_ns == stamp
     assert [timeless(r.rows) for r in resumed] == [timeless(r.rows) for r in whole]
     for path in (tmp_path / "whole").rglob("final.safetensors"):
-        assert final(tmp_path / "cut" / path.parent.relative_to(tmp_path / "whole")) == final(path.parent)
+        assert final(tmp_path / "cut" / path.parent.relative_to(tmp_path / "whole")) == final(
+            path.parent
+        )
 
 
 def test_a_run_that_died_in_its_cradle_does_not_stop_the_study(tmp_path: Path) -> None:
@@ -78,13 +94,21 @@ def test_a_run_that_died_in_its_cradle_does_not_stop_the_study(tmp_path: Path) -
 
 
 def test_checkpoints_as_often_as_said(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="checkpoint_every must be a number of at least 0, found -1"):
+    with pytest.raises(
+        SettingError, match="checkpoint_every must be a number of at least 0, found -1"
+    ):
         ff.compare(METHODS, out=tmp_path / "run", checkpoint_every=-1, **SETTINGS)
     with pytest.raises(SettingError, match="checkpoint_every"):
         ff.run("fedavg", out=tmp_path / "run", checkpoint_every=-1, **SETTINGS)
     assert not (tmp_path / "run").exists()
     with pytest.raises(KeyboardInterrupt):
-        ff.run("fedavg", out=tmp_path / "run", reporter=stop_in(1, 2), checkpoint_every=math.inf, **SETTINGS)
+        ff.run(
+            "fedavg",
+            out=tmp_path / "run",
+            reporter=stop_in(1, 2),
+            checkpoint_every=math.inf,
+            **SETTINGS,
+        )
     with pytest.raises(SettingError, match="checkpoint_every"):
         ff.resume(tmp_path / "run", checkpoint_every=math.nan)
     seen: list[int] = []
@@ -100,7 +124,10 @@ def test_checkpoints_as_often_as_said(tmp_path: Path) -> None:
     ("wrong", "message"),
     [
         ({"methods": []}, "no method was given. Name at least one"),
-        ({"methods": ["fedavg", "fedsam(rho=0.05)", "sam(rho=0.05)"]}, r"sam\(rho=0.05\) was given twice"),
+        (
+            {"methods": ["fedavg", "fedsam(rho=0.05)", "sam(rho=0.05)"]},
+            r"sam\(rho=0.05\) was given twice",
+        ),
         ({"seeds": 0}, "seeds must be a whole number of at least 1, found 0"),
         ({"seeds": [1, 2, 1]}, r"a list of different ones, at least one, found \[1, 2, 1\]"),
         ({"seeds": []}, "at least one, found"),
@@ -110,7 +137,9 @@ def test_checkpoints_as_often_as_said(tmp_path: Path) -> None:
         ({"device": "cuda:7x"}, "device"),
     ],
 )
-def test_refused_before_anything_is_written(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
+def test_refused_before_anything_is_written(
+    tmp_path: Path, wrong: dict[str, Any], message: str
+) -> None:
     given = {"methods": ["fedavg"], "seeds": 2, **SETTINGS, **wrong}
     with pytest.raises(FedflatError, match=message):
         ff.compare(given.pop("methods"), out=tmp_path / "study", **given)
@@ -138,14 +167,18 @@ def test_a_folder_that_is_taken(tmp_path: Path) -> None:
 
 
 def test_nothing_to_go_on_with(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"holds neither a run \(run.json\) nor a study \(study.json\). Check the path"):
+    with pytest.raises(
+        RunError,
+        match=r"holds neither a run \(run.json\) nor a study \(study.json\). Check the path",
+    ):
         resume(tmp_path)
     with pytest.raises(RunError, match="holds neither"):
         resume(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", json.dumps({"fedflat": __version__, "runs": [{}], "how": {}}), '{"runs": 3}']
+    "text",
+    ["", "[]", "{}", json.dumps({"fedflat": __version__, "runs": [{}], "how": {}}), '{"runs": 3}'],
 )
 def test_a_damaged_study(tmp_path: Path, text: str) -> None:
     (tmp_path / "study.json").write_text(text)
@@ -159,7 +192,11 @@ def test_another_version_is_noticed_before_its_words_are_read(tmp_path: Path) ->
     run = {"fedflat": "9.9.9", "status": "running", "experiment": strange, "how": {"quantum": True}}
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text(json.dumps(run))
-    study = {"fedflat": "9.9.9", "runs": [{"folder": "a", "experiment": strange}], "how": {"quantum": True}}
+    study = {
+        "fedflat": "9.9.9",
+        "runs": [{"folder": "a", "experiment": strange}],
+        "how": {"quantum": True},
+    }
     (tmp_path / "study").mkdir()
     (tmp_path / "study" / "study.json").write_text(json.dumps(study))
     for name in ("run", "study"):
@@ -176,10 +213,17 @@ def test_a_run_in_use_is_not_resumed(tmp_path: Path) -> None:
 
 
 def test_names_of_folders() -> None:
-    exps = [experiment(method, seed=seed) for method in ("fedavg", "sam(rho=0.05) + ema()") for seed in (0, 11)]
+    exps = [
+        experiment(method, seed=seed)
+        for method in ("fedavg", "sam(rho=0.05) + ema()")
+        for seed in (0, 11)
+    ]
     assert folder_names(exps) == [
-        "01-fedavg/seed-0", "01-fedavg/seed-11", "02-sam-rho=0.05-ema/seed-0", "02-sam-rho=0.05-ema/seed-11"
-    ]  # fmt: skip
+        "01-fedavg/seed-0",
+        "01-fedavg/seed-11",
+        "02-sam-rho=0.05-ema/seed-0",
+        "02-sam-rho=0.05-ema/seed-11",
+    ]
     text = "fedgloss(rho_s=0.05, rho_l=0.05, beta=10) + wima(window=3) + ema(gamma={})"
     long = [experiment(text.format(gamma)) for gamma in (0.5, 0.6)]
     one, other = folder_names(long)
@@ -204,5 +248,8 @@ def test_where_one_cannot(wrong: dict[str, Any], message: str) -> None:
 def test_a_device_that_is_not_there() -> None:
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     for name in (name for name in there if not there[name]):
-        with pytest.raises(SettingError, match=f"device '{name}' was asked for, but this machine has none. Use 'cpu'"):
+        with pytest.raises(
+            SettingError,
+            match=f"device '{name}' was asked for, but this machine has none. Use 'cpu'",
+        ):
             ExecutionConfig(device=name)

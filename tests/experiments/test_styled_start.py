@@ -1,4 +1,5 @@
-"""A start from images in the clients' styles: what is trained on, what is kept, and what a kill leaves."""
+"""A start from images in the clients' styles: what is trained on, what is kept, and what a kill
+leaves."""
 
 from __future__ import annotations
 
@@ -9,15 +10,15 @@ import pytest
 import torch
 
 import fedflat as ff
+from experiments.killing import newest
+from experiments.small import begin, final, go_on, kill_when_stopped, rows, start, timeless
+from experiments.stopping import CHECKPOINT
 from fedflat.data.examples import ClientData, Examples
 from fedflat.data.restyled import InStyles, Restyled, in_styles
 from fedflat.data.styles.frequencies import amplitudes
 from fedflat.errors import SettingError
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import prepare
-from experiments.killing import newest
-from experiments.small import begin, final, go_on, kill_when_stopped, rows, start, timeless
-from experiments.stopping import CHECKPOINT
 from topologies.test_style_clusters import S, T
 
 GAME = "street(style='game', clients=4, examples=3, tests=2, width=32, height=16)"
@@ -28,9 +29,18 @@ START = f"pretrained({GAME}, rounds=3, batch_size=4, styles=True)"
 
 def experiment(init: str = START, method: str = METHOD) -> Experiment:
     return ff.experiment(
-        method, REAL, rounds=4, clients_per_round=3, batch_size=2, lr=0.05, momentum=0.9, init=init, eval_every=2,
-        model="small_unet(width=4)", seed=3,
-    )  # fmt: skip
+        method,
+        REAL,
+        rounds=4,
+        clients_per_round=3,
+        batch_size=2,
+        lr=0.05,
+        momentum=0.9,
+        init=init,
+        eval_every=2,
+        model="small_unet(width=4)",
+        seed=3,
+    )
 
 
 def test_an_exchange_in_numbers() -> None:
@@ -45,8 +55,11 @@ def test_an_exchange_in_numbers() -> None:
 
 
 def test_every_image_is_given_one_of_the_styles_anew() -> None:
-    """With two styles of one number, the mean of an image is one or the other; in evaluation it is its own."""
-    images = torch.randint(90, 110, (6, 1, 4, 4), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    """With two styles of one number, the mean of an image is one or the other; in evaluation it is
+    its own."""
+    images = torch.randint(
+        90, 110, (6, 1, 4, 4), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
     plain = Examples(images, torch.zeros(6, 4, 4, dtype=torch.uint8), 2)
     some = Restyled(plain, 16 * torch.tensor([60.0, 190.0]).view(2, 1, 1, 1))
     rng, seen = torch.Generator().manual_seed(0), set()
@@ -63,12 +76,16 @@ def test_every_image_is_given_one_of_the_styles_anew() -> None:
 
 
 def test_the_images_of_a_batch_are_given_different_styles() -> None:
-    """Each of forty images draws one of two styles. Both occur in every batch, in other places each time."""
+    """Each of forty images draws one of two styles. Both occur in every batch, in other places each
+    time."""
     images = torch.full((40, 1, 4, 4), 100, dtype=torch.uint8)
     plain = Examples(images, torch.zeros(40, 4, 4, dtype=torch.uint8), 2)
     some = Restyled(plain, 16 * torch.tensor([60.0, 190.0]).view(2, 1, 1, 1))
     rng = torch.Generator().manual_seed(0)
-    bright = [some.batch(torch.arange(40), torch.float32, rng).inputs.mean((1, 2, 3)) > 0.5 for _ in range(3)]
+    bright = [
+        some.batch(torch.arange(40), torch.float32, rng).inputs.mean((1, 2, 3)) > 0.5
+        for _ in range(3)
+    ]
     assert all(0 < int(one.sum()) < 40 for one in bright)
     assert len({tuple(one.tolist()) for one in bright}) == 3
 
@@ -82,7 +99,9 @@ def test_the_servers_images_are_trained_on_in_the_styles_of_all_clients(tmp_path
     begin(replace(other, rounds=1), tmp_path / "other")
     assert final(tmp_path / "run/start") != final(tmp_path / "other/start")
     prepared = prepare(exp)
-    assert [repr(one) for one in prepared.describers] == ["mean_style()"], "asked once, for clusters and start"
+    assert [repr(one) for one in prepared.describers] == ["mean_style()"], (
+        "asked once, for clusters and start"
+    )
 
 
 def test_stopped_anywhere_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
@@ -102,12 +121,34 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
 def test_killed_and_resumed(tmp_path: Path) -> None:
     """Real processes, kill -9: in the start, then in the rounds."""
     words = (
-        "--on", REAL, "--rounds", "12", "--clients-per-round", "3", "--batch-size", "2", "--lr", "0.05", "--model",
-        "small_unet(width=4)", "--init", START.replace("rounds=3", "rounds=12"), "--threads", "1", "--executor",
-        "in-process", "--quiet", "--checkpoint-every", "0", "--eval-every", "6",
-    )  # fmt: skip
+        "--on",
+        REAL,
+        "--rounds",
+        "12",
+        "--clients-per-round",
+        "3",
+        "--batch-size",
+        "2",
+        "--lr",
+        "0.05",
+        "--model",
+        "small_unet(width=4)",
+        "--init",
+        START.replace("rounds=3", "rounds=12"),
+        "--threads",
+        "1",
+        "--executor",
+        "in-process",
+        "--quiet",
+        "--checkpoint-every",
+        "0",
+        "--eval-every",
+        "6",
+    )
     folder, whole = tmp_path / "killed", tmp_path / "whole"
-    kill_when_stopped(start("run", METHOD, *words, "--out", str(folder), stop_after=(CHECKPOINT, 5)))
+    kill_when_stopped(
+        start("run", METHOD, *words, "--out", str(folder), stop_after=(CHECKPOINT, 5))
+    )
     assert newest(folder / "start") == 5
     more = ("--quiet", "--checkpoint-every", "0")
     kill_when_stopped(start("resume", str(folder), *more, stop_after=(CHECKPOINT, 12 - 5 + 4)))

@@ -13,7 +13,9 @@ from fedflat.experiments.results.results import Summary
 from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.tables import size, table
 
-ONE = Summary("fedavg()", 3, 0.8123, 0.0123, 0.5, 120.0, 2.5e6, 3.5e9, 1234.5, 0, latest=0.82, best=0.855)
+ONE = Summary(
+    "fedavg()", 3, 0.8123, 0.0123, 0.5, 120.0, 2.5e6, 3.5e9, 1234.5, 0, latest=0.82, best=0.855
+)
 OTHER = Summary("sam(rho=0.1), or so", 3, 0.5, math.nan, 1.25, None, None, 999, 10.0, 0)
 BAD = Summary("fedyogi()", 3, math.nan, math.nan, math.nan, None, None, 12345, 10.0, 3)
 HALF = Summary("feddyn()", 3, 0.4, math.nan, 2.0, None, None, 12345, 10.0, 1)
@@ -27,7 +29,14 @@ def test_text() -> None:
     lines = table([ONE, OTHER, BAD, HALF], 0.75, 100).splitlines()
     heads, rule, one, other, bad, half, empty, note = lines
     assert heads.split("  ")[0] == "method"
-    for word in ("accuracy %", "loss", "rounds to 75.0 %", "sent to 75.0 %", "sent in all", "samples/s"):
+    for word in (
+        "accuracy %",
+        "loss",
+        "rounds to 75.0 %",
+        "sent to 75.0 %",
+        "sent in all",
+        "samples/s",
+    ):
         assert word in heads
     assert set(rule) == {"-", " "}
     assert len({len(line) for line in (heads, rule, one, other, bad, half)}) == 1
@@ -51,17 +60,36 @@ def test_without_target_and_seeds() -> None:
     text = table([alone], None, 7)
     assert "rounds to" not in text
     assert "in the last 7 rounds (1 seed). Last, best" in text
-    assert "Accuracy and loss on the test set: the last evaluation (1 seed). " in table([alone], None, 1)
+    assert "Accuracy and loss on the test set: the last evaluation (1 seed). " in table(
+        [alone], None, 1
+    )
 
 
 def test_markdown() -> None:
     heads, rule, one, other, *_ = table([ONE, OTHER], 0.9, 100, "markdown").splitlines()
     assert cells(heads) == [
-        "method", "accuracy %", "last %", "best %", "loss", "rounds to 90.0 %", "sent to 90.0 %", "sent in all",
+        "method",
+        "accuracy %",
+        "last %",
+        "best %",
+        "loss",
+        "rounds to 90.0 %",
+        "sent to 90.0 %",
+        "sent in all",
         "samples/s",
-    ]  # fmt: skip
+    ]
     assert cells(rule) == ["---"] + ["---:"] * 8
-    assert cells(one) == ["`fedavg()`", "81.23 ± 1.23", "82.00", "85.50", "0.5000", "120", "2.5 MB", "3.50 GB", "1,234"]
+    assert cells(one) == [
+        "`fedavg()`",
+        "81.23 ± 1.23",
+        "82.00",
+        "85.50",
+        "0.5000",
+        "120",
+        "2.5 MB",
+        "3.50 GB",
+        "1,234",
+    ]
     assert cells(other)[:7] == ["`sam(rho=0.1), or so`", "50.00", "-", "-", "1.2500", "-", "-"]
 
 
@@ -70,7 +98,9 @@ def test_csv_is_read_back() -> None:
     rows = list(csv.DictReader(io.StringIO(table(summaries, 0.9, 100, "csv"))))
     assert len(rows) == 3
     for row, summary in zip(rows, summaries, strict=True):
-        said = {"accuracy" if name == "score" else name: value for name, value in vars(summary).items()}
+        said = {
+            "accuracy" if name == "score" else name: value for name, value in vars(summary).items()
+        }
         apart = ("headline", "scenario", "tests", "classes", "notes")
         said = {name: value for name, value in said.items() if name not in apart}
         assert list(row) == list(said)
@@ -78,16 +108,25 @@ def test_csv_is_read_back() -> None:
             if value is None:
                 assert row[name] == ""
             elif isinstance(value, float):
-                assert float(row[name]) == value or (math.isnan(float(row[name])) and math.isnan(value))
+                assert float(row[name]) == value or (
+                    math.isnan(float(row[name])) and math.isnan(value)
+                )
             else:
                 assert row[name] == str(value)
 
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_540_000, "1.5 MB"), (999e6, "999.0 MB"), (1e9, "1.00 GB"),
-     (12_345e9, "12345.00 GB")],
-)  # fmt: skip
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (1_540_000, "1.5 MB"),
+        (999e6, "999.0 MB"),
+        (1e9, "1.00 GB"),
+        (12_345e9, "12345.00 GB"),
+    ],
+)
 def test_size(count: float, text: str) -> None:
     assert size(count) == text
 
@@ -127,19 +166,31 @@ def test_notes_on_partitions_stand_below_once(style: str) -> None:
 def test_one_seed_is_said() -> None:
     single = [replace(ONE, seeds=1, spread=math.nan), replace(OTHER, seeds=1)]
     foot = table(single, None, 100).splitlines()[-1]
-    assert "the last 100 rounds (1 seed: differences between methods may be due to chance). Last" in foot
+    assert (
+        "the last 100 rounds (1 seed: differences between methods may be due to chance). Last"
+        in foot
+    )
 
 
 def test_different_numbers_of_seeds_have_a_column() -> None:
-    heads, _, one, other, _, foot = table([ONE, replace(OTHER, seeds=1)], None, 100, "markdown").splitlines()
+    heads, _, one, other, _, foot = table(
+        [ONE, replace(OTHER, seeds=1)], None, 100, "markdown"
+    ).splitlines()
     assert [cells(line)[1] for line in (heads, one, other)] == ["seeds", "3", "1"]
     assert cells(heads)[2] == "accuracy %"
-    assert "standard deviation over seeds (with 1 seed, differences between methods may be due to chance)." in foot
+    assert (
+        "standard deviation over seeds (with 1 seed, differences between methods may be due to chance)."
+        in foot
+    )
 
 
 def test_each_data_set_and_task_has_a_table() -> None:
     """The same method on two data sets is two rows of two tables, and a CSV names both."""
-    on = [Scenario("digits(lda(0))"), Scenario("cifar10(lda(0))"), Scenario("cifar10(lda(0))", "retrieval()")]
+    on = [
+        Scenario("digits(lda(0))"),
+        Scenario("cifar10(lda(0))"),
+        Scenario("cifar10(lda(0))", "retrieval()"),
+    ]
     summaries = [replace(ONE, scenario=one) for one in on]
     said, *parts = table(summaries, 0.9, 100, "markdown").split("\n\n")
     assert said.startswith("These runs are on different data sets, partitions or tasks.")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import fedflat as ff
+from experiments.small import EVERYTHING, experiment, final, rows, timeless
 from fedflat.errors import SettingError
 from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.experiment import EvaluationSchedule
@@ -14,7 +15,6 @@ from fedflat.experiments.progress import Progress
 from fedflat.experiments.study import resume, run_one
 from fedflat.experiments.train import train
 from fedflat.server.averaging import Ema, Swa, Wima
-from experiments.small import EVERYTHING, experiment, final, rows, timeless
 
 ON = {"on": "digits(lda(0), clients=10)", "rounds": 8, "clients_per_round": 2, "eval_every": 1}
 HOW = ExecutionConfig(executor="in-process", threads=1)
@@ -51,7 +51,9 @@ def test_who_listens_hears_of_the_rounds_to_the_stop() -> None:
 
 
 def test_a_personal_run_is_tuned_at_its_end_only(tmp_path: Path) -> None:
-    exp = ff.experiment("fedavg_ft()", **{**ON, "on": "digits(lda(0), clients=10, split=0.7)", "rounds": 3})
+    exp = ff.experiment(
+        "fedavg_ft()", **{**ON, "on": "digits(lda(0), clients=10, split=0.7)", "rounds": 3}
+    )
     run_one(exp, HOW, tmp_path / "run", until=2)
     assert not any(row.get("tuned") for row in rows(tmp_path / "run"))
     resume(tmp_path / "run")

@@ -23,7 +23,11 @@ class Reader(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.words, self.lstm, self.out = nn.Embedding(5, 2), nn.LSTM(2, 2, 2, batch_first=True), nn.Linear(2, 3)
+        self.words, self.lstm, self.out = (
+            nn.Embedding(5, 2),
+            nn.LSTM(2, 2, 2, batch_first=True),
+            nn.Linear(2, 3),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         scores: Tensor = self.out(self.lstm(self.words(x.long()))[0][:, -1])
@@ -45,7 +49,9 @@ class Attentive(nn.Module):
 
 
 def convolution(norm: nn.Module) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(2, 4, 3), norm, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3))
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3), norm, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3)
+    )
 
 
 NETWORKS = {
@@ -55,23 +61,40 @@ NETWORKS = {
     "layer norm": lambda: convolution(nn.LayerNorm([4, 4, 4])),
     "lstm": Reader,
     "attention": Attentive,
-    "log probabilities": lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3), nn.LogSoftmax(dim=-1)),
+    "log probabilities": lambda: nn.Sequential(
+        nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3), nn.LogSoftmax(dim=-1)
+    ),
     "dropout": lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(0.5), nn.Linear(4, 3)),
 }
 SHAPES = {"mlp": (3,), "log probabilities": (3,), "dropout": (3,), "lstm": (3,), "attention": (3,)}
 
 
-def network(kind: str, count: int = 11, dtype: str = "float64") -> tuple[Learner, Model, ClientData]:
-    """A network away from its start, with running statistics that are not those of the start either."""
+def network(
+    kind: str, count: int = 11, dtype: str = "float64"
+) -> tuple[Learner, Model, ClientData]:
+    """A network away from its start, with running statistics that are not those of the start
+    either."""
     rng = torch.Generator().manual_seed(count)
     shape = SHAPES.get(kind, (2, 6, 6))
     words = kind in ("lstm", "attention")
-    x = torch.randint(5, (count, *shape), generator=rng) if words else torch.randn(count, *shape, generator=rng)
-    data = ClientData(Examples(x, torch.randint(3, (count,), generator=rng), 3), torch.arange(count))
+    x = (
+        torch.randint(5, (count, *shape), generator=rng)
+        if words
+        else torch.randn(count, *shape, generator=rng)
+    )
+    data = ClientData(
+        Examples(x, torch.randint(3, (count,), generator=rng), 3), torch.arange(count)
+    )
     learner = Learner(NETWORKS[kind], shape, 3, seed=1, dtype=dtype)
     start = learner.initial()
-    params = start.params + 0.3 * torch.randn(len(start.params), generator=rng, dtype=torch.float64).to(start.params)
-    return learner, Model(params, start.buffers + torch.rand(len(start.buffers), generator=rng)), data
+    params = start.params + 0.3 * torch.randn(
+        len(start.params), generator=rng, dtype=torch.float64
+    ).to(start.params)
+    return (
+        learner,
+        Model(params, start.buffers + torch.rand(len(start.buffers), generator=rng)),
+        data,
+    )
 
 
 def plain(learner: Learner, model: Model, data: ClientData) -> tuple[nn.Module, Tensor, Tensor]:
@@ -80,7 +103,9 @@ def plain(learner: Learner, model: Model, data: ClientData) -> tuple[nn.Module, 
     buffers = [b for b in module.buffers() if b.is_floating_point()]
     with torch.no_grad():
         nn.utils.vector_to_parameters(model.params.double(), module.parameters())
-        for buffer, part in zip(buffers, model.buffers.double().split([b.numel() for b in buffers]), strict=True):
+        for buffer, part in zip(
+            buffers, model.buffers.double().split([b.numel() for b in buffers]), strict=True
+        ):
             buffer.copy_(part.view_as(buffer))
     return module, data.examples.inputs[data.index].double(), data.labels
 
@@ -111,5 +136,7 @@ def toy() -> tuple[Learner, Model, ClientData]:
     """F, the mean of f_1 and f_2 of the toy problem Q, at (3, 2): its Hessian is diag(1.5, 2.5)."""
     rows = torch.tensor([[2.0, 0, 0, 1, 1, -1], [1, 0, 0, 4, 0, 1]], dtype=torch.float64)
     data = ClientData(Examples(rows, torch.zeros(2, dtype=torch.long), 1), torch.arange(2))
-    learner = Learner(Quadratic(np.array([3.0, 2.0])), (6,), 1, seed=0, loss=mean_value, dtype="float64")
+    learner = Learner(
+        Quadratic(np.array([3.0, 2.0])), (6,), 1, seed=0, loss=mean_value, dtype="float64"
+    )
     return learner, learner.initial(), data

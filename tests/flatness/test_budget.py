@@ -52,7 +52,8 @@ print(json.dumps({"grown": most() - before, "expected": cost.memory, "parameters
 
 @pytest.mark.parametrize("asked", [{"k": 5}, {"k": 0, "probes": 10}, {"k": 0, "density": 10}])
 def test_memory_stays_within_the_limit(asked: dict[str, int]) -> None:
-    """Two million parameters: forty vectors are 320 MB, and ten random vectors walking in step 480 MB."""
+    """Two million parameters: forty vectors are 320 MB, and ten random vectors walking in step 480
+    MB."""
     words = [sys.executable, "-c", CHILD, json.dumps({**asked, "memory": LIMIT})]
     told = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
     assert told["parameters"] > 2 * 10**6
@@ -92,6 +93,10 @@ def test_few_vectors_at_a_time_give_the_same_estimates() -> None:
     rng = torch.Generator().manual_seed(0)
     half = torch.randn(60, 60, dtype=torch.float64, generator=rng)
     matrix = half + half.T
-    assert hutchinson(matrix, 25, memory=0).mean == pytest.approx(hutchinson(matrix, 25).mean, rel=1e-9)
-    together, alone = (spectral_density(matrix, 5, steps=12, memory=memory) for memory in (2**30, 0))
+    assert hutchinson(matrix, 25, memory=0).mean == pytest.approx(
+        hutchinson(matrix, 25).mean, rel=1e-9
+    )
+    together, alone = (
+        spectral_density(matrix, 5, steps=12, memory=memory) for memory in (2**30, 0)
+    )
     torch.testing.assert_close(alone.y, together.y, rtol=1e-6, atol=1e-9)

@@ -19,7 +19,15 @@ def test_everything_at_once() -> None:
     learner, model, data = network("group norm", count=24)
     told: list[tuple[float, float, str]] = []
     found = curvature(
-        learner, model, data, probes=50, density=2, layers=True, power=True, rho=0.1, on_progress=lambda *t: told.append(t)
+        learner,
+        model,
+        data,
+        probes=50,
+        density=2,
+        layers=True,
+        power=True,
+        rho=0.1,
+        on_progress=lambda *t: told.append(t),
     )
     exact = torch.linalg.eigvalsh(dense("group norm", 24)).flip(0)
     assert json.loads(json.dumps(found)) == found
@@ -28,7 +36,9 @@ def test_everything_at_once() -> None:
     assert found["ratio"] == pytest.approx(float(exact[0] / exact[4]), rel=1e-4)
     assert found["power"][0] == pytest.approx(float(exact[0]), rel=0.02)
     assert abs(found["trace"]["mean"] - float(exact.sum())) < 4 * found["trace"]["stderr"]
-    assert torch.trapezoid(torch.tensor(found["density"]["y"]), torch.tensor(found["density"]["x"])) == pytest.approx(1)
+    assert torch.trapezoid(
+        torch.tensor(found["density"]["y"]), torch.tensor(found["density"]["x"])
+    ) == pytest.approx(1)
     assert list(found["layers"]) == ["0", "1", "5"]
     assert max(found["layers"].values()) <= found["lambda_1"] + 1e-9
     assert 0 < found["sharpness"]["first_order"] <= found["sharpness"]["ascent"]
@@ -41,7 +51,16 @@ def test_everything_at_once() -> None:
 def test_progress_ends_where_it_said() -> None:
     learner, model, data = network("group norm", count=24)
     told: list[tuple[float, float, str]] = []
-    curvature(learner, model, data, probes=20, rho=0.1, examples=16, batch_size=5, on_progress=lambda *t: told.append(t))
+    curvature(
+        learner,
+        model,
+        data,
+        probes=20,
+        rho=0.1,
+        examples=16,
+        batch_size=5,
+        on_progress=lambda *t: told.append(t),
+    )
     done = [d for d, _, _ in told]
     assert done == sorted(done)
     assert all(d <= total + 1e-9 for d, total, _ in told)
@@ -51,7 +70,9 @@ def test_progress_ends_where_it_said() -> None:
 def test_what_was_not_asked_is_absent() -> None:
     learner, model, data = toy()
     found = curvature(learner, model, data, k=2)
-    assert found["norm"] == pytest.approx(math.sqrt(sum(value * value for value in model.params.tolist())))
+    assert found["norm"] == pytest.approx(
+        math.sqrt(sum(value * value for value in model.params.tolist()))
+    )
     assert set(found) == {"loss", "norm", "examples", "of", "eigenvalues", "residuals", "lambda_1"}
     assert set(curvature(learner, model, data, k=0)) == {"loss", "norm", "examples", "of"}
 
@@ -76,7 +97,9 @@ def test_it_can_be_stopped_between_batches() -> None:
         curvature(learner, model, data, on_progress=stop)
     assert torch.equal(learner.flat.model().params, before)
     whole = Hessian(learner, model, data) @ torch.eye(len(model.params), dtype=torch.float64)
-    assert curvature(learner, model, data)["lambda_1"] == pytest.approx(float(torch.linalg.eigvalsh(whole)[-1]))
+    assert curvature(learner, model, data)["lambda_1"] == pytest.approx(
+        float(torch.linalg.eigvalsh(whole)[-1])
+    )
 
 
 def test_refusals() -> None:
@@ -89,13 +112,18 @@ def test_refusals() -> None:
 
 def test_a_model_that_is_not_finite() -> None:
     learner, model, data = network("group norm", count=24)
-    with pytest.raises(RunError, match="holds numbers that are not finite, so its curvature is NaN"):
+    with pytest.raises(
+        RunError, match="holds numbers that are not finite, so its curvature is NaN"
+    ):
         curvature(learner, replace(model, params=model.params * torch.inf), data)
 
 
 def test_a_model_without_curvature() -> None:
-    """All weights zero: nothing moves but the last bias, so the Hessians of the other layers are zero."""
+    """All weights zero: nothing moves but the last bias, so the Hessians of the other layers are
+    zero."""
     learner, model, data = network("group norm", count=24)
-    found = curvature(learner, replace(model, params=torch.zeros_like(model.params)), data, layers=True, probes=2)
+    found = curvature(
+        learner, replace(model, params=torch.zeros_like(model.params)), data, layers=True, probes=2
+    )
     assert list(found["layers"].values())[:-1] == [0.0, 0.0]
     assert found["lambda_1"] == pytest.approx(found["layers"]["5"])

@@ -18,7 +18,9 @@ def moment(found: Density, power: int) -> float:
 
 def rotated(values: Tensor) -> Tensor:
     rng = torch.Generator().manual_seed(0)
-    basis = torch.linalg.qr(torch.randn(len(values), len(values), dtype=torch.float64, generator=rng))[0]
+    basis = torch.linalg.qr(
+        torch.randn(len(values), len(values), dtype=torch.float64, generator=rng)
+    )[0]
     return basis @ torch.diag(values.double()) @ basis.T
 
 
@@ -33,7 +35,10 @@ def test_moments_converge_to_those_of_the_spectrum() -> None:
 
 def test_a_network_has_the_density_of_its_matrix() -> None:
     exact = dense("group norm")
-    ours, theirs = spectral_density(Hessian(*network("group norm")), 3, steps=8), spectral_density(exact, 3, steps=8)
+    ours, theirs = (
+        spectral_density(Hessian(*network("group norm")), 3, steps=8),
+        spectral_density(exact, 3, steps=8),
+    )
     torch.testing.assert_close(ours.x, theirs.x, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(ours.y, theirs.y, rtol=1e-3, atol=1e-4 * float(theirs.y.max()))
 
@@ -55,11 +60,15 @@ def test_all_steps_give_the_eigenvalues() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_many_steps_do_not_spoil_it(dtype: torch.dtype) -> None:
     """Lanczos without orthogonalisation copies nodes; the share of each cluster stays right."""
-    values = torch.cat([torch.full((150,), 0.0), torch.linspace(0.9, 1.1, 40), torch.full((10,), 10.0)])
+    values = torch.cat(
+        [torch.full((150,), 0.0), torch.linspace(0.9, 1.1, 40), torch.full((10,), 10.0)]
+    )
     found = spectral_density(rotated(values).to(dtype), 20, steps=90)
     for low, high, share in ((-0.5, 0.5, 0.75), (0.5, 2, 0.2), (9, 11, 0.05)):
         inside = (found.x > low) & (found.x < high)
-        assert float(torch.trapezoid(found.y[inside], found.x[inside])) == pytest.approx(share, abs=0.03)
+        assert float(torch.trapezoid(found.y[inside], found.x[inside])) == pytest.approx(
+            share, abs=0.03
+        )
     assert found.width == pytest.approx(0.1, rel=0.02)
 
 

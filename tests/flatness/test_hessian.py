@@ -1,4 +1,5 @@
-"""Products with the Hessian are exact for every kind of layer, leave no trace, and can be had by layer."""
+"""Products with the Hessian are exact for every kind of layer, leave no trace, and can be had by
+layer."""
 
 from __future__ import annotations
 
@@ -38,10 +39,15 @@ def test_the_dense_hessian_of_forward_mode() -> None:
     sizes = [p.numel() for p in module.parameters()]
 
     def loss(w: Tensor) -> Tensor:
-        named = {n: v.view_as(p) for (n, p), v in zip(module.named_parameters(), w.split(sizes), strict=True)}
+        named = {
+            n: v.view_as(p)
+            for (n, p), v in zip(module.named_parameters(), w.split(sizes), strict=True)
+        }
         return cross_entropy(functional_call(module, named, (x,)), y)
 
-    ours = Hessian(learner, model, data, batch_size=3) @ torch.eye(len(model.params), dtype=torch.float64)
+    ours = Hessian(learner, model, data, batch_size=3) @ torch.eye(
+        len(model.params), dtype=torch.float64
+    )
     torch.testing.assert_close(ours, hessian(loss)(model.params), rtol=1e-12, atol=1e-13)
 
 
@@ -68,12 +74,16 @@ def test_float32_is_close_to_float64(kind: str) -> None:
     v = torch.randn(len(model.params), generator=torch.Generator().manual_seed(0))
     ours = Hessian(single, model, data) @ v
     assert ours.dtype == torch.float32
-    torch.testing.assert_close(ours.double(), Hessian(learner, model, data) @ v, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(
+        ours.double(), Hessian(learner, model, data) @ v, rtol=1e-3, atol=1e-5
+    )
 
 
 def test_a_block_is_its_columns_and_batches_do_not_matter() -> None:
     learner, model, data = network("group norm")
-    block = torch.randn(len(model.params), 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    block = torch.randn(
+        len(model.params), 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     ours, other = Hessian(learner, model, data), Hessian(learner, model, data, batch_size=2)
     assert torch.equal(ours @ block, torch.stack([ours @ v for v in block.T], dim=1))
     torch.testing.assert_close(ours @ block, other @ block, rtol=1e-10, atol=1e-12)
@@ -106,7 +116,9 @@ def test_the_task_notices_nothing() -> None:
 
 
 @pytest.mark.parametrize("hold", [0, 2**30])
-def test_nothing_is_left_behind_from_product_to_product(hold: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_behind_from_product_to_product(
+    hold: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A canary sits in every graph, and dies with it."""
     learner, model, data = network("group norm")
     ours = Hessian(learner, model, data, batch_size=4, hold=hold)
@@ -147,7 +159,9 @@ def test_parameters_without_curvature() -> None:
             return x @ self.used
 
     _, _, data = network("mlp")
-    learner = Learner(Linear, (3,), 1, seed=0, loss=lambda output, y: output.mean(), dtype="float64")
+    learner = Learner(
+        Linear, (3,), 1, seed=0, loss=lambda output, y: output.mean(), dtype="float64"
+    )
     ours = Hessian(learner, learner.initial(), data)
     assert (ours @ torch.ones(5, dtype=torch.float64)).tolist() == [0.0] * 5
     torch.testing.assert_close(ours.gradient[:3], data.examples.inputs.double().mean(dim=0))
@@ -158,7 +172,11 @@ def test_refusals() -> None:
     learner, model, data = network("mlp")
     with pytest.raises(SettingError, match="no layer '1' with parameters"):
         Hessian(learner, model, data).layer("1")
-    with pytest.raises(SettingError, match=r"takes a vector of as many numbers.*found shape \(3,\)"):
+    with pytest.raises(
+        SettingError, match=r"takes a vector of as many numbers.*found shape \(3,\)"
+    ):
         Hessian(learner, model, data) @ torch.ones(3)
     with pytest.raises(SettingError, match="found an empty set"):
-        Hessian(learner, Model(model.params, model.buffers), type(data)(data.examples, data.index[:0]))
+        Hessian(
+            learner, Model(model.params, model.buffers), type(data)(data.examples, data.index[:0])
+        )

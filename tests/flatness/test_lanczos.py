@@ -1,4 +1,5 @@
-"""Thick-restart Lanczos: the same eigenvalues with bases of any size, and products one at a time."""
+"""Thick-restart Lanczos: the same eigenvalues with bases of any size, and products one at a
+time."""
 
 from __future__ import annotations
 
@@ -35,7 +36,13 @@ def starts(dim: int, dtype: torch.dtype = torch.float64) -> Iterator[Tensor]:
 
 def found(op: Counted, k: int, size: int, *, magnitude: bool = False) -> Ritz:
     return thick_restart(
-        op, k, starts(len(op.diagonal), op.dtype), size=size, restarts=200, tol=1e-6, magnitude=magnitude
+        op,
+        k,
+        starts(len(op.diagonal), op.dtype),
+        size=size,
+        restarts=200,
+        tol=1e-6,
+        magnitude=magnitude,
     )
 
 
@@ -46,7 +53,9 @@ def test_small_bases_find_the_same(size: int, dtype: torch.dtype) -> None:
     largest = found(op, 5, size)
     assert largest.converged == 5
     assert largest.values.tolist() == pytest.approx([50, 20, 10, 8, 5], rel=1e-5)
-    torch.testing.assert_close(largest.vectors @ largest.vectors.T, torch.eye(5, dtype=dtype), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        largest.vectors @ largest.vectors.T, torch.eye(5, dtype=dtype), rtol=0, atol=1e-5
+    )
     assert set(op.seen) == {(300,)}
     by_size = found(op, 5, size, magnitude=True)
     assert by_size.values.tolist() == pytest.approx([50, -30, 20, 10, 8], rel=1e-5)

@@ -19,7 +19,8 @@ A, B = (torch.tensor(w, dtype=torch.float64) for w in ((1.0, -1.0), (0.0, 1.0)))
 
 
 def test_the_toy_problem() -> None:
-    """F from w_1 = (1, -1) to w_2 = (0, 1): 1.5 at 0, 1.4375 at 0.5, 4.25 at 1; below the chord, no barrier."""
+    """F from w_1 = (1, -1) to w_2 = (0, 1): 1.5 at 0, 1.4375 at 0.5, 4.25 at 1; below the chord, no
+    barrier."""
     learner, data = toy()
     result = measure(learner, torch.empty(0), Line(A, B), data)
     at = dict(zip(result["gamma"], result["loss"], strict=True))
@@ -52,7 +53,9 @@ def test_a_barrier_between_two_equal_minima() -> None:
     result = measure(learner, torch.empty(0), Line(one, other, steps=2), data)
     assert result["a"] == result["b"]
     # In the middle every weight is 2: all scores are equal, and the loss is log 2.
-    assert result["barrier"] == pytest.approx(torch.log(torch.tensor(2.0)).item() - result["a"]["loss"], abs=1e-7)
+    assert result["barrier"] == pytest.approx(
+        torch.log(torch.tensor(2.0)).item() - result["a"]["loss"], abs=1e-7
+    )
     assert result["a"]["error"] == 0
 
 

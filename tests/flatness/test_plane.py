@@ -41,7 +41,11 @@ def test_the_grid_reaches_a_fifth_beyond_the_models() -> None:
     assert (behind.x[0], behind.x[-1]) == pytest.approx((-5, 2), abs=1e-12)
 
 
-@given(st.integers(2, 6).flatmap(lambda d: arrays(np.float64, (3, d), elements=st.floats(-10, 10, width=32))))
+@given(
+    st.integers(2, 6).flatmap(
+        lambda d: arrays(np.float64, (3, d), elements=st.floats(-10, 10, width=32))
+    )
+)
 def test_every_model_is_hit_by_its_coordinates(w: np.ndarray) -> None:
     u, out = w[1] - w[0], w[2] - w[0]
     assume(np.linalg.norm(u) > 1e-3)
@@ -73,7 +77,9 @@ def test_the_toy_problem() -> None:
         return ((x - 1) ** 2 + (y + 1) ** 2 / 2 + x**2 / 2 + 2 * (y - 1) ** 2) / 2
 
     assert [point["name"] for point in result["points"]] == ["a", "b", "c"]
-    assert [point["loss"] for point in result["points"]] == pytest.approx([4.25, 1.5, 7.5], abs=1e-12)
+    assert [point["loss"] for point in result["points"]] == pytest.approx(
+        [4.25, 1.5, 7.5], abs=1e-12
+    )
     assert [(point["x"], point["y"]) for point in result["points"]] == found.corners
     assert "error" not in result
     for y, row in zip(result["y"], result["loss"], strict=True):

@@ -18,7 +18,10 @@ from quadratic import Quadratic, mean_value
 
 def examples(count: int, shape: tuple[int, ...] = (4,), classes: int = 3) -> ClientData:
     rng = torch.Generator().manual_seed(count)
-    x, y = torch.randn(count, *shape, generator=rng), torch.randint(classes, (count,), generator=rng)
+    x, y = (
+        torch.randn(count, *shape, generator=rng),
+        torch.randint(classes, (count,), generator=rng),
+    )
     return ClientData(Examples(x, y, classes), torch.arange(count))
 
 
@@ -42,7 +45,11 @@ def by_hand(learner: Learner, params: Tensor, data: ClientData) -> tuple[float, 
 
 def test_the_toy_problem_at_its_start_and_its_minimum() -> None:
     learner, data = toy()
-    found = list(losses(learner, torch.empty(0), [torch.tensor([3.0, 2.0]), torch.tensor([2 / 3, 3 / 5])], data))
+    found = list(
+        losses(
+            learner, torch.empty(0), [torch.tensor([3.0, 2.0]), torch.tensor([2 / 3, 3 / 5])], data
+        )
+    )
     assert found[0] == Value(7.5, None)
     assert found[1].loss == pytest.approx(29 / 30, abs=1e-7)
 
@@ -52,7 +59,8 @@ def test_every_example_counts_alike() -> None:
     learner = Learner(ff.mlp([5]), (4,), 3, seed=0, dtype="float64")
     data = examples(2 * BATCH + 44)
     part = ClientData(
-        data.examples, torch.randperm(len(data), generator=torch.Generator().manual_seed(5))[: 2 * BATCH + 1]
+        data.examples,
+        torch.randperm(len(data), generator=torch.Generator().manual_seed(5))[: 2 * BATCH + 1],
     )
     points = [learner.initial().params + shift for shift in (0.0, 0.5, -2.0)]
     for value, point in zip(losses(learner, torch.empty(0), points, part), points, strict=True):
@@ -70,7 +78,9 @@ def test_images_are_normalised_and_may_lie_in_any_order() -> None:
     (value,) = losses(learner, torch.empty(0), [learner.initial().params], data)
     m, s = (torch.tensor(c, dtype=torch.float64).view(1, 3, 1, 1) for c in (mean, std))
     prepared = ClientData(Examples((x.double() / 255 - m) / s, y, 10), torch.arange(9))
-    assert value.loss == pytest.approx(by_hand(learner, learner.initial().params, prepared)[0], abs=1e-12)
+    assert value.loss == pytest.approx(
+        by_hand(learner, learner.initial().params, prepared)[0], abs=1e-12
+    )
 
 
 def test_no_batch_is_much_smaller_than_the_others() -> None:
@@ -91,7 +101,9 @@ def test_the_data_are_cut_once_however_many_points() -> None:
     data = examples(10)
     learner = Learner(ff.mlp([5]), (4,), 3, seed=0)
     points = [learner.initial().params] * 7
-    assert len(set(losses(learner, torch.empty(0), points, Counting(data.examples, data.index)))) == 1
+    assert (
+        len(set(losses(learner, torch.empty(0), points, Counting(data.examples, data.index)))) == 1
+    )
     assert Counting.calls == 1
 
 
@@ -110,12 +122,23 @@ def test_stopped_and_taken_up_again() -> None:
     whole = list(losses(learner, torch.empty(0), Lazy(), data))
     asked.clear()
     told: list[tuple[int, int, str]] = []
-    walk = losses(learner, torch.empty(0), Lazy(), data, on_progress=lambda *said: told.append(said))
+    walk = losses(
+        learner, torch.empty(0), Lazy(), data, on_progress=lambda *said: told.append(said)
+    )
     found = [next(walk), next(walk)]
     assert asked == [0, 1]
     walk.close()
-    learner.flat.load(torch.zeros(learner.flat.layout.dim))  # somebody else uses the module in between
-    found += losses(learner, torch.empty(0), Lazy(), data, start=len(found), on_progress=lambda *said: told.append(said))
+    learner.flat.load(
+        torch.zeros(learner.flat.layout.dim)
+    )  # somebody else uses the module in between
+    found += losses(
+        learner,
+        torch.empty(0),
+        Lazy(),
+        data,
+        start=len(found),
+        on_progress=lambda *said: told.append(said),
+    )
     assert found == whole
     assert asked == [0, 1, 2, 3, 4, 5]
     assert told == [(place, 6, "points") for place in range(1, 7)]
@@ -126,7 +149,11 @@ def test_two_walks_at_once_do_not_disturb_each_other() -> None:
     w = learner.initial().params
     one, other = ([w * k for k in factors] for factors in ((1.0, 2.0), (3.0, 4.0)))
     alone = list(losses(learner, torch.empty(0), one, data))
-    pairs = zip(losses(learner, torch.empty(0), one, data), losses(learner, torch.empty(0), other, data), strict=True)
+    pairs = zip(
+        losses(learner, torch.empty(0), one, data),
+        losses(learner, torch.empty(0), other, data),
+        strict=True,
+    )
     assert [first for first, _ in pairs] == alone
 
 
@@ -152,7 +179,8 @@ def test_running_statistics_stay_as_given() -> None:
 
 @pytest.mark.parametrize("count", [50, BATCH + 1])
 def test_running_statistics_estimated_at_each_point(count: int) -> None:
-    """The mean over batches of the batch's mean and unbiased variance, each weighted by its size."""
+    """The mean over batches of the batch's mean and unbiased variance, each weighted by its
+    size."""
     learner, data = normalised(), examples(40)
     statistics = examples(count)
     point = learner.initial().params * 3
@@ -184,7 +212,10 @@ def test_refusals() -> None:
         list(losses(learner, torch.empty(0), [torch.zeros(2)], nobody))
     with pytest.raises(SettingError, match="b holds NaN"):
         comparable("plane", {"a": torch.zeros(2), "b": torch.tensor([0.0, float("nan")])})
-    with pytest.raises(SettingError, match=r"a has 2 parameters and b has 1,200\. Choose models of one architecture"):
+    with pytest.raises(
+        SettingError,
+        match=r"a has 2 parameters and b has 1,200\. Choose models of one architecture",
+    ):
         comparable("plane", {"a": torch.zeros(2), "b": torch.zeros(1200)})
 
 
@@ -192,5 +223,8 @@ def test_values_as_lists_names_and_rows() -> None:
     """Values may come back from JSON as plain lists; a learner without classes has no errors."""
     values = [[1.0, 0.5], [2.0, 0.25], [None, 0.75], [4.0, 1.0]]
     assert listed(values) == {"loss": [1.0, 2.0, None, 4.0], "error": [0.5, 0.25, 0.75, 1.0]}
-    assert rows(values, 2) == {"loss": [[1.0, 2.0], [None, 4.0]], "error": [[0.5, 0.25], [0.75, 1.0]]}
+    assert rows(values, 2) == {
+        "loss": [[1.0, 2.0], [None, 4.0]],
+        "error": [[0.5, 0.25], [0.75, 1.0]],
+    }
     assert named(Value(3.0)) == {"loss": 3.0}

@@ -39,7 +39,9 @@ def test_at_a_saddle_and_with_zeros() -> None:
     """A gradient of zero moves nothing; neither does |w| = 0."""
 
     def slope(w: Tensor) -> tuple[float, Tensor]:
-        return float(w[0] ** 2 + 3 * w[1]), torch.stack([2 * w[0], torch.tensor(3.0, dtype=w.dtype)])
+        return float(w[0] ** 2 + 3 * w[1]), torch.stack(
+            [2 * w[0], torch.tensor(3.0, dtype=w.dtype)]
+        )
 
     still = sharpness(lambda w: (float(w @ w), 2 * w), torch.zeros(2), 1.0)
     assert (still.first_order, still.ascent) == (0.0, 0.0)

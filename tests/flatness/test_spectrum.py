@@ -18,7 +18,9 @@ from flatness.networks import SYMMETRIC, dense, network, toy
 
 def symmetric(values: Tensor, seed: int = 0) -> Tensor:
     rng = torch.Generator().manual_seed(seed)
-    basis = torch.linalg.qr(torch.randn(len(values), len(values), dtype=torch.float64, generator=rng))[0]
+    basis = torch.linalg.qr(
+        torch.randn(len(values), len(values), dtype=torch.float64, generator=rng)
+    )[0]
     return basis @ torch.diag(values.double()) @ basis.T
 
 
@@ -26,8 +28,12 @@ def test_the_three_by_three() -> None:
     pairs = eigenvalues(SYMMETRIC, 3)
     assert pairs.values.tolist() == pytest.approx([4.64766356, 2.47709983, -5.12476339], abs=1e-8)
     assert pairs.negative == 1
-    assert eigenvalues(SYMMETRIC, 1, which="LM").values.tolist() == pytest.approx([-5.12476339], abs=1e-8)
-    assert eigenvalues(SYMMETRIC, 2, which="LM").values.tolist() == pytest.approx([4.64766356, -5.12476339], abs=1e-8)
+    assert eigenvalues(SYMMETRIC, 1, which="LM").values.tolist() == pytest.approx(
+        [-5.12476339], abs=1e-8
+    )
+    assert eigenvalues(SYMMETRIC, 2, which="LM").values.tolist() == pytest.approx(
+        [4.64766356, -5.12476339], abs=1e-8
+    )
 
 
 def test_power_iteration_finds_the_largest_in_magnitude_first() -> None:
@@ -50,7 +56,10 @@ def test_power_iteration_stops_as_the_papers_do() -> None:
             self.products += 1
             return self.matrix @ v
 
-    slow, fast = Counted(symmetric(torch.linspace(-1, 1, 30))), Counted(symmetric(torch.tensor([100.0, 1, 1, 1])))
+    slow, fast = (
+        Counted(symmetric(torch.linspace(-1, 1, 30))),
+        Counted(symmetric(torch.tensor([100.0, 1, 1, 1]))),
+    )
     power_iteration(slow, 2)
     assert slow.products == 40
     assert power_iteration(fast, 1).values[0] == pytest.approx(100, rel=1e-6)
@@ -80,15 +89,18 @@ def test_power_iteration_by_hand() -> None:
 @settings(max_examples=25)
 @given(
     values=st.lists(st.floats(-10, 10, allow_subnormal=False), min_size=2, max_size=20),
-    k=st.integers(1, 2), which=st.sampled_from(["LA", "LM"]),
-)  # fmt: skip
+    k=st.integers(1, 2),
+    which=st.sampled_from(["LA", "LM"]),
+)
 def test_small_matrices(values: list[float], k: int, which: str) -> None:
     exact = torch.tensor(values, dtype=torch.float64)
     found = eigenvalues(symmetric(exact), k, which=which).values
     key = exact if which == "LA" else exact.abs()
     chosen = exact[key.topk(k).indices]
     if which == "LM":  # equal magnitudes of either sign may change places
-        torch.testing.assert_close(found.abs().sort().values, chosen.abs().sort().values, rtol=0, atol=1e-9)
+        torch.testing.assert_close(
+            found.abs().sort().values, chosen.abs().sort().values, rtol=0, atol=1e-9
+        )
     else:
         torch.testing.assert_close(found, chosen.sort(descending=True).values, rtol=0, atol=1e-9)
 
@@ -122,7 +134,9 @@ def test_networks(kind: str) -> None:
     name, block = next(iter(hessian.layers().items()))
     part = dense(kind)[: block.shape[0], : block.shape[0]]
     assert name
-    torch.testing.assert_close(eigenvalues(block, 1).values[0], torch.linalg.eigvalsh(part)[-1], rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(
+        eigenvalues(block, 1).values[0], torch.linalg.eigvalsh(part)[-1], rtol=1e-6, atol=1e-8
+    )
 
 
 def test_the_toy_problem() -> None:
@@ -130,7 +144,9 @@ def test_the_toy_problem() -> None:
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SettingError, match="k must be a whole number of at least 1 and at most 3, found 4"):
+    with pytest.raises(
+        SettingError, match="k must be a whole number of at least 1 and at most 3, found 4"
+    ):
         eigenvalues(SYMMETRIC, 4)
     with pytest.raises(SettingError, match="'LA' or 'LM', found 'SA'"):
         eigenvalues(SYMMETRIC, 1, which="SA")

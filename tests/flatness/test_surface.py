@@ -19,7 +19,13 @@ from quadratic import Quadratic, mean_value
 
 def convolutional(seed: int) -> FlatModule:
     torch.manual_seed(seed)
-    layers = [nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(16, 5), nn.BatchNorm1d(5)]
+    layers = [
+        nn.Conv2d(3, 4, 3),
+        nn.GroupNorm(2, 4),
+        nn.Flatten(),
+        nn.Linear(16, 5),
+        nn.BatchNorm1d(5),
+    ]
     return FlatModule(nn.Sequential(*layers))
 
 
@@ -34,7 +40,16 @@ def test_every_filter_has_the_models_length(which: int) -> None:
     w = flat.model().params
     d = named(flat, direction(w, flat.layout, 3, which))
     model = named(flat, w)
-    assert set(d) == {"0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias", "4.weight", "4.bias"}
+    assert set(d) == {
+        "0.weight",
+        "0.bias",
+        "1.weight",
+        "1.bias",
+        "3.weight",
+        "3.bias",
+        "4.weight",
+        "4.bias",
+    }
     for name, value in d.items():
         if name in ("0.weight", "3.weight"):
             for row, other in zip(value, model[name], strict=True):
@@ -46,7 +61,9 @@ def test_every_filter_has_the_models_length(which: int) -> None:
 def test_models_compared_are_looked_at_along_the_same_directions() -> None:
     """Before scaling: filter by filter, one direction is a multiple of the other."""
     one, other = convolutional(0), convolutional(1)
-    first, second = (named(one, direction(f.model().params, one.layout, 5, 0)) for f in (one, other))
+    first, second = (
+        named(one, direction(f.model().params, one.layout, 5, 0)) for f in (one, other)
+    )
     for name in ("0.weight", "3.weight"):
         for d, e in zip(first[name], second[name], strict=True):
             assert not np.allclose(d, e)
@@ -86,7 +103,12 @@ def test_the_grid() -> None:
     flat = convolutional(0)
     w = flat.model().params
     surface = Surface(w, flat.layout)
-    assert (len(surface), len(surface.axis), surface.axis[0], surface.axis[-1]) == (51 * 51, 51, -1, 1)
+    assert (len(surface), len(surface.axis), surface.axis[0], surface.axis[-1]) == (
+        51 * 51,
+        51,
+        -1,
+        1,
+    )
     assert torch.equal(surface[51 * 51 // 2], w)
     small = Surface(w, flat.layout, points=5, span=0.5)
     assert small.axis == [-0.5, -0.25, 0, 0.25, 0.5]
@@ -94,7 +116,8 @@ def test_the_grid() -> None:
 
 
 def test_a_quadratic_whose_surface_is_known() -> None:
-    """Rows of one number: the direction is plus or minus w_i, and F at (w_1 (1 + x s + y t), ...) is by hand."""
+    """Rows of one number: the direction is plus or minus w_i, and F at (w_1 (1 + x s + y t), ...)
+    is by hand."""
     _, data = toy()
     module = Quadratic(np.array([3.0, 2.0]), layers={"w": 2})
     learner = Learner(module, (6,), 1, seed=0, loss=mean_value, dtype="float64")

@@ -22,7 +22,9 @@ def random_matrix(dim: int, seed: int, falloff: float = 0.0) -> Tensor:
 
 
 def test_the_four_vectors() -> None:
-    vectors = torch.tensor([[1.0, 1, 1], [1, -1, 1], [1, 1, -1], [1, -1, -1]], dtype=torch.float64).T
+    vectors = torch.tensor(
+        [[1.0, 1, 1], [1, -1, 1], [1, 1, -1], [1, -1, -1]], dtype=torch.float64
+    ).T
     forms = quadratic_forms(SYMMETRIC, vectors)
     assert forms.tolist() == [6, -2, 2, 2]
     assert float(forms.mean()) == 2 == float(SYMMETRIC.trace())
@@ -31,7 +33,9 @@ def test_the_four_vectors() -> None:
 def test_random_signs() -> None:
     drawn = signs(SYMMETRIC, 4000, 0)
     assert set(drawn.flatten().tolist()) == {-1.0, 1.0}
-    torch.testing.assert_close(drawn @ drawn.T / 4000, torch.eye(3, dtype=torch.float64), rtol=0, atol=0.08)
+    torch.testing.assert_close(
+        drawn @ drawn.T / 4000, torch.eye(3, dtype=torch.float64), rtol=0, atol=0.08
+    )
 
 
 def test_the_standard_error_is_that_of_the_mean() -> None:
@@ -43,7 +47,11 @@ def test_the_standard_error_is_that_of_the_mean() -> None:
 
 
 @settings(max_examples=20)
-@given(dim=st.integers(2, 30), seed=st.integers(0, 1000), method=st.sampled_from(["hutchinson", "hutch++"]))
+@given(
+    dim=st.integers(2, 30),
+    seed=st.integers(0, 1000),
+    method=st.sampled_from(["hutchinson", "hutch++"]),
+)
 def test_random_matrices(dim: int, seed: int, method: str) -> None:
     H = random_matrix(dim, seed)
     H = H + torch.diag(torch.linspace(-3, 3, dim, dtype=torch.float64))
@@ -55,7 +63,10 @@ def test_more_probes_come_closer() -> None:
     H = random_matrix(40, 3, falloff=0.2)
     exact = float(H.trace())
     errors = [
-        torch.tensor([hutchinson(H, n, seed=s).mean - exact for s in range(20)]).square().mean().sqrt()
+        torch.tensor([hutchinson(H, n, seed=s).mean - exact for s in range(20)])
+        .square()
+        .mean()
+        .sqrt()
         for n in (10, 160)
     ]
     assert 2 < errors[0] / errors[1] < 8  # 4 in the limit

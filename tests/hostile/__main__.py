@@ -1,8 +1,9 @@
-"""Texts, command lines, damaged run folders, property tests and kills in numbers, and one line for each part.
+"""Texts, command lines, damaged run folders, property tests and kills in numbers, and one line for
+each part.
 
-    make test-hostile                          everything, with a seed of its own, which is printed
-    make test-hostile HOSTILE_SEED=7           the same again
-    make test-hostile HOSTILE_PARTS=folders    one part, or several
+make test-hostile                          everything, with a seed of its own, which is printed
+make test-hostile HOSTILE_SEED=7           the same again
+make test-hostile HOSTILE_PARTS=folders    one part, or several
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def try_all(part: str, seed: int, count: int, scratch: Path) -> Iterator[str]:
         folder = scratch / "inside"
         folder.mkdir()
         said = {0: "accepted", 2: "refused"}
-        return _checked(options(seed, count, folder), lambda words: said[check_options(words, folder)])
+        return _checked(
+            options(seed, count, folder), lambda words: said[check_options(words, folder)]
+        )
     if part == "folders":
         return _checked(folders(seed, count), Ground(scratch).check)
     if part == "properties":

@@ -2,8 +2,8 @@
 
     told = damage(Random(0), folder, other, outside)
 
-``folder`` is a run or a study, ``other`` another one of the same shape, and ``outside`` a folder with a file
-``victim``, to which links may lead.
+``folder`` is a run or a study, ``other`` another one of the same shape, and ``outside`` a folder
+with a file ``victim``, to which links may lead.
 """
 
 from __future__ import annotations
@@ -17,16 +17,41 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.made import ODD
 from hostile.forging import forge
 from report.damage import WRONG, changed, leaves
-from experiments.made import ODD
 
-PIECES = (b"null", b'"', b"[", b"-1", b"1e999", b"\xff", b"{}", b"9" * 5000, b"\0" * 64, b"\n", b"[" * 100_000, b" ")
+PIECES = (
+    b"null",
+    b'"',
+    b"[",
+    b"-1",
+    b"1e999",
+    b"\xff",
+    b"{}",
+    b"9" * 5000,
+    b"\0" * 64,
+    b"\n",
+    b"[" * 100_000,
+    b" ",
+)
 NAMES = (
-    ".ipynb_checkpoints", "round-0000003 (conflicted copy).json", "round-0000009.json", "round-" + "9" * 40 + ".json",
-    "0000009-1-1.safetensors", "round-0000001.json.77.new", "a\nb", "\udcff", "final-x.safetensors", "report.html.new",
-    "run.json.new", "curvature-000000000000.json", "surface-1.part.json", ".hidden.json", "clients.bin.new",
-)  # fmt: skip
+    ".ipynb_checkpoints",
+    "round-0000003 (conflicted copy).json",
+    "round-0000009.json",
+    "round-" + "9" * 40 + ".json",
+    "0000009-1-1.safetensors",
+    "round-0000001.json.77.new",
+    "a\nb",
+    "\udcff",
+    "final-x.safetensors",
+    "report.html.new",
+    "run.json.new",
+    "curvature-000000000000.json",
+    "surface-1.part.json",
+    ".hidden.json",
+    "clients.bin.new",
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +74,9 @@ class Scene:
 
     def inner(self) -> Path:
         """One of its folders."""
-        return self.rng.choice(sorted(p for p in self.folder.rglob("*") if p.is_dir() and not p.is_symlink()))
+        return self.rng.choice(
+            sorted(p for p in self.folder.rglob("*") if p.is_dir() and not p.is_symlink())
+        )
 
 
 def damage(rng: random.Random, folder: Path, other: Path, outside: Path) -> str:
@@ -65,7 +92,19 @@ def _bytes(scene: Scene) -> str:
     rng, path = scene.rng, scene.file()
     content = bytearray(path.read_bytes())
     place = rng.randrange(len(content) or 1)
-    kind = rng.choice(("flipped", "flipped", "flipped many", "cut", "emptied", "doubled", "put in", "zeros", "longer"))
+    kind = rng.choice(
+        (
+            "flipped",
+            "flipped",
+            "flipped many",
+            "cut",
+            "emptied",
+            "doubled",
+            "put in",
+            "zeros",
+            "longer",
+        )
+    )
     if kind.startswith("flipped") and content:
         for _ in range(1 if kind == "flipped" else 20):
             content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
@@ -107,7 +146,15 @@ def _place(scene: Scene) -> str:
     path = scene.file()
     content = path.read_bytes()
     path.unlink()
-    kinds = ("nothing", "itself, far away", "the victim", "a dangling link", "a loop", "unreadable", *ODD)
+    kinds = (
+        "nothing",
+        "itself, far away",
+        "the victim",
+        "a dangling link",
+        "a loop",
+        "unreadable",
+        *ODD,
+    )
     kind = scene.rng.choice(kinds)
     if kind in ODD:
         ODD[kind](path)
@@ -118,7 +165,11 @@ def _place(scene: Scene) -> str:
         path.write_bytes(content)
         path.chmod(0)
     elif kind != "nothing":
-        targets = {"the victim": scene.outside / "victim", "a dangling link": scene.outside / "new", "a loop": path}
+        targets = {
+            "the victim": scene.outside / "victim",
+            "a dangling link": scene.outside / "new",
+            "a loop": path,
+        }
         path.symlink_to(targets[kind])
     return f"{kind} {path}"
 
@@ -146,7 +197,9 @@ def _mixed_up(scene: Scene) -> str:
     path = scene.file()
     there = scene.other / path.relative_to(scene.folder)
     alike = sorted(p for p in scene.other.rglob(f"*{path.suffix}") if p.is_file())
-    source = there if there.is_file() and scene.rng.random() < 0.7 else scene.rng.choice(alike or [path])
+    source = (
+        there if there.is_file() and scene.rng.random() < 0.7 else scene.rng.choice(alike or [path])
+    )
     shutil.copy(source, path)
     return f"{source} for {path}"
 
@@ -194,9 +247,21 @@ def _foreign(scene: Scene) -> str:
 
 def _trap(scene: Scene) -> str:
     """Links to the victim at the names of files that will be written."""
-    names = ("lock", "report.html", "final.safetensors", "metrics.jsonl", "watch.jsonl", "analysis", "checkpoint")
+    names = (
+        "lock",
+        "report.html",
+        "final.safetensors",
+        "metrics.jsonl",
+        "watch.jsonl",
+        "analysis",
+        "checkpoint",
+    )
     path = scene.folder / scene.rng.choice(names)
-    ours = (path, path.with_name(path.name + ".new"), path.with_name(f"{path.name}.{os.getpid()}.new"))
+    ours = (
+        path,
+        path.with_name(path.name + ".new"),
+        path.with_name(f"{path.name}.{os.getpid()}.new"),
+    )
     for trap in ours[scene.rng.randrange(3) :]:
         if not trap.is_dir():
             trap.unlink(missing_ok=True)
@@ -205,6 +270,14 @@ def _trap(scene: Scene) -> str:
 
 
 DAMAGES: dict[Callable[[Scene], str], int] = {
-    _bytes: 25, _lines: 6, _place: 20, _leaf: 12, _forged: 12, _mixed_up: 8, _whole_folder: 7, _foreign: 6, _trap: 4
-}  # fmt: skip
+    _bytes: 25,
+    _lines: 6,
+    _place: 20,
+    _leaf: 12,
+    _forged: 12,
+    _mixed_up: 8,
+    _whole_folder: 7,
+    _foreign: 6,
+    _trap: 4,
+}
 """What can happen, and how often."""

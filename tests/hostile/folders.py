@@ -1,8 +1,8 @@
 """Damaged run folders, drawn by a seed, given to every reader: the right numbers, or one sentence.
 
-    ground = Ground(scratch)
-    for trial in folders(seed=0, count=2000):
-        assert ground.check(trial) in VERDICTS
+ground = Ground(scratch)
+for trial in folders(seed=0, count=2000):
+    assert ground.check(trial) in VERDICTS
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.made import make_runs
+from experiments.small import final, timeless
 from fedflat.experiments.run_folder.record import read_rows
 from fedflat.experiments.run_folder.study_file import runs_in
 from fedflat.report import collect
 from fedflat.report.live.server import News
 from hostile.damages import damage
 from hostile.limits import Said, carried_out, limited
-from experiments.made import make_runs
-from experiments.small import final, timeless
 
 OTHER = {"done-0": "done-1", "cut-0": "cut-1", "done-1": "done-0", "study": "exchanged"}
 """The folders that are damaged, and those from which things come that do not belong there."""
 ENDED = {"cut-0": "done-0"}
 """What a folder comes to by resume, if it had not ended."""
 VERDICTS = ("accepted", "healed", "refused")
-"""Nothing was said; something was done without, or done again, and said; there was nothing to be done."""
+"""Nothing was said; something was done without, or done again, and said; there was nothing to be
+done."""
 ANALYSE = ("--curvature", "-k", "0", "--examples", "50", "--quiet")
 
 
@@ -64,15 +65,22 @@ class Whole:
 
 
 class Ground:
-    """Whole folders, and one place where copies of them are damaged, beside a good run and something precious."""
+    """Whole folders, and one place where copies of them are damaged, beside a good run and
+    something precious."""
 
     def __init__(self, scratch: Path) -> None:
-        self.made, self.runs, self.outside = (scratch / name for name in ("made", "runs", "outside"))
+        self.made, self.runs, self.outside = (
+            scratch / name for name in ("made", "runs", "outside")
+        )
         self.made.mkdir()
         make_runs(self.made)
         shutil.copytree(self.made / "study", self.made / "exchanged")
         first, second = sorted((self.made / "exchanged").glob("*/seed-0"))
-        for here, there in ((first, self.made / "spare"), (second, first), (self.made / "spare", second)):
+        for here, there in (
+            (first, self.made / "spare"),
+            (second, first),
+            (self.made / "spare", second),
+        ):
             here.rename(there)
         shutil.copytree(self.made / "done-1", self.runs / "good")
         self.bad = self.runs / "bad"
@@ -114,7 +122,13 @@ class Ground:
         rng = random.Random(trial.seed)
         self.lay_out(trial.name)
         told = damage(rng, self.bad, self.made / OTHER[trial.name], self.outside)
-        claim = "nothing" if told.startswith("forged") else "about" if self._other_how(trial.name) else "exactly"
+        claim = (
+            "nothing"
+            if told.startswith("forged")
+            else "about"
+            if self._other_how(trial.name)
+            else "exactly"
+        )
         before = self._around()
         try:
             verdicts = [self._report(trial.name, claim)]
@@ -155,11 +169,15 @@ class Ground:
             found = collect([self.bad], target=0.0)
         _foreseen(found)
         if said.status == 0:
-            assert all(one in said.err for one in found["problems"]), f"report does not tell all: {said}"
+            assert all(one in said.err for one in found["problems"]), (
+                f"report does not tell all: {said}"
+            )
         if claim == "exactly" and not self._shorter(name):
             shown, whole = _shown(found), self.whole[name].shown
             told = found["problems"] or found["missing"] != self.whole[name].missing
-            assert shown <= whole, f"report: other numbers: {sorted(shown - whole)} for {sorted(whole - shown)}"
+            assert shown <= whole, (
+                f"report: other numbers: {sorted(shown - whole)} for {sorted(whole - shown)}"
+            )
             assert shown == whole or told, f"report: silently without {sorted(whole - shown)}"
         return "refused" if said.status == 2 else "healed" if found["problems"] else "accepted"
 
@@ -171,20 +189,27 @@ class Ground:
             now = {log: repr(read_rows(self.bad, log)) for log in ("metrics", "watch")}
         except Exception:
             return False
-        return all(repr(read_rows(self.made / name, log)).startswith(text[:-1]) for log, text in now.items())
+        return all(
+            repr(read_rows(self.made / name, log)).startswith(text[:-1])
+            for log, text in now.items()
+        )
 
     def _live(self) -> None:
         """Collect the page of both runs: the good one is shown."""
         with limited():
             found = json.loads(News(self.runs).now("/data.json")[1])
         _foreseen(found)
-        assert str(self.runs / "good") in [run["folder"] for run in found["runs"]], "the live page lacks the good run"
+        assert str(self.runs / "good") in [run["folder"] for run in found["runs"]], (
+            "the live page lacks the good run"
+        )
 
     def _analyse(self, name: str, claim: str) -> str:
         said = self._said("analyse", *ANALYSE)
         if said.status == 0 and claim == "exactly":
             found, expected = _lines(said.out), self.whole[name].analysed[_standing(said)]
-            assert found == expected or (said.err and set(found) < set(expected)), f"analyse: {said} for {expected}"
+            assert found == expected or (said.err and set(found) < set(expected)), (
+                f"analyse: {said} for {expected}"
+            )
         return "refused" if said.status == 2 else "accepted"
 
     def _resume(self, name: str, claim: str) -> str:
@@ -200,12 +225,16 @@ class Ground:
     def _same(self, run: Path, whole: Path, claim: str) -> None:
         if claim == "about":
             losses = [[row["loss"] for row in read_rows(folder)] for folder in (run, whole)]
-            assert all(math.isclose(*pair, rel_tol=1e-4) for pair in zip(*losses, strict=True)), f"resume: {losses}"
+            assert all(math.isclose(*pair, rel_tol=1e-4) for pair in zip(*losses, strict=True)), (
+                f"resume: {losses}"
+            )
             return
         assert final(whole).items() <= final(run).items(), f"resume: other models in {run}"
         for log in ("metrics", "watch"):
             found, expected = (repr(timeless(read_rows(folder, log))) for folder in (run, whole))
-            assert found == expected, f"resume: other numbers in {run / log}: {found} for {expected}"
+            assert found == expected, (
+                f"resume: other numbers in {run / log}: {found} for {expected}"
+            )
 
 
 def _contents(folder: Path) -> dict[str, bytes | None]:
@@ -221,8 +250,11 @@ def _read(path: Path) -> bytes | None:
 
 
 def _foreseen(found: dict[str, Any]) -> None:
-    """What keeps a run off the page is a sentence of ours, not an error that came from somewhere."""
-    assert not any("cannot be shown" in said for said in found["problems"]), f"an odd sentence: {found['problems']}"
+    """What keeps a run off the page is a sentence of ours, not an error that came from
+    somewhere."""
+    assert not any("cannot be shown" in said for said in found["problems"]), (
+        f"an odd sentence: {found['problems']}"
+    )
 
 
 def _shown(found: dict[str, Any]) -> set[str]:
@@ -245,7 +277,10 @@ def _standing(said: Said) -> int | None:
 
 def _lines(out: str) -> list[str]:
     """What analyse found, whatever the names of folders, and whether or not it was known."""
-    return sorted(re.sub(r"^\S+/|/seed-0", "", line).replace(" (known already)", "") for line in out.splitlines())
+    return sorted(
+        re.sub(r"^\S+/|/seed-0", "", line).replace(" (known already)", "")
+        for line in out.splitlines()
+    )
 
 
 def _numbers(out: str) -> str:

@@ -19,7 +19,8 @@ from report.damage import GONE, WRONG, changed, leaves
 
 
 def forge(rng: random.Random, path: Path) -> str:
-    """Change one value in a JSON file of a run folder or a study, with its digests; what was changed."""
+    """Change one value in a JSON file of a run folder or a study, with its digests; what was
+    changed."""
     if path.suffix == ".jsonl":
         return _diary(rng, path)
     value = json.loads(path.read_text())
@@ -31,7 +32,9 @@ def forge(rng: random.Random, path: Path) -> str:
     if path.name != "run.json":
         value.pop("digest", None)
         value, said = _another(rng, value)
-        path.write_text(json.dumps({**value, "digest": sign(value)} if isinstance(value, dict) else value))
+        path.write_text(
+            json.dumps({**value, "digest": sign(value)} if isinstance(value, dict) else value)
+        )
         return said
     value, said = _another(rng, value)
     if rng.random() < 0.5:  # as if nothing had been done yet

@@ -1,9 +1,11 @@
-"""Real runs killed at moments drawn by a seed and taken up again, until they end: the same bytes as never stopped.
+"""Real runs killed at moments drawn by a seed and taken up again, until they end: the same bytes as
+never stopped.
 
     for verdict in kills(seed=0, count=40, scratch=scratch):
         ...
 
-Half of the moments are somewhere between the first import and the end, half just after a checkpoint was written.
+Half of the moments are somewhere between the first import and the end, half just after a checkpoint
+was written.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ LATEST = 8.0
 
 
 def kills(seed: int, count: int, scratch: Path) -> Iterator[str]:
-    """The way of each of ``count`` kills that hit a run at work; "FAILED" for a run that ended otherwise."""
+    """The way of each of ``count`` kills that hit a run at work; "FAILED" for a run that ended
+    otherwise."""
     rng = random.Random(seed)
     left = {way: count // len(WAYS) + (place < count % len(WAYS)) for place, way in enumerate(WAYS)}
     for way, number in left.items():
@@ -45,7 +48,8 @@ def kills(seed: int, count: int, scratch: Path) -> Iterator[str]:
 
 
 def _killed(rng: random.Random, folder: Path, way: str, most: int) -> int:
-    """Begin a run, kill it up to ``most`` times, let it end; how many kills hit it, or an AssertionError."""
+    """Begin a run, kill it up to ``most`` times, let it end; how many kills hit it, or an
+    AssertionError."""
     hits = 0
     for _ in range(rng.randrange(1, most + 1)):
         at_once = rng.random() < 0.5
@@ -56,5 +60,7 @@ def _killed(rng: random.Random, folder: Path, way: str, most: int) -> int:
     end = begin_or_go_on(folder, *WAYS[way])
     _, errors = end.communicate(timeout=300)
     assert end.returncode == 0, f"{way}: status {end.returncode}: {errors}"
-    assert same_as_never_stopped(folder, "stacked" if way == "stacked" else "auto"), f"{way}: other bytes in {folder}"
+    assert same_as_never_stopped(folder, "stacked" if way == "stacked" else "auto"), (
+        f"{way}: other bytes in {folder}"
+    )
     return hits

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, NoReturn
 from fedflat.cli import main
 
 SECONDS = 60
-"""The longest anything may take, by the clock: far more than it does, for the machine may be busy."""
+"""The longest anything may take, by the clock: far more than it does, for the machine may be
+busy."""
 
 
 class Hang(BaseException):
@@ -48,7 +49,8 @@ def limited() -> Iterator[None]:
 
 
 def carried_out(*words: str, where: Path = Path()) -> Said:
-    """Carry out a command line in a folder: done, or refused with a sentence; anything else is an AssertionError."""
+    """Carry out a command line in a folder: done, or refused with a sentence; anything else is an
+    AssertionError."""
     out, err = io.StringIO(), io.StringIO()
     try:
         with chdir(where), limited(), redirect_stdout(out), redirect_stderr(err):

@@ -1,7 +1,7 @@
 """Property tests with fresh draws: `make test` draws the same every time, here a seed decides.
 
-    for verdict in properties(seed=0, count=3, scratch=scratch):
-        ...
+for verdict in properties(seed=0, count=3, scratch=scratch):
+    ...
 """
 
 from __future__ import annotations
@@ -17,19 +17,38 @@ TESTS = Path(__file__).parents[1]
 
 def property_tests() -> list[Path]:
     """The files that draw with hypothesis."""
-    return sorted(path for path in TESTS.rglob("test_*.py") if "from hypothesis import" in path.read_text())
+    return sorted(
+        path for path in TESTS.rglob("test_*.py") if "from hypothesis import" in path.read_text()
+    )
 
 
-def properties(seed: int, count: int, scratch: Path, files: list[Path] | None = None) -> Iterator[str]:
-    """What each property test comes to with each of ``count`` seeds: "held", or "FAILED" with its report."""
+def properties(
+    seed: int, count: int, scratch: Path, files: list[Path] | None = None
+) -> Iterator[str]:
+    """What each property test comes to with each of ``count`` seeds: "held", or "FAILED" with its
+    report."""
     for drawn in range(seed, seed + count):
         report = scratch / f"{drawn}.xml"
-        fresh = ("--hypothesis-profile=fresh", f"--hypothesis-seed={drawn}", f"--junit-xml={report}")
-        words = ("-q", "-p", "no:cacheprovider", "-m", "hypothesis", *fresh, *(files or property_tests()))
+        fresh = (
+            "--hypothesis-profile=fresh",
+            f"--hypothesis-seed={drawn}",
+            f"--junit-xml={report}",
+        )
+        words = (
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-m",
+            "hypothesis",
+            *fresh,
+            *(files or property_tests()),
+        )
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *words],
-            cwd=TESTS.parent, capture_output=True, text=True,
-        )  # fmt: skip
+            cwd=TESTS.parent,
+            capture_output=True,
+            text=True,
+        )
         verdicts = list(_verdicts(report, drawn)) if report.exists() else []
         yield from verdicts
         if done.returncode != 0 and not any(verdict.startswith("FAILED") for verdict in verdicts):

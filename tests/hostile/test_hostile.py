@@ -1,4 +1,5 @@
-"""A little of what `make test-hostile` tries, in every run of the tests; kills are in tests/runs/test_kill.py."""
+"""A little of what `make test-hostile` tries, in every run of the tests; kills are in
+tests/runs/test_kill.py."""
 
 from __future__ import annotations
 
@@ -21,12 +22,15 @@ def test_texts_are_read_or_refused() -> None:
 def test_command_lines_end_with_a_sentence(tmp_path: Path) -> None:
     folder = tmp_path / "inside"
     folder.mkdir()
-    seen = [options.check(words, folder) for words in options.options(seed=7, count=25, folder=folder)]
+    seen = [
+        options.check(words, folder) for words in options.options(seed=7, count=25, folder=folder)
+    ]
     assert set(seen) <= {0, 2}
 
 
 def test_a_property_that_does_not_hold_is_found(tmp_path: Path) -> None:
-    """Which draws are wrong is found, and which seed found them; one file of the suite would do as well."""
+    """Which draws are wrong is found, and which seed found them; one file of the suite would do as
+    well."""
     text = "from hypothesis import given, strategies as st\n\n@given(st.integers(0, 9))\ndef test_{}: assert {}\n"
     for name, body in {"fine": "number < 10", "wrong": "number < 9"}.items():
         (tmp_path / f"test_{name}.py").write_text(text.format(f"{name}(number)", body))
@@ -44,7 +48,9 @@ def test_a_property_that_does_not_hold_is_found(tmp_path: Path) -> None:
 
 
 def test_every_property_test_is_tried_with_fresh_draws() -> None:
-    drawing = {path for path in properties.TESTS.rglob("test_*.py") if "@given(" in path.read_text()}
+    drawing = {
+        path for path in properties.TESTS.rglob("test_*.py") if "@given(" in path.read_text()
+    }
     assert drawing == set(properties.property_tests())
 
 
@@ -64,7 +70,9 @@ def test_every_damage_can_be_done(ground: folders.Ground) -> None:
     for seed in range(80):
         name = list(folders.OTHER)[seed % len(folders.OTHER)]
         ground.lay_out(name)
-        told = damages.damage(random.Random(seed), ground.bad, ground.made / folders.OTHER[name], ground.outside)
+        told = damages.damage(
+            random.Random(seed), ground.bad, ground.made / folders.OTHER[name], ground.outside
+        )
         seen.add(told.split()[0])
     assert seen == {todo.__name__[1:] for todo in damages.DAMAGES}
 
@@ -78,7 +86,9 @@ def test_every_damage_can_be_done(ground: folders.Ground) -> None:
         (lambda words: Path("bad/../../outside/victim").write_text("gone"), "status|outside"),
     ],
 )
-def test_the_check_of_folders_notices(ground: folders.Ground, monkeypatch: pytest.MonkeyPatch, broken, message) -> None:
+def test_the_check_of_folders_notices(
+    ground: folders.Ground, monkeypatch: pytest.MonkeyPatch, broken, message
+) -> None:
     monkeypatch.setattr(limits, "main", broken)
     if message == "Hang":
         monkeypatch.setattr(limits, "SECONDS", 0.2)
@@ -103,7 +113,10 @@ def test_the_checks_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         (lambda words: 1 / 0, "ZeroDivisionError"),
         (lambda words: 1, "status=1"),
         (lambda words: 0, "nothing was said"),
-        (lambda words: print(Path("../outside").write_text("fine")) or 0, "written beside the folder"),
+        (
+            lambda words: print(Path("../outside").write_text("fine")) or 0,
+            "written beside the folder",
+        ),
     ]:
         monkeypatch.setattr(limits, "main", main)
         with pytest.raises(AssertionError, match=message):

@@ -1,7 +1,7 @@
 """AdaBest.
 
-Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptive Bias Estimation, ECCV 2022,
-Algorithm 1.
+Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptive Bias Estimation,
+ECCV 2022, Algorithm 1.
 
     wbar = w^0 at the start; t'_k = the round of client k's last visit
     client k of C^t, from w^t:
@@ -15,9 +15,10 @@ Algorithm 1.
 
 The paper keeps ``mu h_k`` where we keep ``h_k``: the same for a constant mu.
 
-``mu_mode="per_sample"`` is the authors' simulator: ``mu_a`` in line 1 is multiplied by ``E mean_j(P_j / tau_j) / N_k``.
-Visit j went through P_j examples in tau_j steps; the mean runs over all visits so far, those of the same round that
-came before included. E is the number of epochs of this visit.
+``mu_mode="per_sample"`` is the authors' simulator: ``mu_a`` in line 1 is multiplied by ``E
+mean_j(P_j / tau_j) / N_k``. Visit j went through P_j examples in tau_j steps; the mean runs over
+all visits so far, those of the same round that came before included. E is the number of epochs of
+this visit.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ import numpy as np
 from literal.problem import Plan, Problem, Trace, local_step
 
 
-def run(problem: Problem, plan: Plan, *, beta_a: float, mu_a: float, mu_mode: str = "plain") -> Trace:
+def run(
+    problem: Problem, plan: Plan, *, beta_a: float, mu_a: float, mu_mode: str = "plain"
+) -> Trace:
     """Trace: server, local, wbar, h, h_k (round, client; None before the first visit)."""
     K = problem.clients
     w_server = wbar = problem.w0

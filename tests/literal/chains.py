@@ -1,6 +1,7 @@
 """FedSeq: clients of a superclient train one after the other.
 
-Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients, ICPR 2022.
+Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients,
+ICPR 2022.
 
     for each round t, each superclient S_i of the round:
  1      x = w^t
@@ -25,8 +26,8 @@ from literal.problem import Plan, Problem, Trace, walk
 
 
 def run(problem: Problem, plan: Plan, chains: list[list[list[int]]]) -> Trace:
-    """``chains[t]``: the superclients of round t, each a list of clients in the order of visits, with those of later
-    passes. Trace: server."""
+    """``chains[t]``: the superclients of round t, each a list of clients in the order of visits,
+    with those of later passes. Trace: server."""
     w = problem.w0
     trace = Trace(server=[])
     for t in range(plan.rounds):
@@ -44,5 +45,9 @@ def run(problem: Problem, plan: Plan, chains: list[list[list[int]]]) -> Trace:
 
 def superclients(kind: str, a: float, b: int, t: int, clients: int) -> int:
     """n(t) of FedSeq2Par, t = 1, 2, ..."""
-    f = {"linear": a * (t - 1) + 1, "logarithmic": a * math.log(t) + 1, "exponential": (1 + a) ** (t - 1)}[kind]
+    f = {
+        "linear": a * (t - 1) + 1,
+        "logarithmic": a * math.log(t) + 1,
+        "exponential": (1 + a) ** (t - 1),
+    }[kind]
     return min(clients, b * math.floor(f))

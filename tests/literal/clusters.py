@@ -1,13 +1,13 @@
 """Clusters with a part of the model of their own, and clusters that meet (H-FL).
 
-    for each round t, each client k of C^t, of cluster c:
- 1      w_k <- local SGD from (Phi, theta_c)
-    server:
- 2      Phi <- sum over C^t of N_k Phi_k / sum over C^t of N_k
- 3      theta_c <- the same over C^t within cluster c; a cluster without participants keeps its theta_c
+   for each round t, each client k of C^t, of cluster c:
+1      w_k <- local SGD from (Phi, theta_c)
+   server:
+2      Phi <- sum over C^t of N_k Phi_k / sum over C^t of N_k
+3      theta_c <- the same over C^t within cluster c; a cluster without participants keeps its theta_c
 
-    H-FL, nothing in Phi, and every T rounds:
- 4      w = sum_c (N_c / N) w_c,   w_c <- w;   N_c: all examples of cluster c
+   H-FL, nothing in Phi, and every T rounds:
+4      w = sum_c (N_c / N) w_c,   w_c <- w;   N_c: all examples of cluster c
 """
 
 from __future__ import annotations
@@ -18,9 +18,15 @@ from literal.problem import Plan, Problem, Trace, walk
 
 
 def run(
-    problem: Problem, plan: Plan, groups: list[list[int]], *, common: np.ndarray | None = None, every: int | None = None
+    problem: Problem,
+    plan: Plan,
+    groups: list[list[int]],
+    *,
+    common: np.ndarray | None = None,
+    every: int | None = None,
 ) -> Trace:
-    """``common``: which coordinates are in Phi, if any. Trace: models (round, cluster), mean (by N_c)."""
+    """``common``: which coordinates are in Phi, if any. Trace: models (round, cluster), mean (by
+    N_c)."""
     common = np.zeros(problem.dim, dtype=bool) if common is None else common
     home = {k: c for c, group in enumerate(groups) for k in group}
     total = [sum(problem.sizes[k] for k in group) for group in groups]
@@ -31,7 +37,9 @@ def run(
         for c in range(len(groups)):
             mine = [k for k in plan.cohorts[t] if home[k] == c]
             if mine:
-                own = sum(problem.sizes[k] * ended[k] for k in mine) / sum(problem.sizes[k] for k in mine)
+                own = sum(problem.sizes[k] * ended[k] for k in mine) / sum(
+                    problem.sizes[k] for k in mine
+                )
                 w[c] = np.where(common, w[c], own)  # 3
         phi = sum(problem.sizes[k] * ended[k] for k in ended) / sum(problem.sizes[k] for k in ended)
         w = [np.where(common, phi, own) for own in w]  # 2

@@ -1,6 +1,7 @@
 """FedALA: what is received is blended into the client's own model, weight by weight.
 
-Zhang et al., FedALA: Adaptive Local Aggregation for Personalized Federated Learning, AAAI 2023, Algorithm 1.
+Zhang et al., FedALA: Adaptive Local Aggregation for Personalized Federated Learning, AAAI 2023,
+Algorithm 1.
 
     m = 1 at the start; wl is the client's last model; high are the coordinates of the last tensors
     client k of C^t receives w^t:
@@ -35,7 +36,8 @@ def run(
     threshold: float = 0.1,
     most: int = 50,
 ) -> Trace:
-    """Trace: server, local, m (round, client), passes (round, client: how often the share was gone through)."""
+    """Trace: server, local, m (round, client), passes (round, client: how often the share was gone
+    through)."""
     high = list(high)
     w_server = problem.w0
     wl: list[Array | None] = [None] * problem.clients
@@ -66,7 +68,9 @@ def run(
                 start[high] = wl[k][high] + gap * m
             local[k] = wl[k] = walk(problem, plan, t, k, start)  # 4
         p = weights(problem, cohort, "sized")
-        w_server = w_server - plan.server_lr * sum(p[k] * (w_server - local[k]) for k in cohort)  # 5
+        w_server = w_server - plan.server_lr * sum(
+            p[k] * (w_server - local[k]) for k in cohort
+        )  # 5
         trace.server.append(w_server)
         trace.local.append(local)
         trace.m.append(list(mixing))

@@ -1,6 +1,7 @@
 """FedASAM: FedSAM with the adaptive perturbation of ASAM.
 
-Kwon et al., ASAM: Adaptive Sharpness-Aware Minimization, ICML 2021; Caldarola et al., ECCV 2022, Algorithm 1.
+Kwon et al., ASAM: Adaptive Sharpness-Aware Minimization, ICML 2021; Caldarola et al., ECCV 2022,
+Algorithm 1.
 
     client k of C^t, from w^t, both gradients on the same batch:
  1      T_j = |w_j| + eta_a  where coordinate j belongs to a weight,  1  elsewhere (biases)
@@ -35,7 +36,9 @@ def run(
     """
     if variant not in ("paper", "elementwise"):
         raise ValueError(f"variant is 'paper' or 'elementwise', not {variant!r}")
-    mask = np.ones(problem.dim, dtype=bool) if is_weight is None else np.asarray(is_weight, dtype=bool)
+    mask = (
+        np.ones(problem.dim, dtype=bool) if is_weight is None else np.asarray(is_weight, dtype=bool)
+    )
     w_server = problem.w0
     trace = Trace(server=[], local=[], eps=[], u=[])
     for t in range(plan.rounds):
@@ -47,7 +50,11 @@ def run(
             w, m = w_server, np.zeros(problem.dim)
             for batch in plan.orders[t][k]:
                 g = problem.gradient(k, w, batch)
-                T = np.abs(w) if variant == "elementwise" else np.where(mask, np.abs(w) + eta_a, 1.0)  # 1
+                T = (
+                    np.abs(w)
+                    if variant == "elementwise"
+                    else np.where(mask, np.abs(w) + eta_a, 1.0)
+                )  # 1
                 eps = rho * T**2 * g / (np.linalg.norm(T * g) + 1e-12)  # 2
                 u = problem.gradient(k, w + eps, batch)  # 3
                 w, m = local_step(w, m, u, plan.lr[t], plan)

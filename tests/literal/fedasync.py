@@ -17,10 +17,17 @@ from literal.problem import Plan, Problem, Trace, walk
 
 
 def run(
-    problem: Problem, plan: Plan, *, calls: Sequence[int], durations: Sequence[float], concurrency: int,
-    alpha: Callable[[int], float], s: Callable[[int], float],
-) -> Trace:  # fmt: skip
-    """``calls``: who is asked, in order; ``durations``: of a visit to each client. Trace: server, stale."""
+    problem: Problem,
+    plan: Plan,
+    *,
+    calls: Sequence[int],
+    durations: Sequence[float],
+    concurrency: int,
+    alpha: Callable[[int], float],
+    s: Callable[[int], float],
+) -> Trace:
+    """``calls``: who is asked, in order; ``durations``: of a visit to each client. Trace: server,
+    stale."""
     models = [problem.w0]
     waiting = list(calls)
     ends: dict[int, float] = {}
@@ -32,7 +39,9 @@ def run(
             k = waiting.pop(0)
             ends[k], sent[k] = now + durations[k], len(models) - 1
         now = min(ends.values())
-        for k in [k for k, end in ends.items() if end == now]:  # in the order in which they were asked
+        for k in [
+            k for k, end in ends.items() if end == now
+        ]:  # in the order in which they were asked
             del ends[k]
             v, t = sent[k], len(models) - 1
             x = walk(problem, plan, v, k, models[v])  # 1

@@ -1,12 +1,13 @@
-"""FedAsyncSeq: a bank of models that go from superclient to superclient and are merged every R rounds.
+"""FedAsyncSeq: a bank of models that go from superclient to superclient and are merged every R
+rounds.
 
-    bank_i = w^0, p_i = 0 for all i
-    for each round t, model i goes to superclient S_i:
- 1      bank_i <- local SGD through the clients of S_i, in order
- 2      p_i <- p_i + |D_{S_i}|
-    every R rounds:
- 3      w = sum_i p_i bank_i / sum_i p_i,   bank_i <- w,   p_i <- 0
-    between them the same mean is evaluated
+   bank_i = w^0, p_i = 0 for all i
+   for each round t, model i goes to superclient S_i:
+1      bank_i <- local SGD through the clients of S_i, in order
+2      p_i <- p_i + |D_{S_i}|
+   every R rounds:
+3      w = sum_i p_i bank_i / sum_i p_i,   bank_i <- w,   p_i <- 0
+   between them the same mean is evaluated
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from literal.problem import Plan, Problem, Trace, walk
 
 
 def run(problem: Problem, plan: Plan, chains: list[list[list[int]]], R: int | None) -> Trace:
-    """``chains[t][i]``: the clients that model i visits in round t, in order. Trace: server, the mean; bank."""
+    """``chains[t][i]``: the clients that model i visits in round t, in order. Trace: server, the
+    mean; bank."""
     bank = [problem.w0.copy() for _ in chains[0]]
     p = [0 for _ in bank]
     trace = Trace(server=[], bank=[])

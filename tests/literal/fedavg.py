@@ -1,6 +1,7 @@
 """FedAvg.
 
-McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017.
+McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS
+2017.
 
     for each round t, each client k of C^t:
  1      w_k <- local SGD from w^t,  u = g_k(w)

@@ -3,8 +3,9 @@
 Li et al., FedBN: Federated Learning on Non-IID Features via Local Batch Normalization, ICLR 2021.
 Andreux et al., Siloed Federated Learning for Multi-Centric Histopathology Datasets, 2020 (SiLoBN).
 
-The network: a = W1 x + b1, s = gamma (a - mean a) / sqrt(var a + 1e-5) + beta over the batch, scores = W2 tanh(s) + b2.
-Running statistics: r <- 0.9 r + 0.1 (mean a, var a), the variance divided by n - 1.
+The network: a = W1 x + b1, s = gamma (a - mean a) / sqrt(var a + 1e-5) + beta over the batch,
+scores = W2 tanh(s) + b2. Running statistics: r <- 0.9 r + 0.1 (mean a, var a), the variance divided
+by n - 1.
 
     private: "fedbn" gamma, beta and the running statistics; "silobn" the statistics; "fedavg" nothing
     client k of C^t receives w^t and r^t:
@@ -25,8 +26,11 @@ from literal.network import Array, Examples, cut, joined, slope
 from literal.problem import Plan, Trace, local_step, weights
 
 
-def run(data: Examples, plan: Plan, *, shapes: Sequence[tuple[int, ...]], r0: Array, private: str) -> Trace:
-    """Trace: server, statistics, local and local_statistics (round, client: those that were visited).
+def run(
+    data: Examples, plan: Plan, *, shapes: Sequence[tuple[int, ...]], r0: Array, private: str
+) -> Trace:
+    """Trace: server, statistics, local and local_statistics (round, client: those that were
+    visited).
 
     ``shapes``: of W1, b1, gamma, beta, W2, b2; ``r0``: means and variances before round 0.
     """
@@ -62,7 +66,9 @@ def run(data: Examples, plan: Plan, *, shapes: Sequence[tuple[int, ...]], r0: Ar
     return trace
 
 
-def gradient(w: Array, shapes: Sequence[tuple[int, ...]], x: Array, y: Array, r: Array) -> tuple[Array, Array]:
+def gradient(
+    w: Array, shapes: Sequence[tuple[int, ...]], x: Array, y: Array, r: Array
+) -> tuple[Array, Array]:
     """The gradient of the mean loss, and the running statistics after this batch."""
     W1, b1, gamma, beta, W2, b2 = cut(w, shapes)
     n = len(x)

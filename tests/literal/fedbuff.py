@@ -8,7 +8,8 @@ Nguyen et al., Federated Learning with Buffered Asynchronous Aggregation, AISTAT
  2      Delta <- Delta + s(t - v) N_k Delta_k;   after K of them:
  3      w^{t+1} = w^t - Delta / (the sum of their N_k),   Delta <- 0
 
-The paper counts clients alike: then N_k = 1. Of what comes at one moment all is taken before anybody else is asked.
+The paper counts clients alike: then N_k = 1. Of what comes at one moment all is taken before
+anybody else is asked.
 """
 
 from __future__ import annotations
@@ -21,10 +22,18 @@ from literal.problem import Plan, Problem, Trace, walk
 
 
 def run(
-    problem: Problem, plan: Plan, *, calls: Sequence[int], durations: Sequence[float], concurrency: int, K: int,
-    s: Callable[[int], float] = lambda staleness: 1.0, sizes: Sequence[int] | None = None,
-) -> Trace:  # fmt: skip
-    """``calls``: who is asked, in order; ``durations``: of a visit to each client. Trace: server, stale."""
+    problem: Problem,
+    plan: Plan,
+    *,
+    calls: Sequence[int],
+    durations: Sequence[float],
+    concurrency: int,
+    K: int,
+    s: Callable[[int], float] = lambda staleness: 1.0,
+    sizes: Sequence[int] | None = None,
+) -> Trace:
+    """``calls``: who is asked, in order; ``durations``: of a visit to each client. Trace: server,
+    stale."""
     sizes = problem.sizes if sizes is None else sizes
     models, now, asked = [problem.w0], 0.0, 0
     jobs: list[tuple[float, int, int, int]] = []  # end, number of the call, client, version

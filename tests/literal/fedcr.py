@@ -1,8 +1,9 @@
-"""FedCR. Zhang et al., FedCR: Personalized Federated Learning Based on Across-Client Common Representation with
-Conditional Mutual Information Regularization, ICML 2023.
+"""FedCR. Zhang et al., FedCR: Personalized Federated Learning Based on Across-Client Common
+Representation with Conditional Mutual Information Regularization, ICML 2023.
 
-The network: (mu, v) = W2 tanh(W1 x + b1) + b2, sigma = log(1 + e^v) + 1e-6, features z_s = mu + sigma noise_s for
-s = 1..S, class probabilities P = mean_s softmax(W z_s + b). The encoder is W1, b1, W2, b2, the head W, b.
+The network: (mu, v) = W2 tanh(W1 x + b1) + b2, sigma = log(1 + e^v) + 1e-6, features z_s = mu +
+sigma noise_s for s = 1..S, class probabilities P = mean_s softmax(W z_s + b). The encoder is W1,
+b1, W2, b2, the head W, b.
 
     prior_c = N(0, 1) for every class c at the start
     client k of C^t receives the encoder and the priors; its head is its own (the server's at its first visit):
@@ -58,7 +59,9 @@ def run(
             last = plan.steps(t, k) - plan.steps(t, k) // epochs
             for step, places in enumerate(plan.orders[t][k]):
                 x, y = data.batch(k, places)
-                u, mu, sigma = gradient(w, shapes, x, y, noise[t][k][step], mean, variance, beta_r)  # 1
+                u, mu, sigma = gradient(
+                    w, shapes, x, y, noise[t][k][step], mean, variance, beta_r
+                )  # 1
                 if step >= last:
                     for i, c in enumerate(y):  # 2
                         precision[c] += 1 / sigma[i] ** 2

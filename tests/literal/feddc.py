@@ -1,6 +1,7 @@
 """FedDC.
 
-Gao et al., FedDC: Federated Learning with Non-IID Data via Local Drift Decoupling and Correction, CVPR 2022.
+Gao et al., FedDC: Federated Learning with Non-IID Data via Local Drift Decoupling and Correction,
+CVPR 2022.
 
     h_k = c_k = c = 0 at the start; K = all clients, S = clients of the round
     client k of C^t receives w^t and c:
@@ -34,7 +35,9 @@ def run(problem: Problem, plan: Plan, *, alpha: float) -> Trace:
         for k in cohort:
             w, m = w_server, np.zeros(problem.dim)
             for batch in plan.orders[t][k]:
-                u = problem.gradient(k, w, batch) + alpha * (w - (w_server - h_k[k])) + c - c_k[k]  # 1
+                u = (
+                    problem.gradient(k, w, batch) + alpha * (w - (w_server - h_k[k])) + c - c_k[k]
+                )  # 1
                 w, m = local_step(w, m, u, plan.lr[t], plan)
             local[k] = last[k] = w
             h_k[k] = h_k[k] + (w - w_server)  # 2

@@ -9,16 +9,17 @@
  4      wbar = (1/S) sum_{C^t} w_k
  5      w^{t+1} = wbar - sigma / alpha
 
-With local SAM, ``g_k(w)`` in line 1 is taken at ``w + rho_l g_k(w) / ||g_k(w)||``; duals and the proximal
-term stay at ``w``.
+With local SAM, ``g_k(w)`` in line 1 is taken at ``w + rho_l g_k(w) / ||g_k(w)||``; duals and the
+proximal term stay at ``w``.
 
-``scaled=True`` is the authors' code on unequal sizes: client k uses ``alpha_k = alpha mean(N) / N_k`` in
-lines 1 and 2, and line 5 becomes ``w^{t+1} = wbar + mean over all K of h_k``, ``h_k = -sigma_k / alpha_k``.
+``scaled=True`` is the authors' code on unequal sizes: client k uses ``alpha_k = alpha mean(N) /
+N_k`` in lines 1 and 2, and line 5 becomes ``w^{t+1} = wbar + mean over all K of h_k``, ``h_k =
+-sigma_k / alpha_k``.
 
 ``alpha`` may be a function of the round: every line takes the value of round t.
 
-Three models may be evaluated: the server's, ``active`` (wbar) and ``all``, the mean over all K of the last
-model of every client (w^0 for those never seen), which the authors' code reports.
+Three models may be evaluated: the server's, ``active`` (wbar) and ``all``, the mean over all K of
+the last model of every client (w^0 for those never seen), which the authors' code reports.
 """
 
 from __future__ import annotations
@@ -31,7 +32,12 @@ from literal.problem import Plan, Problem, Trace, local_step
 
 
 def run(
-    problem: Problem, plan: Plan, *, alpha: float | Callable[[int], float], rho_l: float = 0.0, scaled: bool = False
+    problem: Problem,
+    plan: Plan,
+    *,
+    alpha: float | Callable[[int], float],
+    rho_l: float = 0.0,
+    scaled: bool = False,
 ) -> Trace:
     """Trace: server, active, all, sigma, sigma_k (round, client), local."""
     K = problem.clients
@@ -43,7 +49,10 @@ def run(
     for t in range(plan.rounds):
         cohort, local = plan.cohorts[t], {}
         alpha_t = alpha(t) if callable(alpha) else alpha
-        alphas = [alpha_t * np.mean(problem.sizes) / problem.sizes[k] if scaled else alpha_t for k in range(K)]
+        alphas = [
+            alpha_t * np.mean(problem.sizes) / problem.sizes[k] if scaled else alpha_t
+            for k in range(K)
+        ]
         for k in cohort:
             w, m = w_server, np.zeros(problem.dim)
             for batch in plan.orders[t][k]:

@@ -17,9 +17,9 @@ Score of a layer, between x = w^t and y = w_k there:
         "mse"         mean (y - x)^2
 A tensor that is constant, before or after, has minmax score 0.
 
-Selection: "fsa" the C largest, "reverse" the C smallest that are not zero, "random" C drawn anew after every
-visit (given in ``drawn[t][k]``). Ties go to the lower index. The box of the paper has the momentum uphill;
-the sign here is that of its code.
+Selection: "fsa" the C largest, "reverse" the C smallest that are not zero, "random" C drawn anew
+after every visit (given in ``drawn[t][k]``). Ties go to the lower index. The box of the paper has
+the momentum uphill; the sign here is that of its code.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def run(
     eligible: Sequence[int] | None = None,
     drawn: Sequence[dict[int, Sequence[int]]] | None = None,
 ) -> Trace:
-    """Trace: server, local, D, scores (round, client: one per eligible layer), top (round, client: the chosen
-    layers in order, none before the first visit).
+    """Trace: server, local, D, scores (round, client: one per eligible layer), top (round, client:
+    the chosen layers in order, none before the first visit).
 
-    ``layers``: the coordinates of every layer; not given, each coordinate is one. ``eligible``: the layers
-    that may be chosen; not given, all.
+    ``layers``: the coordinates of every layer; not given, each coordinate is one. ``eligible``: the
+    layers that may be chosen; not given, all.
     """
     if selection not in ("fsa", "reverse", "random"):
         raise ValueError(f"unknown selection {selection!r}")
@@ -72,7 +72,9 @@ def run(
                 u = a * problem.gradient(k, w + eps, batch) + (1 - a) * D  # 2
                 w, m = local_step(w, m, u, plan.lr[t], plan)
             local[k] = w
-            values = [_score(score, w_server[list(layers[i])], w[list(layers[i])]) for i in eligible]
+            values = [
+                _score(score, w_server[list(layers[i])], w[list(layers[i])]) for i in eligible
+            ]
             scores[k] = values
             if selection == "fsa":  # 3
                 order = sorted(range(len(eligible)), key=lambda i, v=values: (-v[i], i))

@@ -39,7 +39,9 @@ def run(problem: Problem, plan: Plan, *, rho: float) -> Trace:
             c_plus = c_k[k] - c + (w_server - w) / (plan.steps(t, k) * plan.lr[t])  # 3
             dc[k] = c_plus - c_k[k]  # 4
             c_k[k] = c_plus
-        w_server = w_server - plan.server_lr * sum(w_server - local[k] for k in cohort) / len(cohort)  # 5
+        w_server = w_server - plan.server_lr * sum(w_server - local[k] for k in cohort) / len(
+            cohort
+        )  # 5
         c = c + sum(dc[k] for k in cohort) / K  # 6
         trace.server.append(w_server)
         trace.local.append(local)

@@ -1,7 +1,7 @@
 """FedGloSS: SAM on the server with the perturbation of the last round, one exchange.
 
-Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware Minimization for
-Federated Learning, CVPR 2025, Algorithm 1.
+Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware
+Minimization for Federated Learning, CVPR 2025, Algorithm 1.
 
     server:
  1      eps = 0                                         in round 0, or if ||Dt_prev|| = 0
@@ -19,11 +19,12 @@ Federated Learning, CVPR 2025, Algorithm 1.
  8      w^{t+1} = w^t - eta_g Dt - beta sigma           from the UNperturbed w^t; without ADMM no sigma
 
 Line 5 refers to wt (line 19 of the paper's box and its code; line 22 of the box prints w^t).
-``dual_scale="repo"``: line 7 divides by ``beta K S``, as the authors' code does. ``beta=None``: no ADMM.
+``dual_scale="repo"``: line 7 divides by ``beta K S``, as the authors' code does. ``beta=None``: no
+ADMM.
 
-Radius on the clients: ``rho_l(t) = rho_0 + (rho_l - rho_0) t / T_s`` for ``t <= T_s``, then ``rho_l``; with
-T_s = 0 it is constant. ``server_rho="repo"``: for ``1 <= t <= T_s`` the authors' code has
-``rho_l + (rho_s - rho_0) / T_s`` on the server, and ``rho_s`` afterwards.
+Radius on the clients: ``rho_l(t) = rho_0 + (rho_l - rho_0) t / T_s`` for ``t <= T_s``, then
+``rho_l``; with T_s = 0 it is constant. ``server_rho="repo"``: for ``1 <= t <= T_s`` the authors'
+code has ``rho_l + (rho_s - rho_0) / T_s`` on the server, and ``rho_s`` afterwards.
 
 Diagnostic (Eq. 6), t >= 1, by a discarded visit of the same clients from w^t with the sigma_k of the round's
 beginning and the same batches:
@@ -53,15 +54,24 @@ def run(
     server_rho: str = "constant",
     weighting: str = "sized",
 ) -> Trace:
-    """Trace: server, eps, delta_eps (None in round 0), delta (Dt), sent (wt), local, sigma, sigma_k, rho_s,
-    rho_l (the radii used)."""
+    """Trace: server, eps, delta_eps (None in round 0), delta (Dt), sent (wt), local, sigma,
+    sigma_k, rho_s, rho_l (the radii used)."""
     K = problem.clients
     w_server = problem.w0
     delta_prev: Array | None = None
     sigma = np.zeros(problem.dim)
     sigma_k = [np.zeros(problem.dim) for _ in range(K)]
     trace = Trace(
-        server=[], eps=[], delta_eps=[], delta=[], sent=[], local=[], sigma=[], sigma_k=[], rho_s=[], rho_l=[]
+        server=[],
+        eps=[],
+        delta_eps=[],
+        delta=[],
+        sent=[],
+        local=[],
+        sigma=[],
+        sigma_k=[],
+        rho_s=[],
+        rho_l=[],
     )
 
     def visit(t: int, k: int, start: Array, radius: float) -> Array:
@@ -74,7 +84,9 @@ def run(
                 T = np.abs(w) + eta_a
                 if is_weight is not None:
                     T = np.where(is_weight, T, 1.0)
-                q = problem.gradient(k, w + radius * T**2 * q / (np.linalg.norm(T * q) + 1e-12), batch)
+                q = problem.gradient(
+                    k, w + radius * T**2 * q / (np.linalg.norm(T * q) + 1e-12), batch
+                )
             elif local != "sgd":
                 raise ValueError(f"local is 'sgd', 'sam' or 'asam', not {local!r}")
             u = q if beta is None else q - sigma_k[k] + (w - start) / beta  # 4

@@ -28,7 +28,8 @@ from literal.problem import Array, Plan, Problem, Trace, local_step
 def run(
     problem: Problem, plan: Plan, *, rho: float, variant: str = "plain", alpha: float | None = None
 ) -> Trace:
-    """Trace: server, local, eps (round, client), c, c_k, sigma, sigma_k (0 where the variant has none)."""
+    """Trace: server, local, eps (round, client), c, c_k, sigma, sigma_k (0 where the variant has
+    none)."""
     if variant not in ("plain", "scaffold", "feddyn"):
         raise ValueError(f"variant is 'plain', 'scaffold' or 'feddyn', not {variant!r}")
     K = problem.clients
@@ -68,7 +69,9 @@ def run(
             sigma = sigma - alpha / K * sum(local[k] - w_server for k in cohort)  # 6
             w_server = sum(local[k] for k in cohort) / len(cohort) - sigma / alpha  # 7
         else:
-            w_server = w_server - plan.server_lr * sum(w_server - local[k] for k in cohort) / len(cohort)  # 4
+            w_server = w_server - plan.server_lr * sum(w_server - local[k] for k in cohort) / len(
+                cohort
+            )  # 4
         trace.server.append(w_server)
         trace.local.append(local)
         trace.eps.append(perturbations)

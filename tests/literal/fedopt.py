@@ -13,8 +13,9 @@ Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2 (which sto
  6      adam     v <- b2 v + (1 - b2) Delta^2
  7      others   w <- w - eta_g m / (sqrt(v) + tau_a)
 
-``flavour="torch"`` hands Delta to ``torch.optim`` as the gradient: SGD with momentum, Adam (bias correction,
-v = 0 at the start, eps 0.1) or Adagrad (accumulator 0, eps 0.01). There is no Yogi in it.
+``flavour="torch"`` hands Delta to ``torch.optim`` as the gradient: SGD with momentum, Adam (bias
+correction, v = 0 at the start, eps 0.1) or Adagrad (accumulator 0, eps 0.01). There is no Yogi in
+it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def run(
 ) -> Trace:
     """Trace: server, delta, m, v (m and v only of the paper's flavour).
 
-    ``b1``: 0.9, for AdaGrad 0. ``tau_a``: 1e-3; in torch's flavour it is eps, 0.1 (Adam) or 0.01 (Adagrad).
+    ``b1``: 0.9, for AdaGrad 0. ``tau_a``: 1e-3; in torch's flavour it is eps, 0.1 (Adam) or 0.01
+    (Adagrad).
     """
     if optimiser not in ("avgm", "adagrad", "yogi", "adam"):
         raise ValueError(f"unknown optimiser {optimiser!r}")
@@ -73,7 +75,9 @@ def run(
     return trace
 
 
-def _pseudo_gradient(problem: Problem, plan: Plan, t: int, w_server: Array, weighting: str) -> Array:
+def _pseudo_gradient(
+    problem: Problem, plan: Plan, t: int, w_server: Array, weighting: str
+) -> Array:
     delta = np.zeros(problem.dim)
     p = weights(problem, plan.cohorts[t], weighting)
     for k in plan.cohorts[t]:
@@ -95,7 +99,9 @@ def _torch(
     if optimiser == "avgm":
         stepper = torch.optim.SGD([w], lr=plan.server_lr, momentum=beta_m)
     elif optimiser == "adam":
-        stepper = torch.optim.Adam([w], lr=plan.server_lr, betas=(b1, b2), eps=0.1 if eps is None else eps)
+        stepper = torch.optim.Adam(
+            [w], lr=plan.server_lr, betas=(b1, b2), eps=0.1 if eps is None else eps
+        )
     elif optimiser == "adagrad":
         stepper = torch.optim.Adagrad([w], lr=plan.server_lr, eps=1e-2 if eps is None else eps)
     else:

@@ -1,7 +1,7 @@
 """FedSAM.
 
-Qu et al., Generalized Federated Learning via Sharpness Aware Minimization, ICML 2022; Caldarola et al.,
-Improving Generalization in Federated Learning by Seeking Flat Minima, ECCV 2022, Algorithm 1.
+Qu et al., Generalized Federated Learning via Sharpness Aware Minimization, ICML 2022; Caldarola et
+al., Improving Generalization in Federated Learning by Seeking Flat Minima, ECCV 2022, Algorithm 1.
 
     client k of C^t, from w^t, both gradients on the same batch:
  1      eps = rho g_k(w) / ||g_k(w)||

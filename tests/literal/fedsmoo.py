@@ -1,7 +1,7 @@
 """FedSMOO.
 
-Sun et al., Dynamic Regularized Sharpness Aware Minimization in Federated Learning: Approaching Global
-Consistency and Smooth Landscape, ICML 2023.
+Sun et al., Dynamic Regularized Sharpness Aware Minimization in Federated Learning: Approaching
+Global Consistency and Smooth Landscape, ICML 2023.
 
     sigma = sigma_k = s = mu_k = 0 at the start; K = all clients, S = clients of the round
     client k of C^t receives w^t and s; at every local step:

@@ -1,7 +1,7 @@
 """FedSpeed.
 
-Sun et al., FedSpeed: Larger Local Interval, Less Communication Round, and Higher Generalization Accuracy,
-ICLR 2023, Algorithm 1, with the ascent normalised as the authors run it.
+Sun et al., FedSpeed: Larger Local Interval, Less Communication Round, and Higher Generalization
+Accuracy, ICLR 2023, Algorithm 1, with the ascent normalised as the authors run it.
 
     sigma_k = 0 at the start
     client k of C^t, from w^t:

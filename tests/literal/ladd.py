@@ -1,4 +1,5 @@
-"""LADD's round, as its release does it. Shenaj et al., Learning Across Domains and Devices, WACV 2023.
+"""LADD's round, as its release does it. Shenaj et al., Learning Across Domains and Devices, WACV
+2023.
 
 The network, at each pixel by itself: a = tanh(W1 x + b1), z = W2 a + b2; f_0 is where it starts.
 
@@ -28,12 +29,23 @@ SURE, SHARE = 0.9, 0.66
 
 
 def run(
-    x: list[Array], w0: Array, plan: Plan, groups: list[list[int]], *, shapes: Sequence[tuple[int, ...]],
-    common: Array, kd: float, omega: int, t_start: float, rule: str = "ladd", mask: bool = True,
-) -> Trace:  # fmt: skip
+    x: list[Array],
+    w0: Array,
+    plan: Plan,
+    groups: list[list[int]],
+    *,
+    shapes: Sequence[tuple[int, ...]],
+    common: Array,
+    kd: float,
+    omega: int,
+    t_start: float,
+    rule: str = "ladd",
+    mask: bool = True,
+) -> Trace:
     """``x``: images (N_k, channels, h, w) of each client; ``common``: which coordinates are in Phi.
 
-    Trace: models (round, cluster), teachers (likewise), counted (pixels in each step that count, in order).
+    Trace: models (round, cluster), teachers (likewise), counted (pixels in each step that count, in
+    order).
     """
     home = {k: c for c, group in enumerate(groups) for k in group}
     w, g, n = [w0.copy() for _ in groups], [w0.copy() for _ in groups], 0
@@ -42,7 +54,10 @@ def run(
         ended = {}
         for k in plan.cohorts[t]:
             c = home[k]
-            limits = [thresholds(x[k], teacher, shapes) if rule == "fda" else None for teacher in (g[c], w0)]
+            limits = [
+                thresholds(x[k], teacher, shapes) if rule == "fda" else None
+                for teacher in (g[c], w0)
+            ]
             v, m = w[c], np.zeros_like(w0)
             for places in plan.orders[t][k]:
                 batch = x[k][list(places)]
@@ -83,11 +98,15 @@ def labels(z: Array, limits: dict[int, float] | None) -> tuple[Array, Array]:
     counts = np.zeros(yh.shape, dtype=bool)
     for i in range(len(yh)):
         for c in range(z.shape[-1]):
-            mine = [(r, s) for r in range(yh.shape[1]) for s in range(yh.shape[2]) if yh[i, r, s] == c]
+            mine = [
+                (r, s) for r in range(yh.shape[1]) for s in range(yh.shape[2]) if yh[i, r, s] == c
+            ]
             ranked = sorted(mine, key=lambda at: -conf[i][at])
             best = ranked[: math.floor(SHARE * len(mine))]
             for at in mine:
-                counts[i][at] = conf[i][at] > SURE or at in best if limits is None else conf[i][at] >= limits[c]
+                counts[i][at] = (
+                    conf[i][at] > SURE or at in best if limits is None else conf[i][at] >= limits[c]
+                )
     return yh, counts
 
 
@@ -97,12 +116,21 @@ def thresholds(x: Array, w: Array, shapes: Sequence[tuple[int, ...]]) -> dict[in
     yh, conf, found = p.argmax(-1), p.max(-1), {}
     for c in range(p.shape[-1]):
         ranked = sorted(conf[yh == c].tolist())
-        found[c] = min(SURE, ranked[min(round(SHARE * len(ranked)), len(ranked) - 1)]) if ranked else SURE
+        found[c] = (
+            min(SURE, ranked[min(round(SHARE * len(ranked)), len(ranked) - 1)]) if ranked else SURE
+        )
     return found
 
 
 def gradient(
-    w: Array, shapes: Sequence[tuple[int, ...]], x: Array, yh: Array, counts: Array, z0: Array, known: Array, kd: float
+    w: Array,
+    shapes: Sequence[tuple[int, ...]],
+    x: Array,
+    yh: Array,
+    counts: Array,
+    z0: Array,
+    known: Array,
+    kd: float,
 ) -> Array:
     """The gradient of line 2."""
     _, _, W2, _ = cut(w, shapes)

@@ -1,4 +1,5 @@
-"""SAM along the gradient of the step before, "SAM-tilde" of Caldarola et al., CVPR 2025, Table 6, at every client.
+"""SAM along the gradient of the step before, "SAM-tilde" of Caldarola et al., CVPR 2025, Table 6,
+at every client.
 
     g' is the gradient client k stepped along last, also in an earlier visit; none before its first step
     client k of C^t, from w^t:
@@ -34,7 +35,9 @@ def run(problem: Problem, plan: Plan, *, rho: float) -> Trace:
                 w, m = local_step(w, m, u, plan.lr[t], plan)
             local[k] = w
         p = weights(problem, cohort, "sized")
-        w_server = w_server - plan.server_lr * sum(p[k] * (w_server - local[k]) for k in cohort)  # 3
+        w_server = w_server - plan.server_lr * sum(
+            p[k] * (w_server - local[k]) for k in cohort
+        )  # 3
         trace.server.append(w_server)
         trace.local.append(local)
         trace.last.append(list(last))

@@ -1,10 +1,11 @@
-"""Local SAM with a radius for every tensor by itself (a variant of Foret et al., ICLR 2021), averaged as FedAvg does.
+"""Local SAM with a radius for every tensor by itself (a variant of Foret et al., ICLR 2021),
+averaged as FedAvg does.
 
-    client k of C^t, from w^t; l runs over the tensors:
- 1      eps_l = rho g_l / ||g_l||                        g = g_k(w), each tensor with its own norm
- 2      u = g_k(w + eps)
-    server:
- 3      w^{t+1} = w^t - eta_g sum_{C^t} p_k (w^t - w_k)
+   client k of C^t, from w^t; l runs over the tensors:
+1      eps_l = rho g_l / ||g_l||                        g = g_k(w), each tensor with its own norm
+2      u = g_k(w + eps)
+   server:
+3      w^{t+1} = w^t - eta_g sum_{C^t} p_k (w^t - w_k)
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def run(problem: Problem, plan: Plan, *, rho: float, layers: Sequence[Sequence[i
                 w, m = local_step(w, m, u, plan.lr[t], plan)
             local[k] = w
         p = weights(problem, cohort, "sized")
-        w_server = w_server - plan.server_lr * sum(p[k] * (w_server - local[k]) for k in cohort)  # 3
+        w_server = w_server - plan.server_lr * sum(
+            p[k] * (w_server - local[k]) for k in cohort
+        )  # 3
         trace.server.append(w_server)
         trace.local.append(local)
     return trace

@@ -1,5 +1,6 @@
-"""MAN: a penalty on activations. Yashwanth et al., Minimizing Layerwise Activation Norm Improves Generalization in
-Federated Learning, WACV 2024, Equations 15 and 16, on FedAvg or, with ``rho``, on FedSAM.
+"""MAN: a penalty on activations. Yashwanth et al., Minimizing Layerwise Activation Norm Improves
+Generalization in Federated Learning, WACV 2024, Equations 15 and 16, on FedAvg or, with ``rho``, on
+FedSAM.
 
 The network: a1 = tanh(W1 x + b1), a2 = tanh(W2 a1 + b2), scores = W3 a2 + b3.
 
@@ -47,7 +48,9 @@ def run(
                 w, m = local_step(w, m, u, plan.lr[t], plan)
             local[k] = w
         p = weights(data, cohort, "sized")
-        w_server = w_server - plan.server_lr * sum(p[k] * (w_server - local[k]) for k in cohort)  # 3
+        w_server = w_server - plan.server_lr * sum(
+            p[k] * (w_server - local[k]) for k in cohort
+        )  # 3
         trace.server.append(w_server)
         trace.local.append(local)
     return trace

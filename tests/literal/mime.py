@@ -1,7 +1,7 @@
 """Mime and MimeLite with SGD and momentum.
 
-Karimireddy et al., Breaking the Centralized Barrier for Cross-Device Federated Learning, NeurIPS 2021,
-without dampening as in FedJAX.
+Karimireddy et al., Breaking the Centralized Barrier for Cross-Device Federated Learning, NeurIPS
+2021, without dampening as in FedJAX.
 
     m^0 = 0
     exchange 1, clients of C^t:
@@ -14,7 +14,8 @@ without dampening as in FedJAX.
  4      w^{t+1} = w^t - eta_g sum_k p_k (w^t - w_k)
  5      m^{t+1} = c + b m^t
 
-Mime-SGD is b = 0. The paper dampens: ``(1 - b) ghat + b m`` and ``(1 - b) c + b m`` (``dampening=b``).
+Mime-SGD is b = 0. The paper dampens: ``(1 - b) ghat + b m`` and ``(1 - b) c + b m``
+(``dampening=b``).
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def run(
                 u = (1 - dampening) * ghat + b * momentum  # 3
                 w, m = local_step(w, m, u, plan.lr[t], plan)
             local[k] = w
-        w_server = w_server - plan.server_lr * sum(p[k] * (w_server - local[k]) for k in cohort)  # 4
+        w_server = w_server - plan.server_lr * sum(
+            p[k] * (w_server - local[k]) for k in cohort
+        )  # 4
         momentum = (1 - dampening) * c + b * momentum  # 5
         trace.server.append(w_server)
         trace.local.append(local)

@@ -1,7 +1,7 @@
 """NaiveFedGloSS: SAM on the server with the true perturbation, at the price of a second exchange.
 
-Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware Minimization for
-Federated Learning, CVPR 2025.
+Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware
+Minimization for Federated Learning, CVPR 2025.
 
     exchange 1, clients of C^t from w^t:
  1      w_k <- local run;  Delta = sum_k p_k (w^t - w_k)
@@ -17,7 +17,8 @@ Federated Learning, CVPR 2025.
  8      sigma <- sigma - 1/(beta K) sum_{C^t} (w_k - wt)
  9      w^{t+1} = w^t - eta_g Dt - beta sigma
 
-``dual_scale="repo"``: line 8 divides by ``beta K S``, as the authors' code does. ``beta=None``: no ADMM.
+``dual_scale="repo"``: line 8 divides by ``beta K S``, as the authors' code does. ``beta=None``: no
+ADMM.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def run(
     dual_scale: str = "paper",
     weighting: str = "sized",
 ) -> Trace:
-    """Trace: server, eps, probe (Delta of exchange 1), delta (Dt), sent (wt), local (of exchange 2), sigma,
-    sigma_k."""
+    """Trace: server, eps, probe (Delta of exchange 1), delta (Dt), sent (wt), local (of exchange
+    2), sigma, sigma_k."""
     K = problem.clients
     w_server = problem.w0
     sigma = np.zeros(problem.dim)
@@ -58,7 +59,9 @@ def run(
                 T = np.abs(w) + eta_a
                 if is_weight is not None:
                     T = np.where(is_weight, T, 1.0)
-                q = problem.gradient(k, w + rho_l * T**2 * q / (np.linalg.norm(T * q) + 1e-12), batch)
+                q = problem.gradient(
+                    k, w + rho_l * T**2 * q / (np.linalg.norm(T * q) + 1e-12), batch
+                )
             elif local != "sgd":
                 raise ValueError(f"local is 'sgd', 'sam' or 'asam', not {local!r}")
             u = q if beta is None else q - sigma_k[k] + (w - start) / beta  # 5, 6

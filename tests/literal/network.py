@@ -1,7 +1,8 @@
-"""Small networks by hand, for methods that look inside one: examples with classes, and vectors cut into tensors.
+"""Small networks by hand, for methods that look inside one: examples with classes, and vectors cut
+into tensors.
 
-Client k holds ``N_k`` rows of inputs and their classes. Gradients are those of the mean loss over a batch, derived on
-paper. A plan from ``problem.random_plan`` says who trains when on which of them.
+Client k holds ``N_k`` rows of inputs and their classes. Gradients are those of the mean loss over a
+batch, derived on paper. A plan from ``problem.random_plan`` says who trains when on which of them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Examples:
         return self.x[k][list(places)], self.y[k][list(places)]
 
 
-def random_examples(seed: int, sizes: Sequence[int], features: int, classes: int, dim: int) -> Examples:
+def random_examples(
+    seed: int, sizes: Sequence[int], features: int, classes: int, dim: int
+) -> Examples:
     """Random rows, shifted for every client, and a random start of ``dim`` numbers."""
     rng = np.random.default_rng(seed)
     x = [rng.normal(size=(n, features)) + 0.5 * rng.normal(size=features) for n in sizes]

@@ -1,9 +1,9 @@
 """Values on the toy problem Q (see ``problem.py``), worked out apart from the code, to 8 decimals.
 
-A ``Case`` says how a method is run and what must come out. ``server`` is the model after every round.
-``state`` maps a path into the twin's trace to a value: ``("sigma", -1)`` is sigma after the last round,
-``("sigma_k", -1, 0)`` that of client 0, ``("eps", 0, 0, 0)`` the perturbation of round 0, client 0, step 0.
-Compare with atol 1e-7.
+A ``Case`` says how a method is run and what must come out. ``server`` is the model after every
+round. ``state`` maps a path into the twin's trace to a value: ``("sigma", -1)`` is sigma after the
+last round, ``("sigma_k", -1, 0)`` that of client 0, ``("eps", 0, 0, 0)`` the perturbation of round
+0, client 0, step 0. Compare with atol 1e-7.
 
 >>> CASES["feddyn/full"].settings, CASES["feddyn/full"].server[0]
 ({'alpha': 0.1}, (1.717, 0.797))
@@ -59,7 +59,9 @@ CASES = {
         state={("local", 0, 0): (2.28, 1.43), ("local", 0, 1): (2.43, 1.36)},
     ),
     "fedavg/part": Case(
-        twin="fedavg", participation="part", server=[(2.28, 1.43), (1.8468, 1.1548), (1.541952, 0.745388)]
+        twin="fedavg",
+        participation="part",
+        server=[(2.28, 1.43), (1.8468, 1.1548), (1.541952, 0.745388)],
     ),
     "fedavg/sized": Case(
         twin="fedavg", sizes=(300, 100), server=[(2.3175, 1.4125), (1.85169375, 1.00271875)]
@@ -147,7 +149,8 @@ CASES = {
         settings={"alpha": 0.1, "rho_l": 0.5},
         server=[(1.51021867, 0.53283225), (0.15823195, -0.09156441)],
     ),
-    # alpha_1 = 0.1 * 2/3 and alpha_2 = 0.1 * 2; the first local models are (2.28266667, 1.432) and (2.436, 1.368)
+    # alpha_1 = 0.1 * 2/3 and alpha_2 = 0.1 * 2; the first local models are (2.28266667, 1.432) and
+    # (2.436, 1.368)
     "feddyn/by size": Case(
         twin="feddyn",
         settings={"alpha": 0.1, "scaled": True},
@@ -167,7 +170,8 @@ CASES = {
         participation="part",
         server=[(1.632, 0.917), (0.459648, 0.556228), (0.05812877, -0.37395771)],
     ),
-    # In round 1 mu is multiplied by 2 * 2 / 3 for client 0 (batches of 3 and 1 so far) and 2 * (7/3) / 1 for client 1
+    # In round 1 mu is multiplied by 2 * 2 / 3 for client 0 (batches of 3 and 1 so far) and 2 *
+    # (7/3) / 1 for client 1
     "adabest/per sample": Case(
         twin="adabest",
         settings={"mu_a": 0.02, "beta_a": 0.9, "mu_mode": "per_sample"},
@@ -200,7 +204,9 @@ CASES = {
         state={("m", -1): (5.67875, 5.11875)},
     ),
     "mimelite/sgdm": Case(
-        twin="mime", settings={"b": 0.9, "lite": True}, server=[(2.355, 1.395), (1.304625, 0.489825)]
+        twin="mime",
+        settings={"b": 0.9, "lite": True},
+        server=[(2.355, 1.395), (1.304625, 0.489825)],
     ),
     # 5.3 FedACG (Kim et al., CVPR 2024)
     "fedacg/full": Case(
@@ -373,13 +379,19 @@ CASES = {
 
 SERIES = (10.0, 8.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0)
 
-# 10.1 SWA (Caldarola et al., ECCV 2022): rates of one cycle and the next one's first; start 4, cycle 2, eight
-# rounds whose last four models are 4, 3, 2, 1, so that 3 and 1 are captured
+# 10.1 SWA (Caldarola et al., ECCV 2022): rates of one cycle and the next one's first; start 4,
+# cycle 2, eight rounds whose last four models are 4, 3, 2, 1, so that 3 and 1 are captured
 SWA_RATES = {
     "settings": {"cycle": 4, "gamma_1": 1e-2, "gamma_2": 1e-4},
     "rates": (0.007525, 0.00505, 0.002575, 0.0001, 0.007525),
 }
-SWA = {"start": 4, "cycle": 2, "models": (4.0, 3.0, 2.0, 1.0), "captured": (5, 7), "shadow": (3.0, 2.0)}
+SWA = {
+    "start": 4,
+    "cycle": 2,
+    "models": (4.0, 3.0, 2.0, 1.0),
+    "captured": (5, 7),
+    "shadow": (3.0, 2.0),
+}
 
 # 10.2 WiMA (Caldarola et al., ICCV Workshops 2023), on SERIES
 WIMA = {"window": 3, "shadow": (10.0, 9.0, 8.0, 6.33333333, 5.0, 4.0, 3.0, 2.0)}

@@ -1,15 +1,17 @@
 """Small quadratics in float64, the plan of a run on them, and the local step that all twins share.
 
-Client k holds ``N_k`` examples; example i is ``1/2 (w - a_i)^T H_i (w - a_i)``, so that the mean gradient of
-a mini-batch is the mean over the batch of ``H_i (w - a_i)``.
+Client k holds ``N_k`` examples; example i is ``1/2 (w - a_i)^T H_i (w - a_i)``, so that the mean
+gradient of a mini-batch is the mean over the batch of ``H_i (w - a_i)``.
 
-The toy problem Q has two clients in the plane and full-batch gradients, two local steps of rate 0.1:
+The toy problem Q has two clients in the plane and full-batch gradients, two local steps of rate
+0.1:
 
     H_1 = diag(2, 1)   a_1 = (1, -1)      H_2 = diag(1, 4)   a_2 = (0, 1)      w^0 = (3, 2)
     F = (f_1 + f_2) / 2 = 7.5 at w^0, with gradient (3.5, 3.5), Hessian diag(1.5, 2.5), minimum at (2/3, 3/5)
 
-"full": both clients in every round. "part": client 1, client 2, client 1, in three rounds, which tells a
-mean over the cohort from a mean over the population. Clients are counted from 0 in the code.
+"full": both clients in every round. "part": client 1, client 2, client 1, in three rounds, which
+tells a mean over the cohort from a mean over the population. Clients are counted from 0 in the
+code.
 """
 
 from __future__ import annotations
@@ -66,12 +68,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Plan:
-    """Who trains when, on which batches, at which rate: everything random about a run, drawn beforehand."""
+    """Who trains when, on which batches, at which rate: everything random about a run, drawn
+    beforehand."""
 
     cohorts: list[list[int]]
     """C^t: the clients of every round."""
     orders: list[dict[int, list[list[int]]]]
-    """orders[t][k]: the batches of client k in round t, each a list of its own examples' indices."""
+    """orders[t][k]: the batches of client k in round t, each a list of its own examples'
+    indices."""
     lr: list[float]
     """eta_l of every round."""
     wd: float = 0.0
@@ -91,12 +95,13 @@ class Plan:
 
 
 class Trace(SimpleNamespace):
-    """What a run went through. ``server[t]`` is the model after round t (w^{t+1}); the other fields are
-    lists over rounds too, and those about clients hold a value per client in each round."""
+    """What a run went through. ``server[t]`` is the model after round t (w^{t+1}); the other fields
+    are lists over rounds too, and those about clients hold a value per client in each round."""
 
 
 def local_step(w: Array, m: Array, u: Array, lr: float, plan: Plan) -> tuple[Array, Array]:
-    """One step of SGD along ``u``: the new model and the new momentum (0 at the start of a visit)."""
+    """One step of SGD along ``u``: the new model and the new momentum (0 at the start of a
+    visit)."""
     if plan.clip is not None:
         norm = np.linalg.norm(u)
         if norm > plan.clip:
@@ -148,7 +153,8 @@ def toy_q(
 def random_problem(
     seed: int, clients: int = 5, dim: int = 4, sizes: Sequence[int] | None = None, largest: int = 9
 ) -> Problem:
-    """Random quadratics. Without ``sizes`` every client draws its own number of examples, at least 2."""
+    """Random quadratics. Without ``sizes`` every client draws its own number of examples, at least
+    2."""
     rng = np.random.default_rng(seed)
     if sizes is None:
         sizes = [int(n) for n in rng.integers(2, largest + 1, size=clients)]
@@ -177,9 +183,9 @@ def random_plan(
 ) -> Plan:
     """A run with random cohorts and batches.
 
-    ``cohort`` clients a round without replacement, or a number between two. Every epoch shuffles a client's
-    examples and cuts them in batches; the last one may be short and is kept. ``batch=None``: full batches.
-    The rate is ``lr * lr_decay^t``.
+    ``cohort`` clients a round without replacement, or a number between two. Every epoch shuffles a
+    client's examples and cuts them in batches; the last one may be short and is kept.
+    ``batch=None``: full batches. The rate is ``lr * lr_decay^t``.
     """
     rng = np.random.default_rng((seed, 1))
     low, high = (cohort, cohort) if isinstance(cohort, int) else cohort

@@ -1,6 +1,7 @@
 """SCAFFOLD, option II.
 
-Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020, Algorithm 1.
+Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020,
+Algorithm 1.
 
     c = c_k = 0 at the start; K = all clients, S = clients of the round, tau_k = steps client k takes
     client k of C^t receives w^t and c:
@@ -36,7 +37,9 @@ def run(problem: Problem, plan: Plan) -> Trace:
             c_plus = c_k[k] - c + (w_server - w) / (plan.steps(t, k) * plan.lr[t])  # 2
             dc[k] = c_plus - c_k[k]  # 3
             c_k[k] = c_plus
-        w_server = w_server - plan.server_lr * sum(w_server - local[k] for k in cohort) / len(cohort)  # 4
+        w_server = w_server - plan.server_lr * sum(w_server - local[k] for k in cohort) / len(
+            cohort
+        )  # 4
         c = c + sum(dc[k] for k in cohort) / K  # 5
         trace.server.append(w_server)
         trace.local.append(local)

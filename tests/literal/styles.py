@@ -1,6 +1,7 @@
 """FedAvg with styles from a bank: CFSI and LAB, on a linear model of pixels.
 
-Fantauzzo et al., FedDrive: Generalizing Federated Learning to Semantic Segmentation in Autonomous Driving, IROS 2022.
+Fantauzzo et al., FedDrive: Generalizing Federated Learning to Semantic Segmentation in Autonomous
+Driving, IROS 2022.
 
     before round 0, for every image of every client:
  1      CFSI: A = |FFT2| of each channel.  LAB: mean and standard deviation of each channel in 8-bit LAB
@@ -26,7 +27,8 @@ from literal.network import Array, Examples, cut, joined, slope
 from literal.problem import Plan, Trace, local_step, weights
 
 GUARD = 1e-3
-"""Added before truncation, so that an image with its own style does not lose a level by rounding."""
+"""Added before truncation, so that an image with its own style does not lose a level by
+rounding."""
 
 
 class Draws(Protocol):
@@ -38,10 +40,17 @@ class Draws(Protocol):
 
 
 def run(
-    data: Examples, plan: Plan, *, kind: str, share: float, domains: list[int], draws: Callable[[int, int], Draws],
+    data: Examples,
+    plan: Plan,
+    *,
+    kind: str,
+    share: float,
+    domains: list[int],
+    draws: Callable[[int, int], Draws],
     classes: int,
-) -> Trace:  # fmt: skip
-    """Trace: server and local. ``data.x``: images (N_k, 3, h, w) of bytes; ``domains``: that of each client."""
+) -> Trace:
+    """Trace: server and local. ``data.x``: images (N_k, 3, h, w) of bytes; ``domains``: that of
+    each client."""
     bank = [(domains[k], style(x, kind)) for k, images in enumerate(data.x) for x in images]  # 1
     pixels = int(np.prod(data.x[0].shape[1:]))
     shapes = [(classes, pixels), (classes,)]
@@ -66,7 +75,9 @@ def run(
     return trace
 
 
-def restyled(images: Array, places: Any, kind: str, share: float, others: list[Any], drawn: Draws) -> Array:
+def restyled(
+    images: Array, places: Any, kind: str, share: float, others: list[Any], drawn: Draws
+) -> Array:
     """A client's images at these places, the even ones with styles of others."""
     entries = [others[drawn.below(len(others))] for place in places if place % 2 == 0]  # 2
     lams = drawn.uniform(len(entries)) if kind == "cfsi" and entries else [0.0] * len(entries)
@@ -128,7 +139,9 @@ def bytes_of(x: Array) -> Array:
     return found
 
 
-MATRIX = np.array([[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]])
+MATRIX = np.array(
+    [[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]]
+)
 WHITE = np.array([0.950456, 1.0, 1.088754])
 
 
@@ -144,6 +157,12 @@ def rgb(light: float, a: float, b: float) -> list[float]:
     light = light * 100 / 255
     fy = (light + 16) / 116 if light > 903.3 * 0.008856 else 7.787 * light / 903.3 + 16 / 116
     fs = np.array([fy + (a - 128) / 500, fy, fy - (b - 128) / 200])
-    xyz = np.array([f**3 if f > 7.787 * 0.008856 + 16 / 116 else (f - 16 / 116) / 7.787 for f in fs]) * WHITE
+    xyz = (
+        np.array([f**3 if f > 7.787 * 0.008856 + 16 / 116 else (f - 16 / 116) / 7.787 for f in fs])
+        * WHITE
+    )
     linear = np.clip(np.linalg.solve(MATRIX, xyz), 0, 1)
-    return [float(np.round(255 * (1.055 * c ** (1 / 2.4) - 0.055 if c > 0.0031308 else 12.92 * c))) for c in linear]
+    return [
+        float(np.round(255 * (1.055 * c ** (1 / 2.4) - 0.055 if c > 0.0031308 else 12.92 * c)))
+        for c in linear
+    ]

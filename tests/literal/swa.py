@@ -1,4 +1,5 @@
-"""SWA on the server. Izmailov et al., UAI 2018; Caldarola et al., ECCV 2022, Algorithm 1 and Eqs. 7, 8.
+"""SWA on the server. Izmailov et al., UAI 2018; Caldarola et al., ECCV 2022, Algorithm 1 and Eqs.
+7, 8.
 
     from round t_s on, with j = t - t_s + 1 and n = 0 at t_s:
  1      c = 1:  eta_l = gamma_1
@@ -6,8 +7,8 @@
  2      after the round, if j mod c = 0:  w_swa <- (n w_swa + w^{t+1}) / (n + 1);  n <- n + 1
     w_swa starts as w^{t_s}, and the first capture replaces it.
 
-The counter n is that of completed cycles (Eq. 8), not the ``t / c`` of the box; a capture is taken at the
-cycle's lowest rate.
+The counter n is that of completed cycles (Eq. 8), not the ``t / c`` of the box; a capture is taken
+at the cycle's lowest rate.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from collections.abc import Sequence
 from literal.problem import Array, Trace
 
 
-def rates(lr: Sequence[float], *, start: int, cycle: int, gamma_1: float, gamma_2: float) -> list[float]:
+def rates(
+    lr: Sequence[float], *, start: int, cycle: int, gamma_1: float, gamma_2: float
+) -> list[float]:
     """eta_l of every round: the given one before the start, then the cyclic one."""
     result = []
     for t in range(len(lr)):

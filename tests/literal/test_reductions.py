@@ -1,4 +1,5 @@
-"""Limits in which one method is another, on random quadratics with few clients a round and short batches."""
+"""Limits in which one method is another, on random quadratics with few clients a round and short
+batches."""
 
 from __future__ import annotations
 
@@ -114,7 +115,9 @@ def test_momentum_family(some: tuple[Problem, Plan]) -> None:
     assert all(top == [] for k, top in enumerate(first.top[0]) if k not in plan.cohorts[0])
     assert all(top in ([0], [2]) for k, top in enumerate(first.top[0]) if k in plan.cohorts[0])
     drawn = [{k: first.top[t][k] for k in plan.cohorts[t]} for t in range(plan.rounds)]
-    again = fedfsa.run(*some, rho_default=0.2, rho_larger=0.9, selection="random", drawn=drawn, **layers)
+    again = fedfsa.run(
+        *some, rho_default=0.2, rho_larger=0.9, selection="random", drawn=drawn, **layers
+    )
     same(again.server, first.server)
 
 
@@ -158,7 +161,10 @@ def test_fedgloss_without_a_server_radius(equal: tuple[Problem, Plan]) -> None:
         same(twin.run(*equal, rho_s=0, beta=10, **climb).server, climbing)
         adapt = {"rho": 0.2, "eta_a": 0.1, "is_weight": np.array([True, True, False, True])}
         asam = {"rho_l": 0.2, "eta_a": 0.1, "is_weight": adapt["is_weight"]}
-        same(twin.run(*equal, rho_s=0, local="asam", **asam).server, fedasam.run(*equal, **adapt).server)
+        same(
+            twin.run(*equal, rho_s=0, local="asam", **asam).server,
+            fedasam.run(*equal, **adapt).server,
+        )
 
 
 def test_fedgloss_is_fedlesam_when_all_take_part(full: tuple[Problem, Plan]) -> None:
@@ -167,7 +173,10 @@ def test_fedgloss_is_fedlesam_when_all_take_part(full: tuple[Problem, Plan]) -> 
 
 def test_fedgloss_scales_its_dual(full: tuple[Problem, Plan]) -> None:
     settings = {"rho_s": 0.1, "beta": 10}
-    paper, repo = fedgloss.run(*full, **settings), fedgloss.run(*full, **settings, dual_scale="repo")
+    paper, repo = (
+        fedgloss.run(*full, **settings),
+        fedgloss.run(*full, **settings, dual_scale="repo"),
+    )
     same(repo.sigma[0], paper.sigma[0] / 5)
     problem = full[0]
     alone = random_plan(9, problem, cohort=1)
@@ -217,7 +226,9 @@ def test_mime_with_one_step_is_gradient_descent() -> None:
     for t in range(one.rounds):
         cohort = one.cohorts[t]
         total = sum(problem.sizes[k] for k in cohort)
-        w = w - one.lr[t] * sum(problem.sizes[k] / total * problem.full_gradient(k, w) for k in cohort)
+        w = w - one.lr[t] * sum(
+            problem.sizes[k] / total * problem.full_gradient(k, w) for k in cohort
+        )
         same(trace.server[t], w)
 
 
@@ -226,8 +237,11 @@ def test_shadows() -> None:
     same(wima.run(models, window=1).shadow, models)
     same(ema.run(models, gamma=0).shadow, models)
     same(swa.run(models, initial=models[0], start=7, cycle=1).shadow[7], models[7])
-    same(swa.run(models, initial=models[0], start=2, cycle=3).shadow[7], (models[4] + models[7]) / 2)
-    # The window's mean is its first model minus the later moves, each counted by how long it has been inside.
+    same(
+        swa.run(models, initial=models[0], start=2, cycle=3).shadow[7], (models[4] + models[7]) / 2
+    )
+    # The window's mean is its first model minus the later moves, each counted by how long it has
+    # been inside.
     W, first = 4, 3
     moves = [models[j] - models[j + 1] for j in range(first, first + W - 1)]
     inside = sum((W - 1 - j) / W * move for j, move in enumerate(moves))

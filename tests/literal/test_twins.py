@@ -55,7 +55,9 @@ def test_swa_rates() -> None:
 def test_swa_captures() -> None:
     before = [np.array([99.0])] * 4
     models = before + [np.array([w]) for w in numbers.SWA["models"]]
-    trace = swa.run(models, initial=before[0], start=numbers.SWA["start"], cycle=numbers.SWA["cycle"])
+    trace = swa.run(
+        models, initial=before[0], start=numbers.SWA["start"], cycle=numbers.SWA["cycle"]
+    )
     assert trace.captured == list(numbers.SWA["captured"])
     assert trace.shadow[:4] == [None] * 4
     close(trace.shadow[4], [99.0])
@@ -90,4 +92,6 @@ def test_random_plans_keep_the_short_batch_and_visit_every_example_once_an_epoch
         for k in plan.cohorts[t]:
             n = problem.sizes[k]
             assert plan.steps(t, k) == 2 * -(-n // 3)
-            assert sorted(i for batch in plan.orders[t][k] for i in batch) == sorted(2 * list(range(n)))
+            assert sorted(i for batch in plan.orders[t][k] for i in batch) == sorted(
+                2 * list(range(n))
+            )

@@ -1,7 +1,7 @@
 """WiMA: the mean of the last W models of the server.
 
-Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated Learning,
-ICCV Workshops 2023.
+Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated
+Learning, ICCV Workshops 2023.
 
  1  w_wima^{t+1} = 1/W (w^{t+1} + w^t + ... + w^{t-W+2})
 
@@ -20,7 +20,8 @@ from literal.problem import Array, Trace
 def run(models: Sequence[Array], *, window: int, where: Array | None = None) -> Trace:
     """Follow the server's models ``w^1 .. w^T``. Trace: shadow.
 
-    ``where``: a mask of the coordinates that are averaged; the others are the server's current ones.
+    ``where``: a mask of the coordinates that are averaged; the others are the server's current
+    ones.
     """
     trace = Trace(shadow=[])
     for t in range(len(models)):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from fedflat.client.piece import Piece, Term, ClientContext
+from fedflat.client.piece import ClientContext, Piece, Term
 from fedflat.composition.method import Method
 from fedflat.core.flat import GradFn, Layout
 from fedflat.core.stage import Stage
@@ -69,14 +69,21 @@ def spied(method: Method) -> Method:
     return method + Method(client=(Spy(),), text="spy")
 
 
-def shadows(method: Method, key: str, run_folder: Recorder, problem: Problem, weights: int | None = None) -> list[Any]:
+def shadows(
+    method: Method, key: str, run_folder: Recorder, problem: Problem, weights: int | None = None
+) -> list[Any]:
     """A shadow's parameters after each round; None before its start."""
     average = next(s for s in method.averages if s.key == key)
-    scene = RunInfo(len(run_folder.runs), problem.clients, Layout.of(Quadratic(problem.w0, weights)))
+    scene = RunInfo(
+        len(run_folder.runs), problem.clients, Layout.of(Quadratic(problem.w0, weights))
+    )
     found = [average.params(run.averages[key], scene, run.model.params) for run in run_folder.runs]
     return [None if params is None else params.numpy() for params in found]
 
 
 def client_models(run_folder: Recorder, t: int) -> dict[int, np.ndarray]:
     """The last model of each client seen by round ``t``, as ``all_clients()`` keeps it."""
-    return {client: kept["shadow:all_clients"]["model"].numpy() for client, kept in run_folder.learnt[t].items()}
+    return {
+        client: kept["shadow:all_clients"]["model"].numpy()
+        for client, kept in run_folder.learnt[t].items()
+    }

@@ -1,7 +1,8 @@
-"""Every method agrees with its literal twin to 1e-10, in float64, over whole runs and in its memory too.
+"""Every method agrees with its literal twin to 1e-10, in float64, over whole runs and in its memory
+too.
 
-The runs: six rounds or more, one to three clients of five, unequal sizes, mini-batches with a short last
-one, two epochs, a falling rate; then the same with weight decay, momentum and clipping.
+The runs: six rounds or more, one to three clients of five, unequal sizes, mini-batches with a short
+last one, two epochs, a falling rate; then the same with weight decay, momentum and clipping.
 """
 
 from __future__ import annotations
@@ -21,7 +22,19 @@ from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.train import train
-from literal import ema, fedasam, fedavg, feddyn, fedgloss, fedopt, fedprox, fedsam, naive_fedgloss, swa, wima
+from literal import (
+    ema,
+    fedasam,
+    fedavg,
+    feddyn,
+    fedgloss,
+    fedopt,
+    fedprox,
+    fedsam,
+    naive_fedgloss,
+    swa,
+    wima,
+)
 from literal.problem import Plan, Problem, Trace, random_plan, random_problem
 from methods.spies import SEEN, client_models, said, shadows, spied
 from quadratic import Recorder, experiment, replay
@@ -76,7 +89,9 @@ def memory(run_folder: Recorder, problem: Problem) -> tuple[list[Any], list[Any]
 def test_fedavg(some: tuple[Problem, Plan], weighting: str, server_lr: float) -> None:
     problem, plan = some
     trace = fedavg.run(problem, replace(plan, server_lr=server_lr), weighting=weighting)
-    run_folder = agree(f"fedavg() + server_sgd(lr={server_lr}) + all_clients()", trace, some, weighting=weighting)
+    run_folder = agree(
+        f"fedavg() + server_sgd(lr={server_lr}) + all_clients()", trace, some, weighting=weighting
+    )
     for t, cohort in enumerate(plan.cohorts):
         for k in cohort:
             same(client_models(run_folder, t)[k], trace.local[t][k])
@@ -86,23 +101,39 @@ OPTIMISERS = {
     "fedavgm(beta=0.8, lr=0.9)": ({"optimiser": "avgm", "beta_m": 0.8}, 0.9, "server_momentum"),
     "fedadam(lr=0.1)": ({"optimiser": "adam"}, 0.1, "adam"),
     "fedadam(lr=0.2, b1=0.5, b2=0.7, tau=0.01)": (
-        {"optimiser": "adam", "b1": 0.5, "b2": 0.7, "tau_a": 0.01}, 0.2, "adam"
+        {"optimiser": "adam", "b1": 0.5, "b2": 0.7, "tau_a": 0.01},
+        0.2,
+        "adam",
     ),
     "fedyogi(lr=0.1)": ({"optimiser": "yogi"}, 0.1, "yogi"),
     "fedyogi(lr=0.2, b1=0.5, b2=0.7, tau=0.01)": (
-        {"optimiser": "yogi", "b1": 0.5, "b2": 0.7, "tau_a": 0.01}, 0.2, "yogi"
+        {"optimiser": "yogi", "b1": 0.5, "b2": 0.7, "tau_a": 0.01},
+        0.2,
+        "yogi",
     ),
     "fedadagrad(lr=0.1)": ({"optimiser": "adagrad"}, 0.1, "adagrad"),
-    "fedadagrad(lr=0.2, b1=0.4, tau=0.01)": ({"optimiser": "adagrad", "b1": 0.4, "tau_a": 0.01}, 0.2, "adagrad"),
+    "fedadagrad(lr=0.2, b1=0.4, tau=0.01)": (
+        {"optimiser": "adagrad", "b1": 0.4, "tau_a": 0.01},
+        0.2,
+        "adagrad",
+    ),
     "fedadam(lr=0.1, flavour='torch')": ({"optimiser": "adam", "flavour": "torch"}, 0.1, None),
     "fedadam(lr=0.3, b1=0.6, b2=0.8, tau=0.05, flavour='torch')": (
-        {"optimiser": "adam", "flavour": "torch", "b1": 0.6, "b2": 0.8, "tau_a": 0.05}, 0.3, None
+        {"optimiser": "adam", "flavour": "torch", "b1": 0.6, "b2": 0.8, "tau_a": 0.05},
+        0.3,
+        None,
     ),
-    "fedadagrad(lr=0.1, flavour='torch')": ({"optimiser": "adagrad", "flavour": "torch"}, 0.1, None),
+    "fedadagrad(lr=0.1, flavour='torch')": (
+        {"optimiser": "adagrad", "flavour": "torch"},
+        0.1,
+        None,
+    ),
     "fedadagrad(lr=0.3, tau=0.5, flavour='torch')": (
-        {"optimiser": "adagrad", "flavour": "torch", "tau_a": 0.5}, 0.3, None
+        {"optimiser": "adagrad", "flavour": "torch", "tau_a": 0.5},
+        0.3,
+        None,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", OPTIMISERS)
@@ -127,7 +158,9 @@ def test_fedprox(some: tuple[Problem, Plan], weighting: str) -> None:
 @pytest.mark.parametrize("rho", [0.0, 0.2])
 def test_feddyn(some: tuple[Problem, Plan], rho: float) -> None:
     problem, _ = some
-    text = "feddyn(alpha=0.2) + active_clients() + all_clients()" + (f" + sam({rho})" if rho else "")
+    text = "feddyn(alpha=0.2) + active_clients() + all_clients()" + (
+        f" + sam({rho})" if rho else ""
+    )
     trace = feddyn.run(*some, alpha=0.2, rho_l=rho)
     run_folder = agree(text, trace, some)
     sigma, sigma_k = memory(run_folder, problem)
@@ -175,7 +208,9 @@ def test_fedsam(some: tuple[Problem, Plan], weighting: str) -> None:
         ("fedasam(rho=0.3, variant='elementwise')", {"variant": "elementwise"}, 3),
     ],
 )
-def test_fedasam(some: tuple[Problem, Plan], text: str, arguments: dict[str, Any], weights: int | None) -> None:
+def test_fedasam(
+    some: tuple[Problem, Plan], text: str, arguments: dict[str, Any], weights: int | None
+) -> None:
     trace = fedasam.run(*some, rho=0.3, **arguments)
     agree(text, trace, some, weights=weights)
     replay(spied(said(text)), *some, weights=weights)
@@ -207,7 +242,9 @@ def duals(run_folder: Recorder, trace: Trace, problem: Problem, admm: bool) -> N
 @pytest.mark.parametrize("local", LOCAL)
 @pytest.mark.parametrize(("admm", "scale"), SCALES)
 @pytest.mark.parametrize("weighting", ["sized", "uniform"])
-def test_fedgloss(hard: tuple[Problem, Plan], local: str, admm: bool, scale: str, weighting: str) -> None:
+def test_fedgloss(
+    hard: tuple[Problem, Plan], local: str, admm: bool, scale: str, weighting: str
+) -> None:
     problem, plan = hard
     ours, theirs = LOCAL[local]
     text = f"fedgloss(rho_s=0.3, beta=8{ours}, admm={admm}, dual_scale='{scale}'){PIECE[local]}"
@@ -218,13 +255,17 @@ def test_fedgloss(hard: tuple[Problem, Plan], local: str, admm: bool, scale: str
     run_folder = agree(text, trace, hard, weights=3, weighting=weighting)
     duals(run_folder, trace, problem, admm)
     same([run.states["stale_sam"]["delta"] for run in run_folder.runs], trace.delta)
-    measured = agree(text.replace("beta", "delta_eps=True, beta"), trace, hard, weights=3, weighting=weighting)
+    measured = agree(
+        text.replace("beta", "delta_eps=True, beta"), trace, hard, weights=3, weighting=weighting
+    )
     same([row["delta_eps"] for row in measured.rows[1:]], trace.delta_eps[1:])
     duals(measured, trace, problem, admm)
 
 
 @pytest.mark.parametrize(("server_rho", "admm"), list(product(["constant", "repo"], [False, True])))
-def test_fedgloss_with_its_radius_warmed_up(some: tuple[Problem, Plan], server_rho: str, admm: bool) -> None:
+def test_fedgloss_with_its_radius_warmed_up(
+    some: tuple[Problem, Plan], server_rho: str, admm: bool
+) -> None:
     settings = {"rho_s": 0.3, "rho_l": 0.2, "rho_0": 0.02, "T_s": 4, "server_rho": server_rho}
     trace = fedgloss.run(*some, local="sam", beta=8.0 if admm else None, **settings)
     arguments = ", ".join(f"{key}={value!r}" for key, value in settings.items())
@@ -239,7 +280,10 @@ def test_the_server_rate_does_not_scale_the_dual(hard: tuple[Problem, Plan], loc
     slower = replace(plan, server_lr=0.6)
     for twin, name in ((fedgloss, "fedgloss"), (naive_fedgloss, "naive_fedgloss")):
         trace = twin.run(problem, slower, rho_s=0.3, beta=8.0, **theirs)
-        for text in (f"{name}(0.3, beta=8{ours}) + server_sgd(0.6)", f"server_sgd(0.6) + {name}(0.3, beta=8{ours})"):
+        for text in (
+            f"{name}(0.3, beta=8{ours}) + server_sgd(0.6)",
+            f"server_sgd(0.6) + {name}(0.3, beta=8{ours})",
+        ):
             run_folder = agree(text + PIECE[local], trace, hard, weights=3)
             duals(run_folder, trace, problem, True)
 
@@ -249,8 +293,12 @@ def test_the_server_rate_does_not_scale_the_dual(hard: tuple[Problem, Plan], loc
 def test_naive_fedgloss(hard: tuple[Problem, Plan], local: str, admm: bool, scale: str) -> None:
     problem, _ = hard
     ours, theirs = LOCAL[local]
-    text = f"naive_fedgloss(rho_s=0.3, beta=8{ours}, admm={admm}, dual_scale='{scale}'){PIECE[local]}"
-    trace = naive_fedgloss.run(*hard, rho_s=0.3, beta=8.0 if admm else None, dual_scale=scale, **theirs)
+    text = (
+        f"naive_fedgloss(rho_s=0.3, beta=8{ours}, admm={admm}, dual_scale='{scale}'){PIECE[local]}"
+    )
+    trace = naive_fedgloss.run(
+        *hard, rho_s=0.3, beta=8.0 if admm else None, dual_scale=scale, **theirs
+    )
     run_folder = agree(text, trace, hard, weights=3)
     duals(run_folder, trace, problem, admm)
 
@@ -267,7 +315,9 @@ EVERY = {
     "naive_fedgloss(0.1, 0.2, beta=5)": lambda q, p: naive_fedgloss.run(
         q, p, rho_s=0.1, beta=5, local="sam", rho_l=0.2
     ),
-    "fedgloss(0.1, 0.2, beta=5)": lambda q, p: fedgloss.run(q, p, rho_s=0.1, beta=5, local="sam", rho_l=0.2),
+    "fedgloss(0.1, 0.2, beta=5)": lambda q, p: fedgloss.run(
+        q, p, rho_s=0.1, beta=5, local="sam", rho_l=0.2
+    ),
 }
 
 
@@ -279,7 +329,9 @@ def test_random_problems(text: str, data: st.DataObject) -> None:
     seed, clients = draw(st.integers(0, 10**6)), draw(st.integers(1, 6))
     problem = random_problem(seed, clients=clients, dim=draw(st.integers(1, 5)))
     plan = random_plan(
-        seed, problem, 6,
+        seed,
+        problem,
+        6,
         cohort=(1, draw(st.integers(1, clients))),
         batch=draw(st.sampled_from([None, 1, 2, 3, 4])),
         epochs=draw(st.integers(1, 3)),
@@ -288,7 +340,7 @@ def test_random_problems(text: str, data: st.DataObject) -> None:
         momentum=draw(st.sampled_from([0.0, 0.5])),
         clip=draw(st.sampled_from([None, 0.5, 100.0])),
         lr=0.02,
-    )  # fmt: skip
+    )
     same(replay(said(text), problem, plan).server, EVERY[text](problem, plan).server)
 
 
@@ -297,7 +349,9 @@ def test_random_problems(text: str, data: st.DataObject) -> None:
 def test_swa(some: tuple[Problem, Plan], base: str, start: int, cycle: int) -> None:
     problem, plan = some
     method = said(f"{base} + swa(start={start}, cycle={cycle}, high=0.03, low=0.005)")
-    cyclic = replace(plan, lr=swa.rates(plan.lr, start=start, cycle=cycle, gamma_1=0.03, gamma_2=0.005))
+    cyclic = replace(
+        plan, lr=swa.rates(plan.lr, start=start, cycle=cycle, gamma_1=0.03, gamma_2=0.005)
+    )
     if base == "fedavg()":
         trace = fedavg.run(problem, cyclic)
     else:
@@ -352,7 +406,9 @@ def test_a_schedule_is_read_every_round(some: tuple[Problem, Plan]) -> None:
     agree("fedsam(rho=warmup(0.02, 0.2, 4))", trace, some)
 
 
-def test_the_probe_of_naive_fedgloss_starts_where_the_server_stands(some: tuple[Problem, Plan]) -> None:
+def test_the_probe_of_naive_fedgloss_starts_where_the_server_stands(
+    some: tuple[Problem, Plan],
+) -> None:
     problem, plan = some
     run_folder = replay(spied(said("naive_fedgloss(rho_s=0.3, beta=8)")), *some)
     trace = naive_fedgloss.run(*some, rho_s=0.3, beta=8)

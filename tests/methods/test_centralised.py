@@ -25,14 +25,21 @@ LOCAL = LocalTraining(batch_size=4, lr=0.1, momentum=0.7, weight_decay=0.01)
 def experiment(text: str, local: LocalTraining = LOCAL) -> Experiment:
     on = clients_of(DATA, test=DATA[0], classes=3)
     return Experiment(
-        method=said(text), on=on, model=mlp([5]), rounds=3, local=local, sampler=ClientSampler(clients=2), seed=1,
+        method=said(text),
+        on=on,
+        model=mlp([5]),
+        rounds=3,
+        local=local,
+        sampler=ClientSampler(clients=2),
+        seed=1,
         dtype="float64",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("kind", ["plain", "sam", "last_sam"])
 def test_against_a_loop_by_hand(kind: str) -> None:
-    """All data in one place; the momentum, and the gradient SAM-tilde climbs along, go on from round to round."""
+    """All data in one place; the momentum, and the gradient SAM-tilde climbs along, go on from
+    round to round."""
     rho = 0.3
     exp = experiment("centralised()" + ("" if kind == "plain" else f" + {kind}(rho={rho})"))
     prepared = prepare(exp)
@@ -64,7 +71,9 @@ def test_against_a_loop_by_hand(kind: str) -> None:
 
 
 def test_there_is_no_server() -> None:
-    with pytest.raises(SettingError, match=r"centralised training has no server, so server_momentum\(\)"):
+    with pytest.raises(
+        SettingError, match=r"centralised training has no server, so server_momentum\(\)"
+    ):
         centralised() + fedavgm()
     with pytest.raises(SettingError, match=r"centralised training has no server, so median\(\)"):
         centralised() + median()
@@ -72,7 +81,9 @@ def test_there_is_no_server() -> None:
 
 def test_scaffold_refuses_local_momentum() -> None:
     for text in ("scaffold()", "feddc(0.1)", "fedgamma()", "fedlesam() + scaffold()"):
-        with pytest.raises(SettingError, match=r"scaffold divides .* local momentum makes wrong\. Use momentum 0"):
+        with pytest.raises(
+            SettingError, match=r"scaffold divides .* local momentum makes wrong\. Use momentum 0"
+        ):
             prepare(experiment(text))
         prepare(experiment(text, LocalTraining(weight_decay=0.1, clip=1.0)))
     assert scaffold().weighting == "uniform"

@@ -8,34 +8,89 @@ from fedflat.registry.specs import registered
 
 TESTS = Path(__file__).parents[1]
 TWINS = {
-    "adabest": "adabest", "adagrad": "fedopt", "adam": "fedopt", "asam": "fedasam", "ema": "ema", "fedacg": "fedacg",
-    "fedadagrad": "fedopt", "fedadam": "fedopt", "fedala": "fedala", "fedasam": "fedasam", "fedavg": "fedavg",
-    "fedavgm": "fedopt", "fedbn": "fedbn", "fedcm": "fedcm", "fedcr": "fedcr", "feddc": "feddc", "feddyn": "feddyn",
-    "fedfsa": "fedfsa", "fedgamma": "fedgamma", "fedgloss": "fedgloss", "fedlesam": "fedlesam", "fedprox": "fedprox",
-    "fedsam": "fedsam", "fedsmoo": "fedsmoo", "fedspeed": "fedspeed", "fedyogi": "fedopt", "fsa": "fedfsa",
-    "last_sam": "last_sam", "layerwise_sam": "layerwise_sam", "man": "man", "mime": "mime", "mimelite": "mime",
-    "mofedsam": "mofedsam", "naive_fedgloss": "naive_fedgloss", "prox": "fedprox", "sam": "fedsam",
-    "cfsi": "styles", "lab": "styles", "scaffold": "scaffold", "ladd": "ladd", "self_training": "ladd",
-    "server_momentum": "fedopt", "server_sgd": "fedavg", "silobn": "fedbn", "swa": "swa",
-    "wima": "wima", "yogi": "fedopt",
-    "active_clients": "feddyn", "all_clients": "feddyn", "clip": "problem",
-}  # fmt: skip
-"""The file in ``literal/``; the means of clients' models are fields of a trace there, the clip is in the local step."""
+    "adabest": "adabest",
+    "adagrad": "fedopt",
+    "adam": "fedopt",
+    "asam": "fedasam",
+    "ema": "ema",
+    "fedacg": "fedacg",
+    "fedadagrad": "fedopt",
+    "fedadam": "fedopt",
+    "fedala": "fedala",
+    "fedasam": "fedasam",
+    "fedavg": "fedavg",
+    "fedavgm": "fedopt",
+    "fedbn": "fedbn",
+    "fedcm": "fedcm",
+    "fedcr": "fedcr",
+    "feddc": "feddc",
+    "feddyn": "feddyn",
+    "fedfsa": "fedfsa",
+    "fedgamma": "fedgamma",
+    "fedgloss": "fedgloss",
+    "fedlesam": "fedlesam",
+    "fedprox": "fedprox",
+    "fedsam": "fedsam",
+    "fedsmoo": "fedsmoo",
+    "fedspeed": "fedspeed",
+    "fedyogi": "fedopt",
+    "fsa": "fedfsa",
+    "last_sam": "last_sam",
+    "layerwise_sam": "layerwise_sam",
+    "man": "man",
+    "mime": "mime",
+    "mimelite": "mime",
+    "mofedsam": "mofedsam",
+    "naive_fedgloss": "naive_fedgloss",
+    "prox": "fedprox",
+    "sam": "fedsam",
+    "cfsi": "styles",
+    "lab": "styles",
+    "scaffold": "scaffold",
+    "ladd": "ladd",
+    "self_training": "ladd",
+    "server_momentum": "fedopt",
+    "server_sgd": "fedavg",
+    "silobn": "fedbn",
+    "swa": "swa",
+    "wima": "wima",
+    "yogi": "fedopt",
+    "active_clients": "feddyn",
+    "all_clients": "feddyn",
+    "clip": "problem",
+}
+"""The file in ``literal/``; the means of clients' models are fields of a trace there, the clip is
+in the local step."""
 ALONE = {
-    "mcd": "methods/test_mcd.py", "fedvc": "methods/test_fedvc.py",
-    "fedseq": "topology/test_words.py", "fedseq2par": "topology/test_words.py", "fedcyclic": "topology/test_words.py",
-    "hfl": "topology/test_words.py", "fedasyncseq": "topology/test_words.py", "fedasync": "topology/test_words.py",
+    "mcd": "methods/test_mcd.py",
+    "fedvc": "methods/test_fedvc.py",
+    "fedseq": "topology/test_words.py",
+    "fedseq2par": "topology/test_words.py",
+    "fedcyclic": "topology/test_words.py",
+    "hfl": "topology/test_words.py",
+    "fedasyncseq": "topology/test_words.py",
+    "fedasync": "topology/test_words.py",
     "fedbuff": "topology/test_words.py",
-    "centralised": "methods/test_centralised.py", "cutout": "client/test_mixing.py", "mixup": "client/test_mixing.py",
-    "fedavg_ft": "methods/test_personal.py", "personal": "methods/test_personal.py",
-    "krum": "server/test_rules.py", "median": "server/test_rules.py", "norm_clip": "server/test_rules.py",
-    "trimmed_mean": "server/test_rules.py", "chain": "test_method.py", "poly_rate": "client/test_rate.py",
-}  # fmt: skip
-"""Tests of their own, which follow them with plain loops, or hold words to topologies that have twins."""
+    "centralised": "methods/test_centralised.py",
+    "cutout": "client/test_mixing.py",
+    "mixup": "client/test_mixing.py",
+    "fedavg_ft": "methods/test_personal.py",
+    "personal": "methods/test_personal.py",
+    "krum": "server/test_rules.py",
+    "median": "server/test_rules.py",
+    "norm_clip": "server/test_rules.py",
+    "trimmed_mean": "server/test_rules.py",
+    "chain": "test_method.py",
+    "poly_rate": "client/test_rate.py",
+}
+"""Tests of their own, which follow them with plain loops, or hold words to topologies that have
+twins."""
 
 
 def test_every_method_has_a_second_implementation() -> None:
-    ours = {entry.name for entry in registered("method") if entry.make.__module__.startswith("fedflat.")}
+    ours = {
+        entry.name for entry in registered("method") if entry.make.__module__.startswith("fedflat.")
+    }
     assert TWINS.keys() | ALONE.keys() == ours
     assert not TWINS.keys() & ALONE.keys()
 

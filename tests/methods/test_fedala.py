@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from client.stages import vector, visiting
 from fedflat.client.learner import Learner
 from fedflat.client.local import LocalTraining
-from fedflat.client.piece import Piece, ModelInfo, ClientContext
+from fedflat.client.piece import ClientContext, ModelInfo, Piece
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.core.flat import GradFn, Layout
 from fedflat.core.messages import Broadcast
@@ -39,7 +39,9 @@ class Given:
         return self.gradient
 
 
-def blended(state: dict[str, Tensor], gradient: Tensor, losses: Any = 1.0, **more: Any) -> tuple[Tensor, ClientContext]:
+def blended(
+    state: dict[str, Tensor], gradient: Tensor, losses: Any = 1.0, **more: Any
+) -> tuple[Tensor, ClientContext]:
     Given.asked = []
     piece = Ala(share=1.0, layers=1, **more)
     told = iter([losses] * 10**4 if isinstance(losses, float) else losses)
@@ -79,12 +81,16 @@ def test_nothing_is_learnt_at_the_first_visit() -> None:
 def test_at_the_second_visit_until_the_losses_settle_later_once() -> None:
     g = vector(0.0, 0.0, 0.0)
     blended({"own": OWN}, g)
-    assert len(Given.asked) == 22  # more than ten passes of two batches each, whose last losses do not vary
+    assert (
+        len(Given.asked) == 22
+    )  # more than ten passes of two batches each, whose last losses do not vary
     blended({"own": OWN}, g, [1.0, 3.0] * 10**3)
     assert len(Given.asked) == 22
     blended({"own": OWN}, g, [1.0, 1.0, 3.0, 3.0] * 10**3)
     assert len(Given.asked) == 2 * MOST_EPOCHS
-    blended({"own": OWN}, g, [1.0, 1.0, 3.0, 3.0] * 10**3, threshold=1.01)  # it is 1, over ten and not over nine
+    blended(
+        {"own": OWN}, g, [1.0, 1.0, 3.0, 3.0] * 10**3, threshold=1.01
+    )  # it is 1, over ten and not over nine
     assert len(Given.asked) == 22
     blended({"own": OWN, "m": vector(1.0, 0.5)}, g)
     assert len(Given.asked) == 2
@@ -145,12 +151,16 @@ def test_three_visits_by_hand() -> None:
     shift = torch.linspace(-1, 1, len(sent), dtype=torch.float64)
     for t in range(3):
         STARTS.clear()
-        reply, state = run_client(job, Request(0, Broadcast(t, sent, torch.zeros(0), 0.1), state), DATA)
+        reply, state = run_client(
+            job, Request(0, Broadcast(t, sent, torch.zeros(0), 0.1), state), DATA
+        )
         start = sent
         if own is not None:
             module, new = network(), sent[-size:]
             m = torch.ones(size, dtype=torch.float64) if m is None else m
-            for _ in range(11 if t == 1 else 1):  # at the second visit, until there are more than ten losses
+            for _ in range(
+                11 if t == 1 else 1
+            ):  # at the second visit, until there are more than ten losses
                 point = torch.cat([sent[:-size], own + (new - own) * m])
                 nn.utils.vector_to_parameters(point, module.parameters())
                 grads = torch.autograd.grad(cross_entropy(module(X), Y), list(module.parameters()))
@@ -163,6 +173,8 @@ def test_three_visits_by_hand() -> None:
         own = (sent - reply.delta)[-size:]
         torch.testing.assert_close(state["ala"]["own"], own, rtol=0, atol=1e-14)
         sent = sent - reply.delta + 0.3 * shift
-    forgetful, _ = run_client(replace(job, pieces=()), Request(0, Broadcast(3, sent, torch.zeros(0), 0.1), {}), DATA)
+    forgetful, _ = run_client(
+        replace(job, pieces=()), Request(0, Broadcast(3, sent, torch.zeros(0), 0.1), {}), DATA
+    )
     blending, _ = run_client(job, Request(0, Broadcast(3, sent, torch.zeros(0), 0.1), state), DATA)
     assert not torch.equal(forgetful.delta, blending.delta)

@@ -49,9 +49,13 @@ def priors() -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("inbox", [{}, priors()], ids=["first", "later"])
-def test_the_term_is_the_divergence_of_the_prior_from_the_features(inbox: dict[str, Tensor]) -> None:
+def test_the_term_is_the_divergence_of_the_prior_from_the_features(
+    inbox: dict[str, Tensor],
+) -> None:
     piece = CommonRepresentation(0.3)
-    output = torch.randn(len(Y), 2 * DIM, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    output = torch.randn(
+        len(Y), 2 * DIM, generator=torch.Generator().manual_seed(2), dtype=torch.float64
+    )
     v = visiting(piece, vector(0.0), inbox=inbox, planned=1, epochs=1.0)
     value = piece.loss(v, Batch(X, Y), torch.zeros(len(Y), CLASSES), [output])
     mean, spread = gaussian(output)
@@ -63,7 +67,8 @@ def test_the_term_is_the_divergence_of_the_prior_from_the_features(inbox: dict[s
 
 
 def product(net: StochasticNet) -> tuple[Tensor, Tensor]:
-    """Precision, and precision times mean, of the product of each class's Gaussians, one example at a time."""
+    """Precision, and precision times mean, of the product of each class's Gaussians, one example at
+    a time."""
     precision = torch.zeros(CLASSES, DIM, dtype=torch.float64)
     weighted = torch.zeros(CLASSES, DIM, dtype=torch.float64)
     for x, y in zip(X, Y.tolist(), strict=True):
@@ -74,9 +79,14 @@ def product(net: StochasticNet) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("more", [(), (Sam(0.1),)], ids=["plain", "with sam"])
-@pytest.mark.parametrize("local", [LocalTraining(batch_size=3), LocalTraining(epochs=3, batch_size=3)], ids=["one epoch", "three"])
+@pytest.mark.parametrize(
+    "local",
+    [LocalTraining(batch_size=3), LocalTraining(epochs=3, batch_size=3)],
+    ids=["one epoch", "three"],
+)
 def test_the_product_of_the_last_epoch(local: LocalTraining, more: tuple[Piece, ...]) -> None:
-    """A rate of 0, so the encoder stands still: each example counts once, however many epochs and gradients."""
+    """A rate of 0, so the encoder stands still: each example counts once, however many epochs and
+    gradients."""
     job = ClientJob(learner(), (CommonRepresentation(0.1), *more), local, 0)
     start = job.learner.initial()
     data = ON.open(0).data(0)
@@ -84,13 +94,17 @@ def test_the_product_of_the_last_epoch(local: LocalTraining, more: tuple[Piece, 
     net = job.learner.module().double()
     assert isinstance(net, StochasticNet)
     precision, weighted = product(net)
-    torch.testing.assert_close(reply.extras["fedcr"]["precision"], precision, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        reply.extras["fedcr"]["precision"], precision, rtol=1e-10, atol=1e-12
+    )
     torch.testing.assert_close(reply.extras["fedcr"]["weighted"], weighted, rtol=1e-10, atol=1e-12)
     assert not precision[1].any()  # nobody has seen class 1
 
 
 def test_the_server_multiplies_and_mixes() -> None:
-    precisions = torch.tensor([[[2.0], [0.0]], [[6.0], [0.0]]], dtype=torch.float64)  # client, class, feature
+    precisions = torch.tensor(
+        [[[2.0], [0.0]], [[6.0], [0.0]]], dtype=torch.float64
+    )  # client, class, feature
     means = torch.tensor([[[1.0], [0.0]], [[3.0], [0.0]]], dtype=torch.float64)
     piece, states = ServerRepresentation(0.25), ServerState()
     sent: list[Broadcast] = []
@@ -106,7 +120,9 @@ def test_the_server_multiplies_and_mixes() -> None:
 
     mean, variance = 0.0, 1.0
     for t in range(2):
-        states = server_step([piece], states, send, Broadcast(t, torch.zeros(1), torch.zeros(0), 0.1)).state
+        states = server_step(
+            [piece], states, send, Broadcast(t, torch.zeros(1), torch.zeros(0), 0.1)
+        ).state
         # Gaussians of precision 2 and 6 around 1 and 3: one of precision 8 around (2 + 18) / 8
         mean, variance = 0.25 * mean + 0.75 * 20 / 8, 0.25 * variance + 0.75 / 8
         assert states["fedcr"]["mean"].view(-1).tolist() == pytest.approx([mean, 0.0])
@@ -129,9 +145,14 @@ class Book(RunFolder):
 
 def experiment(**more: Any) -> Experiment:
     settings: dict[str, Any] = {
-        "method": fedcr(beta=0.05, mix=0.5), "model": MODEL, "rounds": 3, "local": LocalTraining(batch_size=4, lr=0.1)
-    }  # fmt: skip
-    return Experiment(on=ON, sampler=ClientSampler(clients=2), dtype="float64", **{**settings, **more})
+        "method": fedcr(beta=0.05, mix=0.5),
+        "model": MODEL,
+        "rounds": 3,
+        "local": LocalTraining(batch_size=4, lr=0.1),
+    }
+    return Experiment(
+        on=ON, sampler=ClientSampler(clients=2), dtype="float64", **{**settings, **more}
+    )
 
 
 def test_the_head_stays_at_home() -> None:
@@ -153,8 +174,11 @@ def test_the_head_stays_at_home() -> None:
 
 
 def test_the_prior_pulls() -> None:
-    """With a heavy term the features of all examples end near the prior of the first round, N(0, 1)."""
-    prepared = prepare(experiment(method=fedcr(beta=50.0), rounds=1, local=LocalTraining(epochs=300, lr=0.01)))
+    """With a heavy term the features of all examples end near the prior of the first round, N(0,
+    1)."""
+    prepared = prepare(
+        experiment(method=fedcr(beta=50.0), rounds=1, local=LocalTraining(epochs=300, lr=0.01))
+    )
     model = train(prepared).model
     assert model is not None
     prepared.learner.flat.load(model.params)
@@ -166,7 +190,9 @@ def test_the_prior_pulls() -> None:
 
 
 def test_it_needs_gaussian_features() -> None:
-    with pytest.raises(SettingError, match="fedcr needs a network with Gaussian features, found Sequential"):
+    with pytest.raises(
+        SettingError, match="fedcr needs a network with Gaussian features, found Sequential"
+    ):
         prepare(experiment(model=mlp([5])))
     with pytest.raises(SettingError, match="mix must be"):
         fedcr(mix=1.5)

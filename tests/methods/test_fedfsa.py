@@ -59,11 +59,17 @@ def test_the_larger_radius_is_in_the_chosen_layers() -> None:
 
 
 def test_which_layers_fsa_can_choose() -> None:
-    """No biases, no normalisation, no shortcuts: nineteen convolutions and the linear layer of ResNet-20."""
+    """No biases, no normalisation, no shortcuts: nineteen convolutions and the linear layer of
+    ResNet-20."""
     names = eligible(Layout.of(resnet20().build((3, 8, 8), 10)))
     assert len(names) == 1 + 3 * 3 * 2 + 1
     assert not any(word in name for name in names for word in ("norm", "shortcut", "bias"))
-    layout = Layout(("bn.weight", "conv.weight", "fc.bias", "fc.weight"), ((3,), (3, 1, 2, 2), (2,), (2, 3)), (), ())
+    layout = Layout(
+        ("bn.weight", "conv.weight", "fc.bias", "fc.weight"),
+        ((3,), (3, 1, 2, 2), (2,), (2, 3)),
+        (),
+        (),
+    )
     assert eligible(layout) == ["conv.weight", "fc.weight"]
 
 

@@ -92,12 +92,17 @@ def test_fedgloss_without_a_server_radius(
     bits(ours, base)
     if "dual" in base.runs[-1].states:
         for t in range(ROUNDS):
-            assert torch.equal(ours.runs[t].states["dual"]["sigma"], base.runs[t].states["dual"]["sigma"])
+            assert torch.equal(
+                ours.runs[t].states["dual"]["sigma"], base.runs[t].states["dual"]["sigma"]
+            )
     differ(replay(said(f"{name}(rho_s=0.1, {settings})"), *equal), base)
 
 
 def test_an_asam_of_radius_0_in_fedgloss(equal: tuple[Problem, Plan]) -> None:
-    bits(replay(said("fedgloss(0, beta=10) + asam(rho=0)"), *equal), replay(said("feddyn(0.1)"), *equal))
+    bits(
+        replay(said("fedgloss(0, beta=10) + asam(rho=0)"), *equal),
+        replay(said("feddyn(0.1)"), *equal),
+    )
 
 
 def test_the_first_visit_of_feddyn_is_fedprox(some: tuple[Problem, Plan]) -> None:
@@ -119,7 +124,10 @@ def test_a_recipe_is_its_pieces(some: tuple[Problem, Plan]) -> None:
         ("fedadagrad(0.2)", "adagrad(0.2)"),
     ]:
         assert said(recipe) == said(pieces)
-    bits(replay(said("fedsam(0.2) + prox(0.1)"), *some), replay(said("fedprox(0.1) + sam(0.2)"), *some))
+    bits(
+        replay(said("fedsam(0.2) + prox(0.1)"), *some),
+        replay(said("fedprox(0.1) + sam(0.2)"), *some),
+    )
 
 
 @pytest.mark.parametrize("text", ["wima(1)", "ema(0)"])
@@ -127,7 +135,9 @@ def test_a_mean_of_one_model_is_the_model(text: str, some: tuple[Problem, Plan])
     method = said(f"feddyn(0.1) + {text}")
     run_folder = replay(method, *some)
     bits(run_folder, replay(said("feddyn(0.1)"), *some))
-    assert np.array_equal(shadows(method, text[: text.index("(")], run_folder, some[0]), run_folder.server)
+    assert np.array_equal(
+        shadows(method, text[: text.index("(")], run_folder, some[0]), run_folder.server
+    )
 
 
 def test_swa_before_its_start(some: tuple[Problem, Plan]) -> None:
@@ -147,10 +157,14 @@ def test_swa_of_one_captured_model(some: tuple[Problem, Plan]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["wima(3)", "ema(0.5)", "swa(2, 2, cycle_lr=False)", "all_clients()", "active_clients()"]
+    "text",
+    ["wima(3)", "ema(0.5)", "swa(2, 2, cycle_lr=False)", "all_clients()", "active_clients()"],
 )
 def test_a_shadow_is_never_fed_back(text: str, some: tuple[Problem, Plan]) -> None:
-    bits(replay(said(f"fedgloss(0.1, beta=8) + {text}"), *some), replay(said("fedgloss(0.1, beta=8)"), *some))
+    bits(
+        replay(said(f"fedgloss(0.1, beta=8) + {text}"), *some),
+        replay(said("fedgloss(0.1, beta=8)"), *some),
+    )
 
 
 def test_asam_where_every_weight_is_1_is_sam() -> None:
@@ -158,9 +172,14 @@ def test_asam_where_every_weight_is_1_is_sam() -> None:
     problem = random_problem(8, dim=4)
     problem = replace(problem, w0=np.array([1.0, -1.0, 1.0, -1.0]))
     plan = random_plan(8, problem, 1, batch=None, epochs=1)
-    sam, asam = (replay(said(t), problem, plan).server for t in ("fedsam(0.4)", "fedasam(0.4, eta=0)"))
+    sam, asam = (
+        replay(said(t), problem, plan).server for t in ("fedsam(0.4)", "fedasam(0.4, eta=0)")
+    )
     np.testing.assert_allclose(asam, sam, rtol=0, atol=1e-13)
-    assert np.max(np.abs(np.array(sam) - replay(said("fedasam(0.4, eta=0.5)"), problem, plan).server)) > 1e-4
+    assert (
+        np.max(np.abs(np.array(sam) - replay(said("fedasam(0.4, eta=0.5)"), problem, plan).server))
+        > 1e-4
+    )
 
 
 def test_asam_where_all_are_biases_is_sam(some: tuple[Problem, Plan]) -> None:
@@ -169,10 +188,20 @@ def test_asam_where_all_are_biases_is_sam(some: tuple[Problem, Plan]) -> None:
 
 
 METHODS = [
-    "fedavg()", "fedavgm()", "fedadam()", "fedyogi()", "fedadagrad()", "fedprox()", "feddyn(0.1)",
-    "feddyn(0.1) + sam(0.1)", "fedsam(0.1)", "fedasam(0.1)", "naive_fedgloss(0.1)", "fedgloss(0.1, 0.1, beta=8)",
+    "fedavg()",
+    "fedavgm()",
+    "fedadam()",
+    "fedyogi()",
+    "fedadagrad()",
+    "fedprox()",
+    "feddyn(0.1)",
+    "feddyn(0.1) + sam(0.1)",
+    "fedsam(0.1)",
+    "fedasam(0.1)",
+    "naive_fedgloss(0.1)",
+    "fedgloss(0.1, 0.1, beta=8)",
     "fedgloss(0.1, admm=False)",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("text", METHODS)
@@ -188,7 +217,10 @@ def test_the_order_of_the_clients_does_not_matter(text: str, some: tuple[Problem
 
 @pytest.mark.parametrize("text", [text for text in METHODS if "feddyn" not in text])
 def test_clients_of_one_size_count_alike(text: str, equal: tuple[Problem, Plan]) -> None:
-    bits(replay(said(text), *equal, weighting="sized"), replay(said(text), *equal, weighting="uniform"))
+    bits(
+        replay(said(text), *equal, weighting="sized"),
+        replay(said(text), *equal, weighting="uniform"),
+    )
 
 
 def test_clients_of_different_sizes_do_not_count_alike(some: tuple[Problem, Plan]) -> None:
@@ -201,25 +233,38 @@ def test_clients_of_different_sizes_do_not_count_alike(some: tuple[Problem, Plan
 
 
 def test_fedgloss_is_fedlesam_when_all_take_part() -> None:
-    """Plain local steps, no duals, equal sizes: the server's perturbation is the one every client estimates."""
+    """Plain local steps, no duals, equal sizes: the server's perturbation is the one every client
+    estimates."""
     problem = random_problem(7, sizes=EQUAL)
     plan = random_plan(8, problem, ROUNDS, cohort=5, batch=4)
     ours = replay(said("fedgloss(rho_s=0.3, admm=False)"), problem, plan).server
-    np.testing.assert_allclose(ours, fedlesam.run(problem, plan, rho=0.3).server, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        ours, fedlesam.run(problem, plan, rho=0.3).server, rtol=1e-10, atol=1e-10
+    )
 
 
 def test_feddyn_keeps_the_mean_of_its_clients_duals(some: tuple[Problem, Plan]) -> None:
     problem, _ = some
-    for text in ("feddyn(0.1)", "feddyn(0.1) + sam(0.1)", "fedgloss(0.2, beta=10)", "naive_fedgloss(0.2)"):
+    for text in (
+        "feddyn(0.1)",
+        "feddyn(0.1) + sam(0.1)",
+        "fedgloss(0.2, beta=10)",
+        "naive_fedgloss(0.2)",
+    ):
         run_folder = replay(said(text), *some)
         kept = [run_folder.learnt[-1][k]["dual"]["sigma"] for k in run_folder.learnt[-1]]
         mean = torch.stack(kept).sum(0) / problem.clients
-        torch.testing.assert_close(run_folder.runs[-1].states["dual"]["sigma"], mean, rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            run_folder.runs[-1].states["dual"]["sigma"], mean, rtol=0, atol=1e-12
+        )
 
 
 def test_measuring_the_staleness_changes_nothing(some: tuple[Problem, Plan]) -> None:
     for text in ("fedgloss(0.2, admm=False)", "fedgloss(0.2, 0.1, beta=8)"):
-        plain, measuring = replay(said(text), *some), replay(said(text[:-1] + ", delta_eps=True)"), *some)
+        plain, measuring = (
+            replay(said(text), *some),
+            replay(said(text[:-1] + ", delta_eps=True)"), *some),
+        )
         bits(plain, measuring)
         assert [run.ledger.down for run in plain.runs] < [run.ledger.down for run in measuring.runs]
 
@@ -229,9 +274,14 @@ def images(method: Method, seed: int = 0) -> Experiment:
     rng = torch.Generator().manual_seed(1)
     data = [(torch.randn(8, 1, 8, 8, generator=rng), torch.arange(8) % 3) for _ in range(3)]
     return Experiment(
-        method=method, on=clients_of(data, test=data[0], classes=3), model=mlp([4]), rounds=2, seed=seed,
-        local=LocalTraining(batch_size=4, lr=0.1), sampler=ClientSampler(clients=2),
-    )  # fmt: skip
+        method=method,
+        on=clients_of(data, test=data[0], classes=3),
+        model=mlp([4]),
+        rounds=2,
+        seed=seed,
+        local=LocalTraining(batch_size=4, lr=0.1),
+        sampler=ClientSampler(clients=2),
+    )
 
 
 @pytest.mark.parametrize("text", ["mixup()", "cutout(side=4)", "mixup(0.4) + cutout(side=3)"])

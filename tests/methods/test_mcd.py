@@ -1,4 +1,5 @@
-"""MCD: the term against a derivation by hand, the data it needs, and that target labels play no part."""
+"""MCD: the term against a derivation by hand, the data it needs, and that target labels play no
+part."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from fedflat.registry.specs import parse
 from fedflat.tasks.twofold import Twofold
 
 GAME = "street(style='game', clients=2, examples=3, tests=2, width=32, height=16, unseen_towns=0, unseen_weather='')"
-REAL = "street(clients=3, examples=3, tests=4, width=32, height=16, unseen_towns=0, unseen_weather='')"
+REAL = (
+    "street(clients=3, examples=3, tests=4, width=32, height=16, unseen_towns=0, unseen_weather='')"
+)
 
 
 def discrepancy(scores: Tensor) -> Tensor:
@@ -55,11 +58,17 @@ def test_classifiers_climb_and_features_descend() -> None:
 
 
 def experiment(method: str, on: Any, **more: Any) -> Experiment:
-    settings: dict[str, Any] = {"task": "twofold()", "model": "small_unet(width=4)", "clients_per_round": 2} | more
+    settings: dict[str, Any] = {
+        "task": "twofold()",
+        "model": "small_unet(width=4)",
+        "clients_per_round": 2,
+    } | more
     return ff.experiment(method, on, rounds=2, batch_size=2, lr=0.05, **settings)
 
 
-@pytest.mark.parametrize("method", ["mcd(weight=0.5)", "centralised() + mcd()", "mcd() + sam(rho=0.01)"])
+@pytest.mark.parametrize(
+    "method", ["mcd(weight=0.5)", "centralised() + mcd()", "mcd() + sam(rho=0.01)"]
+)
 def test_it_runs_with_labels_of_the_source_alone(method: str) -> None:
     exp = experiment(method, f"with_source({REAL}, {GAME})")
     fed = prepare(exp).fed
@@ -97,9 +106,14 @@ def test_the_mean_of_both_is_judged() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(SettingError, match=r"mcd needs two classifiers, and segmentation\(\) has one"):
+    with pytest.raises(
+        SettingError, match=r"mcd needs two classifiers, and segmentation\(\) has one"
+    ):
         prepare(experiment("mcd()", f"with_source({REAL}, {GAME})", task="segmentation()"))
-    with pytest.raises(SettingError, match=r"of must be segmentation\(...\) or classification\(\), found regression"):
+    with pytest.raises(
+        SettingError,
+        match=r"of must be segmentation\(...\) or classification\(\), found regression",
+    ):
         parse("twofold(regression())", "task")
     with pytest.raises(SettingError, match="source must be a data set"):
         parse("with_source(digits(), 3)", "data set")

@@ -1,4 +1,5 @@
-"""Limits in which drift correction, client momentum and the later sharpness methods are another method."""
+"""Limits in which drift correction, client momentum and the later sharpness methods are another
+method."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ Some = tuple[Problem, Plan]
 def some(request: pytest.FixtureRequest) -> Some:
     """Unequal sizes, cohorts of one to three of five."""
     problem = random_problem(31)
-    return problem, random_plan(31, problem, ROUNDS, cohort=(1, 3), **({} if request.param == "plain" else HARD))
+    return problem, random_plan(
+        31, problem, ROUNDS, cohort=(1, 3), **({} if request.param == "plain" else HARD)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +47,9 @@ def near(one: Recorder, other: Recorder) -> None:
     np.testing.assert_allclose(one.server, other.server, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("text", ["fedcm(a=1)", "fedacg(lam=0, beta=0)", "fedlesam(rho=0)", "mofedsam(rho=0, a=1)"])
+@pytest.mark.parametrize(
+    "text", ["fedcm(a=1)", "fedacg(lam=0, beta=0)", "fedlesam(rho=0)", "mofedsam(rho=0, a=1)"]
+)
 def test_nothing_is_left_but_uniform_fedavg(text: str, some: Some) -> None:
     base = replay(said("fedavg()"), *some, weighting="uniform")
     bits(replay(said(text), *some), base)
@@ -75,8 +80,12 @@ def test_mimelite_without_momentum_is_fedavg(some: Some) -> None:
 def test_the_first_round(text: str, limit: str, still: Some) -> None:
     """Before anything is known of the clients; later the two part."""
     layers = {"first": 2, "second": 2}
-    one, other = (replay(said(t), *still, weighting="uniform", layers=layers) for t in (text, limit))
-    np.testing.assert_allclose(one.server[0], other.server[0], rtol=0, atol=0 if "fsa" not in text else 1e-14)
+    one, other = (
+        replay(said(t), *still, weighting="uniform", layers=layers) for t in (text, limit)
+    )
+    np.testing.assert_allclose(
+        one.server[0], other.server[0], rtol=0, atol=0 if "fsa" not in text else 1e-14
+    )
     differ(one, other)
 
 
@@ -101,7 +110,9 @@ def test_limits(text: str, limit: str, still: Some) -> None:
 @pytest.mark.parametrize("selection", ["fsa", "reverse", "random"])
 def test_fedfsa_with_one_radius_is_mofedsam(selection: str, some: Some) -> None:
     layers = {"first": 2, "second": 2}
-    one = replay(said(f"fedfsa(0.2, 0.2, top=1, a=0.3, selection='{selection}')"), *some, layers=layers)
+    one = replay(
+        said(f"fedfsa(0.2, 0.2, top=1, a=0.3, selection='{selection}')"), *some, layers=layers
+    )
     base = replay(said("mofedsam(0.2, a=0.3)"), *some, layers=layers)
     near(one, base)
     assert all("fsa" in state for state in one.learnt[-1].values())
@@ -110,7 +121,9 @@ def test_fedfsa_with_one_radius_is_mofedsam(selection: str, some: Some) -> None:
 def test_the_first_visits_of_fedfsa_are_those_of_mofedsam(some: Some) -> None:
     """Up to the first round in which somebody comes back, the two runs are the same."""
     cohorts = some[1].cohorts
-    again = next(t for t, cohort in enumerate(cohorts) if set(cohort) & {k for c in cohorts[:t] for k in c})
+    again = next(
+        t for t, cohort in enumerate(cohorts) if set(cohort) & {k for c in cohorts[:t] for k in c}
+    )
     layers = {"first": 2, "second": 2}
     one = replay(said("fedfsa(0.1, 0.9, top=1)"), *some, layers=layers).server
     base = replay(said("mofedsam(0.1)"), *some, layers=layers).server
@@ -119,17 +132,25 @@ def test_the_first_visits_of_fedfsa_are_those_of_mofedsam(some: Some) -> None:
 
 
 def test_fedspeed_when_all_take_part_is_feddyn_with_sam(full: Some) -> None:
-    near(replay(said("fedspeed(rho=0.2, a=1, lam=10)"), *full), replay(said("feddyn(0.1) + sam(0.2)"), *full))
+    near(
+        replay(said("fedspeed(rho=0.2, a=1, lam=10)"), *full),
+        replay(said("feddyn(0.1) + sam(0.2)"), *full),
+    )
 
 
 def test_fedspeed_when_few_take_part_is_not(still: Some) -> None:
-    differ(replay(said("fedspeed(rho=0.2, a=1, lam=10)"), *still), replay(said("feddyn(0.1) + sam(0.2)"), *still))
+    differ(
+        replay(said("fedspeed(rho=0.2, a=1, lam=10)"), *still),
+        replay(said("feddyn(0.1) + sam(0.2)"), *still),
+    )
 
 
 def test_mime_with_one_step_is_gradient_descent(some: Some) -> None:
     """One local step, on any batch: the batch cancels, the cohort's full gradient is left."""
     problem, plan = some
-    one = replace(plan, orders=[{k: order[k][:1] for k in order} for order in plan.orders], clip=None)
+    one = replace(
+        plan, orders=[{k: order[k][:1] for k in order} for order in plan.orders], clip=None
+    )
     w = problem.w0
     for t, found in enumerate(replay(said("mime(b=0)"), problem, one).server):
         total = sum(problem.sizes[k] for k in one.cohorts[t])
@@ -141,9 +162,15 @@ def test_mime_with_one_step_is_gradient_descent(some: Some) -> None:
 def test_fedgloss_is_fedlesam_when_all_take_part() -> None:
     problem = random_problem(34, sizes=(6, 6, 6, 6, 6))
     plan = random_plan(34, problem, ROUNDS, cohort=5, batch=4)
-    near(replay(said("fedgloss(0.3, admm=False)"), problem, plan), replay(said("fedlesam(0.3)"), problem, plan))
+    near(
+        replay(said("fedgloss(0.3, admm=False)"), problem, plan),
+        replay(said("fedlesam(0.3)"), problem, plan),
+    )
     few = random_plan(34, problem, ROUNDS, cohort=2, batch=4)
-    differ(replay(said("fedgloss(0.3, admm=False)"), problem, few), replay(said("fedlesam(0.3)"), problem, few))
+    differ(
+        replay(said("fedgloss(0.3, admm=False)"), problem, few),
+        replay(said("fedlesam(0.3)"), problem, few),
+    )
 
 
 def test_the_mean_of_the_variates_is_the_servers(still: Some) -> None:
@@ -151,7 +178,9 @@ def test_the_mean_of_the_variates_is_the_servers(still: Some) -> None:
         run_folder = replay(said(text), *still)
         kept = [state["scaffold"]["c"] for state in run_folder.learnt[-1].values()]
         mean = torch.stack(kept).sum(0) / still[0].clients
-        torch.testing.assert_close(run_folder.runs[-1].states["scaffold"]["c"], mean, rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            run_folder.runs[-1].states["scaffold"]["c"], mean, rtol=0, atol=1e-12
+        )
 
 
 def test_the_prox_of_fedacg_is_measured_from_what_was_sent(some: Some) -> None:
@@ -163,16 +192,35 @@ def test_the_prox_of_fedacg_is_measured_from_what_was_sent(some: Some) -> None:
 
 
 BASES = [
-    "fedavg()", "fedavgm()", "fedsam(0.1)", "fedasam(0.1)", "fedprox(0.1)", "feddyn(0.1)", "scaffold()", "adabest()",
-    "feddc(0.1)", "fedcm()", "mime()", "mimelite()", "fedacg()", "mofedsam()", "fedspeed()", "fedgamma()",
-    "fedlesam()", "fedsmoo()", "fedgloss(0.1)", "naive_fedgloss(0.1)", "fedfsa(top=1)",
-]  # fmt: skip
+    "fedavg()",
+    "fedavgm()",
+    "fedsam(0.1)",
+    "fedasam(0.1)",
+    "fedprox(0.1)",
+    "feddyn(0.1)",
+    "scaffold()",
+    "adabest()",
+    "feddc(0.1)",
+    "fedcm()",
+    "mime()",
+    "mimelite()",
+    "fedacg()",
+    "mofedsam()",
+    "fedspeed()",
+    "fedgamma()",
+    "fedlesam()",
+    "fedsmoo()",
+    "fedgloss(0.1)",
+    "naive_fedgloss(0.1)",
+    "fedfsa(top=1)",
+]
 
 
 @pytest.mark.parametrize("text", BASES)
 def test_man_of_weight_0_changes_no_bit(text: str) -> None:
     base, without, active = (
-        train(images(said(text + more))).model for more in ("", " + man(zeta=0)", " + man(zeta=0.5)")
+        train(images(said(text + more))).model
+        for more in ("", " + man(zeta=0)", " + man(zeta=0.5)")
     )
     assert base is not None
     assert without is not None
@@ -181,7 +229,9 @@ def test_man_of_weight_0_changes_no_bit(text: str) -> None:
     assert not torch.equal(base.params, active.params)
 
 
-@pytest.mark.parametrize("text", [text for text in BASES if text not in ("fedasam(0.1)", "fedfsa(top=1)")])
+@pytest.mark.parametrize(
+    "text", [text for text in BASES if text not in ("fedasam(0.1)", "fedfsa(top=1)")]
+)
 def test_the_order_of_the_clients_does_not_matter(text: str, still: Some) -> None:
     problem, plan = still
     turned = replace(plan, cohorts=[cohort[::-1] for cohort in plan.cohorts])

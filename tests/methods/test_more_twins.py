@@ -1,7 +1,9 @@
-"""Drift correction, client momentum and the later sharpness methods against their literal twins, to 1e-10.
+"""Drift correction, client momentum and the later sharpness methods against their literal twins, to
+1e-10.
 
-The runs are those of ``test_against_twins``: one to three clients of five, unequal sizes, short last batches, a
-falling rate; then with weight decay, momentum and clipping. SCAFFOLD and its kin refuse momentum.
+The runs are those of ``test_against_twins``: one to three clients of five, unequal sizes, short
+last batches, a falling rate; then with weight decay, momentum and clipping. SCAFFOLD and its kin
+refuse momentum.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ def kept(run_folder: Recorder, key: str, name: str, problem: Problem) -> list[li
     """What each client remembers after each round; 0 before its first visit."""
     zero = np.zeros(problem.dim)
     return [
-        [known[k][key][name].numpy() if k in known else zero for k in range(problem.clients)] for known in run_folder.learnt
+        [known[k][key][name].numpy() if k in known else zero for k in range(problem.clients)]
+        for known in run_folder.learnt
     ]
 
 
@@ -94,7 +97,9 @@ def test_fedgamma(still: Some) -> None:
     run_folder = agree("fedgamma(rho=0.3) + server_sgd(0.8)", trace, still)
     same(desks(run_folder, "scaffold", "c"), trace.c)
     same(kept(run_folder, "scaffold", "c", still[0]), trace.c_k)
-    assert np.array_equal(run_folder.server, replay(said("scaffold() + sam(0.3) + server_sgd(0.8)"), *still).server)
+    assert np.array_equal(
+        run_folder.server, replay(said("scaffold() + sam(0.3) + server_sgd(0.8)"), *still).server
+    )
 
 
 def test_adabest(some: Some) -> None:
@@ -114,17 +119,26 @@ def test_adabest_by_sample(some: Some, executor: Executor) -> None:
     """Unequal clients, so the mean batch differs from client to client and from round to round."""
     trace = adabest.run(*some, beta_a=0.7, mu_a=0.2, mu_mode="per_sample")
     agree("adabest(beta=0.7, mu=0.2, mu_mode='per_sample')", trace, some, executor=executor)
-    assert np.abs(trace.server[-1] - adabest.run(*some, beta_a=0.7, mu_a=0.2).server[-1]).max() > 1e-4
+    assert (
+        np.abs(trace.server[-1] - adabest.run(*some, beta_a=0.7, mu_a=0.2).server[-1]).max() > 1e-4
+    )
 
 
 def test_adabest_by_sample_in_a_stack() -> None:
-    """Clients of one size in one stack; some stand before others, and some take batches of one example."""
+    """Clients of one size in one stack; some stand before others, and some take batches of one
+    example."""
     problem = random_problem(25, sizes=(5, 5, 5, 5, 5))
     plan = random_plan(25, problem, ROUNDS, cohort=4, batch=3)
-    again = [{k: batches if k % 2 else [b[:1] for b in batches] for k, batches in o.items()} for o in plan.orders]
+    again = [
+        {k: batches if k % 2 else [b[:1] for b in batches] for k, batches in o.items()}
+        for o in plan.orders
+    ]
     plan = replace(plan, orders=again)
     trace = adabest.run(problem, plan, beta_a=0.7, mu_a=0.2, mu_mode="per_sample")
-    same(replay(said("adabest(0.7, 0.2, 'per_sample')"), problem, plan, executor=Stacked()).server, trace.server)
+    same(
+        replay(said("adabest(0.7, 0.2, 'per_sample')"), problem, plan, executor=Stacked()).server,
+        trace.server,
+    )
 
 
 def test_adabest_by_sample_of_equal_clients() -> None:
@@ -224,9 +238,14 @@ def test_the_models_of_clients_who_send_something_else_back(some: Some, executor
     same(shadows(said(text), "active_clients", run_folder, problem), active)
     for t, before in enumerate([problem.w0, *trace.server[:-1]]):
         state = partial(remembered, run_folder.learnt[t - 1] if t else {})
-        prepared, start = prepare(experiment(said(text), *some)), Model(torch.from_numpy(before), torch.zeros(0))
+        prepared, start = (
+            prepare(experiment(said(text), *some)),
+            Model(torch.from_numpy(before), torch.zeros(0)),
+        )
         found = client_models_of(prepared, start, t, plan.cohorts[t], memory=state)
-        same([found[k].params for k in plan.cohorts[t]], [trace.local[t][k] for k in plan.cohorts[t]])
+        same(
+            [found[k].params for k in plan.cohorts[t]], [trace.local[t][k] for k in plan.cohorts[t]]
+        )
 
 
 def test_fedspeed_as_released(some: Some) -> None:
@@ -303,7 +322,9 @@ def chosen(run_folder: Recorder, t: int, k: int) -> list[int]:
 @pytest.mark.parametrize("top", [1, 2])
 def test_fedfsa(layered: Some, score: str, selection: str, top: int) -> None:
     config = {"score": score, "selection": selection}
-    trace = fedfsa.run(*slower(layered, 0.9), rho_default=0.1, rho_larger=0.6, C=top, a=0.4, **config, **CUT)
+    trace = fedfsa.run(
+        *slower(layered, 0.9), rho_default=0.1, rho_larger=0.6, C=top, a=0.4, **config, **CUT
+    )
     text = f"fedfsa(0.1, 0.6, top={top}, a=0.4, score='{score}', selection='{selection}') + server_sgd(0.9)"
     run_folder = agree(text, trace, layered, layers=LAYERS)
     same(desks(run_folder, "mix", "direction"), trace.D)
@@ -316,7 +337,9 @@ def test_fedfsa_at_random(layered: Some) -> None:
     """The twin is fed what was drawn."""
     text = "fedfsa(0.1, 0.6, top=2, a=0.4, selection='random')"
     run_folder = replay(said(text), *layered, layers=LAYERS)
-    drawn = [{k: chosen(run_folder, t, k) for k in cohort} for t, cohort in enumerate(layered[1].cohorts)]
+    drawn = [
+        {k: chosen(run_folder, t, k) for k in cohort} for t, cohort in enumerate(layered[1].cohorts)
+    ]
     arguments = {"rho_default": 0.1, "rho_larger": 0.6, "C": 2, "a": 0.4, "selection": "random"}
     same(run_folder.server, fedfsa.run(*layered, drawn=drawn, **arguments, **CUT).server)
     choices = [tuple(drawn[t][k]) for t, cohort in enumerate(layered[1].cohorts) for k in cohort]
@@ -335,7 +358,9 @@ EVERY = {
     "fedacg(0.7, 0.1)": lambda q, p: fedacg.run(q, p, lam=0.7, beta_p=0.1),
     "fedspeed(0.1, 0.8, 5.0)": lambda q, p: fedspeed.run(q, p, rho=0.1, a_s=0.8, lam=5.0),
     "fedsmoo(0.1, 5.0)": lambda q, p: fedsmoo.run(q, p, rho=0.1, beta=5.0),
-    "fedlesam(0.1) + feddyn(0.2)": lambda q, p: fedlesam.run(q, p, rho=0.1, variant="feddyn", alpha=0.2),
+    "fedlesam(0.1) + feddyn(0.2)": lambda q, p: fedlesam.run(
+        q, p, rho=0.1, variant="feddyn", alpha=0.2
+    ),
 }
 
 
@@ -345,12 +370,16 @@ EVERY = {
 def test_random_problems(text: str, data: st.DataObject) -> None:
     draw = data.draw
     seed, clients = draw(st.integers(0, 10**6)), draw(st.integers(1, 6))
-    # In one dimension FedSMOO's perturbations are rho or -rho, so its duals can cancel to nothing but rounding, and the
-    # direction of that is no number to compare.
-    problem = random_problem(seed, clients=clients, dim=draw(st.integers(2 if "fedsmoo" in text else 1, 5)))
+    # In one dimension FedSMOO's perturbations are rho or -rho, so its duals can cancel to nothing
+    # but rounding, and the direction of that is no number to compare.
+    problem = random_problem(
+        seed, clients=clients, dim=draw(st.integers(2 if "fedsmoo" in text else 1, 5))
+    )
     variates = any(name in text for name in ("scaffold", "feddc", "fedgamma"))
     plan = random_plan(
-        seed, problem, 5,
+        seed,
+        problem,
+        5,
         cohort=(1, draw(st.integers(1, clients))),
         batch=draw(st.sampled_from([None, 1, 2, 3])),
         epochs=draw(st.integers(1, 3)),
@@ -359,5 +388,5 @@ def test_random_problems(text: str, data: st.DataObject) -> None:
         momentum=0.0 if variates else draw(st.sampled_from([0.0, 0.5])),
         clip=draw(st.sampled_from([None, 0.5, 100.0])),
         lr=0.02,
-    )  # fmt: skip
+    )
     same(replay(said(text), problem, plan).server, EVERY[text](problem, plan).server)

@@ -71,7 +71,7 @@ SAID = {
     "fedsmoo/part": "fedsmoo(rho=0.5, beta=10)",
     "fedfsa/full": "fedfsa(rho=0.1, rho_larger=0.9, top=1, a=0.1, score='mse') + all_clients()",
     "fedfsa/reverse": "fedfsa(rho=0.1, rho_larger=0.9, top=1, a=0.1, score='mse', selection='reverse')",
-}  # fmt: skip
+}
 """How each case is said in our language."""
 
 
@@ -85,8 +85,12 @@ def run(name: str, method: Method) -> tuple[Recorder, Problem]:
     changes = {key: value for key, value in case.plan.items() if key != "server_lr"}
     is_weight = case.settings.get("is_weight")
     weights = None if is_weight is None else sum(is_weight)
-    layers = {"first": 1, "second": 1} if case.twin == "fedfsa" else None  # each coordinate is a layer
-    return replay(method, problem, replace(plan, **changes), weights=weights, layers=layers), problem
+    layers = (
+        {"first": 1, "second": 1} if case.twin == "fedfsa" else None
+    )  # each coordinate is a layer
+    return replay(
+        method, problem, replace(plan, **changes), weights=weights, layers=layers
+    ), problem
 
 
 def test_every_case_is_said() -> None:
@@ -119,7 +123,10 @@ def test_the_duals_of_feddyn_and_the_mean_of_its_cohort() -> None:
 def test_the_mean_of_all_clients_last_models() -> None:
     method = said(SAID["feddyn/part"])
     run_folder, problem = run("feddyn/part", method)
-    close(shadows(method, "all_clients", run_folder, problem), numbers.CASES["feddyn/part"].state["all",])
+    close(
+        shadows(method, "all_clients", run_folder, problem),
+        numbers.CASES["feddyn/part"].state["all",],
+    )
 
 
 @pytest.mark.parametrize("name", ["fedsam/full", "fedasam/full", "fedasam/bias"])
@@ -159,7 +166,9 @@ def test_the_control_variates_of_scaffold(name: str) -> None:
     close(run_folder.runs[-1].states["scaffold"]["c"], expected["c", -1])
     kept = {client: state["scaffold"]["c"] for client, state in run_folder.learnt[-1].items()}
     assert kept.keys() == {0, 1}
-    for (_, _, client), c_k in ((path, value) for path, value in expected.items() if path[0] == "c_k"):
+    for (_, _, client), c_k in (
+        (path, value) for path, value in expected.items() if path[0] == "c_k"
+    ):
         close(kept[client], c_k)
     close((kept[0] + kept[1]) / 2, expected["c", -1])
 
@@ -169,7 +178,9 @@ def test_the_bias_of_adabest_fades_with_absence() -> None:
     run_folder, _ = run("adabest/part", said(SAID["adabest/part"] + " + all_clients()"))
     first, last = run_folder.learnt[0][0]["adabest"], run_folder.learnt[2][0]["adabest"]
     close(first["h"], np.array((3.0, 2.0)) - client_models(run_folder, 0)[0])
-    close(last["h"], first["h"].numpy() / 2 + (run_folder.server[1] - client_models(run_folder, 2)[0]))
+    close(
+        last["h"], first["h"].numpy() / 2 + (run_folder.server[1] - client_models(run_folder, 2)[0])
+    )
     assert (int(first["last"]), int(last["last"])) == (0, 2)
     close(run_folder.runs[-1].states["adabest"]["mean"], client_models(run_folder, 2)[0])
 
@@ -178,7 +189,9 @@ def test_the_bias_of_adabest_fades_with_absence() -> None:
 def test_the_direction_of_fedcm(name: str) -> None:
     """The last server step over two steps of rate 0.1."""
     run_folder, problem = run(name, said(SAID[name]))
-    for before, after, state in zip([problem.w0, *run_folder.server], run_folder.server, run_folder.runs, strict=False):
+    for before, after, state in zip(
+        [problem.w0, *run_folder.server], run_folder.server, run_folder.runs, strict=False
+    ):
         close(state.states["mix"]["direction"], (before - after) / 0.2)
 
 
@@ -189,7 +202,9 @@ def test_the_momentum_of_mime() -> None:
 
 
 def test_fedacg_stands_at_the_mean_and_sends_from_ahead() -> None:
-    run_folder, problem = run("fedacg/full", spied(said(SAID["fedacg/full"] + " + active_clients()")))
+    run_folder, problem = run(
+        "fedacg/full", spied(said(SAID["fedacg/full"] + " + active_clients()"))
+    )
     method = said(SAID["fedacg/full"] + " + active_clients()")
     close(shadows(method, "active_clients", run_folder, problem), run_folder.server)
     ahead = next(seen.sent for seen in SEEN if seen.round == 1)
@@ -237,14 +252,19 @@ def follow(text: str, models: list[torch.Tensor]) -> list[Any]:
 
 def test_swa_rates() -> None:
     settings = numbers.SWA_RATES["settings"]
-    swa = said(f"swa(3, {settings['cycle']}, high={settings['gamma_1']}, low={settings['gamma_2']})").averages[0]
+    swa = said(
+        f"swa(3, {settings['cycle']}, high={settings['gamma_1']}, low={settings['gamma_2']})"
+    ).averages[0]
     rates = [swa.lr(0.5, t, 8) for t in range(8)]
     close(rates, [0.5] * 3 + list(numbers.SWA_RATES["rates"]))
 
 
 def test_swa_captures() -> None:
     start, cycle = numbers.SWA["start"], numbers.SWA["cycle"]
-    models = [torch.tensor([w], dtype=torch.float64) for w in (99.0, 99.0, 99.0, 98.0, *numbers.SWA["models"])]
+    models = [
+        torch.tensor([w], dtype=torch.float64)
+        for w in (99.0, 99.0, 99.0, 98.0, *numbers.SWA["models"])
+    ]
     for said_start in (start, start / len(models)):
         found = follow(f"swa(start={said_start}, cycle={cycle})", models)
         assert found[:start] == [None] * start

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedflat import fedavg, fedavg_ft, fedsam, personal
-from fedflat.client.instructions import Train, FineTune
+from fedflat.client.instructions import FineTune, Train
 from fedflat.client.local import LocalTraining
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.client.training import Request, run_client
 from fedflat.composition.method import Method
 from fedflat.core.messages import Broadcast
@@ -40,18 +40,27 @@ def data() -> list[tuple[Tensor, Tensor]]:
     given = []
     for k, size in enumerate(SIZES):
         y = (torch.arange(size) + k) % 4
-        given.append((torch.randn(size, 5, generator=rng) + 0.4 * y.view(-1, 1) * torch.arange(5), y))
+        given.append(
+            (torch.randn(size, 5, generator=rng) + 0.4 * y.view(-1, 1) * torch.arange(5), y)
+        )
     return given
 
 
 def experiment(text: str = "fedavg_ft()", split: float | None = 0.7, **more: Any) -> Experiment:
     settings: dict[str, Any] = {
-        "local": LocalTraining(epochs=2, batch_size=4, lr=decay(0.2, 0.5)), "sampler": ClientSampler(cohorts=COHORTS),
+        "local": LocalTraining(epochs=2, batch_size=4, lr=decay(0.2, 0.5)),
+        "sampler": ClientSampler(cohorts=COHORTS),
         "evaluate": EvaluationSchedule(every=1),
-    }  # fmt: skip
+    }
     on = clients_of(data(), test=data()[0], classes=4, split=split)
     return Experiment(
-        method=said(text), on=on, model=mlp([6]), rounds=ROUNDS, seed=2, dtype="float64", **{**settings, **more}
+        method=said(text),
+        on=on,
+        model=mlp([6]),
+        rounds=ROUNDS,
+        seed=2,
+        dtype="float64",
+        **{**settings, **more},
     )
 
 
@@ -87,7 +96,8 @@ class ByHand:
         return float((self.module(x).argmax(1) == y).double().mean())
 
     def run(self) -> tuple[list[float], list[float], list[float]]:
-        """The clients' mean accuracy after each round and after tuning; the global model's; the accuracies tuned."""
+        """The clients' mean accuracy after each round and after tuning; the global model's; the
+        accuracies tuned."""
         w = self.prepared.learner.initial().params
         models = [w] * len(SIZES)
         personal, common = [], []
@@ -96,7 +106,9 @@ class ByHand:
                 models[k] = self.walk(w, t, k, 0.2 * 0.5**t, list(self.module.parameters()))
             sizes = [len(self.prepared.fed.data(k)) for k in cohort]
             w = sum(n * models[k] for n, k in zip(sizes, cohort, strict=True)) / sum(sizes)  # type: ignore[assignment]
-            personal.append(sum(self.accuracy(models[k], k) for k in range(len(SIZES))) / len(SIZES))
+            personal.append(
+                sum(self.accuracy(models[k], k) for k in range(len(SIZES))) / len(SIZES)
+            )
             common.append(sum(self.accuracy(w, k) for k in range(len(SIZES))) / len(SIZES))
         last = list(self.module.parameters())[-2:]
         tuned = []
@@ -153,10 +165,14 @@ def test_before_the_first_visit_a_client_holds_the_first_model() -> None:
     w = prepared.learner.initial().params
     moved = hand.walk(w, 0, 1, 0.2, list(hand.module.parameters()))
     expected = [hand.accuracy(moved if k == 1 else w, k) for k in range(len(SIZES))]
-    assert train(prepared).rows[0]["personal"] == pytest.approx(sum(expected) / len(SIZES), abs=1e-12)
+    assert train(prepared).rows[0]["personal"] == pytest.approx(
+        sum(expected) / len(SIZES), abs=1e-12
+    )
 
 
-@pytest.mark.parametrize("text", ["fedavg()", "fedspeed(rho=0.1, lam=10)", "fedala()", "feddyn(0.1) + sam(0.1)"])
+@pytest.mark.parametrize(
+    "text", ["fedavg()", "fedspeed(rho=0.1, lam=10)", "fedala()", "feddyn(0.1) + sam(0.1)"]
+)
 def test_a_clients_own_model_is_where_its_walk_ended(text: str) -> None:
     """Not what it sends, which FedSpeed corrects."""
     prepared = prepare(experiment(f"{text} + personal()"))
@@ -180,18 +196,28 @@ class Elsewhere(Piece):
 
 
 def test_it_is_not_the_model_sent_back() -> None:
-    prepared = prepare(replace(experiment(), method=fedavg_ft() + Method(client=(Elsewhere(),), text="elsewhere()")))
+    prepared = prepare(
+        replace(
+            experiment(), method=fedavg_ft() + Method(client=(Elsewhere(),), text="elsewhere()")
+        )
+    )
     hand, start = ByHand(prepared), prepared.learner.initial()
     moved = hand.walk(start.params, 0, 1, 0.2, list(hand.module.parameters()))
     broadcast = Broadcast(0, start.params, start.buffers, 0.2, instruction=prepared.exp.instruction)
     reply, _ = run_client(prepared.job, Request(1, broadcast, {}), prepared.fed.data(1))
-    assert reply.metrics["own_accuracy"] == hand.accuracy(moved, 1) != hand.accuracy(torch.zeros_like(moved), 1)
+    assert (
+        reply.metrics["own_accuracy"]
+        == hand.accuracy(moved, 1)
+        != hand.accuracy(torch.zeros_like(moved), 1)
+    )
 
 
 def test_only_the_classifier_is_tuned() -> None:
     prepared = prepare(experiment("fedsam(0.1) + personal()"))
     start = prepared.learner.initial()
-    broadcast = Broadcast(ROUNDS, start.params, start.buffers, 0.2, instruction=FineTune(evaluates=True))
+    broadcast = Broadcast(
+        ROUNDS, start.params, start.buffers, 0.2, instruction=FineTune(evaluates=True)
+    )
     reply, _ = run_client(prepared.job, Request(3, broadcast, {}), prepared.fed.data(3))
     head = prepared.learner.flat.layout.classifier()
     assert not reply.delta[~head].any()
@@ -200,11 +226,16 @@ def test_only_the_classifier_is_tuned() -> None:
 
 
 def test_the_data_must_be_split() -> None:
-    with pytest.raises(SettingError, match=r"personal\(\) tests each client on a part of its own data.*split=0.7"):
+    with pytest.raises(
+        SettingError, match=r"personal\(\) tests each client on a part of its own data.*split=0.7"
+    ):
         prepare(experiment(split=None))
 
 
 def test_names() -> None:
     assert fedavg_ft() == fedavg() + personal()
     assert experiment("fedsam(0.1) + personal()").instruction == Train(evaluates=True)
-    assert Experiment(method=fedsam(), on=experiment().on, model=mlp([6]), rounds=1).instruction == Train()
+    assert (
+        Experiment(method=fedsam(), on=experiment().on, model=mlp([6]), rounds=1).instruction
+        == Train()
+    )

@@ -44,36 +44,60 @@ class Kept(RunFolder):
     def checkpoint(self, run: RunState, *, force: bool = False) -> None:
         if not force:
             self.models.append([run.models[slot].params.numpy() for slot in run.models])
-            self.teachers.append([run.server[slot]["teacher"]["teacher"].numpy() for slot in run.models])
+            self.teachers.append(
+                [run.server[slot]["teacher"]["teacher"].numpy() for slot in run.models]
+            )
 
 
 def pictures(seed: int) -> tuple[list[np.ndarray], np.ndarray]:
     rng = np.random.default_rng(seed)
-    x = [rng.normal(size=(n, CHANNELS, SIDE, SIDE)) + rng.normal(size=(CHANNELS, 1, 1)) for n in SIZES]
+    x = [
+        rng.normal(size=(n, CHANNELS, SIDE, SIDE)) + rng.normal(size=(CHANNELS, 1, 1))
+        for n in SIZES
+    ]
     return x, 1.5 * rng.normal(size=sum(int(np.prod(shape)) for shape in SHAPES))
 
 
 def planned(seed: int, x: list[np.ndarray]) -> Plan:
-    whom = Problem([np.zeros((len(one), 1, 1)) for one in x], [np.zeros((len(one), 1)) for one in x], np.zeros(1))
+    whom = Problem(
+        [np.zeros((len(one), 1, 1)) for one in x],
+        [np.zeros((len(one), 1)) for one in x],
+        np.zeros(1),
+    )
     return random_plan(seed, whom, 6, cohort=(1, 4), epochs=2, lr=0.3, momentum=0.9)
 
 
 def network(w0: np.ndarray) -> nn.Module:
-    module = nn.Sequential(nn.Conv2d(CHANNELS, WIDTH, 1), nn.Tanh(), nn.Conv2d(WIDTH, CLASSES, 1)).double()
+    module = nn.Sequential(
+        nn.Conv2d(CHANNELS, WIDTH, 1), nn.Tanh(), nn.Conv2d(WIDTH, CLASSES, 1)
+    ).double()
     nn.utils.vector_to_parameters(torch.from_numpy(w0), module.parameters())
     return module
 
 
-def experiment(text: str, x: list[np.ndarray], w0: np.ndarray, plan: Plan, **more: Any) -> Experiment:
+def experiment(
+    text: str, x: list[np.ndarray], w0: np.ndarray, plan: Plan, **more: Any
+) -> Experiment:
     """Clients hold masks that are wrong everywhere; nobody may look at them."""
     pairs = [(torch.from_numpy(one), torch.full((len(one), SIDE, SIDE), 7)) for one in x]
     test = (pairs[0][0], torch.zeros(len(x[0]), SIDE, SIDE, dtype=torch.long))
-    local = LocalTraining(lr=Steps(tuple(range(plan.rounds)), tuple(plan.lr)), momentum=plan.momentum, orders=plan.orders)
+    local = LocalTraining(
+        lr=Steps(tuple(range(plan.rounds)), tuple(plan.lr)),
+        momentum=plan.momentum,
+        orders=plan.orders,
+    )
     return Experiment(
-        method=parse(text, "method"), on=clients_of(pairs, test=test, classes=CLASSES), model=network(w0),
-        rounds=plan.rounds, local=local, sampler=ClientSampler(cohorts=plan.cohorts), evaluate=EvaluationSchedule(every=6),
-        dtype="float64", task="segmentation()", **more,
-    )  # fmt: skip
+        method=parse(text, "method"),
+        on=clients_of(pairs, test=test, classes=CLASSES),
+        model=network(w0),
+        rounds=plan.rounds,
+        local=local,
+        sampler=ClientSampler(cohorts=plan.cohorts),
+        evaluate=EvaluationSchedule(every=6),
+        dtype="float64",
+        task="segmentation()",
+        **more,
+    )
 
 
 def replayed(exp: Experiment, executor: Executor = InProcess(threads=1)) -> Kept:
@@ -87,25 +111,40 @@ def same(actual: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"rule": "fda"}, {"mask": False}, {"kd": 0.0}, {"omega": 1, "t_start": None}], ids=str
+    "more",
+    [{}, {"rule": "fda"}, {"mask": False}, {"kd": 0.0}, {"omega": 1, "t_start": None}],
+    ids=str,
 )
 def test_self_training_is_one_cluster(more: dict[str, Any]) -> None:
     x, w0 = pictures(1)
     plan = planned(2, x)
     said = {"kd": 2.0, "omega": 2, "t_start": 4, **more}
-    run_folder = replayed(experiment(f"self_training({', '.join(f'{k}={v!r}' for k, v in said.items())})", x, w0, plan))
+    run_folder = replayed(
+        experiment(
+            f"self_training({', '.join(f'{k}={v!r}' for k, v in said.items())})", x, w0, plan
+        )
+    )
     start = np.inf if said["t_start"] is None else said["t_start"]
     everything = np.ones(len(w0), dtype=bool)
-    trace = ladd.run(x, w0, plan, [[*range(5)]], shapes=SHAPES, common=everything, **{**said, "t_start": start})
+    trace = ladd.run(
+        x, w0, plan, [[*range(5)]], shapes=SHAPES, common=everything, **{**said, "t_start": start}
+    )
     same(run_folder.models, trace.models)
     same(run_folder.teachers, trace.teachers)
-    assert 0 < sum(trace.counted) < sum(SIDE**2 * len(b) for t in plan.orders for o in t.values() for b in o)
+    assert (
+        0
+        < sum(trace.counted)
+        < sum(SIDE**2 * len(b) for t in plan.orders for o in t.values() for b in o)
+    )
     assert np.abs(trace.teachers[-1][0] - trace.models[-1][0]).max() > 1e-3 or start == np.inf
 
 
 @pytest.mark.parametrize(
     ("shared", "executor"),
-    [*((shared, InProcess(threads=1)) for shared in ("'nothing'", "'features'", "'all'")), ("'features'", Workers(2))],
+    [
+        *((shared, InProcess(threads=1)) for shared in ("'nothing'", "'features'", "'all'")),
+        ("'features'", Workers(2)),
+    ],
     ids=["nothing", "features", "all", "features, in workers"],
 )
 def test_clusters_with_teachers_of_their_own(shared: str, executor: Executor) -> None:
@@ -114,7 +153,10 @@ def test_clusters_with_teachers_of_their_own(shared: str, executor: Executor) ->
     plan = planned(4, x)
     assert any(not set(group) & set(cohort) for group in GROUPS for cohort in plan.cohorts[1::2])
     topology = parse(f"clusters(given_groups({GROUPS}), shared={shared})", "topology")
-    run_folder = replayed(experiment("self_training(kd=2.0, omega=2, t_start=4)", x, w0, plan, topology=topology), executor)
+    run_folder = replayed(
+        experiment("self_training(kd=2.0, omega=2, t_start=4)", x, w0, plan, topology=topology),
+        executor,
+    )
     first = sum(int(np.prod(shape)) for shape in SHAPES[:2])
     common = np.arange(len(w0)) < {"'nothing'": 0, "'features'": first, "'all'": len(w0)}[shared]
     trace = ladd.run(x, w0, plan, GROUPS, shapes=SHAPES, common=common, kd=2.0, omega=2, t_start=4)

@@ -1,7 +1,9 @@
-"""Methods that look inside a network against twins with gradients derived by hand, to 1e-10: MAN, FedBN, SiLoBN, FedCR.
+"""Methods that look inside a network against twins with gradients derived by hand, to 1e-10: MAN,
+FedBN, SiLoBN, FedCR.
 
-One to three clients of five, unequal sizes, short last batches, two epochs, a falling rate; then with weight decay,
-momentum and clipping. The noise of FedCR's features is drawn once and given to both.
+One to three clients of five, unequal sizes, short last batches, two epochs, a falling rate; then
+with weight decay, momentum and clipping. The noise of FedCR's features is drawn once and given to
+both.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ from quadratic import Recorder
 SIZES = (3, 5, 8, 6, 9)
 """With batches of three, none is left with a single example, which cannot be normalised."""
 FEATURES, CLASSES, EPOCHS = 4, 3, 2
-EXECUTORS = pytest.mark.parametrize("executor", [InProcess(), Stacked()], ids=["one by one", "stacked"])
+EXECUTORS = pytest.mark.parametrize(
+    "executor", [InProcess(), Stacked()], ids=["one by one", "stacked"]
+)
 Shapes = Sequence[tuple[int, ...]]
 
 
@@ -47,8 +51,12 @@ def hard(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def planned(seed: int, shapes: Shapes, hard: dict[str, Any]) -> tuple[Examples, Plan]:
-    data = random_examples(seed, SIZES, FEATURES, CLASSES, sum(int(np.prod(shape)) for shape in shapes))
-    return data, random_plan(seed, data, ROUNDS, cohort=(1, 3), epochs=EPOCHS, **{"lr": 0.2, **hard})
+    data = random_examples(
+        seed, SIZES, FEATURES, CLASSES, sum(int(np.prod(shape)) for shape in shapes)
+    )
+    return data, random_plan(
+        seed, data, ROUNDS, cohort=(1, 3), epochs=EPOCHS, **{"lr": 0.2, **hard}
+    )
 
 
 def filled(module: nn.Module, data: Examples) -> nn.Module:
@@ -57,17 +65,29 @@ def filled(module: nn.Module, data: Examples) -> nn.Module:
     return module
 
 
-def replayed(text: str, module: nn.Module, data: Examples, plan: Plan, executor: Executor = InProcess()) -> Recorder:
-    pairs = [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in zip(data.x, data.y, strict=True)]
+def replayed(
+    text: str, module: nn.Module, data: Examples, plan: Plan, executor: Executor = InProcess()
+) -> Recorder:
+    pairs = [
+        (torch.from_numpy(x), torch.from_numpy(y)) for x, y in zip(data.x, data.y, strict=True)
+    ]
     local = LocalTraining(
-        lr=Steps(tuple(range(plan.rounds)), tuple(plan.lr)), weight_decay=plan.wd, momentum=plan.momentum,
-        clip=plan.clip, orders=plan.orders,
-    )  # fmt: skip
+        lr=Steps(tuple(range(plan.rounds)), tuple(plan.lr)),
+        weight_decay=plan.wd,
+        momentum=plan.momentum,
+        clip=plan.clip,
+        orders=plan.orders,
+    )
     exp = Experiment(
-        method=said(text), on=clients_of(pairs, test=pairs[0], classes=CLASSES), model=filled(module, data),
-        rounds=plan.rounds, local=local, sampler=ClientSampler(cohorts=plan.cohorts), evaluate=EvaluationSchedule(every=1),
+        method=said(text),
+        on=clients_of(pairs, test=pairs[0], classes=CLASSES),
+        model=filled(module, data),
+        rounds=plan.rounds,
+        local=local,
+        sampler=ClientSampler(cohorts=plan.cohorts),
+        evaluate=EvaluationSchedule(every=1),
         dtype="float64",
-    )  # fmt: skip
+    )
     run_folder = Recorder()
     train(exp, run_folder=run_folder, executor=executor)
     return run_folder
@@ -85,14 +105,18 @@ TANHS = [(5, FEATURES), (5,), (4, 5), (4,), (CLASSES, 4), (CLASSES,)]
 
 
 def tanhs() -> nn.Module:
-    return nn.Sequential(nn.Linear(FEATURES, 5), nn.Tanh(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, CLASSES))
+    return nn.Sequential(
+        nn.Linear(FEATURES, 5), nn.Tanh(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, CLASSES)
+    )
 
 
 @EXECUTORS
 @pytest.mark.parametrize(("rho", "scale"), [(0.0, "paper"), (0.0, "repo"), (0.2, "paper")])
 def test_man(hard: dict[str, Any], rho: float, scale: str, executor: Executor) -> None:
     data, plan = planned(41, TANHS, hard)
-    trace = man.run(data, replace(plan, server_lr=0.9), shapes=TANHS, zeta=0.7, rho=rho, man_scale=scale)
+    trace = man.run(
+        data, replace(plan, server_lr=0.9), shapes=TANHS, zeta=0.7, rho=rho, man_scale=scale
+    )
     text = f"man(zeta=0.7, man_scale='{scale}') + sam(rho={rho}) + server_sgd(0.9) + all_clients()"
     agree(replayed(text, tanhs(), data, plan, executor), trace, plan)
     without = man.run(data, replace(plan, server_lr=0.9), shapes=TANHS, zeta=0.0, rho=rho)
@@ -103,7 +127,9 @@ NORMALISED = [(3, FEATURES), (3,), (3,), (3,), (CLASSES, 3), (CLASSES,)]
 
 
 def normalised() -> nn.Module:
-    return nn.Sequential(nn.Linear(FEATURES, 3), nn.BatchNorm1d(3), nn.Tanh(), nn.Linear(3, CLASSES))
+    return nn.Sequential(
+        nn.Linear(FEATURES, 3), nn.BatchNorm1d(3), nn.Tanh(), nn.Linear(3, CLASSES)
+    )
 
 
 @EXECUTORS
@@ -112,7 +138,9 @@ def test_batch_normalisation(hard: dict[str, Any], private: str, executor: Execu
     data, plan = planned(42, NORMALISED, hard)
     r0 = np.array([0.0, 0, 0, 1, 1, 1])
     trace = fedbn.run(data, replace(plan, server_lr=0.9), shapes=NORMALISED, r0=r0, private=private)
-    run_folder = replayed(f"{private}() + server_sgd(0.9) + all_clients()", normalised(), data, plan, executor)
+    run_folder = replayed(
+        f"{private}() + server_sgd(0.9) + all_clients()", normalised(), data, plan, executor
+    )
     agree(run_folder, trace, plan)
     same([run.model.buffers for run in run_folder.runs], trace.statistics)
     if private != "fedavg":
@@ -141,7 +169,9 @@ def noise(plan: Plan) -> list[dict[int, list[np.ndarray]]]:
             for k in cohort:
                 seed_modules(derive(0, "module", t, k), "cpu")
                 draw = partial(torch.randn, dtype=torch.float64)
-                found[t][k] = [draw(SAMPLES, len(places), DIM).numpy() for places in plan.orders[t][k]]
+                found[t][k] = [
+                    draw(SAMPLES, len(places), DIM).numpy() for places in plan.orders[t][k]
+                ]
     return found
 
 

@@ -1,5 +1,5 @@
-"""Methods that treat a part of the model by itself, against their literal twins to 1e-10: tensors with a radius of
-their own, SAM along the last gradient, FedALA's blend of the last tensors.
+"""Methods that treat a part of the model by itself, against their literal twins to 1e-10: tensors
+with a radius of their own, SAM along the last gradient, FedALA's blend of the last tensors.
 
 The runs are those of ``test_against_twins``. Where a method draws, its twin is fed what was drawn.
 """
@@ -24,7 +24,9 @@ from methods.test_more_twins import kept, local_models, slower
 Some = tuple[Problem, Plan]
 LAYERS = {"first": 3, "second": 2, "third": 1, "fourth": 2}
 CUT = [[0, 1, 2], [3, 4], [5], [6, 7]]
-EXECUTORS = pytest.mark.parametrize("executor", [InProcess(), Stacked()], ids=["one by one", "stacked"])
+EXECUTORS = pytest.mark.parametrize(
+    "executor", [InProcess(), Stacked()], ids=["one by one", "stacked"]
+)
 
 
 @pytest.fixture(scope="module", params=["plain", "decay, momentum, clip"])
@@ -46,7 +48,9 @@ def test_layerwise_sam(some: Some, executor: Executor) -> None:
 def test_last_sam(some: Some, executor: Executor) -> None:
     """The gradient is kept from visit to visit."""
     trace = last_sam.run(*slower(some, 0.9), rho=0.3)
-    run_folder = agree("last_sam(rho=0.3) + server_sgd(0.9) + all_clients()", trace, some, executor=executor)
+    run_folder = agree(
+        "last_sam(rho=0.3) + server_sgd(0.9) + all_clients()", trace, some, executor=executor
+    )
     local_models(run_folder, trace, some[1])
     zero = np.zeros(some[0].dim)
     expected = [[zero if g is None else g for g in last] for last in trace.last]
@@ -59,7 +63,9 @@ def drawn(problem: Problem, plan: Plan, share: float) -> list[dict[int, list[int
     for t, cohort in enumerate(plan.cohorts):
         found.append({})
         for k in cohort:
-            order = torch.randperm(problem.sizes[k], generator=torch_generator(0, "piece/ala", t, k))
+            order = torch.randperm(
+                problem.sizes[k], generator=torch_generator(0, "piece/ala", t, k)
+            )
             found[t][k] = order[: max(1, int(share * problem.sizes[k]))].tolist()
     return found
 
@@ -67,7 +73,8 @@ def drawn(problem: Problem, plan: Plan, share: float) -> list[dict[int, list[int
 @EXECUTORS
 @pytest.mark.parametrize(("share", "threshold"), [(0.7, 0.1), (1.0, 1e-6), (0.01, 100.0)])
 def test_fedala(some: Some, share: float, threshold: float, executor: Executor) -> None:
-    """The last two tensors are blended; with a tight threshold the passes of a second visit go on longer."""
+    """The last two tensors are blended; with a tight threshold the passes of a second visit go on
+    longer."""
     problem, plan = some
     settings = {"eta_m": 0.4, "threshold": threshold, "high": [5, 6, 7], "batch": 2}
     trace = fedala.run(problem, plan, drawn=drawn(problem, plan, share), **settings)

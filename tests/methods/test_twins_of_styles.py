@@ -1,4 +1,5 @@
-"""CFSI and LAB against their literal twin, to 1e-10: spectra, colours, draws and what is trained on."""
+"""CFSI and LAB against their literal twin, to 1e-10: spectra, colours, draws and what is trained
+on."""
 
 from __future__ import annotations
 
@@ -53,9 +54,14 @@ def test_styles(kind: str) -> None:
     data = images(5)
     plan = random_plan(6, data, ROUNDS, cohort=(1, 2), epochs=2, lr=0.3, momentum=0.5)
     trace = styles.run(
-        data, plan, kind=kind, share=0.2, domains=[0, 1, 2], classes=CLASSES,
+        data,
+        plan,
+        kind=kind,
+        share=0.2,
+        domains=[0, 1, 2],
+        classes=CLASSES,
         draws=lambda t, k: Drawn(torch_generator(0, f"piece/{kind}", t, k)),
-    )  # fmt: skip
+    )
     text = {"cfsi": "cfsi(share=0.2)", "lab": "lab()"}[kind]
     linear = nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(SHAPE)), CLASSES))
     agree(replayed(f"{text} + all_clients()", linear, data, plan), trace, plan)

@@ -14,7 +14,9 @@ from fedflat.client.sharpness import Sam
 from fedflat.registry import specs as spelling
 from fedflat.registry.specs import RegisteredName, registered
 
-OURS = [entry for entry in registered("method") if entry.make.__module__.startswith("fedflat.methods.")]
+OURS = [
+    entry for entry in registered("method") if entry.make.__module__.startswith("fedflat.methods.")
+]
 
 
 def literals(entry: RegisteredName) -> set[str]:
@@ -30,13 +32,22 @@ def literals(entry: RegisteredName) -> set[str]:
 def test_a_default_that_a_piece_has_is_not_written_again(entry: RegisteredName) -> None:
     made = entry.make()
     pieces = [*made.client, *made.server, *made.shadows, *([made.rule] if made.rule else [])]
-    known = {(field.name, field.default) for piece in pieces for field in fields(piece) if field.default is not MISSING}
+    known = {
+        (field.name, field.default)
+        for piece in pieces
+        for field in fields(piece)
+        if field.default is not MISSING
+    }
     said = {(name, parameter.default) for name, parameter in entry.signature.parameters.items()}
     twice = {name for name, _ in known & said} & literals(entry)
-    assert not twice, f"{entry.name}: take these defaults from the piece, as in rho=Sam.rho, or use made_of"
+    assert not twice, (
+        f"{entry.name}: take these defaults from the piece, as in rho=Sam.rho, or use made_of"
+    )
 
 
-def test_made_of_takes_arguments_defaults_and_checks_from_the_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_made_of_takes_arguments_defaults_and_checks_from_the_piece(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(spelling, "_REGISTRY", dict(spelling._REGISTRY))
 
     @dataclass(frozen=True, repr=False)

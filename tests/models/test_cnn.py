@@ -27,7 +27,8 @@ def size(spec: ModelSpec, shape: tuple[int, ...], classes: int) -> int:
     return sum(p.numel() for p in spec.build(shape, classes).parameters())
 
 
-# 32 -5x5-> 28 -pool-> 14 -5x5-> 10 -pool-> 5: 64 * 5 * 5 = 1600. 28 -> 24 -> 12 -> 8 -> 4: 64 * 4 * 4 = 1024.
+# 32 -5x5-> 28 -pool-> 14 -5x5-> 10 -pool-> 5: 64 * 5 * 5 = 1600. 28 -> 24 -> 12 -> 8 -> 4: 64 * 4 *
+# 4 = 1024.
 @pytest.mark.parametrize(("classes", "published"), [(10, 797_962), (100, 815_332)])
 @pytest.mark.parametrize("pool_first", [True, False])
 def test_cnn_parameters(classes: int, published: int, pool_first: bool) -> None:
@@ -84,7 +85,11 @@ def orders(shape: tuple[int, ...]) -> tuple[nn.Module, nn.Module, torch.Tensor]:
     """The CNN in both orders with equal parameters, and a batch that leaves some units dead."""
     pool_first, relu_first = cnn().build(shape, 10), cnn(pool_first=False).build(shape, 10)
     relu_first.load_state_dict(pool_first.state_dict())
-    return pool_first, relu_first, torch.randn(8, *shape, generator=torch.Generator().manual_seed(2))
+    return (
+        pool_first,
+        relu_first,
+        torch.randn(8, *shape, generator=torch.Generator().manual_seed(2)),
+    )
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28)])
@@ -106,7 +111,9 @@ def test_the_orders_differ_in_what_the_relu_gives() -> None:
         seen: list[tuple[int, ...]] = []
         for part in module.modules():
             if isinstance(part, nn.ReLU):
-                part.register_forward_hook(lambda part, args, out: seen.append(tuple(out.shape[1:])))
+                part.register_forward_hook(
+                    lambda part, args, out: seen.append(tuple(out.shape[1:]))
+                )
         module(x)
         return seen
 
@@ -130,5 +137,7 @@ def test_wrong_settings_are_refused() -> None:
         tiny_convnet(groups=0)
     with pytest.raises(SettingError, match="pool_first must be True or False, found 1"):
         cnn(pool_first=1)
-    with pytest.raises(SettingError, match=r"cnn: images must have at least 16x16 pixels, found 8x8"):
+    with pytest.raises(
+        SettingError, match=r"cnn: images must have at least 16x16 pixels, found 8x8"
+    ):
         cnn().build((1, 8, 8), 10)

@@ -9,7 +9,18 @@ import torch
 from torch import nn
 
 import fedflat
-from fedflat import cnn, femnist_cnn, fsa_cnn, logistic, mlp, mobilenetv2, resnet18, resnet20, stochastic, tiny_convnet
+from fedflat import (
+    cnn,
+    femnist_cnn,
+    fsa_cnn,
+    logistic,
+    mlp,
+    mobilenetv2,
+    resnet18,
+    resnet20,
+    stochastic,
+    tiny_convnet,
+)
 from fedflat.core.flat import Layout
 from fedflat.errors import SettingError
 from fedflat.models.spec import ModelSpec
@@ -41,7 +52,15 @@ ROWS: list[tuple[ModelSpec, tuple[int, ...], int]] = [
     (stochastic(dim=8), (1, 16, 16), 4),
 ]
 IDS = [f"{spec!r}-{'x'.join(map(str, shape))}" for spec, shape, _ in ROWS]
-IMAGE_MODELS = [cnn(), fsa_cnn(), tiny_convnet(), resnet20(), resnet18(), mobilenetv2(), femnist_cnn()]
+IMAGE_MODELS = [
+    cnn(),
+    fsa_cnn(),
+    tiny_convnet(),
+    resnet20(),
+    resnet18(),
+    mobilenetv2(),
+    femnist_cnn(),
+]
 SMALLEST = list(zip(IMAGE_MODELS, [16, 16, 8, 4, 8, 32, 6], strict=True))
 OF_PIXELS = {"bisenetv2", "deeplabv3"}
 """Models with scores at every pixel have a table of their own, in test_models_of_pixels.py."""
@@ -81,7 +100,9 @@ def test_spelling_and_pickle(spec: ModelSpec, shape: tuple[int, ...], activation
 
 
 @every_row
-def test_equal_seeds_give_equal_parameters(spec: ModelSpec, shape: tuple[int, ...], activations: int) -> None:
+def test_equal_seeds_give_equal_parameters(
+    spec: ModelSpec, shape: tuple[int, ...], activations: int
+) -> None:
     one, two, other = (seeded(spec, shape, seed).state_dict() for seed in (0, 0, 1))
     assert list(one) == list(two)
     assert all(torch.equal(one[name], two[name]) for name in one)
@@ -89,7 +110,9 @@ def test_equal_seeds_give_equal_parameters(spec: ModelSpec, shape: tuple[int, ..
 
 
 @every_row
-def test_float64_output_and_gradient(spec: ModelSpec, shape: tuple[int, ...], activations: int) -> None:
+def test_float64_output_and_gradient(
+    spec: ModelSpec, shape: tuple[int, ...], activations: int
+) -> None:
     module = seeded(spec, shape).double()
     out = module(batch(shape, torch.float64))
     assert out.shape == (3, 6)
@@ -102,7 +125,9 @@ def test_float64_output_and_gradient(spec: ModelSpec, shape: tuple[int, ...], ac
 
 
 @every_row
-def test_float32_agrees_with_float64(spec: ModelSpec, shape: tuple[int, ...], activations: int) -> None:
+def test_float32_agrees_with_float64(
+    spec: ModelSpec, shape: tuple[int, ...], activations: int
+) -> None:
     module = seeded(spec, shape).eval()
     with torch.no_grad():
         single = module(batch(shape))
@@ -136,11 +161,15 @@ def test_layout_finds_classifier_norms_and_shortcuts(
     for name, part in module.named_modules():
         kernel_of_one = isinstance(part, nn.Conv2d) and part.kernel_size == (1, 1)
         assert ("shortcut" in name) >= (kernel_of_one and "resnet" in repr(spec))
-        assert ("norm" in name.rpartition(".")[2]) == isinstance(part, nn.GroupNorm | nn.BatchNorm2d)
+        assert ("norm" in name.rpartition(".")[2]) == isinstance(
+            part, nn.GroupNorm | nn.BatchNorm2d
+        )
 
 
 @every_row
-def test_evaluation_reads_each_input_alone(spec: ModelSpec, shape: tuple[int, ...], activations: int) -> None:
+def test_evaluation_reads_each_input_alone(
+    spec: ModelSpec, shape: tuple[int, ...], activations: int
+) -> None:
     module = seeded(spec, shape).double().eval()
     x = batch(shape, torch.float64)
     with torch.no_grad():
@@ -152,7 +181,9 @@ def test_image_models_refuse_what_is_no_image(spec: ModelSpec) -> None:
     name = repr(spec).partition("(")[0]
     with pytest.raises(SettingError, match=rf"^{name}: inputs must be images .* found \(784,\)"):
         spec.build((784,), 10)
-    with pytest.raises(SettingError, match=rf"^{name}: inputs must be images .* found \(2, 3, 32, 32\)"):
+    with pytest.raises(
+        SettingError, match=rf"^{name}: inputs must be images .* found \(2, 3, 32, 32\)"
+    ):
         spec.build((2, 3, 32, 32), 10)
 
 
@@ -160,7 +191,9 @@ def test_image_models_refuse_what_is_no_image(spec: ModelSpec) -> None:
 def test_image_models_refuse_small_images_and_no_others(spec: ModelSpec, smallest: int) -> None:
     assert seeded(spec, (1, smallest, smallest))(batch((1, smallest, smallest))).shape == (3, 6)
     for shape in (1, smallest - 1, 32), (1, 32, smallest - 1):
-        with pytest.raises(SettingError, match=f"at least {smallest}x{smallest} pixels, found {shape[1]}x"):
+        with pytest.raises(
+            SettingError, match=f"at least {smallest}x{smallest} pixels, found {shape[1]}x"
+        ):
             spec.build(shape, 10)
 
 

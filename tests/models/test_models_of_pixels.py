@@ -1,4 +1,5 @@
-"""Networks with scores at every pixel, against the papers' tables of layers, added up here by hand."""
+"""Networks with scores at every pixel, against the papers' tables of layers, added up here by
+hand."""
 
 from __future__ import annotations
 
@@ -39,10 +40,22 @@ def size(module: nn.Module) -> int:
 def mobile_features() -> int:
     """Table 2 of the MobileNetV2 paper, down to the row before the last 1x1 convolution."""
     total, before = conv(3, 3, 32), 32
-    for t, c, n in ((1, 16, 1), (6, 24, 2), (6, 32, 3), (6, 64, 4), (6, 96, 3), (6, 160, 3), (6, 320, 1)):
+    for t, c, n in (
+        (1, 16, 1),
+        (6, 24, 2),
+        (6, 32, 3),
+        (6, 64, 4),
+        (6, 96, 3),
+        (6, 160, 3),
+        (6, 320, 1),
+    ):
         for _ in range(n):
             inside = t * before
-            total += conv(1, before, inside) * (t > 1) + conv(3, inside, inside, inside) + conv(1, inside, c)
+            total += (
+                conv(1, before, inside) * (t > 1)
+                + conv(3, inside, inside, inside)
+                + conv(1, inside, c)
+            )
             before = c
     return total
 
@@ -56,7 +69,8 @@ def test_mobilenet_by_the_papers_table() -> None:
 
 
 def test_deeplab_by_the_papers_figure() -> None:
-    """Five views of 256 channels, a 1x1, a 3x3, and the scores; dilation and stride cost nothing."""
+    """Five views of 256 channels, a 1x1, a 3x3, and the scores; dilation and stride cost
+    nothing."""
     aspp = 2 * conv(1, 320, 256) + 3 * conv(3, 320, 256) + conv(1, 5 * 256, 256)
     expected = mobile_features() + aspp + conv(3, 256, 256) + 256 * 19 + 19
     assert size(deeplabv3().build((3, 64, 64), 19)) == expected == 5_113_363
@@ -73,7 +87,8 @@ def gather_down(c: int, o: int) -> int:
 
 
 def bisenet_by_hand(classes: int, auxiliary: bool) -> int:
-    """Tables 1 and 2 of the BiSeNetV2 paper; 1024 channels in the head, 128 in the auxiliary ones."""
+    """Tables 1 and 2 of the BiSeNetV2 paper; 1024 channels in the head, 128 in the auxiliary
+    ones."""
     detail = conv(3, 3, 64) + 4 * conv(3, 64, 64) + conv(3, 64, 128) + 2 * conv(3, 128, 128)
     stem = conv(3, 3, 16) + conv(1, 16, 8) + conv(3, 8, 16) + conv(3, 32, 16)
     stages = gather_down(16, 32) + gather_down(32, 64) + gather_down(64, 128)
@@ -92,9 +107,13 @@ def head(before: int, inside: int, up: int, classes: int) -> int:
 
 
 PUBLISHED = [
-    (19, True, 8_196_416), (19, False, 4_585_552), (16, True, 7_473_296), (16, False, 4_388_752),
-    (11, True, 6_268_096), (11, False, 4_060_752),
-]  # fmt: skip
+    (19, True, 8_196_416),
+    (19, False, 4_585_552),
+    (16, True, 7_473_296),
+    (16, False, 4_388_752),
+    (11, True, 6_268_096),
+    (11, False, 4_060_752),
+]
 
 
 @pytest.mark.parametrize(("classes", "auxiliary", "published"), PUBLISHED)
@@ -103,12 +122,15 @@ def test_bisenet_by_the_papers_tables(classes: int, auxiliary: bool, published: 
     module = bisenetv2(auxiliary=auxiliary).build((3, 64, 64), classes)
     assert size(module) == published
     norms = [part for part in module.modules() if isinstance(part, nn.BatchNorm2d)]
-    assert (len(norms), sum(part.num_features for part in norms)) == ((58, 9176) if auxiliary else (54, 8664))
+    assert (len(norms), sum(part.num_features for part in norms)) == (
+        (58, 9176) if auxiliary else (54, 8664)
+    )
 
 
 @torch.no_grad()
 def test_bisenet_at_a_size_of_the_papers() -> None:
-    """64x128 pixels: detail at 1/8, meaning at 1/32, scores at every pixel; five outputs in training only."""
+    """64x128 pixels: detail at 1/8, meaning at 1/32, scores at every pixel; five outputs in
+    training only."""
     module = bisenetv2().build((3, 64, 128), 19).eval()
     x = torch.zeros(1, 3, 64, 128)
     seen = [x]
@@ -130,7 +152,9 @@ def test_bisenet_starts_with_blocks_that_are_their_shortcuts() -> None:
     block = module.semantic[1][1]  # type: ignore[index]
     x = torch.rand(2, 16, 8, 8)
     assert torch.equal(block(x), x)  # type: ignore[operator]
-    silent = [p for name, p in module.named_parameters() if name.endswith("norm.weight") and not p.any()]
+    silent = [
+        p for name, p in module.named_parameters() if name.endswith("norm.weight") and not p.any()
+    ]
     assert len(silent) == 3 + 1 + 1 + 3
 
 
@@ -139,14 +163,19 @@ def test_bisenet_starts_with_blocks_that_are_their_shortcuts() -> None:
 def test_deeplab_keeps_the_stride_that_is_asked_for(stride: int, expected: tuple[int, int]) -> None:
     module = deeplabv3(stride=stride, width=0.25).build((3, 64, 128), 5).eval()
     assert module.features(torch.zeros(1, 3, 64, 128)).shape[-2:] == expected  # type: ignore[operator]
-    dilations = {part.dilation[0] for part in module.features.modules() if isinstance(part, nn.Conv2d)}
+    dilations = {
+        part.dilation[0] for part in module.features.modules() if isinstance(part, nn.Conv2d)
+    }
     assert dilations == {8: {1, 2, 4}, 16: {1, 2}, 32: {1}}[stride]
 
 
 @torch.no_grad()
 def test_a_dilated_trunk_sees_what_the_strided_one_sees() -> None:
     """Where the strided features have a place, the dilated ones have the same numbers."""
-    wide, dense = (deeplabv3(stride=stride, width=0.25).build((3, 64, 64), 5).double().eval() for stride in (32, 16))
+    wide, dense = (
+        deeplabv3(stride=stride, width=0.25).build((3, 64, 64), 5).double().eval()
+        for stride in (32, 16)
+    )
     dense.load_state_dict(wide.state_dict())
     x = images(64, 64, torch.float64)
     coarse, fine = wide.features(x), dense.features(x)  # type: ignore[operator]
@@ -164,7 +193,9 @@ def test_float64_outputs_and_gradients(spec: ModelSpec) -> None:
     module = spec.build((3, 48, 70), 6).double()
     for part in module.modules():
         if isinstance(part, nn.BatchNorm2d | nn.GroupNorm):
-            nn.init.ones_(part.weight)  # or the blocks that start as their shortcuts would learn nothing at once
+            nn.init.ones_(
+                part.weight
+            )  # or the blocks that start as their shortcuts would learn nothing at once
     outputs = module(images(dtype=torch.float64))
     outputs = [outputs] if isinstance(outputs, Tensor) else outputs
     assert len(outputs) == (5 if "auxiliary" not in repr(spec) and "bisenet" in repr(spec) else 1)

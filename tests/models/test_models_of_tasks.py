@@ -1,4 +1,5 @@
-"""Models that give no row of class scores for an image: masks, descriptors, letters. And what each of them must do."""
+"""Models that give no row of class scores for an image: masks, descriptors, letters. And what each
+of them must do."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from fedflat import char_lstm, embedder, small_unet
 from fedflat.core.flat import FlatModule, Layout
 from fedflat.errors import SettingError
 from fedflat.kernels.memory_format import gains, refusal
-from fedflat.models.embedder import GeM, EmbedderNet
+from fedflat.models.embedder import EmbedderNet, GeM
 from fedflat.models.spec import ModelSpec
 from fedflat.registry.specs import parse
 
-# Each model, an input it reads, what it makes of three inputs and 6 outputs, its ReLUs, and its last layer's numbers.
+# Each model, an input it reads, what it makes of three inputs and 6 outputs, its ReLUs, and its
+# last layer's numbers.
 ROWS: list[tuple[ModelSpec, tuple[int, ...], tuple[int, ...], int, int]] = [
     (small_unet(), (3, 16, 24), (3, 6, 16, 24), 7, 16 * 6 + 6),
     (small_unet(width=4, groups=2), (1, 9, 13), (3, 6, 9, 13), 7, 4 * 6 + 6),
@@ -110,9 +112,12 @@ def test_curvature_can_be_had(
 def test_a_stack_of_clients_gives_what_each_gives(
     spec: ModelSpec, shape: tuple[int, ...], made: tuple[int, ...], relus: int, last: int
 ) -> None:
-    """As rows of one tensor; torch cannot do that with an LSTM, whose clients are visited one by one."""
+    """As rows of one tensor; torch cannot do that with an LSTM, whose clients are visited one by
+    one."""
     module, x = spec.build(shape, 6).double(), inputs(spec, shape)
-    named = {name: torch.stack([p.detach(), p.detach() * 0.9]) for name, p in module.named_parameters()}
+    named = {
+        name: torch.stack([p.detach(), p.detach() * 0.9]) for name, p in module.named_parameters()
+    }
 
     stacked = vmap(lambda p, x: functional_call(module, p, (x,)))
     if "lstm" in repr(spec):
@@ -121,7 +126,9 @@ def test_a_stack_of_clients_gives_what_each_gives(
         return
     both = stacked(named, torch.stack([x, x.flip(0)]))
     for place, mine in enumerate((x, x.flip(0))):
-        alone = functional_call(module, {name: rows[place] for name, rows in named.items()}, (mine,))
+        alone = functional_call(
+            module, {name: rows[place] for name, rows in named.items()}, (mine,)
+        )
         torch.testing.assert_close(both[place], alone, rtol=1e-10, atol=1e-10)
 
 
@@ -171,7 +178,8 @@ def test_a_letter_is_guessed_from_those_before_it_only() -> None:
 
 
 def test_parameters_of_the_papers_character_network() -> None:
-    """80 letters, embedding 8, two layers of 100: four gates with two biases each, and 100 x 80 + 80 at the end."""
+    """80 letters, embedding 8, two layers of 100: four gates with two biases each, and 100 x 80 +
+    80 at the end."""
     gates = [4 * 100 * (before + 100) + 2 * 4 * 100 for before in (8, 100)]
     module = char_lstm().build((80,), 80)
     assert sum(p.numel() for p in module.parameters()) == 80 * 8 + sum(gates) + 100 * 80 + 80
@@ -184,7 +192,8 @@ def test_parameters_of_the_u() -> None:
 
 
 def test_a_pixel_hears_of_the_whole_neighbourhood() -> None:
-    """Of three strides of 2 and nearest enlargement: one pixel moves outputs more than 16 pixels away, and its own."""
+    """Of three strides of 2 and nearest enlargement: one pixel moves outputs more than 16 pixels
+    away, and its own."""
     module = small_unet(width=4).build((1, 64, 64), 2).double().eval()
     for part in module.modules():
         if isinstance(part, nn.GroupNorm):  # which hears of everything: taken out
@@ -200,7 +209,9 @@ def test_a_pixel_hears_of_the_whole_neighbourhood() -> None:
 def test_pooling_is_the_published_mean() -> None:
     """(mean of x^3)^(1/3), by hand; and both orders of pooling and normalising."""
     pool = GeM().double()
-    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64).T.reshape(1, 2, 1, 2)  # positions (1, 3), (2, 4)
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64).T.reshape(
+        1, 2, 1, 2
+    )  # positions (1, 3), (2, 4)
     rows = x[0, :, 0].tolist()
     means = [(sum(v**3 for v in row) / 2) ** (1 / 3) for row in rows]
     torch.testing.assert_close(pool(x)[0], torch.tensor(means, dtype=torch.float64))
@@ -214,14 +225,18 @@ def test_pooling_is_the_published_mean() -> None:
 @pytest.mark.parametrize("order", ["after_pool", "before_pool"])
 def test_what_is_made_of_length_one(order: str) -> None:
     net = EmbedderNet(1, 2, 4, 1, order).double()
-    x = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]], dtype=torch.float64).reshape(1, 2, 1, 2)  # channel rows (1, 2), (3, 4)
+    x = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]], dtype=torch.float64).reshape(
+        1, 2, 1, 2
+    )  # channel rows (1, 2), (3, 4)
     net.trunk, net.describe = nn.Sequential(), nn.Identity()  # type: ignore[assignment]
     columns = [[1.0, 3.0], [2.0, 4.0]]
     if order == "before_pool":
         columns = [[v / sum(u * u for u in column) ** 0.5 for v in column] for column in columns]
     pooled = [(sum(column[c] ** 3 for column in columns) / 2) ** (1 / 3) for c in range(2)]
     length = 1.0 if order == "before_pool" else sum(v * v for v in pooled) ** 0.5
-    torch.testing.assert_close(net(x)[0], torch.tensor([v / length for v in pooled], dtype=torch.float64))
+    torch.testing.assert_close(
+        net(x)[0], torch.tensor([v / length for v in pooled], dtype=torch.float64)
+    )
 
 
 @every_row

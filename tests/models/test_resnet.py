@@ -16,7 +16,8 @@ from fedflat.models.spec import ModelSpec
 
 
 def parameters(channels: int, stages: tuple[int, ...], blocks: int, classes: int) -> int:
-    """Stem, two 3x3 convolutions and two norms a block, 1x1 shortcuts with a norm between stages, linear."""
+    """Stem, two 3x3 convolutions and two norms a block, 1x1 shortcuts with a norm between stages,
+    linear."""
     total = channels * stages[0] * 9 + 2 * stages[0]
     before = stages[0]
     for after in stages:
@@ -50,7 +51,8 @@ def test_resnet20_has_the_papers_parameters_and_its_shortcuts() -> None:
     module = resnet20().build((3, 32, 32), 10)
     shortcuts = sum(p.numel() for name, p in module.named_parameters() if "shortcut" in name)
     assert shortcuts == (16 * 32 + 2 * 32) + (32 * 64 + 2 * 64) == 2752
-    # Stem, 6 + 1 + 5 + 1 + 5 convolutions, 7 + 6 + 6 norms, linear. He et al., Table 6: 0.27 million.
+    # Stem, 6 + 1 + 5 + 1 + 5 convolutions, 7 + 6 + 6 norms, linear. He et al., Table 6: 0.27
+    # million.
     by_hand = 9 * (3 * 16 + 6 * 16**2 + 16 * 32 + 5 * 32**2 + 32 * 64 + 5 * 64**2)
     by_hand += 2 * (7 * 16 + 6 * 32 + 6 * 64) + 64 * 10 + 10
     assert size(module) - shortcuts == by_hand
@@ -61,7 +63,9 @@ def test_resnet20_has_the_papers_parameters_and_its_shortcuts() -> None:
 @pytest.mark.parametrize(
     ("spec", "stages", "blocks"), [(resnet20, 3, 3), (resnet18, 4, 2)], ids=["resnet20", "resnet18"]
 )
-def test_the_network_is_written_out(spec: type[ModelSpec], stages: int, blocks: int, norm: str) -> None:
+def test_the_network_is_written_out(
+    spec: type[ModelSpec], stages: int, blocks: int, norm: str
+) -> None:
     module = spec(norm=norm).build((3, 16, 16), 5).double()  # type: ignore[call-arg]
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():  # norms start as 1 and 0; draw them, so that a forgotten one shows
@@ -80,10 +84,14 @@ def test_the_network_is_written_out(spec: type[ModelSpec], stages: int, blocks: 
     for s in range(1, stages + 1):
         for b in range(blocks):
             name, stride = f"stage{s}.{b}", 2 if s > 1 and b == 0 else 1
-            z = normed(conv2d(y, w[f"{name}.conv1.weight"], stride=stride, padding=1), f"{name}.norm1")
+            z = normed(
+                conv2d(y, w[f"{name}.conv1.weight"], stride=stride, padding=1), f"{name}.norm1"
+            )
             z = normed(conv2d(z.relu(), w[f"{name}.conv2.weight"], padding=1), f"{name}.norm2")
             if stride == 2:
-                y = normed(conv2d(y, w[f"{name}.shortcut.conv.weight"], stride=2), f"{name}.shortcut.norm")
+                y = normed(
+                    conv2d(y, w[f"{name}.shortcut.conv.weight"], stride=2), f"{name}.shortcut.norm"
+                )
             y = (y + z).relu()
     expected = y.mean((2, 3)) @ w["fc.weight"].T + w["fc.bias"]
     torch.testing.assert_close(module(x), expected, rtol=1e-10, atol=1e-10)
@@ -106,8 +114,11 @@ def test_start() -> None:
         if "norm" in name:
             assert (p == (1 if name.endswith("weight") else 0)).all(), name
         elif "conv" in name:
-            std = math.sqrt(2 / (p.shape[0] * p.shape[2] * p.shape[3]))  # Kaiming: gain sqrt(2), fan-out
-            # The relative error of an estimated deviation is about 1 / sqrt(2 n): allow five times that.
+            std = math.sqrt(
+                2 / (p.shape[0] * p.shape[2] * p.shape[3])
+            )  # Kaiming: gain sqrt(2), fan-out
+            # The relative error of an estimated deviation is about 1 / sqrt(2 n): allow five times
+            # that.
             assert p.std().item() == pytest.approx(std, rel=5 / math.sqrt(2 * p.numel())), name
             assert abs(p.mean().item()) < 5 * std / math.sqrt(p.numel()), name
 
@@ -124,9 +135,13 @@ def test_batch_norm_keeps_statistics_and_group_norm_none() -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    with pytest.raises(SettingError, match=r"resnet18: norm must be .* found 'bach'\. Did you mean 'batch'"):
+    with pytest.raises(
+        SettingError, match=r"resnet18: norm must be .* found 'bach'\. Did you mean 'batch'"
+    ):
         resnet18(norm="bach")
     with pytest.raises(SettingError, match="resnet20: groups must divide 16 channels, found 32"):
         resnet20(groups=32)
-    with pytest.raises(SettingError, match="resnet18: groups must be a whole number of at least 1, found -2"):
+    with pytest.raises(
+        SettingError, match="resnet18: groups must be a whole number of at least 1, found -2"
+    ):
         resnet18(groups=-2)

@@ -41,7 +41,9 @@ def test_hidden_must_be_a_list(hidden: object) -> None:
 
 @pytest.mark.parametrize("width", [0, -3, 2.5, True])
 def test_widths_must_be_whole_and_positive(width: object) -> None:
-    with pytest.raises(SettingError, match="every width in hidden must be a whole number of at least 1"):
+    with pytest.raises(
+        SettingError, match="every width in hidden must be a whole number of at least 1"
+    ):
         mlp(hidden=[8, width])
 
 

@@ -66,7 +66,8 @@ def test_probabilities_are_averaged_over_the_samples() -> None:
 
 @torch.no_grad()
 def test_the_samples_have_the_law_of_the_features() -> None:
-    """With an identity for a head and many samples, the mean of the logits' softmax nears its expectation."""
+    """With an identity for a head and many samples, the mean of the logits' softmax nears its
+    expectation."""
     many, few = network(test_samples=20_000).eval(), network(test_samples=30).eval()
     mean, spread = gaussian(many.encoder(X))
     rng = torch.Generator().manual_seed(9)
@@ -88,5 +89,7 @@ def test_without_spread_it_is_the_plain_network() -> None:
 
 @pytest.mark.parametrize("name", ["dim", "train_samples", "test_samples"])
 def test_settings(name: str) -> None:
-    with pytest.raises(SettingError, match=f"stochastic: {name} must be a whole number of at least 1"):
+    with pytest.raises(
+        SettingError, match=f"stochastic: {name} must be a whole number of at least 1"
+    ):
         stochastic(**{name: 0})

@@ -13,17 +13,24 @@ NAMES = ("sign_sam.py", "fedexp.py", "thumbnails.py", "camps.py", "nearly.py", "
 
 
 def write_files(folder: Path) -> None:
-    """Every Python block as the file that its first line names, and twenty pictures of two kinds."""
+    """Every Python block as the file that its first line names, and twenty pictures of two
+    kinds."""
     for block in re.findall(r"```python\n(.*?)```", DOC, re.DOTALL):
         name = block.partition("\n")[0].removeprefix("# ")
         (folder / name).write_text(block)
     for kind, colour in (("dark", 40), ("light", 200)):
         (folder / "pictures" / kind).mkdir(parents=True)
         for i in range(10):
-            Image.new("RGB", (20, 24), (colour + i, colour, colour - i)).save(folder / "pictures" / kind / f"{i}.png")
+            Image.new("RGB", (20, 24), (colour + i, colour, colour - i)).save(
+                folder / "pictures" / kind / f"{i}.png"
+            )
 
 
 def commands() -> list[list[str]]:
     """The words of every command, without the first."""
-    lines = [line for block in re.findall(r"```sh\n(.*?)```", DOC, re.DOTALL) for line in block.splitlines()]
+    lines = [
+        line
+        for block in re.findall(r"```sh\n(.*?)```", DOC, re.DOTALL)
+        for line in block.splitlines()
+    ]
     return [shlex.split(line)[1:] for line in lines]

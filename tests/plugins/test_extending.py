@@ -9,19 +9,35 @@ import pytest
 import torch
 
 import fedflat as ff
+from experiments.small import experiment, final, kill_when_stopped, rows, start, timeless
+from experiments.stopping import CHECKPOINT
 from fedflat.cli import main
 from plugins.forgetting import forget
 from plugins.printed import NAMES, commands, write_files
-from experiments.small import experiment, final, kill_when_stopped, rows, start, timeless
-from experiments.stopping import CHECKPOINT
 
 EVERYTHING = "sign_sam(rho=0.002) + fedexp(eps=0.01) + feddyn(alpha=0.1)"
 ON = "thumbnails('pictures', partition=two_camps(), clients=4)"
 PLUGINS = [word for name in NAMES for word in ("--plugin", name)]
 RUN = [
-    "run", EVERYTHING, "--on", ON, "--model", "bottleneck(width=3)", "--rounds", "60", "--clients-per-round", "3",
-    "--eval-every", "20", "--eval-last", "2", "--batch-size", "4", "--quiet", *PLUGINS,
-]  # fmt: skip
+    "run",
+    EVERYTHING,
+    "--on",
+    ON,
+    "--model",
+    "bottleneck(width=3)",
+    "--rounds",
+    "60",
+    "--clients-per-round",
+    "3",
+    "--eval-every",
+    "20",
+    "--eval-last",
+    "2",
+    "--batch-size",
+    "4",
+    "--quiet",
+    *PLUGINS,
+]
 
 
 def test_every_file_and_every_command(
@@ -34,9 +50,16 @@ def test_every_file_and_every_command(
     monkeypatch.chdir(tmp_path)
     for words in commands():
         forget()
-        assert main([*words, *(["--threads", "1"] if words[0] in ("run", "compare") else [])]) == 0, words
+        assert (
+            main([*words, *(["--threads", "1"] if words[0] in ("run", "compare") else [])]) == 0
+        ), words
     out = capsys.readouterr().out
-    for said in ("Local steps that look at the highest corner", "two_camps()", "bottleneck(width=4)", "2 classes"):
+    for said in (
+        "Local steps that look at the highest corner",
+        "two_camps()",
+        "bottleneck(width=4)",
+        "2 classes",
+    ):
         assert said in out
 
 
@@ -51,7 +74,9 @@ def test_all_of_it_killed_and_resumed_ends_in_the_same_bytes(
     kill_when_stopped(start(*words, cwd=tmp_path, stop_after=(CHECKPOINT, 4)))
     assert main(["resume", "killed", "--quiet"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("fedflat: error: the run needs sign_sam of 'sign_sam.py' with the digest ")
+    assert said.startswith(
+        "fedflat: error: the run needs sign_sam of 'sign_sam.py' with the digest "
+    )
     resumed = start("resume", "killed", "--quiet", *PLUGINS, cwd=tmp_path)
     assert main([*RUN, "--threads", "1", "--out", "whole"]) == 0
     _, errors = resumed.communicate()
@@ -60,14 +85,20 @@ def test_all_of_it_killed_and_resumed_ends_in_the_same_bytes(
     assert timeless(rows(tmp_path / "killed")) == timeless(rows(tmp_path / "whole"))
     needs = json.loads((tmp_path / "whole" / "run.json").read_text())["experiment"]["plugins"]
     assert {need["name"]: need["names"] for need in needs} == {
-        "sign_sam.py": ["sign_sam"], "fedexp.py": ["fedexp"], "thumbnails.py": ["thumbnails"],
+        "sign_sam.py": ["sign_sam"],
+        "fedexp.py": ["fedexp"],
+        "thumbnails.py": ["thumbnails"],
         "camps.py": ["two_camps", "bottleneck"],
-    }  # fmt: skip
+    }
 
 
-@pytest.mark.parametrize("executor", [ff.InProcess(threads=1), ff.Stacked(threads=1)], ids=["in-process", "stacked"])
+@pytest.mark.parametrize(
+    "executor", [ff.InProcess(threads=1), ff.Stacked(threads=1)], ids=["in-process", "stacked"]
+)
 @pytest.mark.parametrize("weighting", ["sized", "uniform"])
-def test_fedexp_steps_as_far_as_its_formula_says(tmp_path: Path, executor: object, weighting: str) -> None:
+def test_fedexp_steps_as_far_as_its_formula_says(
+    tmp_path: Path, executor: object, weighting: str
+) -> None:
     """The clients' own pseudo-gradients come from rounds of FedAvg with one client each."""
     write_files(tmp_path)
     ff.load_plugin(str(tmp_path / "fedexp.py"))
@@ -87,4 +118,6 @@ def test_fedexp_steps_as_far_as_its_formula_says(tmp_path: Path, executor: objec
     shares /= shares.sum()
     mean = shares @ deltas
     eta = max(1.0, float(shares @ deltas.square().sum(1) / (2 * (mean.square().sum() + eps))))
-    torch.testing.assert_close(end(f"fedexp(eps={eps})", cohort), start.params - eta * mean, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        end(f"fedexp(eps={eps})", cohort), start.params - eta * mean, rtol=1e-10, atol=1e-12
+    )

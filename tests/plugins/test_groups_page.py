@@ -32,7 +32,10 @@ def test_commands_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     by_labels, by_confidence, greedy, *others = commands()
     assert main(by_labels) == 0
     assert main([*by_confidence, "--quiet", "--threads", "1"]) == 0
-    assert main([*greedy[:-4], "--rounds", "1", "--out", "runs/greedy", "--quiet", "--threads", "1"]) == 0
+    assert (
+        main([*greedy[:-4], "--rounds", "1", "--out", "runs/greedy", "--quiet", "--threads", "1"])
+        == 0
+    )
     assert (tmp_path / "runs/greedy/groups.json").exists()
     for words in others:
         build().parse_args(words)
@@ -47,9 +50,14 @@ def test_a_describer_of_ones_own(tmp_path: Path) -> None:
     settings = {"rounds": 1, "clients_per_round": 2, "model": "logistic", "dtype": "float64"}
     exp = ff.experiment("level()", "digits(lda(0), clients=6)", topology=topology, **settings)  # type: ignore[arg-type]
     assert "how bright" in " ".join(prepare(exp).remarks())
-    prepared = collect_descriptions(prepare(exp), RunFolder(), InProcess(threads=1), lambda exp, place: {})
+    prepared = collect_descriptions(
+        prepare(exp), RunFolder(), InProcess(threads=1), lambda exp, place: {}
+    )
     fed = prepared.fed
-    means = [float(fed.data(k).batch(torch.arange(fed.size(k)), torch.float32).inputs.mean()) for k in range(6)]
+    means = [
+        float(fed.data(k).batch(torch.arange(fed.size(k)), torch.float32).inputs.mean())
+        for k in range(6)
+    ]
     assert float(prepared.job.shared["level"]["mean"]) == pytest.approx(sum(means) / 6, rel=1e-6)
     assert len(prepared.slots) == 3
     assert train(exp).status == "done"

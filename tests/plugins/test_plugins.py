@@ -13,6 +13,7 @@ from shlex import quote
 import pytest
 
 import fedflat as ff
+from experiments.small import experiment
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError, SpellingError
 from fedflat.experiments.experiment import from_json
@@ -20,7 +21,6 @@ from fedflat.experiments.run_folder.plugins_needed import changed, missing, need
 from fedflat.registry.plugins import Plugin, load_same, named_plugins, plugin_of
 from fedflat.report.run_command import command
 from plugins.forgetting import forget
-from experiments.small import experiment
 
 MINE = """
 import fedflat as ff
@@ -31,7 +31,17 @@ def {name}(mu: float = {mu}) -> ff.Method:
     \"\"\"A pull.\"\"\"
     return ff.Method(client=(Prox(mu),))
 """
-QUICK = ["--on", "digits(clients=20)", "--model", "logistic", "--rounds", "1", "--threads", "1", "--quiet"]
+QUICK = [
+    "--on",
+    "digits(clients=20)",
+    "--model",
+    "logistic",
+    "--rounds",
+    "1",
+    "--threads",
+    "1",
+    "--quiet",
+]
 
 
 def written(folder: Path, name: str = "pull", mu: float = 0.5) -> Path:
@@ -45,12 +55,31 @@ def test_a_file_is_said_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture
     path, out = written(tmp_path), str(tmp_path / "run")
     assert main(["methods", "pull", "--plugin", str(path)]) == 0
     assert "A pull." in capsys.readouterr().out
-    assert main(["compare", "fedavg", "pull(mu=0.1) + swa()", *QUICK, "--plugin", str(path), "--out", out]) == 0
+    assert (
+        main(
+            [
+                "compare",
+                "fedavg",
+                "pull(mu=0.1) + swa()",
+                *QUICK,
+                "--plugin",
+                str(path),
+                "--out",
+                out,
+            ]
+        )
+        == 0
+    )
     study = json.loads((tmp_path / "run" / "study.json").read_text())
     needs = [run["experiment"].get("plugins") for run in study["runs"]]
     assert needs[0] is None  # which uses nothing of it
     [need] = needs[1]
-    assert (need["name"], need["names"], need["version"], need["place"]) == ("pull_file.py", ["pull"], None, str(path))
+    assert (need["name"], need["names"], need["version"], need["place"]) == (
+        "pull_file.py",
+        ["pull"],
+        None,
+        str(path),
+    )
     assert main(["report", out, "--plugin", str(path)]) == 0
 
 
@@ -77,17 +106,36 @@ def test_a_run_is_taken_up_without_its_plugin_or_with_another(
     path.write_text(path.read_text() + "# another\n")
     code, errors = said("resume", run, "--quiet", "--plugin", str(path))
     assert code == 2
-    assert "which may compute other numbers. Put it back as it was to go on, or start a new run." in errors
+    assert (
+        "which may compute other numbers. Put it back as it was to go on, or start a new run."
+        in errors
+    )
     code, errors = said("analyse", run, "--quiet", "--plugin", str(path))
     assert code == 0
     assert errors.startswith("the run was begun with pull of 'pull_file.py'")
 
 
-def test_a_table_is_run_in_processes_that_load_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_run_in_processes_that_load_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, table, out = written(tmp_path), tmp_path / "mine.toml", str(tmp_path / "out")
     settings = "[settings]\non = 'digits(clients=20)'\nmodel = 'logistic'\nrounds = 1\n"
-    table.write_text(f"title = 'Mine'\nsource = 'nobody'\n{settings}[[rows]]\nname = 'a'\nmethod = 'pull(mu=0.1)'\n")
-    made = ["reproduce", str(table), "--cells", "*", "--nice", "0", "--quiet", "--out", out, "--plugin", str(path)]
+    table.write_text(
+        f"title = 'Mine'\nsource = 'nobody'\n{settings}[[rows]]\nname = 'a'\nmethod = 'pull(mu=0.1)'\n"
+    )
+    made = [
+        "reproduce",
+        str(table),
+        "--cells",
+        "*",
+        "--nice",
+        "0",
+        "--quiet",
+        "--out",
+        out,
+        "--plugin",
+        str(path),
+    ]
     assert main(made) == 0, capsys.readouterr().err
     assert list((tmp_path / "out").rglob("final.safetensors"))
     forget()
@@ -105,13 +153,21 @@ def test_the_printed_command_names_the_file(tmp_path: Path) -> None:
 def test_no_code_is_run_because_a_folder_names_its_place(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_text(f"open({str(tmp_path / 'was here')!r}, 'w')\n" + path.read_text())
-    need = {"name": path.name, "version": None, "digest": "0" * 64, "place": str(path), "names": ["pull"]}
+    need = {
+        "name": path.name,
+        "version": None,
+        "digest": "0" * 64,
+        "place": str(path),
+        "names": ["pull"],
+    }
     with pytest.raises(RunError, match=r"the run needs pull of 'pull_file\.py'"):
         from_json({**experiment().as_json(), "plugins": [need]})
     assert not (tmp_path / "was here").exists()
 
 
-def test_a_file_that_was_renamed_is_the_same_and_an_edited_one_is_loaded_again(tmp_path: Path) -> None:
+def test_a_file_that_was_renamed_is_the_same_and_an_edited_one_is_loaded_again(
+    tmp_path: Path,
+) -> None:
     path = written(tmp_path)
     ff.load_plugin(str(path))
     needs = needs_of(["pull(mu=0.1)", None, "fedavg() + swa()"])
@@ -126,7 +182,10 @@ def test_a_file_that_was_renamed_is_the_same_and_an_edited_one_is_loaded_again(t
 
 def test_a_study_goes_on_though_its_plugin_was_moved(tmp_path: Path) -> None:
     path, study = written(tmp_path), tmp_path / "study"
-    assert main(["run", "pull", *QUICK, "--seeds", "2", "--plugin", str(path), "--out", str(study)]) == 0
+    assert (
+        main(["run", "pull", *QUICK, "--seeds", "2", "--plugin", str(path), "--out", str(study)])
+        == 0
+    )
     shutil.rmtree(study / "01-pull" / "seed-1")
     moved = path.rename(tmp_path / "moved.py")
     for _ in range(2):  # the second time it reads what the first one wrote
@@ -139,9 +198,13 @@ def test_a_name_of_ours_or_of_another_plugin_cannot_be_taken(tmp_path: Path) -> 
     ff.load_plugin(str(written(tmp_path, "pull")))
     other = tmp_path / "second.py"
     other.write_text(MINE.format(name="pull", mu=2))
-    with pytest.raises(SettingError, match=r"'pull' is the name of a method already, in pull_file\.py"):
+    with pytest.raises(
+        SettingError, match=r"'pull' is the name of a method already, in pull_file\.py"
+    ):
         ff.load_plugin(str(other))
-    with pytest.raises(SettingError, match=r"'fedsam' is the name of a method already, in fedflat\.methods"):
+    with pytest.raises(
+        SettingError, match=r"'fedsam' is the name of a method already, in fedflat\.methods"
+    ):
         ff.load_plugin(str(written(tmp_path, "fedsam")))
     assert ff.parse("pull()", "method").client[0].mu == 0.5
 
@@ -163,7 +226,18 @@ def test_a_file_that_fails_is_a_sentence(tmp_path: Path, code: str, why: str) ->
 
 
 @pytest.mark.parametrize(
-    "said", ["nothing.py", "no.such.module", "a b", "", "/", "/dev/zero", "~nobody/x.py", "\0.py", "\ud800.py"]
+    "said",
+    [
+        "nothing.py",
+        "no.such.module",
+        "a b",
+        "",
+        "/",
+        "/dev/zero",
+        "~nobody/x.py",
+        "\0.py",
+        "\ud800.py",
+    ],
 )
 def test_what_is_not_there_is_a_sentence(said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["methods", "--plugin", said]) == 2
@@ -187,7 +261,9 @@ def test_what_is_no_python_is_answered_with_what_a_plugin_is(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SettingError) as caught:
         ff.load_plugin(said)
-    expected = "a plugin must be a Python file such as my_methods.py, or a module such as package.module."
+    expected = (
+        "a plugin must be a Python file such as my_methods.py, or a module such as package.module."
+    )
     assert str(caught.value) == f"plugin: {said!r} {found}; {expected}"
     assert not named_plugins()
 
@@ -211,7 +287,9 @@ def test_an_installed_package_is_there_by_itself_and_is_told_by_its_version(tmp_
     info = tmp_path / "extra_haul-1.2.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: extra-haul\nVersion: 1.2\n")
-    (info / "entry_points.txt").write_text("[fedflat.plugins]\nmine = extra_haul\nbroken = extra_nothing\n")
+    (info / "entry_points.txt").write_text(
+        "[fedflat.plugins]\nmine = extra_haul\nbroken = extra_nothing\n"
+    )
     code = (
         "import warnings; warnings.simplefilter('ignore')\n"
         "from fedflat.experiments.run_folder.plugins_needed import needs_of, changed, missing\n"
@@ -223,7 +301,9 @@ def test_an_installed_package_is_there_by_itself_and_is_told_by_its_version(tmp_
         "assert said.endswith('make that version of it available here again.'), said\n"
     )
     place = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": place}, check=True)
+    subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": place}, check=True
+    )
 
 
 def test_what_a_notebook_defines_is_known_by_name_and_a_cell_takes_its_own_place() -> None:
@@ -249,7 +329,10 @@ def test_a_worker_refuses_a_file_that_has_changed_since(tmp_path: Path) -> None:
 
 
 def test_names_of_ours_need_nothing() -> None:
-    assert needs_of(["fedavg() + sam(rho=decay(0.1, 0.9))", "digits(lda(0))", "not ( a text", None, 3]) == []
+    assert (
+        needs_of(["fedavg() + sam(rho=decay(0.1, 0.9))", "digits(lda(0))", "not ( a text", None, 3])
+        == []
+    )
     assert plugin_of("fedflat.methods.recipes") is None
     assert plugin_of("torch.nn") == Plugin("torch", version=plugin_of("torch").version)  # type: ignore[union-attr]
     with pytest.raises(SpellingError):
@@ -279,7 +362,20 @@ def test_a_plugin_is_known_by_who_loaded_it(claim: str, tmp_path: Path) -> None:
     path = tmp_path / "half.py"
     path.write_text(CLASS.format(claim=CLAIMS[claim]))
     ff.load_plugin(str(path))
-    assert main(["run", "fedavg", *QUICK, "--on", "digits(by_half(), clients=20)", "--out", str(tmp_path / "run")]) == 0
+    assert (
+        main(
+            [
+                "run",
+                "fedavg",
+                *QUICK,
+                "--on",
+                "digits(by_half(), clients=20)",
+                "--out",
+                str(tmp_path / "run"),
+            ]
+        )
+        == 0
+    )
     [need] = json.loads((tmp_path / "run" / "run.json").read_text())["experiment"]["plugins"]
     assert (need["name"], need["names"], need["place"]) == ("half.py", ["by_half"], str(path))
     assert main(["data", "list"]) == 0
@@ -288,7 +384,9 @@ def test_a_plugin_is_known_by_who_loaded_it(claim: str, tmp_path: Path) -> None:
         ff.load_plugin(str(path))
 
 
-def test_a_script_may_register_what_it_has_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_may_register_what_it_has_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Then it is the code of that module which is recorded, but never as fedflat's."""
     classes = "class Small: ...\nclass Fake: ...\nFake.__module__ = 'fedflat.models.cnn'\n"
     (tmp_path / "extra_nets.py").write_text(classes)
@@ -300,13 +398,33 @@ def test_a_script_may_register_what_it_has_imported(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    "name", [5, None, b"x", "", "two words", "9lives", "a-b", "x.y", "lambda", "None", "\ufb01ne", "\ud800", ["x"]],
+    "name",
+    [
+        5,
+        None,
+        b"x",
+        "",
+        "two words",
+        "9lives",
+        "a-b",
+        "x.y",
+        "lambda",
+        "None",
+        "\ufb01ne",
+        "\ud800",
+        ["x"],
+    ],
     ids=ascii,
-)  # fmt: skip
-def test_names_that_no_text_can_have_are_refused(name: object, capsys: pytest.CaptureFixture[str]) -> None:
+)
+def test_names_that_no_text_can_have_are_refused(
+    name: object, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A number as a name was taken, and the search for similar names failed ever after."""
     made = type("not a name", (), {})
-    with pytest.raises(SpellingError, match=r"register: .* cannot be written as a name in a text\. Choose a name of"):
+    with pytest.raises(
+        SpellingError,
+        match=r"register: .* cannot be written as a name in a text\. Choose a name of",
+    ):
         ff.register("model", name)(made)  # type: ignore[arg-type]
     with pytest.raises(SpellingError, match=r"cannot be written as a name in a text"):
         ff.method(lambda: ff.Method())

@@ -12,13 +12,31 @@ from report.made import write_analyses, write_run, write_watch
 
 GONE = object()
 WRONG: tuple[Any, ...] = (
-    GONE, None, True, "x", -1, 1e308, float("nan"), 10**400, [], {}, [[1]], {"__proto__": "y"}, "\ud800",
-)  # fmt: skip
+    GONE,
+    None,
+    True,
+    "x",
+    -1,
+    1e308,
+    float("nan"),
+    10**400,
+    [],
+    {},
+    [[1]],
+    {"__proto__": "y"},
+    "\ud800",
+)
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The places of all values in a JSON value, inner ones too; of long lists the first two."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value[:2])
+        if isinstance(value, list)
+        else ()
+    )
     for key, below in inner:
         yield (*path, key)
         yield from leaves(below, (*path, key))
@@ -38,7 +56,8 @@ def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
 
 
 def damaged_runs(folder: Path, *, each: bool = True) -> Iterator[Path]:
-    """Run folders, each with another damage. Not ``each``: of all that can stand in a place one only, by turns."""
+    """Run folders, each with another damage. Not ``each``: of all that can stand in a place one
+    only, by turns."""
     sound = write_run(folder / "pattern", done=3, rounds=3)
     write_watch(sound, rounds=3)
     write_analyses(sound, points=3)
@@ -51,7 +70,14 @@ def damaged_runs(folder: Path, *, each: bool = True) -> Iterator[Path]:
             for kind, to in enumerate(WRONG):
                 if not each and kind != at % len(WRONG):
                     continue
-                bad = "\n".join([*lines[:middle], json.dumps(changed(value, path, to)), *lines[middle + 1 :], ""])
+                bad = "\n".join(
+                    [
+                        *lines[:middle],
+                        json.dumps(changed(value, path, to)),
+                        *lines[middle + 1 :],
+                        "",
+                    ]
+                )
                 run = folder / f"{name.stem}-{at}-{kind}"
                 (run / name).parent.mkdir(parents=True)
                 for other in (Path("run.json"), Path("metrics.jsonl"), name):

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import fedflat
+from experiments.small import PATIENCE
 from fedflat.report import collect, document, write_report
 from fedflat.tasks.headline import Headline
 from report.damage import damaged_runs
@@ -32,11 +33,14 @@ from report.made import (
     write_watch,
 )
 from report.test_judged import MIOU, RMSE, compared
-from experiments.small import PATIENCE
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to draw it: apt-get install chromium")
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium to draw it: apt-get install chromium"
+)
 METHODS = ("fedavg", "fedsam(rho=0.1)")
 
 
@@ -44,7 +48,9 @@ METHODS = ("fedavg", "fedsam(rho=0.1)")
 def browser() -> Iterator[Any]:
     with api.sync_playwright() as driver:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments, timeout=PATIENCE * 1000)
+        browser = driver.chromium.launch(
+            executable_path=CHROMIUM, args=arguments, timeout=PATIENCE * 1000
+        )
         yield browser
         browser.close()
 
@@ -57,7 +63,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for method in METHODS:
         for seed in (0, 1):
             out = folder / f"{method}-{seed}"
-            settings = {"rounds": 5, "model": "logistic", "clients_per_round": 2, "seed": seed, "threads": 1}
+            settings = {
+                "rounds": 5,
+                "model": "logistic",
+                "clients_per_round": 2,
+                "seed": seed,
+                "threads": 1,
+            }
             fedflat.run(method, on="digits(lda(0), clients=10)", out=out, **settings)
             write_analyses(out, stretch=1 + len(runs) / 2)
             write_watch(out, rounds=5)
@@ -70,7 +82,9 @@ class Watched:
     """A page, with what it complained about and what it asked for."""
 
     def __init__(self, browser: Any, address: str, **options: Any) -> None:
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.context = browser.new_context(
+            **{"viewport": {"width": 1280, "height": 900}, **options}
+        )
         self.context.set_default_timeout(PATIENCE * 1000)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
@@ -83,7 +97,8 @@ class Watched:
 
 
 def tables_are_filled(page: Any) -> None:
-    """Wait for what a page puts into the tables that were opened: a browser tells it of them a moment later."""
+    """Wait for what a page puts into the tables that were opened: a browser tells it of them a
+    moment later."""
     page.locator("details.data[open]:not(:has(table))").first.wait_for(state="detached")
 
 
@@ -96,10 +111,19 @@ def seen(browser: Any, report: Path) -> Iterator[Watched]:
 
 
 def test_labels_of_clients_and_of_groups_are_drawn(browser: Any, tmp_path: Path) -> None:
-    """Two pictures: a column for each client, in the order of groups, and one for each group; what each cell says."""
-    settings = {"rounds": 1, "model": "logistic", "clients_per_round": 1, "threads": 1, "quiet": True}
+    """Two pictures: a column for each client, in the order of groups, and one for each group; what
+    each cell says."""
+    settings = {
+        "rounds": 1,
+        "model": "logistic",
+        "clients_per_round": 1,
+        "threads": 1,
+        "quiet": True,
+    }
     groups = "chains(groups=given_groups([[1, 2], [0]]))"
-    fedflat.run("fedavg", on="digits(lda(0), clients=3)", topology=groups, out=tmp_path / "run", **settings)
+    fedflat.run(
+        "fedavg", on="digits(lda(0), clients=3)", topology=groups, out=tmp_path / "run", **settings
+    )
     write_report([tmp_path / "run"], tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
     assert watched.page.locator("#groups svg.chart").count() == 2
@@ -113,12 +137,26 @@ def test_labels_of_clients_and_of_groups_are_drawn(browser: Any, tmp_path: Path)
 
 def test_everything_is_drawn_and_nothing_is_fetched(seen: Watched, report: Path) -> None:
     """All parts are there; every path has finite numbers; every picture has a name."""
-    shown = seen.page.eval_on_selector_all("main section:not([hidden])", "all => all.map((one) => one.id)")
+    shown = seen.page.eval_on_selector_all(
+        "main section:not([hidden])", "all => all.map((one) => one.id)"
+    )
     assert shown == [
-        "results", "training", "confusion", "curvature", "surface", "plane", "interpolate", "watched", "local_global",
-        "partition", "corruptions", "made",
-    ]  # fmt: skip
-    paths = seen.page.eval_on_selector_all("main svg path.line", "all => all.map((one) => one.getAttribute('d'))")
+        "results",
+        "training",
+        "confusion",
+        "curvature",
+        "surface",
+        "plane",
+        "interpolate",
+        "watched",
+        "local_global",
+        "partition",
+        "corruptions",
+        "made",
+    ]
+    paths = seen.page.eval_on_selector_all(
+        "main svg path.line", "all => all.map((one) => one.getAttribute('d'))"
+    )
     assert len(paths) >= 2 * 3
     assert all(re.fullmatch(r"(?:[ML]-?\d+(?:\.\d+)? -?\d+(?:\.\d+)?)+", path) for path in paths)
     whole = seen.page.content()
@@ -136,7 +174,9 @@ def test_pictures_have_names_from_the_numbers(seen: Watched) -> None:
     )
     assert nameless == []
     said = seen.page.get_attribute("canvas.surface >> nth=0", "aria-label")
-    assert said.startswith("Surface of the loss around fedavg(): at the model 1.000, least 1.000, largest 6.000.")
+    assert said.startswith(
+        "Surface of the loss around fedavg(): at the model 1.000, least 1.000, largest 6.000."
+    )
     eigenvalues = seen.page.get_attribute("#curvature svg[role=img] >> nth=0", "aria-label")
     assert "fedavg() from 8.000 down to 2.000" in eigenvalues
 
@@ -147,10 +187,14 @@ def test_structure_for_screen_readers(seen: Watched) -> None:
     assert seen.page.locator("h1").count() == 1
     nameless = "all => all.filter((one) => !one.caption?.textContent.trim()).length"
     assert seen.page.eval_on_selector_all("table", nameless) == 0
-    levels = "all => all.filter((one) => one.checkVisibility()).map((one) => Number(one.tagName[1]))"
+    levels = (
+        "all => all.filter((one) => one.checkVisibility()).map((one) => Number(one.tagName[1]))"
+    )
     found = seen.page.eval_on_selector_all("h1, h2, h3, h4", levels)
     assert all(below <= above + 1 for above, below in pairwise(found))
-    assert seen.page.locator("td, th").count() == seen.page.locator("tr > td, tr > th[scope]").count()
+    assert (
+        seen.page.locator("td, th").count() == seen.page.locator("tr > td, tr > th[scope]").count()
+    )
 
 
 @pytest.fixture
@@ -169,13 +213,22 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Callable[[list[Path]], A
         one.context.close()
 
 
-def test_a_score_of_which_less_is_better(open_page: Callable[[list[Path]], Any], tmp_path: Path) -> None:
-    """No unit, no accuracy; the lowest is marked, and a click on its head brings the lowest first, the unknown last."""
+def test_a_score_of_which_less_is_better(
+    open_page: Callable[[list[Path]], Any], tmp_path: Path
+) -> None:
+    """No unit, no accuracy; the lowest is marked, and a click on its head brings the lowest first,
+    the unknown last."""
     runs = compared(tmp_path, RMSE, unseen=True)
     runs.append(write_judged(tmp_path / "bad", RMSE, [math.nan] * 4, method="fedyogi()"))
     page = open_page(runs)
     heads = page.locator(".results thead th")
-    assert heads.all_inner_texts()[:5] == ["Method", "Rmse", "unseen", "Loss", "Rounds\xa0to 0.6550"]
+    assert heads.all_inner_texts()[:5] == [
+        "Method",
+        "Rmse",
+        "unseen",
+        "Loss",
+        "Rounds\xa0to 0.6550",
+    ]
     assert page.locator(".results tr.best code").all_inner_texts() == ["fedsam(rho=0.1)"]
     heads.nth(1).locator("button").click()
     assert heads.nth(1).get_attribute("aria-sort") == "ascending"
@@ -185,7 +238,9 @@ def test_a_score_of_which_less_is_better(open_page: Callable[[list[Path]], Any],
     titles = page.locator("#training figure h3").all_inner_texts()
     assert titles == ["Rmse", "Rmse, unseen", "Test loss", "Training loss"]
     said = page.get_attribute("#training svg[role=img] >> nth=0", "aria-label")
-    assert said.startswith("Rmse against round: fedavg() ends at 0.6050 (round 4); fedsam(rho=0.1) ends at 0.3025")
+    assert said.startswith(
+        "Rmse against round: fedavg() ends at 0.6050 (round 4); fedsam(rho=0.1) ends at 0.3025"
+    )
     text = page.inner_text("#results") + page.inner_text("#training") + page.inner_text("header")
     assert not re.search("%|accura", text, re.IGNORECASE)
     assert "Less rmse is better. unseen: the rmse on a further test set. Target 0.6550" in text
@@ -196,11 +251,17 @@ def test_scores_of_different_kinds_have_tables_of_their_own(
 ) -> None:
     page = open_page([*compared(tmp_path, RMSE), *compared(tmp_path, MIOU)])
     tables = page.locator("table.results")
-    assert [table.locator("thead th").nth(1).inner_text() for table in tables.all()] == ["Rmse", "mIoU %"]
+    assert [table.locator("thead th").nth(1).inner_text() for table in tables.all()] == [
+        "Rmse",
+        "mIoU %",
+    ]
     best = [table.locator("tr.best td").first.inner_text().split()[0] for table in tables.all()]
     assert best == ["0.3275", "65.50"]
     tables.nth(0).locator("thead button").nth(1).click()
-    assert page.evaluate("document.activeElement.dataset.key") == "sort rmse: digits(lda(0)), classification(), by rmse"
+    assert (
+        page.evaluate("document.activeElement.dataset.key")
+        == "sort rmse: digits(lda(0)), classification(), by rmse"
+    )
     titles = page.locator("#training figure h3").all_inner_texts()
     assert titles == ["Rmse", "Test loss", "Training loss", "mIoU", "Test loss", "Training loss"]
     assert page.locator("#training h3.section").all_inner_texts() == [
@@ -211,24 +272,34 @@ def test_scores_of_different_kinds_have_tables_of_their_own(
     assert "judged by different scores" in page.inner_text("#results")
 
 
-def test_scores_below_zero_are_drawn(open_page: Callable[[list[Path]], Any], tmp_path: Path) -> None:
+def test_scores_below_zero_are_drawn(
+    open_page: Callable[[list[Path]], Any], tmp_path: Path
+) -> None:
     """A curve from -1 to 0.5 stays within its frame."""
     page = open_page([write_judged(tmp_path / "run", Headline("r2", "R²"), [-1.0, -0.5, 0.0, 0.5])])
     chart = page.locator("#training figure").nth(0).locator("svg.chart")
     height = float(chart.get_attribute("height"))
-    ys = [float(y) for y in re.findall(r"[ML][\d.]+ (-?[\d.]+)", chart.locator("path.line").get_attribute("d"))]
+    ys = [
+        float(y)
+        for y in re.findall(r"[ML][\d.]+ (-?[\d.]+)", chart.locator("path.line").get_attribute("d"))
+    ]
     assert len(ys) == 4
     assert all(0 <= y <= height - 42 for y in ys)
 
 
-def test_lambda_1_stands_with_its_uncertainty(open_page: Callable[[list[Path]], Any], tmp_path: Path) -> None:
+def test_lambda_1_stands_with_its_uncertainty(
+    open_page: Callable[[list[Path]], Any], tmp_path: Path
+) -> None:
     """Of one run on parts of the examples: the number, its ±, and what that is, where it stands."""
     runs = [write_run(tmp_path / name, method=f"{name}()") for name in ("fedavg", "fedprox")]
     for run in runs:
         write_analyses(run)
     page = open_page(runs)
     heads = page.locator("#results table.results >> nth=0").locator("thead th").all_inner_texts()
-    shown = {name: [" ".join(text.split()) for text in column(page, 1 + heads.index(name))] for name in heads}
+    shown = {
+        name: [" ".join(text.split()) for text in column(page, 1 + heads.index(name))]
+        for name in heads
+    }
     assert shown["λ₁"] == ["8.000 ± 0.400"] * 2
     assert shown["λ₁‖w‖²"] == ["72.00 ± 3.60"] * 2
     explained = "± of λ₁ and λ₁‖w‖²: the standard deviation over disjoint parts of the examples."
@@ -241,11 +312,15 @@ def test_lambda_1_stands_with_its_uncertainty(open_page: Callable[[list[Path]], 
 def test_a_low_spectrum_is_not_called_flat_whatever_the_weights(seen: Watched) -> None:
     said = " ".join(seen.page.locator("#curvature").inner_text().split())
     assert "A model may be the flatter of two by one of them and the sharper by the other." in said
-    assert "Low stems mean a flat minimum only among models whose weights are about as long." in said
+    assert (
+        "Low stems mean a flat minimum only among models whose weights are about as long." in said
+    )
 
 
 def test_the_density_has_axes_with_ticks_and_values(seen: Watched) -> None:
-    chart = seen.page.locator("#curvature figure", has_text="Density of all eigenvalues").locator("svg.chart")
+    chart = seen.page.locator("#curvature figure", has_text="Density of all eigenvalues").locator(
+        "svg.chart"
+    )
     lines = chart.locator("line.axis").evaluate_all(
         "all => all.map((one) => ['x1', 'x2', 'y1', 'y2'].map((name) => Number(one.getAttribute(name))))"
     )
@@ -254,7 +329,9 @@ def test_the_density_has_axes_with_ticks_and_values(seen: Watched) -> None:
     assert len(upright) == 1
     left, bottom = upright[0][0], upright[0][3]
     beside = [line for line in lines if line[1] == left and line[0] == left - 5]
-    below = [line for line in lines if line[0] == line[1] and (line[2], line[3]) == (bottom, bottom + 5)]
+    below = [
+        line for line in lines if line[0] == line[1] and (line[2], line[3]) == (bottom, bottom + 5)
+    ]
     assert len(beside) >= 3
     assert len(below) >= 3
     assert len(texts) == len(beside) + len(below) + 2
@@ -322,7 +399,9 @@ def test_surfaces_turn_together(seen: Watched) -> None:
 
 def test_surfaces_turn_by_touch(browser: Any, report: Path) -> None:
     """A finger that moves sideways turns them; the page itself does not move."""
-    watched = Watched(browser, report.as_uri(), viewport={"width": 390, "height": 844}, has_touch=True)
+    watched = Watched(
+        browser, report.as_uri(), viewport={"width": 390, "height": 844}, has_touch=True
+    )
     page = watched.page
     canvas = page.locator("canvas.surface").first
     canvas.scroll_into_view_if_needed()
@@ -366,7 +445,10 @@ def test_curves_are_read_by_pointer_and_by_key(seen: Watched) -> None:
 
 
 def test_simulated_time_is_an_axis_where_there_is_a_clock(browser: Any, tmp_path: Path) -> None:
-    runs = [write_timed(tmp_path / "a", 400.0), write_timed(tmp_path / "b", 40.0, method="fedsam(rho=0.1)")]
+    runs = [
+        write_timed(tmp_path / "a", 400.0),
+        write_timed(tmp_path / "b", 40.0, method="fedsam(rho=0.1)"),
+    ]
     write_report(runs, tmp_path / "page.html", target=0.3)
     watched = Watched(browser, (tmp_path / "page.html").as_uri())
     page = watched.page
@@ -457,8 +539,13 @@ def test_contrast_in_both_themes(browser: Any, report: Path, scheme: str) -> Non
 def test_axe_finds_no_fault(browser: Any, report: Path, width: int, scheme: str) -> None:
     """The rules of WCAG 2.1 A and AA that a program can check, and good practice."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    watched = Watched(browser, report.as_uri(), viewport={"width": width, "height": 900}, color_scheme=scheme)
-    found = axe.run(watched.page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]})
+    watched = Watched(
+        browser, report.as_uri(), viewport={"width": width, "height": 900}, color_scheme=scheme
+    )
+    found = axe.run(
+        watched.page,
+        options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]},
+    )
     assert [fault["id"] for fault in found.response["violations"]] == []
     assert len(found.response["passes"]) > 30
     watched.context.close()
@@ -475,7 +562,9 @@ def test_printed_charts_are_drawn_for_the_sheet(browser: Any, report: Path) -> N
     assert page.pdf(format="A4").startswith(b"%PDF")
     printed = page.evaluate("window.printed")
     page.emulate_media(media="print")
-    tall = page.locator(".off").evaluate_all("all => all.map((one) => one.getClientRects()[0].height)")
+    tall = page.locator(".off").evaluate_all(
+        "all => all.map((one) => one.getClientRects()[0].height)"
+    )
     assert tall
     assert max(tall) < 20, "a spread breaks within a line"
     page.emulate_media(media="screen")
@@ -495,13 +584,16 @@ CUT = """all => all.filter((box) => box.checkVisibility()).flatMap((box) => {
 
 @pytest.mark.parametrize("width", [390, 768, 1280])
 def test_tables_fit_or_say_that_they_scroll(browser: Any, report: Path, width: int) -> None:
-    """At 1280 all of them fit; on a phone those that do not say so, and their last column can be reached."""
+    """At 1280 all of them fit; on a phone those that do not say so, and their last column can be
+    reached."""
     watched = Watched(browser, report.as_uri(), viewport={"width": width, "height": 900})
     page = watched.page
     boxes = page.locator("#results .scroll, #curvature > .frame .scroll")
     assert boxes.count() == 2
     assert page.locator(".scroll").evaluate_all(CUT) == []
-    wide = boxes.evaluate_all("all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).length")
+    wide = boxes.evaluate_all(
+        "all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).length"
+    )
     assert wide == {390: 2, 768: wide, 1280: 0}[width]
     boxes.evaluate_all("all => all.forEach((one) => { one.scrollLeft = 1e6; })")
     for i in range(2):
@@ -512,7 +604,8 @@ def test_tables_fit_or_say_that_they_scroll(browser: Any, report: Path, width: i
 
 
 def test_class_maps_have_a_true_axis(browser: Any, tmp_path: Path) -> None:
-    """Rounds 1 to 5 and 100: the first five share the left end, the tip tells the round under the pointer."""
+    """Rounds 1 to 5 and 100: the first five share the left end, the tip tells the round under the
+    pointer."""
     run = write_run(tmp_path / "a")
     rows = [{"round": t, "classes": [0.5, 1.0]} for t in (1, 2, 3, 4, 5, 100)]
     write_rows(run, "watch", rows)
@@ -535,7 +628,8 @@ def test_class_maps_have_a_true_axis(browser: Any, tmp_path: Path) -> None:
 
 
 def test_a_line_goes_through_rounds_that_were_measured(browser: Any, tmp_path: Path) -> None:
-    """What is measured in every third round is one line, though something else is measured in all."""
+    """What is measured in every third round is one line, though something else is measured in
+    all."""
     run = write_run(tmp_path / "a")
     rows: list[dict[str, Any]] = [{"round": t, "drift": 1.0 * t} for t in range(1, 11)]
     for row in rows[2::3]:
@@ -543,30 +637,40 @@ def test_a_line_goes_through_rounds_that_were_measured(browser: Any, tmp_path: P
     write_rows(run, "watch", rows)
     write_report([run], tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
-    paths = watched.page.eval_on_selector_all("#watched path.line", "all => all.map((one) => one.getAttribute('d'))")
+    paths = watched.page.eval_on_selector_all(
+        "#watched path.line", "all => all.map((one) => one.getAttribute('d'))"
+    )
     assert [re.sub("[^ML]", "", path) for path in paths] == ["M" + 9 * "L", "MLL"]
     watched.context.close()
 
 
 def test_surfaces_say_what_they_are_drawn_along(seen: Watched) -> None:
-    """Filter-normalised, and how long the weights are: else they seem to contradict the eigenvalues."""
+    """Filter-normalised, and how long the weights are: else they seem to contradict the
+    eigenvalues."""
     said = seen.page.inner_text("#surface")
     assert "Surfaces are filter-normalised" in said
     assert "Norm of the weights: fedavg() 3.000; fedsam(rho=0.1) 3.000." in said
     heads = seen.page.locator("#curvature > .frame thead th").all_inner_texts()
-    row = seen.page.locator("#curvature > .frame tbody tr").first.locator("th, td").all_inner_texts()
+    row = (
+        seen.page.locator("#curvature > .frame tbody tr").first.locator("th, td").all_inner_texts()
+    )
     assert row[heads.index("λ₁‖w‖²")].split() == [f"{8 * 3.0**2:.2f}", "±", f"{0.4 * 3.0**2:.2f}"]
     assert "λ₁‖w‖²" in seen.page.locator(".results thead").inner_text()
 
 
 DIGITS = {
     "number": {
-        0: "0", 1: "1.000", 0.5: "0.5000", 12.3456: "12.35", 1234.6: "1,235", 0.00012346: "0.0001235",
+        0: "0",
+        1: "1.000",
+        0.5: "0.5000",
+        12.3456: "12.35",
+        1234.6: "1,235",
+        0.00012346: "0.0001235",
         2e-9: "2.000·10⁻⁹",
     },
     "plain": {0: "0", 1: "1", 0.25: "0.25", 12: "12", 1e7: "10⁷"},
     "percents": {0.95: "95.00 %", 0.123456: "12.35 %"},
-}  # fmt: skip
+}
 
 
 def test_the_rule_for_digits(seen: Watched) -> None:
@@ -579,8 +683,12 @@ def test_the_rule_for_digits(seen: Watched) -> None:
 
 @pytest.mark.parametrize("width", [390, 768])
 def test_nothing_is_wider_than_the_screen(browser: Any, report: Path, width: int) -> None:
-    watched = Watched(browser, report.as_uri(), viewport={"width": width, "height": 844}, has_touch=True)
-    watched.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    watched = Watched(
+        browser, report.as_uri(), viewport={"width": width, "height": 844}, has_touch=True
+    )
+    watched.page.evaluate(
+        "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
+    )
     tables_are_filled(watched.page)
     assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
     assert watched.complaints == []
@@ -588,7 +696,7 @@ def test_nothing_is_wider_than_the_screen(browser: Any, report: Path, width: int
 
 
 def test_hostile_names_are_shown_as_text(browser: Any, tmp_path: Path) -> None:
-    name = "</script><img src=x onerror=\"window.harmed=1\">'`${harm}"
+    name = '</script><img src=x onerror="window.harmed=1">\'`${harm}'
     run = write_run(tmp_path / "a", method=name)
     write_analyses(run)
     write_report([run], tmp_path / "report.html")
@@ -604,19 +712,24 @@ STRANGE = ("__proto__", "constructor", "toString", "hasOwnProperty", "valueOf", 
 
 
 def test_names_that_objects_have_anyway(browser: Any, tmp_path: Path) -> None:
-    """Methods, folders, layers, kinds, clients and what was watched may be called what every JavaScript object has."""
+    """Methods, folders, layers, kinds, clients and what was watched may be called what every
+    JavaScript object has."""
     runs = []
     for name in STRANGE:
         run = write_run(tmp_path / name, method=name)
         write_analysis(run, "curvature", {"model": name}, {"lambda_1": 2.0, "layers": {name: 2.0}})
-        write_analysis(run, "corruptions", {"model": name}, {"clean": 0.9, "mean": 0.5, "kinds": {name: [0.5]}})
+        write_analysis(
+            run, "corruptions", {"model": name}, {"clean": 0.9, "mean": 0.5, "kinds": {name: [0.5]}}
+        )
         rows = [{"round": t, name: 1.0 * t, "features": {name: 2.0}} for t in (1, 2)]
         write_rows(run, "watch", rows)
         runs.append(run)
     write_report(runs, tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
     page = watched.page
-    assert [text.strip() for text in page.locator(".results tbody code").all_inner_texts()] == list(STRANGE)
+    assert [text.strip() for text in page.locator(".results tbody code").all_inner_texts()] == list(
+        STRANGE
+    )
     heads = page.locator("#watched figcaption h3").all_inner_texts()
     assert set(heads) == {*STRANGE, "features"}
     for name in STRANGE:
@@ -637,7 +750,10 @@ def test_damaged_runs_are_drawn_or_named(browser: Any, tmp_path: Path) -> None:
     write_report([good, *bad], tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
     assert "fedprox()" in watched.page.locator(".results").inner_text()
-    shown = watched.page.locator("#made").text_content() + watched.page.locator("#missing").text_content()
+    shown = (
+        watched.page.locator("#made").text_content()
+        + watched.page.locator("#missing").text_content()
+    )
     assert [run for run in bad if str(run) not in shown] == []
     problems = watched.page.locator("#missing h3:text('Could not be read') + ul li").count()
     assert watched.page.inner_text("#about a") == f"{problems} problems"
@@ -646,8 +762,12 @@ def test_damaged_runs_are_drawn_or_named(browser: Any, tmp_path: Path) -> None:
 
 
 def test_bare_and_broken_runs_have_a_page(browser: Any, tmp_path: Path) -> None:
-    """No evaluation, no analysis, numbers that are none: the page says what is missing and complains about nothing."""
-    runs = [write_run(tmp_path / "a", done=0, status="running"), write_run(tmp_path / "b", method="fedprox()", done=1)]
+    """No evaluation, no analysis, numbers that are none: the page says what is missing and
+    complains about nothing."""
+    runs = [
+        write_run(tmp_path / "a", done=0, status="running"),
+        write_run(tmp_path / "b", method="fedprox()", done=1),
+    ]
     grid = {"x": [0.0, 1.0], "y": [0.0, 1.0], "loss": [[None, None], [None, 1.0]]}
     (runs[1] / "analysis").mkdir()
     saved = {"kind": "surface", "settings": {}, "result": grid}
@@ -661,9 +781,12 @@ def test_bare_and_broken_runs_have_a_page(browser: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_large_comparison_is_drawn_with_few_elements(browser: Any, tmp_path: Path) -> None:
-    """Surfaces of 51 x 51 points are canvases, tables of data are made when they are opened: what the page costs is
-    what it shows."""
-    runs = [write_run(tmp_path / str(m), method=f"fedprox(mu={m})", done=300, rounds=300) for m in range(10)]
+    """Surfaces of 51 x 51 points are canvases, tables of data are made when they are opened: what
+    the page costs is what it shows."""
+    runs = [
+        write_run(tmp_path / str(m), method=f"fedprox(mu={m})", done=300, rounds=300)
+        for m in range(10)
+    ]
     for run in runs:
         write_analyses(run, points=51)
         write_watch(run, rounds=300)
@@ -689,7 +812,9 @@ def test_live_news_keep_what_the_reader_chose(browser: Any, tmp_path: Path) -> N
         def do_GET(self) -> None:
             body = served.get(self.path) or json.dumps(collect([run, other])).encode()
             self.send_response(200)
-            self.send_header("Content-Type", "text/html" if self.path == "/" else "application/json")
+            self.send_header(
+                "Content-Type", "text/html" if self.path == "/" else "application/json"
+            )
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -713,7 +838,10 @@ def test_live_news_keep_what_the_reader_chose(browser: Any, tmp_path: Path) -> N
         assert page.locator(".results thead th").first.get_attribute("aria-sort") == "ascending"
         assert page.inner_text("#news") == "live"
         assert watched.complaints == []
-        assert {url.rpartition("/")[2] for url in watched.asked if not url.startswith("data:")} == {"", "data.json"}
+        assert {url.rpartition("/")[2] for url in watched.asked if not url.startswith("data:")} == {
+            "",
+            "data.json",
+        }
         watched.context.close()
     finally:
         server.shutdown()
@@ -727,7 +855,9 @@ def test_ticks_that_lie_close_are_told_apart(browser: Any, tmp_path: Path) -> No
     write_rows(run, "watch", rows)
     write_report([run], tmp_path / "report.html")
     watched = Watched(browser, (tmp_path / "report.html").as_uri())
-    ticks = watched.page.locator("#watched svg.chart").first.locator("text[text-anchor=end]:not(.title)")
+    ticks = watched.page.locator("#watched svg.chart").first.locator(
+        "text[text-anchor=end]:not(.title)"
+    )
     texts = ticks.all_text_contents()
     assert len(texts) > 3
     assert len(set(texts)) == len(texts)
@@ -739,8 +869,14 @@ def test_there_is_no_half_a_round(browser: Any, tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
     write_rows(run, "watch", [{"round": t + 1, "param_norm": 15.0 + t} for t in range(5)])
     write_report([run], tmp_path / "report.html")
-    watched = Watched(browser, (tmp_path / "report.html").as_uri(), viewport={"width": 1400, "height": 900})
-    below = watched.page.locator("#watched svg.chart").first.locator("text[text-anchor=middle]").all_text_contents()
+    watched = Watched(
+        browser, (tmp_path / "report.html").as_uri(), viewport={"width": 1400, "height": 900}
+    )
+    below = (
+        watched.page.locator("#watched svg.chart")
+        .first.locator("text[text-anchor=middle]")
+        .all_text_contents()
+    )
     assert len(below) > 3
     assert len(set(below)) == len(below)
     watched.context.close()
@@ -749,12 +885,20 @@ def test_there_is_no_half_a_round(browser: Any, tmp_path: Path) -> None:
 def test_models_of_a_plane_are_named_beside_it(browser: Any, tmp_path: Path) -> None:
     """However long their names: letters at the dots, inside the picture, and a list below."""
     run, axis = write_run(tmp_path / "a"), [0.0, 1.0, 2.0]
-    names = [f"fedgloss(rho_s=0.15, rho_l=0.15, beta=10, T_s={t}), seed 0: server" for t in (100, 150, 200)]
-    marks = [{"name": name, "x": float(i), "y": 0.0, "loss": 1.0, "error": 0.5} for i, name in enumerate(names)]
+    names = [
+        f"fedgloss(rho_s=0.15, rho_l=0.15, beta=10, T_s={t}), seed 0: server"
+        for t in (100, 150, 200)
+    ]
+    marks = [
+        {"name": name, "x": float(i), "y": 0.0, "loss": 1.0, "error": 0.5}
+        for i, name in enumerate(names)
+    ]
     grid = {"x": axis, "y": axis, "loss": [[1.0, 2.0, 3000.0]] * 3, "error": [[0.5] * 3] * 3}
     write_analysis(run, "plane", {"models": names, "set": "test"}, {**grid, "points": marks})
     write_report([run], tmp_path / "report.html")
-    watched = Watched(browser, (tmp_path / "report.html").as_uri(), viewport={"width": 390, "height": 844})
+    watched = Watched(
+        browser, (tmp_path / "report.html").as_uri(), viewport={"width": 390, "height": 844}
+    )
     page = watched.page
     frame = page.locator("#plane svg.chart").bounding_box()
     letters = page.locator("#plane svg.chart text.model")
@@ -768,17 +912,32 @@ def test_models_of_a_plane_are_named_beside_it(browser: Any, tmp_path: Path) -> 
     watched.context.close()
 
 
-def test_pictures_of_each_method_side_by_side(open_page: Callable[[list[Path]], Any], tmp_path: Path) -> None:
-    """A row for each example of the chosen test set, a column for each method that is not hidden."""
-    runs = [write_judged(tmp_path / name, MIOU, [0.2, 0.4], method=f"{name}()") for name in ("fedavg", "fedsam")]
+def test_pictures_of_each_method_side_by_side(
+    open_page: Callable[[list[Path]], Any], tmp_path: Path
+) -> None:
+    """A row for each example of the chosen test set, a column for each method that is not
+    hidden."""
+    runs = [
+        write_judged(tmp_path / name, MIOU, [0.2, 0.4], method=f"{name}()")
+        for name in ("fedavg", "fedsam")
+    ]
     for guess, run in enumerate(runs):
         write_pictures(run, 100 + guess)
     page = open_page(runs)
-    assert page.locator("#pictures thead th").all_inner_texts() == ["example", "image", "truth", "fedavg()", "fedsam()"]
+    assert page.locator("#pictures thead th").all_inner_texts() == [
+        "example",
+        "image",
+        "truth",
+        "fedavg()",
+        "fedsam()",
+    ]
     assert page.locator("#pictures tbody th").all_inner_texts() == ["rome", "no. 9"]
     drawn = "all => all.map((one) => [one.naturalWidth, one.naturalHeight])"
     assert page.eval_on_selector_all("#pictures img", drawn) == [[8, 4]] * 8
-    assert page.locator("#pictures tbody small").all_inner_texts() == ["50.00 %"] * 2 + ["\N{EN DASH}"] * 2
+    assert (
+        page.locator("#pictures tbody small").all_inner_texts()
+        == ["50.00 %"] * 2 + ["\N{EN DASH}"] * 2
+    )
     assert page.locator("#pictures .colours li").all_inner_texts() == ["road", "sky"]
     page.select_option("#pictures select", "unseen")
     assert page.locator("#pictures tbody small").all_inner_texts() == ["25.00 %"] * 2
@@ -794,5 +953,9 @@ def test_classes_that_are_taken_for_others(seen: Watched) -> None:
     """Shares of what truly is of a class; a class that does not occur has none."""
     seen.page.select_option("#confusion select >> nth=0", "unseen")
     seen.page.locator("#confusion summary").first.click()
-    assert seen.page.locator("#confusion tbody tr >> nth=0").inner_text().split() == ["cat", "5", "5"]
+    assert seen.page.locator("#confusion tbody tr >> nth=0").inner_text().split() == [
+        "cat",
+        "5",
+        "5",
+    ]
     assert "Most often taken: cat for dog (50.00 %)." in seen.page.inner_text("#confusion")

@@ -23,7 +23,10 @@ CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {
 @pytest.fixture
 def two_sections(browser: Any, tmp_path: Path) -> Iterator[Any]:  # noqa: F811
     """Two data sets, two methods and two seeds each."""
-    runs = [*two_seeds(tmp_path / "a", (0.9, 0.8)), *two_seeds(tmp_path / "b", (0.2, 0.3), on="cifar10(lda(0.5))")]
+    runs = [
+        *two_seeds(tmp_path / "a", (0.9, 0.8)),
+        *two_seeds(tmp_path / "b", (0.2, 0.3), on="cifar10(lda(0.5))"),
+    ]
     for run in runs:
         write_analyses(run)
         write_watch(run)
@@ -44,10 +47,14 @@ def test_each_data_set_has_a_table_and_curves(two_sections: Any) -> None:
         "Data set: cifar10. Partition: lda(0.5), 100 clients. Task: classification().",
     ]
     tables = page.locator("#results table.results")
-    assert [table.locator("tbody code").all_inner_texts() for table in tables.all()] == [list(METHODS)] * 2
+    assert [table.locator("tbody code").all_inner_texts() for table in tables.all()] == [
+        list(METHODS)
+    ] * 2
     assert [table.locator("tr.best code").inner_text() for table in tables.all()] == list(METHODS)
     for target in ("90.50", "20.50"):
-        assert f"Target {target} %: the accuracy of the first method." in page.inner_text("#results")
+        assert f"Target {target} %: the accuracy of the first method." in page.inner_text(
+            "#results"
+        )
     charts = page.locator("#training figure svg.chart")
     assert [chart.locator("path.line").count() for chart in charts.all()] == [2] * charts.count()
     assert page.locator("#training .legend").count() == 2
@@ -60,7 +67,12 @@ def test_analyses_are_chosen_by_section(two_sections: Any) -> None:
     for part in ("curvature", "surface", "plane", "partition", "confusion", "corruptions"):
         options = page.locator(f"#{part} select").last.locator("option").all_inner_texts()
         assert len(options) == 4, part
-        assert [option.startswith("cifar10(lda(0.5))") for option in options] == [False, False, True, True], part
+        assert [option.startswith("cifar10(lda(0.5))") for option in options] == [
+            False,
+            False,
+            True,
+            True,
+        ], part
     assert page.locator("canvas.surface").count() == 2
     page.locator("#surface select").last.select_option(index=2)
     assert page.locator("canvas.surface").count() == 2
@@ -72,7 +84,10 @@ def test_each_table_has_the_target_of_its_study(browser: Any, tmp_path: Path) ->
     folders = [study(tmp_path / "a", 0.3), study(tmp_path / "b", 0.4, on="digits()")]
     write_report(folders, tmp_path / "page.html")
     watched = Watched(browser, (tmp_path / "page.html").as_uri())
-    heads = [text.replace("\xa0", " ") for text in watched.page.locator("#results thead").all_inner_texts()]
+    heads = [
+        text.replace("\xa0", " ")
+        for text in watched.page.locator("#results thead").all_inner_texts()
+    ]
     assert "Rounds to 30.00 %" in heads[0]
     assert "Rounds to 40.00 %" in heads[1]
     watched.context.close()
@@ -101,8 +116,12 @@ SIGN = """all => all.map((one) => [one.getAttribute("fill"), one.tagName, one.ge
 
 @pytest.mark.parametrize("count", [12, 101])
 def test_colours_dashes_and_marks_do_not_repeat(browser: Any, tmp_path: Path, count: int) -> None:  # noqa: F811
-    """A hundred methods differ in the table and in the legend; beyond, the page says that they repeat."""
-    runs = [write_run(tmp_path / str(i), method=f"fedprox(mu={i})", done=1, rounds=1) for i in range(count)]
+    """A hundred methods differ in the table and in the legend; beyond, the page says that they
+    repeat."""
+    runs = [
+        write_run(tmp_path / str(i), method=f"fedprox(mu={i})", done=1, rounds=1)
+        for i in range(count)
+    ]
     write_report(runs, tmp_path / "page.html")
     watched = Watched(browser, (tmp_path / "page.html").as_uri())
     page = watched.page
@@ -120,27 +139,48 @@ def test_a_plane_says_what_separates_basins(browser: Any, tmp_path: Path) -> Non
     run = write_run(tmp_path / "a")
     x, y = [3.0 * i for i in range(11)], [0.6 * i for i in range(11)]
     bowl = [[(a - 15) ** 2 / 100 + (b - 3) ** 2 for a in x] for b in y]
-    marks = [{"name": name, "x": at, "y": 3.0, "loss": 1.0, "error": 0.5} for name, at in (("a", 6.0), ("b", 24.0))]
+    marks = [
+        {"name": name, "x": at, "y": 3.0, "loss": 1.0, "error": 0.5}
+        for name, at in (("a", 6.0), ("b", 24.0))
+    ]
     grid = {"x": x, "y": y, "loss": bowl, "points": marks}
     write_analysis(run, "plane", {"models": ["a", "b"], "set": "test"}, grid)
     write_report([run], tmp_path / "page.html")
     watched = Watched(browser, (tmp_path / "page.html").as_uri())
     plane = watched.page.locator("#plane")
     assert "no contour" not in plane.inner_text()
-    assert "Two models lie in different basins if the loss rises on the way from one to the other" in plane.inner_text()
+    assert (
+        "Two models lie in different basins if the loss rises on the way from one to the other"
+        in plane.inner_text()
+    )
     assert "barrier" in plane.inner_text()
     chart = plane.locator("svg.chart")
-    assert chart.locator("text.tick").all_text_contents() == ["0", "10", "20", "30", "0", "2", "4", "6"]
+    assert chart.locator("text.tick").all_text_contents() == [
+        "0",
+        "10",
+        "20",
+        "30",
+        "0",
+        "2",
+        "4",
+        "6",
+    ]
     assert chart.locator("text.title").all_text_contents() == ["parameter distance"] * 2
-    assert chart.get_attribute("aria-label").endswith("It is 30 wide and 6 high in parameter distance.")
+    assert chart.get_attribute("aria-label").endswith(
+        "It is 30 wide and 6 high in parameter distance."
+    )
     frame = chart.bounding_box()
     for box in (progress.bounding_box() for progress in chart.locator("text.tick").all()):
-        assert frame["x"] - 1 <= box["x"] < box["x"] + box["width"] <= frame["x"] + frame["width"] + 12
+        assert (
+            frame["x"] - 1 <= box["x"] < box["x"] + box["width"] <= frame["x"] + frame["width"] + 12
+        )
     assert watched.complaints == []
     watched.context.close()
 
 
-@pytest.mark.parametrize(("length", "ticks"), [(40.0, ["-40", "-20", "0", "20", "40"]), (None, ["-1", "-0.5", "0"])])
+@pytest.mark.parametrize(
+    ("length", "ticks"), [(40.0, ["-40", "-20", "0", "20", "40"]), (None, ["-1", "-0.5", "0"])]
+)
 def test_surfaces_have_distances_along_their_sides(
     browser: Any,  # noqa: F811
     tmp_path: Path,
@@ -149,7 +189,11 @@ def test_surfaces_have_distances_along_their_sides(
 ) -> None:
     """From -1 to 1 along directions of this length; without it, in lengths of the weights."""
     run, axis = write_run(tmp_path / "a"), [-1.0, -0.5, 0.0, 0.5, 1.0]
-    found: dict[str, Any] = {"x": axis, "y": axis, "loss": [[1 + a * a + b * b for a in axis] for b in axis]}
+    found: dict[str, Any] = {
+        "x": axis,
+        "y": axis,
+        "loss": [[1 + a * a + b * b for a in axis] for b in axis],
+    }
     found |= {"center": {"loss": 1.0}} | ({} if length is None else {"length": length})
     write_analysis(run, "surface", {"model": "server"}, found)
     write_report([run], tmp_path / "page.html")
@@ -161,9 +205,14 @@ def test_surfaces_have_distances_along_their_sides(
     written = page.evaluate("window.written")
     assert all(written.count(progress) >= 2 for progress in ticks), written
     unit = "in parameter space" if length else "in lengths of its weights"
-    assert f"The numbers along both sides are distances from the model{'' if length else ','} {unit}." in (
-        page.inner_text("#surface")
+    assert (
+        f"The numbers along both sides are distances from the model{'' if length else ','} {unit}."
+        in (page.inner_text("#surface"))
     )
-    reach = "40 from the model in parameter distance" if length else "1 times the length of the weights from the model"
+    reach = (
+        "40 from the model in parameter distance"
+        if length
+        else "1 times the length of the weights from the model"
+    )
     assert f"It reaches {reach}." in page.get_attribute("canvas.surface", "aria-label")
     context.close()

@@ -29,8 +29,13 @@ def text(value: Any) -> str:
 
 
 def test_a_comparison_over_seeds(tmp_path: Path) -> None:
-    """Two methods, two seeds: means over the last four rounds, spread over seeds, what it cost, the target."""
-    runs = [write_run(tmp_path / f"{m}-{s}", method=m, seed=s) for m in ("fedavg()", "fedsam(rho=0.1)") for s in (0, 1)]
+    """Two methods, two seeds: means over the last four rounds, spread over seeds, what it cost, the
+    target."""
+    runs = [
+        write_run(tmp_path / f"{m}-{s}", method=m, seed=s)
+        for m in ("fedavg()", "fedsam(rho=0.1)")
+        for s in (0, 1)
+    ]
     found = collect(runs)
     assert [m["name"] for m in found["methods"]] == ["fedavg()", "fedsam(rho=0.1)"]
     first = found["methods"][0]
@@ -48,7 +53,10 @@ def test_a_comparison_over_seeds(tmp_path: Path) -> None:
 
 
 def test_curves(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / str(s), seed=s, done=10 - 5 * s, status="running" if s else "done") for s in (0, 1)]
+    runs = [
+        write_run(tmp_path / str(s), seed=s, done=10 - 5 * s, status="running" if s else "done")
+        for s in (0, 1)
+    ]
     curve = collect(runs)["methods"][0]["curves"]["accuracy"]
     assert curve["round"] == list(range(1, 11))
     assert curve["mean"][0] == pytest.approx((accuracy(0, 1) + accuracy(1, 1)) / 2)
@@ -61,7 +69,9 @@ def test_curves(tmp_path: Path) -> None:
 
 def test_simulated_time_and_all_that_was_sent(tmp_path: Path) -> None:
     chain = write_timed(tmp_path / "a", 7.0, between=50, clock="devices()")
-    timed, other = collect([chain, write_run(tmp_path / "b", method="fedsam()")], target=0.3)["methods"]
+    timed, other = collect([chain, write_run(tmp_path / "b", method="fedsam()")], target=0.3)[
+        "methods"
+    ]
     curve = timed["curves"]["accuracy"]
     assert curve["clock"] == [7 * t for t in range(1, 11)]
     assert curve["bytes"][2] == 3 * (100 + 300 + 50)
@@ -71,7 +81,9 @@ def test_simulated_time_and_all_that_was_sent(tmp_path: Path) -> None:
 
 
 def test_long_runs_are_thinned(tmp_path: Path) -> None:
-    curve = collect([write_run(tmp_path / "long", done=2000, rounds=2000)])["methods"][0]["curves"]["loss"]
+    curve = collect([write_run(tmp_path / "long", done=2000, rounds=2000)])["methods"][0]["curves"][
+        "loss"
+    ]
     assert curve["evaluations"] == 2000
     assert len(curve["round"]) == 300
     assert (curve["round"][0], curve["round"][-1]) == (1, 2000)
@@ -103,7 +115,9 @@ def test_a_run_given_twice_is_said(tmp_path: Path) -> None:
 
 def test_a_study_stands_for_its_runs(tmp_path: Path) -> None:
     write_run(tmp_path / "01" / "seed-0")
-    write_plan(tmp_path, [{"folder": f"01/seed-{seed}", "experiment": EXPERIMENT} for seed in (0, 1)], {})
+    write_plan(
+        tmp_path, [{"folder": f"01/seed-{seed}", "experiment": EXPERIMENT} for seed in (0, 1)], {}
+    )
     found = collect([tmp_path])
     assert len(found["runs"]) == 1
     assert found["problems"] == [f"1 of the 2 runs in {tmp_path} have not begun."]
@@ -122,7 +136,9 @@ def test_analyses(tmp_path: Path) -> None:
     assert (surface["label"], surface["seed"], surface["center"]["loss"]) == ("fedprox()", 0, 2)
     assert surface["loss"][5][5] == 2
     assert surface["loss"][0][10] == pytest.approx(2 * (1 + 4 + 1))
-    assert [one["scaled"] for one in found["curvature"]] == [stretch * CURVATURES[0] * 3**2 for stretch in (1, 2)]
+    assert [one["scaled"] for one in found["curvature"]] == [
+        stretch * CURVATURES[0] * 3**2 for stretch in (1, 2)
+    ]
     assert [m["scaled"] for m in found["methods"]] == [one["scaled"] for one in found["curvature"]]
     assert len(found["partition"]) == 1
     assert found["corruptions"][0]["kinds"]["motion_blur"][2] is None
@@ -132,7 +148,8 @@ def test_analyses(tmp_path: Path) -> None:
 
 
 def test_models_of_planes_and_lines_are_called_by_their_methods(tmp_path: Path) -> None:
-    """Whatever their folders are called, and from wherever they were named when the analysis was made."""
+    """Whatever their folders are called, and from wherever they were named when the analysis was
+    made."""
     names = ("fedavg()", "fedsam(rho=0.1)", "fedprox()")
     runs = [write_run(tmp_path / f"0{i}" / "seed-0", method=name) for i, name in enumerate(names)]
     more = write_run(tmp_path / "00" / "seed-1", method="fedavg()", seed=1)
@@ -142,14 +159,25 @@ def test_models_of_planes_and_lines_are_called_by_their_methods(tmp_path: Path) 
 
     def plane(run: Path, models: list[str], marks: list[str]) -> None:
         points = [{"name": name, "x": 0.0, "y": 0.0, "loss": 1.0} for name in marks]
-        write_analysis(run, "plane", {"model": "server", "set": "test", "models": models}, {**grid, "points": points})
+        write_analysis(
+            run,
+            "plane",
+            {"model": "server", "set": "test", "models": models},
+            {**grid, "points": points},
+        )
 
     plane(runs[0], [f"{run}:server" for run in runs], [f"{name}, seed 0: server" for name in names])
     moved = [f"old/place/{run.relative_to(tmp_path)}:server" for run in (runs[0], more, runs[1])]
     plane(runs[1], moved, ["a", "b", "c"])
     plane(runs[2], [f"client {k}" for k in (3, 5, 7)], [f"client {k}" for k in (3, 5, 7)])
-    plane(more, ["nowhere:server", f"{runs[0]}:swa", f"{more}:server in round 4"], ["x: server", "y", "z"])
-    write_analysis(runs[0], "interpolate", {"a": f"{runs[0]}:server", "b": f"{runs[2]}:server"}, line)
+    plane(
+        more,
+        ["nowhere:server", f"{runs[0]}:swa", f"{more}:server in round 4"],
+        ["x: server", "y", "z"],
+    )
+    write_analysis(
+        runs[0], "interpolate", {"a": f"{runs[0]}:server", "b": f"{runs[2]}:server"}, line
+    )
     write_analysis(more, "interpolate", {"a": f"{more}:server", "b": f"{runs[0]}:server"}, line)
     found = collect([*runs, more])
     assert [one["title"] for one in found["plane"]] == [
@@ -166,7 +194,9 @@ def test_models_of_planes_and_lines_are_called_by_their_methods(tmp_path: Path) 
     ]
     titles = ["fedprox() to fedavg()", "fedavg(), seed 0 to fedavg(), seed 1"]
     assert [one["title"] for one in found["interpolate"]] == titles
-    assert all(str(tmp_path) not in one["settings"] for one in found["plane"] + found["interpolate"])
+    assert all(
+        str(tmp_path) not in one["settings"] for one in found["plane"] + found["interpolate"]
+    )
 
 
 def test_a_shadow_is_named_beside_its_method(tmp_path: Path) -> None:
@@ -174,7 +204,10 @@ def test_a_shadow_is_named_beside_its_method(tmp_path: Path) -> None:
     grid = {"x": [0.0, 1.0], "y": [0.0, 1.0], "loss": [[1.0, 2.0], [3.0, 4.0]]}
     write_analysis(run, "surface", {"model": "swa"}, grid)
     write_analysis(run, "surface", {"model": "server"}, grid)
-    assert {one["label"] for one in collect([run])["surface"]} == {"fedavg() + swa() [swa]", "fedavg() + swa()"}
+    assert {one["label"] for one in collect([run])["surface"]} == {
+        "fedavg() + swa() [swa]",
+        "fedavg() + swa()",
+    }
 
 
 def test_large_surfaces_are_thinned_and_gaps_stay(tmp_path: Path) -> None:
@@ -227,7 +260,9 @@ def test_damaged_and_missing_runs_leave_the_others(tmp_path: Path) -> None:
     broken = write_run(tmp_path / "broken")
     (broken / "run.json").write_text("{")
     odd = write_run(tmp_path / "odd")
-    (odd / "run.json").write_text('{"fedflat": "0", "experiment": {"method": 3}, "status": "done", "how": {}}')
+    (odd / "run.json").write_text(
+        '{"fedflat": "0", "experiment": {"method": 3}, "status": "done", "how": {}}'
+    )
     (tmp_path / "empty").mkdir()
     found = collect([good, broken, odd, tmp_path / "empty", tmp_path / "nowhere"])
     assert [run["folder"] for run in found["runs"]] == [str(good)]
@@ -235,7 +270,8 @@ def test_damaged_and_missing_runs_leave_the_others(tmp_path: Path) -> None:
 
 
 def test_damaged_measurements(tmp_path: Path) -> None:
-    """A last line that is just being written is none, unless the run has ended; nonsense is damage."""
+    """A last line that is just being written is none, unless the run has ended; nonsense is
+    damage."""
     cut = write_run(tmp_path / "cut", status="running")
     lines = (cut / "metrics.jsonl").read_text()
     (cut / "metrics.jsonl").write_text(lines[:-10])
@@ -277,13 +313,17 @@ def test_damaged_watching(tmp_path: Path) -> None:
     path.write_text(whole + '{"round": 4, "dri')
     assert collect([run])["methods"][0]["watch"]["drift"]["round"] == [1, 2, 3]
     path.write_text(whole.replace("0.5", "0.6"))
-    assert collect([run])["problems"][0].startswith(f"{path} is damaged (line 2 is not the one that was written there)")
+    assert collect([run])["problems"][0].startswith(
+        f"{path} is damaged (line 2 is not the one that was written there)"
+    )
 
 
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / m, method=m) for m in ("fedavg()", "fedprox()")]
     said = collect(runs)["missing"]
-    assert said[0].startswith("Not analysed: confusions of classes, eigenvalues and traces of the Hessian,")
+    assert said[0].startswith(
+        "Not analysed: confusions of classes, eigenvalues and traces of the Hessian,"
+    )
     assert said[1].startswith("Nothing was watched")
     write_analyses(runs[0])
     assert "No loss surfaces of fedprox()." in collect(runs)["missing"]
@@ -309,7 +349,9 @@ def test_the_table_takes_curvature_on_most_examples(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
     for examples, top in ((200, 9.0), (1000, 7.0), (50, 11.0)):
         said = {"model": "server", "set": "test", "examples": examples, "of": 10_000, "seed": 0}
-        write_analysis(run, "curvature", said, {"lambda_1": top, "examples": examples, "of": 10_000})
+        write_analysis(
+            run, "curvature", said, {"lambda_1": top, "examples": examples, "of": 10_000}
+        )
     found = collect([run])
     assert (found["methods"][0]["lambda_1"], found["methods"][0]["lambda_1_spread"]) == (7.0, None)
     assert found["boards"][0]["curvature_of"] == "1,000 of 10,000 test examples"
@@ -325,14 +367,19 @@ def test_a_plane_through_several_runs_is_missed_by_none(tmp_path: Path) -> None:
 
 
 def test_what_alpha_is_stands_at_the_top_of_the_page(tmp_path: Path) -> None:
-    """Once for each partition that is easily mistaken, in the lead and in the text without scripts."""
+    """Once for each partition that is easily mistaken, in the lead and in the text without
+    scripts."""
     runs = [
         write_run(tmp_path / f"{m}-{a}", method=m, on=f"digits(lda({a}))")
-        for m in ("fedavg()", "fedsam(rho=0.1)") for a in (0, 0.1)
-    ]  # fmt: skip
+        for m in ("fedavg()", "fedsam(rho=0.1)")
+        for a in (0, 0.1)
+    ]
     found = collect(runs)
     for shown in (found["lead"], found["text"]):
         assert shown.count("alpha is the total concentration") == 1
-        assert "lda(0.1): alpha is the total concentration, divided among the classes. NIID-Bench, PFLlib and" in shown
+        assert (
+            "lda(0.1): alpha is the total concentration, divided among the classes. NIID-Bench, PFLlib and"
+            in shown
+        )
     assert "alpha is" not in collect(runs[:1])["lead"]
     text(found)

@@ -24,14 +24,21 @@ def test_every_figure(tmp_path: Path) -> None:
     for run in runs:
         write_analyses(run, points=5)
         write_watch(run)
-    assert write_report(runs, tmp_path / "report.html", figures=tmp_path / "figures", formats=["svg"]) == []
-    assert {path.name for path in (tmp_path / "figures").iterdir()} == {f"{name}.svg" for name in NAMES}
+    assert (
+        write_report(runs, tmp_path / "report.html", figures=tmp_path / "figures", formats=["svg"])
+        == []
+    )
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+        f"{name}.svg" for name in NAMES
+    }
     assert ">a $strange_name$ method<" in (tmp_path / "figures" / "accuracy.svg").read_text()
 
 
 def test_with_a_clock_scores_are_drawn_against_time_and_bytes(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    document = collect([write_timed(tmp_path / "a", 7.0), write_run(tmp_path / "b", method="fedsam()")])
+    document = collect(
+        [write_timed(tmp_path / "a", 7.0), write_run(tmp_path / "b", method="fedsam()")]
+    )
     assert draw_figures(document, tmp_path / "figures", ["svg"]) == []
     made = {path.stem: path.read_text() for path in (tmp_path / "figures").iterdir()}
     assert made.keys() == {"accuracy", "loss", "accuracy-clock", "accuracy-bytes"}
@@ -42,7 +49,12 @@ def test_with_a_clock_scores_are_drawn_against_time_and_bytes(tmp_path: Path) ->
 def test_long_names_are_whole(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     name = "fedseq(groups=greedy(psi=confidence(epochs=2), d_min=5000, k_max=10)) + sam(rho=0.05)"
-    assert draw_figures(collect([write_run(tmp_path / "a", method=name)]), tmp_path / "figures", ["svg"]) == []
+    assert (
+        draw_figures(
+            collect([write_run(tmp_path / "a", method=name)]), tmp_path / "figures", ["svg"]
+        )
+        == []
+    )
     lines = re.findall(r">([^<>]+)</text>", (tmp_path / "figures" / "accuracy.svg").read_text())
     assert name in html.unescape(" ".join(lines))
     assert max(map(len, lines)) <= 46  # what fits into a column
@@ -52,14 +64,18 @@ def test_every_format(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     assert draw_figures(collect([write_run(tmp_path / "a")]), tmp_path / "figures") == []
     made = list((tmp_path / "figures").iterdir())
-    assert {path.name for path in made} == {f"{name}.{kind}" for name in ("accuracy", "loss") for kind in BEGINNINGS}
+    assert {path.name for path in made} == {
+        f"{name}.{kind}" for name in ("accuracy", "loss") for kind in BEGINNINGS
+    }
     assert all(path.read_bytes().startswith(BEGINNINGS[path.suffix[1:]]) for path in made)
 
 
 def test_nothing_to_draw(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     bare = collect([write_run(tmp_path / "b", done=0)])
-    assert draw_figures(bare, tmp_path / "none", ["svg"]) == ["There was nothing to draw figures of."]
+    assert draw_figures(bare, tmp_path / "none", ["svg"]) == [
+        "There was nothing to draw figures of."
+    ]
 
 
 def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

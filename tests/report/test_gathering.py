@@ -15,7 +15,8 @@ from report.made import write_analyses, write_run, write_watch
 
 
 def test_whatever_is_wrong_with_one_run_the_others_are_shown(tmp_path: Path) -> None:
-    """Every leaf of every file of a run damaged in turn: each is shown or named, the good one always shown."""
+    """Every leaf of every file of a run damaged in turn: each is shown or named, the good one
+    always shown."""
     good = write_run(tmp_path / "good", method="fedprox()")
     bad = list(damaged_runs(tmp_path / "bad", each=False))
     assert len(bad) > 200
@@ -28,18 +29,24 @@ def test_whatever_is_wrong_with_one_run_the_others_are_shown(tmp_path: Path) -> 
     found = collect([*bad, good])
     shown = [one["folder"] for one in found["runs"]]
     assert str(good) in shown
-    assert [run for run in bad if str(run) not in shown and str(run) not in str(found["problems"])] == []
+    assert [
+        run for run in bad if str(run) not in shown and str(run) not in str(found["problems"])
+    ] == []
     assert document(found).encode()
 
 
-def test_an_error_nobody_foresaw_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_nobody_foresaw_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     good, bad = write_run(tmp_path / "good"), write_run(tmp_path / "bad", method="fedprox()")
     write_analyses(bad)
 
     def fail(*given: object) -> None:
         raise RecursionError("x" * 1000)
 
-    monkeypatch.setattr("fedflat.report.run_command.stack", lambda method: fail() if method == "fedprox()" else "")
+    monkeypatch.setattr(
+        "fedflat.report.run_command.stack", lambda method: fail() if method == "fedprox()" else ""
+    )
     found = collect([bad, good])
     assert [one["folder"] for one in found["runs"]] == [str(good)]
     [said] = found["problems"]
@@ -51,14 +58,26 @@ def test_an_error_nobody_foresaw_is_a_sentence(tmp_path: Path, monkeypatch: pyte
 def test_a_damaged_study_leaves_the_others(tmp_path: Path) -> None:
     good, study = write_run(tmp_path / "good"), tmp_path / "study"
     study.mkdir()
-    for text in ("{", "[]", '{"runs": 3}', '{"runs": [{"folder": 3, "experiment": {}}], "how": {}, "fedflat": ""}'):
+    for text in (
+        "{",
+        "[]",
+        '{"runs": 3}',
+        '{"runs": [{"folder": 3, "experiment": {}}], "how": {}, "fedflat": ""}',
+    ):
         (study / "study.json").write_text(text)
         found = collect([study, good])
         assert [one["folder"] for one in found["runs"]] == [str(good)]
         assert str(study) in found["problems"][0]
 
 
-PIPES = ("run.json", "metrics.jsonl", "watch.jsonl", "analysis/surface-000000000000.json", "study.json", "analysis")
+PIPES = (
+    "run.json",
+    "metrics.jsonl",
+    "watch.jsonl",
+    "analysis/surface-000000000000.json",
+    "study.json",
+    "analysis",
+)
 
 
 def test_named_pipes_and_folders_in_place_of_files_do_not_hang(tmp_path: Path) -> None:

@@ -27,23 +27,46 @@ SAID = {
 
 
 @pytest.mark.parametrize("words", SAID.values(), ids=SAID)
-def test_the_command_repeats_the_run(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings and the numbers of a run made by the reconstructed command are those of the run."""
+def test_the_command_repeats_the_run(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings and the numbers of a run made by the reconstructed command are those of the
+    run."""
     monkeypatch.chdir(tmp_path)
-    assert main(["run", *shlex.split(words), "--on", "digits(lda(0.5), clients=10)", "--quiet", "--out", "once"]) == 0
+    assert (
+        main(
+            [
+                "run",
+                *shlex.split(words),
+                "--on",
+                "digits(lda(0.5), clients=10)",
+                "--quiet",
+                "--out",
+                "once",
+            ]
+        )
+        == 0
+    )
     facts = json.loads(Path("once/run.json").read_text())
     again = shlex.split(command(facts["experiment"], facts["how"]))
     assert again[0] == "fedflat"
     assert main([*again[1:], "--quiet", "--out", "twice"]) == 0
     assert json.loads(Path("twice/run.json").read_text())["experiment"] == facts["experiment"]
-    once, twice = (Path(folder, "metrics.jsonl").read_text().splitlines() for folder in ("once", "twice"))
+    once, twice = (
+        Path(folder, "metrics.jsonl").read_text().splitlines() for folder in ("once", "twice")
+    )
     assert [json.loads(row)["loss"] for row in once] == [json.loads(row)["loss"] for row in twice]
 
 
-@pytest.mark.parametrize(("method", "brought"), [("fedseq(4)", "--topology"), ("fedvc(8)", "--sampler|--virtual")])
+@pytest.mark.parametrize(
+    ("method", "brought"), [("fedseq(4)", "--topology"), ("fedvc(8)", "--sampler|--virtual")]
+)
 def test_what_a_method_brings_goes_without_saying(method: str, brought: str) -> None:
     settings = {"rounds": 2, "model": "logistic()"}
-    alone, starred = (ff.experiment(said, "digits(clients=20)", **settings).as_json() for said in (method, "fedavg"))
+    alone, starred = (
+        ff.experiment(said, "digits(clients=20)", **settings).as_json()
+        for said in (method, "fedavg")
+    )
     assert not re.search(brought, command(alone, {}))
     assert re.search(brought, command({**alone, "method": "fedavg()"}, {}))
     assert "--topology" not in command(starred, {})
@@ -61,8 +84,8 @@ def test_a_replayed_run_names_its_file() -> None:
 
 
 def test_quotes_survive_the_shell() -> None:
-    words = shlex.split(command({**EXPERIMENT, "method": "it's \"<odd>\" $HOME"}, {}))
-    assert words[2] == "it's \"<odd>\" $HOME"
+    words = shlex.split(command({**EXPERIMENT, "method": 'it\'s "<odd>" $HOME'}, {}))
+    assert words[2] == 'it\'s "<odd>" $HOME'
 
 
 def test_stack() -> None:
@@ -76,8 +99,19 @@ def test_seeds_do_not_set_runs_apart() -> None:
 
 def test_a_task_is_said_where_the_data_are_for_another() -> None:
     for on, task, said in [
-        ("street(clients=4)", "segmentation()", False), ("street(clients=4)", "classification()", True),
-        ("digits()", "classification()", False), ("digits()", "retrieval()", True),
-    ]:  # fmt: skip
-        words = command({"method": "fedavg()", "on": on, "model": "mlp()", "loss": "cross_entropy", "task": task}, {})
+        ("street(clients=4)", "segmentation()", False),
+        ("street(clients=4)", "classification()", True),
+        ("digits()", "classification()", False),
+        ("digits()", "retrieval()", True),
+    ]:
+        words = command(
+            {
+                "method": "fedavg()",
+                "on": on,
+                "model": "mlp()",
+                "loss": "cross_entropy",
+                "task": task,
+            },
+            {},
+        )
         assert (f"--task '{task}'" in words) == said, words

@@ -40,17 +40,29 @@ def test_seeds_of_one_method_only_show_no_difference() -> None:
         "a has the highest accuracy, 90.50 ± 0.71 % (2 seeds), but within noise of c and with 1 seed only of b."
     )
     assert leader([several, standing("d", 0.1, 0.11)]) is several
-    assert lead([several, standing("d", 0.1, 0.11)]) == "a is the most accurate with 90.50 ± 0.71 % (2 seeds)."
+    assert (
+        lead([several, standing("d", 0.1, 0.11)])
+        == "a is the most accurate with 90.50 ± 0.71 % (2 seeds)."
+    )
 
 
 def test_seeds_are_judged_as_welch_does() -> None:
     """Ahead exactly where the two-sided p of Welch's test, as scipy has it, is below 5 %."""
     for gap in (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2):
-        for first, second in (((0.5, 0.51), (0.5, 0.53)), ((0.5, 0.51, 0.49), (0.5, 0.6, 0.4)), ((0.5, 0.52),) * 2):
+        for first, second in (
+            ((0.5, 0.51), (0.5, 0.53)),
+            ((0.5, 0.51, 0.49), (0.5, 0.6, 0.4)),
+            ((0.5, 0.52),) * 2,
+        ):
             better = tuple(value + gap for value in first)
             p = stats.ttest_ind(better, second, equal_var=False).pvalue
             expected = sum(better) / len(better) > sum(second) / len(second) and p < 0.05
-            assert standing("a", *better).ahead_of(standing("b", *second)) == expected, (gap, first, second, p)
+            assert standing("a", *better).ahead_of(standing("b", *second)) == expected, (
+                gap,
+                first,
+                second,
+                p,
+            )
 
 
 def test_seeds_without_spread() -> None:
@@ -61,18 +73,30 @@ def test_seeds_without_spread() -> None:
 
 def test_many_names_are_counted() -> None:
     said = lead([standing(name, 0.5, 0.6) for name in "abcdefg"])
-    assert said == "a has the highest accuracy, 55.00 ± 7.07 % (2 seeds), but within noise of b, c, d and 3 others."
+    assert (
+        said
+        == "a has the highest accuracy, 55.00 ± 7.07 % (2 seeds), but within noise of b, c, d and 3 others."
+    )
 
 
 @pytest.mark.parametrize("last", [1, 4])
 def test_evaluations_of_one_run_are_no_seeds(tmp_path: Path, last: int) -> None:
-    """The second method is better by 0.5 in each of ten evaluations, which are all equal: it still has one seed."""
+    """The second method is better by 0.5 in each of ten evaluations, which are all equal: it still
+    has one seed."""
     runs = []
     for method, score in (("fedavg()", 0.25), ("fedprox()", 0.75)):
         runs.append(
-            write_run(tmp_path / method, method=method, done=0, status="running", evaluate={"every": 1, "last": last})
+            write_run(
+                tmp_path / method,
+                method=method,
+                done=0,
+                status="running",
+                evaluate={"every": 1, "last": last},
+            )
         )
-        write_rows(runs[-1], "metrics", [{**row, "accuracy": score} for row in evaluations(1, 10)], "done")
+        write_rows(
+            runs[-1], "metrics", [{**row, "accuracy": score} for row in evaluations(1, 10)], "done"
+        )
     found = collect(runs)
     assert found["boards"][0]["ahead"] is None
     assert found["lead"] == (

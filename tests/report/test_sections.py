@@ -32,16 +32,24 @@ def write_scored(folder: Path, score: float, **more: Any) -> Path:
 def two_seeds(root: Path, scores: tuple[float, float], **more: Any) -> list[Path]:
     """Two methods, two seeds, with these accuracies; the second seed is better by 0.01."""
     return [
-        write_scored(root / f"{method}-{seed}", score + 0.01 * seed, method=method, seed=seed, **more)
+        write_scored(
+            root / f"{method}-{seed}", score + 0.01 * seed, method=method, seed=seed, **more
+        )
         for method, score in zip(METHODS, scores, strict=True)
         for seed in (0, 1)
     ]
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS.values(), ids=PAIRS)
-def test_each_scenario_has_a_section(tmp_path: Path, first: dict[str, Any], second: dict[str, Any]) -> None:
-    """In one the first method is ahead, in the other the second; all of one are better than all of the other."""
-    runs = [*two_seeds(tmp_path / "a", (0.9, 0.8), **first), *two_seeds(tmp_path / "b", (0.2, 0.3), **second)]
+def test_each_scenario_has_a_section(
+    tmp_path: Path, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    """In one the first method is ahead, in the other the second; all of one are better than all of
+    the other."""
+    runs = [
+        *two_seeds(tmp_path / "a", (0.9, 0.8), **first),
+        *two_seeds(tmp_path / "b", (0.2, 0.3), **second),
+    ]
     found = collect(runs)
     assert [(method["name"], method["board"], method["seeds"]) for method in found["methods"]] == [
         (name, board, 2) for board in (0, 1) for name in METHODS
@@ -59,10 +67,15 @@ def test_each_scenario_has_a_section(tmp_path: Path, first: dict[str, Any], seco
 
 
 def test_a_section_names_its_data_partition_and_task(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / "a", on="digits(lda(0), clients=20)"), write_run(tmp_path / "b", on="nobody_knows(3)")]
+    runs = [
+        write_run(tmp_path / "a", on="digits(lda(0), clients=20)"),
+        write_run(tmp_path / "b", on="nobody_knows(3)"),
+    ]
     found = collect([*runs, write_run(tmp_path / "c", on="digits()", task="retrieval()")])
     assert found["title"] == "fedavg() on 2 data sets"
-    assert [[board[name] for name in ("data_set", "partition", "task")] for board in found["boards"]] == [
+    assert [
+        [board[name] for name in ("data_set", "partition", "task")] for board in found["boards"]
+    ] == [
         ["digits", "lda(0), 20 clients", "classification()"],
         ["nobody_knows(3)", "not readable without the plugin of the data set", "classification()"],
         ["digits", "iid(), 100 clients", "retrieval()"],
@@ -83,11 +96,14 @@ def test_data_given_in_python_are_told_apart_by_their_digests(tmp_path: Path) ->
         runs.append(run)
     found = collect(runs)
     assert [method["seeds"] for method in found["methods"]] == [2, 1]
-    assert [board["data_set"] for board in found["boards"]] == [f"data given in Python ({8 * d})" for d in "12"]
+    assert [board["data_set"] for board in found["boards"]] == [
+        f"data given in Python ({8 * d})" for d in "12"
+    ]
 
 
 def test_analyses_say_which_section_they_are_of(tmp_path: Path) -> None:
-    """Each section has its own choice of how curvature was measured, and the partition of each is shown."""
+    """Each section has its own choice of how curvature was measured, and the partition of each is
+    shown."""
     runs = [write_run(tmp_path / "a"), write_run(tmp_path / "b", on="digits()")]
     for run in runs:
         write_analyses(run)
@@ -99,7 +115,11 @@ def test_analyses_say_which_section_they_are_of(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said_of_each_section(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / f"{on}{m}", on=on, method=m) for on in ("digits(lda(0))", "digits()") for m in METHODS]
+    runs = [
+        write_run(tmp_path / f"{on}{m}", on=on, method=m)
+        for on in ("digits(lda(0))", "digits()")
+        for m in METHODS
+    ]
     write_analyses(runs[0])
     said = collect(runs)["missing"]
     assert "No loss surfaces of fedprox() on digits(lda(0)), classification()." in said
@@ -112,7 +132,12 @@ def study(folder: Path, target: float | None, **more: Any) -> Path:
     for place, method in enumerate(METHODS):
         run = write_run(folder / str(place), method=method, **more)
         experiments.append(json.loads((run / "run.json").read_text())["experiment"])
-    write_plan(folder, [{"folder": str(i), "experiment": one} for i, one in enumerate(experiments)], {}, target)
+    write_plan(
+        folder,
+        [{"folder": str(i), "experiment": one} for i, one in enumerate(experiments)],
+        {},
+        target,
+    )
     return folder
 
 
@@ -122,8 +147,10 @@ def test_each_section_has_the_target_of_its_study(tmp_path: Path) -> None:
     third = study(tmp_path / "c", None, on="digits(lda(1))")
     found = collect([first, second, third])
     assert [(board["target"], board["target_of_first"]) for board in found["boards"]] == [
-        (0.3, False), (0.4, False), (0.525, True)
-    ]  # fmt: skip
+        (0.3, False),
+        (0.4, False),
+        (0.525, True),
+    ]
     assert [method["rounds_to_target"] for method in found["methods"]] == [4, 4, 6, 6, 9, 9]
     again = collect([first, second], target="50%")
     assert [board["target"] for board in again["boards"]] == [0.5, 0.5]

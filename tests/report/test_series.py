@@ -31,8 +31,14 @@ def test_bands_hold_every_seed(seeds: list[dict[int, float]]) -> None:
     assert found["round"] == sorted({t for seed in seeds for t in seed})
     for place, t in enumerate(found["round"]):
         values = [seed[t] for seed in seeds if t in seed]
-        for name, expected in (("low", min(values)), ("high", max(values)), ("mean", sum(values) / len(values))):
-            assert math.isclose(found[name][place], expected, rel_tol=1e-4, abs_tol=1e-3 * max(map(abs, values)))
+        for name, expected in (
+            ("low", min(values)),
+            ("high", max(values)),
+            ("mean", sum(values) / len(values)),
+        ):
+            assert math.isclose(
+                found[name][place], expected, rel_tol=1e-4, abs_tol=1e-3 * max(map(abs, values))
+            )
 
 
 @given(st.floats())
@@ -52,7 +58,10 @@ def test_a_measurement_only_some_rounds_have() -> None:
 
 def test_what_is_measured_now_and_then_is_thinned_by_itself() -> None:
     """2,000 rounds, one quantity in each, another in every 100th: all 20 of its values stay."""
-    rows = [{"round": t, "often": 1.0, **({"rare": float(t)} if t % 100 == 0 else {})} for t in range(1, 2001)]
+    rows = [
+        {"round": t, "often": 1.0, **({"rare": float(t)} if t % 100 == 0 else {})}
+        for t in range(1, 2001)
+    ]
     found = curves([rows], ["often", "rare"])
     assert len(found["often"]["round"]) == 300
     assert found["rare"]["round"] == found["rare"]["mean"] == list(range(100, 2001, 100))
@@ -60,24 +69,37 @@ def test_what_is_measured_now_and_then_is_thinned_by_itself() -> None:
 
 
 def test_what_was_measured_and_is_no_number_is_a_gap() -> None:
-    rows = watched([{"round": 1, "drift": 1.0}, {"round": 2, "drift": None}, {"round": 3, "drift": 2.0}])
+    rows = watched(
+        [{"round": 1, "drift": 1.0}, {"round": 2, "drift": None}, {"round": 3, "drift": 2.0}]
+    )
     assert curves([rows], ["drift"])["drift"]["mean"] == [1, None, 2]
 
 
 def test_watched_clients_become_their_mean() -> None:
-    assert watched([{"round": 3, "drift": 1.5, "client_lambda": {"0": 2.0, "5": 4.0}, "classes": [0.1]}]) == [
-        {"round": 3, "drift": 1.5, "client_lambda": 3.0}
-    ]
+    assert watched(
+        [{"round": 3, "drift": 1.5, "client_lambda": {"0": 2.0, "5": 4.0}, "classes": [0.1]}]
+    ) == [{"round": 3, "drift": 1.5, "client_lambda": 3.0}]
 
 
 def test_classes_are_rows() -> None:
-    found = over_classes([{"round": 1, "classes": [0.1, 0.2]}, {"round": 2}, {"round": 5, "classes": [0.3, 0.4, 0.5]}])
-    assert found == {"round": [1, 5], "values": [[0.1, 0.3], [0.2, 0.4], [None, 0.5]], "evaluations": 2}
+    found = over_classes(
+        [
+            {"round": 1, "classes": [0.1, 0.2]},
+            {"round": 2},
+            {"round": 5, "classes": [0.3, 0.4, 0.5]},
+        ]
+    )
+    assert found == {
+        "round": [1, 5],
+        "values": [[0.1, 0.3], [0.2, 0.4], [None, 0.5]],
+        "evaluations": 2,
+    }
     assert over_classes([{"round": 1}]) is None
 
 
 def test_rounds_of_a_class_map_are_kept_evenly_on_their_axis() -> None:
-    """Every tenth of 1,000 rounds, and each of the last 100: what is kept does not crowd at the end."""
+    """Every tenth of 1,000 rounds, and each of the last 100: what is kept does not crowd at the
+    end."""
     rounds = [*range(10, 901, 10), *range(901, 1001)]
     found = over_classes([{"round": t, "classes": [0.5]} for t in rounds])
     assert found is not None

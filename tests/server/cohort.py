@@ -12,5 +12,13 @@ NONE = torch.zeros(0)
 
 def answered(broadcast: Broadcast, delta: Tensor, buffers: Tensor = NONE) -> Replies:
     """What comes of an exchange with it."""
-    reply = Reply(client=0, delta=delta, buffers=buffers, examples=1, samples=1, extras={}, metrics={"loss": 0.0})
+    reply = Reply(
+        client=0,
+        delta=delta,
+        buffers=buffers,
+        examples=1,
+        samples=1,
+        extras={},
+        metrics={"loss": 0.0},
+    )
     return aggregate(broadcast, [reply], population=1, weighting="uniform")

@@ -14,8 +14,16 @@ from fedflat.client.instructions import Gradient, Train
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import decay, steps
 from fedflat.errors import SettingError
-from fedflat.server.optimizers import Adagrad, Adam, ServerMomentum, ServerSgd, TorchAdagrad, TorchAdam, Yogi
-from fedflat.server.piece import ServerState, ServerPiece, server_step
+from fedflat.server.optimizers import (
+    Adagrad,
+    Adam,
+    ServerMomentum,
+    ServerSgd,
+    TorchAdagrad,
+    TorchAdam,
+    Yogi,
+)
+from fedflat.server.piece import ServerPiece, ServerState, server_step
 from server.cohort import NONE, answered
 
 RNG = torch.Generator().manual_seed(0)
@@ -23,7 +31,9 @@ DELTAS = [torch.randn(4, generator=RNG, dtype=torch.float64) for _ in range(6)]
 START = torch.randn(4, generator=RNG, dtype=torch.float64)
 
 
-def follow(piece: ServerPiece, deltas: Sequence[Tensor] = DELTAS) -> tuple[list[Tensor], ServerState]:
+def follow(
+    piece: ServerPiece, deltas: Sequence[Tensor] = DELTAS
+) -> tuple[list[Tensor], ServerState]:
     """The server's parameters after each of these pseudo-gradients."""
     w, states, found = START, ServerState(), []
     for t, delta in enumerate(deltas):
@@ -42,7 +52,10 @@ def follow(piece: ServerPiece, deltas: Sequence[Tensor] = DELTAS) -> tuple[list[
     [
         (ServerMomentum(0.8, 0.5), lambda w: torch.optim.SGD(w, lr=0.5, momentum=0.8)),
         (ServerSgd(0.5), lambda w: torch.optim.SGD(w, lr=0.5)),
-        (TorchAdam(0.2, 0.8, 0.95, 0.05), lambda w: torch.optim.Adam(w, lr=0.2, betas=(0.8, 0.95), eps=0.05)),
+        (
+            TorchAdam(0.2, 0.8, 0.95, 0.05),
+            lambda w: torch.optim.Adam(w, lr=0.2, betas=(0.8, 0.95), eps=0.05),
+        ),
         (TorchAdagrad(0.2, 0.05), lambda w: torch.optim.Adagrad(w, lr=0.2, eps=0.05)),
     ],
     ids=["momentum", "sgd", "adam", "adagrad"],
@@ -63,7 +76,10 @@ def test_a_rate_scales_steps_but_no_gradients() -> None:
         return answered(broadcast, DELTAS[0])
 
     asked = {ask: Broadcast(0, START, NONE, 0.1, instruction=ask) for ask in (Train(), Gradient())}
-    found = {ask: START - server_step([ServerSgd(0.5)], {}, send, broadcast).model.params for ask, broadcast in asked.items()}
+    found = {
+        ask: START - server_step([ServerSgd(0.5)], {}, send, broadcast).model.params
+        for ask, broadcast in asked.items()
+    }
     torch.testing.assert_close(found[Train()], 0.5 * DELTAS[0])
     torch.testing.assert_close(found[Gradient()], DELTAS[0])
 
@@ -82,7 +98,9 @@ def test_the_papers_moments(kind: type[Adam] | type[Adagrad] | type[Yogi]) -> No
             else:
                 v[i] = v[i] - 0.2 * d**2 * math.copysign(1, v[i] - d**2)
             w[i] = w[i] - 0.3 * m[i] / (math.sqrt(v[i]) + 0.02)
-        torch.testing.assert_close(found[t], torch.tensor(w, dtype=torch.float64), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            found[t], torch.tensor(w, dtype=torch.float64), rtol=1e-12, atol=1e-12
+        )
     (memory,) = states.values()
     torch.testing.assert_close(memory["m"], torch.tensor(m, dtype=torch.float64))
     torch.testing.assert_close(memory["v"], torch.tensor(v, dtype=torch.float64))
@@ -95,7 +113,13 @@ def test_yogi_stands_still_where_both_are_equal() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [ServerSgd, lambda lr: ServerMomentum(0.0, lr), lambda lr: TorchAdagrad(lr), lambda lr: Adam(lr)]
+    "make",
+    [
+        ServerSgd,
+        lambda lr: ServerMomentum(0.0, lr),
+        lambda lr: TorchAdagrad(lr),
+        lambda lr: Adam(lr),
+    ],
 )
 def test_a_rate_may_change_with_the_round(make: object) -> None:
     falling, constant = (follow(make(lr), [DELTAS[0]] * 2)[0] for lr in (decay(1.0, 0.5), 1.0))  # type: ignore[operator]
@@ -108,7 +132,9 @@ def test_momentum_may_change_with_the_round() -> None:
     piece = ServerMomentum(steps([0, 1, 2, 3], [0.5, 0.25, 0.0, 0.75]))
     d0, d1, d2, d3 = DELTAS[:4]
     found = [START, *follow(piece, DELTAS[:4])[0]]
-    for before, after, moment in zip(found[:-1], found[1:], (d0, d1 + 0.25 * d0, d2, d3 + 0.75 * d2), strict=True):
+    for before, after, moment in zip(
+        found[:-1], found[1:], (d0, d1 + 0.25 * d0, d2, d3 + 0.75 * d2), strict=True
+    ):
         torch.testing.assert_close(before - after, moment, rtol=1e-12, atol=1e-12)
 
 
@@ -122,12 +148,20 @@ def test_memories_are_replaced_not_changed() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: ServerSgd(-1), lambda: ServerMomentum(1.5), lambda: ServerMomentum(lr=-1), lambda: Adam(b1=2),
-        lambda: Yogi(b2=-1), lambda: Adagrad(tau=0), lambda: TorchAdam(b1=7), lambda: TorchAdam(eps=0),
-        lambda: TorchAdagrad(lr=-1), lambda: adam(flavour="keras"), lambda: adagrad(b1=0.5, flavour="torch"),
+        lambda: ServerSgd(-1),
+        lambda: ServerMomentum(1.5),
+        lambda: ServerMomentum(lr=-1),
+        lambda: Adam(b1=2),
+        lambda: Yogi(b2=-1),
+        lambda: Adagrad(tau=0),
+        lambda: TorchAdam(b1=7),
+        lambda: TorchAdam(eps=0),
+        lambda: TorchAdagrad(lr=-1),
+        lambda: adam(flavour="keras"),
+        lambda: adagrad(b1=0.5, flavour="torch"),
         lambda: yogi(tau=0),
     ],
-)  # fmt: skip
+)
 def test_settings(wrong: object) -> None:
     with pytest.raises(SettingError):
         wrong()  # type: ignore[operator]

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from fedflat import fedavg, krum, median, norm_clip, trimmed_mean
 from fedflat.client.local import LocalTraining
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.composition.method import Method
 from fedflat.core.messages import Broadcast, Reply, aggregate
 from fedflat.core.stage import Stage
@@ -23,7 +23,7 @@ from fedflat.errors import FedflatError, SettingError
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.train import train
 from fedflat.models.simple import logistic
-from fedflat.server.aggregators import Krum, Median, NormClip, Aggregator, TrimmedMean
+from fedflat.server.aggregators import Aggregator, Krum, Median, NormClip, TrimmedMean
 from fedflat.server.client_selection import ClientSampler
 
 
@@ -32,7 +32,9 @@ def some(least: int = 1) -> st.SearchStrategy[np.ndarray]:
     return hnp.arrays(np.float64, shapes, elements=st.floats(-100, 100))
 
 
-def combine(aggregator: Aggregator, deltas: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+def combine(
+    aggregator: Aggregator, deltas: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
     shares = np.full(len(deltas), 1 / len(deltas)) if weights is None else weights
     return aggregator.combine(torch.from_numpy(deltas), torch.from_numpy(shares)).numpy()
 
@@ -58,13 +60,19 @@ def test_trimmed_mean(deltas: np.ndarray, trim: int) -> None:
 @settings(max_examples=50)
 def test_norm_clip(deltas: np.ndarray, norm: float, seed: int) -> None:
     weights = np.random.default_rng(seed).dirichlet(np.ones(len(deltas)))
-    expected = sum(w * d * min(1, norm / max(np.linalg.norm(d), 1e-300)) for w, d in zip(weights, deltas, strict=True))
+    expected = sum(
+        w * d * min(1, norm / max(np.linalg.norm(d), 1e-300))
+        for w, d in zip(weights, deltas, strict=True)
+    )
     close(combine(NormClip(norm), deltas, weights), expected)
 
 
-@pytest.mark.parametrize(("n", "attackers", "keep"), [(3, 0, 1), (5, 1, 1), (7, 2, 1), (7, 2, 3), (9, 1, 4)])
+@pytest.mark.parametrize(
+    ("n", "attackers", "keep"), [(3, 0, 1), (5, 1, 1), (7, 2, 1), (7, 2, 3), (9, 1, 4)]
+)
 def test_krum_by_brute_force(n: int, attackers: int, keep: int) -> None:
-    """The score of a reply is the least sum of squared distances to ``n - attackers - 2`` others."""
+    """The score of a reply is the least sum of squared distances to ``n - attackers - 2``
+    others."""
     for seed in range(5):
         deltas = np.random.default_rng(seed).normal(size=(n, 3))
         scores = []
@@ -76,16 +84,35 @@ def test_krum_by_brute_force(n: int, attackers: int, keep: int) -> None:
 
 
 def test_how_many_replies_are_needed() -> None:
-    assert [Krum(0).min_replies(), Krum(1).min_replies(), Krum(2).min_replies(), Krum(0, keep=6).min_replies()] == [3, 5, 7, 6]
-    assert [TrimmedMean(0).min_replies(), TrimmedMean(2).min_replies(), Median().min_replies(), NormClip(1.0).min_replies()] == [1, 5, 1, 1]
+    assert [
+        Krum(0).min_replies(),
+        Krum(1).min_replies(),
+        Krum(2).min_replies(),
+        Krum(0, keep=6).min_replies(),
+    ] == [3, 5, 7, 6]
+    assert [
+        TrimmedMean(0).min_replies(),
+        TrimmedMean(2).min_replies(),
+        Median().min_replies(),
+        NormClip(1.0).min_replies(),
+    ] == [1, 5, 1, 1]
     Krum(1).check(5)
-    with pytest.raises(SettingError, match=r"krum\(1\) needs at least 5 replies a round, but only 4 clients are asked"):
+    with pytest.raises(
+        SettingError,
+        match=r"krum\(1\) needs at least 5 replies a round, but only 4 clients are asked",
+    ):
         Krum(1).check(4)
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [lambda: Krum(-1), lambda: Krum(1, 0), lambda: TrimmedMean(-1), lambda: TrimmedMean(0.5), lambda: NormClip(0)],
+    [
+        lambda: Krum(-1),
+        lambda: Krum(1, 0),
+        lambda: TrimmedMean(-1),
+        lambda: TrimmedMean(0.5),
+        lambda: NormClip(0),
+    ],
 )
 def test_settings(wrong: Any) -> None:
     with pytest.raises(SettingError):
@@ -95,15 +122,27 @@ def test_settings(wrong: Any) -> None:
 def test_a_rule_replaces_both_means_and_leaves_the_rest() -> None:
     broadcast = Broadcast(0, torch.zeros(1), torch.zeros(0), 0.1)
     replies = [
-        Reply(k, torch.tensor([d]), torch.tensor([d]), n, n, {"p": {"c": torch.tensor([d])}}, {"loss": d})
+        Reply(
+            k,
+            torch.tensor([d]),
+            torch.tensor([d]),
+            n,
+            n,
+            {"p": {"c": torch.tensor([d])}},
+            {"loss": d},
+        )
         for k, (d, n) in enumerate([(1.0, 1), (2.0, 1), (60.0, 2)])
     ]
-    folded = aggregate(broadcast, replies, population=3, weighting="sized", aggregator=Median().combine)
+    folded = aggregate(
+        broadcast, replies, population=3, weighting="sized", aggregator=Median().combine
+    )
     assert folded.delta.tolist() == folded.uniform.tolist() == [2.0]
     assert folded.buffers.tolist() == [pytest.approx(123 / 4)]
     assert folded.loss == pytest.approx(123 / 4)
     assert folded.mean("p", "c").tolist() == [pytest.approx(21)]
-    clipped = aggregate(broadcast, replies, population=3, weighting="sized", aggregator=NormClip(4.0).combine)
+    clipped = aggregate(
+        broadcast, replies, population=3, weighting="sized", aggregator=NormClip(4.0).combine
+    )
     assert clipped.delta.tolist() == [pytest.approx((1 + 2 + 2 * 4) / 4)]
 
 
@@ -121,15 +160,21 @@ def run(method: Method, lying: bool, clients: int = 5, **more: Any) -> torch.Ten
     data = [(torch.randn(6, 3, generator=rng) + y, torch.full((6,), y)) for y in (0, 1, 0, 1, 0)]
     whole = method + Method(client=(Liar(),), text="liar()") if lying else method
     exp = Experiment(
-        method=whole, on=clients_of(data, test=data[0], classes=2), model=logistic(), rounds=3,
-        local=LocalTraining(lr=0.1), **{"sampler": ClientSampler(clients=clients), **more},
-    )  # fmt: skip
+        method=whole,
+        on=clients_of(data, test=data[0], classes=2),
+        model=logistic(),
+        rounds=3,
+        local=LocalTraining(lr=0.1),
+        **{"sampler": ClientSampler(clients=clients), **more},
+    )
     model = train(exp).model
     assert model is not None
     return model.params
 
 
-@pytest.mark.parametrize("aggregator", [median(), trimmed_mean(1), krum(1), krum(1, keep=3), norm_clip(1.0)])
+@pytest.mark.parametrize(
+    "aggregator", [median(), trimmed_mean(1), krum(1), krum(1, keep=3), norm_clip(1.0)]
+)
 def test_a_liar_is_resisted(aggregator: Method) -> None:
     honest = run(fedavg(), lying=False)
     assert float((run(fedavg(), lying=True) - honest).norm()) > 100
@@ -157,7 +202,9 @@ class Mute(Piece):
         return w * torch.nan if v.client < 2 else w
 
 
-@pytest.mark.parametrize(("aggregator", "least"), [(krum(1), 5), (trimmed_mean(2), 5), (krum(0, keep=4), 4)])
+@pytest.mark.parametrize(
+    ("aggregator", "least"), [(krum(1), 5), (trimmed_mean(2), 5), (krum(0, keep=4), 4)]
+)
 def test_too_few_replies_that_can_be_used(aggregator: Method, least: int) -> None:
     """Five are asked and three come: Krum took the first of them, and the mean of none was NaN."""
     said = rf"round 0: .* needs at least {least} replies, but only 3 came that could be used"
@@ -170,5 +217,7 @@ def test_too_few_clients_that_came() -> None:
     sampler = ClientSampler(clients=4, kind="bernoulli")
     sizes = [len(sampler.draw(t, 5, 0)) for t in range(3)]
     first = next(t for t, size in enumerate(sizes) if size < 4)
-    with pytest.raises(FedflatError, match=rf"round {first}: krum.* needs at least 4 .* only {sizes[first]} came"):
+    with pytest.raises(
+        FedflatError, match=rf"round {first}: krum.* needs at least 4 .* only {sizes[first]} came"
+    ):
         run(krum(0, keep=4), lying=False, sampler=sampler)

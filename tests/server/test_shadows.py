@@ -16,7 +16,16 @@ from fedflat.core.flat import Layout, Model
 from fedflat.core.messages import Reply
 from fedflat.core.schedules import steps
 from fedflat.errors import SettingError
-from fedflat.server.averaging import ActiveClients, AllClients, Ema, AverageState, RunInfo, ModelAverage, Swa, Wima
+from fedflat.server.averaging import (
+    ActiveClients,
+    AllClients,
+    AverageState,
+    Ema,
+    ModelAverage,
+    RunInfo,
+    Swa,
+    Wima,
+)
 
 LAYOUT = Layout.of(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)))
 HEAD = torch.tensor([False] * 6 + [True] * 3)
@@ -25,7 +34,9 @@ MODELS = [torch.randn(9, generator=RNG, dtype=torch.float64) for _ in range(12)]
 FIRST = torch.zeros(9, dtype=torch.float64)
 
 
-def follow(average: ModelAverage, models: list[Tensor] = MODELS) -> tuple[list[Tensor | None], list[AverageState]]:
+def follow(
+    average: ModelAverage, models: list[Tensor] = MODELS
+) -> tuple[list[Tensor | None], list[AverageState]]:
     """The shadow's parameters and its notes after each model."""
     info = RunInfo(len(models), 4, LAYOUT)
     notes = average.init(info, FIRST)
@@ -57,7 +68,8 @@ def test_wima_of_a_part_takes_the_rest_from_the_server(scope: str, inside: Tenso
 
 
 def test_a_round_of_wima_touches_one_model() -> None:
-    """All but one slot of the window are handed on as they are; between two new sums a round reads two models."""
+    """All but one slot of the window are handed on as they are; between two new sums a round reads
+    two models."""
     _, kept = follow(Wima(4))
     for before, after in pairwise(kept[4:]):
         slots = [name for name in after if name.startswith("slot")]
@@ -77,7 +89,8 @@ def test_wima_reads_only_what_comes_and_goes() -> None:
 
 
 def test_the_sum_does_not_drift() -> None:
-    """Models that swing by 1e6 and come back: the running sum keeps the small ones to single precision."""
+    """Models that swing by 1e6 and come back: the running sum keeps the small ones to single
+    precision."""
     small = [torch.full((9,), 1 / 3 + i, dtype=torch.float32) for i in range(3)]
     models = [m for i in range(300) for m in (torch.full((9,), 1e6 * (i % 7 - 3)), small[i % 3])]
     found, _ = follow(Wima(2), [*models, *small])
@@ -160,7 +173,9 @@ def hear(average: ModelAverage, rounds: list[list[tuple[int, Tensor]]]) -> list[
         for client, model in cohort:
             corrected = sent - model / 2  # what is sent back need not be the client's model
             own = Model(model, torch.zeros(0))
-            reply = Reply(client, corrected, torch.zeros(0), 1, 1, {}, {"loss": 0.0}, client_params=own)
+            reply = Reply(
+                client, corrected, torch.zeros(0), 1, 1, {}, {"loss": 0.0}, client_params=own
+            )
             average.on_reply(notes, kept[client], info, reply)
         average.update(notes, info, t, sent, MODELS[t + 1])
         found.append(average.params(notes, info, MODELS[t + 1]))
@@ -195,11 +210,18 @@ def test_models_handed_in_are_not_changed(average: ModelAverage) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: Swa(start=1.0), lambda: Swa(start=2.5), lambda: Swa(start=-1), lambda: Swa(cycle=0),
-        lambda: Swa(high=-1), lambda: Swa(cycle_lr="no"), lambda: Swa(average=0), lambda: Wima(0),
-        lambda: Wima(3, "head"), lambda: Ema(1.5),
+        lambda: Swa(start=1.0),
+        lambda: Swa(start=2.5),
+        lambda: Swa(start=-1),
+        lambda: Swa(cycle=0),
+        lambda: Swa(high=-1),
+        lambda: Swa(cycle_lr="no"),
+        lambda: Swa(average=0),
+        lambda: Wima(0),
+        lambda: Wima(3, "head"),
+        lambda: Ema(1.5),
     ],
-)  # fmt: skip
+)
 def test_settings(wrong: Any) -> None:
     with pytest.raises(SettingError):
         wrong()

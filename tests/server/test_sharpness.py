@@ -1,4 +1,5 @@
-"""The server's probes: where the cohort is asked, what it forgets, and from where the step is taken."""
+"""The server's probes: where the cohort is asked, what it forgets, and from where the step is
+taken."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import steps
 from fedflat.errors import SettingError
-from fedflat.server.piece import ServerState, ServerPiece, server_step
+from fedflat.server.piece import ServerPiece, ServerState, server_step
 from fedflat.server.sharpness import ServerSam, StaleSam, ascend
 from server.cohort import NONE, answered
 
@@ -26,7 +27,9 @@ def send(broadcast: Broadcast) -> Replies:
     return answered(broadcast, 0.1 * H * broadcast.params)
 
 
-def rounds(piece: ServerPiece, number: int) -> tuple[list[Tensor], ServerState, list[dict[str, float]]]:
+def rounds(
+    piece: ServerPiece, number: int
+) -> tuple[list[Tensor], ServerState, list[dict[str, float]]]:
     MAILS.clear()
     w, states, found, notes = W, ServerState(), [], []
     for t in range(number):

@@ -1,4 +1,5 @@
-"""A setting is a field with its help; signature, option, file and printed command follow from it."""
+"""A setting is a field with its help; signature, option, file and printed command follow from
+it."""
 
 from __future__ import annotations
 
@@ -25,15 +26,37 @@ from fedflat.settings.setting import check as check_ranges
 from fedflat.settings.signature import STUB, signed, stub
 
 SAID: dict[str, Any] = {
-    "on": "digits(clients=7)", "model": "logistic()", "rounds": 30, "clients_per_round": 3, "sampler": "bernoulli",
-    "sampler_seed": "round", "local_epochs": 2, "local_steps": 4, "batch_size": 5, "lr": "decay(0.2, 0.5)",
-    "weight_decay": 0.01, "momentum": "cosine(0.9, 0.1, 5)", "clip": 2.0, "virtual": 8, "drop_last": True,
-    "eval_every": 6, "eval_last": 2, "weighting": "uniform", "dtype": "float64", "layout": "contiguous",
-    "convolutions": "direct", "on_bad": "stop", "min_replies": 3, "seed": 5, "topology": "chains(groups=3)",
+    "on": "digits(clients=7)",
+    "model": "logistic()",
+    "rounds": 30,
+    "clients_per_round": 3,
+    "sampler": "bernoulli",
+    "sampler_seed": "round",
+    "local_epochs": 2,
+    "local_steps": 4,
+    "batch_size": 5,
+    "lr": "decay(0.2, 0.5)",
+    "weight_decay": 0.01,
+    "momentum": "cosine(0.9, 0.1, 5)",
+    "clip": 2.0,
+    "virtual": 8,
+    "drop_last": True,
+    "eval_every": 6,
+    "eval_last": 2,
+    "weighting": "uniform",
+    "dtype": "float64",
+    "layout": "contiguous",
+    "convolutions": "direct",
+    "on_bad": "stop",
+    "min_replies": 3,
+    "seed": 5,
+    "topology": "chains(groups=3)",
     "init": "pretrained(on=digits(), rounds=2)",
-    "server_data": "digits(clients=3)", "attack": "label_flip(L_S=0.3)",
-    "task": "regression()", "clock": "devices(extra=0.5, speed=lognormal(50, sigma=1.0))",
-}  # fmt: skip
+    "server_data": "digits(clients=3)",
+    "attack": "label_flip(L_S=0.3)",
+    "task": "regression()",
+    "clock": "devices(extra=0.5, speed=lognormal(50, sigma=1.0))",
+}
 """Something else than the default for each setting that can be typed."""
 TYPEABLE = [one for one in SETTINGS if one.typeable]
 
@@ -47,7 +70,8 @@ def kept(saved: dict[str, Any], one: Setting) -> Any:
 
 @pytest.mark.parametrize("one", TYPEABLE, ids=lambda one: one.name)
 def test_python_the_file_and_the_printed_command_know_every_setting(one: Setting) -> None:
-    """Said in Python it stands in run.json; the command made from there, typed, says the same again."""
+    """Said in Python it stands in run.json; the command made from there, typed, says the same
+    again."""
     said = {"on": "digits()", "model": "mlp()", "rounds": 12, one.name: SAID[one.name]}
     saved = ff.experiment("fedavg", **said).as_json()
     assert kept(saved, one) == SAID[one.name]
@@ -86,7 +110,9 @@ def test_where_the_computing_is_done_is_kept_by_the_same_names() -> None:
 
 @pytest.mark.parametrize("call", [ff.experiment, ff.run])
 def test_a_wrong_name_is_answered_with_the_nearest(call: Any) -> None:
-    with pytest.raises(TypeError, match=r"\(\) has no argument 'batchsize'. Did you mean 'batch_size'\?"):
+    with pytest.raises(
+        TypeError, match=r"\(\) has no argument 'batchsize'. Did you mean 'batch_size'\?"
+    ):
         call("fedavg", on="digits()", rounds=1, batchsize=3)
 
 
@@ -110,7 +136,9 @@ def test_the_numbers_that_can_be_named_are_those_there_are() -> None:
 class Own:
     """A group of settings."""
 
-    patience: int | None = setting(None, "rounds without progress", low=1, high=9, unsaid="for ever")
+    patience: int | None = setting(
+        None, "rounds without progress", low=1, high=9, unsaid="for ever"
+    )
     taste: str = setting("sweet", "what it is like", option="own_taste", allowed=("sweet", "sour"))
 
 
@@ -125,11 +153,16 @@ def test_one_field_is_all_it_takes() -> None:
         "(what: 'str', *, patience: 'int | None' = None, own_taste: 'str' = 'sweet')"
     )
     assert (taste.option, taste.path, patience.described) == (
-        "--own-taste", ("own", "taste"), "rounds without progress (default: for ever)"
-    )  # fmt: skip
+        "--own-taste",
+        ("own", "taste"),
+        "rounds without progress (default: for ever)",
+    )
     assert taste.described == "sweet or sour: what it is like (default sweet)"
     for wrong in (Own(patience=10), Own(taste="salty")):
-        with pytest.raises(SettingError, match=r"own: (patience must be .* at most 9|taste must be 'sweet' or 'sour')"):
+        with pytest.raises(
+            SettingError,
+            match=r"own: (patience must be .* at most 9|taste must be 'sweet' or 'sour')",
+        ):
             check_ranges("own", wrong)
     check_ranges("own", Own())
 

@@ -33,7 +33,9 @@ def test_stays_are_as_long_as_they_should_be() -> None:
 
 @settings(max_examples=40)
 @given(st.integers(0, 50), st.integers(0, 3), st.lists(st.floats(0, 500), min_size=2, max_size=8))
-def test_it_does_not_matter_what_was_asked_before(client: int, seed: int, times: list[float]) -> None:
+def test_it_does_not_matter_what_was_asked_before(
+    client: int, seed: int, times: list[float]
+) -> None:
     often = on_off(20, 7)
     for at in times:
         assert often.stays(client, seed, at) == on_off(20, 7).stays(client, seed, at)
@@ -62,16 +64,33 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("client", "at", "until"), [
-    (0, 0, 10), (0, 9.5, 10), (0, 10, None), (0, 25, 30), (0, 30, None), (1, 0, None), (0, 1e6, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("client", "at", "until"),
+    [
+        (0, 0, 10),
+        (0, 9.5, 10),
+        (0, 10, None),
+        (0, 25, 30),
+        (0, 30, None),
+        (1, 0, None),
+        (0, 1e6, None),
+    ],
+)
 def test_a_trace(file: Path, client: int, at: float, until: float | None) -> None:
     assert trace(str(file)).until(client, 0, 5, at) == until
 
 
-@pytest.mark.parametrize(("client", "at", "until"), [
-    (0, 30, 40), (0, 45, None), (0, 55, 70), (0, 65, 70), (1, 65, None), (2, 65, inf),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("client", "at", "until"),
+    [
+        (0, 30, 40),
+        (0, 45, None),
+        (0, 55, 70),
+        (0, 65, 70),
+        (1, 65, None),
+        (2, 65, inf),
+    ],
+)
 def test_a_trace_that_begins_again(file: Path, client: int, at: float, until: float | None) -> None:
     """Every 30 seconds: the second stay of client 0 ends where its first begins again."""
     assert trace(str(file), every=30).until(client, 0, 5, at) == until
@@ -82,12 +101,19 @@ def test_a_trace_by_rounds(file: Path) -> None:
     assert [there.until(0, 0, t, 77.0) for t in (0, 9, 10, 19, 20)] == [inf, inf, None, None, inf]
 
 
-@pytest.mark.parametrize(("content", "said"), [
-    ('{"0": [[0, 1]]}', "no entry for 2 of the 3 clients: 1, 2"),
-    ('{"0": [[1, 0]]}', "pairs of rising numbers"), ('{"0": [[0, 2], [1, 3]]}', "pairs of rising numbers"),
-    ('{"0": [[-1, 2]]}', "pairs of rising numbers"), ('{"0": [[0, NaN]]}', "pairs of rising numbers"),
-    ('{"0": 3}', "a list of spans"), ("[]", "must hold an object"), ("{", "not JSON"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"0": [[0, 1]]}', "no entry for 2 of the 3 clients: 1, 2"),
+        ('{"0": [[1, 0]]}', "pairs of rising numbers"),
+        ('{"0": [[0, 2], [1, 3]]}', "pairs of rising numbers"),
+        ('{"0": [[-1, 2]]}', "pairs of rising numbers"),
+        ('{"0": [[0, NaN]]}', "pairs of rising numbers"),
+        ('{"0": 3}', "a list of spans"),
+        ("[]", "must hold an object"),
+        ("{", "not JSON"),
+    ],
+)
 def test_a_wrong_trace_is_refused(tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "wrong.json"
     path.write_text(content)

@@ -15,7 +15,7 @@ from fedflat.simulation.availability import Trace
 from fedflat.simulation.clock import Clock, Fleet
 from fedflat.simulation.device import Device
 from fedflat.simulation.measured import measured
-from fedflat.simulation.timetable import ClientLeg, ChainPlan, timetable
+from fedflat.simulation.timetable import ChainPlan, ClientLeg, timetable
 
 
 class Given(Clock):
@@ -55,8 +55,8 @@ def test_a_star_waits_for_the_slowest() -> None:
 
 
 def test_a_chain_is_sequential_and_chains_are_side_by_side() -> None:
-    # slow receives 100 bytes in 10.5 s and computes 12 s; handing 100 bytes on takes 0.5 + 0.25 + 100/min(5, 20) s;
-    # fast computes 4 s, and sends 50 bytes in 5.25 s
+    # slow receives 100 bytes in 10.5 s and computes 12 s; handing 100 bytes on takes 0.5 + 0.25 +
+    # 100/min(5, 20) s; fast computes 4 s, and sends 50 bytes in 5.25 s
     way = ChainPlan([ClientLeg(0, 100, 12), ClientLeg(1, 100, 8)], 50)
     other = ChainPlan([ClientLeg(2, 100, 12)], 50)
     found = timetable(fleet(SLOW, FAST, FAST), 0, 0.0, [way, other])
@@ -66,12 +66,15 @@ def test_a_chain_is_sequential_and_chains_are_side_by_side() -> None:
 
 def test_the_other_way_round_the_link_from_client_to_client_is_another() -> None:
     # fast: 5.25 + 4; 0.75 + 100/min(10, 10); slow: 12 + 10.5
-    found = timetable(fleet(SLOW, FAST), 0, 0.0, [ChainPlan([ClientLeg(1, 100, 8), ClientLeg(0, 100, 12)], 50)])
+    found = timetable(
+        fleet(SLOW, FAST), 0, 0.0, [ChainPlan([ClientLeg(1, 100, 8), ClientLeg(0, 100, 12)], 50)]
+    )
     assert found.over == 9.25 + 10.75 + 12 + 10.5
 
 
 def test_a_chain_may_go_round_several_times() -> None:
-    # slow has computed at 22.5, fast at 47.25; back: 0.75 + 100/min(10, 10), 12 s; slow sends in 10.5 s
+    # slow has computed at 22.5, fast at 47.25; back: 0.75 + 100/min(10, 10), 12 s; slow sends in
+    # 10.5 s
     way = ChainPlan([ClientLeg(0, 100, 12), ClientLeg(1, 100, 8), ClientLeg(0, 100, 12)], 50)
     assert timetable(fleet(SLOW, FAST), 0, 0.0, [way]).over == 47.25 + 10.75 + 12 + 10.5
     assert timetable(fleet(SLOW, FAST, deadline=60), 0, 0.0, [way]).lost.keys() == {(0, 1)}
@@ -82,13 +85,20 @@ def test_a_client_hands_nothing_to_itself() -> None:
     assert timetable(fleet(SLOW), 0, 0.0, [way]).over == 10.5 + 12 + 12 + 10.5
 
 
-@pytest.mark.parametrize(("busy", "starts", "hands_on"), [
-    ({1: 30.0}, 0, 30), ({1: 20.0}, 0, 22.5), ({0: 3.0}, 3, 25.5), ({0: 3.0, 1: 26.0}, 3, 26),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("busy", "starts", "hands_on"),
+    [
+        ({1: 30.0}, 0, 30),
+        ({1: 20.0}, 0, 22.5),
+        ({0: 3.0}, 3, 25.5),
+        ({0: 3.0, 1: 26.0}, 3, 26),
+    ],
+)
 def test_a_chain_waits_for_clients_that_train_another_model(
     busy: dict[int, float], starts: float, hands_on: float
 ) -> None:
-    """Slow receives and computes in 22.5 s. It hands the model on in 20.75 s as soon as fast is free."""
+    """Slow receives and computes in 22.5 s. It hands the model on in 20.75 s as soon as fast is
+    free."""
     way = ChainPlan([ClientLeg(0, 100, 12), ClientLeg(1, 100, 8)], 50)
     found = timetable(fleet(SLOW, FAST), 0, 0.0, [way], busy=busy)
     assert hands_on == max(starts + 22.5, busy.get(1, 0))
@@ -109,12 +119,15 @@ def test_the_first_who_come_are_taken() -> None:
 
 
 def test_of_equals_the_first_in_the_cohort_are_taken() -> None:
-    found = timetable(fleet(*[Device(1, 1, 1)] * 3, extra=0.5), 0, 0.0, [alone(client, 5) for client in range(3)])
+    found = timetable(
+        fleet(*[Device(1, 1, 1)] * 3, extra=0.5), 0, 0.0, [alone(client, 5) for client in range(3)]
+    )
     assert found.surplus == {2}
 
 
 @pytest.mark.parametrize(
-    ("count", "extra", "asked"), [(10, 0.3, 13), (10, 0.25, 13), (10, 0.1, 11), (5, 0, 5), (1, 1, 2)]
+    ("count", "extra", "asked"),
+    [(10, 0.3, 13), (10, 0.25, 13), (10, 0.1, 11), (5, 0, 5), (1, 1, 2)],
 )
 def test_how_many_are_asked_and_waited_for(count: int, extra: float, asked: int) -> None:
     clock = Given(extra=extra)
@@ -123,7 +136,9 @@ def test_how_many_are_asked_and_waited_for(count: int, extra: float, asked: int)
 
 
 def test_who_is_late_is_cut_off_and_the_server_waits_until_then() -> None:
-    found = timetable(fleet(SLOW, FAST, deadline=20), 0, 5.0, [alone(0, 12, 100, 50), alone(1, 12, 100, 50)])
+    found = timetable(
+        fleet(SLOW, FAST, deadline=20), 0, 5.0, [alone(0, 12, 100, 50), alone(1, 12, 100, 50)]
+    )
     assert found.over == 25
     assert found.lost.keys() == {(0, 0)}
     lost = found.lost[0, 0]
@@ -138,14 +153,21 @@ def test_exactly_at_the_deadline_is_in_time() -> None:
 
 
 def test_enough_who_come_make_the_late_ones_needless() -> None:
-    found = timetable(fleet(SLOW, FAST, deadline=20, extra=1), 0, 0.0, [alone(0, 12, 100, 50), alone(1, 12, 100, 50)])
+    found = timetable(
+        fleet(SLOW, FAST, deadline=20, extra=1),
+        0,
+        0.0,
+        [alone(0, 12, 100, 50), alone(1, 12, 100, 50)],
+    )
     assert found.surplus == {0}
     assert not found.lost
     assert found.over == 16.5
 
 
 def test_the_client_that_has_the_model_at_the_deadline_is_late() -> None:
-    way = ChainPlan([ClientLeg(0, 100, 12), ClientLeg(1, 100, 8)], 50)  # slow has handed on at 43.25
+    way = ChainPlan(
+        [ClientLeg(0, 100, 12), ClientLeg(1, 100, 8)], 50
+    )  # slow has handed on at 43.25
     assert timetable(fleet(SLOW, FAST, deadline=43), 0, 0.0, [way]).lost.keys() == {(0, 0)}
     found = timetable(fleet(SLOW, FAST, deadline=44), 0, 0.0, [way])
     assert found.lost.keys() == {(1, 0)}
@@ -190,7 +212,10 @@ def exchanges(draw: st.DrawFn) -> tuple[list[Device], list[ChainPlan]]:
     fleet_of = draw(st.lists(devices, min_size=sum(lengths), max_size=sum(lengths)))
     clients = iter(range(sum(lengths)))
     ways = [
-        ChainPlan([ClientLeg(next(clients), draw(amounts), draw(amounts)) for _ in range(length)], draw(amounts))
+        ChainPlan(
+            [ClientLeg(next(clients), draw(amounts), draw(amounts)) for _ in range(length)],
+            draw(amounts),
+        )
         for length in lengths
     ]
     return fleet_of, ways
@@ -203,15 +228,22 @@ def test_an_exchange_is_as_long_as_what_it_waits_for(
 ) -> None:
     some, ways = made
     found = timetable(fleet(*some, extra=extra, deadline=deadline), 3, start, ways)
-    kept = [one for place, one in enumerate(found.ended) if place not in found.surplus and one.visit is None]
+    kept = [
+        one
+        for place, one in enumerate(found.ended)
+        if place not in found.surplus and one.visit is None
+    ]
     assert all(one.at <= found.over for one in kept)
     assert found.over == max([one.at for one in kept] + [one.at for one in found.lost.values()])
     assert start <= found.over
-    assert (deadline is None or found.over <= start + deadline)
+    assert deadline is None or found.over <= start + deadline
     assert all(found.ended[place].at >= found.over for place in found.surplus)
     assert len(kept) + len(found.lost) + len(found.surplus) == len(ways)
     would = [one.would - start for one in found.ended]
-    assert all(_least(fleet(*some), way) <= seconds + 1e-6 for way, seconds in zip(ways, would, strict=True))
+    assert all(
+        _least(fleet(*some), way) <= seconds + 1e-6
+        for way, seconds in zip(ways, would, strict=True)
+    )
 
 
 def _least(some: Fleet, way: ChainPlan) -> float:
@@ -226,9 +258,14 @@ def _least(some: Fleet, way: ChainPlan) -> float:
 
 @settings(max_examples=40)
 @given(exchanges(), st.floats(1, 10))
-def test_more_work_never_ends_sooner(made: tuple[list[Device], list[ChainPlan]], factor: float) -> None:
+def test_more_work_never_ends_sooner(
+    made: tuple[list[Device], list[ChainPlan]], factor: float
+) -> None:
     some, ways = made
-    more = [ChainPlan([ClientLeg(leg.client, leg.down, leg.work * factor) for leg in way.legs], way.up) for way in ways]
+    more = [
+        ChainPlan([ClientLeg(leg.client, leg.down, leg.work * factor) for leg in way.legs], way.up)
+        for way in ways
+    ]
     assert timetable(fleet(*some), 0, 0.0, more).over >= timetable(fleet(*some), 0, 0.0, ways).over
 
 
@@ -240,13 +277,18 @@ def test_who_waits_for_fewer_or_less_long_is_done_no_later(
     some, ways = made
     patient = timetable(fleet(*some), 0, 0.0, ways).over
     assert timetable(fleet(*some, extra=extra), 0, 0.0, ways).over <= patient
-    assert timetable(fleet(*some, deadline=max(patient * share, 1e-3)), 0, 0.0, ways).over <= patient + 1e-3
+    assert (
+        timetable(fleet(*some, deadline=max(patient * share, 1e-3)), 0, 0.0, ways).over
+        <= patient + 1e-3
+    )
 
 
 def test_devices_that_were_measured(tmp_path: Path) -> None:
     path = tmp_path / "devices.json"
     slow = {"speed": 1, "down": 10, "up": 5}
-    path.write_text(json.dumps({"1": {"speed": 2, "down": 20, "up": 10, "latency": 0.25}, "0": slow}))
+    path.write_text(
+        json.dumps({"1": {"speed": 2, "down": 20, "up": 10, "latency": 0.25}, "0": slow})
+    )
     some = Fleet(measured(str(path)), 3)
     assert some[1] == FAST
     assert some[0] == Device(1.0, 10.0, 5.0, 0.0)

@@ -18,8 +18,12 @@ def test_people_see_per_cent_with_two_places_and_other_scores_with_four_digits()
     assert ACCURACY.said(0.5, 0.0123) == "50.00 ± 1.23"
     assert MIOU.with_unit(0.25) == "25.00 %"
     assert [RMSE.said(value) for value in (0.5, 12.0, 98765.4, 0.0, math.nan)] == [
-        "0.5000", "12.00", "98765", "0.0000", "-"
-    ]  # fmt: skip
+        "0.5000",
+        "12.00",
+        "98765",
+        "0.0000",
+        "-",
+    ]
     assert RMSE.said(12.0, 0.5) == "12.00 ± 0.50"
     assert (ACCURACY.column, MIOU.column, RMSE.column) == ("accuracy %", "mIoU %", "rmse")
     assert Headline("time", unit="ms", factor=1000.0).with_unit(0.25) == "250.0 ms"
@@ -37,7 +41,11 @@ def test_less_may_be_better() -> None:
 @pytest.mark.parametrize("headline", [ACCURACY, RMSE])
 def test_what_is_no_number_is_never_better_and_reaches_nothing(headline: Headline) -> None:
     nan = math.nan
-    assert [headline.better(*pair) for pair in ((0.1, nan), (nan, 0.1), (nan, nan))] == [True, False, False]
+    assert [headline.better(*pair) for pair in ((0.1, nan), (nan, 0.1), (nan, nan))] == [
+        True,
+        False,
+        False,
+    ]
     assert headline.best([nan, 0.5, nan]) == 0.5
     assert math.isnan(headline.best([]))
     assert math.isnan(headline.best([nan]))
@@ -47,12 +55,18 @@ def test_what_is_no_number_is_never_better_and_reaches_nothing(headline: Headlin
 @pytest.mark.parametrize(
     ("headline", "text", "value"),
     [
-        (ACCURACY, "90%", 0.9), (ACCURACY, "90 %", 0.9), (ACCURACY, "0.9", 0.9), (ACCURACY, "1", 1.0),
-        (MIOU, "25%", 0.25), (RMSE, "0.5", 0.5), (RMSE, "-3", -3.0), (RMSE, "250", 250.0),
+        (ACCURACY, "90%", 0.9),
+        (ACCURACY, "90 %", 0.9),
+        (ACCURACY, "0.9", 0.9),
+        (ACCURACY, "1", 1.0),
+        (MIOU, "25%", 0.25),
+        (RMSE, "0.5", 0.5),
+        (RMSE, "-3", -3.0),
+        (RMSE, "250", 250.0),
         (Headline("time", unit="ms", factor=1000.0), "250", 0.25),
         (Headline("time", unit="ms", factor=1000.0), "250 ms", 0.25),
     ],
-)  # fmt: skip
+)
 def test_a_target_is_read_as_people_see_it(headline: Headline, text: str, value: float) -> None:
     assert headline.target(text) == value
 
@@ -69,7 +83,9 @@ def test_a_target_is_read_as_people_see_it(headline: Headline, text: str, value:
         (RMSE, "", "the rmse to reach must be a number"),
     ],
 )
-def test_a_target_that_makes_no_sense_is_a_sentence(headline: Headline, text: str, sentence: str) -> None:
+def test_a_target_that_makes_no_sense_is_a_sentence(
+    headline: Headline, text: str, sentence: str
+) -> None:
     with pytest.raises(SettingError) as caught:
         headline.target(text)
     assert str(caught.value).startswith(sentence)
@@ -87,12 +103,27 @@ def test_a_folder_of_before_means_the_accuracy() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"name": ""}, {"name": "round"}, {"name": "a b"}, {"name": "a" * 41}, {"name": 3}, {"name": "models.x"},
-        {"label": "\x1b[2J"}, {"label": 7}, {"label": "a" * 41}, {"unit": "a\nb"}, {"unit": " %"}, {"unit": None},
-        {"factor": 0}, {"factor": -1.0}, {"factor": math.nan}, {"factor": math.inf}, {"factor": 1e-320},
-        {"factor": "100"}, {"higher_is_better": "no"},
+        {"name": ""},
+        {"name": "round"},
+        {"name": "a b"},
+        {"name": "a" * 41},
+        {"name": 3},
+        {"name": "models.x"},
+        {"label": "\x1b[2J"},
+        {"label": 7},
+        {"label": "a" * 41},
+        {"unit": "a\nb"},
+        {"unit": " %"},
+        {"unit": None},
+        {"factor": 0},
+        {"factor": -1.0},
+        {"factor": math.nan},
+        {"factor": math.inf},
+        {"factor": 1e-320},
+        {"factor": "100"},
+        {"higher_is_better": "no"},
     ],
-)  # fmt: skip
+)
 def test_a_wrong_one_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=r"^headline: "):
         Headline(**{"name": "rmse", **wrong})

@@ -18,18 +18,25 @@ from fedflat.tasks.task import Task
 RNG = np.random.default_rng(3)
 
 
-def metered(task: Task, outputs: int, output: Any, targets: Any, cuts: tuple[int, ...] = (3, 4)) -> dict[str, float]:
+def metered(
+    task: Task, outputs: int, output: Any, targets: Any, cuts: tuple[int, ...] = (3, 4)
+) -> dict[str, float]:
     """The scores of everything, met in batches of unequal sizes."""
     meter = task.meter(outputs)
     for one, theirs in zip(np.split(output, cuts), np.split(targets, cuts), strict=True):
         inputs = torch.zeros(len(one), 1)
-        meter.add(torch.from_numpy(np.ascontiguousarray(one)), Batch(inputs, torch.from_numpy(theirs.copy())))
+        meter.add(
+            torch.from_numpy(np.ascontiguousarray(one)),
+            Batch(inputs, torch.from_numpy(theirs.copy())),
+        )
     return meter.scores()
 
 
 def test_accuracy() -> None:
     output, y = RNG.normal(size=(9, 4)), RNG.integers(0, 4, size=9)
-    assert metered(ff.classification(), 4, output, y) == {"accuracy": float((output.argmax(1) == y).mean())}
+    assert metered(ff.classification(), 4, output, y) == {
+        "accuracy": float((output.argmax(1) == y).mean())
+    }
 
 
 def test_iou_of_each_class_and_their_mean() -> None:
@@ -69,11 +76,16 @@ def test_rmse_and_what_is_explained(width: int) -> None:
     assert not ff.regression().headline.higher_is_better
 
 
-def recalls(task: Task, gallery: tuple[Any, Any] | None, queries: tuple[Any, Any]) -> dict[str, float]:
+def recalls(
+    task: Task, gallery: tuple[Any, Any] | None, queries: tuple[Any, Any]
+) -> dict[str, float]:
     meter: Any = task.meter(2)
     for some, on_progress in ((gallery, meter.refer), (queries, meter.add)):
         for part in np.array_split(np.arange(len(some[1])), 3) if some is not None else ():
-            on_progress(torch.from_numpy(some[0][part]), Batch(torch.zeros(len(part), 1), torch.from_numpy(some[1][part])))
+            on_progress(
+                torch.from_numpy(some[0][part]),
+                Batch(torch.zeros(len(part), 1), torch.from_numpy(some[1][part])),
+            )
     found: dict[str, float] = meter.scores()
     return found
 
@@ -103,4 +115,6 @@ def test_without_a_gallery_each_is_looked_up_among_the_others() -> None:
     order = NearestNeighbors(n_neighbors=6).fit(x).kneighbors(x, return_distance=False)[:, 1:]
     hits = [(places[order[q]] == places[q]).any() for q in range(40)]
     counted = [(places == places[q]).sum() > 1 for q in range(40)]
-    assert recalls(ff.retrieval(), None, (x, places))["recall@5"] == pytest.approx(sum(hits) / sum(counted))
+    assert recalls(ff.retrieval(), None, (x, places))["recall@5"] == pytest.approx(
+        sum(hits) / sum(counted)
+    )

@@ -59,14 +59,18 @@ def test_the_hardest_pixels_of_each_image() -> None:
     rows = by_hand(LOGITS, LABELS, [1, 1, 1])
     assert float(total) == pytest.approx(sum(sum(sorted(row)[-5:]) / 5 for row in rows))
     assert int(count) == 2
-    torch.testing.assert_close(hard_loss(LOGITS, LABELS, share=1)[0], pixel_losses(LOGITS, LABELS).sum() / 20)
+    torch.testing.assert_close(
+        hard_loss(LOGITS, LABELS, share=1)[0], pixel_losses(LOGITS, LABELS).sum() / 20
+    )
 
 
 def test_several_outputs_are_added() -> None:
     other = LOGITS.flip(1)
     for loss in (mean_loss, hard_loss):
         both, count = loss((LOGITS, other), LABELS)
-        assert float(both) == pytest.approx(float(loss(LOGITS, LABELS)[0]) + float(loss(other, LABELS)[0]))
+        assert float(both) == pytest.approx(
+            float(loss(LOGITS, LABELS)[0]) + float(loss(other, LABELS)[0])
+        )
         assert int(count) == int(loss(LOGITS, LABELS)[1])
 
 

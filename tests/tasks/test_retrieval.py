@@ -19,7 +19,8 @@ from fedflat.tasks.task import Supply
 
 
 def test_a_triple_by_hand() -> None:
-    """q = (1, 0), p = (0.8, 0.6): sqrt(0.4); n = (0.96, 0.28): sqrt(0.08); n = (0, 1): sqrt(2) is far enough."""
+    """q = (1, 0), p = (0.8, 0.6): sqrt(0.4); n = (0.96, 0.28): sqrt(0.08); n = (0, 1): sqrt(2) is
+    far enough."""
     output = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.96, 0.28], [0.0, 1.0]], dtype=torch.float64)
     triples = torch.tensor([[0, 1, 2], [0, 1, 3], [-1, -1, -1]])
     total, count = Retrieval().loss(output, Batch(output, (torch.zeros(4), triples)))
@@ -28,7 +29,8 @@ def test_a_triple_by_hand() -> None:
 
 
 def test_the_nearest_positive_and_the_hardest_negatives() -> None:
-    """In one dimension: a query at 0 m with feature 0. Image 3, nearest of all in features, is neither."""
+    """In one dimension: a query at 0 m with feature 0. Image 3, nearest of all in features, is
+    neither."""
     metres = torch.tensor([[4.0], [8.0], [-9.0], [18.0], [30.0], [-40.0], [200.0]])
     features = torch.tensor([[3.0], [1.5], [2.0], [0.1], [0.8], [-0.4], [5.0]])
     task, query = Retrieval(negatives=3), torch.zeros(1, 1)
@@ -60,7 +62,10 @@ def test_batches_hold_queries_positives_and_negatives_chosen_by_the_model() -> N
 
 
 def test_a_batch_as_it_is_has_the_loss_of_its_hardest_triples() -> None:
-    output, places = torch.randn(12, 3, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 4
+    output, places = (
+        torch.randn(12, 3, generator=torch.Generator().manual_seed(0)),
+        torch.arange(12) % 4,
+    )
     total, count = Retrieval(negatives=2, margin=0.5).loss(output, Batch(output, places))
     far = torch.cdist(output, output)
     expected = 0.0
@@ -91,38 +96,87 @@ def places_of(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("executor", ["in-process", "stacked"])
 def test_mining_follows_the_clients_own_model(executor: str) -> None:
-    """A small pool is looked up before every step, with the model of then; in a stack, each client with its own."""
+    """A small pool is looked up before every step, with the model of then; in a stack, each client
+    with its own."""
     given = [places_of(10, client) for client in range(3)]
     task = Retrieval(negatives=2, margin=1.0, pool=4, width=2)
     result = ff.run(
-        "fedavg", on=ff.clients_of(given, test=places_of(9, 9)), task=task, model=Walking, rounds=2,
-        clients_per_round=3, local_epochs=1, batch_size=4, lr=0.2, dtype="float64", executor=executor, quiet=True,
+        "fedavg",
+        on=ff.clients_of(given, test=places_of(9, 9)),
+        task=task,
+        model=Walking,
+        rounds=2,
+        clients_per_round=3,
+        local_epochs=1,
+        batch_size=4,
+        lr=0.2,
+        dtype="float64",
+        executor=executor,
+        quiet=True,
         drop_last=True,
-    )  # fmt: skip
+    )
     assert result.rows[-1]["recall@1"] >= 0
     again = ff.run(
-        "fedavg", on=ff.clients_of(given, test=places_of(9, 9)), task=task, model=Walking, rounds=2,
-        clients_per_round=3, local_epochs=1, batch_size=4, lr=0.2, dtype="float64", executor="in-process", quiet=True,
+        "fedavg",
+        on=ff.clients_of(given, test=places_of(9, 9)),
+        task=task,
+        model=Walking,
+        rounds=2,
+        clients_per_round=3,
+        local_epochs=1,
+        batch_size=4,
+        lr=0.2,
+        dtype="float64",
+        executor="in-process",
+        quiet=True,
         drop_last=True,
-    )  # fmt: skip
+    )
     torch.testing.assert_close(result.model.params, again.model.params, rtol=1e-9, atol=1e-11)
     seen = ff.run(
-        "fedavg", on=ff.clients_of(given, test=places_of(9, 9)), task=Retrieval(negatives=2, margin=1.0, width=2),
-        model=Walking, rounds=2, clients_per_round=3, batch_size=4, lr=0.2, dtype="float64", quiet=True, drop_last=True,
-    )  # fmt: skip
-    assert not torch.equal(seen.model.params, again.model.params)  # looked up once a visit, it chooses others
+        "fedavg",
+        on=ff.clients_of(given, test=places_of(9, 9)),
+        task=Retrieval(negatives=2, margin=1.0, width=2),
+        model=Walking,
+        rounds=2,
+        clients_per_round=3,
+        batch_size=4,
+        lr=0.2,
+        dtype="float64",
+        quiet=True,
+        drop_last=True,
+    )
+    assert not torch.equal(
+        seen.model.params, again.model.params
+    )  # looked up once a visit, it chooses others
 
 
 @pytest.mark.parametrize(("examples", "warned"), [(8, True), (16, False)])
 def test_clients_without_another_place_are_said_beforehand(
     examples: int, warned: bool, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
-    """A way gone twice in steps of about 7 m: after four of them nothing is beyond 25 m, after eight there is."""
+) -> None:
+    """A way gone twice in steps of about 7 m: after four of them nothing is beyond 25 m, after
+    eight there is."""
     on = ff.street(
-        targets="place", towns=1, clients=2, examples=examples, width=16, height=8, tests=4, unseen_towns=0,
-        unseen_weather="", weather="sun",
-    )  # fmt: skip
-    ff.run("fedavg", on=on, task="retrieval()", model="embedder(width=4)", rounds=1, clients_per_round=2, threads=1)
+        targets="place",
+        towns=1,
+        clients=2,
+        examples=examples,
+        width=16,
+        height=8,
+        tests=4,
+        unseen_towns=0,
+        unseen_weather="",
+        weather="sun",
+    )
+    ff.run(
+        "fedavg",
+        on=on,
+        task="retrieval()",
+        model="embedder(width=4)",
+        rounds=1,
+        clients_per_round=2,
+        threads=1,
+    )
     said = capsys.readouterr().err
     assert ("2 of the 2 clients looked at will learn nothing" in said) == warned
 
@@ -132,11 +186,16 @@ def test_a_corrupted_query_is_looked_up_in_the_clean_gallery() -> None:
     rng = torch.Generator().manual_seed(0)
     x = torch.randint(0, 256, (6, 3, 16, 16), generator=rng, dtype=torch.uint8)
     queries, gallery = (
-        ClientData(Examples(x, torch.arange(6), 6), index) for index in (torch.arange(6), torch.arange(6))
+        ClientData(Examples(x, torch.arange(6), 6), index)
+        for index in (torch.arange(6), torch.arange(6))
     )
-    learner = Learner(parse("embedder(width=4)", "model"), (3, 16, 16), 8, seed=0, task=Retrieval(width=8))
+    learner = Learner(
+        parse("embedder(width=4)", "model"), (3, 16, 16), 8, seed=0, task=Retrieval(width=8)
+    )
     alone = measure(learner, learner.initial(), queries, kinds=["brightness"], severities=[1])
     assert math.isnan(alone["clean"])
-    found = measure(learner, learner.initial(), queries, kinds=["brightness"], severities=[1], reference=gallery)
+    found = measure(
+        learner, learner.initial(), queries, kinds=["brightness"], severities=[1], reference=gallery
+    )
     assert found["clean"] == 1.0  # each image is its own nearest
     assert 0 <= found["mean"] <= 1

@@ -1,4 +1,5 @@
-"""Tasks in runs: further test sets, stacks of clients, refusals, and a task of somebody else on the command line."""
+"""Tasks in runs: further test sets, stacks of clients, refusals, and a task of somebody else on the
+command line."""
 
 from __future__ import annotations
 
@@ -14,14 +15,22 @@ import pytest
 import torch
 
 import fedflat as ff
+from experiments.small import final
 from fedflat.errors import SettingError
 from plugins.printed import write_files
-from experiments.small import final
 
 RUN: dict[str, Any] = {
-    "rounds": 2, "clients_per_round": 4, "batch_size": 3, "lr": 0.05, "dtype": "float64", "quiet": True, "eval_every": 1
+    "rounds": 2,
+    "clients_per_round": 4,
+    "batch_size": 3,
+    "lr": 0.05,
+    "dtype": "float64",
+    "quiet": True,
+    "eval_every": 1,
 }
-STREET = "street(towns=2, clients=4, examples=4, tests=4, width=16, height=16, unseen_weather='snow')"
+STREET = (
+    "street(towns=2, clients=4, examples=4, tests=4, width=16, height=16, unseen_weather='snow')"
+)
 CASES = {
     "segmentation": (STREET, "small_unet(width=4)"),
     "next_character": ("sayings(clients=4, examples=5, length=12)", ""),
@@ -45,7 +54,10 @@ class Bigrams(torch.nn.Module):
 def test_a_stack_of_clients_learns_what_single_ones_do(name: str) -> None:
     on, model = CASES[name]
     said = {"on": on, "model": Bigrams if name == "next_character" else model, **RUN}
-    one, many = (ff.run("fedavg + sam(0.01)", executor=config, **said) for config in ("in-process", "stacked"))
+    one, many = (
+        ff.run("fedavg + sam(0.01)", executor=config, **said)
+        for config in ("in-process", "stacked")
+    )
     torch.testing.assert_close(many.model.params, one.model.params, rtol=1e-9, atol=1e-10)
     assert one.headline.name in one.rows[-1]
     for row, other in zip(one.rows, many.rows, strict=True):
@@ -65,9 +77,15 @@ class Abroad(ff.DataSpec):
 
 def test_further_test_sets_have_scores_of_their_own(tmp_path: Path) -> None:
     result = ff.run(
-        "fedavg + swa(start=1, cycle=1)", on=Abroad(), rounds=3, clients_per_round=5, lr=0.5, eval_every=1, quiet=True,
+        "fedavg + swa(start=1, cycle=1)",
+        on=Abroad(),
+        rounds=3,
+        clients_per_round=5,
+        lr=0.5,
+        eval_every=1,
+        quiet=True,
         out=tmp_path / "run",
-    )  # fmt: skip
+    )
     row = ff.Result.read(tmp_path / "run").rows[-1]
     assert row["tests"] == row["models"]["swa"]["tests"]
     assert list(row["tests"]) == ["upside_down"]
@@ -84,21 +102,38 @@ def test_further_test_sets_have_scores_of_their_own(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "classes to be told apart": (("fedavg", "diabetes(clients=6)", "classification()"), "these data have none"),
-    "numbers to be met": (("fedavg", "digits(clients=6)", "regression()"), "targets must be floats"),
+    "classes to be told apart": (
+        ("fedavg", "diabetes(clients=6)", "classification()"),
+        "these data have none",
+    ),
+    "numbers to be met": (
+        ("fedavg", "digits(clients=6)", "regression()"),
+        "targets must be floats",
+    ),
     "masks": (("fedavg", "digits(clients=6)", "segmentation()"), "masks of classes"),
     "texts": (("fedavg", "diabetes(clients=6)", "next_character()"), "these data have none"),
     "mixed letters": (("fedavg + mixup", "sayings(clients=6)", None), "whole numbers"),
-    "classes of FedCR": (("fedcr", "diabetes(clients=6)", None), "fedcr has a Gaussian for each class"),
+    "classes of FedCR": (
+        ("fedcr", "diabetes(clients=6)", None),
+        "fedcr has a Gaussian for each class",
+    ),
     "dealt out by classes": (("fedavg", "diabetes(lda(0.1), clients=6)", None), "no class each"),
     "something else": (("fedavg", "digits(clients=6)", "fedavg"), "is a method, not a task"),
 }
 
 
 @pytest.mark.parametrize(("said", "why"), REFUSED.values(), ids=REFUSED)
-def test_what_a_task_cannot_do_is_refused_in_a_sentence(said: tuple[str, str, str | None], why: str) -> None:
+def test_what_a_task_cannot_do_is_refused_in_a_sentence(
+    said: tuple[str, str, str | None], why: str
+) -> None:
     method, on, task = said
-    model = "stochastic(mlp([4]))" if method == "fedcr" else "char_lstm(hidden=4)" if "sayings" in on else "mlp([4])"
+    model = (
+        "stochastic(mlp([4]))"
+        if method == "fedcr"
+        else "char_lstm(hidden=4)"
+        if "sayings" in on
+        else "mlp([4])"
+    )
     with pytest.raises(ff.FedflatError, match=why):
         ff.run(method, on=on, task=task, model=model, rounds=1, clients_per_round=2, quiet=True)
 
@@ -106,9 +141,15 @@ def test_what_a_task_cannot_do_is_refused_in_a_sentence(said: tuple[str, str, st
 def test_classes_are_watched_where_there_are_some(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"watch: regression\(\) has no class for each example"):
         ff.run(
-            "fedavg", on="diabetes(clients=6)", model="mlp([4])", rounds=1, clients_per_round=2, quiet=True,
-            watch="classes", out=tmp_path / "run",
-        )  # fmt: skip
+            "fedavg",
+            on="diabetes(clients=6)",
+            model="mlp([4])",
+            rounds=1,
+            clients_per_round=2,
+            quiet=True,
+            watch="classes",
+            out=tmp_path / "run",
+        )
 
 
 def test_data_say_what_they_are_for_and_models_follow() -> None:
@@ -117,9 +158,17 @@ def test_data_say_what_they_are_for_and_models_follow() -> None:
         for on in (STREET, "sayings(clients=4)", "diabetes(clients=4)", "digits()")
     }
     assert [repr(exp.task) for exp in found.values()] == [
-        "segmentation()", "next_character()", "regression()", "classification()"
-    ]  # fmt: skip
-    assert [repr(exp.model) for exp in found.values()] == ["small_unet()", "char_lstm()", "mlp()", "mlp()"]
+        "segmentation()",
+        "next_character()",
+        "regression()",
+        "classification()",
+    ]
+    assert [repr(exp.model) for exp in found.values()] == [
+        "small_unet()",
+        "char_lstm()",
+        "mlp()",
+        "mlp()",
+    ]
     assert found["digits()"].as_json()["task"] == "classification()"
 
 
@@ -133,28 +182,56 @@ def test_a_folder_of_before_there_were_tasks_is_a_classification(tmp_path: Path)
 
 @pytest.mark.slow
 def test_somebody_elses_task_on_the_command_line(tmp_path: Path) -> None:
-    """The one that docs/extending.md prints, in real processes: run, resumed, analysed, shown and loaded."""
+    """The one that docs/extending.md prints, in real processes: run, resumed, analysed, shown and
+    loaded."""
     write_files(tmp_path)
 
     def fedflat(*words: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "fedflat", *words], cwd=tmp_path, capture_output=True, text=True,
+            [sys.executable, "-m", "fedflat", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     table = fedflat(
-        "run", "fedavg", "--on", "digits(clients=6)", "--task", "nearly(delta=2)", "--plugin", "nearly.py", "--lr",
-        "0.01", "--rounds", "6", "--clients-per-round", "3", "--workers", "2", "--target", "1.5", "--out", "run",
-    )  # fmt: skip
+        "run",
+        "fedavg",
+        "--on",
+        "digits(clients=6)",
+        "--task",
+        "nearly(delta=2)",
+        "--plugin",
+        "nearly.py",
+        "--lr",
+        "0.01",
+        "--rounds",
+        "6",
+        "--clients-per-round",
+        "3",
+        "--workers",
+        "2",
+        "--target",
+        "1.5",
+        "--out",
+        "run",
+    )
     assert "mean distance" in table
     facts = json.loads((tmp_path / "run" / "run.json").read_text())["experiment"]
     assert facts["task"] == "nearly(delta=2)"
     assert facts["headline"] == {
-        "name": "off", "label": "mean distance", "unit": "", "factor": 1.0, "higher_is_better": False
-    }  # fmt: skip
-    fedflat("analyse", "run", "--surface", "--points", "3", "--examples", "20", "--plugin", "nearly.py")
+        "name": "off",
+        "label": "mean distance",
+        "unit": "",
+        "factor": 1.0,
+        "higher_is_better": False,
+    }
+    fedflat(
+        "analyse", "run", "--surface", "--points", "3", "--examples", "20", "--plugin", "nearly.py"
+    )
     fedflat("report", "run")
     before = final(tmp_path / "run")
     fedflat("resume", "run", "--plugin", "nearly.py")

@@ -1,4 +1,5 @@
-"""The task of a class for each pixel: hardest pixels, weights, several outputs, and runs with the papers' networks."""
+"""The task of a class for each pixel: hardest pixels, weights, several outputs, and runs with the
+papers' networks."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import torch
 import fedflat as ff
 from fedflat.data.batch import Batch
 from fedflat.data.examples import ClientData, Examples
-from fedflat.data.federation import DataSpec, PartitionedFederation, Federation
+from fedflat.data.federation import DataSpec, Federation, PartitionedFederation
 from fedflat.errors import SettingError
 from fedflat.registry.specs import parse
 from fedflat.tasks.pixels import hard_loss
@@ -28,10 +29,14 @@ def scenes() -> Federation:
     """Two clients, one of whom has nothing but ignored pixels."""
     rng = torch.Generator().manual_seed(0)
     masks = torch.randint(2, (8, 32, 32), generator=rng)
-    images = torch.stack([masks, 1 - masks, masks], 1).float() + 0.1 * torch.randn(8, 3, 32, 32, generator=rng)
+    images = torch.stack([masks, 1 - masks, masks], 1).float() + 0.1 * torch.randn(
+        8, 3, 32, 32, generator=rng
+    )
     masks[3:6] = 255
     examples = Examples(images, masks, 2)
-    return PartitionedFederation(examples, ClientData(examples, torch.tensor([6, 7])), [torch.arange(3), torch.arange(3, 6)])
+    return PartitionedFederation(
+        examples, ClientData(examples, torch.tensor([6, 7])), [torch.arange(3), torch.arange(3, 6)]
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,10 +70,18 @@ def test_spelling(text: str) -> None:
 
 @pytest.mark.parametrize("model", ["bisenetv2(width=0.25)", "deeplabv3(norm='group', width=0.25)"])
 def test_the_papers_networks_learn(model: str) -> None:
-    """Also with a client whose pixels are all ignored: its loss counts nothing, and nothing becomes NaN."""
+    """Also with a client whose pixels are all ignored: its loss counts nothing, and nothing becomes
+    NaN."""
     task = "segmentation(hard=0.25)" if "bise" in model else "segmentation(weights=[1.0, 2.0])"
     result = ff.run(
-        "fedavg", on=TwoClients(), model=model, task=task, rounds=2, clients_per_round=2, batch_size=3, lr=0.05,
+        "fedavg",
+        on=TwoClients(),
+        model=model,
+        task=task,
+        rounds=2,
+        clients_per_round=2,
+        batch_size=3,
+        lr=0.05,
         quiet=True,
     )
     assert result.status == "done"

@@ -42,12 +42,22 @@ class Spy(RunFolder):
 
 
 def replay(
-    method: str, problem: Problem, plan: Plan, topology: str | None = "star()", *,
+    method: str,
+    problem: Problem,
+    plan: Plan,
+    topology: str | None = "star()",
+    *,
     executor: Executor = InProcess(threads=1),
     **more: Any,
-) -> Spy:  # fmt: skip
+) -> Spy:
     """A run as planned; without a topology, by that of the method."""
     run_folder = Spy()
-    exp = experiment(parse(method, "method"), problem, plan, topology=topology and parse(topology, "topology"), **more)
+    exp = experiment(
+        parse(method, "method"),
+        problem,
+        plan,
+        topology=topology and parse(topology, "topology"),
+        **more,
+    )
     train(prepare(exp), run_folder=run_folder, executor=executor)
     return run_folder

@@ -1,4 +1,5 @@
-"""Servers that do not wait: FedAsync and FedBuff against their twins, what they reduce to, what they send and keep."""
+"""Servers that do not wait: FedAsync and FedBuff against their twins, what they reduce to, what
+they send and keep."""
 
 from __future__ import annotations
 
@@ -13,6 +14,17 @@ import torch
 from torch import nn
 
 import fedflat as ff
+from experiments.small import (
+    begin,
+    experiment,
+    final,
+    go_on,
+    kill_when_stopped,
+    rows,
+    start,
+    timeless,
+)
+from experiments.stopping import VISIT
 from fedflat.client.local import LocalTraining
 from fedflat.client.training import Request, run_client
 from fedflat.core.flat import Model
@@ -33,8 +45,6 @@ from fedflat.topologies.topology import InFlight
 from literal import fedasync, fedbuff
 from literal.problem import Plan, Problem, random_plan, random_problem
 from quadratic import experiment as on_quadratics
-from experiments.small import begin, experiment, final, go_on, kill_when_stopped, rows, start, timeless
-from experiments.stopping import VISIT
 from topologies.spied import Spy, replay
 
 EXECUTORS = [InProcess(threads=1), Stacked()]
@@ -50,9 +60,12 @@ def hinge(a: float, b: float) -> Callable[[int], float]:
 
 
 WEIGHTS = {
-    "": polynomial(0.0), "staleness='polynomial'": polynomial(0.5), "staleness='polynomial', a=1.5": polynomial(1.5),
-    "staleness='hinge'": hinge(10, 4), "staleness='hinge', a=0.3, b=1": hinge(0.3, 1),
-}  # fmt: skip
+    "": polynomial(0.0),
+    "staleness='polynomial'": polynomial(0.5),
+    "staleness='polynomial', a=1.5": polynomial(1.5),
+    "staleness='hinge'": hinge(10, 4),
+    "staleness='hinge', a=0.3, b=1": hinge(0.3, 1),
+}
 
 
 def setting(rounds: int = 12) -> tuple[Problem, Plan]:
@@ -61,10 +74,17 @@ def setting(rounds: int = 12) -> tuple[Problem, Plan]:
     return problem, random_plan(6, problem, rounds=rounds, cohort=8, momentum=0.5, wd=0.01)
 
 
-def observed(topology: str, problem: Problem, plan: Plan, executor: Executor, **more: Any) -> tuple[Spy, ClientPopulation]:
+def observed(
+    topology: str, problem: Problem, plan: Plan, executor: Executor, **more: Any
+) -> tuple[Spy, ClientPopulation]:
     """A run whose clients are drawn, four at work unless the topology says otherwise."""
     more = {"sampler": ClientSampler(clients=4), **more}
-    exp = replace(on_quadratics(parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology")), **more)
+    exp = replace(
+        on_quadratics(
+            parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology")
+        ),
+        **more,
+    )
     run_folder = Spy()
     prepared = prepare(exp)
     train(prepared, run_folder=run_folder, executor=executor)
@@ -81,11 +101,16 @@ def told(topology: str, population: ClientPopulation, rounds: int) -> dict[str, 
     """What a twin must know: who was asked, and how long everybody takes."""
     seconds = parse(topology, "topology")._seconds(population)
     calls = [client for one in happened(topology, population, rounds) for client in one.started]
-    return {"calls": calls, "durations": [seconds(client, 0) for client in range(population.n_clients)]}
+    return {
+        "calls": calls,
+        "durations": [seconds(client, 0) for client in range(population.n_clients)],
+    }
 
 
 @pytest.mark.parametrize(
-    ("durations", "executor"), [("durations='equal'", EXECUTORS[0]), (DRAWN, EXECUTORS[1])], ids=["equal", "drawn"]
+    ("durations", "executor"),
+    [("durations='equal'", EXECUTORS[0]), (DRAWN, EXECUTORS[1])],
+    ids=["equal", "drawn"],
 )
 @pytest.mark.parametrize("said", WEIGHTS)
 def test_the_twin_of_fedbuff(said: str, durations: str, executor: Executor) -> None:
@@ -96,9 +121,14 @@ def test_the_twin_of_fedbuff(said: str, durations: str, executor: Executor) -> N
     more = told(topology, population, plan.rounds)
     twin = fedbuff.run(problem, plan, **more, concurrency=4, K=3, s=WEIGHTS[said])
     np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
-    late = [[t - v for v in one.since.values()] for t, one in enumerate(happened(topology, population, plan.rounds))]
+    late = [
+        [t - v for v in one.since.values()]
+        for t, one in enumerate(happened(topology, population, plan.rounds))
+    ]
     assert late == twin.stale
-    np.testing.assert_allclose([row["staleness"] for row in run_folder.rows], [np.mean(each) for each in late], rtol=1e-15)
+    np.testing.assert_allclose(
+        [row["staleness"] for row in run_folder.rows], [np.mean(each) for each in late], rtol=1e-15
+    )
     assert len({staleness for each in late for staleness in each}) > 1
 
 
@@ -106,7 +136,9 @@ def test_the_twin_of_fedbuff_with_clients_that_count_alike() -> None:
     problem, plan = setting()
     topology = f"asynchronous(buffer=2, concurrency=5, {DRAWN}, spread=2)"
     run_folder, population = observed(topology, problem, plan, EXECUTORS[0], weighting="uniform")
-    twin = fedbuff.run(problem, plan, **told(topology, population, 12), concurrency=5, K=2, sizes=[1] * 8)
+    twin = fedbuff.run(
+        problem, plan, **told(topology, population, 12), concurrency=5, K=2, sizes=[1] * 8
+    )
     np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
 
 
@@ -116,7 +148,14 @@ def test_the_twin_of_fedasync(said: str, durations: str) -> None:
     problem, plan = setting(20)
     topology = f"asynchronous(mixing=0.6, {durations}, {said})"
     run_folder, population = observed(topology, problem, plan, EXECUTORS[0])
-    twin = fedasync.run(problem, plan, **told(topology, population, 20), concurrency=4, alpha=lambda t: 0.6, s=WEIGHTS[said])
+    twin = fedasync.run(
+        problem,
+        plan,
+        **told(topology, population, 20),
+        concurrency=4,
+        alpha=lambda t: 0.6,
+        s=WEIGHTS[said],
+    )
     np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
     assert max(twin.stale) > 2
 
@@ -127,7 +166,12 @@ def test_the_mixing_rate_is_that_of_the_round_in_which_a_reply_is_mixed() -> Non
     topology = f"asynchronous(mixing=decay(0.9, 0.8), {DRAWN})"
     run_folder, population = observed(topology, problem, plan, EXECUTORS[0])
     twin = fedasync.run(
-        problem, plan, **told(topology, population, 20), concurrency=4, alpha=lambda t: 0.9 * 0.8**t, s=polynomial(0.0)
+        problem,
+        plan,
+        **told(topology, population, 20),
+        concurrency=4,
+        alpha=lambda t: 0.9 * 0.8**t,
+        s=polynomial(0.0),
     )
     np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
     assert max(twin.stale) > 2
@@ -152,8 +196,12 @@ def test_clients_that_are_given() -> None:
     np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize(("kind", "executor"), [("uniform", EXECUTORS[0]), ("by_size", EXECUTORS[1])])
-@pytest.mark.parametrize("method", ["fedsam(0.1) + wima(2)", "fedadam(lr=0.1) + mixup()", "fedcm() + median()"])
+@pytest.mark.parametrize(
+    ("kind", "executor"), [("uniform", EXECUTORS[0]), ("by_size", EXECUTORS[1])]
+)
+@pytest.mark.parametrize(
+    "method", ["fedsam(0.1) + wima(2)", "fedadam(lr=0.1) + mixup()", "fedcm() + median()"]
+)
 def test_a_buffer_of_all_at_work_is_fedavg(method: str, kind: str, executor: Executor) -> None:
     """With equal durations: bit for bit, and all that is counted."""
     sampler = ClientSampler(clients=3, kind=kind)
@@ -162,17 +210,23 @@ def test_a_buffer_of_all_at_work_is_fedavg(method: str, kind: str, executor: Exe
         for topology in ("star()", "asynchronous(buffer=3)")
     )
     assert torch.equal(waiting.model.params, not_waiting.model.params)  # type: ignore[union-attr]
-    assert [row | {"staleness": 0.0} for row in timeless(waiting.rows)] == timeless(not_waiting.rows)
+    assert [row | {"staleness": 0.0} for row in timeless(waiting.rows)] == timeless(
+        not_waiting.rows
+    )
 
 
 def test_one_at_work_whose_model_is_taken_is_one_client_a_round() -> None:
     one = ClientSampler(clients=1)
     waiting, not_waiting = (
-        train(experiment("fedprox()", topology=topology, sampler=one), executor=InProcess(threads=1))
+        train(
+            experiment("fedprox()", topology=topology, sampler=one), executor=InProcess(threads=1)
+        )
         for topology in ("star()", "asynchronous(mixing=1.0, staleness='hinge')")
     )
     assert torch.equal(waiting.model.params, not_waiting.model.params)  # type: ignore[union-attr]
-    assert [row | {"staleness": 0.0} for row in timeless(waiting.rows)] == timeless(not_waiting.rows)
+    assert [row | {"staleness": 0.0} for row in timeless(waiting.rows)] == timeless(
+        not_waiting.rows
+    )
 
 
 SLOW = f"asynchronous(buffer=2, concurrency=4, staleness='polynomial', {DRAWN})"
@@ -181,7 +235,8 @@ METHODS = ["fedavgm() + wima(2)", "fedcm()", "active_clients()", "fedgloss(0.05,
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_that_was_stopped_ends_with_the_same_bits(method: str, tmp_path: Path) -> None:
-    """With clients at work on models of several rounds, and on what the server's pieces sent along."""
+    """With clients at work on models of several rounds, and on what the server's pieces sent
+    along."""
     exp = experiment(method, topology=SLOW, rounds=9)
     begin(exp, tmp_path / "whole")
     for stop in (3, 5):
@@ -194,7 +249,9 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(method: str, tmp_path: P
 
 def test_workers_give_the_same_bits_and_stacks_the_same_numbers() -> None:
     prepared = prepare(experiment("fedsam(0.1)", topology=SLOW, dtype="float64"))
-    alone, spread, stacked = (train(prepared, executor=e) for e in (InProcess(threads=1), Workers(2), Stacked()))
+    alone, spread, stacked = (
+        train(prepared, executor=e) for e in (InProcess(threads=1), Workers(2), Stacked())
+    )
     assert timeless(alone.rows) == timeless(spread.rows)
     for one, other in zip(alone.rows, stacked.rows, strict=True):
         assert other["loss"] == pytest.approx(one["loss"], rel=1e-11)
@@ -207,8 +264,29 @@ def test_workers_give_the_same_bits_and_stacks_the_same_numbers() -> None:
 def test_kill_9_in_the_middle(topology: str, rounds: int, tmp_path: Path) -> None:
     """While clients are at work; of a bank between two meetings."""
     on, part, whole = "digits(lda(0), clients=20)", tmp_path / "part", tmp_path / "whole"
-    words = ["run", "fedavg", "--on", on, "--topology", topology, "--rounds", str(rounds), "--clients-per-round", "2"]
-    more = ["--eval-every", "40", "--checkpoint-every", "0", "--threads", "1", "--quiet", "--out", str(part)]
+    words = [
+        "run",
+        "fedavg",
+        "--on",
+        on,
+        "--topology",
+        topology,
+        "--rounds",
+        str(rounds),
+        "--clients-per-round",
+        "2",
+    ]
+    more = [
+        "--eval-every",
+        "40",
+        "--checkpoint-every",
+        "0",
+        "--threads",
+        "1",
+        "--quiet",
+        "--out",
+        str(part),
+    ]
     kill_when_stopped(start(*words, *more, start_new_session=True, stop_after=(VISIT, 31)))
     store = Store(part / "checkpoint")
     reached = store.rounds()[0]
@@ -216,9 +294,16 @@ def test_kill_9_in_the_middle(topology: str, rounds: int, tmp_path: Path) -> Non
     assert topology != SLOW or any(name.startswith("sent/") for name in store.read(reached)[0])
     ff.resume(part, quiet=True)
     ff.run(
-        "fedavg", on=on, topology=topology, rounds=rounds, clients_per_round=2, eval_every=40, threads=1,
-        quiet=True, out=whole,
-    )  # fmt: skip
+        "fedavg",
+        on=on,
+        topology=topology,
+        rounds=rounds,
+        clients_per_round=2,
+        eval_every=40,
+        threads=1,
+        quiet=True,
+        out=whole,
+    )
     assert final(part) == final(whole)
     assert timeless(rows(part)) == timeless(rows(whole))
 
@@ -233,7 +318,8 @@ class Counting(Spy):
 
 
 def test_models_are_kept_while_somebody_is_at_work_on_them() -> None:
-    """By hand from who was asked when; never more than there are clients at work, however long the run."""
+    """By hand from who was asked when; never more than there are clients at work, however long the
+    run."""
     exp = experiment(topology=SLOW, rounds=40)
     run_folder = Counting()
     run_folder.kept = []
@@ -258,7 +344,9 @@ def test_what_is_sent_is_counted_when_it_is_sent() -> None:
 def test_who_is_at_work() -> None:
     """Different clients, as many as there are places, none of them twice with the same model."""
     topology = "asynchronous(buffer=3, concurrency=7, durations='lognormal', spread=1.5)"
-    prepared = prepare(experiment(on=parse("digits(iid(), clients=12)", "data set"), topology=topology, rounds=60))
+    prepared = prepare(
+        experiment(on=parse("digits(iid(), clients=12)", "data set"), topology=topology, rounds=60)
+    )
     at_work: dict[int, int] = {}
     moment = 0.0
     for t in range(60):
@@ -279,12 +367,19 @@ def test_who_is_at_work() -> None:
 @pytest.mark.parametrize(
     ("method", "words"),
     [
-        ("scaffold()", r"scaffold\(\) means nothing with asynchronous\(\)"), ("feddyn()", r"dual\(0.01\) means"),
-        ("mimelite()", "mime"), ("mime()", "mime"), ("fedacg()", r"lookahead\(.*\) means nothing with asynchronous"),
-        ("naive_fedgloss(admm=False)", r"server_sam\(.*means nothing"), ("fedala()", "ala"), ("fedbn()", "private"),
-        ("adabest()", "means nothing"), ("fedlesam()", "means nothing"), ("centralised()", "nobody for asynchronous"),
+        ("scaffold()", r"scaffold\(\) means nothing with asynchronous\(\)"),
+        ("feddyn()", r"dual\(0.01\) means"),
+        ("mimelite()", "mime"),
+        ("mime()", "mime"),
+        ("fedacg()", r"lookahead\(.*\) means nothing with asynchronous"),
+        ("naive_fedgloss(admm=False)", r"server_sam\(.*means nothing"),
+        ("fedala()", "ala"),
+        ("fedbn()", "private"),
+        ("adabest()", "means nothing"),
+        ("fedlesam()", "means nothing"),
+        ("centralised()", "nobody for asynchronous"),
     ],
-)  # fmt: skip
+)
 def test_methods_that_mean_nothing_there(method: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         experiment(method, topology="asynchronous()")
@@ -299,14 +394,18 @@ def test_a_perturbed_model_is_not_mixed_with() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("asynchronous(buffer=0)", "buffer"), ("asynchronous(concurrency=0)", "concurrency"),
-        ("asynchronous(staleness='old')", "staleness must be"), ("asynchronous(a=1)", "a=1 says nothing with"),
+        ("asynchronous(buffer=0)", "buffer"),
+        ("asynchronous(concurrency=0)", "concurrency"),
+        ("asynchronous(staleness='old')", "staleness must be"),
+        ("asynchronous(a=1)", "a=1 says nothing with"),
         ("asynchronous(staleness='polynomial', b=1)", "b=1 says nothing with 'polynomial'"),
-        ("asynchronous(staleness='hinge', a=-1)", "a must be"), ("asynchronous(mixing=0)", "mixing"),
-        ("asynchronous(mixing=1.5)", "mixing"), ("asynchronous(durations='long')", "durations must be"),
+        ("asynchronous(staleness='hinge', a=-1)", "a must be"),
+        ("asynchronous(mixing=0)", "mixing"),
+        ("asynchronous(mixing=1.5)", "mixing"),
+        ("asynchronous(durations='long')", "durations must be"),
         ("asynchronous(spread=1)", "spread=1 says nothing with 'equal'"),
     ],
-)  # fmt: skip
+)
 def test_texts_that_say_no_topology(text: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         parse(text, "topology")
@@ -315,16 +414,48 @@ def test_texts_that_say_no_topology(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("topology", "more", "words"),
     [
-        ("asynchronous(concurrency=6)", {}, "6 clients at work were asked for, but there are only 5 clients"),
-        ("asynchronous(buffer=6)", {}, "6 replies a step were asked for, but there are only 5 clients"),
-        ("asynchronous()", {"sampler": ClientSampler(clients=2, kind="bernoulli")}, "no cohort whose size could be drawn"),
-        ("asynchronous(buffer=2, concurrency=2)", {"sampler": ClientSampler(cohorts=[[0, 0]] * 6)}, "different clients"),
-        ("asynchronous(concurrency=2)", {"sampler": ClientSampler(cohorts=[[0]] * 6)}, "client 0 again in round 0"),
-        ("asynchronous(buffer=2)", {"sampler": ClientSampler(cohorts=[[0]] * 6)}, "client 0 again in round 0"),
-        ("asynchronous(buffer=3)", {"sampler": ClientSampler(cohorts=[[0], [1]] * 3)}, "client 0 again in round 0"),
-        ("asynchronous(buffer=2)", {"sampler": ClientSampler(cohorts=[[t % 5] for t in range(6)])}, "in round 3 nobody"),
+        (
+            "asynchronous(concurrency=6)",
+            {},
+            "6 clients at work were asked for, but there are only 5 clients",
+        ),
+        (
+            "asynchronous(buffer=6)",
+            {},
+            "6 replies a step were asked for, but there are only 5 clients",
+        ),
+        (
+            "asynchronous()",
+            {"sampler": ClientSampler(clients=2, kind="bernoulli")},
+            "no cohort whose size could be drawn",
+        ),
+        (
+            "asynchronous(buffer=2, concurrency=2)",
+            {"sampler": ClientSampler(cohorts=[[0, 0]] * 6)},
+            "different clients",
+        ),
+        (
+            "asynchronous(concurrency=2)",
+            {"sampler": ClientSampler(cohorts=[[0]] * 6)},
+            "client 0 again in round 0",
+        ),
+        (
+            "asynchronous(buffer=2)",
+            {"sampler": ClientSampler(cohorts=[[0]] * 6)},
+            "client 0 again in round 0",
+        ),
+        (
+            "asynchronous(buffer=3)",
+            {"sampler": ClientSampler(cohorts=[[0], [1]] * 3)},
+            "client 0 again in round 0",
+        ),
+        (
+            "asynchronous(buffer=2)",
+            {"sampler": ClientSampler(cohorts=[[t % 5] for t in range(6)])},
+            "in round 3 nobody",
+        ),
     ],
-)  # fmt: skip
+)
 def test_clients_it_cannot_be_made_of(topology: str, more: dict[str, Any], words: str) -> None:
     with pytest.raises(SettingError, match=words):
         prepare(experiment(topology=topology, **more))
@@ -334,15 +465,20 @@ CLOCK = "devices(speed=lognormal(50, 1.0), up=1e3, latency=0.2)"
 
 
 def test_by_a_clock() -> None:
-    """Who comes when is by the clients' devices, worked out here; numbers are those of a twin with these durations."""
+    """Who comes when is by the clients' devices, worked out here; numbers are those of a twin with
+    these durations."""
     problem, plan = setting()
     clock = parse(CLOCK, "clock")
-    run_folder, population = observed("asynchronous(buffer=3)", problem, plan, EXECUTORS[0], clock=clock, seed=2)
+    run_folder, population = observed(
+        "asynchronous(buffer=3)", problem, plan, EXECUTORS[0], clock=clock, seed=2
+    )
     more = told("asynchronous(buffer=3)", population, plan.rounds)
     for client, seconds in enumerate(more["durations"]):
         device = clock.device(client, 2)
         computing = 2 * problem.sizes[client] / device.speed  # two epochs
-        assert seconds == pytest.approx(0.2 + 32 / device.down + computing + 0.2 + 32 / 1e3, rel=1e-12)
+        assert seconds == pytest.approx(
+            0.2 + 32 / device.down + computing + 0.2 + 32 / 1e3, rel=1e-12
+        )
     assert len(set(more["durations"])) == 8
     twin = fedbuff.run(problem, plan, **more, concurrency=4, K=3)
     np.testing.assert_allclose(run_folder.params(), twin.server, rtol=1e-10, atol=1e-10)
@@ -353,7 +489,11 @@ def test_by_a_clock() -> None:
 @pytest.mark.parametrize(
     ("topology", "clock", "words"),
     [
-        ("asynchronous(durations='equal')", "devices()", "says how long clients take, and so does the run's clock"),
+        (
+            "asynchronous(durations='equal')",
+            "devices()",
+            "says how long clients take, and so does the run's clock",
+        ),
         ("asynchronous()", "devices(deadline=3.0)", "waits for nobody"),
         ("asynchronous()", "devices(extra=0.5)", "waits for nobody"),
     ],

@@ -17,7 +17,11 @@ def total(cost: np.ndarray, columns: np.ndarray) -> float:
 
 
 @settings(max_examples=60)
-@given(st.sampled_from([(1, 4), (2, 2), (2, 3), (3, 2), (4, 2), (6, 1)]), st.integers(0, 10**6), st.booleans())
+@given(
+    st.sampled_from([(1, 4), (2, 2), (2, 3), (3, 2), (4, 2), (6, 1)]),
+    st.integers(0, 10**6),
+    st.booleans(),
+)
 def test_no_assignment_is_cheaper(sizes: tuple[int, int], seed: int, rounded: bool) -> None:
     capacity, count = sizes
     cost = np.random.default_rng(seed).exponential(size=(capacity * count, count)) ** 3
@@ -26,7 +30,9 @@ def test_no_assignment_is_cheaper(sizes: tuple[int, int], seed: int, rounded: bo
     columns = balanced(cost, capacity)
     assert (np.bincount(columns, minlength=count) == capacity).all()
     every = set(permutations(np.repeat(np.arange(count), capacity).tolist()))
-    assert total(cost, columns) == pytest.approx(min(total(cost, np.array(one)) for one in every), rel=1e-10, abs=1e-10)
+    assert total(cost, columns) == pytest.approx(
+        min(total(cost, np.array(one)) for one in every), rel=1e-10, abs=1e-10
+    )
 
 
 def test_the_order_of_rows_does_not_matter() -> None:

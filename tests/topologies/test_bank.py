@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import fedflat as ff
+from experiments.small import begin, experiment, final, go_on, rows, timeless
 from fedflat.errors import SettingError
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
@@ -22,7 +23,6 @@ from fedflat.server.client_selection import ClientSampler
 from literal import fedasyncseq
 from literal.problem import Plan, Problem, random_plan, random_problem, toy_q
 from quadratic import experiment as on_quadratics
-from experiments.small import begin, experiment, final, go_on, rows, timeless
 from topologies.spied import Spy, replay
 
 GROUPS = [[0, 3, 5], [1, 4], [2, 6], [7]]
@@ -30,7 +30,8 @@ SAID = "given_groups([[0, 3, 5], [1, 4], [2, 6], [7]])"
 
 
 def setting(seed: int, superclients: list[list[int]]) -> tuple[Problem, Plan]:
-    """Eight clients of unequal sizes in four superclients, of which these are visited; orders for all of them."""
+    """Eight clients of unequal sizes in four superclients, of which these are visited; orders for
+    all of them."""
     problem = random_problem(seed, clients=8)
     plan = random_plan(seed + 1, problem, rounds=len(superclients), cohort=8, momentum=0.5, wd=0.01)
     return problem, replace(plan, cohorts=superclients)
@@ -38,14 +39,24 @@ def setting(seed: int, superclients: list[list[int]]) -> tuple[Problem, Plan]:
 
 def visits(problem: Problem, plan: Plan, topology: str) -> list[list[list[int]]]:
     """The clients that each model visits in each round, in order, as the topology says."""
-    prepared = prepare(on_quadratics(parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology")))
-    return [[list(chain) for chains in prepared.select(t).values() for chain in chains] for t in range(plan.rounds)]
+    prepared = prepare(
+        on_quadratics(
+            parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology")
+        )
+    )
+    return [
+        [list(chain) for chains in prepared.select(t).values() for chain in chains]
+        for t in range(plan.rounds)
+    ]
 
 
 @pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["alone", "stacked"])
-@pytest.mark.parametrize(("said", "R"), [("2", 2), ("5", 5), ("'superclients'", 4), ("'chains'", 2), ("'never'", None)])
+@pytest.mark.parametrize(
+    ("said", "R"), [("2", 2), ("5", 5), ("'superclients'", 4), ("'chains'", 2), ("'never'", None)]
+)
 def test_the_twin(said: str, R: int | None, executor: Executor) -> None:
-    """Models and what is evaluated between meetings, whose weights are the examples seen since the last."""
+    """Models and what is evaluated between meetings, whose weights are the examples seen since the
+    last."""
     problem, plan = setting(3, [[0, 1], [2, 3], [1, 0], [3, 2], [0, 3], [2, 0], [3, 1]])
     topology = f"bank({SAID}, R={said})"
     chains = visits(problem, plan, topology)
@@ -57,7 +68,9 @@ def test_the_twin(said: str, R: int | None, executor: Executor) -> None:
         found, expected = run_folder.params(f"chain{i}"), [bank[i] for bank in twin.bank]
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
     losses = [problem.loss(0, w) for w in twin.server]
-    np.testing.assert_allclose([row["loss"] for row in run_folder.rows], losses, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        [row["loss"] for row in run_folder.rows], losses, rtol=1e-10, atol=1e-10
+    )
     assert all(list(row["models"]) == ["server"] for row in run_folder.rows)
 
 
@@ -65,9 +78,10 @@ def test_on_q() -> None:
     """Models go to clients (1, 2), then to (2, 1): worked out apart from the code."""
     problem, plan = toy_q("full")
     exp = on_quadratics(
-        parse("fedasyncseq(groups=given_groups([[0], [1]]), R=2)", "method"), problem,
+        parse("fedasyncseq(groups=given_groups([[0], [1]]), R=2)", "method"),
+        problem,
         replace(plan, cohorts=[[0, 1], [1, 0]]),
-    )  # fmt: skip
+    )
     run_folder = Spy()
     train(exp, run_folder=run_folder)
     for slot in ("chain0", "chain1"):
@@ -118,7 +132,8 @@ def test_stopped_and_gone_on_with_between_meetings(tmp_path: Path) -> None:
 
 
 def test_what_is_sent_is_what_fedseq_sends() -> None:
-    """The server hands every chain on: C N_S models down and up, and sum K_S - C N_S from client to client."""
+    """The server hands every chain on: C N_S models down and up, and sum K_S - C N_S from client to
+    client."""
     on = ff.digits(ff.iid(), clients=5)
     exp = experiment(on=on, topology="bank(given_groups([[0, 1, 2], [3, 4]]), R=3)", rounds=3)
     prepared = prepare(exp)
@@ -128,16 +143,20 @@ def test_what_is_sent_is_what_fedseq_sends() -> None:
 
 @pytest.mark.parametrize(("R", "every"), [("2", 2), ("'never'", 6), ("1", 1)])
 def test_models_wait_for_each_other_when_they_meet(R: str, every: int) -> None:
-    """By hand, with superclients of one client: each model's visits come one after the other, and so do
-    each client's; models do not wait for each other besides."""
+    """By hand, with superclients of one client: each model's visits come one after the other, and
+    so do each client's; models do not wait for each other besides."""
     clock = parse("devices(speed=lognormal(5, 1.0), latency=0.1)", "clock")
-    prepared = prepare(experiment(topology=f"bank(given_groups([[0], [1], [2], [3], [4]]), R={R})", clock=clock))
+    prepared = prepare(
+        experiment(topology=f"bank(given_groups([[0], [1], [2], [3], [4]]), R={R})", clock=clock)
+    )
     found = [row["clock"] for row in train(prepared).rows]
     expected, times, free = [], [0.0, 0.0], [0.0] * 5
     for t in range(6):
         chains = [chain for chains in prepared.select(t).values() for chain in chains]
         for model, (client,) in enumerate(chains):
-            times[model] = free[client] = max(times[model], free[client]) + prepared.clients.keeps_to_end(client, t)
+            times[model] = free[client] = max(
+                times[model], free[client]
+            ) + prepared.clients.keeps_to_end(client, t)
         expected.append(max(times))
         if (t + 1) % every == 0:
             times = [max(times)] * 2
@@ -147,7 +166,11 @@ def test_models_wait_for_each_other_when_they_meet(R: str, every: int) -> None:
 @pytest.mark.parametrize(
     ("method", "topology", "words"),
     [
-        ("scaffold()", "bank(3)", r"scaffold\(\) means nothing with bank\(3\): it remembers at each client"),
+        (
+            "scaffold()",
+            "bank(3)",
+            r"scaffold\(\) means nothing with bank\(3\): it remembers at each client",
+        ),
         ("all_clients()", "bank(3)", r"wants what every client has made, but with bank\(3\)"),
         ("fedavg", "bank(3, R=0)", "R"),
         ("fedavg", "bank(3, R='often')", "R"),
@@ -162,7 +185,10 @@ def test_refusals(method: str, topology: str, words: str) -> None:
         prepare(experiment(method, topology=topology))
 
 
-@pytest.mark.parametrize("sampler", [ClientSampler(clients=2, kind="bernoulli"), ClientSampler(cohorts=[[0, 1], [0]] * 3)])
+@pytest.mark.parametrize(
+    "sampler",
+    [ClientSampler(clients=2, kind="bernoulli"), ClientSampler(cohorts=[[0, 1], [0]] * 3)],
+)
 def test_a_number_of_chains_that_varies(sampler: ClientSampler) -> None:
     with pytest.raises(SettingError, match="every round must have as many chains"):
         prepare(experiment(topology="bank(3, R=2)", sampler=sampler))

@@ -24,7 +24,9 @@ def by_hand(points: np.ndarray, labels: np.ndarray) -> float:
 
 
 def test_a_silhouette_in_numbers() -> None:
-    assert silhouette([[0], [1], [10], [11], [30]], [0, 0, 1, 1, 2]) == pytest.approx(0.71979950, abs=6e-9)
+    assert silhouette([[0], [1], [10], [11], [30]], [0, 0, 1, 1, 2]) == pytest.approx(
+        0.71979950, abs=6e-9
+    )
     rng = np.random.default_rng(0)
     points, labels = rng.normal(size=(30, 27)), rng.integers(5, size=30)
     labels[labels == 4] = 3
@@ -47,14 +49,18 @@ def test_the_number_of_clusters() -> None:
 
 
 def test_of_equal_silhouettes_the_fewer_clusters() -> None:
-    """Four far points, each twice: with more clusters than four nothing can be better than all in place."""
+    """Four far points, each twice: with more clusters than four nothing can be better than all in
+    place."""
     found = style_clusters(np.repeat(np.eye(4) * 100, 2, axis=0))
     assert found.silhouette == 1
     assert len(set(found.labels.tolist())) == 4
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(SettingError, match=r"3 clients with 3 different styles allow at most 2. Say fewest=2 or less"):
+    with pytest.raises(
+        SettingError,
+        match=r"3 clients with 3 different styles allow at most 2. Say fewest=2 or less",
+    ):
         style_clusters(LINE[:3])
     with pytest.raises(SettingError, match="9 clients with 1 different styles allow at most 1"):
         style_clusters(np.ones((9, 27)))

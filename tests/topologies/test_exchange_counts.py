@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import fedflat as ff
+from experiments.small import begin, experiment, rows
 from fedflat.execution.stacked import Stacked
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.results.results import Result, summarise
 from fedflat.experiments.train import train
-from experiments.small import begin, experiment, rows
 
 K, C, ROUNDS = 20, 10, 3
 """Clients, those of a round, and rounds."""
@@ -48,7 +48,9 @@ def test_the_table(method: str) -> None:
     counted = found.ledger.models_s2c, found.ledger.models_c2s, found.ledger.models_c2c
     assert counted == (ROUNDS * down, ROUNDS * up, ROUNDS * across)
     assert found.ledger.models == ROUNDS * (down + up + across)
-    for row in found.rows:  # SCAFFOLD's first round has no variates to send, and sends them all the same
+    for (
+        row
+    ) in found.rows:  # SCAFFOLD's first round has no variates to send, and sends them all the same
         assert (row["models_s2c"], row["models_c2s"]) == (row["round"] * down, row["round"] * up)
         assert row.get("models_c2c", 0) == row["round"] * across
         assert ("models_c2c" in row) == bool(across)
@@ -58,7 +60,11 @@ def test_the_table(method: str) -> None:
 def test_superclients_of_unequal_sizes() -> None:
     """C N_S + the sum over those sampled: 12 where one of 3 and one of 7 were."""
     exp = ff.experiment(
-        f"fedseq({UNEVEN})", f"digits(iid(), clients={K})", rounds=6, clients_per_round=C, model="logistic"
+        f"fedseq({UNEVEN})",
+        f"digits(iid(), clients={K})",
+        rounds=6,
+        clients_per_round=C,
+        model="logistic",
     )
     asked = [prepare(exp).select(t)["server"] for t in range(6)]
     assert {3, 7} in [set(map(len, each)) for each in asked]
@@ -69,9 +75,12 @@ def test_superclients_of_unequal_sizes() -> None:
 def test_growing_superclients() -> None:
     """C n(t) + sum of K: n = 4, 4, 8, 8, 12; with C = 1/2 and groups of K/n or one more."""
     exp = ff.experiment(
-        "fedseq2par(growth=linear(0.5, b=4))", f"digits(iid(), clients={K})", rounds=5, clients_per_round=C,
+        "fedseq2par(growth=linear(0.5, b=4))",
+        f"digits(iid(), clients={K})",
+        rounds=5,
+        clients_per_round=C,
         model="logistic",
-    )  # fmt: skip
+    )
     asked = [prepare(exp).select(t)["server"] for t in range(5)]
     assert list(map(len, asked)) == [2, 2, 4, 4, 6]
     ledger = train(exp).ledger
@@ -89,11 +98,16 @@ def test_growing_superclients() -> None:
     ],
 )
 def test_describing_clients_before_the_first_round(psi: str, models: int) -> None:
-    """A model down and up to train one; of Task2Vec the probe, since what comes back is no model."""
+    """A model down and up to train one; of Task2Vec the probe, since what comes back is no
+    model."""
     exp = ff.experiment(
-        f"fedseq(icg(4, psi={psi}))", f"digits(iid(), clients={K})", rounds=1, clients_per_round=C, model="mlp([4])",
+        f"fedseq(icg(4, psi={psi}))",
+        f"digits(iid(), clients={K})",
+        rounds=1,
+        clients_per_round=C,
+        model="mlp([4])",
         server_data="digits(clients=9)",
-    )  # fmt: skip
+    )
     ledger = train(exp).ledger
     assert ledger.models == models + 12
     assert ledger.models_s2c == (models > 0) * K + 2
@@ -113,9 +127,14 @@ def test_a_folder_from_before_they_were_counted(tmp_path: Path) -> None:
     begin(experiment(), tmp_path / "run")
     path = tmp_path / "run" / "metrics.jsonl"
     assert all("models_s2c" in row for row in rows(tmp_path / "run"))
-    old = [{k: v for k, v in json.loads(line).items() if k != "chain"} for line in path.read_text().splitlines()]
+    old = [
+        {k: v for k, v in json.loads(line).items() if k != "chain"}
+        for line in path.read_text().splitlines()
+    ]
     facts: Any = json.loads((tmp_path / "run/run.json").read_text())
-    read = Result.telling(facts, [{k: v for k, v in row.items() if not k.startswith("models_")} for row in old])
+    read = Result.telling(
+        facts, [{k: v for k, v in row.items() if not k.startswith("models_")} for row in old]
+    )
     assert read.ledger.models == 0
     assert read.ledger.down == old[-1]["down"]
     assert summarise([read], None)[0].models == 0

@@ -1,4 +1,5 @@
-"""Chains that go on by themselves, in whatever order their visits end: the bits of chains that wait for each other."""
+"""Chains that go on by themselves, in whatever order their visits end: the bits of chains that wait
+for each other."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 import torch
 
+from experiments.small import experiment, timeless
 from fedflat.client.local import LocalTraining
 from fedflat.client.training import Request
 from fedflat.core.failures import ClientFailure
 from fedflat.errors import FedflatError
-from fedflat.execution.client_pool import Left, Then, PoolOutcome
+from fedflat.execution.client_pool import Left, PoolOutcome, Then
 from fedflat.execution.in_process import InProcess
 from fedflat.execution.workers import Workers
 from fedflat.experiments.prepare import prepare
@@ -24,7 +26,6 @@ from fedflat.experiments.results.results import Result
 from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
-from experiments.small import experiment, timeless
 
 CHOICES: dict[str, Callable[..., int]] = {"first": min, "last": max}
 
@@ -63,7 +64,11 @@ class Ahead(Within):
             request = waiting.pop(at)
             self.order.append(request.client)
             away = request.client == self.absent
-            [outcome] = [ClientFailure(request.client, request.id, "crashed")] if away else self.pool.run([request])
+            [outcome] = (
+                [ClientFailure(request.client, request.id, "crashed")]
+                if away
+                else self.pool.run([request])
+            )
             following = then(at, outcome)
             if following is None:
                 done[at] = outcome
@@ -83,7 +88,9 @@ UNEQUAL = "given_groups([[0, 3, 4], [1], [2]])"
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("method", [f"fedseq({UNEQUAL}) + sam(0.1) + fedavgm() + wima(2)", "fedseq(2, passes=3)"])
+@pytest.mark.parametrize(
+    "method", [f"fedseq({UNEQUAL}) + sam(0.1) + fedavgm() + wima(2)", "fedseq(2, passes=3)"]
+)
 def test_whichever_chain_goes_on_first(method: str, choice: str) -> None:
     exp = experiment(method, sampler=ClientSampler(clients=5))
     ahead = Ahead(choice=choice)
@@ -93,7 +100,10 @@ def test_whichever_chain_goes_on_first(method: str, choice: str) -> None:
 
 def _visits(exp: Any) -> list[list[int]]:
     prepared = prepare(exp)
-    return [[client for chain in prepared.select(t)["server"] for client in chain] for t in range(exp.rounds)]
+    return [
+        [client for chain in prepared.select(t)["server"] for client in chain]
+        for t in range(exp.rounds)
+    ]
 
 
 class Noting(RunFolder):
@@ -110,7 +120,9 @@ class Noting(RunFolder):
 
 def test_who_is_missing_ends_its_own_chain_only() -> None:
     """Those behind it are not visited, the others are, and it is written down."""
-    exp = experiment(f"fedseq({UNEQUAL})", rounds=1, min_replies=1, sampler=ClientSampler(clients=5))
+    exp = experiment(
+        f"fedseq({UNEQUAL})", rounds=1, min_replies=1, sampler=ClientSampler(clients=5)
+    )
     [first, *_] = [chain for chain in prepare(exp).select(0)["server"] if len(chain) == 3]
     ahead, run_folder = Ahead(absent=first[1]), Noting()
     result = train(exp, executor=ahead, run_folder=run_folder)
@@ -143,7 +155,8 @@ class Fragile(torch.nn.Linear):
 
 
 def test_workers_that_die_in_chains_are_replaced() -> None:
-    """Clients have 6, 9, 12, 7 and 8 examples. With one worker, no chain goes on before the new one is there."""
+    """Clients have 6, 9, 12, 7 and 8 examples. With one worker, no chain goes on before the new one
+    is there."""
     settings = {"model": Fragile(size=7), "local": LocalTraining(batch_size=20), "min_replies": 1}
     exp = experiment(f"fedseq({UNEQUAL})", rounds=2, sampler=ClientSampler(clients=5), **settings)
     run_folder = Noting()
@@ -166,7 +179,8 @@ TWICE = "naive_fedgloss(0.1, admm=False)"
 @pytest.mark.parametrize("method", ["fedsam(0.1) + fedadam(lr=0.1) + wima(2)", "fedavg", TWICE])
 @pytest.mark.parametrize("clock", [None, "devices(speed=lognormal(50, 1))"])
 def test_models_of_a_bank_ask_at_once(method: str, choice: str, clock: str | None) -> None:
-    """A step that asks once is made again when the answer is there; one that asks twice waits for its turn."""
+    """A step that asks once is made again when the answer is there; one that asks twice waits for
+    its turn."""
     exp = experiment(method, topology=BANK, clock=clock)
     ahead = Ahead(choice=choice)
     same(train(exp, executor=ahead), train(exp, executor=InProcess(threads=1)))

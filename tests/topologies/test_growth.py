@@ -9,12 +9,15 @@ from fedflat.registry.specs import parse
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("linear", (5, 10, 25)), ("logarithmic", (5, 5, 10)), ("exponential", (5, 15, 125))]
+    ("name", "expected"),
+    [("linear", (5, 10, 25)), ("logarithmic", (5, 5, 10)), ("exponential", (5, 15, 125))],
 )
 def test_three_rounds(name: str, expected: tuple[int, ...]) -> None:
     growth = parse(f"{name}(0.5)", "growth")
     assert tuple(growth.groups(t - 1, 500) for t in (1, 4, 9)) == expected
-    assert growth.groups(10**6, 500) == (500 if name != "logarithmic" else 5 * 7)  # ln(10^6 + 1) / 2 + 1 is 7.9
+    assert growth.groups(10**6, 500) == (
+        500 if name != "logarithmic" else 5 * 7
+    )  # ln(10^6 + 1) / 2 + 1 is 7.9
 
 
 @pytest.mark.parametrize(
@@ -27,7 +30,9 @@ def test_three_rounds(name: str, expected: tuple[int, ...]) -> None:
         ("exponential(2.35e-4)", 20_000, 500, 113.0),
     ],
 )
-def test_the_mean_number_of_groups_is_that_of_the_thesis(text: str, rounds: int, clients: int, mean: float) -> None:
+def test_the_mean_number_of_groups_is_that_of_the_thesis(
+    text: str, rounds: int, clients: int, mean: float
+) -> None:
     growth = parse(text, "growth")
     found = sum(growth.groups(round, clients) for round in range(rounds)) / rounds
     assert found == pytest.approx(mean, abs=0.06)
@@ -39,7 +44,11 @@ def test_whole_numbers_in_spite_of_rounding() -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(SettingError, match="exponential: a must be a number of at least 0, found -1"):
+    with pytest.raises(
+        SettingError, match="exponential: a must be a number of at least 0, found -1"
+    ):
         parse("exponential(-1)", "growth")
-    with pytest.raises(SettingError, match="linear: b must be a whole number of at least 1, found 0"):
+    with pytest.raises(
+        SettingError, match="linear: b must be a whole number of at least 1, found 0"
+    ):
         parse("linear(1, b=0)", "growth")

@@ -1,4 +1,5 @@
-"""Every method of ours in chains: the numbers of a star whose clients are whole chains, or it is refused."""
+"""Every method of ours in chains: the numbers of a star whose clients are whole chains, or it is
+refused."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from fedflat.core.messages import Reply
 from fedflat.data.federation import Federation
 from fedflat.data.sets.in_memory import clients_of
 from fedflat.errors import SettingError
-from fedflat.execution.client_pool import ClientPool, Source, PoolOutcome
+from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.descriptions import collect_descriptions
 from fedflat.experiments.experiment import Experiment
@@ -47,7 +48,8 @@ def in_chains(text: str) -> Experiment:
 
 
 class Whole:
-    """Clients of a star are the chains of another run: a visit goes through all their clients, one after the other."""
+    """Clients of a star are the chains of another run: a visit goes through all their clients, one
+    after the other."""
 
     def __init__(self, chains: PreparedRun) -> None:
         self.chains = chains
@@ -62,29 +64,49 @@ class Whole:
             if not request.broadcast.instruction.trains:
                 yield run_client(self.job, request, self.fed.data(request.client))
                 continue
-            t, x, buffers = request.broadcast.round, request.broadcast.params, request.broadcast.buffers
+            t, x, buffers = (
+                request.broadcast.round,
+                request.broadcast.params,
+                request.broadcast.buffers,
+            )
             [order] = [c for c in self.chains.select(t)["server"] if c[0] in GROUPS[request.client]]
             replies: list[Reply] = []
             for client in order:
                 broadcast = replace(request.broadcast, params=x, buffers=buffers)
-                reply, _ = run_client(self.chains.job, Request(client, broadcast, {}), self.chains.fed.data(client))
+                reply, _ = run_client(
+                    self.chains.job, Request(client, broadcast, {}), self.chains.fed.data(client)
+                )
                 assert not reply.extras
                 x, buffers = x - reply.delta, reply.buffers
                 replies.append(reply)
             samples = sum(reply.samples for reply in replies)
             loss = sum(reply.samples * reply.metrics["loss"] for reply in replies) / samples
-            yield Reply(
-                request.client, request.broadcast.params - x, buffers, sum(reply.examples for reply in replies), samples, {},
-                {"loss": loss}, sum(reply.steps for reply in replies), request=request.id,
-            ), {}  # fmt: skip
+            yield (
+                Reply(
+                    request.client,
+                    request.broadcast.params - x,
+                    buffers,
+                    sum(reply.examples for reply in replies),
+                    samples,
+                    {},
+                    {"loss": loss},
+                    sum(reply.steps for reply in replies),
+                    request=request.id,
+                ),
+                {},
+            )
 
 
 def star_of_chains(text: str, chains: PreparedRun) -> Experiment:
     """The same method without the chains, on clients that hold what a whole chain holds."""
     exp = experiment(said(text))
-    data = [chains.fed.data(client).batch(torch.arange(chains.fed.size(client)), torch.float32) for client in range(4)]
+    data = [
+        chains.fed.data(client).batch(torch.arange(chains.fed.size(client)), torch.float32)
+        for client in range(4)
+    ]
     held = [
-        (torch.cat([data[k].inputs for k in group]), torch.cat([data[k].targets for k in group])) for group in GROUPS
+        (torch.cat([data[k].inputs for k in group]), torch.cat([data[k].targets for k in group]))
+        for group in GROUPS
     ]
     test = chains.fed.test.batch(torch.arange(len(chains.fed.test)), torch.float32)
     on = clients_of(held, test=(test.inputs, test.targets), classes=3)
@@ -111,9 +133,13 @@ def test_a_method_in_chains(text: str) -> None:
         assert any(word in why for word in REFUSED.values()), why
         assert re.search(r"Leave (it|one of them) out", why), why
         return
-    chains = collect_descriptions(prepare(in_chains(text)), RunFolder(), InProcess(threads=1), never)
+    chains = collect_descriptions(
+        prepare(in_chains(text)), RunFolder(), InProcess(threads=1), never
+    )
     found = train(chains, executor=InProcess(threads=1))
-    if chains.describers or not chains.fed.data(0).examples.labelled:  # of which no star of chains can be made here
+    if (
+        chains.describers or not chains.fed.data(0).examples.labelled
+    ):  # of which no star of chains can be made here
         assert all(math.isfinite(row["loss"]) for row in found.rows)
         return
     expected = train(star_of_chains(text, chains), executor=Whole(chains))
@@ -121,16 +147,24 @@ def test_a_method_in_chains(text: str) -> None:
     assert expected.model is not None
     assert torch.equal(found.model.params, expected.model.params)
     assert torch.equal(found.model.buffers, expected.model.buffers)
-    scores = [[(row["loss"], row["accuracy"], row["train_loss"]) for row in one.rows] for one in (found, expected)]
+    scores = [
+        [(row["loss"], row["accuracy"], row["train_loss"]) for row in one.rows]
+        for one in (found, expected)
+    ]
     assert scores[0] == scores[1]
 
 
 def test_which_are_refused() -> None:
-    """Duals, control variates, memories of clients, and those who want every client's own reply; nothing else."""
+    """Duals, control variates, memories of clients, and those who want every client's own reply;
+    nothing else."""
     refused = {text: refusal(text) for text in EVERY}
     for text, why in refused.items():
         method = said(text)
-        at_client = [piece for piece in in_pieces(text) if piece.keeps or piece.up or piece.ordered or piece.anchored]
+        at_client = [
+            piece
+            for piece in in_pieces(text)
+            if piece.keeps or piece.up or piece.ordered or piece.anchored
+        ]
         assert bool(why) == bool(at_client or method.reply_listeners or method.pooled), (text, why)
     assert {"sam", "asam", "man", "prox", "mixup", "clip", "cutout", "layerwise_sam"} <= {
         text.partition("(")[0] for text, why in refused.items() if not why

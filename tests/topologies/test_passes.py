@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import fedflat as ff
+from experiments.small import begin, experiment, final, go_on, rows, timeless
 from fedflat.client.training import Request, run_client
 from fedflat.core.messages import Broadcast
 from fedflat.errors import SettingError
@@ -27,7 +28,6 @@ from fedflat.server.client_selection import ClientSampler
 from literal import chains
 from literal.problem import random_plan, random_problem
 from quadratic import experiment as on_quadratics
-from experiments.small import begin, experiment, final, go_on, rows, timeless
 from topologies.spied import replay
 
 GROUPS = "given_groups([[0, 3, 5], [1, 4], [2, 6]])"
@@ -39,13 +39,18 @@ def asked(exp: Experiment) -> list[list[tuple[int, ...]]]:
     return [prepared.select(t)["server"] for t in range(exp.rounds)]
 
 
-@pytest.mark.parametrize("topology", [f"chains({GROUPS}, passes=3)", f"chains({GROUPS}, passes=2, draw='share')"])
+@pytest.mark.parametrize(
+    "topology", [f"chains({GROUPS}, passes=3)", f"chains({GROUPS}, passes=2, draw='share')"]
+)
 def test_several_passes_are_the_twin_s(topology: str) -> None:
-    """On the given batches; a superclient's examples count once, however often it is gone through."""
+    """On the given batches; a superclient's examples count once, however often it is gone
+    through."""
     problem = random_problem(2, clients=7)
     plan = random_plan(3, problem, rounds=4, cohort=7, momentum=0.5, wd=0.01)
     plan = replace(plan, cohorts=[[0, 2], [1, 2], [0], [2, 1]])
-    exp = on_quadratics(parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology"))
+    exp = on_quadratics(
+        parse("fedavg", "method"), problem, plan, topology=parse(topology, "topology")
+    )
     visits = [[list(chain) for chain in each] for each in asked(exp)]
     twin = chains.run(problem, plan, visits)
     for executor in (InProcess(threads=1), Stacked()):
@@ -56,7 +61,11 @@ def test_several_passes_are_the_twin_s(topology: str) -> None:
 @pytest.mark.parametrize("topology", ["chains(groups=2, passes=3)", "chains(cut=1, passes=3)"])
 def test_every_pass_has_its_own_order(topology: str) -> None:
     """Each pass goes through the same clients; orders of passes and rounds differ."""
-    exp = experiment(topology=topology, sampler=ClientSampler(clients=2 if "groups" in topology else 5), rounds=20)
+    exp = experiment(
+        topology=topology,
+        sampler=ClientSampler(clients=2 if "groups" in topology else 5),
+        rounds=20,
+    )
     orders = []
     for each in asked(exp):
         for chain in each:
@@ -77,7 +86,8 @@ def test_the_first_pass_is_what_one_pass_is() -> None:
 
 @pytest.mark.parametrize("method", ["fedavg", "sam(0.1) + mixup()"])
 def test_every_visit_has_its_own_batches(method: str) -> None:
-    """A chain by hand, visit by visit, each with its number; in another process and on the wire too."""
+    """A chain by hand, visit by visit, each with its number; in another process and on the wire
+    too."""
     exp = experiment(f"fedseq(1, passes=2) + {method}", rounds=1, sampler=ClientSampler(clients=1))
     prepared = prepare(exp)
     [chain] = prepared.select(0)["server"]
@@ -85,14 +95,20 @@ def test_every_visit_has_its_own_batches(method: str) -> None:
     start = prepared.learner.initial()
     x, batches = start.params, dict[int, list[list[int]]]()
     for place, client in enumerate(chain):
-        broadcast = Broadcast(0, x, start.buffers, exp.lr(0), repetition=chain[:place].count(client))
-        order = exp.local.batches(exp.seed, 0, client, prepared.fed.size(client), broadcast.repetition)
+        broadcast = Broadcast(
+            0, x, start.buffers, exp.lr(0), repetition=chain[:place].count(client)
+        )
+        order = exp.local.batches(
+            exp.seed, 0, client, prepared.fed.size(client), broadcast.repetition
+        )
         batches.setdefault(client, []).append(torch.cat(list(order)).tolist())
         request = decode(encode(Request(client, broadcast, {}, "0/1/x")))
         assert isinstance(request, Request)
         reply, _ = run_client(prepared.job, request, prepared.fed.data(client))
         x = x - reply.delta
-    assert all(first != second and sorted(first) == sorted(second) for first, second in batches.values())
+    assert all(
+        first != second and sorted(first) == sorted(second) for first, second in batches.values()
+    )
     for executor in (InProcess(threads=1), Workers(1)):
         model = train(exp, executor=executor).model
         assert model is not None
@@ -110,9 +126,12 @@ GROWTHS = [("linear", 0.5, 2), ("logarithmic", 1.2, 3), ("exponential", 0.3, 2)]
 
 @pytest.mark.parametrize(("kind", "a", "b"), GROWTHS)
 def test_superclients_grow_as_the_paper_says(kind: str, a: float, b: int) -> None:
-    """n(t) groups of sizes that differ by one at most, and max(1, floor(C n(t))) of them in each round."""
+    """n(t) groups of sizes that differ by one at most, and max(1, floor(C n(t))) of them in each
+    round."""
     said = f"fedseq2par(growth={kind}({a}, b={b}))"
-    exp = ff.experiment(said, "digits(iid(), clients=20)", rounds=12, model="logistic", clients_per_round=10)
+    exp = ff.experiment(
+        said, "digits(iid(), clients=20)", rounds=12, model="logistic", clients_per_round=10
+    )
     prepared = prepare(exp)
     topology: Any = exp.topology
     seen = []
@@ -123,16 +142,23 @@ def test_superclients_grow_as_the_paper_says(kind: str, a: float, b: int) -> Non
         assert sorted(client for group in groups for client in group) == list(range(20))
         assert max(map(len, groups)) - min(map(len, groups)) <= 1
         assert len(prepared.select(t)["server"]) == max(1, n // 2)
-        assert {frozenset(chain) for chain in prepared.select(t)["server"]} <= set(map(frozenset, groups))
+        assert {frozenset(chain) for chain in prepared.select(t)["server"]} <= set(
+            map(frozenset, groups)
+        )
         seen.append(groups)
-    assert len(set(seen)) == len({len(groups) for groups in seen}) > 2  # the same until there are more
+    assert (
+        len(set(seen)) == len({len(groups) for groups in seen}) > 2
+    )  # the same until there are more
     visits = sum(len(chain) for t in range(12) for chain in prepared.select(t)["server"])
     assert topology.visits(prepared.clients) == pytest.approx(visits, rel=0.1)
 
 
 def test_groups_are_put_together_anew() -> None:
-    """No nested halves: of clients that were together most are apart after the next growth, and others are met."""
-    exp = ff.experiment(GROWING, "digits(iid(), clients=40)", rounds=8, model="logistic", clients_per_round=20)
+    """No nested halves: of clients that were together most are apart after the next growth, and
+    others are met."""
+    exp = ff.experiment(
+        GROWING, "digits(iid(), clients=40)", rounds=8, model="logistic", clients_per_round=20
+    )
     prepared, topology = prepare(exp), exp.topology
     found = [topology.superclients(prepared.clients, t) for t in (0, 2, 4)]  # type: ignore[call-arg]
     assert [len(groups) for groups in found] == [2, 4, 6]
@@ -149,10 +175,14 @@ def test_fedseq2par_is_the_twin(said: str) -> None:
     visits = [[list(chain) for chain in each] for each in asked(exp)]
     assert len({len(chain) for each in visits for chain in each}) > 1
     twin = chains.run(problem, plan, visits)
-    np.testing.assert_allclose(replay(said, problem, plan, None).params(), twin.server, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        replay(said, problem, plan, None).params(), twin.server, rtol=1e-10, atol=1e-10
+    )
 
 
-@pytest.mark.parametrize("said", ["fedseq(2, passes=2) + sam(0.1)", GROWING + " + fedavgm() + wima(2)"])
+@pytest.mark.parametrize(
+    "said", ["fedseq(2, passes=2) + sam(0.1)", GROWING + " + fedavgm() + wima(2)"]
+)
 def test_stopped_and_gone_on_with(said: str, tmp_path: Path) -> None:
     """At every round of the run, so also just before and after clients are put together anew."""
     exp = experiment(said, sampler=ClientSampler(clients=3))
@@ -173,7 +203,10 @@ def test_stopped_and_gone_on_with(said: str, tmp_path: Path) -> None:
         ("chains(cut=2, growth=linear(0.5, b=2))", "growth is about superclients"),
         ("chains(groups=2, growth=3)", "growth must be one such as"),
         ("chains(groups=3, growth=linear(0.5, b=2))", "has 3 groups, and linear.* begins with 2"),
-        ("chains(random(d_min=3, k_max=2), growth=linear(0.5, b=2))", "cannot be made with another number of groups"),
+        (
+            "chains(random(d_min=3, k_max=2), growth=linear(0.5, b=2))",
+            "cannot be made with another number of groups",
+        ),
         ("chains(cut=2, draw='share')", "draw is about superclients"),
     ],
 )

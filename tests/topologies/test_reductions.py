@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from experiments.small import experiment, timeless
 from fedflat.client.training import Request, run_client
 from fedflat.core.messages import Broadcast
 from fedflat.execution.client_pool import Executor
@@ -19,13 +20,14 @@ from fedflat.experiments.results.results import Result
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
 from literal.problem import Problem, random_plan, random_problem
-from experiments.small import experiment, timeless
 from topologies.spied import replay
 
 SINGLE = "given_groups([[0], [1], [2], [3], [4]])"
 
 
-def result(method: str, topology: str, executor: Executor = InProcess(threads=1), **more: Any) -> Result:
+def result(
+    method: str, topology: str, executor: Executor = InProcess(threads=1), **more: Any
+) -> Result:
     return train(experiment(method, topology=topology, **more), executor=executor)
 
 
@@ -34,7 +36,9 @@ def same(one: Result, other: Result) -> None:
     assert one.model is not None
     assert other.model is not None
     assert torch.equal(one.model.params, other.model.params)
-    assert [_unnamed(row) for row in timeless(one.rows)] == [_unnamed(row) for row in timeless(other.rows)]
+    assert [_unnamed(row) for row in timeless(one.rows)] == [
+        _unnamed(row) for row in timeless(other.rows)
+    ]
 
 
 def _unnamed(row: dict[str, Any]) -> dict[str, Any]:
@@ -43,10 +47,17 @@ def _unnamed(row: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["alone", "stacked"])
 @pytest.mark.parametrize("topology", [f"chains(groups={SINGLE})", "chains(cut=2)"])
-@pytest.mark.parametrize("method", ["fedsam(0.1) + wima(2)", "fedadam(lr=0.1) + mixup()", "fedcm() + median()"])
-def test_a_chain_of_one_client_each_is_the_star(method: str, topology: str, executor: Executor) -> None:
+@pytest.mark.parametrize(
+    "method", ["fedsam(0.1) + wima(2)", "fedadam(lr=0.1) + mixup()", "fedcm() + median()"]
+)
+def test_a_chain_of_one_client_each_is_the_star(
+    method: str, topology: str, executor: Executor
+) -> None:
     sampler = ClientSampler(cohorts=[[0, 3], [1, 4], [2, 3], [0, 1], [2, 4], [0, 2]])
-    same(result(method, topology, executor, sampler=sampler), result(method, "star()", executor, sampler=sampler))
+    same(
+        result(method, topology, executor, sampler=sampler),
+        result(method, "star()", executor, sampler=sampler),
+    )
 
 
 def test_fedseq_with_chains_of_one_is_fedavg() -> None:
@@ -54,7 +65,9 @@ def test_fedseq_with_chains_of_one_is_fedavg() -> None:
     alone = train(experiment("fedavg + sam(0.1)"), executor=InProcess(threads=1))
     for said in (f"fedseq({SINGLE})", "fedseq(random(d_min=1, k_max=1))"):
         found = train(experiment(f"{said} + sam(0.1)"), executor=InProcess(threads=1))
-        assert [row["models_s2c"] for row in found.rows] == [row["models_s2c"] for row in alone.rows]
+        assert [row["models_s2c"] for row in found.rows] == [
+            row["models_s2c"] for row in alone.rows
+        ]
         if said == f"fedseq({SINGLE})":
             same(found, alone)
 
@@ -63,12 +76,16 @@ def test_one_chain_of_everybody_is_fedcyclic() -> None:
     """The same clients in the same order, where that is given: the same bits."""
     orders = [tuple(prepare(experiment("fedseq(1)")).select(t)["server"][0]) for t in range(6)]
     seq = train(experiment("fedseq(1) + sam(0.1)"), executor=InProcess(threads=1))
-    cyclic = experiment("fedcyclic() + sam(0.1)", sampler=ClientSampler(cohorts=[list(order) for order in orders]))
+    cyclic = experiment(
+        "fedcyclic() + sam(0.1)", sampler=ClientSampler(cohorts=[list(order) for order in orders])
+    )
     same(seq, train(cyclic, executor=InProcess(threads=1)))
 
 
 @pytest.mark.parametrize("draw", ["together", "each"])
-@pytest.mark.parametrize("method", ["scaffold", "feddyn() + sam(0.1) + swa(start=1)", "fedgloss(0.1)", "mime()"])
+@pytest.mark.parametrize(
+    "method", ["scaffold", "feddyn() + sam(0.1) + swa(start=1)", "fedgloss(0.1)", "mime()"]
+)
 def test_one_cluster_is_the_star(method: str, draw: str) -> None:
     same(result(method, f"clusters(1, draw='{draw}')"), result(method, "star()"))
 
@@ -83,7 +100,9 @@ def test_however_clients_are_drawn(kind: str) -> None:
 
 def test_one_chain_of_everybody_is_a_loop() -> None:
     """One client after the other, each from where the one before it ended."""
-    exp = experiment("fedsam(0.1)", topology="chains(groups=1)", rounds=2, sampler=ClientSampler(clients=1))
+    exp = experiment(
+        "fedsam(0.1)", topology="chains(groups=1)", rounds=2, sampler=ClientSampler(clients=1)
+    )
     prepared = prepare(exp)
     found = train(prepared, executor=InProcess(threads=1)).model
     w, buffers = prepared.learner.initial().params, prepared.learner.initial().buffers
@@ -92,7 +111,11 @@ def test_one_chain_of_everybody_is_a_loop() -> None:
         [chain] = prepared.select(t)["server"]
         assert sorted(chain) == [0, 1, 2, 3, 4]
         for client in chain:
-            reply, _ = run_client(prepared.job, Request(client, Broadcast(t, x, buffers, exp.lr(t)), {}), prepared.fed.data(client))
+            reply, _ = run_client(
+                prepared.job,
+                Request(client, Broadcast(t, x, buffers, exp.lr(t)), {}),
+                prepared.fed.data(client),
+            )
             x = x - reply.delta
         w = w - (w - x)  # as the server steps
     assert found is not None
@@ -101,18 +124,27 @@ def test_one_chain_of_everybody_is_a_loop() -> None:
 
 @pytest.mark.parametrize("method", ["scaffold", "feddyn(0.1)", "fedadam(lr=0.1)", "adabest()"])
 def test_clusters_that_share_nothing_are_federations_of_their_own(method: str) -> None:
-    """Also in what depends on how many clients there are: a method's duals and variates are those of its cluster."""
+    """Also in what depends on how many clients there are: a method's duals and variates are those
+    of its cluster."""
     problem = random_problem(3, clients=6)
     plan = random_plan(4, problem, rounds=4, cohort=6)
     groups = [[0, 2, 3, 5], [1, 4]]
     cohorts = [[0, 1, 5], [2, 4, 1], [0, 3, 4], [5, 2, 1]]
-    whole = replay(method, problem, replace(plan, cohorts=cohorts), "clusters(given_groups([[0, 2, 3, 5], [1, 4]]))")
+    whole = replay(
+        method,
+        problem,
+        replace(plan, cohorts=cohorts),
+        "clusters(given_groups([[0, 2, 3, 5], [1, 4]]))",
+    )
     for c, group in enumerate(groups):
         own = Problem([problem.H[k] for k in group], [problem.a[k] for k in group], problem.w0)
         mine = replace(
             plan,
             cohorts=[[group.index(k) for k in cohort if k in group] for cohort in cohorts],
-            orders=[{group.index(k): batches for k, batches in order.items() if k in group} for order in plan.orders],
+            orders=[
+                {group.index(k): batches for k, batches in order.items() if k in group}
+                for order in plan.orders
+            ],
         )
         assert np.array_equal(replay(method, own, mine).params(), whole.params(f"cluster{c}"))
 

@@ -1,4 +1,5 @@
-"""What means nothing in a topology is refused with a sentence that names both, before anything is done."""
+"""What means nothing in a topology is refused with a sentence that names both, before anything is
+done."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ import pytest
 from torch import Tensor
 
 import fedflat as ff
-from fedflat.client.piece import Piece, ClientContext
+from experiments.small import experiment
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.composition.method import Method
 from fedflat.core.stage import Stage
 from fedflat.errors import FedflatError, SettingError
@@ -19,30 +21,62 @@ from fedflat.server.client_selection import ClientSampler
 from fedflat.topologies.groupings.grouping import Grouping
 from fedflat.topologies.population import Chain, ClientPopulation
 from fedflat.topologies.topology import Selection, Topology
-from experiments.small import experiment
 
-CHAINS, SHARED, MEETING, APART = "chains(groups=2)", "clusters(2, shared='features')", "hierarchy(2)", "clusters(2)"
+CHAINS, SHARED, MEETING, APART = (
+    "chains(groups=2)",
+    "clusters(2, shared='features')",
+    "hierarchy(2)",
+    "clusters(2)",
+)
 
 
 @pytest.mark.parametrize(
     ("method", "topology", "words"),
     [
-        ("feddyn()", CHAINS, r"dual\(0.01\) means nothing with chains\(groups=2\): it remembers at each client"),
+        (
+            "feddyn()",
+            CHAINS,
+            r"dual\(0.01\) means nothing with chains\(groups=2\): it remembers at each client",
+        ),
         ("scaffold()", CHAINS, r"scaffold\(\) means nothing with chains.*remembers"),
-        ("mimelite()", CHAINS, r"mime\(.*\) means nothing with chains.*sends vectors to the server with every reply"),
-        ("mime()", CHAINS, r"mime\(.*\) means nothing with chains.*must be sent the server's own model"),
+        (
+            "mimelite()",
+            CHAINS,
+            r"mime\(.*\) means nothing with chains.*sends vectors to the server with every reply",
+        ),
+        (
+            "mime()",
+            CHAINS,
+            r"mime\(.*\) means nothing with chains.*must be sent the server's own model",
+        ),
         ("fedala()", CHAINS, r"ala\(.*must be sent the server's own model"),
         ("fedbn()", CHAINS, r"private\(.*must be sent the server's own model"),
         ("adabest()", "chains(cut=2)", r"means nothing with chains\(cut=2\)"),
-        ("all_clients()", CHAINS, r"all_clients\(\) wants what every client has made, but with chains"),
+        (
+            "all_clients()",
+            CHAINS,
+            r"all_clients\(\) wants what every client has made, but with chains",
+        ),
         ("personal()", CHAINS, r"personal\(\) wants what every client has made, but with chains"),
         ("centralised()", CHAINS, r"nobody for chains\(groups=2\) to connect"),
         ("centralised()", APART, r"nobody for clusters\(2\) to connect"),
-        ("scaffold()", MEETING, r"scaffold\(\) means nothing with hierarchy\(2\).*breaks off when models meet"),
-        ("feddyn()", SHARED, r"dual\(0.01\) means nothing with clusters\(2, shared='features'\).*breaks off"),
-        ("swa()", APART, r"swa\(\) is an average of the server's model, but with clusters\(2\) there is no one model"),
+        (
+            "scaffold()",
+            MEETING,
+            r"scaffold\(\) means nothing with hierarchy\(2\).*breaks off when models meet",
+        ),
+        (
+            "feddyn()",
+            SHARED,
+            r"dual\(0.01\) means nothing with clusters\(2, shared='features'\).*breaks off",
+        ),
+        (
+            "swa()",
+            APART,
+            r"swa\(\) is an average of the server's model, but with clusters\(2\) there is no one model",
+        ),
     ],
-)  # fmt: skip
+)
 def test_methods_that_mean_nothing_there(method: str, topology: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         experiment(method, topology=topology)
@@ -50,8 +84,18 @@ def test_methods_that_mean_nothing_there(method: str, topology: str, words: str)
 
 @pytest.mark.parametrize(
     "method",
-    ["fedsam(0.1)", "fedasam()", "man(0.1)", "fedprox()", "mixup()", "clip(1)", "fedavgm()", "fedadam()", "swa()"],
-)  # fmt: skip
+    [
+        "fedsam(0.1)",
+        "fedasam()",
+        "man(0.1)",
+        "fedprox()",
+        "mixup()",
+        "clip(1)",
+        "fedavgm()",
+        "fedadam()",
+        "swa()",
+    ],
+)
 def test_methods_that_are_at_home_in_a_chain(method: str) -> None:
     experiment(method, topology=CHAINS)
 
@@ -60,12 +104,18 @@ def test_methods_that_are_at_home_in_a_chain(method: str) -> None:
     ("topology", "words"),
     [
         ("chains(groups=9)", "9 groups were asked for, but there are only 5 clients"),
-        ("chains(groups=1)", r"2 clients a round were asked for, which with chains\(groups=1\) are superclients"),
+        (
+            "chains(groups=1)",
+            r"2 clients a round were asked for, which with chains\(groups=1\) are superclients",
+        ),
         ("chains(cut=3)", r"cuts a cohort into 3 chains, but there are rounds with 2 clients only"),
         ("clusters(4, draw='each')", "drawn in each cluster, but cluster0 has only 1"),
         ("clusters(2, shared=['fc9'])", "the model has no layer 'fc9' to share. It has fc1.weight"),
         ("hierarchy(2, every=7)", "every 7 rounds, but the run has only 6: they would never meet"),
-        ("clusters(given_groups([[0, 1], [1, 2, 3, 4]]))", "must put each of the 5 clients into one group"),
+        (
+            "clusters(given_groups([[0, 1], [1, 2, 3, 4]]))",
+            "must put each of the 5 clients into one group",
+        ),
         ("clusters(given_groups([[0, 1, 2, 3, 4], []]))", "leave no group empty"),
         ("clusters(given_groups([[0, 'a']]))", "members must be lists of clients"),
         ("clusters(given_groups(3))", "members must be lists of clients"),
@@ -80,16 +130,25 @@ def test_clients_it_cannot_be_made_of(topology: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("chains()", "found neither"), ("chains(groups=2, cut=1)", "found both"), ("chains(cut=0)", "cut"),
-        ("chains(groups='x')", "a grouping such as"), ("clusters(True)", "a grouping such"), ("clusters(0)", "count"),
-        ("clusters(2, shared='head')", "shared"), ("clusters(2, shared=[])", "a list of names of layers"),
-        ("clusters(2, shared=1)", "a list of names of layers, found 1"), ("clusters(2, shared=[1])", r"found \(1,\)"),
-        ("clusters(2, shared=True)", "found True"), ("clusters(2, shared=fedavg())", r"found fedavg\(\)"),
+        ("chains()", "found neither"),
+        ("chains(groups=2, cut=1)", "found both"),
+        ("chains(cut=0)", "cut"),
+        ("chains(groups='x')", "a grouping such as"),
+        ("clusters(True)", "a grouping such"),
+        ("clusters(0)", "count"),
+        ("clusters(2, shared='head')", "shared"),
+        ("clusters(2, shared=[])", "a list of names of layers"),
+        ("clusters(2, shared=1)", "a list of names of layers, found 1"),
+        ("clusters(2, shared=[1])", r"found \(1,\)"),
+        ("clusters(2, shared=True)", "found True"),
+        ("clusters(2, shared=fedavg())", r"found fedavg\(\)"),
         ("style_clusters(2, shared=0.5)", "style_clusters: shared must be .* found 0.5"),
-        ("clusters(2, draw='some')", "draw"), ("hierarchy(2, every=0)", "every"),
-        ("random_groups(2)", "grouping, not a topology"), ("fedavg", "is a method, not a topology"),
+        ("clusters(2, draw='some')", "draw"),
+        ("hierarchy(2, every=0)", "every"),
+        ("random_groups(2)", "grouping, not a topology"),
+        ("fedavg", "is a method, not a topology"),
     ],
-)  # fmt: skip
+)
 def test_texts_that_say_no_topology(text: str, words: str) -> None:
     with pytest.raises(ff.FedflatError, match=words):
         parse(text, "topology")
@@ -116,7 +175,9 @@ def test_groups_and_superclients_are_fixed_by_the_seed() -> None:
 
     assert groups(1) == groups(1)
     assert len({groups(seed) for seed in range(8)}) > 1
-    assert all(sorted(k for group in groups(seed) for k in group) == [0, 1, 2, 3, 4] for seed in range(8))
+    assert all(
+        sorted(k for group in groups(seed) for k in group) == [0, 1, 2, 3, 4] for seed in range(8)
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,7 +194,9 @@ class Talkative(Piece):
 def test_a_piece_that_did_not_say_what_it_sends() -> None:
     method = Method(client=(Talkative(),))
     exp = replace(experiment(), method=method, topology=parse("chains(cut=1)", "topology"))
-    with pytest.raises(SettingError, match="the piece 'talkative' sends something to the server with every reply"):
+    with pytest.raises(
+        SettingError, match="the piece 'talkative' sends something to the server with every reply"
+    ):
         train(exp)
     train(replace(exp, topology=parse("star()", "topology"), rounds=1))
 
@@ -151,17 +214,31 @@ class Wild(Topology):
 
 
 @pytest.mark.parametrize(
-    "asks", [(), (("server", ()),), (("server", ((),)),), (("server", ((1,), (1, 2))),), (("moon", ((1,),)),)]
+    "asks",
+    [
+        (),
+        (("server", ()),),
+        (("server", ((),)),),
+        (("server", ((1,), (1, 2))),),
+        (("moon", ((1,),)),),
+    ],
 )
 def test_a_topology_that_asks_nobody_or_somebody_twice(asks: tuple[object, ...]) -> None:
     prepared = prepare(experiment())
     object.__setattr__(prepared.exp, "topology", Wild(asks))  # type: ignore[arg-type]
-    with pytest.raises(FedflatError, match="must ask different clients in round 0, from slots among server"):
+    with pytest.raises(
+        FedflatError, match="must ask different clients in round 0, from slots among server"
+    ):
         prepared.select(0)
 
 
 def test_every_topology_and_grouping_says_what_it_is() -> None:
-    names = {entry.name for kind in ("topology", "grouping") for entry in registered(kind) if entry.summary}
+    names = {
+        entry.name
+        for kind in ("topology", "grouping")
+        for entry in registered(kind)
+        if entry.summary
+    }
     assert {"star", "chains", "clusters", "hierarchy", "random_groups", "given_groups"} <= names
     assert issubclass(ff.random_groups, Grouping)
 
@@ -171,7 +248,11 @@ def test_every_topology_and_grouping_says_what_it_is() -> None:
     [
         ("fedseq(groups=5)", 2, "5 superclients of 5 clients are chains of one client each"),
         ("fedseq(groups=6)", 2, "6 groups were asked for, but there are only 5 clients"),
-        ("fedseq2par(growth=linear(0.5, b=5))", 2, "5 superclients of 5 clients are chains of one client each"),
+        (
+            "fedseq2par(growth=linear(0.5, b=5))",
+            2,
+            "5 superclients of 5 clients are chains of one client each",
+        ),
         ("fedcyclic()", 1, "1 clients a round, cut into 1, are chains of one client each"),
         ("hfl(2, T_c=7)", 1, "brings its clusters together every 7 rounds, but the run has only 6"),
         ("hfl(6)", 1, "6 groups were asked for"),

@@ -15,7 +15,9 @@ from fedflat.errors import SettingError
 from fedflat.topologies.groupings.client_vectors import principal, representers
 
 
-@pytest.mark.parametrize(("clients", "length", "columns"), [(20, 300, 1 << 16), (30, 8, 1 << 16), (20, 300, 7)])
+@pytest.mark.parametrize(
+    ("clients", "length", "columns"), [(20, 300, 1 << 16), (30, 8, 1 << 16), (20, 300, 7)]
+)
 def test_components_are_those_of_scikit_learn(
     clients: int, length: int, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -28,7 +30,9 @@ def test_components_are_those_of_scikit_learn(
     found = principal(sent)
     assert found.shape == expected.shape
     np.testing.assert_allclose(pdist(found), pdist(expected), rtol=1e-8)
-    np.testing.assert_allclose(pdist(representers(ClassifierWeights(), sent)), pdist(expected), rtol=1e-8)
+    np.testing.assert_allclose(
+        pdist(representers(ClassifierWeights(), sent)), pdist(expected), rtol=1e-8
+    )
 
 
 def test_clients_that_are_all_the_same() -> None:
@@ -36,7 +40,10 @@ def test_clients_that_are_all_the_same() -> None:
 
 
 def test_labels_become_shares() -> None:
-    assert representers(LabelCounts(), list(torch.tensor([[2, 2], [0, 5]]))).tolist() == [[0.5, 0.5], [0, 1]]
+    assert representers(LabelCounts(), list(torch.tensor([[2, 2], [0, 5]]))).tolist() == [
+        [0.5, 0.5],
+        [0, 1],
+    ]
     with pytest.raises(SettingError, match="client 1 has no labels"):
         representers(LabelCounts(), list(torch.tensor([[2, 2], [0, 0]])))
 

@@ -1,5 +1,5 @@
-"""Runs with a topology: stopped and killed and gone on with, in any executor, counted, evaluated, said on the real
-command line, and written outside the package."""
+"""Runs with a topology: stopped and killed and gone on with, in any executor, counted, evaluated,
+said on the real command line, and written outside the package."""
 
 from __future__ import annotations
 
@@ -16,6 +16,18 @@ import torch
 from safetensors.torch import load_file
 
 import fedflat as ff
+from experiments.killing import newest
+from experiments.small import (
+    begin,
+    experiment,
+    final,
+    go_on,
+    kill_when_stopped,
+    rows,
+    start,
+    timeless,
+)
+from experiments.stopping import VISIT
 from fedflat.cli import main
 from fedflat.core.failures import ClientFailure
 from fedflat.errors import NotFinite, SettingError
@@ -26,9 +38,6 @@ from fedflat.experiments.experiment import from_json
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.train import train
 from fedflat.server.client_selection import ClientSampler
-from experiments.killing import newest
-from experiments.small import begin, experiment, final, go_on, kill_when_stopped, rows, start, timeless
-from experiments.stopping import VISIT
 
 RUNS = {
     "chains(groups=2)": "fedavgm() + wima(2)",
@@ -60,11 +69,17 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(topology: str, tmp_path:
 def test_workers_give_the_same_bits_and_stacks_the_same_numbers(topology: str) -> None:
     exp = experiment(RUNS[topology], **settings(topology, dtype="float64"))
     prepared = prepare(exp)
-    alone, spread, stacked = (train(prepared, executor=e) for e in (InProcess(threads=1), Workers(2), Stacked()))
+    alone, spread, stacked = (
+        train(prepared, executor=e) for e in (InProcess(threads=1), Workers(2), Stacked())
+    )
     assert timeless(alone.rows) == timeless(spread.rows)
     for one, other in zip(alone.rows, stacked.rows, strict=True):
         assert other["loss"] == pytest.approx(one["loss"], rel=1e-11)
-        assert (other["down"], other["up"], other.get("c2c")) == (one["down"], one["up"], one.get("c2c"))
+        assert (other["down"], other["up"], other.get("c2c")) == (
+            one["down"],
+            one["up"],
+            one.get("c2c"),
+        )
 
 
 @pytest.mark.parametrize(
@@ -75,13 +90,31 @@ def test_workers_give_the_same_bits_and_stacks_the_same_numbers(topology: str) -
     ],
 )
 def test_kill_9_in_the_middle_of_chains(method: str, visits: int, tmp_path: Path) -> None:
-    """A round is taken over whole: what was under way is made again, and the bytes at the end are the same."""
+    """A round is taken over whole: what was under way is made again, and the bytes at the end are
+    the same."""
     words = [
-        "run", method, "--on", "digits(lda(0), clients=20)", "--rounds", "10", "--clients-per-round", "8",
-        "--model", "logistic", "--eval-every", "8", "--quiet", "--checkpoint-every", "0", "--threads", "1",
-    ]  # fmt: skip
+        "run",
+        method,
+        "--on",
+        "digits(lda(0), clients=20)",
+        "--rounds",
+        "10",
+        "--clients-per-round",
+        "8",
+        "--model",
+        "logistic",
+        "--eval-every",
+        "8",
+        "--quiet",
+        "--checkpoint-every",
+        "0",
+        "--threads",
+        "1",
+    ]
     part, whole = tmp_path / "part", tmp_path / "whole"
-    kill_when_stopped(start(*words, "--out", str(part), start_new_session=True, stop_after=(VISIT, visits)))
+    kill_when_stopped(
+        start(*words, "--out", str(part), start_new_session=True, stop_after=(VISIT, visits))
+    )
     assert 3 < newest(part) < 10
     for more in (["resume", str(part), "--quiet"], [*words, "--out", str(whole)]):
         assert main(more) == 0
@@ -90,9 +123,12 @@ def test_kill_9_in_the_middle_of_chains(method: str, visits: int, tmp_path: Path
 
 
 def test_what_is_sent_in_chains_and_from_client_to_client() -> None:
-    """Groups of 3 and 2: a round is C N_S + sum K models in all; the server sends and gets one for each chain."""
+    """Groups of 3 and 2: a round is C N_S + sum K models in all; the server sends and gets one for
+    each chain."""
     on = ff.digits(ff.iid(), clients=5)
-    exp = experiment("fedavg", on=on, topology="chains(groups=given_groups([[0, 1, 2], [3, 4]]))", rounds=3)
+    exp = experiment(
+        "fedavg", on=on, topology="chains(groups=given_groups([[0, 1, 2], [3, 4]]))", rounds=3
+    )
     prepared = prepare(exp)
     ledger, one = train(prepared).ledger, 4 * prepared.info.layout.dim
     assert (ledger.down, ledger.up, ledger.c2c) == (3 * 2 * one, 3 * 2 * one, 3 * 3 * one)
@@ -100,7 +136,9 @@ def test_what_is_sent_in_chains_and_from_client_to_client() -> None:
     assert ledger.samples == 3 * sum(prepared.fed.sizes())
 
 
-@pytest.mark.parametrize(("policy", "words"), [("raise", "round 0, client"), ("skip", ""), ("stop", "")])
+@pytest.mark.parametrize(
+    ("policy", "words"), [("raise", "round 0, client"), ("skip", ""), ("stop", "")]
+)
 def test_a_reply_that_is_not_finite_breaks_its_chain(policy: str, words: str) -> None:
     """The other chain goes on alone; with ``stop`` the run has diverged."""
     rng = torch.Generator().manual_seed(0)
@@ -125,7 +163,8 @@ def test_a_reply_that_is_not_finite_breaks_its_chain(policy: str, words: str) ->
 
 
 def test_a_client_that_is_missing_ends_its_chain() -> None:
-    """The clients after it are not asked; the other chain's reply is enough, and the diary names who was missing."""
+    """The clients after it are not asked; the other chain's reply is enough, and the diary names
+    who was missing."""
     rng = torch.Generator().manual_seed(0)
     data = [(torch.randn(6, 4, generator=rng), torch.arange(6) % 3) for _ in range(6)]
     heard: list[int] = []
@@ -152,7 +191,10 @@ def test_a_client_that_is_missing_ends_its_chain() -> None:
 
     def run(cohort: list[int], cut: int, executor: Any, **more: Any) -> Any:
         sampler, topology = ClientSampler(cohorts=[cohort]), f"chains(cut={cut})"
-        return train(experiment(on=on, topology=topology, rounds=1, sampler=sampler, **more), executor=executor)
+        return train(
+            experiment(on=on, topology=topology, rounds=1, sampler=sampler, **more),
+            executor=executor,
+        )
 
     found = run([0, 1, 2, 3, 4, 5], 2, Away(threads=1), min_replies=1)
     assert heard == [0, 3, 1, 4, 5]
@@ -161,7 +203,9 @@ def test_a_client_that_is_missing_ends_its_chain() -> None:
 
 
 def test_heads_are_apart_and_features_are_one() -> None:
-    exp = experiment("fedavg", topology="clusters(2, shared='features')", sampler=ClientSampler(clients=4))
+    exp = experiment(
+        "fedavg", topology="clusters(2, shared='features')", sampler=ClientSampler(clients=4)
+    )
     result = train(exp)
     one, other = (dict(result.module(f"cluster{c}").named_parameters()) for c in (0, 1))
     assert list(one) == ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]
@@ -169,9 +213,12 @@ def test_heads_are_apart_and_features_are_one() -> None:
         assert torch.equal(one[name], other[name]) == name.startswith("fc1")
 
 
-@pytest.mark.parametrize("topology", ["clusters(3)", "clusters(3, shared='features')", "hierarchy(3, every=2)"])
+@pytest.mark.parametrize(
+    "topology", ["clusters(3)", "clusters(3, shared='features')", "hierarchy(3, every=2)"]
+)
 def test_what_is_reported_of_several_models(topology: str, tmp_path: Path) -> None:
-    """Each model on the test set; clients' own parts with the model of their own cluster, by hand from the files."""
+    """Each model on the test set; clients' own parts with the model of their own cluster, by hand
+    from the files."""
     folder = tmp_path / "run"
     on = "digits(lda(0.3), clients=9, split=0.7)"
     more = {"rounds": 3, "clients_per_round": 3, "topology": topology}
@@ -188,10 +235,14 @@ def test_what_is_reported_of_several_models(topology: str, tmp_path: Path) -> No
             for client in clients:
                 own = prepared.fed.own_test(client)
                 batch = own.batch(torch.arange(len(own)), torch.float32)
-                shares.append(float((module(batch.inputs).argmax(1) == batch.targets).double().mean()))
+                shares.append(
+                    float((module(batch.inputs).argmax(1) == batch.targets).double().mean())
+                )
         examples[slot] = sum(len(prepared.fed.data(client)) for client in clients)
     assert row["clients"] == pytest.approx(sum(shares) / 9, abs=1e-12)
-    weighted = sum(n * row["models"][slot]["accuracy"] for slot, n in examples.items()) / sum(examples.values())
+    weighted = sum(n * row["models"][slot]["accuracy"] for slot, n in examples.items()) / sum(
+        examples.values()
+    )
     files = {path.name for path in folder.glob("final*")}
     if topology == "clusters(3)":
         assert row["model"] == "slots"
@@ -202,7 +253,9 @@ def test_what_is_reported_of_several_models(topology: str, tmp_path: Path) -> No
         assert row["model"] == "server"
         assert files == {"final.safetensors", *(f"final-cluster{c}.safetensors" for c in range(3))}
         read = {slot: load_file(folder / f"final-{slot}.safetensors") for slot in examples}
-        mean = sum(n * read[slot]["fc1.weight"].double() for slot, n in examples.items()) / sum(examples.values())
+        mean = sum(n * read[slot]["fc1.weight"].double() for slot, n in examples.items()) / sum(
+            examples.values()
+        )
         written = load_file(folder / "final.safetensors")["fc1.weight"].double()
         torch.testing.assert_close(written, mean, rtol=0, atol=1e-6)
     assert ff.load(folder, model="cluster1") is not None
@@ -217,15 +270,21 @@ def test_a_folder_from_before_has_a_star() -> None:
     assert repr(from_json(saved).topology) == "star()"
 
 
-def test_local_against_global_needs_a_star(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_local_against_global_needs_a_star(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     more = {"rounds": 1, "clients_per_round": 2, "topology": "clusters(2)"}
     ff.run("fedavg", on="digits(clients=6)", out=tmp_path / "run", quiet=True, **more)
     assert main(["analyse", str(tmp_path / "run"), "--local-global"]) == 2
-    assert "not with clusters(2). Choose a run with a star." in " ".join(capsys.readouterr().err.split())
+    assert "not with clusters(2). Choose a run with a star." in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_all_slots_draw_in_each_cluster() -> None:
-    prepared = prepare(experiment(topology="hierarchy(2, every=2)", sampler=ClientSampler(clients=2)))
+    prepared = prepare(
+        experiment(topology="hierarchy(2, every=2)", sampler=ClientSampler(clients=2))
+    )
     cohorts = [prepared.select(t) for t in range(6)]
     for asked in cohorts:
         for slot, chains in asked.items():
@@ -274,10 +333,14 @@ def test_a_topology_of_ones_own_on_the_command_line(tmp_path: Path) -> None:
     said = ["--plugin", str(tmp_path / "my_ring.py"), "--topology", "ring(backwards=True)"]
 
     def fedflat(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "fedflat", *words], capture_output=True, text=True)
+        return subprocess.run(
+            [sys.executable, "-m", "fedflat", *words], capture_output=True, text=True
+        )
 
     folders = [tmp_path / name for name in ("here", "there")]
-    for folder, config in zip(folders, (["--threads", "1"], ["--workers", "2", "--executor", "workers"]), strict=True):
+    for folder, config in zip(
+        folders, (["--threads", "1"], ["--workers", "2", "--executor", "workers"]), strict=True
+    ):
         done = fedflat("run", "fedsam(0.05)", *common, *said, *config, "--out", str(folder))
         assert done.returncode == 0, done.stderr
     assert final(folders[0]) == final(folders[1])

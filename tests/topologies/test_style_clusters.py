@@ -1,4 +1,5 @@
-"""Clusters by style: the numbers of LADD, which part is whose, and which model judges which image."""
+"""Clusters by style: the numbers of LADD, which part is whose, and which model judges which
+image."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import fedflat as ff
+from experiments.small import data
 from fedflat.client.describers.mean_style import MeanStyle
 from fedflat.core.flat import FlatModule, Model
 from fedflat.data.examples import ClientData, Examples
@@ -27,14 +29,19 @@ from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
 from fedflat.topologies.clusters import Clusters
 from fedflat.topologies.groupings.by_style import ByStyle
-from experiments.small import data
 
-S = torch.tensor([[12, 200, 45, 90], [33, 7, 160, 80], [250, 61, 19, 140], [5, 77, 210, 128]], dtype=torch.uint8)
-T = torch.tensor([[200, 10, 40, 90], [30, 80, 120, 60], [150, 20, 70, 110], [10, 220, 50, 130]], dtype=torch.uint8)
+S = torch.tensor(
+    [[12, 200, 45, 90], [33, 7, 160, 80], [250, 61, 19, 140], [5, 77, 210, 128]], dtype=torch.uint8
+)
+T = torch.tensor(
+    [[200, 10, 40, 90], [30, 80, 120, 60], [150, 20, 70, 110], [10, 220, 50, 130]],
+    dtype=torch.uint8,
+)
 STYLE_OF_S = [
-    [360.35121756, 186.35718392, 306.78494096], [163.11039207, 1517, 163.11039207],
+    [360.35121756, 186.35718392, 306.78494096],
+    [163.11039207, 1517, 163.11039207],
     [306.78494096, 186.35718392, 360.35121756],
-]  # fmt: skip
+]
 
 
 def holding(*images: Tensor) -> ClientData:
@@ -49,8 +56,12 @@ def test_a_style_in_numbers() -> None:
     both = style.each(holding(S, T), torch.arange(2)).mean(0)
     assert float(both[0, 0, 0]) == pytest.approx(257.79648226, abs=6e-9)
     taller = torch.cat([S, torch.tensor([[99, 3, 150, 60]], dtype=torch.uint8)])
-    found = style.each(ClientData(Examples(taller[None, None], torch.zeros(1)), torch.arange(1)), torch.arange(1))
-    assert found[0, 0, 0].tolist() == pytest.approx([367.23565086, 190.08993424, 141.00150346], abs=6e-9)
+    found = style.each(
+        ClientData(Examples(taller[None, None], torch.zeros(1)), torch.arange(1)), torch.arange(1)
+    )
+    assert found[0, 0, 0].tolist() == pytest.approx(
+        [367.23565086, 190.08993424, 141.00150346], abs=6e-9
+    )
     assert float(found[0, 0, 1, 1]) == 1829
     bright = ClientData(Examples((S / 255)[None, None].double(), torch.zeros(1)), torch.arange(1))
     np.testing.assert_allclose(style.each(bright, torch.arange(1))[0, 0], STYLE_OF_S, atol=1e-4)
@@ -64,28 +75,63 @@ def test_the_number_of_clusters_in_numbers() -> None:
 
 def test_an_image_is_of_the_nearest_cluster() -> None:
     """Constant images: their style is 16 times their grey in the middle, and nothing elsewhere."""
-    styles = [MeanStyle().each(holding(torch.full((4, 4), grey, dtype=torch.uint8)), torch.arange(1))[0]
-              for grey in (10, 20, 100, 200)]  # fmt: skip
+    styles = [
+        MeanStyle().each(holding(torch.full((4, 4), grey, dtype=torch.uint8)), torch.arange(1))[0]
+        for grey in (10, 20, 100, 200)
+    ]
     images = [torch.full((4, 4), grey, dtype=torch.uint8) for grey in (0, 57, 58, 149, 151, 255)]
-    assert ByStyle().nearest(styles, [[0, 1], [2], [3]], holding(*images)).tolist() == [0, 0, 1, 1, 2, 2]
+    assert ByStyle().nearest(styles, [[0, 1], [2], [3]], holding(*images)).tolist() == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]
 
 
 def test_shared_and_own_parts_in_numbers() -> None:
-    """Ten, thirty and twenty examples in clusters 0, 0 and 1 of three; Phi comes first in the vector."""
+    """Ten, thirty and twenty examples in clusters 0, 0 and 1 of three; Phi comes first in the
+    vector."""
     population = prepare(world("style_clusters(3)")).clients
-    own = {"cluster0": ((10 * 1 + 30 * 2) / 40, 17.5), "cluster1": (4.0, 30.0), "cluster2": (0.0, 7.0)}
-    layout = FlatModule(nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)), dtype=torch.float64)
+    own = {
+        "cluster0": ((10 * 1 + 30 * 2) / 40, 17.5),
+        "cluster1": (4.0, 30.0),
+        "cluster2": (0.0, 7.0),
+    }
+    layout = FlatModule(
+        nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)), dtype=torch.float64
+    )
     population = replace(population, layout=layout.layout)
-    models = {name: Model(torch.tensor(both, dtype=torch.float64), torch.zeros(0)) for name, both in own.items()}
-    merged = parse("style_clusters(3)", "topology").merge(population, 0, models, {"cluster0": 40, "cluster1": 20})
+    models = {
+        name: Model(torch.tensor(both, dtype=torch.float64), torch.zeros(0))
+        for name, both in own.items()
+    }
+    merged = parse("style_clusters(3)", "topology").merge(
+        population, 0, models, {"cluster0": 40, "cluster1": 20}
+    )
     assert [model.params.tolist() for model in merged.values()] == [
-        pytest.approx([2.5, 17.5]), pytest.approx([2.5, 30.0]), pytest.approx([2.5, 7.0]),
-    ]  # fmt: skip
+        pytest.approx([2.5, 17.5]),
+        pytest.approx([2.5, 30.0]),
+        pytest.approx([2.5, 7.0]),
+    ]
 
 
 HEADS = {
-    "small_unet()": ("up2.conv.weight", "up1.conv.weight", "up0.conv.weight", "classify.weight", "classify.bias"),
-    "deeplabv3(width=0.25)": ("aspp.views.0.", "aspp.mean.conv.", "aspp.project.", "head.conv.", "head.scores."),
+    "small_unet()": (
+        "up2.conv.weight",
+        "up1.conv.weight",
+        "up0.conv.weight",
+        "classify.weight",
+        "classify.bias",
+    ),
+    "deeplabv3(width=0.25)": (
+        "aspp.views.0.",
+        "aspp.mean.conv.",
+        "aspp.project.",
+        "head.conv.",
+        "head.scores.",
+    ),
 }
 
 
@@ -96,11 +142,17 @@ def test_the_convolutions_of_the_head_are_a_clusters_own(model: str) -> None:
     layout = FlatModule(module).layout
     params, buffers = Clusters(2, shared="trunk").common(layout)
     own = [name for name, place in layout.slices.items() if not params[place].any()]
-    convolutions = {f"{name}.{kind}" for name, part in module.named_modules() if isinstance(part, nn.Conv2d)
-                    for kind in ("weight", "bias")}  # fmt: skip
+    convolutions = {
+        f"{name}.{kind}"
+        for name, part in module.named_modules()
+        if isinstance(part, nn.Conv2d)
+        for kind in ("weight", "bias")
+    }
     assert set(own) <= convolutions
     assert all(any(name.startswith(start) for name in own) for start in HEADS[model])
-    assert all(name.startswith(tuple(start.split(".")[0] for start in HEADS[model])) for name in own)
+    assert all(
+        name.startswith(tuple(start.split(".")[0] for start in HEADS[model])) for name in own
+    )
     assert buffers.all()
 
 
@@ -124,19 +176,32 @@ def streets(*greys: int) -> list[tuple[Tensor, Tensor]]:
 
 
 def world(
-    topology: str | None, method: str = "self_training(kd=1.0, sure=0.4, t_start=2)", *,
-    greys: Sequence[int] = STREETS, seen: Sequence[int] = (), **more: Any,
-) -> Experiment:  # fmt: skip
-    """Eight clients in dark, grey and bright streets; the test images are like those of every second client, or have
-    the greys ``seen``."""
+    topology: str | None,
+    method: str = "self_training(kd=1.0, sure=0.4, t_start=2)",
+    *,
+    greys: Sequence[int] = STREETS,
+    seen: Sequence[int] = (),
+    **more: Any,
+) -> Experiment:
+    """Eight clients in dark, grey and bright streets; the test images are like those of every
+    second client, or have the greys ``seen``."""
     pairs = streets(*greys)
     judged = streets(*seen) if seen else pairs[::2]
     tests = torch.cat([x for x, _ in judged]), torch.cat([y for _, y in judged])
     return ff.experiment(
-        method, clients_of(pairs, test=tests, classes=2), rounds=3, clients_per_round=3, batch_size=2, lr=0.05,
-        eval_every=1, model=lambda: ff.small_unet(width=4).build((3, 8, 8), 2), topology=topology, seed=1,
-        task="segmentation()", **more,
-    )  # fmt: skip
+        method,
+        clients_of(pairs, test=tests, classes=2),
+        rounds=3,
+        clients_per_round=3,
+        batch_size=2,
+        lr=0.05,
+        eval_every=1,
+        model=lambda: ff.small_unet(width=4).build((3, 8, 8), 2),
+        topology=topology,
+        seed=1,
+        task="segmentation()",
+        **more,
+    )
 
 
 STYLED = "style_clusters(by_style(fewest=2, most=5))"
@@ -155,13 +220,20 @@ def kept(exp: Experiment) -> tuple[Any, dict[str, Model]]:
     return train(exp, run_folder=run_folder, executor=InProcess(threads=1)), run_folder.models
 
 
-def test_an_image_is_judged_by_the_cluster_of_the_nearest_mean_and_not_of_the_nearest_client() -> None:
-    """Clients of grey 10, 30 and 50, and one of 200. The middle between the means 30 and 200 is 115.
+def test_an_image_is_judged_by_the_cluster_of_the_nearest_mean_and_not_of_the_nearest_client() -> (
+    None
+):
+    """Clients of grey 10, 30 and 50, and one of 200. The middle between the means 30 and 200 is
+    115.
 
-    Greys 117 and 121 are nearer to 200 than to 30, but nearer to the client of grey 50 than to that of 200.
+    Greys 117 and 121 are nearer to 200 than to 30, but nearer to the client of grey 50 than to that
+    of 200.
     """
-    exp = world("style_clusters(by_style(fewest=2, most=2), shared='nothing')", greys=(10, 30, 50, 200),
-                seen=(113, 117, 121, 130))  # fmt: skip
+    exp = world(
+        "style_clusters(by_style(fewest=2, most=2), shared='nothing')",
+        greys=(10, 30, 50, 200),
+        seen=(113, 117, 121, 130),
+    )
     prepared = told(exp)
     assert list(prepared.slots.values()) == [(0, 1, 2), (3,)]
     route = exp.topology.route(prepared.clients, prepared.fed.test)
@@ -169,11 +241,14 @@ def test_an_image_is_judged_by_the_cluster_of_the_nearest_mean_and_not_of_the_ne
     assert route.tolist() == [0] * 4 + [1] * 12
     result, models = kept(exp)
     right, both = scores(exp, [models["cluster0"]] * 4 + [models["cluster1"]] * 12)
-    assert result.rows[-1]["models"]["routed"]["miou"] == pytest.approx(float((right / both).mean()), rel=1e-6)
+    assert result.rows[-1]["models"]["routed"]["miou"] == pytest.approx(
+        float((right / both).mean()), rel=1e-6
+    )
 
 
 def scores(exp: Experiment, models: Sequence[Model]) -> tuple[Tensor, Tensor]:
-    """For each class the pixels in the intersection and in the union, each test image predicted by its own model."""
+    """For each class the pixels in the intersection and in the union, each test image predicted by
+    its own model."""
     learner, fed = prepare(exp).learner, prepare(exp).fed
     right, both = torch.zeros(2), torch.zeros(2)
     for place, model in enumerate(models):
@@ -189,11 +264,17 @@ def test_every_image_is_judged_by_its_own_clusters_model() -> None:
     exp = world(STYLED)
     result, models = kept(exp)
     assert list(models) == ["cluster0", "cluster1", "cluster2"]
-    slots = [0] * 8 + [1] * 4 + [2] * 4  # clients 0 and 2 are dark, 4 is grey, 6 is bright; four images each
+    slots = (
+        [0] * 8 + [1] * 4 + [2] * 4
+    )  # clients 0 and 2 are dark, 4 is grey, 6 is bright; four images each
     right, both = scores(exp, [list(models.values())[slot] for slot in slots])
     row = result.rows[-1]
     assert row["model"] == "routed"
-    assert row["miou"] == row["models"]["routed"]["miou"] == pytest.approx(float((right / both).mean()), rel=1e-6)
+    assert (
+        row["miou"]
+        == row["models"]["routed"]["miou"]
+        == pytest.approx(float((right / both).mean()), rel=1e-6)
+    )
     assert list(row["models"]) == ["cluster0", "cluster1", "cluster2", "server", "routed"]
 
 
@@ -240,14 +321,21 @@ def test_one_cluster_with_everything_shared_is_self_training() -> None:
     assert two.model is not None
     assert torch.equal(one.model.params, two.model.params)
     assert torch.equal(one.model.buffers, two.model.buffers)
-    alike = [[{k: v for k, v in row.items() if k not in ("training", "seconds", "models", "model")} for row in run.rows]
-             for run in (one, two)]  # fmt: skip
+    alike = [
+        [
+            {k: v for k, v in row.items() if k not in ("training", "seconds", "models", "model")}
+            for row in run.rows
+        ]
+        for run in (one, two)
+    ]
     assert alike[0] == alike[1]
 
 
 def test_styles_are_counted_and_what_they_reveal_is_said() -> None:
     exp = world(STYLED)
-    assert any("mean_style" in text and "colours and light" in text for text in prepare(exp).remarks())
+    assert any(
+        "mean_style" in text and "colours and light" in text for text in prepare(exp).remarks()
+    )
     prepared = told(exp)
     assert prepared.initial_cost.up == 8 * 27 * 8
     assert prepared.initial_cost.down == 0
@@ -258,9 +346,15 @@ def test_what_cannot_be_is_refused() -> None:
         prepare(ff.experiment("ladd()", data(), rounds=1, clients_per_round=2, model="mlp"))
     with pytest.raises(SettingError, match="at least 9 clusters were asked for, but 8 clients"):
         told(world("style_clusters(by_style(fewest=9))"))
-    with pytest.raises(SettingError, match=r"psi must be a style, such as mean_style\(half=1\), found 3"):
+    with pytest.raises(
+        SettingError, match=r"psi must be a style, such as mean_style\(half=1\), found 3"
+    ):
         parse("by_style(psi=3)", "grouping")
-    with pytest.raises(SettingError, match=r"size must be height and width, as \[512, 1024\], found 5"):
+    with pytest.raises(
+        SettingError, match=r"size must be height and width, as \[512, 1024\], found 5"
+    ):
         parse("mean_style(size=5)", "describer")
-    with pytest.raises(SettingError, match="parts must be 'cls' or 'all' or 'nothing', found 'head'"):
+    with pytest.raises(
+        SettingError, match="parts must be 'cls' or 'all' or 'nothing', found 'head'"
+    ):
         parse("ladd('head')", "method")

@@ -1,4 +1,5 @@
-"""Chains, clusters with a private part and hierarchies agree with their literal twins to 1e-10, in float64."""
+"""Chains, clusters with a private part and hierarchies agree with their literal twins to 1e-10, in
+float64."""
 
 from __future__ import annotations
 
@@ -50,11 +51,14 @@ def test_a_cohort_cut_into_chains(n: int, more: dict[str, Any], executor: Execut
     rng = np.random.default_rng(n)
     plan = replace(plan, cohorts=[rng.permutation(7)[: 5 + t % 3].tolist() for t in range(5)])
     twin = chains.run(problem, plan, [cut(cohort, n) for cohort in plan.cohorts])
-    same(replay("fedavg", problem, plan, f"chains(cut={n})", executor=executor).params(), twin.server)
+    same(
+        replay("fedavg", problem, plan, f"chains(cut={n})", executor=executor).params(), twin.server
+    )
 
 
 def test_superclients_are_visited_in_an_order_drawn_in_every_round() -> None:
-    """The twin is told the order; it is of all the superclient's own clients, and not always the same."""
+    """The twin is told the order; it is of all the superclient's own clients, and not always the
+    same."""
     problem, plan = setting(4)
     plan = replace(plan, cohorts=[[0, 2], [1, 2], [0], [2, 1], [0, 1, 2]])
     heard: list[list[list[int]]] = []
@@ -82,12 +86,21 @@ def test_clusters_with_a_part_of_their_own(common: int, executor: Executor) -> N
     """From nothing in common to everything; in some rounds a cluster has no participant."""
     problem, plan = setting(common)
     rng = np.random.default_rng(common)
-    plan = replace(plan, cohorts=[[0, 3], *([int(k) for k in rng.permutation(7)[:3]] for _ in range(4))])
+    plan = replace(
+        plan, cohorts=[[0, 3], *([int(k) for k in rng.permutation(7)[:3]] for _ in range(4))]
+    )
     mask = np.arange(4) < common
     layers = {"body": common, "head": 4 - common} if 0 < common < 4 else {"body": 4}
     shared = {0: "'nothing'", 4: "'all'"}.get(common, "['body']")
     twin = clusters.run(problem, plan, GROUPS, common=mask)
-    run_folder = replay("fedavg", problem, plan, f"clusters({SAID}, shared={shared})", layers=layers, executor=executor)
+    run_folder = replay(
+        "fedavg",
+        problem,
+        plan,
+        f"clusters({SAID}, shared={shared})",
+        layers=layers,
+        executor=executor,
+    )
     for c in range(3):
         same(run_folder.params(f"cluster{c}"), [models[c] for models in twin.models])
 
@@ -100,7 +113,8 @@ def test_clusters_that_meet(every: int, more: dict[str, Any]) -> None:
     run_folder = replay("fedavg", problem, plan, f"hierarchy({SAID}, every={every})")
     for c in range(3):
         same(run_folder.params(f"cluster{c}"), [models[c] for models in twin.models])
-    # what is reported is their mean, between meetings too: the loss of each evaluation is the loss there, on client 0
+    # what is reported is their mean, between meetings too: the loss of each evaluation is the loss
+    # there, on client 0
     same([row["loss"] for row in run_folder.rows], [problem.loss(0, w) for w in twin.mean])
     assert all(row["model"] == "server" for row in run_folder.rows)
 

@@ -1,4 +1,5 @@
-"""Methods that bring their topology: one text, with others beside it in a study, and nothing that contradicts it."""
+"""Methods that bring their topology: one text, with others beside it in a study, and nothing that
+contradicts it."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import fedflat as ff
+from experiments.small import begin, experiment, final, go_on, rows, timeless
 from fedflat.cli import main
 from fedflat.client.local import LocalTraining
 from fedflat.composition.method import Method
@@ -23,7 +25,6 @@ from fedflat.experiments.results.results import Result
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse, registered
 from fedflat.server.client_selection import ClientSampler
-from experiments.small import begin, experiment, final, go_on, rows, timeless
 
 SAME = {
     "fedseq(groups=2)": "chains(groups=2, draw='share')",
@@ -54,7 +55,11 @@ def result(exp: Experiment) -> Result:
 
 
 def test_every_word_is_tried() -> None:
-    ours = {entry.name for entry in registered("method") if entry.make.__module__ == "fedflat.methods.topology_recipes"}
+    ours = {
+        entry.name
+        for entry in registered("method")
+        if entry.make.__module__ == "fedflat.methods.topology_recipes"
+    }
     assert ours == {text.partition("(")[0] for text in SAME}
 
 
@@ -64,7 +69,11 @@ def test_a_word_is_its_topology(text: str, more: str) -> None:
     """The same bits as the rest of the sum with that topology, in either order of the sum."""
     rest = f"fedavg(){more}"
     apart = result(experiment(rest, topology=SAME[text]))
-    for sum_ in (f"{text} + {rest}", f"{rest} + {text}", f"chain({text}) + {rest}" if not more else f"{text}{more}"):
+    for sum_ in (
+        f"{text} + {rest}",
+        f"{rest} + {text}",
+        f"chain({text}) + {rest}" if not more else f"{text}{more}",
+    ):
         found = result(experiment(sum_))
         assert timeless(found.rows) == timeless(apart.rows)
         assert found.model is not None
@@ -100,26 +109,53 @@ def test_the_stack_tells_it() -> None:
     assert said("fedvc(8)").stack() == "virtual clients: 8 examples a visit, drawn by size"
 
 
-@pytest.mark.parametrize(("clients", "groups", "chains"), [(10, 4, 2), (5, 4, 1), (1, 4, 1), (20, 4, 4), (9, 10, 4)])
+@pytest.mark.parametrize(
+    ("clients", "groups", "chains"), [(10, 4, 2), (5, 4, 1), (1, 4, 1), (20, 4, 4), (9, 10, 4)]
+)
 def test_the_share_that_is_drawn(clients: int, groups: int, chains: int) -> None:
     """m = max(1, floor(C N_S)), C the share of the 20 clients that a star would draw."""
-    exp = ff.experiment(f"fedseq({groups})", ON, rounds=3, model="logistic", clients_per_round=clients)
+    exp = ff.experiment(
+        f"fedseq({groups})", ON, rounds=3, model="logistic", clients_per_round=clients
+    )
     prepared = prepare(exp)
     assert [len(prepared.select(t)["server"]) for t in range(3)] == [chains] * 3
     assert exp.topology.smallest_cohort(prepared.clients) == chains
     assert exp.topology.expected_clients(prepared.clients) == 3 * chains * 20 // groups
 
 
-def test_different_topologies_in_one_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["compare", "fedavg", "fedseq(groups=5) + sam(0.05)", "hfl(2, T_c=1)", "fedvc(8)", "--on", ON, "--quiet"]
-    more = ["--rounds", "2", "--clients-per-round", "4", "--model", "logistic", "--out", str(tmp_path / "study")]
+def test_different_topologies_in_one_study(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "compare",
+        "fedavg",
+        "fedseq(groups=5) + sam(0.05)",
+        "hfl(2, T_c=1)",
+        "fedvc(8)",
+        "--on",
+        ON,
+        "--quiet",
+    ]
+    more = [
+        "--rounds",
+        "2",
+        "--clients-per-round",
+        "4",
+        "--model",
+        "logistic",
+        "--out",
+        str(tmp_path / "study"),
+    ]
     assert main([*words, *more]) == 0
     printed = capsys.readouterr().out
     assert "fedseq(groups=5) + sam(rho=0.05)" in printed
     plan = json.loads((tmp_path / "study/study.json").read_text())["runs"]
     assert [one["experiment"]["topology"] for one in plan] == [
-        "star()", "chains(groups=5, draw='share')", "hierarchy(2, every=1)", "star()"
-    ]  # fmt: skip
+        "star()",
+        "chains(groups=5, draw='share')",
+        "hierarchy(2, every=1)",
+        "star()",
+    ]
     assert [one["experiment"]["sampler"]["kind"] for one in plan] == ["uniform"] * 3 + ["by_size"]
     assert main(["resume", str(tmp_path / "study"), "--quiet"]) == 0
     assert capsys.readouterr().out == printed
@@ -135,10 +171,18 @@ def test_virtual_clients() -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("fedseq(2)", {"topology": "star()"}, r"topology=star\(\) contradicts the method fedseq\(groups=2\), which bri"),
+    (
+        "fedseq(2)",
+        {"topology": "star()"},
+        r"topology=star\(\) contradicts the method fedseq\(groups=2\), which bri",
+    ),
     ("fedseq(2)", {"topology": "chains(groups=2)"}, "contradicts the method"),
     ("hfl(2)", {"topology": "hierarchy(3)"}, "contradicts the method"),
-    ("fedvc(5)", {"sampler": ClientSampler(clients=2, kind="uniform")}, "sampler='uniform' contradicts .* brings 'by_size'"),
+    (
+        "fedvc(5)",
+        {"sampler": ClientSampler(clients=2, kind="uniform")},
+        "sampler='uniform' contradicts .* brings 'by_size'",
+    ),
     ("fedvc(5)", {"weighting": "sized"}, "weighting='sized' contradicts the method"),
     ("fedvc(5)", {"local": LocalTraining(virtual=6)}, "virtual=6 contradicts .* brings 5"),
 ]
@@ -154,13 +198,19 @@ def test_what_is_said_may_be_the_same() -> None:
     both = experiment("fedseq(2)", topology="chains(groups=2, draw='share')")
     assert both.as_json() == experiment("fedseq(2)").as_json()
     sampler = ClientSampler(clients=2, kind="by_size")
-    assert experiment("fedvc(5)", sampler=sampler, weighting="uniform").as_json() == experiment("fedvc(5)").as_json()
+    assert (
+        experiment("fedvc(5)", sampler=sampler, weighting="uniform").as_json()
+        == experiment("fedvc(5)").as_json()
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("fedseq(2) + hfl(2)", r"fedseq\(groups=2\) and hfl\(clusters=2\) both say who talks to whom"),
+        (
+            "fedseq(2) + hfl(2)",
+            r"fedseq\(groups=2\) and hfl\(clusters=2\) both say who talks to whom",
+        ),
         ("fedseq(2) + sam(0.1) + fedcyclic()", "both say who talks to whom"),
         ("chain(fedseq(2), fedseq(2))", "both say who talks to whom"),
         ("fedvc(5) + fedvc(5)", "both make clients virtual"),
@@ -177,5 +227,8 @@ def test_sums_that_are_refused(text: str, words: str) -> None:
 
 
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "fedseq(4)", "--topology", "star", "--on", ON, "--rounds", "1", "--quiet"]) == 2
+    assert (
+        main(["run", "fedseq(4)", "--topology", "star", "--on", ON, "--rounds", "1", "--quiet"])
+        == 2
+    )
     assert "topology=star() contradicts the method fedseq(groups=4)" in capsys.readouterr().err

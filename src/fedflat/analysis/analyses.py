@@ -1,4 +1,5 @@
-"""The analyses: each finds its result on the shelf, or works it out, and can be stopped and taken up again."""
+"""The analyses: each finds its result on the shelf, or works it out, and can be stopped and taken
+up again."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from fedflat.analysis.analysis_store import Result, Settings, AnalysisStore
+from fedflat.analysis.analysis_store import AnalysisStore, Result, Settings
 from fedflat.analysis.corruptions.evaluate import result as robustness
 from fedflat.analysis.corruptions.evaluate import source, under_all
 from fedflat.analysis.corruptions.official import official
@@ -62,17 +63,29 @@ class Scope:
     def data(self, loaded: LoadedRun) -> ClientData:
         """The examples."""
         data = loaded.examples(self.where)
-        return data if self.examples is None or self.examples >= len(data) else subset(data, self.examples, self.seed)
+        return (
+            data
+            if self.examples is None or self.examples >= len(data)
+            else subset(data, self.examples, self.seed)
+        )
 
     def said(self, loaded: LoadedRun, model: str) -> dict[str, Any]:
         """The settings for the shelf."""
         whole = len(loaded.examples(self.where))
         examples = None if self.examples is None or self.examples >= whole else self.examples
-        said = {"model": model, "set": self.where, "examples": examples, "of": whole, "seed": self.seed}
+        said = {
+            "model": model,
+            "set": self.where,
+            "examples": examples,
+            "of": whole,
+            "seed": self.seed,
+        }
         return said if loaded.standing is None else {**said, "round": loaded.standing}
 
 
-def once(store: AnalysisStore, kind: str, settings: Settings, work: Callable[[], Result]) -> AnalysisResult:
+def once(
+    store: AnalysisStore, kind: str, settings: Settings, work: Callable[[], Result]
+) -> AnalysisResult:
     """What is on the shelf, or what ``work`` finds."""
     known = store.result(kind, settings)
     if known is not None:
@@ -104,7 +117,12 @@ class CurvatureOptions:
     def parts(self) -> dict[str, dict[str, Any]]:
         """What can be worked out by itself, and be kept when the rest is interrupted."""
         parts: dict[str, dict[str, Any]] = {
-            "spectrum": {"k": self.k, "power": self.power, "probes": self.probes, "method": self.method}
+            "spectrum": {
+                "k": self.k,
+                "power": self.power,
+                "probes": self.probes,
+                "method": self.method,
+            }
         }
         if self.layers:
             parts["layers"] = {"k": 0, "layers": True}
@@ -116,9 +134,14 @@ class CurvatureOptions:
 
 
 def analyse_curvature(
-    loaded: LoadedRun, look: Scope, on_progress: Tell, closely: CurvatureOptions, *, memory: int = MEMORY,
+    loaded: LoadedRun,
+    look: Scope,
+    on_progress: Tell,
+    closely: CurvatureOptions,
+    *,
+    memory: int = MEMORY,
     warn: Callable[[Cost], object] = lambda cost: None,
-) -> AnalysisResult:  # fmt: skip
+) -> AnalysisResult:
     """Eigenvalues, trace, density and the like of one model, in at most ``memory`` bytes.
 
     ``warn`` is called with the expected cost before anything is worked out.
@@ -128,12 +151,23 @@ def analyse_curvature(
 
     def work() -> Result:
         found: dict[str, Result] = loaded.shelf.begun("curvature", settings) or {}
-        learner, data, examples = loaded.ready.learner, loaded.examples(look.where), settings["examples"]
+        learner, data, examples = (
+            loaded.ready.learner,
+            loaded.examples(look.where),
+            settings["examples"],
+        )
         warn(expected(learner, model, data, examples=examples, memory=memory, **asdict(closely)))
         for part, how in closely.parts().items():
             if part not in found:
                 found[part] = curvature(
-                    learner, model, data, examples=examples, seed=look.seed, memory=memory, on_progress=on_progress, **how
+                    learner,
+                    model,
+                    data,
+                    examples=examples,
+                    seed=look.seed,
+                    memory=memory,
+                    on_progress=on_progress,
+                    **how,
                 )
                 loaded.shelf.note("curvature", settings, found)
         return {key: value for part in reversed(found.values()) for key, value in part.items()}
@@ -141,11 +175,15 @@ def analyse_curvature(
     return once(loaded.shelf, "curvature", settings, work)
 
 
-def analyse_surface(loaded: LoadedRun, look: Scope, on_progress: Tell, *, points: int, span: float) -> AnalysisResult:
+def analyse_surface(
+    loaded: LoadedRun, look: Scope, on_progress: Tell, *, points: int, span: float
+) -> AnalysisResult:
     """The filter-normalised surface around one model."""
     name, model = loaded.model(look.model)
     settings = {**look.said(loaded, name), "points": points, "span": span}
-    land = Surface(model.params, loaded.ready.learner.flat.layout, points=points, span=span, seed=look.seed)
+    land = Surface(
+        model.params, loaded.ready.learner.flat.layout, points=points, span=span, seed=look.seed
+    )
     return _landscape(loaded, "surface", settings, land, model, look, on_progress)
 
 
@@ -154,13 +192,23 @@ def analyse_line(a: str, b: str, look: Scope, on_progress: Tell) -> AnalysisResu
     (loaded, name, model), (other, its_name, its_model) = one_model(a), one_model(b)
     _alike([loaded, other])
     settings = {**look.said(loaded, name), "a": loaded.spelled(name), "b": other.spelled(its_name)}
-    return _landscape(loaded, "interpolate", settings, Line(model.params, its_model.params), model, look, on_progress)
+    return _landscape(
+        loaded,
+        "interpolate",
+        settings,
+        Line(model.params, its_model.params),
+        model,
+        look,
+        on_progress,
+    )
 
 
 def three_models(said: Sequence[str]) -> list[tuple[LoadedRun, str, Model]]:
     """The models of a plane, if there are three that lie in one space."""
     if len(said) != 3:
-        raise SettingError(f"a plane goes through three models, found {len(said)}. Name three: RUN or RUN:MODEL.")
+        raise SettingError(
+            f"a plane goes through three models, found {len(said)}. Name three: RUN or RUN:MODEL."
+        )
     trio = [one_model(text) for text in said]
     _alike([loaded for loaded, _, _ in trio])
     return trio
@@ -181,27 +229,40 @@ def analyse_clients_plane(loaded: LoadedRun, look: Scope, on_progress: Tell) -> 
     """The plane through the models of three clients after one more visit."""
     cohort = _cohort(loaded)[:3]
     if len(cohort) < 3:
-        raise SettingError(f"{loaded.folder}: a plane needs three clients a round, and this run has {len(cohort)}.")
+        raise SettingError(
+            f"{loaded.folder}: a plane needs three clients a round, and this run has {len(cohort)}."
+        )
     state, found = loaded.state, _client_models(loaded)
     settings = {**look.said(loaded, "server"), "models": [f"client {client}" for client in cohort]}
     plane = Plane({f"client {client}": found[client].params for client in cohort})
     return _landscape(loaded, "plane", settings, plane, state.model, look, on_progress)
 
 
-def analyse_local_global(loaded: LoadedRun, look: Scope, on_progress: Tell, *, clients: int | None = None) -> AnalysisResult:
-    """How sharp clients' models are on their own data and on everybody's; those of a round, or the first of them."""
+def analyse_local_global(
+    loaded: LoadedRun, look: Scope, on_progress: Tell, *, clients: int | None = None
+) -> AnalysisResult:
+    """How sharp clients' models are on their own data and on everybody's; those of a round, or the
+    first of them."""
     if clients is not None:
         number("local against global", "clients", clients, low=1, whole=True)
     state, cohort = loaded.state, _cohort(loaded)[:clients]
-    settings = {"round": state.round, "clients": cohort, "examples": look.examples, "seed": look.seed}
+    settings = {
+        "round": state.round,
+        "clients": cohort,
+        "examples": look.examples,
+        "seed": look.seed,
+    }
 
     def work() -> Result:
         rows: list[Result] = loaded.shelf.begun("local_global", settings) or []
         outcome = _client_models(loaded)
         both = LocalGlobal(
-            prepared=loaded.ready, round=state.round, models={client: outcome[client] for client in cohort},
-            examples=look.examples, seed=look.seed,
-        )  # fmt: skip
+            prepared=loaded.ready,
+            round=state.round,
+            models={client: outcome[client] for client in cohort},
+            examples=look.examples,
+            seed=look.seed,
+        )
         for row in both.rows({row["client"] for row in rows}, on_progress):
             rows.append(row)
             loaded.shelf.note("local_global", settings, rows)
@@ -210,28 +271,42 @@ def analyse_local_global(loaded: LoadedRun, look: Scope, on_progress: Tell, *, c
     return once(loaded.shelf, "local_global", settings, work)
 
 
-def analyse_corruptions(loaded: LoadedRun, look: Scope, on_progress: Tell, *, kinds: Sequence[str] | None) -> AnalysisResult:
-    """The headline under each kind of corruption; of a whole test set that has published ones, on those if at hand."""
+def analyse_corruptions(
+    loaded: LoadedRun, look: Scope, on_progress: Tell, *, kinds: Sequence[str] | None
+) -> AnalysisResult:
+    """The headline under each kind of corruption; of a whole test set that has published ones, on
+    those if at hand."""
     name, model = loaded.model(look.model)
     published = official(loaded.experiment.on) if look.where == "test" else None
     reference = loaded.ready.fed.tests.get(loaded.ready.exp.task.reference)
     settings = {
-        **look.said(loaded, name), "kinds": None if kinds is None else list(kinds), "images": source(published),
+        **look.said(loaded, name),
+        "kinds": None if kinds is None else list(kinds),
+        "images": source(published),
         **({} if reference is None else {"looked up in": len(reference)}),
-    }  # fmt: skip
+    }
 
     def work() -> Result:
         found: dict[str, list[float]] = loaded.shelf.begun("corruptions", settings) or {}
         data = look.data(loaded)
         for kind, scores in under_all(
-            loaded.ready.learner, model, data, kinds=kinds, seed=look.seed, known=list(found), on_progress=on_progress,
-            published=published, reference=reference,
-        ):  # fmt: skip
+            loaded.ready.learner,
+            model,
+            data,
+            kinds=kinds,
+            seed=look.seed,
+            known=list(found),
+            on_progress=on_progress,
+            published=published,
+            reference=reference,
+        ):
             found[kind] = scores
             loaded.shelf.note("corruptions", settings, found)
         return robustness(found, published)
 
-    return replace(once(loaded.shelf, "corruptions", settings, work), headline=loaded.experiment.headline)
+    return replace(
+        once(loaded.shelf, "corruptions", settings, work), headline=loaded.experiment.headline
+    )
 
 
 def analyse_partition(loaded: LoadedRun, on_progress: Tell) -> AnalysisResult:
@@ -247,14 +322,25 @@ def analyse_partition(loaded: LoadedRun, on_progress: Tell) -> AnalysisResult:
 
 
 def _landscape(
-    loaded: LoadedRun, kind: str, settings: Settings, land: Landscape, model: Model, look: Scope, on_progress: Tell
+    loaded: LoadedRun,
+    kind: str,
+    settings: Settings,
+    land: Landscape,
+    model: Model,
+    look: Scope,
+    on_progress: Tell,
 ) -> AnalysisResult:
     def work() -> Result:
         values: list[Any] = loaded.shelf.begun(kind, settings) or []
         noted = time.monotonic()
         try:
             for value in losses(
-                loaded.ready.learner, model.buffers, land, look.data(loaded), start=len(values), on_progress=on_progress
+                loaded.ready.learner,
+                model.buffers,
+                land,
+                look.data(loaded),
+                start=len(values),
+                on_progress=on_progress,
             ):
                 values.append(list(value))
                 if time.monotonic() - noted > NOTED:
@@ -271,20 +357,31 @@ def _landscape(
 def _cohort(loaded: LoadedRun) -> list[int]:
     """The clients of the round that would come next; of the last one if the rounds were given."""
     prepared, round = loaded.ready, loaded.state.round
-    if prepared.exp.topology.has_chains or not prepared.exp.topology.synchronous or len(prepared.slots) > 1:
+    if (
+        prepared.exp.topology.has_chains
+        or not prepared.exp.topology.synchronous
+        or len(prepared.slots) > 1
+    ):
         raise SettingError(
             f"{loaded.folder}: what is local and what is global is defined where every client is sent the server's "
             f"one model, not with {prepared.exp.topology}. Choose a run with a star."
         )
     cohorts = prepared.clients.sampler.cohorts
-    return selected_clients(prepared.select(round if cohorts is None else min(round, len(cohorts) - 1)))
+    return selected_clients(
+        prepared.select(round if cohorts is None else min(round, len(cohorts) - 1))
+    )
 
 
 def _client_models(loaded: LoadedRun) -> dict[int, Model]:
     """The models of that round's clients, as the run itself would make them."""
     state, cohort = loaded.state, _cohort(loaded)
     return client_models(
-        loaded.ready, state.model, state.round, cohort, states=state.server[SERVER], memory=state.clients.state
+        loaded.ready,
+        state.model,
+        state.round,
+        cohort,
+        states=state.server[SERVER],
+        memory=state.clients.state,
     )
 
 
@@ -292,7 +389,10 @@ def _alike(runs: Sequence[LoadedRun]) -> None:
     """Refuse models that are not points of the same space."""
     shapes = {run.ready.learner.flat.layout.shapes for run in runs}
     if len(shapes) > 1:
-        said = [f"{run.folder} ({run.experiment.model}, {run.ready.learner.flat.layout.dim:,} numbers)" for run in runs]
+        said = [
+            f"{run.folder} ({run.experiment.model}, {run.ready.learner.flat.layout.dim:,} numbers)"
+            for run in runs
+        ]
         raise SettingError(
             f"the models have different shapes: {', '.join(said)}. Choose runs with the same model and data."
         )

@@ -1,7 +1,7 @@
 """Finished analyses beside a run, one JSON file each, and what there is of unfinished ones.
 
-    analysis/KIND-DIGEST.json        kind, settings, result; the digest is that of kind and settings
-    analysis/KIND-DIGEST.part.json   how far one that was interrupted had come
+analysis/KIND-DIGEST.json        kind, settings, result; the digest is that of kind and settings
+analysis/KIND-DIGEST.part.json   how far one that was interrupted had come
 """
 
 from __future__ import annotations
@@ -23,9 +23,15 @@ from fedflat.version import __version__
 Settings = Mapping[str, Any]
 Result = dict[str, Any]
 FINISHED = {
-    "kind": str, "settings": {"*": object}, "fedflat": str, "made": str, "seconds": float, "result": {"*": object},
-    "run": str, "digest": str,
-}  # fmt: skip
+    "kind": str,
+    "settings": {"*": object},
+    "fedflat": str,
+    "made": str,
+    "seconds": float,
+    "result": {"*": object},
+    "run": str,
+    "digest": str,
+}
 PART = {"kind": str, "settings": {"*": object}, "found": object, "run": str, "digest": str}
 
 
@@ -42,16 +48,21 @@ class AnalysisStore:
         return self.folder / f"{kind}-{digest(text.encode()).hex()[:12]}.json"
 
     def result(self, kind: str, settings: Settings) -> Result | None:
-        """What was found before with the same settings; None if nothing was, or it cannot be read."""
+        """What was found before with the same settings; None if nothing was, or it cannot be
+        read."""
         return self._found(read_analysis, self.path(kind, settings), kind, settings).get("result")
 
     def save(self, kind: str, settings: Settings, result: Result, seconds: float) -> Path:
         """Write a finished analysis, and forget how far it had come."""
         made = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         whole = {
-            "kind": kind, "settings": settings, "fedflat": __version__, "made": made, "seconds": round(seconds, 3),
+            "kind": kind,
+            "settings": settings,
+            "fedflat": __version__,
+            "made": made,
+            "seconds": round(seconds, 3),
             "result": result,
-        }  # fmt: skip
+        }
         path = self.path(kind, settings)
         self._write(path, whole)
         discard(self._part(path))
@@ -59,11 +70,16 @@ class AnalysisStore:
 
     def begun(self, kind: str, settings: Settings) -> Any:
         """What an interrupted analysis had found; None if there was none."""
-        return self._found(_read_part, self._part(self.path(kind, settings)), kind, settings).get("found")
+        return self._found(_read_part, self._part(self.path(kind, settings)), kind, settings).get(
+            "found"
+        )
 
     def note(self, kind: str, settings: Settings, found: Any) -> None:
         """Write down what was found so far."""
-        self._write(self._part(self.path(kind, settings)), {"kind": kind, "settings": settings, "found": found})
+        self._write(
+            self._part(self.path(kind, settings)),
+            {"kind": kind, "settings": settings, "found": found},
+        )
 
     def _part(self, path: Path) -> Path:
         return path.with_suffix(".part.json")
@@ -76,7 +92,8 @@ class AnalysisStore:
     def _found(
         self, read: Callable[[Path, str], dict[str, Any]], path: Path, kind: str, settings: Settings
     ) -> dict[str, Any]:
-        """What a file says of such an analysis; nothing if it is of another one, or cannot be believed."""
+        """What a file says of such an analysis; nothing if it is of another one, or cannot be
+        believed."""
         try:
             saved = read(path, self.identity)
         except Damaged:
@@ -85,7 +102,8 @@ class AnalysisStore:
 
 
 def read_analysis(path: Path, identity: str) -> dict[str, Any]:
-    """What the file of a finished analysis of a run says; `Damaged` if it is not as it was written."""
+    """What the file of a finished analysis of a run says; `Damaged` if it is not as it was
+    written."""
     saved = _checked(path, FINISHED, identity)
     check(saved["result"], kinds.RESULTS.get(saved["kind"], object), "result")
     return saved

@@ -1,4 +1,5 @@
-"""A run folder opened to be looked at: its data, its learner, its models. Nothing in it is changed."""
+"""A run folder opened to be looked at: its data, its learner, its models. Nothing in it is
+changed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from fedflat.experiments.descriptions import load_descriptions
 from fedflat.experiments.experiment import Experiment, from_json
 from fedflat.experiments.prepare import PreparedRun, prepare
 from fedflat.experiments.reporting import models_of
-from fedflat.experiments.run_folder.fingerprint import origin_of, check_same_origin
+from fedflat.experiments.run_folder.fingerprint import check_same_origin, origin_of
 from fedflat.experiments.run_folder.model_files import read_model, unnamed
 from fedflat.experiments.run_folder.record import Facts, read_facts
 from fedflat.experiments.run_folder.study_file import is_run, runs_in
@@ -61,18 +62,25 @@ class LoadedRun:
 
     @cached_property
     def models(self) -> dict[str, Model]:
-        """Its last models by name: those of the end, or of the last checkpoint if it has not ended."""
+        """Its last models by name: those of the end, or of the last checkpoint if it has not
+        ended."""
         if self.standing is not None:
             return models_of(self.ready, self.state.round, self.state.models, self.state.averages)
         return {
-            name: unnamed(self.ready.learner, read_model(self.folder, self.facts, name), self.folder)
+            name: unnamed(
+                self.ready.learner, read_model(self.folder, self.facts, name), self.folder
+            )
             for name in self.facts["end"]["models"]
         }
 
     @property
     def reported(self) -> str:
         """The name of the model whose scores the run reports."""
-        return list(self.models)[-1] if self.standing is not None else str(self.facts["end"]["reported"])
+        return (
+            list(self.models)[-1]
+            if self.standing is not None
+            else str(self.facts["end"]["reported"])
+        )
 
     @cached_property
     def standing(self) -> int | None:
@@ -88,7 +96,9 @@ class LoadedRun:
 
     def spelled(self, model: str) -> str:
         """One of its models as ``RUN:MODEL``; of a run that goes on, with the round."""
-        return f"{self.folder}:{model}" + ("" if self.standing is None else f" in round {self.standing}")
+        return f"{self.folder}:{model}" + (
+            "" if self.standing is None else f" in round {self.standing}"
+        )
 
     @cached_property
     def state(self) -> RunState:
@@ -99,7 +109,9 @@ class LoadedRun:
         """A model by name; None: the one the run reports, that of its last shadow if it has one."""
         said = name or self.reported
         if said not in self.models:
-            raise SettingError(f"{self.folder} has no model {said!r}, only {', '.join(self.models)}. Name one of them.")
+            raise SettingError(
+                f"{self.folder} has no model {said!r}, only {', '.join(self.models)}. Name one of them."
+            )
         return said, self.models[said]
 
     def examples(self, where: str) -> ClientData:
@@ -117,8 +129,11 @@ class LoadedRun:
         )
 
 
-def loaded_runs(folders: list[Path], say: Callable[[str], object] = lambda text: None) -> list[LoadedRun]:
-    """The runs in these folders; a study is all its runs that have begun, and ``say`` is told if some have not."""
+def loaded_runs(
+    folders: list[Path], say: Callable[[str], object] = lambda text: None
+) -> list[LoadedRun]:
+    """The runs in these folders; a study is all its runs that have begun, and ``say`` is told if
+    some have not."""
     found: list[LoadedRun] = []
     for folder in folders:
         begun = runs_in(folder, say)

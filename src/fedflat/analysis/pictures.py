@@ -1,4 +1,5 @@
-"""What a model sees: examples of every test set beside their truth, and which class is taken for which.
+"""What a model sees: examples of every test set beside their truth, and which class is taken for
+which.
 
 Pictures are kept as small PNG files in the JSON of the analysis, so that a page needs no data.
 """
@@ -39,27 +40,40 @@ MOST_CLASSES = 256
 """Of a confusion that can be looked at."""
 
 
-def analyse_pictures(loaded: LoadedRun, look: Scope, on_progress: Tell, *, each: int = 3) -> AnalysisResult:
-    """The same few examples of every test set: the image, its truth, and what the model makes of it.
+def analyse_pictures(
+    loaded: LoadedRun, look: Scope, on_progress: Tell, *, each: int = 3
+) -> AnalysisResult:
+    """The same few examples of every test set: the image, its truth, and what the model makes of
+    it.
 
     So many of each set, spread over it; of a set with domains one of each, `MOST_EACH` at most.
     """
     number("pictures", "each", each, low=1, high=MOST_EACH, whole=True)
     task = loaded.ready.exp.task
     if not isinstance(task, Segmentation):
-        raise SettingError(f"{loaded.folder} learns {task}: there are pictures of masks only. Ask for --confusion.")
+        raise SettingError(
+            f"{loaded.folder} learns {task}: there are pictures of masks only. Ask for --confusion."
+        )
     name, model = loaded.model(look.model)
-    settings = {"model": name, "each": each} | ({} if loaded.standing is None else {"round": loaded.standing})
+    settings = {"model": name, "each": each} | (
+        {} if loaded.standing is None else {"round": loaded.standing}
+    )
 
     def work() -> Result:
         names, tests = class_names(loaded), _tests(loaded)
         sets = {}
         for done, (where, data) in enumerate(tests.items()):
             guesses = _guesses(loaded, model, data, chosen(data, each))
-            sets[where] = [_example(loaded, data, place, guess) for place, guess in sorted(guesses.items())]
+            sets[where] = [
+                _example(loaded, data, place, guess) for place, guess in sorted(guesses.items())
+            ]
             on_progress(done + 1, len(tests), where)
         colours = palette(names, len(names))[: len(names)].tolist()
-        return {"names": names, "colours": colours, "sets": {where: some for where, some in sets.items() if some}}
+        return {
+            "names": names,
+            "colours": colours,
+            "sets": {where: some for where, some in sets.items() if some},
+        }
 
     return once(loaded.shelf, "pictures", settings, work)
 
@@ -68,9 +82,13 @@ def analyse_confusion(loaded: LoadedRun, look: Scope, on_progress: Tell) -> Anal
     """How many examples, or pixels, of each class were given each class, on every test set."""
     task, width = loaded.ready.exp.task, loaded.ready.learner.outputs
     if not (task.classifies or isinstance(task, Segmentation)):
-        raise SettingError(f"{loaded.folder} learns {task}, which gives no classes that could be confused.")
+        raise SettingError(
+            f"{loaded.folder} learns {task}, which gives no classes that could be confused."
+        )
     if width > MOST_CLASSES:
-        raise SettingError(f"{loaded.folder} tells {width} classes apart, and a page shows {MOST_CLASSES} at most.")
+        raise SettingError(
+            f"{loaded.folder} tells {width} classes apart, and a page shows {MOST_CLASSES} at most."
+        )
     name, model = loaded.model(look.model)
     tests = _tests(loaded) if look.where == "test" else {look.where: loaded.examples(look.where)}
     ignored = task.ignore if isinstance(task, Segmentation) else -1
@@ -78,7 +96,11 @@ def analyse_confusion(loaded: LoadedRun, look: Scope, on_progress: Tell) -> Anal
     def work() -> Result:
         sets = {}
         for done, (where, data) in enumerate(tests.items()):
-            some = data if look.examples is None else subset(data, min(look.examples, len(data)), look.seed)
+            some = (
+                data
+                if look.examples is None
+                else subset(data, min(look.examples, len(data)), look.seed)
+            )
             matrix = torch.zeros(width, width, dtype=torch.long)
             for _, batch, output in _seen(loaded, model, some):
                 matrix += confusion(output.argmax(1), batch.targets, width, ignored).cpu()
@@ -92,7 +114,8 @@ def analyse_confusion(loaded: LoadedRun, look: Scope, on_progress: Tell) -> Anal
 
 
 def chosen(data: ClientData, each: int) -> list[int]:
-    """Places of examples to be shown: one of each domain, if there are several; else ``each``, spread evenly."""
+    """Places of examples to be shown: one of each domain, if there are several; else ``each``,
+    spread evenly."""
     domains = data.domains.finest() if data.domains else {}
     if len(domains) > 1:
         first = [places[len(places) // 2] for places in domains.values()]
@@ -119,7 +142,9 @@ def _seen(loaded: LoadedRun, model: Model, data: ClientData) -> Iterator[tuple[T
         yield from part_outputs(prepared.learner, data, part)
 
 
-def _guesses(loaded: LoadedRun, model: Model, data: ClientData, wanted: list[int]) -> dict[int, Tensor]:
+def _guesses(
+    loaded: LoadedRun, model: Model, data: ClientData, wanted: list[int]
+) -> dict[int, Tensor]:
     """The masks of the examples at these places."""
     found = {}
     for places, _, output in _seen(loaded, model, data):
@@ -135,10 +160,13 @@ def _example(loaded: LoadedRun, data: ClientData, place: int, guess: Tensor) -> 
     ignored = task.ignore if isinstance(task, Segmentation) else -1
     score = mean_iou(confusion(guess, truth, loaded.ready.learner.outputs, ignored))
     return {
-        "place": int(data.index[place]), "domain": ", ".join(data.domains.each[place]) if data.domains else "",
-        "image": kept(levels(raw)[0]), "truth": kept_mask(loaded, torch.where(truth == ignored, 255, truth)),
-        "mask": kept_mask(loaded, guess), "score": score if np.isfinite(score) else None,
-    }  # fmt: skip
+        "place": int(data.index[place]),
+        "domain": ", ".join(data.domains.each[place]) if data.domains else "",
+        "image": kept(levels(raw)[0]),
+        "truth": kept_mask(loaded, torch.where(truth == ignored, 255, truth)),
+        "mask": kept_mask(loaded, guess),
+        "score": score if np.isfinite(score) else None,
+    }
 
 
 def levels(raw: Examples) -> Tensor:
@@ -159,4 +187,6 @@ def kept_mask(loaded: LoadedRun, mask: Tensor) -> str:
     """A mask ``(h, w)`` likewise, in its colours."""
     names = class_names(loaded)
     step = -(-mask.shape[-1] // WIDEST)
-    return b64encode(png(mask[::step, ::step].to(torch.uint8).cpu().numpy(), palette(names, len(names)))).decode()
+    return b64encode(
+        png(mask[::step, ::step].to(torch.uint8).cpu().numpy(), palette(names, len(names)))
+    ).decode()

@@ -1,8 +1,9 @@
-"""What a run's model makes of pictures in files: a mask of classes, or a class, prepared as the run's test images are.
+"""What a run's model makes of pictures in files: a mask of classes, or a class, prepared as the
+run's test images are.
 
-A picture is brought to the size that the run is tested at, and its mask back to the picture's own. With another size
-of one's own it is fed at that size, with its edges repeated to the right and below until both sides are multiples of
-`STRIDE`, which every model of pixels can take.
+A picture is brought to the size that the run is tested at, and its mask back to the picture's own.
+With another size of one's own it is fed at that size, with its edges repeated to the right and
+below until both sides are multiples of `STRIDE`, which every model of pixels can take.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from fedflat.tasks.segmentation import Segmentation
 Bytes = NDArray[np.uint8]
 STRIDE = 32
 MOST_PIXELS = 1 << 24
-"""Of a picture that is fed at a size of one's own: a network keeps a hundred numbers and more for each."""
+"""Of a picture that is fed at a size of one's own: a network keeps a hundred numbers and more for
+each."""
 IDS, MASK = ".ids.png", ".mask.png"
 """How the names of masks end, which are no pictures to be looked at again."""
 OWN = (0, 0)
@@ -70,7 +72,9 @@ class Predictor:
         check_max_pixels("predict", self.max_pixels)
         task, shape = self.loaded.ready.exp.task, self.loaded.ready.fed.shape
         if not (self.segments or task.classifies):
-            raise SettingError(f"{self.loaded.folder} learns {task}, and only classes and masks can be predicted.")
+            raise SettingError(
+                f"{self.loaded.folder} learns {task}, and only classes and masks can be predicted."
+            )
         if len(shape) != 3 or shape[0] not in (1, 3) or not _pictures(self.examples):
             size = "x".join(map(str, shape))
             raise SettingError(
@@ -78,7 +82,9 @@ class Predictor:
                 "Predict with a run on pictures."
             )
         if self.size is not None and not self.segments:
-            raise SettingError("predict: a class is told at the size that the run is tested at; leave --size out.")
+            raise SettingError(
+                "predict: a class is told at the size that the run is tested at; leave --size out."
+            )
         load(self.loaded.ready.learner, self.fit.model)
 
     @cached_property
@@ -86,7 +92,9 @@ class Predictor:
         """The model as it is tested where nobody has been: what clients keep is theirs."""
         prepared, (_, model) = self.loaded.ready, self.loaded.model(self.model)
         piece = eval_model_piece(prepared.job.pieces)
-        return EvalModel(model) if piece is None else piece.eval_model(prepared.info.layout, model, ())
+        return (
+            EvalModel(model) if piece is None else piece.eval_model(prepared.info.layout, model, ())
+        )
 
     @cached_property
     def segments(self) -> bool:
@@ -115,11 +123,15 @@ class Predictor:
     def _mask(self, path: Path) -> Prediction:
         frame = self._frame(path)
         x, own = read_image(path, frame, self.max_pixels)
-        scores = self._scores(x if self.size is None else _filled(x))[..., : frame.height, : frame.width]
+        scores = self._scores(x if self.size is None else _filled(x))[
+            ..., : frame.height, : frame.width
+        ]
         ids = unframed(scores.argmax(0).to(torch.uint8).numpy(), frame, own)
         counts = np.bincount(ids.ravel(), minlength=256)[: len(self.names)]
         order = sorted(np.flatnonzero(counts).tolist(), key=lambda place: -counts[place])
-        return Prediction(path, {self.names[place]: float(counts[place] / ids.size) for place in order}, ids)
+        return Prediction(
+            path, {self.names[place]: float(counts[place] / ids.size) for place in order}, ids
+        )
 
     def _class(self, path: Path) -> Prediction:
         channels, height, width = self.loaded.ready.fed.shape
@@ -131,7 +143,11 @@ class Predictor:
     def _frame(self, path: Path) -> FrameFiles:
         if self.size is None:
             _, height, width = self.loaded.ready.fed.shape
-            return self.examples.frame if isinstance(self.examples, Scenes) else FrameFiles(height, width)
+            return (
+                self.examples.frame
+                if isinstance(self.examples, Scenes)
+                else FrameFiles(height, width)
+            )
         with opened(path, self.max_pixels) as picture:
             height, width = (picture.height, picture.width) if self.size == OWN else self.size
         if height * width > MOST_PIXELS:
@@ -143,7 +159,9 @@ class Predictor:
 
     def _scores(self, x: Tensor) -> Tensor:
         learner = self.loaded.ready.learner
-        twice = torch.tensor([0, 0] if self.fit.batch_statistics else [0])  # statistics of a batch need two examples
+        twice = torch.tensor(
+            [0, 0] if self.fit.batch_statistics else [0]
+        )  # statistics of a batch need two examples
         batch = self.examples.like(x.unsqueeze(0)).batch(twice, learner.dtype)
         inputs = learner.in_memory_format(batch.inputs.to(learner.device))
         output: Tensor = learner.flat.forward(inputs, norms=self.fit.batch_statistics)
@@ -164,7 +182,9 @@ def pictures(places: Sequence[Path]) -> Iterator[Path]:
             continue
         if not place.is_dir():
             raise DataError(f"{place} is not there. Name pictures, or a folder of them.")
-        found = [path for path in map(Path, pictures_in(place)) if not path.name.endswith((IDS, MASK))]
+        found = [
+            path for path in map(Path, pictures_in(place)) if not path.name.endswith((IDS, MASK))
+        ]
         if not found:
             raise DataError(f"{place} has no pictures in it. Name pictures, or a folder of them.")
         yield from found
@@ -173,15 +193,20 @@ def pictures(places: Sequence[Path]) -> Iterator[Path]:
 def _pictures(examples: AnyExamples) -> bool:
     """Whether they are stored as bytes, or as floats from 0 to 1."""
     if not isinstance(examples, Examples):
-        return isinstance(examples, Scenes) or (isinstance(examples, OnDisk) and isinstance(examples.read, Picture))
+        return isinstance(examples, Scenes) or (
+            isinstance(examples, OnDisk) and isinstance(examples.read, Picture)
+        )
     x = examples.inputs
     if not isinstance(x, Tensor):
         return False
-    return x.dtype == torch.uint8 or (x.is_floating_point() and float(x.min()) >= 0 and float(x.max()) <= 1)
+    return x.dtype == torch.uint8 or (
+        x.is_floating_point() and float(x.min()) >= 0 and float(x.max()) <= 1
+    )
 
 
 def _filled(x: Tensor) -> Tensor:
-    """The picture with its last column and row repeated until both sides are multiples of `STRIDE`."""
+    """The picture with its last column and row repeated until both sides are multiples of
+    `STRIDE`."""
     height, width = x.shape[-2:]
     more = (0, -width % STRIDE, 0, -height % STRIDE)
     return pad(x.float().unsqueeze(0), more, mode="replicate")[0].to(x.dtype)

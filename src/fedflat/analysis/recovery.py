@@ -1,8 +1,9 @@
-"""What a client has recovered from the models it was sent: pictures, and how far they are from real ones.
+"""What a client has recovered from the models it was sent: pictures, and how far they are from real
+ones.
 
-The measure is the Fréchet distance between features of all real training images and of generated ones; the higher, the
-safer. Beside it stand that of the test images, which is as near as strangers come, and that of a generator that has
-learnt nothing.
+The measure is the Fréchet distance between features of all real training images and of generated
+ones; the higher, the safer. Beside it stand that of the test images, which is as near as strangers
+come, and that of a generator that has learnt nothing.
 """
 
 from __future__ import annotations
@@ -68,7 +69,11 @@ def _recovered(loaded: LoadedRun, attack: Gan, notes: AttackState, on_progress: 
     digest = loaded.facts["origin"].get("data", str(loaded.folder))
     if digest not in _JUDGES:
         _JUDGES[digest] = trained_on(
-            everybody, fed.shape, fed.classes, STEPS, lambda step: on_progress(step, 2 * STEPS, "a network to compare by")
+            everybody,
+            fed.shape,
+            fed.classes,
+            STEPS,
+            lambda step: on_progress(step, 2 * STEPS, "a network to compare by"),
         )
     judge = _JUDGES[digest]
     real = _moments(judge, _batches(everybody))
@@ -80,13 +85,18 @@ def _recovered(loaded: LoadedRun, attack: Gan, notes: AttackState, on_progress: 
     some = torch.randperm(len(everybody), generator=torch_generator(0, "recovery"))[:SHOWN]
     shown = everybody.batch(some, torch.float32).inputs
     return {
-        "client": attack.client, "visits": int(notes["visits"]), "features": SAID, "real": len(everybody),
-        "made": count, "accuracy": float(right.double().mean()),
+        "client": attack.client,
+        "visits": int(notes["visits"]),
+        "features": SAID,
+        "real": len(everybody),
+        "made": count,
+        "accuracy": float(right.double().mean()),
         "distance": frechet(real, _moments(judge, made.split(256))),
         "test": frechet(real, _moments(judge, _batches(fed.test))),
         "untrained": frechet(real, _moments(judge, none.split(256))),
-        "recovered": _sheet(made[:SHOWN], *bound), "originals": _sheet(shown, *bound),
-    }  # fmt: skip
+        "recovered": _sheet(made[:SHOWN], *bound),
+        "originals": _sheet(shown, *bound),
+    }
 
 
 def _labelled(data: ClientData) -> Iterator[tuple[Tensor, Tensor]]:
@@ -104,10 +114,19 @@ def _moments(judge: FeatureNetwork, images: Iterator[Tensor] | tuple[Tensor, ...
 
 def _sheet(images: Tensor, low: Tensor, high: Tensor) -> str:
     """Images side by side with a pixel between them, as a PNG file in letters."""
-    levels = ((images.float() - low) / (high - low).clamp(min=1e-12)).clamp(0, 1).mul(255).round().byte().cpu()
+    levels = (
+        ((images.float() - low) / (high - low).clamp(min=1e-12))
+        .clamp(0, 1)
+        .mul(255)
+        .round()
+        .byte()
+        .cpu()
+    )
     _, channels, tall, wide = levels.shape
     rows = -(-len(levels) // ACROSS)
-    sheet = torch.full((channels, rows * (tall + 1) - 1, ACROSS * (wide + 1) - 1), 255, dtype=torch.uint8)
+    sheet = torch.full(
+        (channels, rows * (tall + 1) - 1, ACROSS * (wide + 1) - 1), 255, dtype=torch.uint8
+    )
     for place, image in enumerate(levels):
         top, left = place // ACROSS * (tall + 1), place % ACROSS * (wide + 1)
         sheet[:, top : top + tall, left : left + wide] = image

@@ -1,4 +1,5 @@
-"""The clients' styles in the plane: amplitudes of low frequencies in clusters, along two principal directions."""
+"""The clients' styles in the plane: amplitudes of low frequencies in clusters, along two principal
+directions."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from fedflat.topologies.clusters import Clustered
 from fedflat.topologies.groupings.by_style import ByStyle, silhouette, style_clusters
 
 MOST_CLIENTS, IMAGES = 200, 8
-"""Clients that are looked at, spread evenly, and images of each, where they have not told their styles in the run."""
+"""Clients that are looked at, spread evenly, and images of each, where they have not told their
+styles in the run."""
 SHOWN, WIDEST = 60, 64
 """Clients with a picture of theirs, and how many pixels it is across."""
 FEWEST = 4
@@ -34,7 +36,8 @@ Styles = NDArray[np.float64]
 def analyse_styles(loaded: LoadedRun, look: Scope, on_progress: Tell) -> AnalysisResult:
     """Where each client's style lies, in which cluster, and one of its images.
 
-    Clusters are those that the run itself has made; without any, as many as the silhouette likes best.
+    Clusters are those that the run itself has made; without any, as many as the silhouette likes
+    best.
     """
     fed = loaded.ready.fed
     if len(fed.shape) != 3 or fed.shape[0] not in (1, 3):
@@ -59,7 +62,9 @@ def analyse_styles(loaded: LoadedRun, look: Scope, on_progress: Tell) -> Analysi
         of = {"of": fed.population, "aspect": fed.shape[2] / fed.shape[1]}
         return _drawn(styles, clusters, clients, images, domains) | of
 
-    return once(loaded.shelf, "styles", {"seed": look.seed, "groups": own.by if own else None}, work)
+    return once(
+        loaded.shelf, "styles", {"seed": look.seed, "groups": own.by if own else None}, work
+    )
 
 
 @dataclass(frozen=True)
@@ -73,9 +78,12 @@ class StyleGroups:
 
 
 def own_clusters(loaded: LoadedRun) -> Grouped | None:
-    """The clusters of a run whose server has a model for each, or whose clients are grouped by style."""
+    """The clusters of a run whose server has a model for each, or whose clients are grouped by
+    style."""
     topology = loaded.ready.exp.topology
-    if not isinstance(topology, Clustered) and not isinstance(getattr(topology, "groups", None), ByStyle):
+    if not isinstance(topology, Clustered) and not isinstance(
+        getattr(topology, "groups", None), ByStyle
+    ):
         return None
     try:
         return read_groups(loaded.folder, loaded.facts["identity"]) or groups_of(loaded.ready)
@@ -111,18 +119,37 @@ def _style(loaded: LoadedRun, client: int) -> Styles:
 
 
 def _drawn(
-    styles: Styles, clusters: StyleGroups, clients: Sequence[int], images: dict[int, str], domains: Sequence[str]
-) -> Result:  # fmt: skip
+    styles: Styles,
+    clusters: StyleGroups,
+    clients: Sequence[int],
+    images: dict[int, str],
+    domains: Sequence[str],
+) -> Result:
     places, shares = in_the_plane(styles)
     rows = [
-        {"client": client, "x": x, "y": y, "cluster": cluster, "domain": domain, "image": images.get(client)}
-        for client, (x, y), cluster, domain in zip(clients, places.tolist(), clusters.labels, domains, strict=True)
+        {
+            "client": client,
+            "x": x,
+            "y": y,
+            "cluster": cluster,
+            "domain": domain,
+            "image": images.get(client),
+        }
+        for client, (x, y), cluster, domain in zip(
+            clients, places.tolist(), clusters.labels, domains, strict=True
+        )
     ]
-    return {"clients": rows, "shares": shares, "silhouette": clusters.silhouette, "groups": clusters.groups}
+    return {
+        "clients": rows,
+        "shares": shares,
+        "silhouette": clusters.silhouette,
+        "groups": clusters.groups,
+    }
 
 
 def in_the_plane(points: NDArray[np.floating]) -> tuple[Styles, list[float]]:
-    """Points along the two directions in which they differ most, and the shares of their variance there."""
+    """Points along the two directions in which they differ most, and the shares of their variance
+    there."""
     centred = points.astype(np.float64) - points.mean(0, dtype=np.float64)
     left, sizes, right = np.linalg.svd(centred, full_matrices=False)
     signs = np.where(right[np.arange(len(right)), np.abs(right).argmax(1)] < 0, -1.0, 1.0)

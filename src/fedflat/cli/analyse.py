@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedflat.analysis import analyses as see
-from fedflat.analysis.analyses import CurvatureOptions, AnalysisResult, Scope, Tell
+from fedflat.analysis.analyses import AnalysisResult, CurvatureOptions, Scope, Tell
 from fedflat.analysis.loaded_run import LoadedRun, loaded_runs
 from fedflat.analysis.pictures import analyse_confusion, analyse_pictures
 from fedflat.analysis.recovery import analyse_recovery
@@ -31,7 +31,8 @@ from fedflat.report.page import write_report
 PAUSE = 10.0
 """Seconds between two plain lines of progress."""
 LARGE, KEPT = 5 * 10**8, 2**24
-"""Bytes: curvature that takes more than the first gives tensors larger than the second back to the system."""
+"""Bytes: curvature that takes more than the first gives tensors larger than the second back to the
+system."""
 
 
 def carry_out(args: Namespace) -> int:
@@ -60,7 +61,9 @@ def _analyse(args: Namespace) -> int:
     look = Scope(model=args.model, where=args.set, examples=args.examples, seed=args.seed)
     jobs = list(_jobs(args, runs, look))
     for run in runs:
-        for sentence in filter(None, [run.unfinished, *changed(run.facts["experiment"].get("plugins", ()))]):
+        for sentence in filter(
+            None, [run.unfinished, *changed(run.facts["experiment"].get("plugins", ()))]
+        ):
             _warn(sentence)
     trouble = 0
     for title, job in jobs:
@@ -79,25 +82,42 @@ def _warn(sentence: str) -> None:
     print(printable(sentence), file=sys.stderr)
 
 
-def _jobs(args: Namespace, runs: list[LoadedRun], look: Scope) -> Iterator[tuple[str, Callable[[Tell], AnalysisResult]]]:
+def _jobs(
+    args: Namespace, runs: list[LoadedRun], look: Scope
+) -> Iterator[tuple[str, Callable[[Tell], AnalysisResult]]]:
     """What was asked for: a title, and what to do."""
     closely = CurvatureOptions(
-        k=args.k, power=args.power, probes=args.probes, method=args.trace, density=args.density,
-        layers=args.layers, rho=args.rho,
-    )  # fmt: skip
+        k=args.k,
+        power=args.power,
+        probes=args.probes,
+        method=args.trace,
+        density=args.density,
+        layers=args.layers,
+        rho=args.rho,
+    )
     most = MEMORY if args.memory is None else args.memory
     for run in runs:
         asked_of = {
             "curvature": args.curvature
-            and partial(see.analyse_curvature, run, look, closely=closely, memory=most, warn=_warner(args, run, most)),
-            "surface": args.surface and partial(see.analyse_surface, run, look, points=args.points, span=args.span),
+            and partial(
+                see.analyse_curvature,
+                run,
+                look,
+                closely=closely,
+                memory=most,
+                warn=_warner(args, run, most),
+            ),
+            "surface": args.surface
+            and partial(see.analyse_surface, run, look, points=args.points, span=args.span),
             "local against global": args.local_global
             and partial(see.analyse_local_global, run, look, clients=args.clients),
             "corruptions": args.corruptions is not None
             and partial(see.analyse_corruptions, run, look, kinds=args.corruptions or None),
             "recovery": args.recovered and partial(analyse_recovery, run),
-            "plane of clients": args.plane == ["clients"] and partial(see.analyse_clients_plane, run, look),
-            "pictures": args.pictures is not None and partial(analyse_pictures, run, look, each=args.pictures),
+            "plane of clients": args.plane == ["clients"]
+            and partial(see.analyse_clients_plane, run, look),
+            "pictures": args.pictures is not None
+            and partial(analyse_pictures, run, look, each=args.pictures),
             "confusion": args.confusion and partial(analyse_confusion, run, look),
             "styles": args.styles and partial(analyse_styles, run, look),
             "partition": partial(see.analyse_partition, run),
@@ -105,7 +125,9 @@ def _jobs(args: Namespace, runs: list[LoadedRun], look: Scope) -> Iterator[tuple
         yield from ((f"{run.folder}: {what}", job) for what, job in asked_of.items() if job)
     if args.plane is not None and args.plane != ["clients"]:
         three = args.plane or [str(run.folder) for run in runs]
-        see.three_models(three)  # which refuses what cannot be drawn, before anything else is worked out
+        see.three_models(
+            three
+        )  # which refuses what cannot be drawn, before anything else is worked out
         yield f"plane of {', '.join(three)}", partial(see.analyse_plane, three, look)
     if args.interpolate is not None:
         a, b = args.interpolate
@@ -138,13 +160,19 @@ def _words(found: AnalysisResult) -> str:
         if "examples" in result and "of" in result:
             parts[0] += f" on {result['examples']:,} of {result['of']:,} examples"
         if "lambda_1" in result:
-            off = f" ± {_said(subsample['lambda_1_spread'], '.2g')}" if "lambda_1_spread" in subsample else ""
+            off = (
+                f" ± {_said(subsample['lambda_1_spread'], '.2g')}"
+                if "lambda_1_spread" in subsample
+                else ""
+            )
             parts.append(f"lambda_1 {_said(result['lambda_1'])}{off}")
         if "ratio" in result:
             parts.append(f"lambda_1/lambda_5 {_said(result['ratio'], '.2f')}")
         if trace:
             parts.append(f"trace {_said(trace.get('mean'))} ± {_said(trace.get('stderr'), '.2g')}")
-        text = ", ".join(parts) + _explained("lambda_1" in result and "lambda_1_spread" in subsample, bool(trace))
+        text = ", ".join(parts) + _explained(
+            "lambda_1" in result and "lambda_1_spread" in subsample, bool(trace)
+        )
     elif found.kind == "local_global":
         own, abroad = (_said(result.get(name)) for name in ("local", "global"))
         text = f"lambda_1 {own} on the clients' own data, {abroad} on everybody's"
@@ -154,7 +182,9 @@ def _words(found: AnalysisResult) -> str:
         clean, mean = (judged.with_unit(math.nan if value is None else value) for value in values)
         text = f"{judged.label} {clean} clean, {mean} over all corruptions ({result.get('source')})"
     elif found.kind == "recovery":
-        distance, test, none = (_said(result.get(name)) for name in ("distance", "test", "untrained"))
+        distance, test, none = (
+            _said(result.get(name)) for name in ("distance", "test", "untrained")
+        )
         text = (
             f"Fréchet distance {distance} of what client {result['client']} has recovered in {result['visits']} visits "
             f"(test images: {test}, a generator that has learnt nothing: {none}; higher is safer), by "
@@ -165,10 +195,17 @@ def _words(found: AnalysisResult) -> str:
     elif found.kind in ("pictures", "confusion"):
         text = f"{len(result['names'])} classes on {', '.join(result['sets'])}"
     elif found.kind == "styles":
-        clusters, apart = len({one["cluster"] for one in result["clients"]}), _said(result.get("silhouette"), ".2f")
+        clusters, apart = (
+            len({one["cluster"] for one in result["clients"]}),
+            _said(result.get("silhouette"), ".2f"),
+        )
         made = result.get("groups")
-        whose = f"the run's own, groups={made}" if made else "by the silhouette: the run has made none"
-        text = f"{len(result['clients'])} clients in {clusters} clusters ({whose}), silhouette {apart}"
+        whose = (
+            f"the run's own, groups={made}" if made else "by the silhouette: the run has made none"
+        )
+        text = (
+            f"{len(result['clients'])} clients in {clusters} clusters ({whose}), silhouette {apart}"
+        )
     elif found.kind == "partition":
         text = f"{_said(result.get('clients'), ',')} clients"
     else:

@@ -14,8 +14,14 @@ def carry_out(args: Namespace) -> int:
     folder = Path(args.folder)
     with LiveServer(folder, args.port) as server:
         if not folder.exists():
-            print(f"{folder} is not there yet; its runs will be shown when they begin.", file=sys.stderr)
-        print(f"{folder} is shown at the address below, on this machine only; Ctrl-C ends it.", file=sys.stderr)
+            print(
+                f"{folder} is not there yet; its runs will be shown when they begin.",
+                file=sys.stderr,
+            )
+        print(
+            f"{folder} is shown at the address below, on this machine only; Ctrl-C ends it.",
+            file=sys.stderr,
+        )
         print(server.address, flush=True)
         server.serve_forever()
     return 0

@@ -41,15 +41,20 @@ def carry_out(args: Namespace) -> int:
 
 def _grouping(text: str) -> Grouping:
     """What a text says: a grouping, or so many random groups."""
-    return grouping_of("data show", int(text) if text.strip().isdecimal() else parse(text, "grouping"))
+    return grouping_of(
+        "data show", int(text) if text.strip().isdecimal() else parse(text, "grouping")
+    )
 
 
 def _groups(spec: DataSpec, grouping: Grouping, args: Namespace) -> Grouped:
-    """The groups that a run with these settings has; who holds how many of each class is known without asking."""
+    """The groups that a run with these settings has; who holds how many of each class is known
+    without asking."""
     if all(isinstance(one, LabelCounts) for one in grouping.describers):
         return groups_among(spec, grouping, args.seed)
     settings = {one.name: getattr(args, one.name) for one in DESCRIBING if hasattr(args, one.name)}
-    config = ExecutionConfig(**{one.name: getattr(args, one.name) for one in MACHINE if hasattr(args, one.name)})
+    config = ExecutionConfig(
+        **{one.name: getattr(args, one.name) for one in MACHINE if hasattr(args, one.name)}
+    )
     with reporter_for(quiet=args.quiet) as reporter:
         return groups_described(spec, grouping, args.seed, config, reporter, **settings)
 

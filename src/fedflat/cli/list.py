@@ -1,4 +1,5 @@
-"""``fedflat models``, ``partitions``, ``tasks`` and the like: what there is of each, with its arguments."""
+"""``fedflat models``, ``partitions``, ``tasks`` and the like: what there is of each, with its
+arguments."""
 
 from __future__ import annotations
 

@@ -19,8 +19,9 @@ from fedflat.registry.plugins import load_plugin
 def main(words: Sequence[str] | None = None) -> int:
     """Carry out a command line.
 
-    0: done; 1: the output could not be written; 2: something was wrong and nothing was lost; 130, 143, 129: stopped by
-    Ctrl-C, SIGTERM, SIGHUP. A reader of its output that leaves (``| head -1``) changes nothing of this.
+    0: done; 1: the output could not be written; 2: something was wrong and nothing was lost; 130,
+    143, 129: stopped by Ctrl-C, SIGTERM, SIGHUP. A reader of its output that leaves (``| head -1``)
+    changes nothing of this.
     """
     try:
         try:
@@ -33,12 +34,16 @@ def main(words: Sequence[str] | None = None) -> int:
             raise
         _drop_output()
         why = error.strerror or error
-        print(f"fedflat: error: the output could not be written: {why}. Send it elsewhere.", file=sys.stderr)
+        print(
+            f"fedflat: error: the output could not be written: {why}. Send it elsewhere.",
+            file=sys.stderr,
+        )
         return 1
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Whether standard output cannot be written: errors of files have their names, and another try fails too."""
+    """Whether standard output cannot be written: errors of files have their names, and another try
+    fails too."""
     if error.filename is not None:
         return False
     try:
@@ -49,7 +54,8 @@ def _is_of_output(error: OSError) -> bool:
 
 
 def _drop_output() -> None:
-    """Send what is still to be written nowhere, so that the end of the process does not try again."""
+    """Send what is still to be written nowhere, so that the end of the process does not try
+    again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -59,7 +65,9 @@ def _carried_out(words: Sequence[str] | None) -> int:
             words = sys.argv[1:] if words is None else words
             args = build().read(words)
             args.words = list(words)
-            carry_out: Callable[[Namespace], int] = import_module(f"fedflat.cli.{_HOME[args.command]}").carry_out
+            carry_out: Callable[[Namespace], int] = import_module(
+                f"fedflat.cli.{_HOME[args.command]}"
+            ).carry_out
             for said in getattr(args, "plugin", None) or ():
                 load_plugin(said)
             if getattr(args, "data_dir", None):
@@ -77,8 +85,17 @@ def _carried_out(words: Sequence[str] | None) -> int:
 
 
 _HOME = {
-    "run": "runs", "compare": "runs", "resume": "runs", "methods": "methods", **dict.fromkeys(KINDS, "list"),
-    "presets": "presets", "data": "data", "reproduce": "reproduce", "watch": "dashboard",
-    "analyse": "analyse", "report": "analyse", "export": "export",
+    "run": "runs",
+    "compare": "runs",
+    "resume": "runs",
+    "methods": "methods",
+    **dict.fromkeys(KINDS, "list"),
+    "presets": "presets",
+    "data": "data",
+    "reproduce": "reproduce",
+    "watch": "dashboard",
+    "analyse": "analyse",
+    "report": "analyse",
+    "export": "export",
     "predict": "predict",
-}  # fmt: skip
+}

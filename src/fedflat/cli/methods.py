@@ -28,7 +28,9 @@ def _listing() -> str:
     whole = [entry for entry in entries if _is_whole(entry)]
     rest = [entry for entry in entries if not _is_whole(entry)]
     head = f"{'METHODS':<18}down  up  gradients  server  client"
-    return "\n".join([head, *map(_line, whole), "", "PIECES to add with '+'", *map(_line, rest), LEGEND])
+    return "\n".join(
+        [head, *map(_line, whole), "", "PIECES to add with '+'", *map(_line, rest), LEGEND]
+    )
 
 
 def _is_whole(entry: RegisteredName) -> bool:
@@ -52,11 +54,19 @@ def _numbers(entry: RegisteredName) -> str:
 
 def _asks(entry: RegisteredName) -> bool:
     """Whether it has an argument that must be given, so that nothing can be said of it without."""
-    return any(p.default is p.empty for p in entry.signature.parameters.values() if p.kind is not p.VAR_POSITIONAL)
+    return any(
+        p.default is p.empty
+        for p in entry.signature.parameters.values()
+        if p.kind is not p.VAR_POSITIONAL
+    )
 
 
 def _argument(parameter: inspect.Parameter) -> str:
-    return parameter.name if parameter.default is parameter.empty else f"{parameter.name}={parameter.default!r}"
+    return (
+        parameter.name
+        if parameter.default is parameter.empty
+        else f"{parameter.name}={parameter.default!r}"
+    )
 
 
 def _explain(text: str) -> str:

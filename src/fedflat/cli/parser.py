@@ -35,9 +35,18 @@ ALPHAS = """what alpha is in a partition:
                                          and FedLab; balance=False as in Flower Datasets"""
 
 KINDS = (
-    "models", "partitions", "tasks", "topologies", "groupings", "clocks", "spreads", "presences", "starts", "attacks",
+    "models",
+    "partitions",
+    "tasks",
+    "topologies",
+    "groupings",
+    "clocks",
+    "spreads",
+    "presences",
+    "starts",
+    "attacks",
     "schedules",
-)  # fmt: skip
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -57,7 +66,9 @@ class Parser(argparse.ArgumentParser):
             )
         if unknown:
             known = getattr(read, "options", list(self._option_string_actions))
-            self.error(f"unknown option {unknown[0]!r}.{nearest(unknown[0].partition('=')[0], known)}")
+            self.error(
+                f"unknown option {unknown[0]!r}.{nearest(unknown[0].partition('=')[0], known)}"
+            )
         return read
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -69,7 +80,9 @@ class Parser(argparse.ArgumentParser):
         wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         if wrong:
             known = re.findall(r"[\w-]+", wrong[2])
-            message = f"unknown word {wrong[1]!r}.{nearest(wrong[1], known)} Known: {', '.join(known)}."
+            message = (
+                f"unknown word {wrong[1]!r}.{nearest(wrong[1], known)} Known: {', '.join(known)}."
+            )
         self.exit(2, f"{self.prog}: error: {message}\nSee `{self.prog} --help`.\n")
 
 
@@ -79,8 +92,12 @@ def build() -> Parser:
     top.add_argument("--version", action="version", version=f"fedflat {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    run = commands.add_parser("run", help="run one method", description="Run one method, with one seed or several.")
-    method = run.add_argument("method", metavar="METHOD", help='such as "feddyn(alpha=0.01) + sam(rho=0.05)"')
+    run = commands.add_parser(
+        "run", help="run one method", description="Run one method, with one seed or several."
+    )
+    method = run.add_argument(
+        "method", metavar="METHOD", help='such as "feddyn(alpha=0.01) + sam(rho=0.05)"'
+    )
     _preset(run, method)
     _run_options(run)
 
@@ -90,28 +107,50 @@ def build() -> Parser:
 
     resume = commands.add_parser("resume", help="go on with a run or a study that was stopped")
     resume.add_argument("folder", type=path, metavar="DIR")
-    resume.add_argument("--until", type=whole, metavar="N", help="stop after N rounds, to go on later")
+    resume.add_argument(
+        "--until", type=whole, metavar="N", help="stop after N rounds, to go on later"
+    )
     _going_options(resume)
 
-    live = commands.add_parser("watch", help="show runs in a browser while they go on; Ctrl-C ends it")
-    live.add_argument("folder", type=path, metavar="DIR", help="a run, a study, or a folder with runs, now or later")
-    live.add_argument("--port", type=whole, default=8765, metavar="N", help="(default 8765; 0: any that is free)")
+    live = commands.add_parser(
+        "watch", help="show runs in a browser while they go on; Ctrl-C ends it"
+    )
+    live.add_argument(
+        "folder",
+        type=path,
+        metavar="DIR",
+        help="a run, a study, or a folder with runs, now or later",
+    )
+    live.add_argument(
+        "--port", type=whole, default=8765, metavar="N", help="(default 8765; 0: any that is free)"
+    )
 
     looks = looking.add_commands(commands)
     for name in ("analyse", "report", "predict"):
         _data_dir(looks[name])
 
-    methods = commands.add_parser("methods", help="list all methods, their arguments, papers and costs")
-    methods.add_argument("name", metavar="METHOD", nargs="?", help="one of them, or a combination, in detail")
+    methods = commands.add_parser(
+        "methods", help="list all methods, their arguments, papers and costs"
+    )
+    methods.add_argument(
+        "name", metavar="METHOD", nargs="?", help="one of them, or a combination, in detail"
+    )
 
-    kinds = [commands.add_parser(kind, help=f"list all {kind} and their arguments") for kind in KINDS]
+    kinds = [
+        commands.add_parser(kind, help=f"list all {kind} and their arguments") for kind in KINDS
+    ]
 
     presets = commands.add_parser("presets", help="the runs of the papers' tables")
     presets.add_argument(
-        "word", metavar="WORD", nargs="?", help="a paper; or those with this in their name; or a name: in detail"
+        "word",
+        metavar="WORD",
+        nargs="?",
+        help="a paper; or those with this in their name; or a name: in detail",
     )
 
-    reproduce = commands.add_parser("reproduce", help="run cells of a paper's table beside the paper's numbers")
+    reproduce = commands.add_parser(
+        "reproduce", help="run cells of a paper's table beside the paper's numbers"
+    )
     _reproduce_options(reproduce)
 
     data = commands.add_parser("data", help="list, fetch and show data sets")
@@ -119,15 +158,28 @@ def build() -> Parser:
     listing = jobs.add_parser("list", help="all data sets, where they are, what to do for the rest")
     get = jobs.add_parser("get", help="fetch a data set")
     get.add_argument("name", metavar="NAME")
-    show = jobs.add_parser("show", help="what a data set holds and how its clients differ", epilog=ALPHAS)
+    show = jobs.add_parser(
+        "show", help="what a data set holds and how its clients differ", epilog=ALPHAS
+    )
     show.add_argument("on", metavar="DATA", help='such as "cifar10(lda(0), clients=100)"')
     show.add_argument("--seed", type=whole, default=0)
     _show_options(show)
     for part in (listing, get, show):
         _data_dir(part)
     for command in (
-        run, compare, resume, live, *looks.values(), methods, *kinds, presets, reproduce, listing, get, show,
-    ):  # fmt: skip
+        run,
+        compare,
+        resume,
+        live,
+        *looks.values(),
+        methods,
+        *kinds,
+        presets,
+        reproduce,
+        listing,
+        get,
+        show,
+    ):
         _finish(command)
     return top
 
@@ -135,39 +187,106 @@ def build() -> Parser:
 def _finish(parser: argparse.ArgumentParser) -> None:
     """What every command takes, and its options to propose in place of wrong ones."""
     parser.add_argument(
-        "--plugin", action="append", metavar="FILE",
+        "--plugin",
+        action="append",
+        metavar="FILE",
         help="code of yours that registers names: my_methods.py, or package.module; may be given again",
-    )  # fmt: skip
+    )
     parser.set_defaults(options=list(parser._option_string_actions))
 
 
 def _reproduce_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("what", metavar="TABLE", nargs="?", help="fedgloss/table3, a preset or a pattern, mine.toml, toy")
+    add(
+        "what",
+        metavar="TABLE",
+        nargs="?",
+        help="fedgloss/table3, a preset or a pattern, mine.toml, toy",
+    )
     add("--list", action="store_true", help="list its cells and run nothing")
-    add("--cells", nargs="+", metavar="PATTERN", help="which cells: names or patterns, 'cifar10-*-{fedavg,fedsam}'")
-    add("--add-shadow", action="append", metavar="SHADOW", help='more models of the same runs: "wima(window=100)"')
-    add("--seeds", metavar="N", help="how many of the authors' seeds, or which: 0,42 (default: the first)")
+    add(
+        "--cells",
+        nargs="+",
+        metavar="PATTERN",
+        help="which cells: names or patterns, 'cifar10-*-{fedavg,fedsam}'",
+    )
+    add(
+        "--add-shadow",
+        action="append",
+        metavar="SHADOW",
+        help='more models of the same runs: "wima(window=100)"',
+    )
+    add(
+        "--seeds",
+        metavar="N",
+        help="how many of the authors' seeds, or which: 0,42 (default: the first)",
+    )
     far = parser.add_mutually_exclusive_group()
-    far.add_argument("--rounds", type=whole, metavar="N", help="stop after N of the paper's rounds, to go on later")
-    far.add_argument("--share", type=share, metavar="S", help="the same as a share of the paper's rounds: 0.3 or 30%%")
-    add("--stretch", action="store_true", help="shorten the schedules to these rounds instead of cutting them off")
-    add("--jobs", type=whole, metavar="N", help="runs at a time (default: as many as there are cores for)")
-    add("--workers", type=whole, default=1, metavar="N", help="cores of a run: so many clients at a time (default 1)")
-    add("--nice", type=whole, default=19, metavar="N", help="how far to stand back for others, 0 to 19 (default 19)")
+    far.add_argument(
+        "--rounds",
+        type=whole,
+        metavar="N",
+        help="stop after N of the paper's rounds, to go on later",
+    )
+    far.add_argument(
+        "--share",
+        type=share,
+        metavar="S",
+        help="the same as a share of the paper's rounds: 0.3 or 30%%",
+    )
+    add(
+        "--stretch",
+        action="store_true",
+        help="shorten the schedules to these rounds instead of cutting them off",
+    )
+    add(
+        "--jobs",
+        type=whole,
+        metavar="N",
+        help="runs at a time (default: as many as there are cores for)",
+    )
+    add(
+        "--workers",
+        type=whole,
+        default=1,
+        metavar="N",
+        help="cores of a run: so many clients at a time (default 1)",
+    )
+    add(
+        "--nice",
+        type=whole,
+        default=19,
+        metavar="N",
+        help="how far to stand back for others, 0 to 19 (default 19)",
+    )
     add("--out", type=path, metavar="DIR", help="(default: runs/reproduce-TABLE)")
     add("--resume", type=path, metavar="DIR", help="go on with all that is in a folder")
-    add("--table", action="store_true", help="only write the tables and the figure of a folder anew")
-    add("--checkpoint-every", type=real, default=60.0, metavar="SECONDS", help="at most so often (default 60)")
+    add(
+        "--table", action="store_true", help="only write the tables and the figure of a folder anew"
+    )
+    add(
+        "--checkpoint-every",
+        type=real,
+        default=60.0,
+        metavar="SECONDS",
+        help="at most so often (default 60)",
+    )
     add("--quiet", action="store_true", help="no progress")
     _data_dir(parser)
 
 
 def _show_options(parser: argparse.ArgumentParser) -> None:
-    """How groups are made; the settings are those of `run`, where clients must describe themselves by a model."""
+    """How groups are made; the settings are those of `run`, where clients must describe themselves
+    by a model."""
     add = parser.add_argument
-    add("--groups", metavar="GROUPING", help="also draw groups of clients: greedy(psi='labels'), or 5")
-    describing = parser.add_argument_group("for --groups by what clients say of themselves, as in a run")
+    add(
+        "--groups",
+        metavar="GROUPING",
+        help="also draw groups of clients: greedy(psi='labels'), or 5",
+    )
+    describing = parser.add_argument_group(
+        "for --groups by what clients say of themselves, as in a run"
+    )
     where = [one for one in MACHINE if one.name in ("executor", "workers", "threads", "device")]
     _add_settings(describing, [*DESCRIBING, *where])
     add("--quiet", action="store_true", help="no progress")
@@ -181,17 +300,21 @@ def _preset(parser: argparse.ArgumentParser, method: argparse.Action) -> None:
         return text
 
     parser.add_argument(
-        "--preset", type=name, metavar="NAME",
+        "--preset",
+        type=name,
+        metavar="NAME",
         help="in place of METHOD: a run of a paper (`fedflat presets`); other options change it",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--stretch", action="store_true",
+        "--stretch",
+        action="store_true",
         help="with --preset and --rounds: warm-ups, cycles, decays keep their share of the run",
-    )  # fmt: skip
+    )
 
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `run` and `compare`. Settings that are not typed stay unsaid: a preset may say them."""
+    """The options of `run` and `compare`. Settings that are not typed stay unsaid: a preset may say
+    them."""
     _add_settings(parser, [one for one in SETTINGS if one.name != "seed"])
     _machine_options(parser)
 
@@ -218,16 +341,28 @@ def _add_setting(where: argparse._ActionsContainer, one: Setting, default: Any) 
         where.add_argument(one.option, action="store_true", default=default, help=help)
     else:
         read = _READ.get(one.about.unit or one.kind, str)
-        where.add_argument(one.option, type=read, default=default, metavar=one.about.metavar, help=help)
+        where.add_argument(
+            one.option, type=read, default=default, metavar=one.about.metavar, help=help
+        )
 
 
 def _machine_options(parser: argparse.ArgumentParser) -> None:
     """Options that no preset says."""
     add = parser.add_argument
-    add("--replay", type=path, metavar="FILE", help='JSON with "cohorts" and "orders": the clients and batches to use')
+    add(
+        "--replay",
+        type=path,
+        metavar="FILE",
+        help='JSON with "cohorts" and "orders": the clients and batches to use',
+    )
     seeds = parser.add_mutually_exclusive_group()
     seeds.add_argument("--seed", type=whole, metavar="S", help="(default 0, or a preset's first)")
-    seeds.add_argument("--seeds", type=whole, metavar="N", help="run with seeds 0 to N-1, or with a preset's first N")
+    seeds.add_argument(
+        "--seeds",
+        type=whole,
+        metavar="N",
+        help="run with seeds 0 to N-1, or with a preset's first N",
+    )
     for one in MACHINE:
         if one.name not in _GOING:
             _add_setting(parser, one, one.default)
@@ -238,10 +373,16 @@ def _machine_options(parser: argparse.ArgumentParser) -> None:
 def _going_options(parser: argparse.ArgumentParser) -> None:
     """The options of whatever trains, from the beginning or not."""
     parser.add_argument(
-        "--checkpoint-every", type=real, default=20.0, metavar="SECONDS", help="at most so often (default 20)"
+        "--checkpoint-every",
+        type=real,
+        default=20.0,
+        metavar="SECONDS",
+        help="at most so often (default 20)",
     )
     parser.add_argument(
-        "--profile", action="store_true", help="say where the time went, and draw it into the run folder"
+        "--profile",
+        action="store_true",
+        help="say where the time went, and draw it into the run folder",
     )
     for one in MACHINE:
         if one.name in _GOING:
@@ -253,12 +394,18 @@ def _going_options(parser: argparse.ArgumentParser) -> None:
 
 def _table_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--target", type=target, metavar="A",
+        "--target",
+        type=target,
+        metavar="A",
         help="accuracy, or what the run is judged by, to reach: 0.9 or 90%%; kept with a study (default: the first's)",
-    )  # fmt: skip
+    )
     style = parser.add_mutually_exclusive_group()
-    style.add_argument("--csv", dest="style", action="store_const", const="csv", help="the table as CSV")
-    style.add_argument("--markdown", dest="style", action="store_const", const="markdown", help="... as Markdown")
+    style.add_argument(
+        "--csv", dest="style", action="store_const", const="csv", help="the table as CSV"
+    )
+    style.add_argument(
+        "--markdown", dest="style", action="store_const", const="markdown", help="... as Markdown"
+    )
     parser.set_defaults(style="text")
 
 

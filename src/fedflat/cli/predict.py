@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflat.analysis.loaded_run import LoadedRun
-from fedflat.analysis.predict import IDS, MASK, Predictor, Prediction, pictures
+from fedflat.analysis.predict import IDS, MASK, Prediction, Predictor, pictures
 from fedflat.data.files.png import png
 from fedflat.errors import FedflatError, RunError, SettingError, printable
 from fedflat.experiments.run_folder.study_file import is_run
@@ -24,7 +24,8 @@ LISTED = 4
 
 
 def carry_out(args: Namespace) -> int:
-    """Look at pictures, write their masks, and say what is in them; 2 if one of them could not be looked at."""
+    """Look at pictures, write their masks, and say what is in them; 2 if one of them could not be
+    looked at."""
     keep_memory()
     folder = Path(args.folder)
     if not is_run(folder):
@@ -58,7 +59,12 @@ def _row(eye: Predictor, seen: Prediction, out: Path | None) -> dict[str, Any]:
     shares = {name: round(share, 6) for name, share in seen.shares.items()}
     if seen.ids is None:
         place = eye.names.index(seen.first)
-        return {"image": str(seen.path), "class": seen.first, "number": place, "probability": shares[seen.first]}
+        return {
+            "image": str(seen.path),
+            "class": seen.first,
+            "number": place,
+            "probability": shares[seen.first],
+        }
     ids, mask = _files(seen.path, out)
     where = ids.parent
     try:
@@ -90,12 +96,15 @@ def _files(path: Path, out: Path | None) -> tuple[Path, Path]:
 
 
 def _refuse_existing(places: Sequence[Path], out: Path | None, overwrite: bool) -> None:
-    """Refuse to write over files that exist, unless the user allows it, and over the pictures in any case."""
+    """Refuse to write over files that exist, unless the user allows it, and over the pictures in
+    any case."""
     files = [file for path in places for file in _files(path, out)]
     given = {path.resolve() for path in places}
     lost = [file for file in files if file.resolve() in given]
     if lost:
-        raise SettingError(f"the mask {lost[0]} would replace a picture to predict. Write to another folder (--out).")
+        raise SettingError(
+            f"the mask {lost[0]} would replace a picture to predict. Write to another folder (--out)."
+        )
     existing = [file for file in files if os.path.lexists(file)]
     if existing and not overwrite:
         raise SettingError(
@@ -116,7 +125,9 @@ def _csv(rows: Sequence[dict[str, Any]]) -> None:
     """A line for each picture; of masks a column for each class that occurs."""
     flat = [{**row, **row["classes"]} if "classes" in row else row for row in rows]
     names = dict.fromkeys(name for row in flat for name in row if name != "classes")
-    writer = csv.DictWriter(sys.stdout, list(names), restval=0, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(
+        sys.stdout, list(names), restval=0, extrasaction="ignore", lineterminator="\n"
+    )
     writer.writeheader()
     writer.writerows(flat)
 

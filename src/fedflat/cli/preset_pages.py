@@ -19,17 +19,29 @@ FOOT = (
 
 
 def overview(papers: Sequence[str]) -> str:
-    """What each paper is, and its runs in groups; of a single one also what is known about its numbers."""
+    """What each paper is, and its runs in groups; of a single one also what is known about its
+    numbers."""
     lines = []
     for name in papers:
         title, source, _, *about = _paragraphs(name)
-        lines += [f"{name}: {title}", fill(source, WIDTH, initial_indent="  ", subsequent_indent="  ")]
+        lines += [
+            f"{name}: {title}",
+            fill(source, WIDTH, initial_indent="  ", subsequent_indent="  "),
+        ]
         groups = _grouped([preset for preset in every() if _paper(preset) == name], _group)
         for group in groups.values():
             first, *others = dict.fromkeys(map(_setting, group))
-            lines += [f"  {_prefix(group):<36}{len(group):>4} runs  {first}", *(f"{'':<49}{one}" for one in others)]
+            lines += [
+                f"  {_prefix(group):<36}{len(group):>4} runs  {first}",
+                *(f"{'':<49}{one}" for one in others),
+            ]
         lines += ["", *(fill(text, WIDTH) + "\n" for text in about if len(papers) == 1)]
-    return "\n".join([*lines, "`fedflat presets WORD` lists runs with this in their names, and the papers' numbers."])
+    return "\n".join(
+        [
+            *lines,
+            "`fedflat presets WORD` lists runs with this in their names, and the papers' numbers.",
+        ]
+    )
 
 
 def listing(found: Sequence[Preset]) -> str:
@@ -42,7 +54,8 @@ def listing(found: Sequence[Preset]) -> str:
 
 
 def explain(preset: Preset) -> str:
-    """One of them: how it is run, its settings, what the paper reports, and what to know about that."""
+    """One of them: how it is run, its settings, what the paper reports, and what to know about
+    that."""
     said = {name: value for name, value in preset.arguments().items() if name != "seed"}
     said = said | {"seeds": ", ".join(map(str, preset.seeds)) or "not named"}
     reported = paper(preset)
@@ -51,7 +64,10 @@ def explain(preset: Preset) -> str:
     lines += ["", f"{reported[0].upper()}{reported[1:]}."]
     lines += [fill(preset.note, WIDTH)] if preset.note else []
     lines += ["", f"fedflat run --preset {preset.name}", "says the same as", command(preset), ""]
-    lines += ["About the paper's runs:", *(fill(text, WIDTH) for text in _paragraphs(_paper(preset))[3:])]
+    lines += [
+        "About the paper's runs:",
+        *(fill(text, WIDTH) for text in _paragraphs(_paper(preset))[3:]),
+    ]
     return "\n".join(lines)
 
 
@@ -82,7 +98,11 @@ def paper(preset: Preset) -> str:
     if preset.reported is None:
         return f"the paper reports no convergence {when}"
     what = " as its best personal accuracy" if preset.measure == "personal" else ""
-    what = f" on the test set {test}" if (test := preset.measure.removeprefix("tests.")) != preset.measure else what
+    what = (
+        f" on the test set {test}"
+        if (test := preset.measure.removeprefix("tests.")) != preset.measure
+        else what
+    )
     return f"the paper reports {preset.figure}{what} {when}"
 
 
@@ -110,13 +130,17 @@ def _whole_setting(preset: Preset) -> str:
 def _prefix(group: Sequence[Preset]) -> str:
     """What the names of a group have in common, up to a whole word."""
     first, last = min(preset.name for preset in group), max(preset.name for preset in group)
-    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    same = next(
+        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)
+    )
     return first[:same].rpartition("-")[0] + "-"
 
 
 def _line(preset: Preset, width: int) -> str:
     mark = "*" if preset.column else " "
-    return f"{mark} {preset.name:<{width}}  {preset.figure:>13}  {preset.table:<10}  {preset.method}"
+    return (
+        f"{mark} {preset.name:<{width}}  {preset.figure:>13}  {preset.table:<10}  {preset.method}"
+    )
 
 
 def _paper(preset: Preset) -> str:
@@ -124,6 +148,7 @@ def _paper(preset: Preset) -> str:
 
 
 def _paragraphs(name: str) -> list[str]:
-    """A paper's title, its source, its names, and what is known about its numbers, from its module."""
+    """A paper's title, its source, its names, and what is known about its numbers, from its
+    module."""
     text = inspect.getdoc(import_module(f"fedflat.papers.presets.{name}")) or ""
     return [" ".join(paragraph.replace("``", "").split()) for paragraph in text.split("\n\n")]

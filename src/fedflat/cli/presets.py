@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def carry_out(args: Namespace) -> int:
-    """All papers in groups, one of them, the presets that have a word in their name, or the only one in detail."""
+    """All papers in groups, one of them, the presets that have a word in their name, or the only
+    one in detail."""
     if not args.word or args.word in PAPERS:
         print(overview([args.word] if args.word else PAPERS))
         return 0
@@ -28,7 +29,9 @@ def carry_out(args: Namespace) -> int:
     return 0
 
 
-def beside(preset: Preset, results: Sequence[Result], typed: Mapping[str, Any], stretched: bool) -> str:
+def beside(
+    preset: Preset, results: Sequence[Result], typed: Mapping[str, Any], stretched: bool
+) -> str:
     """This run's number and the paper's, and what was not as in the paper."""
     judged = results[0].headline
     if any(result.diverged for result in results):
@@ -39,7 +42,11 @@ def beside(preset: Preset, results: Sequence[Result], typed: Mapping[str, Any], 
         score = f"{preset.measure}.{judged.name}" if preset.measure.startswith("tests.") else None
         here = judged.said(mean(result.final(score) for result in results))
     said = preset.arguments()
-    other = [name.replace("_", " ") for name, value in typed.items() if name not in said or said[name] != value]
+    other = [
+        name.replace("_", " ")
+        for name, value in typed.items()
+        if name not in said or said[name] != value
+    ]
     changed = f"; changed here: {', '.join(other)}" if other else ""
     changed += " (schedules stretched)" if stretched and other else ""
     return f"{preset.name}: {here}; {paper(preset)}{changed}."
@@ -74,13 +81,20 @@ def seeds_of(args: Namespace, preset: Preset | None) -> Sequence[int]:
 
 
 def settings_of(preset: Preset | None, typed: Mapping[str, Any], stretched: bool) -> dict[str, Any]:
-    """The settings of a run, and the method if a preset says it: what was typed in place of what the preset says."""
+    """The settings of a run, and the method if a preset says it: what was typed in place of what
+    the preset says."""
     if preset is None:
         if stretched:
-            raise SettingError("--stretch fits a preset to other rounds, and none was named. Add --preset NAME.")
-        return {one.name: one.about.typed for one in SETTINGS if one.about.typed is not None} | dict(typed)
+            raise SettingError(
+                "--stretch fits a preset to other rounds, and none was named. Add --preset NAME."
+            )
+        return {
+            one.name: one.about.typed for one in SETTINGS if one.about.typed is not None
+        } | dict(typed)
     rounds = typed.get("rounds", preset.rounds)
-    settings = {**stretch(preset.arguments(), rounds), **typed} if stretched else preset.arguments(**typed)
+    settings = (
+        {**stretch(preset.arguments(), rounds), **typed} if stretched else preset.arguments(**typed)
+    )
     return {name: value for name, value in settings.items() if name != "seed"}
 
 
@@ -90,4 +104,6 @@ def too_short(settings: Mapping[str, Any], preset: Preset | None) -> str:
     if not late:
         return ""
     what = f"{', '.join(late)}: not finished after {settings['rounds']:,} rounds."
-    return what + (" --stretch gives all that is counted in rounds its share of them." if preset else "")
+    return what + (
+        " --stretch gives all that is counted in rounds its share of them." if preset else ""
+    )

@@ -23,9 +23,13 @@ FOOT = "`--cells` takes names like these, or patterns: 'cifar10-cnn-alpha0-{feda
 
 def carry_out(args: Namespace) -> int:
     """List, run, or write the table of what was run."""
-    here = args.resume or (args.what if args.what and os.path.exists(Path(args.what) / "reproduce.json") else None)
+    here = args.resume or (
+        args.what if args.what and os.path.exists(Path(args.what) / "reproduce.json") else None
+    )
     if here is None and args.what is None:
-        raise SettingError("reproduce: say which table, such as fedgloss/table3 or toy, or --resume FOLDER.")
+        raise SettingError(
+            "reproduce: say which table, such as fedgloss/table3 or toy, or --resume FOLDER."
+        )
     if here is not None and (args.cells or args.add_shadow or args.list or args.out):
         raise SettingError(
             f"reproduce: --cells, --add-shadow, --list and --out go with a table, and {here} is the folder of one that "
@@ -59,7 +63,9 @@ def _run(args: Namespace, here: Path | None) -> int:
     _check_machine(args)
     if args.table:
         if here is None:
-            raise SettingError(f"reproduce: --table needs the folder of a table that was run, found {args.what!r}.")
+            raise SettingError(
+                f"reproduce: --table needs the folder of a table that was run, found {args.what!r}."
+            )
         plan, failed = open_plan(here, reading=True), False
         said = write_tables(plan)
     else:
@@ -73,7 +79,9 @@ def _run(args: Namespace, here: Path | None) -> int:
             finally:
                 said = write_tables(plan)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-    if args.table or args.quiet or not (console.is_terminal and sys.stderr.isatty()):  # where it does not stand yet
+    if (
+        args.table or args.quiet or not (console.is_terminal and sys.stderr.isatty())
+    ):  # where it does not stand yet
         console.print(grid(lines(plan), {}, console.width))
     for sentence in said:
         print(printable(sentence), file=sys.stderr)
@@ -93,11 +101,19 @@ def _planned(args: Namespace, here: Path | None, folder: Path) -> TablePlan:
     if here is not None:
         plan = open_plan(here)
         more = how_far != PlanRequest()
-        plan = plan.added([entry.cell for entry in plan.entries], how_far, typed) if more else plan.said(typed)
+        plan = (
+            plan.added([entry.cell for entry in plan.entries], how_far, typed)
+            if more
+            else plan.said(typed)
+        )
         plan = replace(plan, now=None)  # all that is there
     else:
         table = find_table(args.what)
-        plan = open_plan(folder) if (folder / FILE).exists() else new_plan(folder, table.title, table.source)
+        plan = (
+            open_plan(folder)
+            if (folder / FILE).exists()
+            else new_plan(folder, table.title, table.source)
+        )
         cells = list(cells_of(table, args.cells))
         cells += [cell.with_shadow(average) for average in args.add_shadow or [] for cell in cells]
         plan = plan.added(cells, how_far, typed)
@@ -150,10 +166,14 @@ def _seeds(text: str | None) -> int | Sequence[int] | None:
     except ValueError:
         numbers = []
     if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
-        raise SpellingError(f"--seeds must say how many (3) or which (0,42; one alone: 42,), found {text!r}.")
+        raise SpellingError(
+            f"--seeds must say how many (3) or which (0,42; one alone: 42,), found {text!r}."
+        )
     return numbers if "," in text else numbers[0]
 
 
 def _word(what: str) -> str:
     name = Path(what).stem if what.endswith((".toml", ".json")) else what
-    return "".join(request if request.isalnum() or request in ".=-" else "-" for request in name).strip("-.")
+    return "".join(
+        request if request.isalnum() or request in ".=-" else "-" for request in name
+    ).strip("-.")

@@ -42,8 +42,14 @@ def carry_out(args: Namespace) -> int:
         target = common_target(args.target, _judged(folder))
 
         def go_on(reporter: Reporter) -> list[Result]:
-            wishes: dict[str, Any] = {"watch": args.watch, "track": args.track, "profile": _profile(args, reporter)}
-            return resume(folder, reporter=reporter, checkpoint_every=pause, until=args.until, **wishes)
+            wishes: dict[str, Any] = {
+                "watch": args.watch,
+                "track": args.track,
+                "profile": _profile(args, reporter),
+            }
+            return resume(
+                folder, reporter=reporter, checkpoint_every=pause, until=args.until, **wishes
+            )
 
         if target is not None and not is_run(folder):
             write_target(folder, target)
@@ -71,7 +77,10 @@ def _begin(args: Namespace) -> tuple[Path, list[Result]]:
     def work(reporter: Reporter) -> list[Result]:
         for line in [*_preface(each, folder), *(f"  {said}" for said in short if said)]:
             reporter.note(line)
-        wishes: dict[str, Any] = {"checkpoint_every": args.checkpoint_every, "profile": _profile(args, reporter)}
+        wishes: dict[str, Any] = {
+            "checkpoint_every": args.checkpoint_every,
+            "profile": _profile(args, reporter),
+        }
         if len(each) == 1:
             return [run_one(each[0], config, folder, reporter, **wishes)]
         return run_many(each, config, folder, reporter, target=target, **wishes)
@@ -104,7 +113,9 @@ def _replay(path: str | None) -> dict[str, Any]:
     try:
         saved = parse_json(read_bytes(Path(path)))
         orders = saved.get("orders")
-        orders = orders and [{int(client): batches for client, batches in given.items()} for given in orders]
+        orders = orders and [
+            {int(client): batches for client, batches in given.items()} for given in orders
+        ]
         return {"cohorts": saved["cohorts"], "orders": orders}
     except (OSError, ValueError, KeyError, AttributeError, TypeError, Damaged) as error:
         raise SettingError(
@@ -116,7 +127,10 @@ def _replay(path: str | None) -> dict[str, Any]:
 def _preface(each: list[Experiment], folder: Path) -> list[str]:
     """What is about to happen, with the stack as it was sorted."""
     stacks = {f"  {exp.method}": f"    {exp.method.stack()}" for exp in each}
-    return [f"on {each[0].on}, model {each[0].model}, into {folder}", *chain.from_iterable(stacks.items())]
+    return [
+        f"on {each[0].on}, model {each[0].model}, into {folder}",
+        *chain.from_iterable(stacks.items()),
+    ]
 
 
 def _stoppable(args: Namespace, folder: Path, work: Any) -> list[Result]:
@@ -127,8 +141,17 @@ def _stoppable(args: Namespace, folder: Path, work: Any) -> list[Result]:
             return work(reporter)  # type: ignore[no-any-return]
     except KeyboardInterrupt:
         if folder.exists():
-            again, found = f"fedflat resume {quote(str(folder))}{plugin_words()}", _checkpoints(folder)
-            what = "A checkpoint" if found != before else "No new checkpoint" if found else "No checkpoint"
+            again, found = (
+                f"fedflat resume {quote(str(folder))}{plugin_words()}",
+                _checkpoints(folder),
+            )
+            what = (
+                "A checkpoint"
+                if found != before
+                else "No new checkpoint"
+                if found
+                else "No checkpoint"
+            )
             print(f"{what} was written. Go on with: {again}", file=sys.stderr)
         raise
 

@@ -1,4 +1,5 @@
-"""What is typed for an option, made a value; the range of a number is looked at where the number is used."""
+"""What is typed for an option, made a value; the range of a number is looked at where the number is
+used."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def whole(text: str) -> int:
     """
     found = re.fullmatch(r"([+-]?[0-9]{1,40})(?:[eE]\+?([0-9]{1,2}))?", text.strip())
     if found is None:
-        raise ArgumentTypeError(f"a whole number is needed, such as 100 or 1e3, found {shown(text)}")
+        raise ArgumentTypeError(
+            f"a whole number is needed, such as 100 or 1e3, found {shown(text)}"
+        )
     return int(found[1] + "0" * int(found[2] or 0))
 
 
@@ -52,7 +55,9 @@ def share(text: str) -> float:
     """
     value = real(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     if not 0 < value <= 1:
-        raise ArgumentTypeError(f"a share lies between 0 and 1, or 0% and 100%, found {shown(text)}")
+        raise ArgumentTypeError(
+            f"a share lies between 0 and 1, or 0% and 100%, found {shown(text)}"
+        )
     return value
 
 
@@ -92,13 +97,20 @@ def examples(text: str) -> int | None:
 def path(text: str) -> str:
     """The path of a file or a folder that a file system can hold; ``~`` is somebody's home."""
     name = os.fsencode(text)
-    if not text or b"\0" in name or len(name) > LONGEST_PATH or max(map(len, name.split(b"/"))) > LONGEST_NAME:
+    if (
+        not text
+        or b"\0" in name
+        or len(name) > LONGEST_PATH
+        or max(map(len, name.split(b"/"))) > LONGEST_NAME
+    ):
         raise ArgumentTypeError(
             f"a path is needed, of names of at most {LONGEST_NAME} letters, found {shown(text)}"
         )
     home = os.path.expanduser(text)
     if home.startswith("~"):
-        raise ArgumentTypeError(f"there is no home of {home.partition('/')[0][1:] or 'yours'}, found {shown(text)}")
+        raise ArgumentTypeError(
+            f"there is no home of {home.partition('/')[0][1:] or 'yours'}, found {shown(text)}"
+        )
     return home
 
 
@@ -110,5 +122,7 @@ def picture_size(text: str) -> tuple[int, int]:
     """
     found = re.fullmatch(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})", text.strip())
     if found is None and text.strip() != "own":
-        raise ArgumentTypeError(f"a height and a width are needed, such as 512x1024, or own, found {shown(text)}")
+        raise ArgumentTypeError(
+            f"a height and a width are needed, such as 512x1024, or own, found {shown(text)}"
+        )
     return (0, 0) if found is None else (int(found[1]), int(found[2]))

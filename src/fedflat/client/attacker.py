@@ -1,4 +1,5 @@
-"""A client that attacks, where it is visited: what it makes of the data it holds before it trains on them."""
+"""A client that attacks, where it is visited: what it makes of the data it holds before it trains
+on them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class Attacker(TextSpec, ABC):
-    """A frozen dataclass. Its text makes it again: that is how clients elsewhere are told what they are."""
+    """A frozen dataclass. Its text makes it again: that is how clients elsewhere are told what they
+    are."""
 
     @abstractmethod
     def data(self, data: ClientData) -> ClientData:
@@ -25,16 +27,22 @@ class Attacker(TextSpec, ABC):
 
 
 def poisoned(attackers: Mapping[int, Attacker], client: int, data: ClientData) -> ClientData:
-    """What ``client`` trains on: what it holds, or what it makes of that if it is one of the attackers."""
+    """What ``client`` trains on: what it holds, or what it makes of that if it is one of the
+    attackers."""
     return attackers[client].data(data) if client in attackers else data
 
 
 def pairs_of(said: str, pairs: object) -> Pairs:
-    """The pairs as tuples; whatever is not made of pairs of different classes is refused in the name of ``said``."""
+    """The pairs as tuples; whatever is not made of pairs of different classes is refused in the
+    name of ``said``."""
     rows = pairs if isinstance(pairs, list | tuple) else ()
     fits = bool(rows) and all(isinstance(row, list | tuple) and len(row) == 2 for row in rows)
     named = [label for row in rows for label in row] if fits else []
-    if not fits or not all(type(label) is int and label >= 0 for label in named) or len(set(named)) != len(named):
+    if (
+        not fits
+        or not all(type(label) is int and label >= 0 for label in named)
+        or len(set(named)) != len(named)
+    ):
         raise SettingError(f"{said}: pairs must be pairs of different classes, found {pairs!r}.")
     return tuple((a, b) for a, b in rows)
 
@@ -42,7 +50,8 @@ def pairs_of(said: str, pairs: object) -> Pairs:
 @register("attacker", "swaps")
 @dataclass(frozen=True, repr=False)
 class Swaps(Attacker):
-    """Swaps the labels of pairs of classes in all it trains on. Other labels stay, and swapped twice all do."""
+    """Swaps the labels of pairs of classes in all it trains on. Other labels stay, and swapped
+    twice all do."""
 
     pairs: Pairs
 
@@ -52,7 +61,9 @@ class Swaps(Attacker):
     def data(self, data: ClientData) -> ClientData:
         """The same examples under the other labels."""
         labels = data.examples.labels.clone()
-        swap = torch.arange(max(data.examples.classes, 1 + max(map(max, self.pairs))), device=labels.device)
+        swap = torch.arange(
+            max(data.examples.classes, 1 + max(map(max, self.pairs))), device=labels.device
+        )
         for a, b in self.pairs:
             swap[a], swap[b] = b, a
         labels[data.index] = swap[labels[data.index].long()].to(labels.dtype)

@@ -1,4 +1,5 @@
-"""Pieces that change the batch: mixup and cutout. Ascent and descent of a step see the same changed batch.
+"""Pieces that change the batch: mixup and cutout. Ascent and descent of a step see the same changed
+batch.
 
 Zhang et al., mixup: Beyond Empirical Risk Minimization, ICLR 2018.
 DeVries and Taylor, Improved Regularization of Convolutional Neural Networks with Cutout, 2017.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fedflat.client.piece import Piece, ModelInfo, ClientContext
+from fedflat.client.piece import ClientContext, ModelInfo, Piece
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
 from fedflat.data import augment
@@ -18,7 +19,8 @@ from fedflat.errors import SettingError, number
 
 @dataclass(frozen=True, repr=False)
 class Mixup(Piece):
-    """Blends each example with another of its batch by one ``lam ~ Beta(alpha, alpha)``, and their losses alike."""
+    """Blends each example with another of its batch by one ``lam ~ Beta(alpha, alpha)``, and their
+    losses alike."""
 
     alpha: Scalar = 1.0
 
@@ -31,9 +33,15 @@ class Mixup(Piece):
     def check(self, site: ModelInfo) -> None:
         """Refuse batches that are more than examples, and inputs that lie on no line."""
         if site.task.makes_batches:
-            raise SettingError(f"mixup blends examples, and the batches of {site.task} are more. Leave it out.")
-        if site.sample is not None and not all(x.is_floating_point() for x in arguments(site.sample)):
-            raise SettingError("mixup blends inputs, and those of these data are whole numbers. Leave it out.")
+            raise SettingError(
+                f"mixup blends examples, and the batches of {site.task} are more. Leave it out."
+            )
+        if site.sample is not None and not all(
+            x.is_floating_point() for x in arguments(site.sample)
+        ):
+            raise SettingError(
+                "mixup blends inputs, and those of these data are whole numbers. Leave it out."
+            )
 
     def batch(self, v: ClientContext, batch: Batch) -> Batch:
         """The blended batch."""
@@ -43,7 +51,8 @@ class Mixup(Piece):
 
 @dataclass(frozen=True, repr=False)
 class Cutout(Piece):
-    """Blanks one square of ``side`` pixels in each normalised image; squares may hang over the border."""
+    """Blanks one square of ``side`` pixels in each normalised image; squares may hang over the
+    border."""
 
     side: int = 16
 
@@ -55,4 +64,6 @@ class Cutout(Piece):
 
     def batch(self, v: ClientContext, batch: Batch) -> Batch:
         """The batch with squares blanked."""
-        return v.transform(batch, lambda one, rng: replace(one, inputs=augment.cutout(one.first, self.side, rng)))
+        return v.transform(
+            batch, lambda one, rng: replace(one, inputs=augment.cutout(one.first, self.side, rng))
+        )

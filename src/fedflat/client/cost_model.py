@@ -1,4 +1,5 @@
-"""What a network asks of a machine: counted in one forward pass, never timed, so that it is the same every time."""
+"""What a network asks of a machine: counted in one forward pass, never timed, so that it is the
+same every time."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from fedflat.data.batch import arguments
 PART = 5e-5
 """Seconds that one module costs in a gradient, however little there is to compute."""
 PRODUCT = 1e-10
-"""Seconds for one product of a weight with a number, there and back: three passes at 60 billion operations."""
+"""Seconds for one product of a weight with a number, there and back: three passes at 60 billion
+operations."""
 NUMBER = 3e-9
 """Seconds for one number that a module makes: written, read again, and its gradient likewise."""
 
@@ -32,7 +34,8 @@ class ForwardCost:
     itemsize: int = 4
 
     def seconds(self, steps: float, samples: float) -> float:
-        """About how long so many gradients of so many examples in all take one thread of a usual processor."""
+        """About how long so many gradients of so many examples in all take one thread of a usual
+        processor."""
         each = self.products * PRODUCT + self.numbers * NUMBER
         return steps * self.parts * PART + samples * each * self.itemsize / 4
 

@@ -20,4 +20,8 @@ def diagnose(job: ClientJob, request: Request, data: ClientData) -> str:
     if not bool(torch.isfinite(request.broadcast.params).all()):
         return "the model it was sent was already not finite"
     run_client(job, request, data, spy)
-    return f"the first bad number came out of {seen[0]}" if seen else "its steps were finite, but their sum is not"
+    return (
+        f"the first bad number came out of {seen[0]}"
+        if seen
+        else "its steps were finite, but their sum is not"
+    )

@@ -19,8 +19,11 @@ NUMBERS = 1 << 23
 """The most numbers that go into the module at once."""
 
 
-def scores(learner: Learner, data: ClientData, reference: ClientData | None = None) -> dict[str, float]:
-    """The mean loss and the task's scores; ``reference`` is what the examples are looked up in, if the task does so."""
+def scores(
+    learner: Learner, data: ClientData, reference: ClientData | None = None
+) -> dict[str, float]:
+    """The mean loss and the task's scores; ``reference`` is what the examples are looked up in, if
+    the task does so."""
     tally = Scorer(learner)
     if reference is not None:
         for batch, output in outputs(learner, reference):
@@ -47,17 +50,23 @@ class Scorer:
 
     def scores(self) -> dict[str, float]:
         """The mean loss and the task's scores."""
-        return {"loss": float(torch.cat(self.losses).sum() / (self.counted or 1.0)), **self.meter.scores()}
+        return {
+            "loss": float(torch.cat(self.losses).sum() / (self.counted or 1.0)),
+            **self.meter.scores(),
+        }
 
 
 def outputs(learner: Learner, data: ClientData) -> Iterator[tuple[Batch, Any]]:
     """Batch by batch, with what the module makes of it."""
-    for batch in data.batches(torch.arange(len(data)).split(eval_batch_size(data.examples.shape)), learner.dtype):
+    for batch in data.batches(
+        torch.arange(len(data)).split(eval_batch_size(data.examples.shape)), learner.dtype
+    ):
         yield batch, learner.flat.forward(*arguments(learner.in_memory_format(batch.inputs)))
 
 
 def eval_batch_size(shape: tuple[int, ...]) -> int:
-    """How many examples of this shape are judged at once: fewer of large images, whose every pixel has its scores.
+    """How many examples of this shape are judged at once: fewer of large images, whose every pixel
+    has its scores.
 
     >>> at_once((3, 32, 32)), at_once((3, 180, 240)), at_once((3, 1024, 2048))
     (256, 64, 1)

@@ -1,4 +1,5 @@
-"""The gradient over many examples, a large batch at a time: of one client, or of a stack of them."""
+"""The gradient over many examples, a large batch at a time: of one client, or of a stack of
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from fedflat.tasks.average import Average
 
 
 def batched_gradient(oracle: Callable[[Tensor], BatchOracle], examples: int, w: Tensor) -> Tensor:
-    """The gradient over ``examples``, a large batch at a time; none of them is a single example left over."""
+    """The gradient over ``examples``, a large batch at a time; none of them is a single example
+    left over."""
     total, mean = torch.zeros_like(w), Average(examples)
     *parts, last = torch.arange(examples).split(256)
     if parts and len(last) == 1:
@@ -26,6 +28,11 @@ def batched_gradient(oracle: Callable[[Tensor], BatchOracle], examples: int, w: 
 
 
 def full_gradient(learner: Learner, data: ClientData, w: Tensor, terms: Terms = ()) -> Tensor:
-    """The gradient over all of a client's examples, as they are, of the loss and ``terms`` of it."""
+    """The gradient over all of a client's examples, as they are, of the loss and ``terms`` of
+    it."""
     learner.flat.train()
-    return batched_gradient(lambda places: Oracle(learner, data.batch(places, learner.dtype), terms, still=True), len(data), w)
+    return batched_gradient(
+        lambda places: Oracle(learner, data.batch(places, learner.dtype), terms, still=True),
+        len(data),
+        w,
+    )

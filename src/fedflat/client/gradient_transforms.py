@@ -1,7 +1,7 @@
 """What is done to a gradient on its way to the step: pulled back, clipped, decayed, smoothed.
 
-The order is fixed by their stages: corrections, then the clip, then weight decay (at the unperturbed
-point, never clipped), then momentum, whose buffer starts anew in every visit.
+The order is fixed by their stages: corrections, then the clip, then weight decay (at the
+unperturbed point, never clipped), then momentum, whose buffer starts anew in every visit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.core.flat import GradFn
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
@@ -20,7 +20,8 @@ from fedflat.errors import choice
 
 @dataclass(frozen=True, repr=False)
 class Prox(Piece):
-    """Pulls towards what the server sent: ``g + mu (w - w_sent)``, the gradient of ``mu/2 ||w - w_sent||^2``."""
+    """Pulls towards what the server sent: ``g + mu (w - w_sent)``, the gradient of ``mu/2 ||w -
+    w_sent||^2``."""
 
     mu: Scalar = 0.1
 
@@ -51,7 +52,9 @@ class Clip(Piece):
         """The direction, no longer than ``norm``."""
         g, most = grad(w), at(self.norm, v.round)
         length: Tensor = torch.linalg.vector_norm(g, dim=-1, keepdim=True).clamp(min=most)
-        if g.device.type == "cpu" and bool((length == most).all()):  # elsewhere to look would be to wait
+        if g.device.type == "cpu" and bool(
+            (length == most).all()
+        ):  # elsewhere to look would be to wait
             return g
         return g * (torch.full_like(length, most) / length)  # exactly 1 if it is short enough
 
@@ -75,7 +78,8 @@ class WeightDecay(Piece):
 
 @dataclass(frozen=True, repr=False)
 class Momentum(Piece):
-    """Heavy ball: ``m <- mu m + g``, ``m = g`` in the first step; ``keep`` carries ``m`` to the next visit."""
+    """Heavy ball: ``m <- mu m + g``, ``m = g`` in the first step; ``keep`` carries ``m`` to the
+    next visit."""
 
     mu: Scalar
     keep: bool = False
@@ -107,7 +111,8 @@ class Momentum(Piece):
 
 @dataclass(frozen=True, repr=False)
 class Only(Piece):
-    """Moves one block only and freezes the rest: "classifier" (the last layer) or "features" (all but it)."""
+    """Moves one block only and freezes the rest: "classifier" (the last layer) or "features" (all
+    but it)."""
 
     block: str
 

@@ -1,10 +1,10 @@
 """What our servers ask of clients.
 
-    train      walk as the method says
-    tune       plain steps of the last layer, nothing else: what the personalised protocol ends with
-    gradient   the gradient over all the client's data, no walk
-    evaluate   the scores of the model on what the client keeps for testing
-    describe   a tensor computed from the client's data, and perhaps from the model, by a describer
+train      walk as the method says
+tune       plain steps of the last layer, nothing else: what the personalised protocol ends with
+gradient   the gradient over all the client's data, no walk
+evaluate   the scores of the model on what the client keeps for testing
+describe   a tensor computed from the client's data, and perhaps from the model, by a describer
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 from fedflat.client.gradient_transforms import Only
 from fedflat.client.learner import Learner
 from fedflat.client.piece import Piece
-from fedflat.client.training import ClientJob, Outcome, ClientWork
+from fedflat.client.training import ClientJob, ClientWork, Outcome
 from fedflat.core.instruction import Instruction
 from fedflat.core.seeds import derive
 from fedflat.data.examples import ClientData
@@ -43,14 +43,18 @@ class LocalWork(Protocol):
 
 
 def local_work(pieces: Sequence[Piece], examples: int, samples: int) -> int:
-    """Gradients of single examples in a walk: as many of each as the pieces ask for, and those over all the data."""
-    return samples * prod(piece.oracle_calls for piece in pieces) + examples * sum(piece.full_gradients for piece in pieces)
+    """Gradients of single examples in a walk: as many of each as the pieces ask for, and those over
+    all the data."""
+    return samples * prod(piece.oracle_calls for piece in pieces) + examples * sum(
+        piece.full_gradients for piece in pieces
+    )
 
 
 @register("ask", "train")
 @dataclass(frozen=True, repr=False)
 class Train(Instruction):
-    """Walk as the method says; ``tests`` says how well the client's own model then does on its own part."""
+    """Walk as the method says; ``tests`` says how well the client's own model then does on its own
+    part."""
 
     evaluates: bool = False
 
@@ -105,7 +109,8 @@ class Gradient(Instruction):
 @register("ask", "evaluate")
 @dataclass(frozen=True, repr=False)
 class Evaluate(Instruction):
-    """The scores of the model on what the client keeps for testing, by name under "evaluate"; no vector comes back.
+    """The scores of the model on what the client keeps for testing, by name under "evaluate"; no
+    vector comes back.
 
     It is weighted by the examples it was tested on.
     """
@@ -124,7 +129,8 @@ class Evaluate(Instruction):
 
 
 class Describer(TextSpec, ABC):
-    """How a client describes itself: a frozen dataclass. Every client is asked once, before round 0."""
+    """How a client describes itself: a frozen dataclass. Every client is asked once, before round
+    0."""
 
     needs_model: ClassVar[bool] = False
     """Whether a model must be sent along: a fresh one, if it is no `probe`."""
@@ -141,7 +147,8 @@ class Describer(TextSpec, ABC):
 
     @property
     def probe(self) -> int:
-        """For how many epochs the model that is sent is trained on the server's own data before; 0: it is fresh."""
+        """For how many epochs the model that is sent is trained on the server's own data before; 0:
+        it is fresh."""
         return 0
 
     def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
@@ -159,7 +166,9 @@ class Describer(TextSpec, ABC):
         """How many examples the client trains on for it, epochs counted."""
         return 0
 
-    def reading(self, learner: Learner, public: ClientData | None, seed: int) -> Callable[[Tensor], Tensor]:
+    def reading(
+        self, learner: Learner, public: ClientData | None, seed: int
+    ) -> Callable[[Tensor], Tensor]:
         """What the server makes of a tensor as it comes, and keeps in its place."""
         return lambda sent: sent
 
@@ -171,9 +180,12 @@ Descriptions = Mapping[Describer, Sequence[Tensor]]
 @register("describer", "label_counts")
 @dataclass(frozen=True, repr=False)
 class LabelCounts(Describer):
-    """How many examples of each class a client trains on. The server learns just that: it is not private."""
+    """How many examples of each class a client trains on. The server learns just that: it is not
+    private."""
 
-    reveals = "the server learns how many examples of each class every client holds, which is not private"
+    reveals = (
+        "the server learns how many examples of each class every client holds, which is not private"
+    )
     gives_distribution = True
 
     def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
@@ -186,19 +198,26 @@ class LabelCounts(Describer):
 
     def describe(self, client: ClientWork) -> Tensor:
         """Count."""
-        return torch.bincount(client.data.labels, minlength=client.data.examples.classes).double().cpu()
+        return (
+            torch.bincount(client.data.labels, minlength=client.data.examples.classes)
+            .double()
+            .cpu()
+        )
 
 
 @register("ask", "describe")
 @dataclass(frozen=True, repr=False)
 class Describe(Instruction):
-    """A tensor computed by a describer, under "describe" and "vector"; its draws are apart from those of rounds."""
+    """A tensor computed by a describer, under "describe" and "vector"; its draws are apart from
+    those of rounds."""
 
     by: Describer
 
     def __post_init__(self) -> None:
         if not isinstance(self.by, Describer):
-            raise SettingError(f"describe: by must be a describer such as label_counts(), found {self.by!r}.")
+            raise SettingError(
+                f"describe: by must be a describer such as label_counts(), found {self.by!r}."
+            )
 
     @property
     def needs_model(self) -> bool:

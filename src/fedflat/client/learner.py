@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
-from fedflat.client.piece import Term, ClientContext
+from fedflat.client.piece import ClientContext, Term
 from fedflat.core.flat import FlatModule, Model
 from fedflat.core.seeds import derive
 from fedflat.data.batch import Batch, Mixed, Tensors, arguments, each, leading
@@ -32,28 +32,43 @@ Terms = Sequence[tuple[Term, ClientContext]]
 """What is added to the loss, with what each term sees."""
 MIXED = "mixed"
 DTYPES = {"float32": torch.float32, "float64": torch.float64, MIXED: torch.float32}
-"""Types of parameters by name; "mixed" makes the passes of training in bfloat16 where that is safe."""
+"""Types of parameters by name; "mixed" makes the passes of training in bfloat16 where that is
+safe."""
 
 
 class Learner:
     """A picklable description that opens its module once in each process."""
 
     def __init__(
-        self, model: ModelLike, shape: tuple[int, ...], outputs: int, *, seed: int, task: Task = Classification(),
-        loss: LossFn | None = None, dtype: str = "float32", device: str = "cpu", layout: str = AUTO,
-        convolutions: str = AUTO, sample: Tensors | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        model: ModelLike,
+        shape: tuple[int, ...],
+        outputs: int,
+        *,
+        seed: int,
+        task: Task = Classification(),
+        loss: LossFn | None = None,
+        dtype: str = "float32",
+        device: str = "cpu",
+        layout: str = AUTO,
+        convolutions: str = AUTO,
+        sample: Tensors | None = None,
+    ) -> None:
         self.model, self.shape, self.outputs = model, shape, outputs
         self.task = task if loss is None else OwnLoss(task, loss)
         self.seed, self.dtype, self.device = seed, DTYPES[dtype], device
         self.mixed, self.layout, self.convolutions = dtype == MIXED, layout, convolutions
-        self.sample = torch.zeros(2, *shape, dtype=self.dtype, device=device) if sample is None else sample
+        self.sample = (
+            torch.zeros(2, *shape, dtype=self.dtype, device=device) if sample is None else sample
+        )
         """The inputs of two examples, to try modules on: of the right type and number."""
         self.at: Tensor | None = None
         """Where the walk stands, for tasks that choose examples by what the model makes of them."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("flat", "beside", "at")} | {"at": None}
+        return {k: v for k, v in self.__dict__.items() if k not in ("flat", "beside", "at")} | {
+            "at": None
+        }
 
     @cached_property
     def flat(self) -> FlatModule:
@@ -68,7 +83,9 @@ class Learner:
     def copy(self) -> FlatModule:
         """A module of its own, as it starts."""
         module = self.module()
-        return FlatModule(module, dtype=self.dtype, device=self.device, forward_in=self.convolving(module))
+        return FlatModule(
+            module, dtype=self.dtype, device=self.device, forward_in=self.convolving(module)
+        )
 
     def convolving(self, module: nn.Module) -> AbstractContextManager[Any]:
         """How the module's convolutions are made in training and tests."""
@@ -78,7 +95,8 @@ class Learner:
         return convolving(always=always) if always or convolution.gains(module) else nullcontext()
 
     def module(self) -> nn.Module:
-        """The module as it starts: drawn by the seed, unless the user gave a module with its weights."""
+        """The module as it starts: drawn by the seed, unless the user gave a module with its
+        weights."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(self.seed, "model"))
             if isinstance(self.model, ModelSpec):
@@ -89,7 +107,8 @@ class Learner:
             return self._materialised(module)
 
     def _materialised(self, module: nn.Module) -> nn.Module:
-        """The module with what it had left open (`torch.nn.LazyLinear` and the like) made for these inputs."""
+        """The module with what it had left open (`torch.nn.LazyLinear` and the like) made for these
+        inputs."""
         if not any(map(is_lazy, (*module.parameters(), *module.buffers()))):
             return module
         empty = {id(b): UninitializedBuffer() for b in module.buffers() if is_lazy(b)}
@@ -119,26 +138,31 @@ class Learner:
 
     def objective(
         self, module: nn.Module, forward: Callable[..., Any], batch: Batch, terms: Terms
-    ) -> tuple[Tensor, Count]:  # fmt: skip
-        """The mean loss of a batch with the terms that are added to it, and of how many things it is the mean;
-        ``forward`` runs ``module``."""
+    ) -> tuple[Tensor, Count]:
+        """The mean loss of a batch with the terms that are added to it, and of how many things it
+        is the mean; ``forward`` runs ``module``."""
         if not terms and not self.mixed:  # by far the most
             return self.mean(forward(*arguments(batch.inputs)), batch)
         with ExitStack() as open_hooks:
             seen = [open_hooks.enter_context(term.hooks(module)) for term, _ in terms]
             if self.mixed:
-                open_hooks.enter_context(torch.autocast(torch.device(self.device).type, torch.bfloat16))
+                open_hooks.enter_context(
+                    torch.autocast(torch.device(self.device).type, torch.bfloat16)
+                )
             output = forward(*arguments(batch.inputs))
         if self.mixed:
             output = each(lambda part: part.to(self.dtype), output)
         blind = any(term.unsupervised for term, _ in terms)
-        value, count = (leading(output).new_zeros(()), len(batch)) if blind else self.mean(output, batch)
+        value, count = (
+            (leading(output).new_zeros(()), len(batch)) if blind else self.mean(output, batch)
+        )
         for (term, v), noted in zip(terms, seen, strict=True):
             value = value + term.loss(v, batch, output, noted)
         return value, count
 
     def output(self, inputs: Tensors) -> Any:
-        """What the module makes of inputs where the walk stands, in evaluation mode; then training goes on."""
+        """What the module makes of inputs where the walk stands, in evaluation mode; then training
+        goes on."""
         assert self.at is not None, "no walk has begun"
         training = self.flat.module.training
         self.flat.load(self.at)
@@ -147,7 +171,8 @@ class Learner:
         return made
 
     def output_of(self, model: Model, inputs: Tensors) -> Any:
-        """What the module makes of inputs at ``model``, in evaluation mode; where the walk stands is not touched."""
+        """What the module makes of inputs at ``model``, in evaluation mode; where the walk stands
+        is not touched."""
         self.sibling.load(model.params)
         self.sibling.buffers = model.buffers
         return self.sibling.forward(*arguments(inputs))
@@ -168,7 +193,8 @@ class Learner:
 
     @cached_property
     def channels_last(self) -> bool:
-        """Whether the module takes images with channels last, the quickest way on a CPU; one with ``view`` may not."""
+        """Whether the module takes images with channels last, the quickest way on a CPU; one with
+        ``view`` may not."""
         try:
             self.flat.forward(channels_last(self.sample))
         except RuntimeError:
@@ -177,7 +203,8 @@ class Learner:
 
     @cached_property
     def accepts_single_example(self) -> bool:
-        """Whether it can be trained on a single example: one with batch normalisation of features cannot."""
+        """Whether it can be trained on a single example: one with batch normalisation of features
+        cannot."""
         module = self.copy().module.train()
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -197,20 +224,26 @@ class Learner:
 
     @cached_property
     def trains_channels_last(self) -> bool:
-        """Whether images lie with channels last in training: as the layout says, or as the module is quickest."""
+        """Whether images lie with channels last in training: as the layout says, or as the module
+        is quickest."""
         if self.layout != AUTO or not self.takes_images:
             return self.layout == CHANNELS_LAST
         on_cpu = torch.device(self.device).type == "cpu"
         return on_cpu and gains(self.flat.module) and self.channels_last_refusal() is None
 
     def channels_last_refusal(self) -> Exception | None:
-        """What the module says to a step of training on images with channels last; None if it takes them."""
+        """What the module says to a step of training on images with channels last; None if it takes
+        them."""
         return refusal(self.flat.module, self.sample)
 
     @property
     def takes_images(self) -> bool:
         """Whether its input is a batch of images."""
-        return isinstance(self.sample, Tensor) and self.sample.dim() == 4 and self.sample.is_floating_point()
+        return (
+            isinstance(self.sample, Tensor)
+            and self.sample.dim() == 4
+            and self.sample.is_floating_point()
+        )
 
     def oracle(self, batch: Batch, terms: Terms) -> Oracle:
         """The bare gradient oracle on one batch."""
@@ -218,10 +251,17 @@ class Learner:
 
 
 class Oracle:
-    """The gradient of one batch's loss as a function of the point; only the first call moves statistics, if any."""
+    """The gradient of one batch's loss as a function of the point; only the first call moves
+    statistics, if any."""
 
-    def __init__(self, learner: Learner, batch: Batch, terms: Terms, *, still: bool = False) -> None:
-        self.batch = replace(batch, inputs=channels_last(batch.inputs)) if learner.trains_channels_last else batch
+    def __init__(
+        self, learner: Learner, batch: Batch, terms: Terms, *, still: bool = False
+    ) -> None:
+        self.batch = (
+            replace(batch, inputs=channels_last(batch.inputs))
+            if learner.trains_channels_last
+            else batch
+        )
         self.learner, self.terms, self.still = learner, terms, still
         self.loss: Tensor | None = None
         self.count: Count = 0
@@ -231,7 +271,9 @@ class Oracle:
     def __call__(self, w: Tensor) -> Tensor:
         """The gradient at ``w``."""
         first = self.loss is None
-        loss, gradient = self.learner.flat.gradient(w, self._loss, move_buffers=first and not self.still)
+        loss, gradient = self.learner.flat.gradient(
+            w, self._loss, move_buffers=first and not self.still
+        )
         if first:
             self.loss = loss
         return gradient

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.gradient_transforms import Clip, WeightDecay, Momentum
+from fedflat.client.gradient_transforms import Clip, Momentum, WeightDecay
 from fedflat.client.piece import Piece
 from fedflat.core.seeds import request_seed, torch_generator
 from fedflat.errors import SettingError
@@ -30,10 +30,15 @@ class LocalTraining(LocalSettings):
         momentum = () if self.momentum == 0 else (Momentum(self.momentum, keep),)
         return (*clip, *decay, *momentum)
 
-    def batches(self, seed: int, t: int, client: int, examples: int, visit: int = 0) -> Iterator[Tensor]:
-        """The places of each batch in the client's data; of a further ``visit`` in the round, others unless given."""
+    def batches(
+        self, seed: int, t: int, client: int, examples: int, visit: int = 0
+    ) -> Iterator[Tensor]:
+        """The places of each batch in the client's data; of a further ``visit`` in the round,
+        others unless given."""
         if self.orders is not None:
-            yield from (torch.as_tensor(batch, dtype=torch.long) for batch in self._given(t, client))
+            yield from (
+                torch.as_tensor(batch, dtype=torch.long) for batch in self._given(t, client)
+            )
             return
         rng = torch_generator(seed, "batches", *request_seed(t, client, visit))
         left = self.planned_steps(t, client, examples)
@@ -49,7 +54,11 @@ class LocalTraining(LocalSettings):
         """How many steps a visit takes."""
         if self.orders is not None:
             return len(self._given(t, client))
-        return self.steps if self.steps is not None else self.epochs * self._per_epoch(self.virtual or examples)
+        return (
+            self.steps
+            if self.steps is not None
+            else self.epochs * self._per_epoch(self.virtual or examples)
+        )
 
     def samples(self, t: int, client: int, examples: int) -> int:
         """How many examples a visit goes through, epochs counted."""
@@ -67,7 +76,9 @@ class LocalTraining(LocalSettings):
         used = self.virtual or examples
         whole, rest = divmod(used, self.batch_size)
         never_reached = self.steps is not None and self.steps <= whole
-        return rest if rest and not (whole and (self.drop_last or never_reached)) else self.batch_size
+        return (
+            rest if rest and not (whole and (self.drop_last or never_reached)) else self.batch_size
+        )
 
     def takes_all(self, examples: int) -> bool:
         """Whether every batch is all that a client holds."""
@@ -86,7 +97,9 @@ class LocalTraining(LocalSettings):
         if self.virtual is None:
             return None
         repeats = -(-self.virtual // examples)
-        return torch.cat([torch.randperm(examples, generator=rng) for _ in range(repeats)])[: self.virtual]
+        return torch.cat([torch.randperm(examples, generator=rng) for _ in range(repeats)])[
+            : self.virtual
+        ]
 
     def _per_epoch(self, examples: int) -> int:
         whole, rest = divmod(examples, self.batch_size)

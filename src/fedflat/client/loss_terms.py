@@ -1,12 +1,14 @@
 """Terms of the loss.
 
-MAN: Yashwanth et al., Minimizing Layerwise Activation Norm Improves Generalization in Federated Learning, WACV 2024.
+MAN: Yashwanth et al., Minimizing Layerwise Activation Norm Improves Generalization in Federated
+Learning, WACV 2024.
 
     loss_k <- loss_k + zeta sum_l mean(a_l^2)
 
-``a_l`` is what comes out of the non-linearity of hidden layer ``l``, before pooling; the mean runs over batch,
-channels and positions, the sum over layers. Logits do not count. The term is part of the loss, so it is in the
-ascent of SAM and its kin too. The released code has a factor 1/2: ``man_scale="repo"``.
+``a_l`` is what comes out of the non-linearity of hidden layer ``l``, before pooling; the mean runs
+over batch, channels and positions, the sum over layers. Logits do not count. The term is part of
+the loss, so it is in the ascent of SAM and its kin too. The released code has a factor 1/2:
+``man_scale="repo"``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from fedflat.client.piece import ModelInfo, Term, ClientContext
+from fedflat.client.piece import ClientContext, ModelInfo, Term
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.data.batch import Batch
 from fedflat.errors import SettingError, choice
@@ -40,7 +42,8 @@ def activations(module: nn.Module) -> dict[str, nn.Module]:
 
 
 class _MeanSquare(Function):
-    """``x.square().mean()``, which goes through ``x`` once and through its slopes once: activations are large."""
+    """``x.square().mean()``, which goes through ``x`` once and through its slopes once: activations
+    are large."""
 
     generate_vmap_rule = True
 
@@ -61,7 +64,8 @@ class _MeanSquare(Function):
 
 
 class _Rectified(Function):
-    """What a ReLU has made of ``z``, and the mean of its squares, derived together: both slopes end where it is 0."""
+    """What a ReLU has made of ``z``, and the mean of its squares, derived together: both slopes end
+    where it is 0."""
 
     generate_vmap_rule = True
 
@@ -70,7 +74,9 @@ class _Rectified(Function):
         return rectified.view_as(rectified), _MeanSquare.forward(rectified)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]
+    ) -> None:
         ctx.save_for_backward(output[0])  # known to hang on z, so that it can be derived twice
 
     @staticmethod
@@ -104,7 +110,9 @@ class Man(Term):
 
     def remark(self, site: ModelInfo) -> str:
         """Which activations it found."""
-        found = [f"{name} ({type(part).__name__})" for name, part in activations(site.module).items()]
+        found = [
+            f"{name} ({type(part).__name__})" for name, part in activations(site.module).items()
+        ]
         return f"man penalises {len(found)} activations: {', '.join(found)}"
 
     @contextmanager

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.core.stage import Stage
 from fedflat.errors import number
 
 
 @dataclass(frozen=True, repr=False)
 class PolyRate(Piece):
-    """Step i of tau has ``(1 - i / (factor tau))^power`` of the round's rate; every visit begins with all of it."""
+    """Step i of tau has ``(1 - i / (factor tau))^power`` of the round's rate; every visit begins
+    with all of it."""
 
     power: float = 0.9
     factor: float = 1.0

@@ -1,5 +1,5 @@
-"""Pieces that measure at the clients and change nothing: what is watched there. They can be said in text, so a client
-elsewhere can be told to measure."""
+"""Pieces that measure at the clients and change nothing: what is watched there. They can be said in
+text, so a client elsewhere can be told to measure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.client.training import METRICS
 from fedflat.core.flat import GradFn
 from fedflat.core.stage import Stage
@@ -21,7 +21,8 @@ DRIFT = "drift"
 @register("measure", "epoch_ends")
 @dataclass(frozen=True, repr=False)
 class EpochEnds(Piece):
-    """Measures at the end of each epoch how far the client has gone; near the step, so that it is asked once each."""
+    """Measures at the end of each epoch how far the client has gone; near the step, so that it is
+    asked once each."""
 
     inside: bool = True
     """Whether epochs that end before the visit does count."""
@@ -48,4 +49,6 @@ class EpochEnds(Piece):
         return whole and v.steps % (v.planned_steps // epochs) == 0
 
     def _measure(self, v: ClientContext, w: Tensor) -> None:
-        v.scratch.setdefault("gone", []).append(torch.linalg.vector_norm(w - v.sent, dim=-1).double())
+        v.scratch.setdefault("gone", []).append(
+            torch.linalg.vector_norm(w - v.sent, dim=-1).double()
+        )

@@ -1,7 +1,8 @@
-"""A client piece wraps the gradient oracle: ask it, somewhere, once or twice, and add what is to be added.
+"""A client piece wraps the gradient oracle: ask it, somewhere, once or twice, and add what is to be
+added.
 
-Vectors lie along the last axis. A piece whose arithmetic keeps to that works on a stack of clients as well, where
-every vector is a matrix with a row for each client: it says ``stacks = True``.
+Vectors lie along the last axis. A piece whose arithmetic keeps to that works on a stack of clients
+as well, where every vector is a matrix with a row for each client: it says ``stacks = True``.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class ClientContext:
     inbox: Mapping[str, Tensor]
     """This piece's extras from the server."""
     state: dict[str, Tensor]
-    """This piece's memory at this client, across rounds. Replace tensors, never change them in place."""
+    """This piece's memory at this client, across rounds. Replace tensors, never change them in
+    place."""
     examples: int
     """How many the client holds."""
     batch_size: int
@@ -80,7 +82,8 @@ class ClientContext:
     inputs: Callable[[Tensor], Tensors]
     """What goes into the module of the client's examples at the given places, as they are."""
     output_of: Callable[[Model, Tensors], Any]
-    """What another model than the client's own makes of inputs, in evaluation mode and without a gradient."""
+    """What another model than the client's own makes of inputs, in evaluation mode and without a
+    gradient."""
     steps: int = 0
     lr_sum: float = 0.0
     """The sum of the rates so far."""
@@ -91,25 +94,29 @@ class ClientContext:
     mean_examples: float = 0.0
     """How many examples a client holds on average over everybody, if a piece `compares`."""
     preceding: Tensor | None = None
-    """How many clients are asked before this one in the exchange, and the sum of their mean batches, if a piece is
-    `ordered`; in a stack, a row for each client."""
+    """How many clients are asked before this one in the exchange, and the sum of their mean
+    batches, if a piece is `ordered`; in a stack, a row for each client."""
     repetition: int = 0
     """How often the client was visited before in this exchange."""
 
     shared: Mapping[str, Tensor] = field(default_factory=dict)
-    """What this piece was told before round 0, the same at every client (`Piece.shared_with_clients`); no rows in a stack."""
+    """What this piece was told before round 0, the same at every client
+    (`Piece.shared_with_clients`); no rows in a stack."""
 
     @cached_property
     def rng(self) -> torch.Generator:
         """This piece's own random numbers in this visit."""
-        return torch_generator(self.seed, f"piece/{self.key}", *request_seed(self.round, self.client, self.repetition))
+        return torch_generator(
+            self.seed, f"piece/{self.key}", *request_seed(self.round, self.client, self.repetition)
+        )
 
     def draw(self, make: Callable[[torch.Generator], Tensor]) -> Tensor:
         """What ``make`` makes of the piece's random numbers; in a stack, a row for each client."""
         return make(self.rng)
 
     def transform(self, batch: Batch, make: Callable[[Batch, torch.Generator], Batch]) -> Batch:
-        """What ``make`` makes of a batch and the piece's random numbers; in a stack, of each client's."""
+        """What ``make`` makes of a batch and the piece's random numbers; in a stack, of each
+        client's."""
         return make(batch, self.rng)
 
 
@@ -151,19 +158,22 @@ class Piece(TextSpec):
     full_gradients: ClassVar[int] = 0
     """Gradients over all the client's data that it asks for in a visit."""
     stateful: ClassVar[bool] = False
-    """Whether a memory of its own moves at each ``gradient``: then it may not be asked twice a step."""
+    """Whether a memory of its own moves at each ``gradient``: then it may not be asked twice a
+    step."""
     needs_mean_examples: ClassVar[bool] = False
     """Whether it must know how many examples clients hold on average."""
     needs_cohort_order: ClassVar[bool] = False
     """Whether it must know what the clients before it in an exchange do."""
     needs_server_model: ClassVar[bool] = False
-    """Whether it means something only to clients that the server itself has sent its model, not to one in a chain: it
-    remembers, compares or encloses what belongs to that model, without declaring vectors it keeps or sends up."""
+    """Whether it means something only to clients that the server itself has sent its model, not to
+    one in a chain: it remembers, compares or encloses what belongs to that model, without declaring
+    vectors it keeps or sends up."""
     unsupervised: ClassVar[bool] = False
-    """Whether it learns without being told what should come out: a term that stands in the place of the task's loss.
-    Clients then hold no targets."""
+    """Whether it learns without being told what should come out: a term that stands in the place of
+    the task's loss. Clients then hold no targets."""
     stackable: ClassVar[bool] = False
-    """Whether it works on many clients at once: a row for each in every vector, also in what it keeps and sends."""
+    """Whether it works on many clients at once: a row for each in every vector, also in what it
+    keeps and sends."""
 
     seen_domains_only: ClassVar[bool] = False
     """Whether its models can be tested on domains that clients have only."""
@@ -221,8 +231,11 @@ class Piece(TextSpec):
         """The running statistics to send back."""
         return b
 
-    def eval_model(self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]) -> EvalModel:
-        """How a model is tested on data of clients that remember ``kept``; without, where nobody has been visited."""
+    def eval_model(
+        self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]
+    ) -> EvalModel:
+        """How a model is tested on data of clients that remember ``kept``; without, where nobody
+        has been visited."""
         return EvalModel(model)
 
     def private_size(self, layout: Layout) -> int:
@@ -241,7 +254,8 @@ class Term(Piece, ABC):
     stage = Stage.TERM
 
     def hooks(self, module: nn.Module) -> AbstractContextManager[Any]:
-        """What to keep open during the forward pass, such as forward hooks; ``loss`` is handed its value."""
+        """What to keep open during the forward pass, such as forward hooks; ``loss`` is handed its
+        value."""
         return nullcontext()
 
     @abstractmethod

@@ -1,4 +1,5 @@
-"""A step before the first round, made and thrown away: what cannot be trained is refused before anything is written."""
+"""A step before the first round, made and thrown away: what cannot be trained is refused before
+anything is written."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ COUNTER = "num_batches_tracked"
 
 
 def check_training_step(learner: Learner, fed: Federation, pieces: Sequence[Piece] = ()) -> None:
-    """Refuse a model or a loss that does not fit the data or cannot be trained on them with a client's pieces."""
+    """Refuse a model or a loss that does not fit the data or cannot be trained on them with a
+    client's pieces."""
     if len(fed.test) == 0:
         raise SettingError(
             "there must be at least one example to test on, found none. Give a test set, or let clients keep a part of "
@@ -68,7 +70,9 @@ def _learns(learner: Learner, flat: FlatModule, batch: Batch) -> None:
     before = _buffers(flat.module)
     for _ in range(2):
         try:
-            flat.gradient(flat.model().params, lambda module: _loss(learner, module, batch), move_buffers=True)
+            flat.gradient(
+                flat.model().params, lambda module: _loss(learner, module, batch), move_buffers=True
+            )
         except FedflatError:
             raise
         except Exception as error:
@@ -78,7 +82,9 @@ def _learns(learner: Learner, flat: FlatModule, batch: Batch) -> None:
             ) from error
     _same_names(flat)
     for name, now in _buffers(flat.module).items():
-        counts = name.rpartition(".")[2] == COUNTER and name.rpartition(".")[0] in flat.layout.batchnorms
+        counts = (
+            name.rpartition(".")[2] == COUNTER and name.rpartition(".")[0] in flat.layout.batchnorms
+        )
         if not now.is_floating_point() and not counts and not torch.equal(now, before[name]):
             raise SettingError(
                 f"the model's buffer {name!r} holds {now.dtype} and moves in training. Only floating buffers can be "
@@ -105,7 +111,11 @@ def _lies(learner: Learner) -> None:
 def _loss(learner: Learner, module: nn.Module, batch: Batch) -> Tensor:
     value, _ = learner.objective(module, module, batch, ())
     if not isinstance(value, Tensor) or value.dim() or not value.is_floating_point():
-        found = f"a tensor of {value.dtype}, shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+        found = (
+            f"a tensor of {value.dtype}, shape {tuple(value.shape)}"
+            if isinstance(value, Tensor)
+            else repr(value)
+        )
         raise SettingError(
             f"the loss of a batch must be one floating number, a tensor of shape (), found {found}. Take the mean over "
             "the batch: `.mean()`."

@@ -3,9 +3,9 @@
 Li et al., FedBN: Federated Learning on Non-IID Features via Local Batch Normalization, ICLR 2021.
 Andreux et al., Siloed Federated Learning for Multi-Centric Histopathology Datasets, 2020 (SiLoBN).
 
-What is private is not sent: the client puts its own values in before the walk and takes them out after, so the
-server sees no change there and no piece of it can move them. A first visit starts from the initial values, which are
-sent that once.
+What is private is not sent: the client puts its own values in before the walk and takes them out
+after, so the server sees no change there and no piece of it can move them. A first visit starts
+from the initial values, which are sent that once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import EvalModel, Piece, ModelInfo, ClientContext
+from fedflat.client.piece import ClientContext, EvalModel, ModelInfo, Piece
 from fedflat.core.flat import Layout, Model
 from fedflat.core.stage import Stage
 from fedflat.errors import SettingError, choice
@@ -24,7 +24,8 @@ from fedflat.errors import SettingError, choice
 
 @dataclass(frozen=True, repr=False)
 class Private(Piece):
-    """Keeps batch normalisation ("bn"), its running statistics only ("bn_statistics"), or the last layer ("head").
+    """Keeps batch normalisation ("bn"), its running statistics only ("bn_statistics"), or the last
+    layer ("head").
 
     only_named
         Of the batch normalisations only those whose name has these letters, as in FedDrive's code ("bn").
@@ -44,7 +45,9 @@ class Private(Piece):
         choice("private", "where", self.where, ["bn", "bn_statistics", "head"])
         choice("private", "seen", self.seen, ["own", "batch"])
         if not isinstance(self.only_named, str):
-            raise SettingError(f"private: only_named must be letters of a layer's name, found {self.only_named!r}.")
+            raise SettingError(
+                f"private: only_named must be letters of a layer's name, found {self.only_named!r}."
+            )
 
     @property
     def seen_domains_only(self) -> bool:  # type: ignore[override]
@@ -60,7 +63,11 @@ class Private(Piece):
                     "model, that part included. Leave one of them out."
                 )
         if self.where != "head" and not self.norms(site.layout):
-            has = "has no BatchNorm layer" if not site.layout.batchnorms else f"names no layer with {self.only_named!r}"
+            has = (
+                "has no BatchNorm layer"
+                if not site.layout.batchnorms
+                else f"names no layer with {self.only_named!r}"
+            )
             raise SettingError(
                 f"{self} keeps batch normalisation with the clients, and the model {has}: nothing would stay there. "
                 "Use a model with BatchNorm, or plain fedavg()."
@@ -85,17 +92,29 @@ class Private(Piece):
         """The private running statistics."""
         return layout.statistics(self.norms(layout))
 
-    def eval_model(self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]) -> EvalModel:
-        """With the mean of what clients keep; without, or if it is said so, by the test batch's statistics.
+    def eval_model(
+        self, layout: Layout, model: Model, kept: Sequence[Mapping[str, Tensor]]
+    ) -> EvalModel:
+        """With the mean of what clients keep; without, or if it is said so, by the test batch's
+        statistics.
 
         Who keeps parameters needs them: without, the model is tested as the server has it.
         """
         if not kept and self.where != "bn_statistics":
             return EvalModel(model)
         if kept:
-            params, statistics = (torch.stack([one[name] for one in kept]).mean(0) for name in ("params", "statistics"))
-            mask, where = (found.to(model.params.device) for found in (self.mask(layout), self.statistics(layout)))
-            model = Model(model.params.masked_scatter(mask, params), model.buffers.masked_scatter(where, statistics))
+            params, statistics = (
+                torch.stack([one[name] for one in kept]).mean(0)
+                for name in ("params", "statistics")
+            )
+            mask, where = (
+                found.to(model.params.device)
+                for found in (self.mask(layout), self.statistics(layout))
+            )
+            model = Model(
+                model.params.masked_scatter(mask, params),
+                model.buffers.masked_scatter(where, statistics),
+            )
         return EvalModel(model, self.norms(layout) if not kept or self.seen == "batch" else ())
 
     def private_size(self, layout: Layout) -> int:

@@ -1,7 +1,9 @@
-"""Probes: the gradient is taken where the loss is highest nearby, so that the walk prefers flat ground.
+"""Probes: the gradient is taken where the loss is highest nearby, so that the walk prefers flat
+ground.
 
-Foret et al., Sharpness-Aware Minimization for Efficiently Improving Generalization, ICLR 2021 (SAM).
-Kwon et al., ASAM: Adaptive Sharpness-Aware Minimization for Scale-Invariant Learning, ICML 2021 (ASAM).
+Foret et al., Sharpness-Aware Minimization for Efficiently Improving Generalization, ICLR 2021
+(SAM). Kwon et al., ASAM: Adaptive Sharpness-Aware Minimization for Scale-Invariant Learning, ICML
+2021 (ASAM).
 
     SAM     eps = rho g / ||g||                   u = grad(w + eps)
     ASAM    eps = rho T^2 g / ||T g||             T = |w| + eta for weights, 1 for biases
@@ -17,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.core.flat import GradFn, Layout, unit
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
@@ -50,8 +52,9 @@ class Sam(Piece):
 class Asam(Piece):
     """SAM in coordinates scaled by the weights' own size.
 
-    ``variant="weights"`` scales parameters called "weight" by ``|w| + eta`` and leaves biases alone, as the
-    authors' code does; ``variant="elementwise"`` scales every parameter by ``|w|`` and has no ``eta``.
+    ``variant="weights"`` scales parameters called "weight" by ``|w| + eta`` and leaves biases
+    alone, as the authors' code does; ``variant="elementwise"`` scales every parameter by ``|w|``
+    and has no ``eta``.
     """
 
     rho: Scalar = 0.5
@@ -86,7 +89,8 @@ class Asam(Piece):
 
 
 def weights(layout: Layout) -> Tensor:
-    """A mask of the parameters called "weight"; of those with two axes or more if none is called so."""
+    """A mask of the parameters called "weight"; of those with two axes or more if none is called
+    so."""
     named = layout.where(lambda name, shape: "weight" in name)
     return named if named.any() else layout.where(lambda name, shape: len(shape) >= 2)
 
@@ -111,12 +115,17 @@ class LayerwiseSam(Piece):
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
         """The gradient at ``w + rho g_l / ||g_l||`` for each tensor ``l``."""
         parts = torch.split(grad(w), list(v.layout.sizes), dim=-1)
-        return grad(torch.add(w, torch.cat([unit(part) for part in parts], dim=-1), alpha=at(self.rho, v.round)))
+        return grad(
+            torch.add(
+                w, torch.cat([unit(part) for part in parts], dim=-1), alpha=at(self.rho, v.round)
+            )
+        )
 
 
 @dataclass(frozen=True, repr=False)
 class LastSam(Piece):
-    """SAM that climbs along the gradient of the step before: one gradient a step, none to climb in the first.
+    """SAM that climbs along the gradient of the step before: one gradient a step, none to climb in
+    the first.
 
     The gradient is kept from visit to visit, which matters in centralised training only.
     """

@@ -1,8 +1,9 @@
 """The gradients of many clients at once: one network, a point and a batch for each client.
 
-The loss is written for one client and mapped over all of them (`torch.func`). Where that is asked again and again
-with tensors of the same shapes, it is traced once into the bare operations on stacked tensors, which then run without
-the mapping and without autograd. Losses with terms are not traced: a term may change from visit to visit.
+The loss is written for one client and mapped over all of them (`torch.func`). Where that is asked
+again and again with tensors of the same shapes, it is traced once into the bare operations on
+stacked tensors, which then run without the mapping and without autograd. Losses with terms are not
+traced: a term may change from visit to visit.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ from fedflat.data.examples import ClientData
 from fedflat.tasks.task import Count
 
 PATIENCE = 16
-"""How often tensors of the same shapes must come before they are worth a trace, which costs a hundred gradients."""
+"""How often tensors of the same shapes must come before they are worth a trace, which costs a
+hundred gradients."""
 
 Gradients = Callable[..., tuple[Tensor, tuple[Tensor, tuple[Tensor, Tensor]]]]
 """From points, buffers and batches to gradients, losses, moved buffers and counts."""
 
 
 class StackedGradients:
-    """A learner's network for a stack of clients; the like of `Learner` where vectors have a row for each client."""
+    """A learner's network for a stack of clients; the like of `Learner` where vectors have a row
+    for each client."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner, self.layout = learner, learner.flat.layout
@@ -48,9 +51,14 @@ class StackedGradients:
         """The bare gradient oracle on one batch of each client."""
         return StackOracle(self, batch, terms, still=still)
 
-    def gradients(self, w: Tensor, batch: Batch, terms: Terms) -> tuple[Tensor, Tensor, Tensor, Count]:
-        """Losses, gradients at ``w``, the buffers as the forward pass leaves them, in rows, and what was counted."""
-        shared = w.stride(0) == 0  # all clients stand where the server does: one large product instead of many small
+    def gradients(
+        self, w: Tensor, batch: Batch, terms: Terms
+    ) -> tuple[Tensor, Tensor, Tensor, Count]:
+        """Losses, gradients at ``w``, the buffers as the forward pass leaves them, in rows, and
+        what was counted."""
+        shared = (
+            w.stride(0) == 0
+        )  # all clients stand where the server does: one large product instead of many small
         form, parts = shape_of(batch), [_row_each(leaf, w) for leaf in leaves(batch)]
         given = [w[0] if shared else w.contiguous(), self.buffers.contiguous(), *parts]
         shapes = (shared, form, *((t.shape, t.dtype) for t in given))
@@ -74,11 +82,16 @@ class StackedGradients:
     def _untraced(self, shapes: Any, terms: Terms) -> Gradients:
         shared, form = shapes[:2]
 
-        def loss(w: Tensor, buffers: Tensor, *parts: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        def loss(
+            w: Tensor, buffers: Tensor, *parts: Tensor
+        ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             state = self._named(w, buffers)
             value, count = self.learner.objective(
-                self.module, lambda *x: functional_call(self.module, state, x), regrown(form, parts), terms
-            )  # fmt: skip
+                self.module,
+                lambda *x: functional_call(self.module, state, x),
+                regrown(form, parts),
+                terms,
+            )
             if isinstance(count, int):
                 self._counts[shapes] = count
             moved = [state[name].reshape(-1) for name in self.layout.buffer_names]
@@ -88,18 +101,27 @@ class StackedGradients:
         return vmap(grad_and_value(loss, has_aux=True), in_dims=in_dims)
 
     def _named(self, w: Tensor, buffers: Tensor) -> dict[str, Tensor]:
-        """One client's parameters and buffers by name; buffers are copied, for the forward pass writes into them."""
+        """One client's parameters and buffers by name; buffers are copied, for the forward pass
+        writes into them."""
         layout = self.layout
         params = zip(layout.names, layout.shapes, w.split(layout.sizes), strict=True)
-        kept = zip(layout.buffer_names, layout.buffer_shapes, buffers.split(layout.buffer_sizes), strict=True)
+        kept = zip(
+            layout.buffer_names,
+            layout.buffer_shapes,
+            buffers.split(layout.buffer_sizes),
+            strict=True,
+        )
         named = {name: part.view(shape) for name, shape, part in params}
         return named | {name: part.view(shape).clone() for name, shape, part in kept}
 
 
 class StackOracle:
-    """The gradients of a batch of each client as a function of their points; only the first call moves statistics."""
+    """The gradients of a batch of each client as a function of their points; only the first call
+    moves statistics."""
 
-    def __init__(self, batched: StackedGradients, batch: Batch, terms: Terms, *, still: bool) -> None:
+    def __init__(
+        self, batched: StackedGradients, batch: Batch, terms: Terms, *, still: bool
+    ) -> None:
         self.batched, self.batch, self.terms, self.still = batched, batch, terms, still
         self.loss: Tensor | None = None
         self.count: Count = 0
@@ -120,7 +142,9 @@ def _varied(sample: Tensor, rng: torch.Generator) -> Tensor:
     """Random numbers in place of floats, for a network may hide what it draws behind zeros."""
     if not sample.is_floating_point():
         return sample
-    return torch.randn(sample.shape, generator=rng, dtype=torch.float64).to(sample.device, sample.dtype)
+    return torch.randn(sample.shape, generator=rng, dtype=torch.float64).to(
+        sample.device, sample.dtype
+    )
 
 
 def _alike(one: Any, other: Any) -> bool:
@@ -135,7 +159,8 @@ def _row_each(leaf: Tensor | float, w: Tensor) -> Tensor:
 
 
 def _uncounted(module: nn.Module) -> nn.Module:
-    """The module without the counters of its batch normalisations, which nobody reads and no stack can hold."""
+    """The module without the counters of its batch normalisations, which nobody reads and no stack
+    can hold."""
     for part in module.modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
             part.num_batches_tracked = None
@@ -143,8 +168,11 @@ def _uncounted(module: nn.Module) -> nn.Module:
 
 
 def footprint(learner: Learner, batch_size: int) -> int:
-    """About how many bytes one client takes in a stack: its parameters, its inputs and all outputs of layers."""
-    return (learner.flat.layout.dim + forward_cost(learner).numbers * batch_size) * learner.dtype.itemsize
+    """About how many bytes one client takes in a stack: its parameters, its inputs and all outputs
+    of layers."""
+    return (
+        learner.flat.layout.dim + forward_cost(learner).numbers * batch_size
+    ) * learner.dtype.itemsize
 
 
 def unstackable(learner: Learner, data: ClientData | None = None) -> str | None:

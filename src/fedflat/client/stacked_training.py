@@ -1,7 +1,7 @@
 """A visit to many clients at once: the same walk, with a row for each client in every vector.
 
-Only clients that do the same in every step can share a stack: they hold equally many examples, get the same mail and
-remember tensors of the same shapes. Others are visited in stacks of their own.
+Only clients that do the same in every step can share a stack: they hold equally many examples, get
+the same mail and remember tensors of the same shapes. Others are visited in stacks of their own.
 """
 
 from __future__ import annotations
@@ -19,9 +19,18 @@ from fedflat.client.attacker import poisoned
 from fedflat.client.evaluate import headline
 from fedflat.client.full_gradient import batched_gradient
 from fedflat.client.learner import Terms
-from fedflat.client.piece import ClientState, Piece, Term, ClientContext
+from fedflat.client.piece import ClientContext, ClientState, Piece, Term
 from fedflat.client.stacked_gradients import StackedGradients, StackOracle
-from fedflat.client.training import ClientJob, Request, preceding, error_place, measured, open_context, task_batches, local_train
+from fedflat.client.training import (
+    ClientJob,
+    Request,
+    error_place,
+    local_train,
+    measured,
+    open_context,
+    preceding,
+    task_batches,
+)
 from fedflat.core.flat import Model
 from fedflat.core.messages import ReplyBatch
 from fedflat.core.seeds import request_seed, torch_generator
@@ -51,20 +60,36 @@ class StackContext(ClientContext):
 
 
 def signature(job: ClientJob, request: Request, examples: int) -> Any:
-    """Clients with equal signatures can share a stack: the very same mail, equal sizes, shapes and batches."""
+    """Clients with equal signatures can share a stack: the very same mail, equal sizes, shapes and
+    batches."""
     if not request.broadcast.instruction.stackable:
         return id(request.broadcast), request.client
-    shapes = frozenset((k, n, t.shape, t.dtype) for k, named in request.state.items() for n, t in named.items())
+    shapes = frozenset(
+        (k, n, t.shape, t.dtype) for k, named in request.state.items() for n, t in named.items()
+    )
     given = job.local.orders is not None
-    lengths = [len(b) for b in job.local.batches(job.seed, request.broadcast.round, request.client, examples)] if given else []
+    lengths = (
+        [
+            len(b)
+            for b in job.local.batches(job.seed, request.broadcast.round, request.client, examples)
+        ]
+        if given
+        else []
+    )
     return id(request.broadcast), examples, shapes, *lengths
 
 
 def run_stack(
-    job: ClientJob, batched: StackedGradients, requests: Sequence[Request], data: Sequence[ClientData]
+    job: ClientJob,
+    batched: StackedGradients,
+    requests: Sequence[Request],
+    data: Sequence[ClientData],
 ) -> tuple[ReplyBatch, ClientState]:
-    """Do what the mail asks of every client; their replies, and what they remember from now on, in rows."""
-    reply_batch, state = Stack(requests[0].broadcast.instruction.job(job), batched, requests, data).run()
+    """Do what the mail asks of every client; their replies, and what they remember from now on, in
+    rows."""
+    reply_batch, state = Stack(
+        requests[0].broadcast.instruction.job(job), batched, requests, data
+    ).run()
     return replace(reply_batch, requests=[request.id for request in requests]), state
 
 
@@ -72,11 +97,22 @@ class Stack:
     """Clients as an ask sees them together: what they can do at once."""
 
     def __init__(
-        self, job: ClientJob, batched: StackedGradients, requests: Sequence[Request], data: Sequence[ClientData]
-    ) -> None:  # fmt: skip
+        self,
+        job: ClientJob,
+        batched: StackedGradients,
+        requests: Sequence[Request],
+        data: Sequence[ClientData],
+    ) -> None:
         self.job, self.batched, self.requests = job, batched, requests
-        self.data = [poisoned(job.attackers, request.client, held) for request, held in zip(requests, data, strict=True)]
-        self.broadcast, self.count, self.examples = requests[0].broadcast, len(requests), len(data[0])
+        self.data = [
+            poisoned(job.attackers, request.client, held)
+            for request, held in zip(requests, data, strict=True)
+        ]
+        self.broadcast, self.count, self.examples = (
+            requests[0].broadcast,
+            len(requests),
+            len(data[0]),
+        )
         self.clients = tuple(request.client for request in requests)
         self.sent = self.broadcast.params.expand(self.count, -1)
         self.buffers = self.broadcast.buffers.expand(self.count, -1)
@@ -101,13 +137,20 @@ class Stack:
     def full_gradient(self) -> tuple[ReplyBatch, ClientState]:
         """The gradient over all of each client's data where the model stands."""
         self.batched.buffers = self.buffers
-        gradient, unknown = self._whole(self.sent), torch.full((self.count,), torch.nan, dtype=torch.float64)
-        return self._reply_batch(gradient, self.buffers, self.examples, {}, {"loss": unknown}), self._state
+        gradient, unknown = (
+            self._whole(self.sent),
+            torch.full((self.count,), torch.nan, dtype=torch.float64),
+        )
+        return self._reply_batch(
+            gradient, self.buffers, self.examples, {}, {"loss": unknown}
+        ), self._state
 
     def local_train(self) -> tuple[ReplyBatch, ClientState]:
         """Walk from what was sent."""
         stack = list(zip(self.job.pieces, self.contexts, strict=True))
-        walked = local_train(stack, self.batched, self.sent, self.buffers, self.broadcast.lr, self._batches())
+        walked = local_train(
+            stack, self.batched, self.sent, self.buffers, self.broadcast.lr, self._batches()
+        )
         weights = walked.weights(self.examples) if self.job.learner.task.weighs else {}
         metrics = {"loss": walked.loss.double(), **measured(stack), **weights}
         if self.broadcast.instruction.evaluates and self.data[0].own_test is not None:
@@ -132,10 +175,16 @@ class Stack:
     def _open(self, piece: Piece) -> StackContext:
         alike = vars(open_context(self.job, self.requests[0], self.data[0], piece))
         rows = {
-            "client": -1, "clients": self.clients, "sent": self.sent, "start": self.sent, "stop": self.sent,
-            "memory": dict(self._state.get(piece.key, {})), "oracle": partial(self._oracle, ()),
-            "full_gradient": self._whole, "before": preceding(self.broadcast, *self.clients),
-        }  # fmt: skip
+            "client": -1,
+            "clients": self.clients,
+            "sent": self.sent,
+            "start": self.sent,
+            "stop": self.sent,
+            "memory": dict(self._state.get(piece.key, {})),
+            "oracle": partial(self._oracle, ()),
+            "full_gradient": self._whole,
+            "before": preceding(self.broadcast, *self.clients),
+        }
         return StackContext(**{**alike, **rows})
 
     def _oracle(self, terms: Terms, places: Tensor) -> StackOracle:
@@ -162,12 +211,20 @@ class Stack:
             return
         if self._everything:
             places = torch.arange(self.examples).expand(self.count, -1)
-            for _ in range(self.job.local.planned_steps(self.broadcast.round, self.clients[0], self.examples)):
+            for _ in range(
+                self.job.local.planned_steps(self.broadcast.round, self.clients[0], self.examples)
+            ):
                 yield self._batch(places)
             return
         seed, t, again = self.job.seed, self.broadcast.round, self.broadcast.repetition
-        rngs = [torch_generator(seed, "augment", *self.broadcast.path(k)) for k in self.clients] if self._augments else None
-        orders = [self.job.local.batches(seed, t, client, self.examples, again) for client in self.clients]
+        rngs = (
+            [torch_generator(seed, "augment", *self.broadcast.path(k)) for k in self.clients]
+            if self._augments
+            else None
+        )
+        orders = [
+            self.job.local.batches(seed, t, client, self.examples, again) for client in self.clients
+        ]
         for step in zip(*orders, strict=True):
             yield self._batch(torch.stack(step), rngs)
 
@@ -175,7 +232,9 @@ class Stack:
         """What the task makes for each client, by the client's own model."""
         asked = zip(count(), self.requests, self.data, strict=False)
         makers = [
-            self.job.learner.task.batches(task_batches(self.job, request, data, partial(self._output, row)))
+            self.job.learner.task.batches(
+                task_batches(self.job, request, data, partial(self._output, row))
+            )
             for row, request, data in asked
         ]
         yield from map(stacked, zip(*makers, strict=True))
@@ -194,17 +253,24 @@ class Stack:
     @property
     def _everything(self) -> bool:
         """Whether each batch is all that a client holds, and nothing hangs on the order."""
-        ordered = self._augments or any(type(piece).batch is not Piece.batch for piece in self.job.pieces)
+        ordered = self._augments or any(
+            type(piece).batch is not Piece.batch for piece in self.job.pieces
+        )
         return not ordered and self.job.local.takes_all(self.examples)
 
     @cached_property
     def _index(self) -> Tensor | None:
         """Where everybody's examples are, if all are in one set."""
         one = self.data[0].examples
-        return torch.stack([d.index for d in self.data]) if all(d.examples is one for d in self.data) else None
+        return (
+            torch.stack([d.index for d in self.data])
+            if all(d.examples is one for d in self.data)
+            else None
+        )
 
     def _batch(self, places: Tensor, rngs: list[torch.Generator] | None = None) -> Batch:
-        """The batch of each client's examples at its row of ``places``; augmented with generators to do it with."""
+        """The batch of each client's examples at its row of ``places``; augmented with generators
+        to do it with."""
         dtype = self.job.learner.dtype
         if self._index is None or rngs is not None:
             ours = zip(self.data, places, rngs or repeat(None, self.count), strict=True)

@@ -1,9 +1,11 @@
 """Pieces that give a client's images the styles of others': FedDrive's CFSI and LAB.
 
-Fantauzzo et al., FedDrive: Generalizing Federated Learning to Semantic Segmentation in Autonomous Driving, IROS 2022.
+Fantauzzo et al., FedDrive: Generalizing Federated Learning to Semantic Segmentation in Autonomous
+Driving, IROS 2022.
 
-Before round 0 every client puts the styles of its images into a bank, which everybody is told. In training every second
-image of a client, always the same ones, is given a style drawn from the bank each time, before it is augmented.
+Before round 0 every client puts the styles of its images into a bank, which everybody is told. In
+training every second image of a client, always the same ones, is given a style drawn from the bank
+each time, before it is augmented.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from torch import Tensor
 
 from fedflat.client.describers.looks import Colours, Spectra, own_looks, windows_of
 from fedflat.client.instructions import Describer, Descriptions
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.core.stage import Stage
 from fedflat.data.examples import ClientData
 from fedflat.data.styles.bank import StyleBank, chosen
@@ -28,7 +30,8 @@ from fedflat.errors import SettingError, choice, number
 
 @dataclass(frozen=True, repr=False)
 class Restyle(Piece):
-    """Gives every second image a style from the bank, of another domain than its own unless ``exclude`` is "none"."""
+    """Gives every second image a style from the bank, of another domain than its own unless
+    ``exclude`` is "none"."""
 
     _: KW_ONLY
     exclude: str = "domain"
@@ -51,7 +54,9 @@ class Restyle(Piece):
         """The whole bank."""
         said: Sequence[Tensor] = descriptions[self.describers[0]]
         if len({rows.shape[1] for rows in said}) > 1:
-            raise SettingError(f"{self}: clients have images of several sizes, and styles need one. Give all one size.")
+            raise SettingError(
+                f"{self}: clients have images of several sizes, and styles need one. Give all one size."
+            )
         bank = torch.cat(list(said))
         if self.exclude == "domain":
             StyleBank(bank, bank[:, 0]).others(float(bank[0, 0]))
@@ -69,7 +74,9 @@ class Restyle(Piece):
                 return images
             styles = bank.draw(looks[there[mine]], rng, own=self.exclude == "none")
             where, changed = mine.nonzero().squeeze(-1).to(images.device), images.clone()
-            return changed.index_copy_(0, where, self.restyle(images[where].cpu(), styles, rng).to(images.device))
+            return changed.index_copy_(
+                0, where, self.restyle(images[where].cpu(), styles, rng).to(images.device)
+            )
 
         return data.changed(change)
 
@@ -105,7 +112,11 @@ class Cfsi(Restyle):
         channels, height, width = images.shape[1:]
         lam = torch.rand(len(images), generator=rng, dtype=torch.float64)
         lam = lam if self.lam is None else torch.full_like(lam, self.lam)
-        return mix(images.double(), windows_of(styles, channels, halves(height, width, self.share)).double(), lam)
+        return mix(
+            images.double(),
+            windows_of(styles, channels, halves(height, width, self.share)).double(),
+            lam,
+        )
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,7 +1,7 @@
 """One client's work in one exchange: the only code that trains.
 
-A visit is a pure function of picklable things, so it gives the same numbers in this process, in a worker,
-or on another machine of the same kind; and it can be repeated, to find what went wrong.
+A visit is a pure function of picklable things, so it gives the same numbers in this process, in a
+worker, or on another machine of the same kind; and it can be repeated, to find what went wrong.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fedflat.client.evaluate import headline
 from fedflat.client.full_gradient import full_gradient
 from fedflat.client.learner import Learner, Oracle, Terms
 from fedflat.client.local import LocalTraining
-from fedflat.client.piece import BatchOracle, ClientState, Piece, Term, ClientContext
+from fedflat.client.piece import BatchOracle, ClientContext, ClientState, Piece, Term
 from fedflat.core.flat import GradFn, Model
-from fedflat.core.messages import WEIGHT, Extras, Broadcast, Reply
+from fedflat.core.messages import WEIGHT, Broadcast, Extras, Reply
 from fedflat.core.seeds import derive, seed_modules, torch_generator
 from fedflat.data.batch import Batch, Tensors
 from fedflat.data.examples import ClientData
@@ -32,7 +32,8 @@ from fedflat.tasks.task import Count, Supply
 Spy = Callable[[str, Tensor], None]
 """Told each vector as it is made, with the name of its maker."""
 METRICS = "metrics"
-"""Where in its memo a piece leaves numbers for the reply's metrics, which nobody averages and nobody counts."""
+"""Where in its memo a piece leaves numbers for the reply's metrics, which nobody averages and
+nobody counts."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class ClientJob:
     attackers: Mapping[int, Attacker] = field(default_factory=dict)
     """Clients that do not train on what they hold."""
     shared: Extras = field(default_factory=dict)
-    """What every client is told once, before round 0: what `Piece.shared_with_clients` chooses of others' descriptions, by piece."""
+    """What every client is told once, before round 0: what `Piece.shared_with_clients` chooses of
+    others' descriptions, by piece."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,14 @@ Outcome = tuple[Reply, ClientState]
 """A reply, and what the client remembers from now on."""
 
 
-def run_client(job: ClientJob, request: Request, data: ClientData, spy: Spy | None = None) -> Outcome:
+def run_client(
+    job: ClientJob, request: Request, data: ClientData, spy: Spy | None = None
+) -> Outcome:
     """Do what the mail asks."""
-    job, data = request.broadcast.instruction.job(job), poisoned(job.attackers, request.client, data)
+    job, data = (
+        request.broadcast.instruction.job(job),
+        poisoned(job.attackers, request.client, data),
+    )
     done: Outcome = request.broadcast.instruction.run(ClientWork(job, request, data, spy))
     return done
 
@@ -92,26 +99,56 @@ class ClientWork:
 
     def full_gradient(self) -> Outcome:
         """The gradient over all the client's data where the model stands."""
-        broadcast, job, client, examples = self.request.broadcast, self.job, self.request.client, len(self.data)
+        broadcast, job, client, examples = (
+            self.request.broadcast,
+            self.job,
+            self.request.client,
+            len(self.data),
+        )
         job.learner.flat.buffers = broadcast.buffers
         with torch.random.fork_rng(devices=[]):
             seed_modules(derive(job.seed, "module", *broadcast.path(client)), job.learner.device)
             gradient = _whole(job, self.request, self.data, broadcast.params)
         metrics = {"loss": float("nan")}
-        reply = Reply(client, gradient, broadcast.buffers, examples, examples, {}, metrics, request=self.request.id)
+        reply = Reply(
+            client,
+            gradient,
+            broadcast.buffers,
+            examples,
+            examples,
+            {},
+            metrics,
+            request=self.request.id,
+        )
         return reply, self.request.state
 
     def scores(self, data: ClientData) -> dict[str, float]:
-        """How good the model that was sent is on some examples, with what the client itself keeps of it."""
+        """How good the model that was sent is on some examples, with what the client itself keeps
+        of it."""
         sent = Model(self.request.broadcast.params, self.request.broadcast.buffers)
         return own_scores(self.job.learner, self.job.pieces, sent, self.request.state, data)
 
     def answer(
-        self, key: str, found: dict[str, Tensor], *, examples: int, samples: int = 0, loss: float = float("nan")
+        self,
+        key: str,
+        found: dict[str, Tensor],
+        *,
+        examples: int,
+        samples: int = 0,
+        loss: float = float("nan"),
     ) -> Outcome:
         """A reply with a few tensors and no model; nothing is remembered of it."""
         none, metrics = self.request.broadcast.params.new_empty(0), {"loss": loss}
-        reply = Reply(self.request.client, none, none, examples, samples, {key: found}, metrics, request=self.request.id)
+        reply = Reply(
+            self.request.client,
+            none,
+            none,
+            examples,
+            samples,
+            {key: found},
+            metrics,
+            request=self.request.id,
+        )
         return reply, self.request.state
 
 
@@ -123,22 +160,45 @@ def _local_train(job: ClientJob, request: Request, data: ClientData, spy: Spy | 
     for piece, v in stack:
         data = piece.data(v, data)
     with torch.random.fork_rng(devices=[]):
-        seed_modules(derive(job.seed, "module", *broadcast.path(client)), job.learner.device)  # dropout, whatever draws
+        seed_modules(
+            derive(job.seed, "module", *broadcast.path(client)), job.learner.device
+        )  # dropout, whatever draws
         try:
-            walked = local_train(stack, job.learner, broadcast.params, broadcast.buffers, broadcast.lr, _batches(job, request, data), spy)
+            walked = local_train(
+                stack,
+                job.learner,
+                broadcast.params,
+                broadcast.buffers,
+                broadcast.lr,
+                _batches(job, request, data),
+                spy,
+            )
         except Exception as error:
-            error.add_note(f"(in round {broadcast.round}, client {client}{error_place(error, visits)})")
+            error.add_note(
+                f"(in round {broadcast.round}, client {client}{error_place(error, visits)})"
+            )
             raise
-    told = {"loss": walked.loss, **measured(stack), **(walked.weights(len(data)) if job.learner.task.weighs else {})}
+    told = {
+        "loss": walked.loss,
+        **measured(stack),
+        **(walked.weights(len(data)) if job.learner.task.weighs else {}),
+    }
     metrics = {name: float(value) for name, value in told.items()}
     if broadcast.instruction.evaluates and data.own_test is not None:
         flat.load(walked.own.params)
         metrics["own_accuracy"] = headline(job.learner, data.own_test)
     reply = Reply(
-        client=client, delta=broadcast.params - walked.returned, buffers=walked.buffers, examples=len(data),
-        samples=walked.samples, extras={piece.key: v.outbox for piece, v in stack if v.outbox}, metrics=metrics,
-        steps=walked.steps, client_params=walked.own if job.returns_models else None, request=request.id,
-    )  # fmt: skip
+        client=client,
+        delta=broadcast.params - walked.returned,
+        buffers=walked.buffers,
+        examples=len(data),
+        samples=walked.samples,
+        extras={piece.key: v.outbox for piece, v in stack if v.outbox},
+        metrics=metrics,
+        steps=walked.steps,
+        client_params=walked.own if job.returns_models else None,
+        request=request.id,
+    )
     return reply, {piece.key: v.state for piece, v in stack if v.state}
 
 
@@ -159,7 +219,8 @@ def measured(stack: list[tuple[Piece, ClientContext]]) -> dict[str, Tensor]:
 
 
 class GradientBackend(Protocol):
-    """Where gradients are made: the learner's module for one client, or its like for a stack of them."""
+    """Where gradients are made: the learner's module for one client, or its like for a stack of
+    them."""
 
     buffers: Tensor
     at: Tensor | None
@@ -188,17 +249,24 @@ class LocalResult:
     """How many things the losses were means of."""
 
     def weights(self, examples: int) -> dict[str, Tensor]:
-        """What a client that holds so many examples weighs, if that hangs on what was counted in them."""
+        """What a client that holds so many examples weighs, if that hangs on what was counted in
+        them."""
         if not isinstance(self.counted, Tensor):
             return {}
         return {WEIGHT: self.counted.double() * (examples / self.samples)}
 
 
 def local_train(
-    stack: list[tuple[Piece, ClientContext]], backend: GradientBackend, w: Tensor, buffers: Tensor, lr: float, batches: Iterable[Batch],
+    stack: list[tuple[Piece, ClientContext]],
+    backend: GradientBackend,
+    w: Tensor,
+    buffers: Tensor,
+    lr: float,
+    batches: Iterable[Batch],
     spy: Spy | None = None,
-) -> LocalResult:  # fmt: skip
-    """Walk from ``w``, over all batches; the vectors may have a leading axis, a row for each of many clients."""
+) -> LocalResult:
+    """Walk from ``w``, over all batches; the vectors may have a leading axis, a row for each of
+    many clients."""
     losses: list[Tensor] = []
     samples = 0
     counted: Count = 0
@@ -230,14 +298,19 @@ def local_train(
     buffers = own.buffers
     for piece, v in reversed(stack):
         w, buffers = piece.end(v, w), piece.end_buffers(v, buffers)
-    return LocalResult(own, w, buffers, torch.stack(losses).mean(dim=0), len(losses), samples, counted)
+    return LocalResult(
+        own, w, buffers, torch.stack(losses).mean(dim=0), len(losses), samples, counted
+    )
 
 
 def open_context(job: ClientJob, request: Request, data: ClientData, piece: Piece) -> ClientContext:
     """What a piece sees before the walk."""
     broadcast = request.broadcast
     return ClientContext(
-        key=piece.key, seed=job.seed, round=broadcast.round, client=request.client,
+        key=piece.key,
+        seed=job.seed,
+        round=broadcast.round,
+        client=request.client,
         sent=broadcast.params,
         start=broadcast.params,
         end=broadcast.params,
@@ -257,20 +330,28 @@ def open_context(job: ClientJob, request: Request, data: ClientData, piece: Piec
         preceding=preceding(broadcast, request.client),
         shared=job.shared.get(piece.key, {}),
         repetition=broadcast.repetition,
-    )  # fmt: skip
+    )
 
 
 def preceding(broadcast: Broadcast, *clients: int) -> Tensor | None:
     """What the mail says of those asked before a client; of several clients, a row for each."""
     if not broadcast.preceding:
         return None
-    told = torch.tensor([broadcast.preceding[client] for client in clients], dtype=torch.float64, device=broadcast.params.device)
+    told = torch.tensor(
+        [broadcast.preceding[client] for client in clients],
+        dtype=torch.float64,
+        device=broadcast.params.device,
+    )
     return told[0] if len(clients) == 1 else told
 
 
 def _whole(job: ClientJob, request: Request, data: ClientData, w: Tensor) -> Tensor:
     """The gradient over all the client's data, of the loss with its terms."""
-    terms = [(piece, open_context(job, request, data, piece)) for piece in job.pieces if isinstance(piece, Term)]
+    terms = [
+        (piece, open_context(job, request, data, piece))
+        for piece in job.pieces
+        if isinstance(piece, Term)
+    ]
     return full_gradient(job.learner, data, w, terms)
 
 
@@ -283,7 +364,9 @@ def _batches(job: ClientJob, request: Request, data: ClientData) -> Iterator[Bat
     return job.learner.task.batches(task_batches(job, request, data, job.learner.output))
 
 
-def task_batches(job: ClientJob, request: Request, data: ClientData, output: Callable[[Tensors], Any]) -> Supply:
+def task_batches(
+    job: ClientJob, request: Request, data: ClientData, output: Callable[[Tensors], Any]
+) -> Supply:
     """What a task makes a client's batches from."""
     broadcast, client = request.broadcast, request.client
     places = job.local.batches(job.seed, broadcast.round, client, len(data), broadcast.repetition)

@@ -1,4 +1,5 @@
-"""What a method costs: the server's stack is run dry, on vectors of a few numbers, and its mail is counted."""
+"""What a method costs: the server's stack is run dry, on vectors of a few numbers, and its mail is
+counted."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ DIM = 16
 
 @dataclass(frozen=True)
 class Cost:
-    """The price of one round for one client, and what is kept; vectors are of the model's size, smaller things
-    do not count."""
+    """The price of one round for one client, and what is kept; vectors are of the model's size,
+    smaller things do not count."""
 
     down: int
     """Vectors sent to the client."""
@@ -40,7 +41,8 @@ class Cost:
 
 
 class _Means(dict[tuple[str, str, str], torch.Tensor]):
-    """Extras of the pieces ``whole`` are vectors; those of others are smaller, here a single number."""
+    """Extras of the pieces ``whole`` are vectors; those of others are smaller, here a single
+    number."""
 
     def __init__(self, whole: set[str], vector: torch.Tensor) -> None:
         super().__init__()
@@ -63,7 +65,9 @@ def cost(method: Method) -> Cost:
 
     def send(broadcast: Broadcast) -> Replies:
         sent.append(broadcast.after(sent[-1] if sent else None))
-        return Replies(broadcast, zeros, broadcast.buffers, zeros, 1, 1, 0.0, 1.0, _Means(whole, zeros))
+        return Replies(
+            broadcast, zeros, broadcast.buffers, zeros, 1, 1, 0.0, 1.0, _Means(whole, zeros)
+        )
 
     states: ServerState = {}
     here, known = Model(zeros, zeros[:0]), True
@@ -71,19 +75,28 @@ def cost(method: Method) -> Cost:
         for t in range(2):
             sent.clear()
             states = after_round(method.server, states, here, t, 2)
-            states = server_step(method.server, states, send, Broadcast(t, here.params, here.buffers, 1.0)).state
+            states = server_step(
+                method.server, states, send, Broadcast(t, here.params, here.buffers, 1.0)
+            ).state
     except Exception:  # a piece that wants replies of a shape which only its clients know
         sent, states, known = [Broadcast(0, zeros, zeros[:0], 1.0)], {}, False
     asks = [broadcast.instruction for broadcast in sent]
     walks = sum(ask.trains for ask in asks)
-    kept = [tensor for memory in states.values() for tensor in memory.values() if tensor.numel() == DIM]
+    kept = [
+        tensor for memory in states.values() for tensor in memory.values() if tensor.numel() == DIM
+    ]
     remote = 0 if method.pooled else 1
     return Cost(
         down=remote * sum(broadcast.nbytes for broadcast in sent) // zeros.nbytes,
-        up=remote * (sum(ask.upload_vectors for ask in asks) + walks * sum(piece.upload_vectors for piece in method.client)),
+        up=remote
+        * (
+            sum(ask.upload_vectors for ask in asks)
+            + walks * sum(piece.upload_vectors for piece in method.client)
+        ),
         gradients=prod(piece.oracle_calls for piece in method.client),
         local_trainings=walks,
-        full_gradients=sum(ask.full_gradients for ask in asks) + walks * sum(piece.full_gradients for piece in method.client),
+        full_gradients=sum(ask.full_gradients for ask in asks)
+        + walks * sum(piece.full_gradients for piece in method.client),
         server_state=len(kept),
         client_state=sum(piece.state_vectors for piece in method.client),
         stated=known,

@@ -1,4 +1,5 @@
-"""A method is a stack of pieces at the client, one at the server, and shadows; ``+`` puts two together."""
+"""A method is a stack of pieces at the client, one at the server, and shadows; ``+`` puts two
+together."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ Named = Callable[[], None]
 class Method:
     """What clients do, what the server does, what is evaluated besides the server's model.
 
-    ``+`` orders pieces by their stage, which is the order of the papers; `chain` keeps the order written.
+    ``+`` orders pieces by their stage, which is the order of the papers; `chain` keeps the order
+    written.
     """
 
     client: tuple[Piece, ...] = ()
@@ -47,7 +49,8 @@ class Method:
     topology: Topology | None = None
     """Who talks to whom, or None for no opinion (then a star)."""
     virtual: int | None = None
-    """Examples of each visit where clients are virtual: drawn by their sizes, and counting alike (FedVC)."""
+    """Examples of each visit where clients are virtual: drawn by their sizes, and counting alike
+    (FedVC)."""
     pooled: bool = False
     """Whether all data are brought to one place: centralised training."""
     chained: bool = field(default=False, compare=False)
@@ -81,17 +84,24 @@ class Method:
             )
         for i, piece in enumerate(self.server):
             scaled = self.server[:i] if self.chained else self.server
-            for rate in (other for other in scaled if piece.averages and other.stage is Stage.SCALE):
+            for rate in (
+                other for other in scaled if piece.averages and other.stage is Stage.SCALE
+            ):
                 raise SettingError(
                     f"{piece} averages the replies itself and decides where the server steps to, so there is nothing "
                     f"for {rate} to scale. Leave it out."
                 )
         idle = [*self.server, *(one for one in (self.aggregator, self.topology) if one)]
         if self.pooled and idle:
-            raise SettingError(f"centralised training has no server, so {idle[0]} has nothing to do. Leave it out.")
+            raise SettingError(
+                f"centralised training has no server, so {idle[0]} has nothing to do. Leave it out."
+            )
 
     def __repr__(self) -> str:
-        return self.text or f"Method(client={self.client}, server={self.server}, shadows={self.averages})"
+        return (
+            self.text
+            or f"Method(client={self.client}, server={self.server}, shadows={self.averages})"
+        )
 
     def __add__(self, other: object) -> Method:
         if not isinstance(other, Method):
@@ -131,9 +141,20 @@ class Method:
         client: sam(rho=0.5) -> dual(alpha=0.1, by_size=False); server: dual(alpha=0.1, scale='paper')
         """
         aggregator = (self.aggregator,) if self.aggregator else ()
-        parts = [("client", self.client), ("replies", aggregator), ("server", self.server), ("evaluated", self.observers)]
-        said = [f"{name}: {' -> '.join(p.full() for p in pieces)}" for name, pieces in parts if pieces]
-        said += [f"virtual clients: {self.virtual} examples a visit, drawn by size"] if self.virtual else []
+        parts = [
+            ("client", self.client),
+            ("replies", aggregator),
+            ("server", self.server),
+            ("evaluated", self.observers),
+        ]
+        said = [
+            f"{name}: {' -> '.join(p.full() for p in pieces)}" for name, pieces in parts if pieces
+        ]
+        said += (
+            [f"virtual clients: {self.virtual} examples a visit, drawn by size"]
+            if self.virtual
+            else []
+        )
         said += [f"topology: {self.topology}"] if self.topology else []
         return "; ".join(said) or "client: plain steps; server: plain average"
 
@@ -141,10 +162,14 @@ class Method:
 def chain(*methods: Method) -> Method:
     """Join methods and keep their pieces in the order written, first nearest to the data."""
     if not methods:
-        raise SettingError("chain() needs at least one method, as in chain(feddyn(alpha=0.1), sam(rho=0.05)).")
+        raise SettingError(
+            "chain() needs at least one method, as in chain(feddyn(alpha=0.1), sam(rho=0.05))."
+        )
     for method in methods:
         if not isinstance(method, Method):
-            raise SettingError(f"chain() joins methods, found {method!r}. Write them as in chain(feddyn(), sam()).")
+            raise SettingError(
+                f"chain() joins methods, found {method!r}. Write them as in chain(feddyn(), sam())."
+            )
     said = f"chain({', '.join(map(repr, methods))})"
     whole = replace(methods[0], chained=True)
     for method in methods[1:]:
@@ -164,7 +189,9 @@ def _join(a: Method, b: Method, said: str, *, chained: bool, blend: bool = True)
             f"{a} averages clients {a.weighting}, {b} {b.weighting}: they cannot stand together."
         )
     if a.aggregator and b.aggregator:
-        raise SettingError(f"{a.aggregator} and {b.aggregator} both replace the mean of the replies. Leave one of them out.")
+        raise SettingError(
+            f"{a.aggregator} and {b.aggregator} both replace the mean of the replies. Leave one of them out."
+        )
     if a.topology and b.topology:
         raise SettingError(f"{a} and {b} both say who talks to whom. Leave one of them out.")
     if a.virtual and b.virtual:
@@ -184,7 +211,9 @@ def _join(a: Method, b: Method, said: str, *, chained: bool, blend: bool = True)
     )
 
 
-def _refuse_same_keys(where: str, pieces: Sequence[Piece | ServerPiece | ModelAverage | ClientEvaluation]) -> None:
+def _refuse_same_keys(
+    where: str, pieces: Sequence[Piece | ServerPiece | ModelAverage | ClientEvaluation]
+) -> None:
     for key, times in Counter(p.key for p in pieces).items():
         if times > 1:
             found = " and ".join(repr(p) for p in pieces if p.key == key)
@@ -199,24 +228,33 @@ def _refuse_double_steps(where: str, pieces: Sequence[Piece | ServerPiece], chai
         for right in pieces[i + 1 :]:
             if left.stateful and right.oracle_calls > 1:
                 sorts = right.stage < left.stage
-                remedy = f"Write {right} first" + (", or add them with '+', which orders them" if sorts else "")
+                remedy = f"Write {right} first" + (
+                    ", or add them with '+', which orders them" if sorts else ""
+                )
                 raise SettingError(
                     f"{left} keeps a memory, and {right} to its right asks for {right.oracle_calls} {what}: the memory "
                     f"would be moved {right.oracle_calls} times. "
-                    + (f"{remedy}." if chained else f"Keep one of them, or write {right} first in a chain(...).")
+                    + (
+                        f"{remedy}."
+                        if chained
+                        else f"Keep one of them, or write {right} first in a chain(...)."
+                    )
                 )
 
 
 def method(make: Callable[P, Method]) -> Callable[P, Method]:
     """Register a function that returns a `Method`; what it returns remembers how it was said.
 
-    A function of the same name takes its place, as when a notebook's cell is run again, unless it is one of fedflat's.
+    A function of the same name takes its place, as when a notebook's cell is run again, unless it
+    is one of fedflat's.
     """
     signature = inspect.signature(make)
 
     @functools.wraps(make)
     def say(*args: P.args, **kwargs: P.kwargs) -> Method:
-        call = signature.bind(*plain(args), **{name: plain(value) for name, value in kwargs.items()})
+        call = signature.bind(
+            *plain(args), **{name: plain(value) for name, value in kwargs.items()}
+        )
         said = spell_call(make.__name__, signature, dict(call.arguments))
         return replace(make(*call.args, **call.kwargs), text=said)
 
@@ -224,8 +262,11 @@ def method(make: Callable[P, Method]) -> Callable[P, Method]:
     return say
 
 
-def made_of(piece: Callable[P, Piece | ServerPiece | ModelAverage | Aggregator | Method]) -> Callable[[Named], Callable[P, Method]]:
-    """Register a method that is one piece, or another method, under a name of its own; with its arguments and defaults.
+def made_of(
+    piece: Callable[P, Piece | ServerPiece | ModelAverage | Aggregator | Method],
+) -> Callable[[Named], Callable[P, Method]]:
+    """Register a method that is one piece, or another method, under a name of its own; with its
+    arguments and defaults.
 
         @made_of(Sam)
         def sam() -> None:

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 
 from fedflat.errors import choice
 
-CRASHED, LATE, REFUSED, NOT_FINITE, AWAY = REASONS = ("crashed", "too late", "refused", "not finite", "away")
+CRASHED, LATE, REFUSED, NOT_FINITE, AWAY = REASONS = (
+    "crashed",
+    "too late",
+    "refused",
+    "not finite",
+    "away",
+)
 
 
 @dataclass(frozen=True)
@@ -27,15 +33,22 @@ class ClientFailure:
         choice("missing", "reason", self.reason, REASONS)
 
     @classmethod
-    def by(cls, error: Exception, client: int, request: str, reason: str = CRASHED) -> ClientFailure:
+    def by(
+        cls, error: Exception, client: int, request: str, reason: str = CRASHED
+    ) -> ClientFailure:
         """Missing for an error."""
         return cls(client, request, reason, f"{type(error).__name__}: {error}", error)
 
     def __str__(self) -> str:
-        return f"client {self.client} {_WORDS[self.reason]}" + (f" ({self.detail})" if self.detail else "")
+        return f"client {self.client} {_WORDS[self.reason]}" + (
+            f" ({self.detail})" if self.detail else ""
+        )
 
 
 _WORDS = {
-    CRASHED: "crashed", LATE: "was too late", REFUSED: "was refused", NOT_FINITE: "sent NaN or infinity",
+    CRASHED: "crashed",
+    LATE: "was too late",
+    REFUSED: "was refused",
+    NOT_FINITE: "sent NaN or infinity",
     AWAY: "was away",
-}  # fmt: skip
+}

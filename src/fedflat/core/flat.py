@@ -1,8 +1,8 @@
 """A module seen as one vector of parameters and one of buffers.
 
-`Layout` says which name sits where in the vectors. `FlatModule` is a module whose parameters are views into one
-contiguous vector, so that a point is copied in with one call; its gradient is put together with another: no state
-dictionaries, no optimiser objects.
+`Layout` says which name sits where in the vectors. `FlatModule` is a module whose parameters are
+views into one contiguous vector, so that a point is copied in with one call; its gradient is put
+together with another: no state dictionaries, no optimiser objects.
 """
 
 from __future__ import annotations
@@ -54,18 +54,28 @@ class Layout:
     batchnorms: tuple[str, ...] = ()
     """Names of the submodules that are batch normalisations."""
     head: tuple[str, ...] = ()
-    """Names of the parameters of the head's convolutions and linear layers: of the submodules that a module names in
-    its ``head_layers``, or else of its last layer."""
+    """Names of the parameters of the head's convolutions and linear layers: of the submodules that
+    a module names in its ``head_layers``, or else of its last layer."""
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
         """The layout of ``module``: `named_parameters` order, trainable ones only."""
-        params = [(name, tuple(p.shape)) for name, p in module.named_parameters() if p.requires_grad]
-        buffers = [(name, tuple(b.shape)) for name, b in module.named_buffers() if b.is_floating_point()]
+        params = [
+            (name, tuple(p.shape)) for name, p in module.named_parameters() if p.requires_grad
+        ]
+        buffers = [
+            (name, tuple(b.shape)) for name, b in module.named_buffers() if b.is_floating_point()
+        ]
         if not params:
             raise SettingError("the model has no trainable parameter: there is nothing to learn.")
-        norms = [n for n, part in module.named_modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
-        return cls(*_columns(params), *_columns(buffers), tuple(norms), _head(module, params[-1][0]))
+        norms = [
+            n
+            for n, part in module.named_modules()
+            if isinstance(part, nn.modules.batchnorm._BatchNorm)
+        ]
+        return cls(
+            *_columns(params), *_columns(buffers), tuple(norms), _head(module, params[-1][0])
+        )
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -89,14 +99,16 @@ class Layout:
         return {n: slice(e - s, e) for n, s, e in zip(self.names, self.sizes, ends, strict=True)}
 
     def where(self, test: Callable[[str, tuple[int, ...]], bool]) -> Tensor:
-        """A boolean mask over the parameter vector: the parameters whose name and shape pass ``test``."""
+        """A boolean mask over the parameter vector: the parameters whose name and shape pass
+        ``test``."""
         mask = torch.zeros(self.dim, dtype=torch.bool)
         for (name, place), shape in zip(self.slices.items(), self.shapes, strict=True):
             mask[place] = test(name, shape)
         return mask
 
     def statistics(self, norms: Sequence[str] | None = None) -> Tensor:
-        """A mask over the buffer vector: the running statistics of batch normalisations, of all or of some."""
+        """A mask over the buffer vector: the running statistics of batch normalisations, of all or
+        of some."""
         norms = self.batchnorms if norms is None else norms
         owned = [name.rpartition(".")[0] in norms for name in self.buffer_names]
         sizes = torch.tensor(self.buffer_sizes, dtype=torch.long)
@@ -111,14 +123,19 @@ class Layout:
 def _head(module: nn.Module, last: str) -> tuple[str, ...]:
     layers = getattr(module, "head_layers", (last.rpartition(".")[0],))
     weighing = [
-        (f"{name}." if name else "", part) for name, part in module.named_modules()
+        (f"{name}." if name else "", part)
+        for name, part in module.named_modules()
         if any(name == layer or name.startswith(f"{layer}.") for layer in layers)
         and any(p.dim() > 1 for p in part.parameters(recurse=False))
-    ]  # fmt: skip
-    return tuple(prefix + own for prefix, part in weighing for own, _ in part.named_parameters(recurse=False))
+    ]
+    return tuple(
+        prefix + own for prefix, part in weighing for own, _ in part.named_parameters(recurse=False)
+    )
 
 
-def _columns(pairs: list[tuple[str, tuple[int, ...]]]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
+def _columns(
+    pairs: list[tuple[str, tuple[int, ...]]],
+) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
     return tuple(name for name, _ in pairs), tuple(shape for _, shape in pairs)
 
 
@@ -126,9 +143,13 @@ class FlatModule:
     """A private copy of a module whose parameters and buffers are views into flat vectors."""
 
     def __init__(
-        self, module: nn.Module, *, dtype: torch.dtype = torch.float32, device: str = "cpu",
+        self,
+        module: nn.Module,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
         forward_in: AbstractContextManager[Any] = nullcontext(),
-    ) -> None:  # fmt: skip
+    ) -> None:
         _refuse_complex(module)
         self.forward_in = forward_in
         """The context of every forward pass, entered again and again."""
@@ -139,25 +160,36 @@ class FlatModule:
         self.dtype = dtype
         self._leaves = [p for p in self.module.parameters() if p.requires_grad]
         self._params = torch.cat([p.detach().reshape(-1) for p in self._leaves])
-        for p, w in zip(self._leaves, torch.split(self._params, list(self.layout.sizes)), strict=True):
+        for p, w in zip(
+            self._leaves, torch.split(self._params, list(self.layout.sizes)), strict=True
+        ):
             p.data = w.view(p.shape)
-        self._buffers = torch.zeros(sum(self.layout.buffer_sizes), dtype=self.dtype, device=self.device)
+        self._buffers = torch.zeros(
+            sum(self.layout.buffer_sizes), dtype=self.dtype, device=self.device
+        )
         self._places = self._flatten_buffers()
         self._parts = tuple(self.module.modules())
 
     def _flatten_buffers(self) -> list[tuple[dict[str, Tensor | None], str, Tensor]]:
-        """Make floating buffers views into one vector; where each is registered, its name there, and the view."""
+        """Make floating buffers views into one vector; where each is registered, its name there,
+        and the view."""
         named = dict(self.module.named_buffers())
         parts = self._buffers.split(self.layout.buffer_sizes)
-        for name, shape, part in zip(self.layout.buffer_names, self.layout.buffer_shapes, parts, strict=True):
+        for name, shape, part in zip(
+            self.layout.buffer_names, self.layout.buffer_shapes, parts, strict=True
+        ):
             named[name].data = part.view(shape).copy_(named[name])
         owners = [module._buffers for module in self.module.modules()]
         return [
-            (owner, leaf, b) for owner in owners for leaf, b in owner.items() if b is not None and b.is_floating_point()
+            (owner, leaf, b)
+            for owner in owners
+            for leaf, b in owner.items()
+            if b is not None and b.is_floating_point()
         ]
 
     def _take_over(self) -> None:
-        """Copy buffers that the module has assigned anew, in place of changing them, back to where they belong."""
+        """Copy buffers that the module has assigned anew, in place of changing them, back to where
+        they belong."""
         for owner, leaf, view in self._places:
             given = owner[leaf]
             if given is view:
@@ -177,7 +209,8 @@ class FlatModule:
         return Model(self._params.clone(), self._buffers.clone())
 
     def state_dict_of(self, model: Model) -> dict[str, Tensor]:
-        """A model by the module's own names, with what is not trained: what its ``load_state_dict`` takes."""
+        """A model by the module's own names, with what is not trained: what its ``load_state_dict``
+        takes."""
         self._params.copy_(model.params)
         self._buffers.copy_(model.buffers)
         state = self.module.state_dict()
@@ -205,8 +238,11 @@ class FlatModule:
     def buffers(self, value: Tensor) -> None:
         self._buffers.copy_(value)
 
-    def gradient(self, w: Tensor, loss: Callable[[nn.Module], Tensor], *, move_buffers: bool) -> tuple[Tensor, Tensor]:
-        """The loss at ``w`` and its gradient there; running statistics stay put unless ``move_buffers``."""
+    def gradient(
+        self, w: Tensor, loss: Callable[[nn.Module], Tensor], *, move_buffers: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The loss at ``w`` and its gradient there; running statistics stay put unless
+        ``move_buffers``."""
         keep = None if move_buffers or not len(self._buffers) else self._buffers.clone()
         self._params.copy_(w)
         for p in self._leaves:
@@ -223,7 +259,8 @@ class FlatModule:
     def forward(self, *inputs: Any, norms: Sequence[str] = ()) -> Any:
         """The module's output at the point last loaded, in evaluation mode.
 
-        The batch normalisations named by ``norms`` take the statistics of these inputs, and keep nothing of them.
+        The batch normalisations named by ``norms`` take the statistics of these inputs, and keep
+        nothing of them.
         """
         self.module.eval()
         with self.forward_in, _by_the_batch([self.module.get_submodule(name) for name in norms]):
@@ -259,7 +296,11 @@ def _refuse_complex(module: nn.Module) -> None:
 
 def _refuse_cumulative_statistics(module: nn.Module) -> None:
     for name, part in module.named_modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.track_running_stats and part.momentum is None:
+        if (
+            isinstance(part, nn.modules.batchnorm._BatchNorm)
+            and part.track_running_stats
+            and part.momentum is None
+        ):
             raise SettingError(
                 f"the BatchNorm layer {name!r} has momentum=None, a cumulative average whose counter is not "
                 "sent between clients. Give it a momentum, e.g. 0.1, or use GroupNorm."
@@ -267,14 +308,20 @@ def _refuse_cumulative_statistics(module: nn.Module) -> None:
 
 
 def mean_model(models: Iterable[tuple[Model, float]]) -> Model:
-    """The weighted mean of parameters and of buffers, as a running mean: of one model, its own bits."""
+    """The weighted mean of parameters and of buffers, as a running mean: of one model, its own
+    bits."""
     total, mean = 0.0, None
     for model, weight in models:
         if weight > 0:
             total += weight
             share = weight / total
-            mean = model if mean is None else Model(
-                torch.lerp(mean.params, model.params, share), torch.lerp(mean.buffers, model.buffers, share)
-            )  # fmt: skip
+            mean = (
+                model
+                if mean is None
+                else Model(
+                    torch.lerp(mean.params, model.params, share),
+                    torch.lerp(mean.buffers, model.buffers, share),
+                )
+            )
     assert mean is not None, "a mean of no models"
     return mean

@@ -89,7 +89,13 @@ def _said(schema: Schema) -> str:
     return _WORDS[schema]
 
 
-_WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", None: "null"}
+_WORDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    None: "null",
+}
 
 
 def read_checked(path: Path, schema: Schema, advice: str) -> Any:

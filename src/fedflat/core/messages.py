@@ -1,8 +1,8 @@
 """What travels between server and clients, and how replies become one.
 
-One **exchange** is a `Broadcast` to each client of the cohort and a `Reply` from each. Replies are folded into
-`Replies` as they come, in the order of the letters: memory does not grow with the cohort. Clients that were
-visited in a stack reply in a `ReplyBatch`, which is folded at once.
+One **exchange** is a `Broadcast` to each client of the cohort and a `Reply` from each. Replies are
+folded into `Replies` as they come, in the order of the letters: memory does not grow with the
+cohort. Clients that were visited in a stack reply in a `ReplyBatch`, which is folded at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from fedflat.errors import FedflatError
 from fedflat.registry.specs import parse
 
 WEIGHT = "weight"
-"""The metric by which a client counts under "sized" weighting, where that is not how many examples it holds."""
+"""The metric by which a client counts under "sized" weighting, where that is not how many examples
+it holds."""
 Extras = Mapping[str, Mapping[str, Tensor]]
 """What pieces add to a message: piece key -> name -> tensor."""
 
@@ -49,17 +50,20 @@ class Broadcast:
     commit: bool = True
     """False: a probe; the client forgets that it was visited."""
     repeat: bool = False
-    """The client still has this model from the exchange before: it is not sent again. For those to say who send."""
+    """The client still has this model from the exchange before: it is not sent again. For those to
+    say who send."""
     preceding: Mapping[int, tuple[int, float]] = field(default_factory=dict)
-    """For each client, how many are asked before it in this exchange, and the sum of their mean batches; only if
-    a piece of the method wants to know (`Piece.needs_cohort_order`)."""
+    """For each client, how many are asked before it in this exchange, and the sum of their mean
+    batches; only if a piece of the method wants to know (`Piece.needs_cohort_order`)."""
     repetition: int = 0
     """How often the client was visited before in this exchange: a chain may come by again."""
 
     @cached_property
     def nbytes(self) -> int:
         """Bytes of the tensors sent."""
-        model = () if self.repeat or not self.instruction.needs_model else (self.params, self.buffers)
+        model = (
+            () if self.repeat or not self.instruction.needs_model else (self.params, self.buffers)
+        )
         return _nbytes(*model, extras=self.extras)
 
     @cached_property
@@ -73,7 +77,8 @@ class Broadcast:
         return request_seed(self.round, client, self.repetition)
 
     def after(self, last: Broadcast | None) -> Broadcast:
-        """The same to a client whose last mail was ``last``: the model it still has is not sent again."""
+        """The same to a client whose last mail was ``last``: the model it still has is not sent
+        again."""
         had = last if last is not None and last.instruction.needs_model else None
         has = had is not None and had.params is self.params and had.buffers is self.buffers
         return self if has == self.repeat else replace(self, repeat=has)
@@ -97,7 +102,8 @@ class _Payload:
 
     @property
     def models(self) -> int:
-        """Vectors of the model's size, one for each row of a sheaf; what is smaller does not count."""
+        """Vectors of the model's size, one for each row of a sheaf; what is smaller does not
+        count."""
         if not self.delta.numel():
             return 0
         size, rows = self.delta.shape[-1], self.delta.numel() // self.delta.shape[-1]
@@ -126,20 +132,22 @@ class Reply(_Payload):
     steps: int = 1
     """Local steps taken."""
     client_params: Model | None = None
-    """The client's own model where its walk ended, if somebody wants to look at it (`ClientJob.returns_models`): a matter of the
-    simulation, no part of what is sent."""
+    """The client's own model where its walk ended, if somebody wants to look at it
+    (`ClientJob.returns_models`): a matter of the simulation, no part of what is sent."""
     request: str = ""
     """The id of the letter that it answers."""
 
     @property
     def weight(self) -> float:
-        """Its weight under "sized" weighting: the examples, or what was counted in them, such as labelled pixels."""
+        """Its weight under "sized" weighting: the examples, or what was counted in them, such as
+        labelled pixels."""
         return self.metrics.get(WEIGHT, self.examples)
 
 
 @dataclass(frozen=True)
 class ReplyBatch(_Payload):
-    """Replies of one shape, from clients that hold equally many examples: a row for each in every tensor."""
+    """Replies of one shape, from clients that hold equally many examples: a row for each in every
+    tensor."""
 
     clients: Sequence[int]
     delta: Tensor
@@ -164,32 +172,58 @@ class ReplyBatch(_Payload):
     def mean(self) -> Reply:
         """Their mean, by size as well as each alike, as if one client had sent it."""
         return Reply(
-            -1, self.delta.mean(0), self.buffers.mean(0), self.examples, self.samples,
-            {key: {name: t.mean(0) for name, t in named.items()} for key, named in self.extras.items()},
-            {name: float(values.mean()) for name, values in self.metrics.items()}, self.steps,
-        )  # fmt: skip
+            -1,
+            self.delta.mean(0),
+            self.buffers.mean(0),
+            self.examples,
+            self.samples,
+            {
+                key: {name: t.mean(0) for name, t in named.items()}
+                for key, named in self.extras.items()
+            },
+            {name: float(values.mean()) for name, values in self.metrics.items()},
+            self.steps,
+        )
 
     def __iter__(self) -> Iterator[Reply]:
         """The replies one by one."""
         metrics = {name: values.tolist() for name, values in self.metrics.items()}
         requests = self.requests or [""] * len(self)
-        for i, (client, extras) in enumerate(zip(self.clients, unstack(self.extras, len(self)), strict=True)):
+        for i, (client, extras) in enumerate(
+            zip(self.clients, unstack(self.extras, len(self)), strict=True)
+        ):
             mine = {name: values[i] for name, values in metrics.items()}
-            own = None if self.client_params is None else Model(self.client_params.params[i], self.client_params.buffers[i])
+            own = (
+                None
+                if self.client_params is None
+                else Model(self.client_params.params[i], self.client_params.buffers[i])
+            )
             yield Reply(
-                client, self.delta[i], self.buffers[i], self.examples, self.samples, extras, mine, self.steps, own,
+                client,
+                self.delta[i],
+                self.buffers[i],
+                self.examples,
+                self.samples,
+                extras,
+                mine,
+                self.steps,
+                own,
                 requests[i],
-            )  # fmt: skip
+            )
 
 
 def unstack(stacked: Extras, count: int) -> Iterator[dict[str, dict[str, Tensor]]]:
-    """The ``count`` rows of stacked tensors under the same names, copied: one that is kept does not keep the others."""
+    """The ``count`` rows of stacked tensors under the same names, copied: one that is kept does not
+    keep the others."""
     for i in range(count):
-        yield {key: {name: t[i].clone() for name, t in named.items()} for key, named in stacked.items()}
+        yield {
+            key: {name: t[i].clone() for name, t in named.items()} for key, named in stacked.items()
+        }
 
 
 def _finite(t: Tensor) -> bool:
-    # The sum is finite only if every entry is; it may overflow without one, so look again before saying no.
+    # The sum is finite only if every entry is; it may overflow without one, so look again before
+    # saying no.
     return not t.numel() or bool(torch.isfinite(t.sum())) or bool(torch.isfinite(t).all())
 
 
@@ -207,7 +241,8 @@ class Replies:
     count: int
     population: int
     loss: float
-    """The mean training loss, weighted like ``delta``; a client whose loss is over nothing does not count."""
+    """The mean training loss, weighted like ``delta``; a client whose loss is over nothing does not
+    count."""
     steps: float
     """The mean number of local steps, each client alike."""
     means: Mapping[tuple[str, str, str], Tensor]
@@ -228,7 +263,8 @@ class Replies:
 
 
 class _Mean:
-    """A running weighted mean; for equal weights it has the bits of the plain mean of the same order."""
+    """A running weighted mean; for equal weights it has the bits of the plain mean of the same
+    order."""
 
     def __init__(self) -> None:
         self.weight = 0.0
@@ -257,11 +293,21 @@ Combine = Callable[[Tensor, Tensor], Tensor]
 
 
 def aggregate(
-    broadcast: Broadcast, replies: Iterable[Reply | ReplyBatch], *, population: int, weighting: str, aggregator: Combine | None = None
+    broadcast: Broadcast,
+    replies: Iterable[Reply | ReplyBatch],
+    *,
+    population: int,
+    weighting: str,
+    aggregator: Combine | None = None,
 ) -> Replies:
-    """Fold replies as they come. ``weighting`` is "sized" (by weight) or "uniform"; a ``rule`` replaces the mean."""
+    """Fold replies as they come. ``weighting`` is "sized" (by weight) or "uniform"; a ``rule``
+    replaces the mean."""
     if aggregator is not None:
-        singles = [single for reply in replies for single in (reply if isinstance(reply, ReplyBatch) else (reply,))]
+        singles = [
+            single
+            for reply in replies
+            for single in (reply if isinstance(reply, ReplyBatch) else (reply,))
+        ]
         return _combine(broadcast, singles, population, weighting, aggregator)
     delta, buffers, uniform, loss = _Mean(), _Mean(), _Mean(), _Mean()
     means: dict[tuple[str, str, str], _Mean] = defaultdict(_Mean)
@@ -272,7 +318,10 @@ def aggregate(
         delta.add(reply.delta, weight)
         uniform.add(reply.delta, n)
         buffers.add(reply.buffers, weight)
-        loss.add(torch.tensor(reply.metrics["loss"], dtype=torch.float64), weight if reply.weight else 0.0)
+        loss.add(
+            torch.tensor(reply.metrics["loss"], dtype=torch.float64),
+            weight if reply.weight else 0.0,
+        )
         steps += n * reply.steps
         batch += n * reply.samples / reply.steps
         for key, named in reply.extras.items():
@@ -285,15 +334,28 @@ def aggregate(
             "Lower the learning rate, or stop at the first bad reply to see it (on_bad='raise')."
         )
     return Replies(
-        broadcast, delta.value, buffers.value, uniform.value, count, population, float(loss.value), steps / count,
-        {name: mean.value for name, mean in means.items() if mean.value is not None}, batch / count, weighting,
+        broadcast,
+        delta.value,
+        buffers.value,
+        uniform.value,
+        count,
+        population,
+        float(loss.value),
+        steps / count,
+        {name: mean.value for name, mean in means.items() if mean.value is not None},
+        batch / count,
+        weighting,
         delta.weight,
-    )  # fmt: skip
+    )
 
 
-def _combine(broadcast: Broadcast, replies: list[Reply], population: int, weighting: str, aggregator: Combine) -> Replies:
+def _combine(
+    broadcast: Broadcast, replies: list[Reply], population: int, weighting: str, aggregator: Combine
+) -> Replies:
     folded = aggregate(broadcast, replies, population=population, weighting=weighting)
-    weights = torch.tensor([r.weight if weighting == "sized" else 1.0 for r in replies], dtype=torch.float64)
+    weights = torch.tensor(
+        [r.weight if weighting == "sized" else 1.0 for r in replies], dtype=torch.float64
+    )
     weights = weights if weights.any() else torch.ones_like(weights)
     delta = aggregator(torch.stack([reply.delta for reply in replies]), weights / weights.sum())
     return replace(folded, delta=delta, uniform=delta)

@@ -1,7 +1,7 @@
 """Numbers that may change from round to round. Every hyper-parameter takes a float or a schedule.
 
-    at(0.1, t)                                   0.1
-    at(warmup(0.001, 0.15, 2000), t)             rises for 2,000 rounds, then stays
+at(0.1, t)                                   0.1
+at(warmup(0.001, 0.15, 2000), t)             rises for 2,000 rounds, then stays
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ class Schedule(TextSpec, ABC):
 
     @property
     def values_met(self) -> tuple[float, ...]:
-        """Values it takes or runs between, so that a range can be checked before the first round."""
+        """Values it takes or runs between, so that a range can be checked before the first
+        round."""
         return ()
 
     @abstractmethod
@@ -40,7 +41,8 @@ def at(value: Scalar, round: int) -> float:
 
 
 def check_end(owner: str, things: Iterable[object], rounds: int) -> None:
-    """Refuse schedules in the fields of ``things`` that grow out of all numbers before the last of ``rounds``.
+    """Refuse schedules in the fields of ``things`` that grow out of all numbers before the last of
+    ``rounds``.
 
     A piece of one's own without any setting may be a plain class.
     """
@@ -52,9 +54,16 @@ def check_end(owner: str, things: Iterable[object], rounds: int) -> None:
 
 
 def scalar(
-    owner: str, name: str, value: object, *, low: float = 0.0, open_low: bool = False, high: float = float("inf")
+    owner: str,
+    name: str,
+    value: object,
+    *,
+    low: float = 0.0,
+    open_low: bool = False,
+    high: float = float("inf"),
 ) -> None:
-    """Refuse a hyper-parameter that is neither a number in its range nor a schedule that stays in it."""
+    """Refuse a hyper-parameter that is neither a number in its range nor a schedule that stays in
+    it."""
     for met in value.values_met if isinstance(value, Schedule) else (value,):
         number(owner, name, met, low=low, open_low=open_low, high=high)
 
@@ -108,7 +117,8 @@ class Warmup(Schedule):
 
 @dataclass(frozen=True, repr=False)
 class Cosine(Schedule):
-    """Half a cosine from ``first`` in round 0 down to ``last`` in round ``rounds``, then ``last``."""
+    """Half a cosine from ``first`` in round 0 down to ``last`` in round ``rounds``, then
+    ``last``."""
 
     first: float
     last: float
@@ -131,7 +141,8 @@ class Cosine(Schedule):
 
 @dataclass(frozen=True, repr=False)
 class Cyclic(Schedule):
-    """Falls from just below ``high`` to ``low`` in every ``cycle`` rounds; ``high`` if the cycle is one round.
+    """Falls from just below ``high`` to ``low`` in every ``cycle`` rounds; ``high`` if the cycle is
+    one round.
 
     >>> [round(cyclic(1e-2, 1e-4, 4)(t), 6) for t in range(5)]
     [0.007525, 0.00505, 0.002575, 0.0001, 0.007525]
@@ -173,12 +184,19 @@ class Steps(Schedule):
         for name in ("rounds", "values"):
             given = getattr(self, name)
             if not isinstance(given, list | tuple):
-                raise SettingError(f"steps: {name} must be a list, found {given!r}, as in steps([0, 9], [1, 0.1]).")
+                raise SettingError(
+                    f"steps: {name} must be a list, found {given!r}, as in steps([0, 9], [1, 0.1])."
+                )
             object.__setattr__(self, name, tuple(given))
             for entry in given:
                 number("steps", f"every entry of {name}", entry, whole=name == "rounds")
         rising = all(a < b for a, b in zip(self.rounds, self.rounds[1:], strict=False))
-        if not self.rounds or self.rounds[0] != 0 or not rising or len(self.rounds) != len(self.values):
+        if (
+            not self.rounds
+            or self.rounds[0] != 0
+            or not rising
+            or len(self.rounds) != len(self.values)
+        ):
             raise SettingError(
                 f"steps: rounds must rise from 0 and there must be a value for each, found {list(self.rounds)} "
                 f"and {list(self.values)}."
@@ -190,14 +208,17 @@ class Steps(Schedule):
         return self.values
 
     def __call__(self, round: int) -> float:
-        return next(v for r, v in reversed(list(zip(self.rounds, self.values, strict=True))) if round >= r)
+        return next(
+            v for r, v in reversed(list(zip(self.rounds, self.values, strict=True))) if round >= r
+        )
 
 
 @dataclass(frozen=True, repr=False)
 class Poly(Schedule):
     """``value (1 - t / rounds)^power``, then 0.
 
-    DeepLab and BiSeNet let the rate of every step fall like this. Within each visit: the piece ``poly_rate()``.
+    DeepLab and BiSeNet let the rate of every step fall like this. Within each visit: the piece
+    ``poly_rate()``.
 
     >>> f"{poly(0.05, 10)(9):.8f}"
     '0.00629463'

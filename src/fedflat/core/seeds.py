@@ -23,7 +23,8 @@ def derive(seed: int, purpose: str, *path: int) -> int:
 
 
 def request_seed(round: int, client: int, visit: int = 0) -> tuple[int, ...]:
-    """The path of a client's draws in a round; a further ``visit`` in the round has draws of its own.
+    """The path of a client's draws in a round; a further ``visit`` in the round has draws of its
+    own.
 
     >>> of_visit(3, 7), of_visit(3, 7, 1)
     ((3, 7), (3, 7, 1))
@@ -42,7 +43,8 @@ def numpy_generator(seed: int, purpose: str, *path: int) -> np.random.Generator:
 
 
 def seed_modules(number: int, device: str) -> None:
-    """Seed what modules draw from: on the CPU the default generator alone, which is a hundred times quicker."""
+    """Seed what modules draw from: on the CPU the default generator alone, which is a hundred times
+    quicker."""
     if device == "cpu":
         torch.default_generator.manual_seed(number)
     else:

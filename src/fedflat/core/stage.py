@@ -1,7 +1,8 @@
-"""Where in a stack a piece stands. ``+`` sorts by stage; left is near the data, right near the step.
+"""Where in a stack a piece stands. ``+`` sorts by stage; left is near the data, right near the
+step.
 
-    client   batch -> TERM -> PROBE ->          CORRECT -> LIMIT -> DECAY -> PACE -> w <- w - lr * g
-    server   cohort        -> PROBE -> SCALE -> CORRECT ->                   PACE -> w <- w - delta
+client   batch -> TERM -> PROBE ->          CORRECT -> LIMIT -> DECAY -> PACE -> w <- w - lr * g
+server   cohort        -> PROBE -> SCALE -> CORRECT ->                   PACE -> w <- w - delta
 """
 
 from __future__ import annotations

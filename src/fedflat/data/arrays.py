@@ -20,7 +20,8 @@ Pair: TypeAlias = tuple[Arrays, Arrays] | Dataset[Any]
 
 
 def tensor(owner: str, what: str, value: Arrays) -> Tensor:
-    """``value`` as a tensor; a tensor stays what it is, labels and other whole numbers become 64-bit.
+    """``value`` as a tensor; a tensor stays what it is, labels and other whole numbers become
+    64-bit.
 
     >>> tensor("tensors", "labels", [1, 2]).dtype
     torch.int64
@@ -43,7 +44,9 @@ def tensor(owner: str, what: str, value: Arrays) -> Tensor:
 def pair(owner: str, given: Pair) -> tuple[Tensor, Tensor]:
     """The inputs and labels of a pair or a data set."""
     if isinstance(given, DataLoader):
-        raise SettingError(f"{owner}: a DataLoader cuts batches itself. Give its data set: loader.dataset.")
+        raise SettingError(
+            f"{owner}: a DataLoader cuts batches itself. Give its data set: loader.dataset."
+        )
     if isinstance(given, TensorDataset) and len(given.tensors) == 2:
         return given.tensors[0].detach(), given.tensors[1].detach()
     if isinstance(given, Dataset):

@@ -1,7 +1,7 @@
 """Random changes of a whole batch at a time: crop and flip of raw images, cutout, mixup.
 
-Crop and flip come before normalisation, as is usual for CIFAR; the border is black. Cutout (DeVries and
-Taylor, arXiv:1708.04552) and mixup (Zhang et al., ICLR 2018, arXiv:1710.09412) come after it.
+Crop and flip come before normalisation, as is usual for CIFAR; the border is black. Cutout (DeVries
+and Taylor, arXiv:1708.04552) and mixup (Zhang et al., ICLR 2018, arXiv:1710.09412) come after it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from fedflat.errors import MOST_POINTS, SettingError, number
 
 @dataclass(frozen=True)
 class CropFlip:
-    """Pad each image with zeros, cut its own size out at a random place, and mirror it now and then.
+    """Pad each image with zeros, cut its own size out at a random place, and mirror it now and
+    then.
 
     padding
         Pixels added on each side, at least 0.
@@ -61,7 +62,8 @@ class CropFlip:
         return self._moved(inputs, place, self.border or (0,)), targets
 
     def _places(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """For each pixel of each image, or of all alike, where in the padded image it comes from."""
+        """For each pixel of each image, or of all alike, where in the padded image it comes
+        from."""
         h, w = x.shape[2:]
         n, p = 1 if self.alike else len(x), self.padding
         corner = torch.randint(2 * p + 1, (2, n, 1), generator=rng)
@@ -113,4 +115,6 @@ def mixup(batch: Batch, alpha: float, rng: torch.Generator) -> Batch:
     lam = float(np.random.default_rng(seed).beta(alpha, alpha))
     other = torch.randperm(len(batch), generator=rng).to(batch.first.device)
     inputs = each(lambda x: torch.lerp(x.index_select(0, other), x, lam), batch.inputs)
-    return Batch(inputs, Mixed(batch.targets, each(lambda y: y.index_select(0, other), batch.targets), lam))
+    return Batch(
+        inputs, Mixed(batch.targets, each(lambda y: y.index_select(0, other), batch.targets), lam)
+    )

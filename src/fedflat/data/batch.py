@@ -1,7 +1,7 @@
 """One mini-batch: what goes into a model and what should come out, of any type and number.
 
-Inputs are a tensor, or a tuple of them that a module takes as so many arguments. Whole numbers stay whole numbers.
-Targets are a tensor or a tuple; a piece that blends examples wraps them as `Mixed`.
+Inputs are a tensor, or a tuple of them that a module takes as so many arguments. Whole numbers stay
+whole numbers. Targets are a tensor or a tuple; a piece that blends examples wraps them as `Mixed`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def leading(value: Tensors) -> Tensor:
 
 
 def each(make: Callable[..., Any], *values: Any) -> Any:
-    """The same structure with what ``make`` makes of the tensors that stand at the same place in all ``values``.
+    """The same structure with what ``make`` makes of the tensors that stand at the same place in
+    all ``values``.
 
     >>> each(lambda a, b: a + b, (1, 2), (10, 20))
     (11, 22)
@@ -70,10 +71,17 @@ def each(make: Callable[..., Any], *values: Any) -> Any:
     if type(first) is Tensor:  # by far the most
         return make(*values)
     if isinstance(first, Batch):
-        inputs, targets = (each(make, *(getattr(v, name) for v in values)) for name in ("inputs", "targets"))
+        inputs, targets = (
+            each(make, *(getattr(v, name) for v in values)) for name in ("inputs", "targets")
+        )
         return Batch(inputs, targets)
     if isinstance(first, Mixed):
-        return Mixed(*(each(make, *(getattr(v, name) for v in values)) for name in ("first", "second", "lam")))
+        return Mixed(
+            *(
+                each(make, *(getattr(v, name) for v in values))
+                for name in ("first", "second", "lam")
+            )
+        )
     if isinstance(first, tuple):
         return tuple(each(make, *parts) for parts in zip(*values, strict=True))
     return make(*values)

@@ -1,4 +1,5 @@
-"""Federations whose clients hold other examples than they did: fewer, more, or without something."""
+"""Federations whose clients hold other examples than they did: fewer, more, or without
+something."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fedflat.data.examples import AnyExamples
-from fedflat.data.federation import PartitionedFederation, Federation, OnDemand
+from fedflat.data.federation import Federation, OnDemand, PartitionedFederation
 from fedflat.errors import SettingError
 
 Change = Callable[[AnyExamples], AnyExamples]
@@ -35,12 +36,15 @@ class Changed(OnDemand):
 
 
 def changed(fed: Federation, change: Change, what: str) -> Federation:
-    """The same federation with clients whose examples are changed, and who keep none for testing; test sets stay."""
+    """The same federation with clients whose examples are changed, and who keep none for testing;
+    test sets stay."""
     if isinstance(fed, PartitionedFederation):
         return replace(fed, train=change(fed.train), held_out=None)
     if isinstance(fed, OnDemand):
         return Changed(**{**_fields(fed), "make": Changing(fed.make, change)})
-    raise SettingError(f"{what} whose data are dealt out or made when asked for, found {type(fed).__name__}.")
+    raise SettingError(
+        f"{what} whose data are dealt out or made when asked for, found {type(fed).__name__}."
+    )
 
 
 def _fields(fed: OnDemand) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""What is known of clients besides their examples, by name: the facets of the domains that their examples are of."""
+"""What is known of clients besides their examples, by name: the facets of the domains that their
+examples are of."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ def facets(fed: Federation) -> tuple[str, ...]:
 
 
 def column(fed: Federation, name: str) -> list[str]:
-    """The value at each client; refused if there is no such column, or if a client has several values.
+    """The value at each client; refused if there is no such column, or if a client has several
+    values.
 
     >>> from fedflat import street
     >>> sorted(column(street(towns=2, weather="rain,sun", clients=4).open(0), "weather"))
@@ -23,7 +25,11 @@ def column(fed: Federation, name: str) -> list[str]:
     if name not in known:
         raise SettingError(
             f"these data have no column {name!r}.{nearest(name, known)} "
-            + (f"They have {', '.join(known)}." if known else "They say nothing of where clients are from.")
+            + (
+                f"They have {', '.join(known)}."
+                if known
+                else "They say nothing of where clients are from."
+            )
         )
     return [_value(fed, client, known.index(name), name) for client in range(fed.population)]
 
@@ -35,7 +41,11 @@ def _value(fed: Federation, client: int, place: int, name: str) -> str:
     domains = fed.data(client).domains
     values = sorted({one[place] for one in domains.each}) if domains else []
     if len(values) != 1:
-        found = f"several ({', '.join(values[:3])}{', ...' if len(values) > 3 else ''})" if values else "none"
+        found = (
+            f"several ({', '.join(values[:3])}{', ...' if len(values) > 3 else ''})"
+            if values
+            else "none"
+        )
         raise SettingError(
             f"clients cannot be grouped by {name!r}, since client {client} has {found}. Deal the data out so that "
             "every client has one."

@@ -1,8 +1,8 @@
 """Examples that were read from files, kept within a memory budget, and read ahead by threads.
 
-One `Decoded` serves all sets of a process that have the same budget. Which examples are kept and when they were read
-changes no bit of any batch: an example is what its file holds, and a file that cannot be read is an error when its
-batch is cut, not when a thread came upon it.
+One `Decoded` serves all sets of a process that have the same budget. Which examples are kept and
+when they were read changes no bit of any batch: an example is what its file holds, and a file that
+cannot be read is an error when its batch is cut, not when a thread came upon it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from fedflat.errors import DataError
 READERS = 4
 """Threads that read and decode."""
 Reader = Callable[[str], Any]
-"""Makes an example of the file at a path: a function, or a frozen dataclass, that can be hashed and pickled."""
+"""Makes an example of the file at a path: a function, or a frozen dataclass, that can be hashed and
+pickled."""
 
 
 class Key(NamedTuple):
@@ -77,7 +78,9 @@ class Decoded:
 
     def _settle(self, soon: Iterable[Key]) -> None:
         """Keep, or give up, what was expected and has not been asked for."""
-        for key, future in [(key, future) for key, future in self._coming.items() if key not in soon]:
+        for key, future in [
+            (key, future) for key, future in self._coming.items() if key not in soon
+        ]:
             if future.cancel() or future.done():
                 del self._coming[key]
                 if not future.cancelled() and future.exception() is None:
@@ -91,7 +94,8 @@ class Decoded:
         self._room(0, ())
 
     def _room(self, more: int, spared: Iterable[Key]) -> bool:
-        """Let go of the oldest until there is room for what is coming and ``more``; whether there is."""
+        """Let go of the oldest until there is room for what is coming and ``more``; whether there
+        is."""
         while self.held + (len(self._coming) + more) * self._largest > self.budget:
             oldest = next(iter(self._kept), None)
             if oldest is None or oldest in spared:
@@ -107,7 +111,9 @@ def decoded(budget: int) -> Decoded:
 
 
 def _bytes(example: Any) -> int:
-    return sum(_bytes(part) if isinstance(part, tuple) else int(part.nbytes) for part in arguments(example))
+    return sum(
+        _bytes(part) if isinstance(part, tuple) else int(part.nbytes) for part in arguments(example)
+    )
 
 
 def _example(key: Key) -> Any:
@@ -117,4 +123,6 @@ def _example(key: Key) -> Any:
         raise
     except Exception as error:  # decoders raise many kinds
         why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-        raise DataError(f"{key.path} cannot be read ({why}). Put the file right, or take it out.") from error
+        raise DataError(
+            f"{key.path} cannot be read ({why}). Put the file right, or take it out."
+        ) from error

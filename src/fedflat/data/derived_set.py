@@ -22,7 +22,9 @@ class DerivedSet(DataSpec):
             value = getattr(self, each.name)
             if each.type == "DataSpec" and not isinstance(value, DataSpec):
                 owner = name_of(type(self))
-                raise SettingError(f"{owner}: {each.name} must be a data set, such as digits(), found {value!r}.")
+                raise SettingError(
+                    f"{owner}: {each.name} must be a data set, such as digits(), found {value!r}."
+                )
 
     @property
     def usual_task(self) -> str:  # type: ignore[override]

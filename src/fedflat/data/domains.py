@@ -1,7 +1,8 @@
 """Where examples are from: a town, a weather, a camera.
 
-A domain is a value for each facet, such as ``("T01", "CN", "A")`` for town, weather and vehicle. Clients whose examples
-are all of one domain are that domain's clients; tests tell apart what they have seen and what not.
+A domain is a value for each facet, such as ``("T01", "CN", "A")`` for town, weather and vehicle.
+Clients whose examples are all of one domain are that domain's clients; tests tell apart what they
+have seen and what not.
 """
 
 from __future__ import annotations
@@ -45,19 +46,25 @@ class Domains:
 
     @property
     def looks(self) -> list[int]:
-        """A number for each example that is the same for all that look alike, wherever it is worked out.
+        """A number for each example that is the same for all that look alike, wherever it is worked
+        out.
 
         It has 24 bits, so that a float holds it.
         """
-        return [zlib.crc32("/".join(domain[: self.look or None]).encode()) >> 8 for domain in self.each]
+        return [
+            zlib.crc32("/".join(domain[: self.look or None]).encode()) >> 8 for domain in self.each
+        ]
 
     def groups(self) -> dict[str, list[int]]:
-        """The examples of every value that tells some of them from others, by the facets' order and their own."""
+        """The examples of every value that tells some of them from others, by the facets' order and
+        their own."""
         found: dict[str, list[int]] = {}
         for facet in range(len(self.facets)):
             values = sorted({domain[facet] for domain in self.each})
             for value in values if len(values) > 1 else ():
-                found[value] = [place for place, domain in enumerate(self.each) if domain[facet] == value]
+                found[value] = [
+                    place for place, domain in enumerate(self.each) if domain[facet] == value
+                ]
         return found
 
     def finest(self) -> dict[Domain, list[int]]:

@@ -1,6 +1,7 @@
 """Examples and the batches cut from them: an interface, and examples as tensors in memory.
 
-Images stay uint8 until a batch is cut; crops, flips and normalisation are done a whole batch at a time.
+Images stay uint8 until a batch is cut; crops, flips and normalisation are done a whole batch at a
+time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from fedflat.errors import SettingError
 
 
 class Augment(Protocol):
-    """Changes a batch of raw examples at random, targets such as masks together with inputs; a picklable value."""
+    """Changes a batch of raw examples at random, targets such as masks together with inputs; a
+    picklable value."""
 
     def __call__(self, inputs: Any, targets: Any, rng: torch.Generator) -> tuple[Any, Any]:
         """The changed inputs and targets, of the same shapes and types."""
@@ -28,7 +30,8 @@ class Augment(Protocol):
 
 
 Change = Callable[[Any, Tensor], Any]
-"""From the raw inputs of a client's examples and their places to changed ones, of the same shape and type."""
+"""From the raw inputs of a client's examples and their places to changed ones, of the same shape
+and type."""
 
 
 class AnyExamples(ABC):
@@ -58,17 +61,20 @@ class AnyExamples(ABC):
 
     @abstractmethod
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
-        """The examples at ``index``, ready for a model; augmented if there is a generator to do it with."""
+        """The examples at ``index``, ready for a model; augmented if there is a generator to do it
+        with."""
 
     def raw(self, index: Tensor) -> Examples:
-        """The examples at ``index`` in memory, as they are stored; their batches are those of this set."""
+        """The examples at ``index`` in memory, as they are stored; their batches are those of this
+        set."""
         raise SettingError(
             f"the examples of a {type(self).__name__} cannot be had as they are stored, and must be here. Give it a "
             "method raw(index) that makes Examples of them."
         )
 
     def expect(self, index: Tensor) -> None:
-        """Be told which examples are asked for next: what is not in memory can be read meanwhile."""
+        """Be told which examples are asked for next: what is not in memory can be read
+        meanwhile."""
 
     @abstractmethod
     def plain(self) -> Self:
@@ -91,7 +97,8 @@ class AnyExamples(ABC):
         """The same set on another device."""
 
     def like(self, inputs: Tensor) -> Examples:
-        """Other raw inputs that are made ready for a model as these are, with targets that say nothing."""
+        """Other raw inputs that are made ready for a model as these are, with targets that say
+        nothing."""
         raise SettingError("these examples are no pictures, and pictures are needed here.")
 
     @abstractmethod
@@ -102,7 +109,9 @@ class AnyExamples(ABC):
     def labelled(self) -> bool:
         """Whether each example has one class."""
         targets = self.targets
-        return isinstance(targets, Tensor) and targets.dim() == 1 and not targets.is_floating_point()
+        return (
+            isinstance(targets, Tensor) and targets.dim() == 1 and not targets.is_floating_point()
+        )
 
     @property
     def labels(self) -> Tensor:
@@ -120,8 +129,9 @@ class AnyExamples(ABC):
 class Examples(AnyExamples):
     """A set in memory: raw inputs, targets, and how a batch of inputs is made ready for a model.
 
-    Bytes become numbers from 0 to 1, floats are normalised by ``mean`` and ``std``, one number a channel; other whole
-    numbers, such as those of letters, stay what they are. Inputs and targets may be tuples of tensors.
+    Bytes become numbers from 0 to 1, floats are normalised by ``mean`` and ``std``, one number a
+    channel; other whole numbers, such as those of letters, stay what they are. Inputs and targets
+    may be tuples of tensors.
     """
 
     inputs: Tensors
@@ -149,11 +159,18 @@ class Examples(AnyExamples):
             inputs, targets = self.augment(inputs, targets, rng)
         if type(inputs) is Tensor:  # by far the most
             return Batch(self._ready(inputs, dtype), each(partial(_typed, dtype), targets))
-        return Batch(each(lambda t: self._ready(t, dtype), inputs), each(partial(_typed, dtype), targets))
+        return Batch(
+            each(lambda t: self._ready(t, dtype), inputs), each(partial(_typed, dtype), targets)
+        )
 
     def raw(self, index: Tensor) -> Examples:
         domains = self.domains and self.domains.of(index.tolist())
-        return replace(self, inputs=_picked(self.inputs, index), targets=_picked(self.targets, index), domains=domains)
+        return replace(
+            self,
+            inputs=_picked(self.inputs, index),
+            targets=_picked(self.targets, index),
+            domains=domains,
+        )
 
     def _ready(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         if not (x.is_floating_point() or x.dtype == torch.uint8):
@@ -162,7 +179,10 @@ class Examples(AnyExamples):
         x = x.to(dtype)
         if self.mean:
             shape = (1, -1) + (1,) * (x.dim() - 2)
-            mean, std = _constants(self.mean, dtype, x.device), _constants(self.std, dtype, x.device)
+            mean, std = (
+                _constants(self.mean, dtype, x.device),
+                _constants(self.std, dtype, x.device),
+            )
             return x.sub_(mean.view(shape) * scale).div_(std.view(shape) * scale)
         return x.div_(scale) if scale != 1.0 else x
 
@@ -178,7 +198,9 @@ class Examples(AnyExamples):
         return replace(self, targets=targets)
 
     def to(self, device: str) -> Examples:
-        inputs, targets = (each(lambda t: t.to(device), some) for some in (self.inputs, self.targets))
+        inputs, targets = (
+            each(lambda t: t.to(device), some) for some in (self.inputs, self.targets)
+        )
         return replace(self, inputs=inputs, targets=targets)
 
     def like(self, inputs: Tensor) -> Examples:
@@ -190,7 +212,13 @@ class Examples(AnyExamples):
         return replace(self, inputs=inputs, targets=none, augment=None, domains=None)
 
     def traces(self) -> list[Any]:
-        return [*arguments(self.inputs), *arguments(self.targets), self.classes, list(self.mean), list(self.std)]
+        return [
+            *arguments(self.inputs),
+            *arguments(self.targets),
+            self.classes,
+            list(self.mean),
+            list(self.std),
+        ]
 
 
 def _picked(some: Tensors, index: Tensor) -> Any:
@@ -256,7 +284,8 @@ class ClientData:
         return torch.bincount(self.labels.cpu(), minlength=classes)
 
     def changed(self, change: Change) -> ClientData:
-        """The same data whose raw inputs ``change`` changes in training, after what changes them already."""
+        """The same data whose raw inputs ``change`` changes in training, after what changes them
+        already."""
         before = self.change
         if before is None:
             return replace(self, change=change)

@@ -1,7 +1,8 @@
 """A federation: the only way to reach examples. Clients, what each holds, and the test set.
 
-`PartitionedFederation` holds the examples of everybody and deals them out by index; `OnDemand` makes a client's examples when they
-are asked for, so that a million clients cost no more than a thousand.
+`PartitionedFederation` holds the examples of everybody and deals them out by index; `OnDemand`
+makes a client's examples when they are asked for, so that a million clients cost no more than a
+thousand.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Federation(ABC):
     more: Mapping[str, ClientData] = {}
     """Further test sets by name: other domains, clients that never train, a gallery."""
     here: ClassVar[bool] = True
-    """Whether `data` can be asked for in the server's process; if not, only those who visit clients open them."""
+    """Whether `data` can be asked for in the server's process; if not, only those who visit clients
+    open them."""
 
     @property
     def tests(self) -> dict[str, ClientData]:
@@ -65,7 +67,8 @@ class Federation(ABC):
         return {"test": self.test, **self.more}
 
     def domain(self, client: int) -> Domain:
-        """The domain that all of a client's examples are of; empty if there are several, or none is known."""
+        """The domain that all of a client's examples are of; empty if there are several, or none is
+        known."""
         domains = self.data(client).domains
         return domains.only if domains else ()
 
@@ -115,7 +118,8 @@ class Federation(ABC):
 
 @dataclass(frozen=True)
 class PartitionedFederation(Federation):
-    """A federation by index: who holds which of the training examples, and perhaps keeps which for testing."""
+    """A federation by index: who holds which of the training examples, and perhaps keeps which for
+    testing."""
 
     train: AnyExamples
     test: ClientData
@@ -147,10 +151,14 @@ class PartitionedFederation(Federation):
         return [len(part) for part in self.parts]
 
     def data(self, client: int) -> ClientData:
-        return ClientData(self.train, self.parts[client], None if self.held_out is None else self.held_out[client])
+        return ClientData(
+            self.train, self.parts[client], None if self.held_out is None else self.held_out[client]
+        )
 
     def skew(self) -> Skew:
-        counts = [self.data(client).counts(self.classes).numpy() for client in range(self.population)]
+        counts = [
+            self.data(client).counts(self.classes).numpy() for client in range(self.population)
+        ]
         return Skew.of_counts(np.stack(counts))
 
     def to(self, device: str) -> PartitionedFederation:
@@ -161,15 +169,17 @@ class PartitionedFederation(Federation):
         return replace(self, train=train, test=test, parts=parts, held_out=held_out, more=more)
 
     def pooled(self) -> PartitionedFederation:
-        return PartitionedFederation(self.train, self.test, [torch.cat(list(self.parts))], more=self.more)
+        return PartitionedFederation(
+            self.train, self.test, [torch.cat(list(self.parts))], more=self.more
+        )
 
 
 @dataclass(frozen=True)
 class OnDemand(Federation):
     """A federation whose clients are made when they are asked for. Nothing grows with their number.
 
-    What needs every client is done for at most `EVERYBODY` of them, and refused for more; figures of how unequal
-    they are come from `LOOKED_AT` of them.
+    What needs every client is done for at most `EVERYBODY` of them, and refused for more; figures
+    of how unequal they are come from `LOOKED_AT` of them.
     """
 
     clients: int
@@ -179,7 +189,8 @@ class OnDemand(Federation):
     device: str = "cpu"
     more: Mapping[str, ClientData] = field(default_factory=dict)
     whence: Callable[[int], Domain] | None = None
-    """The domain of a client, without making its examples; if nothing is said they are made and asked."""
+    """The domain of a client, without making its examples; if nothing is said they are made and
+    asked."""
 
     @property
     def population(self) -> int:
@@ -191,7 +202,9 @@ class OnDemand(Federation):
     def data(self, client: int) -> ClientData:
         examples = self.make(client)
         if len(examples) == 0:
-            raise SettingError(f"client {client} of {self.clients} holds no example. Every client must have one.")
+            raise SettingError(
+                f"client {client} of {self.clients} holds no example. Every client must have one."
+            )
         data = ClientData(examples, torch.arange(len(examples)))
         return data if self.device == "cpu" else data.to(self.device)
 
@@ -201,12 +214,17 @@ class OnDemand(Federation):
 
     @cached_property
     def _sizes(self) -> list[int]:
-        return [len(self.data(client)) for client in self._everybody("to know how many examples each client holds")]
+        return [
+            len(self.data(client))
+            for client in self._everybody("to know how many examples each client holds")
+        ]
 
     def skew(self) -> Skew:
         count = min(self.clients, LOOKED_AT)
         chosen = (self.data(place * self.clients // count) for place in range(count))
-        return Skew.of_counts(np.stack([data.counts(self.classes).numpy() for data in chosen]), self.clients)
+        return Skew.of_counts(
+            np.stack([data.counts(self.classes).numpy() for data in chosen]), self.clients
+        )
 
     def to(self, device: str) -> OnDemand:
         more = {name: data.to(device) for name, data in self.more.items()}
@@ -230,7 +248,8 @@ class OnDemand(Federation):
 def joined(sets: Sequence[Examples]) -> Examples:
     """Sets of the same kind, one after the other."""
     inputs, targets = (
-        each(lambda *parts: torch.cat(parts), *some) for some in ([s.inputs for s in sets], [s.targets for s in sets])
+        each(lambda *parts: torch.cat(parts), *some)
+        for some in ([s.inputs for s in sets], [s.targets for s in sets])
     )
     domains = sets[0].domains
     for one in sets[1:]:

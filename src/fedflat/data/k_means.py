@@ -19,7 +19,8 @@ def k_means(points: Points, count: int, seed: int, *, starts: int = 10) -> Label
     starts
         How often k-means++ draws new centres. The result with the lowest sum of squared distances is taken.
 
-    One thread does the work, because the order of sums, and with it the result, depends on the number of threads.
+    One thread does the work, because the order of sums, and with it the result, depends on the
+    number of threads.
 
     >>> k_means(np.array([[0.0], [1.0], [10.0], [11.0]]), 2, seed=0).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
     True
@@ -29,7 +30,9 @@ def k_means(points: Points, count: int, seed: int, *, starts: int = 10) -> Label
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters: see below
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # fewer different points than clusters: see below
         found = KMeans(count, n_init=starts, random_state=seed % 2**32).fit(points)
     labels: Labels = found.labels_.astype(np.int64)
     for empty in np.setdiff1d(np.arange(count), labels):

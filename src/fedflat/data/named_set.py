@@ -4,8 +4,8 @@
     cifar100(pam(), clients=500)
     fashion_mnist(pathological(5), clients=100, split=0.7, pool=True)
 
-A `FileSet` has files. One that was read is kept for the next opening in the same process, as long as its files do not
-change.
+A `FileSet` has files. One that was read is kept for the next opening in the same process, as long
+as its files do not change.
 """
 
 from __future__ import annotations
@@ -83,8 +83,14 @@ class NamedSet(DataSpec):
         seed = seed if self.seed is None else self.seed
         coarse = None if raw.coarse is None else raw.coarse.numpy()
         return federate(
-            self.ready(raw), raw.train, self.partition, self.clients, seed,
-            split=self.split, pool=self.pool, coarse=coarse,
+            self.ready(raw),
+            raw.train,
+            self.partition,
+            self.clients,
+            seed,
+            split=self.split,
+            pool=self.pool,
+            coarse=coarse,
         )
 
 
@@ -95,7 +101,8 @@ class FileSet(NamedSet):
     sources: ClassVar[tuple[Source, ...]] = ()
     """Tried in turn; none if people must bring the files."""
     counts: ClassVar[tuple[int, int]]
-    """How many training and test examples it has when it is whole; for those that can be fetched."""
+    """How many training and test examples it has when it is whole; for those that can be
+    fetched."""
     balanced: ClassVar[bool] = True
     """Whether all classes have equally many."""
     by_hand: ClassVar[str] = ""

@@ -3,8 +3,8 @@
     shakespeare(clients=100)
     femnist(iid(), clients=3500)
 
-As many owners as there are clients are drawn by the seed. Another partition deals the examples of the same owners out
-in its own way.
+As many owners as there are clients are drawn by the seed. Another partition deals the examples of
+the same owners out in its own way.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class NaturalSet(FileSet):
         """The ids of all who hold enough to be a client, in ascending order."""
 
     def of(self, owners: Index) -> RawSet:
-        """The examples of these owners, with whose they are; and those to test on, of these owners or of nobody."""
+        """The examples of these owners, with whose they are; and those to test on, of these owners
+        or of nobody."""
         raw = self.raw()
         assert raw.users is not None
         users = raw.users.numpy()
@@ -48,8 +49,13 @@ class NaturalSet(FileSet):
         if kept.all():
             return raw
         return RawSet(
-            raw.x[kept], raw.y[kept], int(kept[: raw.train].sum()), raw.classes, None, raw.users[kept]
-        )  # fmt: skip
+            raw.x[kept],
+            raw.y[kept],
+            int(kept[: raw.train].sum()),
+            raw.classes,
+            None,
+            raw.users[kept],
+        )
 
     def open(self, seed: int) -> Federation:
         """The federation for this seed, unless the set has its own."""
@@ -57,19 +63,28 @@ class NaturalSet(FileSet):
         raw = self.of(drawn(self.name, self.whose, self.owners(), self.clients, seed))
         assert raw.users is not None
         return federate(
-            self.ready(raw), raw.train, self.partition, self.clients, seed,
-            split=self.split, pool=self.pool, users=raw.users.numpy(),
-        )  # fmt: skip
+            self.ready(raw),
+            raw.train,
+            self.partition,
+            self.clients,
+            seed,
+            split=self.split,
+            pool=self.pool,
+            users=raw.users.numpy(),
+        )
 
 
 def drawn(name: str, whose: str, owners: Index, clients: int, seed: int) -> Index:
-    """So many of the owners, drawn by the seed, in ascending order; refused if there are not as many.
+    """So many of the owners, drawn by the seed, in ascending order; refused if there are not as
+    many.
 
     >>> drawn("plays", "roles", np.array([3, 5, 9]), 3, seed=0).tolist()
     [3, 5, 9]
     """
     if len(owners) < clients:
-        raise SettingError(f"{name}: {clients} clients need as many {whose}, found {len(owners)}. Use fewer clients.")
+        raise SettingError(
+            f"{name}: {clients} clients need as many {whose}, found {len(owners)}. Use fewer clients."
+        )
     if len(owners) == clients:
         return owners
     chosen: Index = np.sort(numpy_generator(seed, "owners").choice(owners, clients, replace=False))

@@ -1,7 +1,8 @@
 """Examples in files, read when a batch needs them: for data larger than memory.
 
-While a model works on one batch, threads read the next; what was read is kept within a budget (`decoded`). A batch has
-the same bits as that of the same examples in memory, whoever cuts it and whenever.
+While a model works on one batch, threads read the next; what was read is kept within a budget
+(`decoded`). A batch has the same bits as that of the same examples in memory, whoever cuts it and
+whenever.
 """
 
 from __future__ import annotations
@@ -55,11 +56,17 @@ class OnDisk(AnyExamples):
 
     def __post_init__(self) -> None:
         number("OnDisk", "memory", self.memory, low=0, high=MOST_BYTES, whole=True)
-        if not self.pairs and (self.targets is None or len(leading(self.targets)) != len(self.paths)):
+        if not self.pairs and (
+            self.targets is None or len(leading(self.targets)) != len(self.paths)
+        ):
             found = "none" if self.targets is None else len(leading(self.targets))
-            raise DataError(f"OnDisk: there must be a target for each of {len(self.paths)} files, found {found}.")
+            raise DataError(
+                f"OnDisk: there must be a target for each of {len(self.paths)} files, found {found}."
+            )
         if self.stamps is None:
-            object.__setattr__(self, "stamps", torch.tensor([_stamp(path) for path in self.paths]).view(-1, 2))
+            object.__setattr__(
+                self, "stamps", torch.tensor([_stamp(path) for path in self.paths]).view(-1, 2)
+            )
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -103,11 +110,14 @@ class OnDisk(AnyExamples):
         return replace(self, targets=targets)
 
     def to(self, device: str) -> OnDisk:
-        """See `AnyExamples.to`; what is kept stays in the machine's memory, batches are sent over."""
+        """See `AnyExamples.to`; what is kept stays in the machine's memory, batches are sent
+        over."""
         return replace(self, device=device)
 
     def like(self, inputs: Tensor) -> Examples:
-        return Examples(inputs, torch.zeros(len(inputs), dtype=torch.long), self.classes, self.mean, self.std)
+        return Examples(
+            inputs, torch.zeros(len(inputs), dtype=torch.long), self.classes, self.mean, self.std
+        )
 
     def traces(self) -> list[Any]:
         """See `AnyExamples.traces`: names and sizes of files, not what they hold."""
@@ -126,7 +136,10 @@ class OnDisk(AnyExamples):
         assert self.stamps is not None
         index = index.cpu()
         stamps = self.stamps.index_select(0, index).tolist()
-        return [Key(self.read, self.paths[place], *stamp) for place, stamp in zip(index.tolist(), stamps, strict=True)]
+        return [
+            Key(self.read, self.paths[place], *stamp)
+            for place, stamp in zip(index.tolist(), stamps, strict=True)
+        ]
 
     def _joined(self, places: list[int], parts: list[Any]) -> Tensors:
         """One tensor, or tuple of tensors, of those of several examples."""
@@ -145,7 +158,9 @@ def _stamp(path: str) -> tuple[int, int]:
     try:
         found = os.stat(path)
     except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}). Put the file right, or take it out.") from None
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}). Put the file right, or take it out."
+        ) from None
     return found.st_size, found.st_mtime_ns
 
 

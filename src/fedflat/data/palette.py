@@ -1,4 +1,5 @@
-"""The colours of classes in masks: those that Cityscapes made known for what it names, others spread over the wheel."""
+"""The colours of classes in masks: those that Cityscapes made known for what it names, others
+spread over the wheel."""
 
 from __future__ import annotations
 
@@ -11,23 +12,42 @@ from numpy.typing import NDArray
 IGNORED = (0, 0, 0)
 """Of pixels that count nowhere."""
 COLOURS = {
-    "road": (128, 64, 128), "sidewalk": (244, 35, 232), "building": (70, 70, 70), "wall": (102, 102, 156),
-    "fence": (190, 153, 153), "pole": (153, 153, 153), "traffic light": (250, 170, 30), "traffic sign": (220, 220, 0),
-    "vegetation": (107, 142, 35), "terrain": (152, 251, 152), "sky": (70, 130, 180), "person": (220, 20, 60),
-    "rider": (255, 0, 0), "car": (0, 0, 142), "truck": (0, 0, 70), "bus": (0, 60, 100), "train": (0, 80, 100),
-    "motorcycle": (0, 0, 230), "bicycle": (119, 11, 32),
-}  # fmt: skip
+    "road": (128, 64, 128),
+    "sidewalk": (244, 35, 232),
+    "building": (70, 70, 70),
+    "wall": (102, 102, 156),
+    "fence": (190, 153, 153),
+    "pole": (153, 153, 153),
+    "traffic light": (250, 170, 30),
+    "traffic sign": (220, 220, 0),
+    "vegetation": (107, 142, 35),
+    "terrain": (152, 251, 152),
+    "sky": (70, 130, 180),
+    "person": (220, 20, 60),
+    "rider": (255, 0, 0),
+    "car": (0, 0, 142),
+    "truck": (0, 0, 70),
+    "bus": (0, 60, 100),
+    "train": (0, 80, 100),
+    "motorcycle": (0, 0, 230),
+    "bicycle": (119, 11, 32),
+}
 ALIKE = {
-    "pavement": "sidewalk", "sign": "traffic sign", "green": "vegetation", "tree": "vegetation",
-    "pedestrian": "person", "bicyclist": "rider",
-}  # fmt: skip
+    "pavement": "sidewalk",
+    "sign": "traffic sign",
+    "green": "vegetation",
+    "tree": "vegetation",
+    "pedestrian": "person",
+    "bicyclist": "rider",
+}
 """Other sets' words for the same."""
 GOLDEN = 0.618033988749895
 """A step around the wheel after which hues never lie close to those just before."""
 
 
 def palette(names: Sequence[str], count: int) -> NDArray[np.uint8]:
-    """The colours ``(256, 3)`` of ``count`` classes with these names, or with none; all other places are black.
+    """The colours ``(256, 3)`` of ``count`` classes with these names, or with none; all other
+    places are black.
 
     >>> palette(["road", "pavement"], 2)[:3].tolist()
     [[128, 64, 128], [244, 35, 232], [0, 0, 0]]

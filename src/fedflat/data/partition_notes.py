@@ -22,7 +22,8 @@ def partitions_in(spec: DataSpec) -> Iterator[Partition]:
 
 
 def partition_notes(spec: DataSpec, fed: Federation | None = None) -> list[str]:
-    """The notes of its partitions; with the classes that a client has on average if the data are open."""
+    """The notes of its partitions; with the classes that a client has on average if the data are
+    open."""
     found = [partition for partition in partitions_in(spec) if partition.note()]
     if not found:
         return []

@@ -16,7 +16,8 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class RawSet:
-    """A whole published set: the training examples, then, in the same tensors, the test examples."""
+    """A whole published set: the training examples, then, in the same tensors, the test
+    examples."""
 
     x: Tensor
     y: Tensor

@@ -1,4 +1,5 @@
-"""Examples that are given the styles of others in training, at random: LADD's server, before the rounds."""
+"""Examples that are given the styles of others in training, at random: LADD's server, before the
+rounds."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from fedflat.data.wrapped import Wrapped
 
 @dataclass(frozen=True)
 class Restyled(Wrapped):
-    """Images that are each given a style, drawn anew whenever they are trained on, before they are augmented."""
+    """Images that are each given a style, drawn anew whenever they are trained on, before they are
+    augmented."""
 
     styles: Tensor
     """``(styles, channels, rows, columns)``: amplitudes of low frequencies."""
@@ -58,7 +60,8 @@ def in_styles(images: Tensor, styles: Tensor, size: tuple[int, int] | None) -> T
 
 @dataclass(frozen=True, repr=False)
 class InStyles(DerivedSet):
-    """A data set in one place whose images are trained on in the styles of others; made in the course of a run."""
+    """A data set in one place whose images are trained on in the styles of others; made in the
+    course of a run."""
 
     styles: Tensor = field(compare=False)
     size: tuple[int, int] | None = None

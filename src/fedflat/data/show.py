@@ -16,12 +16,14 @@ HEIGHTS = " ▁▂▃▄▅▆▇█"
 
 
 def show(spec: DataSpec, seed: int = 0) -> str:
-    """The data set in a few lines: its examples, and how unequal its clients are under this seed."""
+    """The data set in a few lines: its examples, and how unequal its clients are under this
+    seed."""
     fed = spec.open(seed)
     shape = "x".join(map(str, fed.shape))
     lines = [
         f"{spec!r}, seed {seed}",
-        f"{len(fed.test)} test examples, inputs of {shape}" + (f", {fed.classes} classes" if fed.classes else ""),
+        f"{len(fed.test)} test examples, inputs of {shape}"
+        + (f", {fed.classes} classes" if fed.classes else ""),
         fed.skew().describe() if fed.test.examples.labelled else _sizes(fed),
     ]
     if fed.more:
@@ -31,9 +33,16 @@ def show(spec: DataSpec, seed: int = 0) -> str:
         if isinstance(partition, Lda) and partition.alpha:
             lines.append(partition.reading(fed.classes))
     if fed.held_out is not None:
-        lines.append(f"held out by the clients for their own tests: {sum(map(len, fed.held_out))} examples")
+        lines.append(
+            f"held out by the clients for their own tests: {sum(map(len, fed.held_out))} examples"
+        )
     if fed.test.domains is not None:
-        lines += ["", *_drawn_sizes(fed.sizes()), *_who_has_what(fed, fed.test.domains), *_tested(fed)]
+        lines += [
+            "",
+            *_drawn_sizes(fed.sizes()),
+            *_who_has_what(fed, fed.test.domains),
+            *_tested(fed),
+        ]
     return "\n".join(lines)
 
 
@@ -47,11 +56,15 @@ def _drawn_sizes(sizes: Sequence[int]) -> list[str]:
     for size in sizes:
         counts[(size - low) * width // (high - low + 1)] += 1
     most = max(counts)
-    return [f"clients by their size, {low} to {high}: " + "".join(HEIGHTS[-(-8 * count // most)] for count in counts)]
+    return [
+        f"clients by their size, {low} to {high}: "
+        + "".join(HEIGHTS[-(-8 * count // most)] for count in counts)
+    ]
 
 
 def _who_has_what(fed: Federation, domains: Domains) -> list[str]:
-    """For each facet its values: how many clients have only that, and how many examples they hold, as a bar."""
+    """For each facet its values: how many clients have only that, and how many examples they hold,
+    as a bar."""
     homes, sizes = [fed.domain(client) for client in range(fed.population)], fed.sizes()
     if not any(homes):
         return ["every client has examples of several domains"]
@@ -65,7 +78,9 @@ def _who_has_what(fed: Federation, domains: Domains) -> list[str]:
         longest = max(12, *(len(value) + 1 for value in found))
         for value, held in sorted(found.items()):
             bar = "█" * max(round(BARS * sum(held) / most), 1)
-            lines.append(f"  {value:<{longest}}{len(held):>5} clients {sum(held):>7} examples  {bar}")
+            lines.append(
+                f"  {value:<{longest}}{len(held):>5} clients {sum(held):>7} examples  {bar}"
+            )
     return lines
 
 
@@ -75,7 +90,10 @@ def _tested(fed: Federation) -> list[str]:
     for name, data in fed.tests.items():
         groups = data.domains.groups() if data.domains else {}
         if groups:
-            lines.append(f"{name}: " + ", ".join(f"{value} ({len(places)})" for value, places in groups.items()))
+            lines.append(
+                f"{name}: "
+                + ", ".join(f"{value} ({len(places)})" for value, places in groups.items())
+            )
     return lines
 
 

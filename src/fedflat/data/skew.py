@@ -1,4 +1,5 @@
-"""How unequal clients are: their sizes, their classes, and how far their labels are from everyone's."""
+"""How unequal clients are: their sizes, their classes, and how far their labels are from
+everyone's."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from fedflat.data.partitions.dealing import Index
 class Skew:
     """Figures of who holds what.
 
-    ``distance`` is the mean over clients of the total-variation distance ``sum_c |p_k(c) - p(c)| / 2``
-    between the client's labels and those of all clients together: 0 if all are alike, below 1 always.
-    All figures are of the ``clients`` that were looked at, out of ``population``.
+    ``distance`` is the mean over clients of the total-variation distance ``sum_c |p_k(c) - p(c)| /
+    2`` between the client's labels and those of all clients together: 0 if all are alike, below 1
+    always. All figures are of the ``clients`` that were looked at, out of ``population``.
     """
 
     clients: int
@@ -40,11 +41,14 @@ class Skew:
         >>> skew.classes_mean, skew.distance
         (1.0, 0.5)
         """
-        return cls.of_counts(np.stack([np.bincount(labels[part], minlength=classes) for part in parts]))
+        return cls.of_counts(
+            np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
+        )
 
     @classmethod
     def of_counts(cls, counts: Index, population: int | None = None) -> Skew:
-        """The skew of clients, in rows, who hold so many examples of each class, out of ``population`` if not all.
+        """The skew of clients, in rows, who hold so many examples of each class, out of
+        ``population`` if not all.
 
         >>> Skew.of_counts(np.array([[3, 0], [0, 1]])).distance
         0.5
@@ -53,12 +57,18 @@ class Skew:
         together = counts.sum(0) / counts.sum()
         distance = np.abs(counts / sizes[:, None] - together).sum(1).mean() / 2
         return cls(
-            clients=len(counts), examples=int(sizes.sum()),
-            size_min=int(sizes.min()), size_median=float(np.median(sizes)), size_max=int(sizes.max()),
+            clients=len(counts),
+            examples=int(sizes.sum()),
+            size_min=int(sizes.min()),
+            size_median=float(np.median(sizes)),
+            size_max=int(sizes.max()),
             classes=counts.shape[1],
-            classes_min=int(held.min()), classes_mean=float(held.mean()), classes_max=int(held.max()),
-            distance=float(distance), population=len(counts) if population is None else population,
-        )  # fmt: skip
+            classes_min=int(held.min()),
+            classes_mean=float(held.mean()),
+            classes_max=int(held.max()),
+            distance=float(distance),
+            population=len(counts) if population is None else population,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The figures by name, for JSON."""

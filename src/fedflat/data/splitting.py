@@ -24,16 +24,27 @@ def check_cut(owner: str, partition: object, clients: object, split: object, see
     if split is not None:
         number(owner, "split", split, low=0, high=1, open_low=True)
         if split == 1:
-            raise SettingError(f"{owner}: split must be below 1, or clients have no example to test on.")
+            raise SettingError(
+                f"{owner}: split must be below 1, or clients have no example to test on."
+            )
     if seed is not None:
         number(owner, "seed", seed, low=0, high=LARGEST_SEED, whole=True)
 
 
 def federate(
-    everything: AnyExamples, train: int, partition: Partition, clients: int, seed: int, *,
-    split: float | None = None, pool: bool = False, coarse: Index | None = None, users: Index | None = None,
+    everything: AnyExamples,
+    train: int,
+    partition: Partition,
+    clients: int,
+    seed: int,
+    *,
+    split: float | None = None,
+    pool: bool = False,
+    coarse: Index | None = None,
+    users: Index | None = None,
 ) -> PartitionedFederation:
-    """The federation of ``everything``: its first ``train`` examples to train on, the rest to test on.
+    """The federation of ``everything``: its first ``train`` examples to train on, the rest to test
+    on.
 
     With ``pool`` all are dealt out, and the test set is what the clients hold out by ``split``.
     """
@@ -41,8 +52,11 @@ def federate(
     examples = everything if pool else everything.part(slice(0, train))
     labels = examples.labels.numpy() if partition.by_label else np.zeros(count, np.int64)
     parts = partition.assign(
-        labels, clients, numpy_generator(seed, "partition"),
-        coarse=None if coarse is None else coarse[:count], users=None if users is None else users[:count],
+        labels,
+        clients,
+        numpy_generator(seed, "partition"),
+        coarse=None if coarse is None else coarse[:count],
+        users=None if users is None else users[:count],
     )
     kept = [torch.from_numpy(part) for part in parts]
     held_out = None
@@ -58,7 +72,8 @@ def federate(
 
 
 def split_each(parts: list[Tensor], share: float, seed: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Cut each part at random: ``share`` to train on, the rest to test on, at least one example each."""
+    """Cut each part at random: ``share`` to train on, the rest to test on, at least one example
+    each."""
     kept, held_out = [], []
     for client, part in enumerate(parts):
         if len(part) < 2:

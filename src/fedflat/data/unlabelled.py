@@ -1,8 +1,9 @@
 """Examples of which nobody is told what should come out.
 
-The targets are taken away where the data are opened: masks on disk are not read, those in memory are put down. Whoever
-asks such examples for one is refused. So are the clients of a method that learns without targets (`Piece.unsupervised`), and
-of a data set that says so (``unlabelled(street())``).
+The targets are taken away where the data are opened: masks on disk are not read, those in memory
+are put down. Whoever asks such examples for one is refused. So are the clients of a method that
+learns without targets (`Piece.unsupervised`), and of a data set that says so
+(``unlabelled(street())``).
 """
 
 from __future__ import annotations
@@ -92,5 +93,6 @@ def without_targets(examples: AnyExamples) -> AnyExamples:
 
 
 def without_labels(fed: Federation) -> Federation:
-    """The same federation with clients that have no targets, nor tests of their own; its test sets stay."""
+    """The same federation with clients that have no targets, nor tests of their own; its test sets
+    stay."""
     return changed(fed, without_targets, "unlabelled: labels can be taken from clients")

@@ -1,4 +1,5 @@
-"""What a way to make visits is: an executor opens a crew for a run, and the crew turns letters into replies."""
+"""What a way to make visits is: an executor opens a crew for a run, and the crew turns letters into
+replies."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ class ClientPool(Protocol):
     """Those who make the visits of one run."""
 
     def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        """Replies and new memories, in the order of the letters, or why there is none: an error in a visit is no error
-        of the crew's.
+        """Replies and new memories, in the order of the letters, or why there is none: an error in
+        a visit is no error of the crew's.
 
         A sheaf comes at the place of the first of its letters, with its rows in their order.
         """
@@ -36,31 +37,37 @@ class ClientPool(Protocol):
 
 
 Then = Callable[[int, PoolOutcome], Request | None]
-"""Told the place of a letter and what came of its visit: the letter that follows it, if one does."""
+"""Told the place of a letter and what came of its visit: the letter that follows it, if one
+does."""
 
 Left = Callable[[int, int], float]
-"""Told the place of a chain's first letter and how many of its visits are made: what is still to be done along it."""
+"""Told the place of a chain's first letter and how many of its visits are made: what is still to be
+done along it."""
 
 
 @runtime_checkable
 class ChainPool(Protocol):
-    """A crew that goes on from visit to visit along each of several chains, whatever the others do meanwhile."""
+    """A crew that goes on from visit to visit along each of several chains, whatever the others do
+    meanwhile."""
 
-    def run_chains(self, requests: Sequence[Request], then: Then, left: Left) -> Iterator[PoolOutcome]:
+    def run_chains(
+        self, requests: Sequence[Request], then: Then, left: Left
+    ) -> Iterator[PoolOutcome]:
         """How the last visit of each chain ends, in the order of the first letters.
 
-        ``then`` is asked by the process that the crew works for, at the end of each visit. Chains with most left go
-        first.
+        ``then`` is asked by the process that the crew works for, at the end of each visit. Chains
+        with most left go first.
         """
         ...
 
 
 @runtime_checkable
 class StatefulPool(Protocol):
-    """A crew whose clients keep what they remember themselves: letters bring them none, and answers none back.
+    """A crew whose clients keep what they remember themselves: letters bring them none, and answers
+    none back.
 
-    What a letter changes counts from the end of its round on, if the server says so; until then the client has it for
-    further letters of the round.
+    What a letter changes counts from the end of its round on, if the server says so; until then the
+    client has it for further letters of the round.
     """
 
     def restore(self, round: int) -> None:
@@ -68,7 +75,8 @@ class StatefulPool(Protocol):
         ...
 
     def commit(self, requests: Sequence[str]) -> None:
-        """A round is done: what these letters, by their ids, have changed counts, and what others have does not."""
+        """A round is done: what these letters, by their ids, have changed counts, and what others
+        have does not."""
         ...
 
     def discard(self) -> None:
@@ -83,12 +91,16 @@ class StatefulPool(Protocol):
 class Executor(Protocol):
     """A way to make visits: whatever has this is one."""
 
-    def open(self, job: ClientJob, fed: Federation, source: Source) -> AbstractContextManager[ClientPool]:
+    def open(
+        self, job: ClientJob, fed: Federation, source: Source
+    ) -> AbstractContextManager[ClientPool]:
         """A crew for one run, until the block is left."""
         ...
 
 
-def run_or_fail(job: ClientJob, request: Request, data: Callable[[int], ClientData]) -> Outcome | ClientFailure:
+def run_or_fail(
+    job: ClientJob, request: Request, data: Callable[[int], ClientData]
+) -> Outcome | ClientFailure:
     """Make a visit, whatever comes of it; the client's data are opened for it."""
     try:
         return run_client(job, request, data(request.client))

@@ -1,9 +1,10 @@
-"""What clients remember between visits, kept by the simulation on their behalf, unless the executor's crew does that.
+"""What clients remember between visits, kept by the simulation on their behalf, unless the
+executor's crew does that.
 
-Changes of a round are staged and taken over together at its end, so that a round which is broken off
-leaves nothing behind. Only clients that have been seen cost anything: memory up to a budget, beyond it disk.
-Those not visited for longest are on disk. What a checkpoint names is written once and stays where it is until
-that checkpoint is gone.
+Changes of a round are staged and taken over together at its end, so that a round which is broken
+off leaves nothing behind. Only clients that have been seen cost anything: memory up to a budget,
+beyond it disk. Those not visited for longest are on disk. What a checkpoint names is written once
+and stays where it is until that checkpoint is gone.
 """
 
 from __future__ import annotations
@@ -30,28 +31,34 @@ Table = dict[str, Tensor]
 
 
 def usual_budget() -> int:
-    """Bytes of memory to keep memories in, if nothing else is said: a quarter of the machine's, at least 256 MB."""
+    """Bytes of memory to keep memories in, if nothing else is said: a quarter of the machine's, at
+    least 256 MB."""
     return max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4, 256 * 10**6)
 
 
 class _Held:
     """One memory of one client, in RAM, in the file, or in both."""
 
-    __slots__ = ("state", "named", "nbytes", "place")
+    __slots__ = ("named", "nbytes", "place", "state")
 
-    def __init__(self, nbytes: int, state: ClientState | None = None, place: Place | None = None) -> None:
+    def __init__(
+        self, nbytes: int, state: ClientState | None = None, place: Place | None = None
+    ) -> None:
         self.nbytes, self.state, self.place = nbytes, state, place
         self.named = place is not None
         """Whether a checkpoint has named it."""
 
 
 class ClientStates:
-    """Memories by client: ``budget`` bytes in RAM (None: `usual_budget`), the rest in a file in ``folder``.
+    """Memories by client: ``budget`` bytes in RAM (None: `usual_budget`), the rest in a file in
+    ``folder``.
 
     Without a folder the file is a temporary one. It is made when it is first needed.
     """
 
-    def __init__(self, budget: int | None = None, folder: Path | None = None, device: str = "cpu") -> None:
+    def __init__(
+        self, budget: int | None = None, folder: Path | None = None, device: str = "cpu"
+    ) -> None:
         self.budget = usual_budget() if budget is None else budget
         self.path = None if folder is None else folder / FILE
         self.device = device
@@ -67,7 +74,8 @@ class ClientStates:
         self._accepted: dict[str, int] = {}
 
     def use_pool(self, pool: object, round: int) -> None:
-        """Leave to a crew what it keeps itself, from the first letter of ``round`` on; the rest is kept here."""
+        """Leave to a crew what it keeps itself, from the first letter of ``round`` on; the rest is
+        kept here."""
         if isinstance(pool, StatefulPool) and pool is not self._away:
             self._away = pool
             pool.restore(round)
@@ -80,7 +88,10 @@ class ClientStates:
     def __contains__(self, client: int) -> bool:
         """Whether ``client`` remembers anything."""
         here = client in self._staged or client in self._kept
-        return here or (self._away is not None and (client in self._accepted.values() or self._away.has_state(client)))
+        return here or (
+            self._away is not None
+            and (client in self._accepted.values() or self._away.has_state(client))
+        )
 
     def state(self, client: int) -> ClientState:
         """What ``client`` remembers, as of its last visit in this round or before."""
@@ -90,11 +101,16 @@ class ClientStates:
     def stage(self, client: int, state: ClientState) -> None:
         """Take a visit's memory over when the round is done."""
         before = self._staged.get(client) or self._kept.get(client)
-        if not state or (before is not None and before.state is not None and _same(state, before.state)):
+        if not state or (
+            before is not None and before.state is not None and _same(state, before.state)
+        ):
             return
         staged = self._staged.pop(client, None)
         self._staged[client] = held = _Held(_nbytes(state))
-        self._hold(held, {key: {name: _own(t) for name, t in named.items()} for key, named in state.items()})
+        self._hold(
+            held,
+            {key: {name: _own(t) for name, t in named.items()} for key, named in state.items()},
+        )
         if staged is not None:
             self._discard(staged)
 
@@ -130,7 +146,8 @@ class ClientStates:
         return sum(held.nbytes for held in self._kept.values())
 
     def table(self, round: int) -> Table:
-        """Where every memory kept is in the file, once all are there: for the checkpoint of ``round``."""
+        """Where every memory kept is in the file, once all are there: for the checkpoint of
+        ``round``."""
         for held in self._kept.values():
             if held.place is None:
                 self._write(held)
@@ -145,7 +162,9 @@ class ClientStates:
             "offset": torch.tensor([place.offset for place in places]),
             "length": torch.tensor([place.length for place in places]),
             "nbytes": torch.tensor([held.nbytes for held in self._kept.values()]),
-            "digest": torch.frombuffer(bytearray().join(p.digest for p in places), dtype=torch.uint8).view(-1, 16),
+            "digest": torch.frombuffer(
+                bytearray().join(p.digest for p in places), dtype=torch.uint8
+            ).view(-1, 16),
         }
 
     def release(self, oldest: int) -> None:
@@ -154,7 +173,8 @@ class ClientStates:
             self._spill.free(self._waiting.popleft()[1])
 
     def restore(self, tables: Mapping[int, Table]) -> None:
-        """Go on from the newest of these checkpoints' tables; `Damaged` if a memory is not what was written.
+        """Go on from the newest of these checkpoints' tables; `Damaged` if a memory is not what was
+        written.
 
         Everything is read once to see that it is whole, and nothing is kept in RAM.
         """
@@ -162,7 +182,10 @@ class ClientStates:
         if not tables[newest]:
             return
         rows = {round: _rows(table) for round, table in sorted(tables.items()) if table}
-        named = {round: {held.place for held in kept.values() if held.place} for round, kept in rows.items()}
+        named = {
+            round: {held.place for held in kept.values() if held.place}
+            for round, kept in rows.items()
+        }
         file = Spill(self.path, set().union(*named.values()))
         for place in sorted(named[newest]):
             file.check(place)
@@ -200,7 +223,11 @@ class ClientStates:
 
     def _write(self, held: _Held) -> None:
         assert held.state is not None
-        flat = {f"{key}/{name}": tensor for key, named in held.state.items() for name, tensor in named.items()}
+        flat = {
+            f"{key}/{name}": tensor
+            for key, named in held.state.items()
+            for name, tensor in named.items()
+        }
         held.place = self._spill.write(pack(flat))
 
     def _let_go(self, held: _Held) -> None:
@@ -252,7 +279,11 @@ def _unpack(content: bytes, device: str) -> ClientState:
 
 def _own(tensor: Tensor) -> Tensor:
     """The tensor, copied if it is a part of something larger, which it would keep alive."""
-    return tensor.clone() if tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size() else tensor
+    return (
+        tensor.clone()
+        if tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size()
+        else tensor
+    )
 
 
 def _nbytes(state: ClientState) -> int:
@@ -262,5 +293,6 @@ def _nbytes(state: ClientState) -> int:
 def _same(a: ClientState, b: ClientState) -> bool:
     """Whether the very same tensors are in both."""
     return a.keys() == b.keys() and all(
-        a[key].keys() == b[key].keys() and all(a[key][name] is b[key][name] for name in a[key]) for key in a
+        a[key].keys() == b[key].keys() and all(a[key][name] is b[key][name] for name in a[key])
+        for key in a
     )

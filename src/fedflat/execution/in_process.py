@@ -10,7 +10,7 @@ import torch
 
 from fedflat.client.training import ClientJob, Request
 from fedflat.data.federation import Federation
-from fedflat.execution.client_pool import ClientPool, Source, PoolOutcome, run_or_fail, threads
+from fedflat.execution.client_pool import ClientPool, PoolOutcome, Source, run_or_fail, threads
 from fedflat.kernels.allocator import keep_memory
 
 SMALL = 50_000
@@ -21,8 +21,8 @@ SMALL = 50_000
 class InProcess:
     """One visit after the other, here.
 
-    ``threads`` work inside each operation; None leaves the number to torch, but takes one for a small model, whose
-    operations are too short to share.
+    ``threads`` work inside each operation; None leaves the number to torch, but takes one for a
+    small model, whose operations are too short to share.
     """
 
     threads: int | None = None

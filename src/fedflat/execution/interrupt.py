@@ -1,6 +1,8 @@
-"""Being asked to end: Ctrl-C, and the signals of schedulers and closed terminals, which are treated as Ctrl-C is.
+"""Being asked to end: Ctrl-C, and the signals of schedulers and closed terminals, which are treated
+as Ctrl-C is.
 
-At a bad moment they wait until the moment is over; before anything has begun they end the process with one line.
+At a bad moment they wait until the moment is over; before anything has begun they end the process
+with one line.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ ALL = (signal.SIGINT, *ENDING)
 
 
 class Terminated(KeyboardInterrupt, SystemExit):
-    """A signal asked the process to end: whoever minds Ctrl-C minds it, and it is an exit status if nobody does."""
+    """A signal asked the process to end: whoever minds Ctrl-C minds it, and it is an exit status if
+    nobody does."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
@@ -33,7 +36,8 @@ def status_of(stopped: KeyboardInterrupt) -> int:
 
 @contextmanager
 def signals_as_ctrl_c() -> Iterator[None]:
-    """`ENDING` signals raise `Terminated` in here, once, where they would have ended the process without a word."""
+    """`ENDING` signals raise `Terminated` in here, once, where they would have ended the process
+    without a word."""
 
     def end(number: int, frame: FrameType | None) -> None:
         _set(dict.fromkeys(mine, signal.SIG_IGN))  # it ends already
@@ -49,7 +53,8 @@ def signals_as_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def signals_exit_at_once() -> Iterator[None]:
-    """Nothing has begun yet, and what is imported may take an exception badly: leave with one line."""
+    """Nothing has begun yet, and what is imported may take an exception badly: leave with one
+    line."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         os.write(2, b"fedflat: stopped.\n")
@@ -64,13 +69,16 @@ def signals_exit_at_once() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold a signal back until the block is done, so that what belongs together happens together."""
+    """Hold a signal back until the block is done, so that what belongs together happens
+    together."""
     held: list[tuple[int, FrameType | None]] = []
 
     def hold(number: int, frame: FrameType | None) -> None:
         held.append((number, frame))
 
-    before = _set({number: hold for number in ALL if _ours() and callable(signal.getsignal(number))})
+    before = _set(
+        {number: hold for number in ALL if _ours() and callable(signal.getsignal(number))}
+    )
     try:
         yield
     finally:

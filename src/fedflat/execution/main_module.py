@@ -1,7 +1,7 @@
 """The module a person started: a script, a notebook, what was typed in.
 
-Worker processes do without it, unless something that is sent to them is defined there. Then they must import it, which
-a script without a guard does not survive: it would run again in each of them.
+Worker processes do without it, unless something that is sent to them is defined there. Then they
+must import it, which a script without a guard does not survive: it would run again in each of them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class MainModule:
                 else:
                     content = runpy.run_path(self.path, run_name=MAINS[1])
         except SystemExit:
-            raise SettingError(f"a worker process imported the script, and the script ended it. {REMEDY}") from None
+            raise SettingError(
+                f"a worker process imported the script, and the script ended it. {REMEDY}"
+            ) from None
         module = ModuleType(MAINS[1])
         module.__dict__.update(content)
         for name in MAINS:
@@ -74,29 +76,39 @@ def importing() -> Iterator[None]:
 
 
 def refuse_while_importing() -> None:
-    """A run that begins while a worker imports the script that it works for would begin for ever."""
+    """A run that begins while a worker imports the script that it works for would begin for
+    ever."""
     if _importing:
         raise SettingError(
-            "a worker process imported the script to find what is defined in it, and the script began a run. " + REMEDY
+            "a worker process imported the script to find what is defined in it, and the script began a run. "
+            + REMEDY
         )
 
 
 def main_module_of(used: Sequence[str]) -> tuple[MainModule | None, str | None]:
-    """How workers get what is ``used`` of the main module, or None and why they cannot; both None if nothing is."""
+    """How workers get what is ``used`` of the main module, or None and why they cannot; both None
+    if nothing is."""
     if not used:
         return None, None
     main = sys.modules["__main__"]
     what = f"{', '.join(used)} {'is' if len(used) == 1 else 'are'} defined in"
     path, name = getattr(main, "__file__", None), getattr(main.__spec__, "name", None)
     if path is None or not Path(path).is_file() or (name or "").endswith("__main__"):
-        return None, f"{what} a notebook or in what was typed in, which worker processes cannot import"
+        return (
+            None,
+            f"{what} a notebook or in what was typed in, which worker processes cannot import",
+        )
     if not guarded(Path(path)):
-        return None, f"{what} {Path(path).name}, which would run again in every worker process that imports it"
+        return (
+            None,
+            f"{what} {Path(path).name}, which would run again in every worker process that imports it",
+        )
     return MainModule(name, str(Path(path).absolute())), None
 
 
 def guarded(path: Path) -> bool:
-    """Whether a script does its work under ``if __name__ == "__main__":`` only, as far as one can see."""
+    """Whether a script does its work under ``if __name__ == "__main__":`` only, as far as one can
+    see."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, ValueError, SyntaxError):
@@ -105,7 +117,9 @@ def guarded(path: Path) -> bool:
 
 
 def _is_guard(test: ast.expr) -> bool:
-    if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)):
+    if not (
+        isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)
+    ):
         return False
     sides = {ast.unparse(side) for side in (test.left, *test.comparators)}
     return sides == {"__name__", "'__main__'"}

@@ -1,8 +1,9 @@
 """Child processes that import nothing from the current folder.
 
-A Python process that is started with ``-c`` or ``-m`` searches the current folder before the standard library. A file
-such as ``struct.py`` there would be executed. ``PYTHONSAFEPATH`` prevents that. `multiprocessing` sends the parent's
-`sys.path` to the child later, so modules beside the user's script are still found.
+A Python process that is started with ``-c`` or ``-m`` searches the current folder before the
+standard library. A file such as ``struct.py`` there would be executed. ``PYTHONSAFEPATH`` prevents
+that. `multiprocessing` sends the parent's `sys.path` to the child later, so modules beside the
+user's script are still found.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ VARIABLE = "PYTHONSAFEPATH"
 
 @contextmanager
 def safe_path() -> Iterator[str | None]:
-    """Python processes started in here do not search the current folder. Yields the variable's value before."""
+    """Python processes started in here do not search the current folder. Yields the variable's
+    value before."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = "1"
     try:

@@ -1,8 +1,10 @@
-"""Records in one file: written once, read in any order, and their room used again when nobody needs them.
+"""Records in one file: written once, read in any order, and their room used again when nobody needs
+them.
 
-A record is never changed in place, so one that a checkpoint names stays as it is until it is freed. Clients of one
-method remember equally much, so that room for one is room for any other. The file is read and written, not mapped:
-what the system keeps of it in its cache is the system's to give up, and no part of this process's memory.
+A record is never changed in place, so one that a checkpoint names stays as it is until it is freed.
+Clients of one method remember equally much, so that room for one is room for any other. The file is
+read and written, not mapped: what the system keeps of it in its cache is the system's to give up,
+and no part of this process's memory.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Place(NamedTuple):
 
 
 class Spill:
-    """A file of records at ``path``, in which those at ``places`` count; no path: a temporary one without a name.
+    """A file of records at ``path``, in which those at ``places`` count; no path: a temporary one
+    without a name.
 
     To open and read it changes nothing, even if another process is writing.
     """
@@ -69,7 +72,8 @@ class Spill:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def mapped(self) -> mmap:
-        """The whole file as it is now, read when it is looked at; what is written there stays where it is."""
+        """The whole file as it is now, read when it is looked at; what is written there stays where
+        it is."""
         return mmap(self._handle, self._end, access=ACCESS_COPY)
 
     def check(self, place: Place) -> None:
@@ -97,7 +101,11 @@ class Spill:
 
     def _room(self, length: int) -> int:
         """Where ``length`` bytes are free: in the narrowest gap, else at the end."""
-        gap = length if length in self._free else min((n for n in self._free if n > length), default=0)
+        gap = (
+            length
+            if length in self._free
+            else min((n for n in self._free if n > length), default=0)
+        )
         if not gap:
             offset, self._end = self._end, self._end + length
             return offset

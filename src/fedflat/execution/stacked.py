@@ -1,4 +1,5 @@
-"""Many clients at once in one process: for small networks, where a step costs more in Python than in arithmetic."""
+"""Many clients at once in one process: for small networks, where a step costs more in Python than
+in arithmetic."""
 
 from __future__ import annotations
 
@@ -8,26 +9,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedflat.client.stacked_gradients import StackedGradients, footprint, unstackable
-from fedflat.client.stacked_training import signature, run_stack
+from fedflat.client.stacked_training import run_stack, signature
 from fedflat.client.training import ClientJob, Request, run_client
 from fedflat.core.failures import ClientFailure
 from fedflat.data.examples import ClientData
 from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
-from fedflat.execution.client_pool import Source, PoolOutcome, threads
+from fedflat.execution.client_pool import PoolOutcome, Source, threads
 from fedflat.kernels.allocator import keep_memory
 
 ROOM = 32 * 2**20
-"""Bytes that clients visited together may take; of more clients, some are visited after the others."""
+"""Bytes that clients visited together may take; of more clients, some are visited after the
+others."""
 
 
 @dataclass(frozen=True)
 class Stacked:
     """Clients that do the same in every step are visited together, as rows of one tensor.
 
-    The numbers are those of single visits up to the rounding of another order of summation. Clients of unequal sizes
-    are visited apart, and one that is like no other is visited alone: where no two are alike, nothing is gained.
-    ``threads`` work inside each operation, one if None.
+    The numbers are those of single visits up to the rounding of another order of summation. Clients
+    of unequal sizes are visited apart, and one that is like no other is visited alone: where no two
+    are alike, nothing is gained. ``threads`` work inside each operation, one if None.
     """
 
     threads: int | None = None
@@ -41,7 +43,9 @@ class Stacked:
         for piece in job.pieces:
             if not piece.stackable:
                 return f"{piece} works on one client at a time"
-        return unstackable(job.learner, None if fed is None else fed.data(0) if fed.here else fed.test)
+        return unstackable(
+            job.learner, None if fed is None else fed.data(0) if fed.here else fed.test
+        )
 
     @contextmanager
     def open(self, job: ClientJob, fed: Federation, source: Source) -> Iterator[_StackedPool]:
@@ -53,7 +57,12 @@ class Stacked:
             )
         keep_memory()
         with threads(self.threads or 1):
-            yield _StackedPool(job, fed, StackedGradients(job.learner), max(1, ROOM // footprint(job.learner, job.local.batch_size)))
+            yield _StackedPool(
+                job,
+                fed,
+                StackedGradients(job.learner),
+                max(1, ROOM // footprint(job.learner, job.local.batch_size)),
+            )
 
 
 @dataclass(frozen=True)
@@ -65,9 +74,11 @@ class _StackedPool:
     """Clients visited together."""
 
     def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        """Replies and new memories of those who are alike: as soon as they are as many as go together, after those
-        begun before them; the rest at the end."""
-        waiting: dict[Any, list[tuple[Request, ClientData]]] = {}  # in the order of their first letters
+        """Replies and new memories of those who are alike: as soon as they are as many as go
+        together, after those begun before them; the rest at the end."""
+        waiting: dict[
+            Any, list[tuple[Request, ClientData]]
+        ] = {}  # in the order of their first letters
         for request in requests:
             try:
                 data = self.fed.data(request.client)

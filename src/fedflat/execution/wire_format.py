@@ -2,12 +2,13 @@
 
     message   "fedflat message 1\\n" | digest of the rest (16 bytes) | length of the texts (4 bytes) | texts | tensors
 
-The texts are JSON, the tensors safetensors with numbers for names, by which the texts refer to them. Numbers, dtypes
-and shapes come out as they went in; JSON has no NaN and no infinity, which are written as texts. What a letter asks is
-a text of our language, and an order (what all visits of a run have in common) is the texts of run.json.
+The texts are JSON, the tensors safetensors with numbers for names, by which the texts refer to
+them. Numbers, dtypes and shapes come out as they went in; JSON has no NaN and no infinity, which
+are written as texts. What a letter asks is a text of our language, and an order (what all visits of
+a run have in common) is the texts of run.json.
 
-The digest notices damage, not malice: whatever a message says has the kinds and the bounds that are written here, or it
-is refused. Whether tensors fit a model is for those to see who use them.
+The digest notices damage, not malice: whatever a message says has the kinds and the bounds that are
+written here, or it is refused. Whether tensors fit a model is for those to see who use them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from fedflat.client.training import Request
 from fedflat.core.failures import REASONS, ClientFailure
 from fedflat.core.flat import Model
 from fedflat.core.json_schema import Schema, check
-from fedflat.core.messages import Extras, Broadcast, Reply
+from fedflat.core.messages import Broadcast, Extras, Reply
 from fedflat.errors import FedflatError
 from fedflat.files import Damaged, digest, pack, parse_json
 from fedflat.registry.specs import parse
@@ -45,7 +46,8 @@ class WireError(FedflatError):
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What all visits of a run have in common, in texts, and what clients are told before round 0."""
+    """What all visits of a run have in common, in texts, and what clients are told before round
+    0."""
 
     settings: Mapping[str, Any]
     shared: Extras = field(default_factory=dict)
@@ -67,21 +69,29 @@ def encode(message: Message) -> bytes:
     """The bytes of a message."""
     writer = _Writer()
     if isinstance(message, JobSpec):
-        texts: dict[str, Any] = {"kind": "order", "texts": dict(message.settings), "told": writer.all(message.shared)}
+        texts: dict[str, Any] = {
+            "kind": "order",
+            "texts": dict(message.settings),
+            "told": writer.all(message.shared),
+        }
     elif isinstance(message, ClientFailure):
         texts = {"kind": "missing", **{name: getattr(message, name) for name in _MISSING}}
     else:
-        texts = _letter(message, writer) if isinstance(message, Request) else _answer(message, writer)
+        texts = (
+            _letter(message, writer) if isinstance(message, Request) else _answer(message, writer)
+        )
     said = json.dumps(texts, allow_nan=False).encode()
     rest = len(said).to_bytes(LENGTH, "little") + said + pack(writer.tensors)
     return MAGIC + digest(rest) + rest
 
 
-def decode(content: bytes, *, model: Model | None = None, device: str = "cpu", most: int = MOST) -> Message:
+def decode(
+    content: bytes, *, model: Model | None = None, device: str = "cpu", most: int = MOST
+) -> Message:
     """The message that bytes say, its tensors on ``device``; `WireError` if they say none.
 
-    ``model`` is the one that the client was sent last, which a letter may repeat without sending it again. Of more than
-    ``most`` bytes none is looked at.
+    ``model`` is the one that the client was sent last, which a letter may repeat without sending it
+    again. Of more than ``most`` bytes none is looked at.
     """
     try:
         texts, tensors = _opened(content, most)
@@ -116,7 +126,15 @@ def _opened(content: bytes, most: int) -> tuple[Any, dict[str, Tensor]]:
         raise Damaged(f"its texts cannot have {length:,} bytes")
     try:
         return parse_json(rest[LENGTH : LENGTH + length]), load(rest[LENGTH + length :])
-    except (SafetensorError, ValueError, RuntimeError, KeyError, TypeError, OverflowError, MemoryError) as error:
+    except (
+        SafetensorError,
+        ValueError,
+        RuntimeError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        MemoryError,
+    ) as error:
         raise Damaged(f"its tensors are none ({error})") from None
 
 
@@ -132,7 +150,9 @@ class _Writer:
         return number
 
     def all(self, extras: Extras) -> dict[str, dict[str, int]]:
-        return {key: {name: self.put(t) for name, t in named.items()} for key, named in extras.items()}
+        return {
+            key: {name: self.put(t) for name, t in named.items()} for key, named in extras.items()
+        }
 
     def model(self, model: Model | None) -> list[int] | None:
         return None if model is None else [self.put(model.params), self.put(model.buffers)]
@@ -150,7 +170,9 @@ class _Reader:
         return self.tensors.pop(str(number)).to(self.device)
 
     def all(self, numbers: dict[str, dict[str, int]]) -> dict[str, dict[str, Tensor]]:
-        return {key: {name: self.take(n) for name, n in named.items()} for key, named in numbers.items()}
+        return {
+            key: {name: self.take(n) for name, n in named.items()} for key, named in numbers.items()
+        }
 
     def model(self, numbers: list[int] | None) -> Model | None:
         if numbers is not None and len(numbers) != 2:
@@ -169,14 +191,34 @@ _SCHEMAS: dict[str, Schema] = {
     "order": {"kind": str, "texts": {"*": object}, "told?": _EXTRAS},
     "missing": {"kind": str, **_MISSING},
     "letter": {
-        "kind": str, "id": str, "client": int, "round": int, "lr": _NUMBER, "commit": bool, "ask": str,
-        "visit": int, "model": ([int], None), "before": ([_NUMBER], None), "extras": _EXTRAS, "memory": _EXTRAS,
+        "kind": str,
+        "id": str,
+        "client": int,
+        "round": int,
+        "lr": _NUMBER,
+        "commit": bool,
+        "ask": str,
+        "visit": int,
+        "model": ([int], None),
+        "before": ([_NUMBER], None),
+        "extras": _EXTRAS,
+        "memory": _EXTRAS,
     },
     "answer": {
-        "kind": str, "letter": str, "client": int, "delta": int, "buffers": int, "examples": int, "samples": int,
-        "steps": int, "metrics": {"*": _NUMBER}, "own": ([int], None), "extras": _EXTRAS, "memory": _EXTRAS,
+        "kind": str,
+        "letter": str,
+        "client": int,
+        "delta": int,
+        "buffers": int,
+        "examples": int,
+        "samples": int,
+        "steps": int,
+        "metrics": {"*": _NUMBER},
+        "own": ([int], None),
+        "extras": _EXTRAS,
+        "memory": _EXTRAS,
     },
-}  # fmt: skip
+}
 
 
 def _letter(request: Request, writer: _Writer) -> dict[str, Any]:
@@ -185,12 +227,21 @@ def _letter(request: Request, writer: _Writer) -> dict[str, Any]:
     if not broadcast.instruction.needs_model:
         model = Model(broadcast.params.new_empty(0), broadcast.buffers.new_empty(0))
     return {
-        "kind": "letter", "id": request.id, "client": client, "round": broadcast.round, "lr": _number(broadcast.lr),
-        "ask": repr(broadcast.instruction), "commit": broadcast.commit, "visit": broadcast.repetition,
+        "kind": "letter",
+        "id": request.id,
+        "client": client,
+        "round": broadcast.round,
+        "lr": _number(broadcast.lr),
+        "ask": repr(broadcast.instruction),
+        "commit": broadcast.commit,
+        "visit": broadcast.repetition,
         "model": None if broadcast.repeat else writer.model(model),
-        "before": [_number(told) for told in broadcast.preceding[client]] if broadcast.preceding else None,
-        "extras": writer.all(broadcast.extras), "memory": writer.all(request.state),
-    }  # fmt: skip
+        "before": [_number(told) for told in broadcast.preceding[client]]
+        if broadcast.preceding
+        else None,
+        "extras": writer.all(broadcast.extras),
+        "memory": writer.all(request.state),
+    }
 
 
 def _read_letter(texts: dict[str, Any], reader: _Reader, known: Model | None) -> Request:
@@ -199,36 +250,59 @@ def _read_letter(texts: dict[str, Any], reader: _Reader, known: Model | None) ->
     if model is None:
         raise Damaged("it repeats a model that was not sent before")
     if before is not None and (len(before) != 2 or not isinstance(before[0], int)):
-        raise Damaged(f"how many clients were asked before and what they do must be two numbers, found {before}")
+        raise Damaged(
+            f"how many clients were asked before and what they do must be two numbers, found {before}"
+        )
     try:
         ask = parse(texts["ask"], "ask")
     except FedflatError as error:
         raise Damaged(f"what it asks cannot be read: {str(error).rstrip('.')}") from None
     broadcast = Broadcast(
-        round=texts["round"], params=model.params, buffers=model.buffers, lr=float(texts["lr"]),
-        extras=reader.all(texts["extras"]), instruction=ask, commit=texts["commit"], repeat=sent is None,
-        preceding={} if before is None else {client: (before[0], float(before[1]))}, repetition=texts["visit"],
-    )  # fmt: skip
+        round=texts["round"],
+        params=model.params,
+        buffers=model.buffers,
+        lr=float(texts["lr"]),
+        extras=reader.all(texts["extras"]),
+        instruction=ask,
+        commit=texts["commit"],
+        repeat=sent is None,
+        preceding={} if before is None else {client: (before[0], float(before[1]))},
+        repetition=texts["visit"],
+    )
     return Request(client, broadcast, reader.all(texts["memory"]), texts["id"])
 
 
 def _answer(answer: ClientReply, writer: _Writer) -> dict[str, Any]:
     reply = answer.reply
     return {
-        "kind": "answer", "letter": reply.request, "client": reply.client, "delta": writer.put(reply.delta),
-        "buffers": writer.put(reply.buffers), "examples": reply.examples, "samples": reply.samples,
-        "steps": reply.steps, "metrics": {name: _number(value) for name, value in reply.metrics.items()},
-        "own": writer.model(reply.client_params), "extras": writer.all(reply.extras), "memory": writer.all(answer.state),
-    }  # fmt: skip
+        "kind": "answer",
+        "letter": reply.request,
+        "client": reply.client,
+        "delta": writer.put(reply.delta),
+        "buffers": writer.put(reply.buffers),
+        "examples": reply.examples,
+        "samples": reply.samples,
+        "steps": reply.steps,
+        "metrics": {name: _number(value) for name, value in reply.metrics.items()},
+        "own": writer.model(reply.client_params),
+        "extras": writer.all(reply.extras),
+        "memory": writer.all(answer.state),
+    }
 
 
 def _read_answer(texts: dict[str, Any], reader: _Reader) -> ClientReply:
     reply = Reply(
-        client=texts["client"], delta=reader.take(texts["delta"]), buffers=reader.take(texts["buffers"]),
-        examples=texts["examples"], samples=texts["samples"], extras=reader.all(texts["extras"]),
-        metrics={name: float(value) for name, value in texts["metrics"].items()}, steps=texts["steps"],
-        client_params=reader.model(texts["own"]), request=texts["letter"],
-    )  # fmt: skip
+        client=texts["client"],
+        delta=reader.take(texts["delta"]),
+        buffers=reader.take(texts["buffers"]),
+        examples=texts["examples"],
+        samples=texts["samples"],
+        extras=reader.all(texts["extras"]),
+        metrics={name: float(value) for name, value in texts["metrics"].items()},
+        steps=texts["steps"],
+        client_params=reader.model(texts["own"]),
+        request=texts["letter"],
+    )
     return ClientReply(reply, reader.all(texts["memory"]))
 
 

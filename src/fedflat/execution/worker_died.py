@@ -24,13 +24,16 @@ class WorkerDied(FedflatError):
 
 
 def death_of(process: SpawnProcess, message: bytes | None) -> WorkerDied:
-    """Wait for the end of a worker and find its reason; ``message`` is the last one it sent, if it sent one."""
+    """Wait for the end of a worker and find its reason; ``message`` is the last one it sent, if it
+    sent one."""
     process.join(PATIENCE)
     code = process.exitcode
     process.kill()
     process.join()
     if message is not None:
-        return WorkerDied(f"A worker process failed ({message.removeprefix(FAILED).decode(errors='replace')})")
+        return WorkerDied(
+            f"A worker process failed ({message.removeprefix(FAILED).decode(errors='replace')})"
+        )
     if code is None:
         return WorkerDied("A worker process closed its connection")
     if code == -signal.SIGKILL:
@@ -38,7 +41,9 @@ def death_of(process: SpawnProcess, message: bytes | None) -> WorkerDied:
         return WorkerDied(reason, "Use fewer workers or a smaller batch. ")
     if code < 0:
         return WorkerDied(f"A worker process was killed by {_name(-code)}")
-    return WorkerDied(f"A worker process ended with exit code {code}; its error output, if any, is above")
+    return WorkerDied(
+        f"A worker process ended with exit code {code}; its error output, if any, is above"
+    )
 
 
 def _name(number: int) -> str:

@@ -1,4 +1,5 @@
-"""The first function of a worker process. It imports little, so it can report an import that fails."""
+"""The first function of a worker process. It imports little, so it can report an import that
+fails."""
 
 from __future__ import annotations
 
@@ -22,7 +23,11 @@ def start(line: Connection, tap: Connection | None, safe_path: str | None) -> No
         from fedflat.execution.worker import work
 
         work(line, tap)
-    except (EOFError, ConnectionResetError, BrokenPipeError):  # the parent has closed the connection
+    except (
+        EOFError,
+        ConnectionResetError,
+        BrokenPipeError,
+    ):  # the parent has closed the connection
         return
     except Exception as error:
         with suppress(OSError):

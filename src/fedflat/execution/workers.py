@@ -1,4 +1,5 @@
-"""Several clients at a time, each in a worker process: the same bits as in this one, for equal threads."""
+"""Several clients at a time, each in a worker process: the same bits as in this one, for equal
+threads."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from fedflat.core.failures import CRASHED, ClientFailure
 from fedflat.core.messages import Broadcast
 from fedflat.data.federation import Federation
 from fedflat.errors import MOST_PROCESSES, SettingError, number
-from fedflat.execution.client_pool import ClientPool, Left, Source, Then, PoolOutcome, threads
+from fedflat.execution.client_pool import ClientPool, Left, PoolOutcome, Source, Then, threads
 from fedflat.execution.interrupt import ALL
 from fedflat.execution.main_module import REMEDY, MainModule, hidden, main_module_of
 from fedflat.execution.pickling import dumps, opened, packed
@@ -83,7 +84,8 @@ def pickle_job(job: ClientJob, source: Source) -> PickledJob | str:
 
 @contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Processes started in here never hear what a terminal or a scheduler sends to all: ending them is our business."""
+    """Processes started in here never hear what a terminal or a scheduler sends to all: ending them
+    is our business."""
     resource_tracker.ensure_running()  # else the first process starts it, which lets Ctrl-C through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
     try:
@@ -93,7 +95,8 @@ def _deaf_children() -> Iterator[None]:
 
 
 Place = tuple[int, int, Request]
-"""Which exchange of a crew a letter belongs to, which one of it, or of which chain, it is, and the letter."""
+"""Which exchange of a crew a letter belongs to, which one of it, or of which chain, it is, and the
+letter."""
 
 
 class _WorkerPool:
@@ -117,13 +120,17 @@ class _WorkerPool:
         with safe_path() as before, _deaf_children(), huge_pages(), hidden():
             for _ in range(missing):
                 ours, theirs = self.context.Pipe()
-                process = self.context.Process(target=start, args=(theirs, self.taps.cut(), before), daemon=True)
+                process = self.context.Process(
+                    target=start, args=(theirs, self.taps.cut(), before), daemon=True
+                )
                 process.start()
                 theirs.close()
                 self.workers[ours] = process
                 new.append(ours)
         for line in new:
-            _send(line, dumps((self.order.way, self.order.plugins, self.threads)), self.order.content)
+            _send(
+                line, dumps((self.order.way, self.order.plugins, self.threads)), self.order.content
+            )
         for line in new:
             answer = self._answer(line)
             if isinstance(answer, WorkerDied):
@@ -140,11 +147,13 @@ class _WorkerPool:
             process.join()
 
     def run(self, requests: Sequence[Request]) -> Iterator[PoolOutcome]:
-        """Hand letters out as workers get free, at most two for each worker ahead of what was handed on.
+        """Hand letters out as workers get free, at most two for each worker ahead of what was
+        handed on.
 
-        What is done with a reply is done by one thread: the cores are the workers'. Answers to letters of an exchange
-        that was given up are dropped when they come. A worker that dies leaves its client missing. It is replaced when
-        the caller goes on without that client and letters are left: a run that fails does not wait for a new process.
+        What is done with a reply is done by one thread: the cores are the workers'. Answers to
+        letters of an exchange that was given up are dropped when they come. A worker that dies
+        leaves its client missing. It is replaced when the caller goes on without that client and
+        letters are left: a run that fails does not wait for a new process.
         """
         self._begin()
         sent, done = 0, dict[int, tuple[Request, bytes | WorkerDied]]()
@@ -162,10 +171,14 @@ class _WorkerPool:
                 if isinstance(answer, WorkerDied) and sent < len(requests):
                     self.fill()
 
-    def run_chains(self, requests: Sequence[Request], then: Then, left: Left) -> Iterator[PoolOutcome]:
-        """As `visit`, along chains: workers that get free go on with the chain that has most left to do.
+    def run_chains(
+        self, requests: Sequence[Request], then: Then, left: Left
+    ) -> Iterator[PoolOutcome]:
+        """As `visit`, along chains: workers that get free go on with the chain that has most left
+        to do.
 
-        If that is another one than the worker's own, it is handed out before the reply is even read.
+        If that is another one than the worker's own, it is handed out before the reply is even
+        read.
         """
         self._begin()
         waiting = dict(enumerate(requests))
@@ -203,7 +216,8 @@ class _WorkerPool:
         self.fill()
 
     def _answers(self) -> Iterator[tuple[int, Request, bytes | WorkerDied]]:
-        """Wait for workers; what those answer whose letters are of this exchange, all of whom are idle then."""
+        """Wait for workers; what those answer whose letters are of this exchange, all of whom are
+        idle then."""
         for ready in wait(list(self.busy)):
             assert isinstance(ready, Connection)
             (exchange, at, request), answer = self.busy.pop(ready), self._answer(ready)
@@ -217,7 +231,9 @@ class _WorkerPool:
         """Give a letter to a worker that is idle."""
         line = self.idle.pop()
         self.busy[line] = self.exchanges, at, request
-        if self.told.get(line) is not request.broadcast:  # the same for all of an exchange: once is enough
+        if (
+            self.told.get(line) is not request.broadcast
+        ):  # the same for all of an exchange: once is enough
             self.told[line] = request.broadcast
             _send(line, dumps(request.broadcast))
         _send(line, dumps((request.client, request.state, request.id)))

@@ -1,4 +1,5 @@
-"""The library in one call: ``run``, ``compare`` and ``resume``, with the settings of the command line."""
+"""The library in one call: ``run``, ``compare`` and ``resume``, with the settings of the command
+line."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from fedflat.execution.profiling.profiled import Wanted
 from fedflat.experiments import study
 from fedflat.experiments.console import reporter_for
 from fedflat.experiments.execution_config import ExecutionConfig
-from fedflat.experiments.experiment import EvaluationSchedule, Experiment, data_set, default_model, task_of
+from fedflat.experiments.experiment import (
+    EvaluationSchedule,
+    Experiment,
+    data_set,
+    default_model,
+    task_of,
+)
 from fedflat.experiments.results.results import Result, Results
 from fedflat.experiments.run_folder.run_folder import PAUSE
 from fedflat.experiments.study import Reporter, run_many, run_one
@@ -32,9 +39,14 @@ if TYPE_CHECKING:
 
 @signed(*SETTINGS)
 def experiment(
-    method: Method | str, on: DataSpec | str, *, rounds: int, seed: int = 0, loss: LossFn | None = None,
+    method: Method | str,
+    on: DataSpec | str,
+    *,
+    rounds: int,
+    seed: int = 0,
+    loss: LossFn | None = None,
     **settings: Unpack[Settings],
-) -> Experiment:  # fmt: skip
+) -> Experiment:
     """The experiment these settings say; methods, data, models and schedules may be given as text.
 
     Settings that are not said are as follows.
@@ -74,15 +86,24 @@ def experiment(
 @signed(*SETTINGS, *MACHINE)
 @opened_once()
 def run(
-    method: Method | str, *, on: DataSpec | str, rounds: int, seed: int = 0, out: str | Path | None = None,
-    quiet: bool = False, reporter: Reporter | None = None, checkpoint_every: float = PAUSE, profile: Wanted = False,
-    loss: LossFn | None = None, **settings: Unpack[RunSettings],
-) -> Result:  # fmt: skip
+    method: Method | str,
+    *,
+    on: DataSpec | str,
+    rounds: int,
+    seed: int = 0,
+    out: str | Path | None = None,
+    quiet: bool = False,
+    reporter: Reporter | None = None,
+    checkpoint_every: float = PAUSE,
+    profile: Wanted = False,
+    loss: LossFn | None = None,
+    **settings: Unpack[RunSettings],
+) -> Result:
     """Run one method once.
 
-    ``profile=True`` prints where the time went, and writes it into the run folder ``out`` if there is one; a function
-    in its place is given the `Profile`. Progress is told on standard error unless ``quiet``; a ``voice`` is told in its
-    place.
+    ``profile=True`` prints where the time went, and writes it into the run folder ``out`` if there
+    is one; a function in its place is given the `Profile`. Progress is told on standard error
+    unless ``quiet``; a ``voice`` is told in its place.
 
     >>> from fedflat import digits, fedsam, lda
     >>> result = run(fedsam(rho=0.05), on=digits(lda(0), clients=20), rounds=2, clients_per_round=2, quiet=True)
@@ -94,17 +115,29 @@ def run(
     exp = experiment(method, on, rounds=rounds, seed=seed, loss=loss, **said)
     folder = None if out is None else Path(out)
     with reporter_for(reporter, quiet=quiet) as told:
-        return run_one(exp, config, folder, told, checkpoint_every=checkpoint_every, profile=profile)
+        return run_one(
+            exp, config, folder, told, checkpoint_every=checkpoint_every, profile=profile
+        )
 
 
 @signed(*SETTINGS, *MACHINE)
 @opened_once()
 def compare(
-    methods: Sequence[Method | str], *, on: DataSpec | str, rounds: int, seeds: int | Sequence[int] = 1,
-    out: str | Path | None = None, quiet: bool = False, reporter: Reporter | None = None, checkpoint_every: float = PAUSE,
-    profile: Wanted = False, loss: LossFn | None = None, **settings: Unpack[RunSettings],
-) -> Results:  # fmt: skip
-    """Run several methods with the same seeds, clients and batches; the list of results prints as a table.
+    methods: Sequence[Method | str],
+    *,
+    on: DataSpec | str,
+    rounds: int,
+    seeds: int | Sequence[int] = 1,
+    out: str | Path | None = None,
+    quiet: bool = False,
+    reporter: Reporter | None = None,
+    checkpoint_every: float = PAUSE,
+    profile: Wanted = False,
+    loss: LossFn | None = None,
+    **settings: Unpack[RunSettings],
+) -> Results:
+    """Run several methods with the same seeds, clients and batches; the list of results prints as a
+    table.
 
     ``seeds`` is how many (0, 1, ...), or which.
     """
@@ -113,14 +146,19 @@ def compare(
     each = experiments(methods, on, seeds, rounds=rounds, loss=loss, **said)
     folder = None if out is None else Path(out)
     with reporter_for(reporter, quiet=quiet) as told:
-        return Results(run_many(each, config, folder, told, checkpoint_every=checkpoint_every, profile=profile))
+        return Results(
+            run_many(each, config, folder, told, checkpoint_every=checkpoint_every, profile=profile)
+        )
 
 
-def resume(folder: str | Path, *, quiet: bool = False, reporter: Reporter | None = None, **settings: Any) -> Results:
-    """Go on with the run or the study in ``folder``; what is done is read, what was never begun is begun.
+def resume(
+    folder: str | Path, *, quiet: bool = False, reporter: Reporter | None = None, **settings: Any
+) -> Results:
+    """Go on with the run or the study in ``folder``; what is done is read, what was never begun is
+    begun.
 
-    ``settings`` are those of `fedflat.experiments.study.resume`: ``on``, ``model`` and ``loss`` if only Python can say
-    them, ``checkpoint_every``, ``profile``, ``watch``, ``track``, ``until``.
+    ``settings`` are those of `fedflat.experiments.study.resume`: ``on``, ``model`` and ``loss`` if
+    only Python can say them, ``checkpoint_every``, ``profile``, ``watch``, ``track``, ``until``.
     """
     with reporter_for(reporter, quiet=quiet) as told:
         return Results(study.resume(folder, reporter=told, **settings))
@@ -129,7 +167,9 @@ def resume(folder: str | Path, *, quiet: bool = False, reporter: Reporter | None
 def _how(settings: Mapping[str, Any]) -> tuple[ExecutionConfig, dict[str, Any]]:
     """Where the computing is done, and the other settings."""
     said: dict[str, Any] = dict(settings)
-    return ExecutionConfig(**{one.name: said.pop(one.name) for one in MACHINE if one.name in said}), said
+    return ExecutionConfig(
+        **{one.name: said.pop(one.name) for one in MACHINE if one.name in said}
+    ), said
 
 
 def experiments(

@@ -42,8 +42,11 @@ class RunCallback:
         """The clients' job, with what is measured at the clients."""
         return job
 
-    def on_round_start(self, t: int, cohort: list[int], notes: dict[str, AverageState], due: bool) -> RoundCallback:
-        """Round ``t``; ``notes`` are handed on from round to round, and ``due`` says whether it is evaluated."""
+    def on_round_start(
+        self, t: int, cohort: list[int], notes: dict[str, AverageState], due: bool
+    ) -> RoundCallback:
+        """Round ``t``; ``notes`` are handed on from round to round, and ``due`` says whether it is
+        evaluated."""
         return RoundCallback()
 
 

@@ -1,7 +1,8 @@
-"""The executor for those who do not want to choose: by what is known before the first visit, and never by a clock.
+"""The executor for those who do not want to choose: by what is known before the first visit, and
+never by a clock.
 
-The same command on the same machine chooses the same, so it gives the same bits, stopped and resumed or not; and all
-runs of a study are made alike.
+The same command on the same machine chooses the same, so it gives the same bits, stopped and
+resumed or not; and all runs of a study are made alike.
 """
 
 from __future__ import annotations
@@ -53,12 +54,25 @@ class RunLoad:
         prepared = prepared.with_guessed_groups
         job, topology = prepared.job, prepared.exp.topology
         before = prepared.fed.population * sum(one.needs_model for one in prepared.describers)
-        visits, at_once = topology.expected_clients(prepared.clients), topology.parallel_clients(prepared.clients)
+        visits, at_once = (
+            topology.expected_clients(prepared.clients),
+            topology.parallel_clients(prepared.clients),
+        )
         bare = cls(
-            before + visits, prepared.fed.population if before > visits else at_once, seconds(prepared),
-            job.learner.flat.layout.dim < SMALL, False, None, job.learner.device,
-        )  # fmt: skip
-        fits = bare.small and not topology.has_chains and bare.run >= WORTH and (bare.cohort >= MANY or bare.cohort == 1)
+            before + visits,
+            prepared.fed.population if before > visits else at_once,
+            seconds(prepared),
+            job.learner.flat.layout.dim < SMALL,
+            False,
+            None,
+            job.learner.device,
+        )
+        fits = (
+            bare.small
+            and not topology.has_chains
+            and bare.run >= WORTH
+            and (bare.cohort >= MANY or bare.cohort == 1)
+        )
         return replace(
             bare,
             stackable=fits and Stacked().refusal(job, prepared.fed) is None,
@@ -76,15 +90,23 @@ def seconds(prepared: PreparedRun) -> float:
     local, registry, cost = prepared.exp.local, prepared.registry, prepared.exp.method.cost
     cohort = selected_clients(prepared.select(0))[:LOOKED_AT]
     sizes = [registry.size(client) for client in cohort]
-    steps = fmean(local.planned_steps(0, client, size) for client, size in zip(cohort, sizes, strict=True))
-    times, used = cost.gradients * cost.local_trainings, min(local.batch_size, local.virtual or fmean(sizes))
-    return forward_cost(prepared.learner).seconds(steps * times, steps * times * used + cost.full_gradients * fmean(sizes))
+    steps = fmean(
+        local.planned_steps(0, client, size) for client, size in zip(cohort, sizes, strict=True)
+    )
+    times, used = (
+        cost.gradients * cost.local_trainings,
+        min(local.batch_size, local.virtual or fmean(sizes)),
+    )
+    return forward_cost(prepared.learner).seconds(
+        steps * times, steps * times * used + cost.full_gradients * fmean(sizes)
+    )
 
 
 def choose(loads: Sequence[RunLoad]) -> tuple[Executor, str]:
     """One executor for all runs of a study, and why in a sentence.
 
-    A run that asks one client at a time, among others that ask several, is content with what those need.
+    A run that asks one client at a time, among others that ask several, is content with what those
+    need.
     """
     cohort = max(min(load.cohort, load.visits) for load in loads)
     if cohort < 2:

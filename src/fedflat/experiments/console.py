@@ -1,4 +1,5 @@
-"""Telling people how a run goes: one live line on a terminal, plain lines now and then in files and notebooks."""
+"""Telling people how a run goes: one live line on a terminal, plain lines now and then in files and
+notebooks."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from fedflat.tasks.headline import ACCURACY, Headline
 PAUSE = 2.0
 """Least seconds between two plain lines; in a long run a tenth of the time since its beginning."""
 FREE = 3
-"""Columns left free at the end of a live line, so that the ^C a terminal writes there does not begin a new one."""
+"""Columns left free at the end of a live line, so that the ^C a terminal writes there does not
+begin a new one."""
 
 
 def duration(seconds: float) -> str:
@@ -91,16 +93,25 @@ class ProgressParts:
     def of(cls, progress: Progress, judged: Headline) -> ProgressParts:
         """A run that has not begun has a number of rounds only."""
         if progress.described is not None:
-            return cls("round 0: {:,} of {:,} clients described".format(*progress.described), ("", "", ""))
+            return cls(
+                "round 0: {:,} of {:,} clients described".format(*progress.described), ("", "", "")
+            )
         round = f"{progress.phase} round {progress.round}/{progress.rounds}".lstrip()
         if not progress.round:
             return cls(round, _score(progress, judged))
         speed = f"{progress.speed:,.0f} samples/s"
-        return cls(round, _score(progress, judged), f"train loss {_short(progress.loss)}", _left(progress), speed)
+        return cls(
+            round,
+            _score(progress, judged),
+            f"train loss {_short(progress.loss)}",
+            _left(progress),
+            speed,
+        )
 
 
 def _score(progress: Progress, judged: Headline) -> tuple[str, str, str]:
-    """The last test score and the round it was computed in; a short form leaves the current round out.
+    """The last test score and the round it was computed in; a short form leaves the current round
+    out.
 
     >>> _score(Tick(17, 40, row={"round": 15, "accuracy": 0.134}), ACCURACY)
     ('test 13.40 % (round 15)', 'test 13.40 % (r15)', 'test 13.40 % (r15)')
@@ -127,7 +138,11 @@ def _left(progress: Progress) -> tuple[str, str]:
     if progress.study_left is None:
         return own, own
     study = f"study {duration(progress.study_left)}"
-    return (f"{own} ({study})", f"{study} left") if progress.round < progress.rounds else (f"{own} ({study} left)", own)
+    return (
+        (f"{own} ({study})", f"{study} left")
+        if progress.round < progress.rounds
+        else (f"{own} ({study} left)", own)
+    )
 
 
 def _short(loss: float) -> str:
@@ -146,7 +161,8 @@ def sentence(progress: Progress, judged: Headline = ACCURACY) -> str:
 
 
 def fitted(progress: Progress, which: RunLabel, width: int) -> str:
-    """The same and which run it is in one line: what there is room for, round and time left first, no broken word."""
+    """The same and which run it is in one line: what there is room for, round and time left first,
+    no broken word."""
     lines = list(_lines(ProgressParts.of(progress, which.judged), which))
     return next((line for line in lines if len(line) <= width), lines[-1])
 
@@ -168,7 +184,12 @@ def _lines(told: ProgressParts, which: RunLabel) -> Iterator[str]:
     yield _line(told.round, short, left)
     yield _line(told.round, short, least)
     yield _line(told.round, bare, least)
-    yield from (_line(count, told.round, left), _line(told.round, left), _line(told.round, least), told.round)
+    yield from (
+        _line(count, told.round, left),
+        _line(told.round, left),
+        _line(told.round, least),
+        told.round,
+    )
 
 
 def _line(*parts: str) -> str:
@@ -177,7 +198,8 @@ def _line(*parts: str) -> str:
 
 @contextmanager
 def reporter_for(reporter: Reporter | None = None, *, quiet: bool = False) -> Iterator[Reporter]:
-    """The voice of a run: the one given; else a `ConsoleReporter`'s, or one that says only what must be known if ``quiet``."""
+    """The voice of a run: the one given; else a `ConsoleReporter`'s, or one that says only what
+    must be known if ``quiet``."""
     if reporter is not None:
         yield reporter
     elif quiet:
@@ -193,10 +215,14 @@ class ConsoleReporter:
 
     def __init__(self, console: Console | None = None) -> None:
         stream = None if sys.stderr is None else dropping(sys.stderr)
-        self.console = console or Console(file=stream, stderr=True, highlight=False, force_jupyter=False)
+        self.console = console or Console(
+            file=stream, stderr=True, highlight=False, force_jupyter=False
+        )
         self.last: tuple[Progress, RunLabel] | None = None
         self.live = self.console.is_terminal and not self.console.is_dumb_terminal
-        self.line = Live(console=self.console, get_renderable=self._now, transient=True, refresh_per_second=8)
+        self.line = Live(
+            console=self.console, get_renderable=self._now, transient=True, refresh_per_second=8
+        )
         self.reporter = Reporter(self.announce, self.say, self.say)
 
     def __enter__(self) -> ConsoleReporter:
@@ -211,11 +237,14 @@ class ConsoleReporter:
             self.line.stop()
 
     def say(self, text: str) -> None:
-        """Lines by themselves; on a terminal they are broken between words, and what follows is indented."""
+        """Lines by themselves; on a terminal they are broken between words, and what follows is
+        indented."""
         width = max(self.console.width, 20) if self.live else sys.maxsize
         for line in printable_lines(text).split("\n"):
             inner = " " * (len(line) - len(line.lstrip()) + 4)
-            broken = wrap(line, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False)
+            broken = wrap(
+                line, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False
+            )
             self.console.print("\n".join(broken), markup=False, soft_wrap=True)
 
     def announce(self, exp: Experiment, place: int, total: int) -> OnProgress:

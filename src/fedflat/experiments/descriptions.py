@@ -1,7 +1,9 @@
-"""What clients say of themselves before round 0, for whoever must know: how groups are made, what clients are told.
+"""What clients say of themselves before round 0, for whoever must know: how groups are made, what
+clients are told.
 
-Topologies, client pieces, server pieces and starts name the describers they want (``describers``). Every client is
-asked once, by whatever executor the run has; what it says is counted, kept in the run folder, and handed on:
+Topologies, client pieces, server pieces and starts name the describers they want (``describers``).
+Every client is asked once, by whatever executor the run has; what it says is counted, kept in the
+run folder, and handed on:
 
     a topology        `ClientPopulation.descriptions_by`
     a client piece    `Piece.shared_with_clients` chooses what of it every client is told, once, and reads in its visits
@@ -37,31 +39,54 @@ from fedflat.experiments.state import Ledger
 from fedflat.simulation.clock import Fleet
 
 TrainFirst = Callable[[Experiment, str], Named]
-"""Makes a run that must come first, in a folder of that name, or goes on with it; gives the model it ends with."""
+"""Makes a run that must come first, in a folder of that name, or goes on with it; gives the model
+it ends with."""
 
 
 def collect_descriptions(
-    prepared: PreparedRun, run_folder: RunFolder, executor: Executor, earlier: TrainFirst, on_progress: OnProgress = lambda progress: None
-) -> PreparedRun:  # fmt: skip
-    """The run with what all its clients say of themselves: those are asked who have not been; ``tell`` hears of it."""
+    prepared: PreparedRun,
+    run_folder: RunFolder,
+    executor: Executor,
+    earlier: TrainFirst,
+    on_progress: OnProgress = lambda progress: None,
+) -> PreparedRun:
+    """The run with what all its clients say of themselves: those are asked who have not been;
+    ``tell`` hears of it."""
     if not prepared.describers:
         return prepared
     store, clients = run_folder.description_store(), prepared.registry.clients
     public = prepared.server_data.data if prepared.server_data else None
-    wanted = {one: [client for client in clients if (repr(one), client) not in store] for one in prepared.describers}
+    wanted = {
+        one: [client for client in clients if (repr(one), client) not in store]
+        for one in prepared.describers
+    }
     if any(wanted.values()):
-        with executor.open(replace(prepared.job, attackers={}), prepared.fed, prepared.source) as pool:
+        with executor.open(
+            replace(prepared.job, attackers={}), prepared.fed, prepared.source
+        ) as pool:
             for describer, unasked in wanted.items():
                 read = describer.reading(prepared.learner, public, prepared.exp.seed)
                 broadcast = _mail(prepared, describer, earlier)
                 begun = time.monotonic()
-                for count, reply in enumerate(_asked(pool, broadcast, unasked) if unasked else (), 1):
-                    cost = Ledger() if prepared.exp.method.pooled else Ledger(broadcast.nbytes, reply.nbytes)
+                for count, reply in enumerate(
+                    _asked(pool, broadcast, unasked) if unasked else (), 1
+                ):
+                    cost = (
+                        Ledger()
+                        if prepared.exp.method.pooled
+                        else Ledger(broadcast.nbytes, reply.nbytes)
+                    )
                     said = read(reply.extras["describe"]["vector"])
                     lasted, begun = time.monotonic() - begun, time.monotonic()
                     cost = cost.plus(samples=reply.samples).with_time(lasted, lasted)
                     store.keep(repr(describer), reply.client, said, cost)
-                    on_progress(Progress(0, prepared.exp.rounds, described=(len(clients) - len(unasked) + count, len(clients))))
+                    on_progress(
+                        Progress(
+                            0,
+                            prepared.exp.rounds,
+                            described=(len(clients) - len(unasked) + count, len(clients)),
+                        )
+                    )
     return with_descriptions(prepared, store)
 
 
@@ -80,7 +105,8 @@ def load_descriptions(prepared: PreparedRun, folder: Path, identity: str) -> Pre
 
 
 def with_descriptions(prepared: PreparedRun, store: DescriptionStore) -> PreparedRun:
-    """The run once everybody has been asked: what hangs on it is made and checked, and clients are told of it."""
+    """The run once everybody has been asked: what hangs on it is made and checked, and clients are
+    told of it."""
     clients = prepared.registry.clients
     descriptions = {one: store.descriptions(repr(one), clients) for one in prepared.describers}
     spent = Ledger(clock=None if prepared.fleet is None else 0.0)
@@ -92,37 +118,65 @@ def with_descriptions(prepared: PreparedRun, store: DescriptionStore) -> Prepare
     for piece in prepared.job.pieces:
         if piece.describers:
             named = piece.shared_with_clients(descriptions)
-            told[piece.key] = {name: tensor.to(prepared.learner.device) for name, tensor in named.items()}
+            told[piece.key] = {
+                name: tensor.to(prepared.learner.device) for name, tensor in named.items()
+            }
             spent = spent.plus(down=len(clients) * sum(tensor.nbytes for tensor in named.values()))
     population = prepared.clients.with_descriptions(descriptions)
     if prepared.exp.topology.describers:
         check_population(prepared.exp, prepared.fed, population)
-    job = replace(prepared.job, shared=told, attackers=attackers_of(prepared.exp, prepared.fed, prepared.learner, population))
-    return replace(prepared, clients=population, job=job, descriptions=descriptions, initial_cost=spent)
+    job = replace(
+        prepared.job,
+        shared=told,
+        attackers=attackers_of(prepared.exp, prepared.fed, prepared.learner, population),
+    )
+    return replace(
+        prepared, clients=population, job=job, descriptions=descriptions, initial_cost=spent
+    )
 
 
 def _with(spent: Ledger, costs: Sequence[Ledger], fleet: Fleet | None) -> Ledger:
-    """What was spent, and what each client has cost; all were asked at once, and the slowest waited for."""
+    """What was spent, and what each client has cost; all were asked at once, and the slowest waited
+    for."""
     for cost in costs:
-        spent = spent.plus(down=cost.down, up=cost.up, samples=cost.samples).with_time(cost.training, cost.seconds)
+        spent = spent.plus(down=cost.down, up=cost.up, samples=cost.samples).with_time(
+            cost.training, cost.seconds
+        )
     if fleet is None or spent.clock is None:
         return spent
-    lasted = (fleet.seconds(client, cost.samples, cost.down, cost.up) for client, cost in enumerate(costs))
+    lasted = (
+        fleet.seconds(client, cost.samples, cost.down, cost.up) for client, cost in enumerate(costs)
+    )
     return spent.until(spent.clock + max(lasted))
 
 
 def _mail(prepared: PreparedRun, describer: Describer, earlier: TrainFirst) -> Broadcast:
-    """What is sent to everybody: a fresh model, or a probe that was trained on the server's own data."""
+    """What is sent to everybody: a fresh model, or a probe that was trained on the server's own
+    data."""
     model = prepared.learner.initial()
     if describer.probe:
         start = Pretrained(rounds=describer.probe, keep=MATCHING)
-        model = fit_weights(earlier(start.experiment(prepared.exp), f"{DESCRIPTIONS}/probe-{describer.probe}"), prepared, start)
-    return Broadcast(0, model.params, model.buffers, prepared.exp.lr(0), instruction=Describe(describer), commit=False)
+        model = fit_weights(
+            earlier(start.experiment(prepared.exp), f"{DESCRIPTIONS}/probe-{describer.probe}"),
+            prepared,
+            start,
+        )
+    return Broadcast(
+        0,
+        model.params,
+        model.buffers,
+        prepared.exp.lr(0),
+        instruction=Describe(describer),
+        commit=False,
+    )
 
 
 def _asked(pool: ClientPool, broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Reply]:
     """The replies of all these clients; nobody may be missing."""
-    requests = [Request(client, broadcast, {}, f"before/{broadcast.instruction}/{client}") for client in clients]
+    requests = [
+        Request(client, broadcast, {}, f"before/{broadcast.instruction}/{client}")
+        for client in clients
+    ]
     ids = {request.id: request.client for request in requests}
     for outcome in match_replies(pool.run(requests), ids, broadcast, each=True):
         if isinstance(outcome, ClientFailure):

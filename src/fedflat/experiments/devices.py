@@ -21,8 +21,9 @@ def fleet_of(exp: Experiment) -> Fleet | None:
 
 def visit_seconds(
     exp: Experiment, fed: Federation, learner: Learner, fleet: Fleet
-) -> Callable[[int, int], float]:  # fmt: skip
-    """How long a client's training visit in a round takes by itself, by what the method says it sends."""
+) -> Callable[[int, int], float]:
+    """How long a client's training visit in a round takes by itself, by what the method says it
+    sends."""
     pieces, cost, buffers = exp.pieces(), exp.method.cost, learner.flat.buffers.nbytes
     vector = learner.flat.layout.dim * learner.dtype.itemsize
 
@@ -35,14 +36,17 @@ def visit_seconds(
 
 
 def pace(exp: Experiment, population: ClientPopulation, cohort: Sequence[int]) -> str:
-    """What is good to know of the clock before round 0, whose clients these are; nothing if there is none."""
+    """What is good to know of the clock before round 0, whose clients these are; nothing if there
+    is none."""
     if exp.clock is None:
         return ""
     if exp.method.pooled:
         return "no client computes in centralised training, so the clock tells no time"
     if not exp.topology.synchronous:
         return ""
-    least, most = (span(of(population.keeps_to_end(client, 0) for client in cohort)) for of in (min, max))
+    least, most = (
+        span(of(population.keeps_to_end(client, 0) for client in cohort)) for of in (min, max)
+    )
     return f"by the clock a visit by itself takes {least} to {most} in round 0"
 
 
@@ -65,7 +69,9 @@ def check_devices(exp: Experiment, population: ClientPopulation) -> None:
                 f"miss, or that more could be asked for than are needed, as {exp.clock} says. Leave that out."
             )
         asked = exp.topology.select(population, 0).values() if exp.clock.extra else ()
-        if exp.clock.extra and (getattr(exp.topology, "cut", None) or all(len(chains) == 1 for chains in asked)):
+        if exp.clock.extra and (
+            getattr(exp.topology, "cut", None) or all(len(chains) == 1 for chains in asked)
+        ):
             raise SettingError(
                 f"with {exp.topology} there are as many chains however many clients are asked, so none of them can be "
                 f"left out, as extra={exp.clock.extra:g} in the clock says. Leave that out."

@@ -1,7 +1,9 @@
-"""Which form of a model each part of a test set is tested with, where clients keep a part of the model.
+"""Which form of a model each part of a test set is tested with, where clients keep a part of the
+model.
 
-A domain that clients have is tested with what those of them keep that have been visited; any other as a domain that
-nobody has seen. Where a crew keeps the clients' memories itself, nobody here knows them, and no domain is seen.
+A domain that clients have is tested with what those of them keep that have been visited; any other
+as a domain that nobody has seen. Where a crew keeps the clients' memories itself, nobody here knows
+them, and no domain is seen.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedflat.client.domain_scores import TestPart
-from fedflat.client.piece import EvalModel, ClientState, Piece
+from fedflat.client.piece import ClientState, EvalModel, Piece
 from fedflat.core.flat import Layout, Model
 from fedflat.data.domains import Domain
 from fedflat.data.examples import ClientData
@@ -54,12 +56,20 @@ class EvalModels:
         found: list[TestPart] = []
         unseen = set(range(len(data)))
         for domain, places in data.domains.finest().items() if data.domains else ():
-            known = [one for client in self.homes.get(domain, ()) for one in self.kept(client).values()]
+            known = [
+                one for client in self.homes.get(domain, ()) for one in self.kept(client).values()
+            ]
             if known:
-                found.append(TestPart(torch.tensor(places), self.piece.eval_model(self.layout, model, known)))
+                found.append(
+                    TestPart(torch.tensor(places), self.piece.eval_model(self.layout, model, known))
+                )
                 unseen -= set(places)
         rest = self._rest(data, sorted(unseen))
-        return [*found, TestPart(torch.tensor(rest), self.piece.eval_model(self.layout, model, ()))] if rest else found
+        return (
+            [*found, TestPart(torch.tensor(rest), self.piece.eval_model(self.layout, model, ()))]
+            if rest
+            else found
+        )
 
     def _rest(self, data: ClientData, unseen: list[int]) -> list[int]:
         """Those of the rest that can be tested at all."""
@@ -84,7 +94,9 @@ class Routing:
         return [TestPart(mine, EvalModel(self.models[at])) for at, mine in places.items()]
 
 
-def check_eval_models(piece: Piece | None, fed: Federation, homes: Mapping[Domain, Sequence[int]]) -> None:
+def check_eval_models(
+    piece: Piece | None, fed: Federation, homes: Mapping[Domain, Sequence[int]]
+) -> None:
     """Refuse a method that can be tested on seen domains only where the main test set has none."""
     domains = fed.test.domains
     if piece is None or not piece.seen_domains_only or domains is None or not fed.here:

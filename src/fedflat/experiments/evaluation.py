@@ -29,33 +29,45 @@ Scores = dict[str, Any]
 
 
 ClientTests = Callable[[Model], Tensor]
-"""The headline of a model at each client, on the part of its data that it keeps for testing; NaN of one missing."""
+"""The headline of a model at each client, on the part of its data that it keeps for testing; NaN of
+one missing."""
 
 
 def evaluate(
-    learner: Learner, fed: Federation, models: Mapping[str, Model],
-    own: Callable[[str], ClientTests | None] = lambda name: None, eval_models: EvalModels = EvalModels(),
-) -> dict[str, Scores]:  # fmt: skip
+    learner: Learner,
+    fed: Federation,
+    models: Mapping[str, Model],
+    own: Callable[[str], ClientTests | None] = lambda name: None,
+    eval_models: EvalModels = EvalModels(),
+) -> dict[str, Scores]:
     """The scores of each model, by name; the same name says who tests it on parts of their own."""
-    return {name: score(learner, fed, model, own(name), eval_models) for name, model in models.items()}
+    return {
+        name: score(learner, fed, model, own(name), eval_models) for name, model in models.items()
+    }
 
 
 def score(
-    learner: Learner, fed: Federation, model: Model, own: ClientTests | None = None,
+    learner: Learner,
+    fed: Federation,
+    model: Model,
+    own: ClientTests | None = None,
     eval_models: EvalModels | Routing = EvalModels(),
-) -> Scores:  # fmt: skip
-    """Mean loss and scores on the test set, and on the others by their names; with ``own`` tests also ``clients``, the
-    mean of the clients' headlines, each on its own part.
+) -> Scores:
+    """Mean loss and scores on the test set, and on the others by their names; with ``own`` tests
+    also ``clients``, the mean of the clients' headlines, each on its own part.
 
-    Those of the examples of a domain, or of all domains with a facet in common, stand under TEST/VALUE. ``fitting``
-    says with which form of the model each domain is tested; a test set that cannot be tested is left out.
+    Those of the examples of a domain, or of all domains with a facet in common, stand under
+    TEST/VALUE. ``fitting`` says with which form of the model each domain is tested; a test set that
+    cannot be tested is left out.
     """
     load(learner, model)
     reference = fed.tests.get(learner.task.reference)
     every: dict[str, Scores] = {}
     for name, data in fed.tests.items():
         parts = eval_models.parts(data, model) if name != learner.task.reference else []
-        for value, scores in evaluate_parts(learner, data, parts, reference).items() if parts else ():
+        for value, scores in (
+            evaluate_parts(learner, data, parts, reference).items() if parts else ()
+        ):
             every[f"{name}/{value}" if value else name] = scores
     main = next(iter(fed.tests))
     found, more = every.pop(main), every
@@ -65,28 +77,49 @@ def score(
 
 
 def client_tests(
-    pool: ClientPool, registry: ClientRegistry, name: str, eval_models: EvalModels = EvalModels(), *, may_miss: bool,
+    pool: ClientPool,
+    registry: ClientRegistry,
+    name: str,
+    eval_models: EvalModels = EvalModels(),
+    *,
+    may_miss: bool,
     clients: Sequence[int] | None = None,
-) -> ClientTests | None:  # fmt: skip
-    """The tests that clients make themselves, where they are visited, of the score ``name``; None if they keep nothing
-    to test on.
+) -> ClientTests | None:
+    """The tests that clients make themselves, where they are visited, of the score ``name``; None
+    if they keep nothing to test on.
 
-    Of all clients, or of some, each with what it keeps of the model, as ``fitting`` knows. Who is missing is left out,
-    or ends the run. It is a measurement: what is sent for it is not counted.
+    Of all clients, or of some, each with what it keeps of the model, as ``fitting`` knows. Who is
+    missing is left out, or ends the run. It is a measurement: what is sent for it is not counted.
     """
     whom = registry.clients if clients is None else clients
-    return partial(_client_scores, pool, whom, name, eval_models, may_miss) if registry.clients_have_tests else None
+    return (
+        partial(_client_scores, pool, whom, name, eval_models, may_miss)
+        if registry.clients_have_tests
+        else None
+    )
 
 
 def _client_scores(
-    pool: ClientPool, clients: Sequence[int], name: str, eval_models: EvalModels, may_miss: bool, model: Model
-) -> Tensor:  # fmt: skip
+    pool: ClientPool,
+    clients: Sequence[int],
+    name: str,
+    eval_models: EvalModels,
+    may_miss: bool,
+    model: Model,
+) -> Tensor:
     broadcast = Broadcast(0, model.params, model.buffers, 0.0, instruction=Evaluate())
     found = dict.fromkeys(clients, nan)
-    for outcome in pool.run([Request(client, broadcast, eval_models.kept(client), f"test/{client}") for client in clients]):
+    for outcome in pool.run(
+        [
+            Request(client, broadcast, eval_models.kept(client), f"test/{client}")
+            for client in clients
+        ]
+    ):
         if isinstance(outcome, ClientFailure):
             if not may_miss:
-                raise outcome.error or FedflatError(f"{outcome}, when it was asked for its own test.")
+                raise outcome.error or FedflatError(
+                    f"{outcome}, when it was asked for its own test."
+                )
             continue
         reply = outcome[0]
         assert isinstance(reply, Reply)

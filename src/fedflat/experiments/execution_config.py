@@ -1,4 +1,5 @@
-"""Where the computing is done: the executor, chosen by a name, by us, or given in Python; devices; who watches."""
+"""Where the computing is done: the executor, chosen by a name, by us, or given in Python; devices;
+who watches."""
 
 from __future__ import annotations
 
@@ -37,11 +38,15 @@ class ExecutionConfig(ExecutionSettings):
         if (kind == "cuda" and not torch.cuda.is_available()) or (
             kind == "mps" and not torch.backends.mps.is_available()
         ):
-            raise SettingError(f"run: device {self.device!r} was asked for, but this machine has none. Use 'cpu'.")
+            raise SettingError(
+                f"run: device {self.device!r} was asked for, but this machine has none. Use 'cpu'."
+            )
         try:
             torch.device(self.device)
         except RuntimeError:
-            raise SettingError(f"run: device {self.device!r} cannot be read. Write 'cpu', or 'cuda:0'.") from None
+            raise SettingError(
+                f"run: device {self.device!r} cannot be read. Write 'cpu', or 'cuda:0'."
+            ) from None
 
     def _check_executor(self) -> None:
         given = not isinstance(self.executor, str)
@@ -71,7 +76,8 @@ class ExecutionConfig(ExecutionSettings):
         return [RunLoad.of(prepared)] if self.undecided else []
 
     def settled(self, loads: Sequence[RunLoad], note: Say) -> ExecutionConfig:
-        """The same with what was left to us chosen, alike for all runs; ``note`` is told what and why."""
+        """The same with what was left to us chosen, alike for all runs; ``note`` is told what and
+        why."""
         if not self.undecided:
             return self
         executor, why = choose(loads)
@@ -88,7 +94,8 @@ class ExecutionConfig(ExecutionSettings):
         return Stacked(self.threads) if self.executor == "stacked" else InProcess(self.threads)
 
     def as_json(self) -> dict[str, Any]:
-        """Texts and numbers from which `merge_config` makes it again; the executor is None if only Python can say it."""
+        """Texts and numbers from which `merge_config` makes it again; the executor is None if only
+        Python can say it."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         return plain if isinstance(self.executor, str) else plain | executor_text(self.executor)
 
@@ -115,7 +122,8 @@ def executor_text(executor: Executor) -> dict[str, Any]:
 
 
 def merge_config(saved: Mapping[str, Any], now: Mapping[str, Any]) -> ExecutionConfig:
-    """Where a run was computed, with what is said ``now`` in place of what was said then, unless it is None."""
+    """Where a run was computed, with what is said ``now`` in place of what was said then, unless it
+    is None."""
     new = {name: value for name, value in now.items() if value is not None}
     if "executor" in new:
         new |= {"workers": 0, "threads": None}

@@ -40,7 +40,8 @@ class EvaluationSchedule(EvaluateSettings):
     """When to evaluate: every so many rounds, in each of the last ones, and at the end."""
 
     def due(self, done: int, *ends: int) -> bool:
-        """Whether to evaluate when ``done`` rounds are done and the run stops, for now or for good, after ``ends``."""
+        """Whether to evaluate when ``done`` rounds are done and the run stops, for now or for good,
+        after ``ends``."""
         return done % self.every == 0 or any(done > end - self.last for end in ends)
 
 
@@ -72,7 +73,12 @@ class Experiment(RunSettings):
                         f"run: weighting={self.weighting!r} would change nothing, since {piece} takes the "
                         f"{piece.averages} mean of the replies itself. Leave it out."
                     )
-        if self.clock is not None and self.clock.drops_clients and self.topology.synchronous and self.min_replies is None:
+        if (
+            self.clock is not None
+            and self.clock.drops_clients
+            and self.topology.synchronous
+            and self.min_replies is None
+        ):
             raise SettingError(
                 f"run: with {self.clock} replies may be lost, by a deadline or by clients that are away. Say with how "
                 "many a round may go on: --min-replies 1."
@@ -82,7 +88,8 @@ class Experiment(RunSettings):
         check_end("run", (self.local, self.topology, *pieces), self.rounds)
 
     def pieces(self) -> tuple[Piece, ...]:
-        """The client's whole stack: the method's pieces, then the local clip, decay and momentum."""
+        """The client's whole stack: the method's pieces, then the local clip, decay and
+        momentum."""
         local = Method(client=self.local.pieces(keep=self.method.pooled), text="the local settings")
         if self.method.chained:
             return replace(self.method, client=self.method.client + local.client).client
@@ -101,22 +108,38 @@ class Experiment(RunSettings):
     def source(self, device: str) -> Callable[[], Federation]:
         """A picklable way to the data, for worker processes too."""
         blind = any(piece.unsupervised for piece in self.method.client)
-        return partial(open_federation, self.on, self.seed, self.method.pooled, device, data_place(), blind)
+        return partial(
+            open_federation, self.on, self.seed, self.method.pooled, device, data_place(), blind
+        )
 
     def open_learner(self, fed: Federation, device: str) -> Learner:
         """The module and its loss, made for the data."""
         some = torch.arange(2) % max(len(fed.test), 1)
         sample = fed.test.batch(some, DTYPES[self.dtype]).inputs if len(fed.test) else None
         return Learner(
-            self.model, fed.shape, self.task.outputs(fed), seed=self.seed, task=self.task, loss=self.loss,
-            dtype=self.dtype, device=device, layout=self.layout, convolutions=self.convolutions, sample=sample,
-        )  # fmt: skip
+            self.model,
+            fed.shape,
+            self.task.outputs(fed),
+            seed=self.seed,
+            task=self.task,
+            loss=self.loss,
+            dtype=self.dtype,
+            device=device,
+            layout=self.layout,
+            convolutions=self.convolutions,
+            sample=sample,
+        )
 
     def cohort_sampler(self) -> ClientSampler:
-        """Who draws the cohorts: of one in a centralised run; a clock may ask more than are waited for."""
+        """Who draws the cohorts: of one in a centralised run; a clock may ask more than are waited
+        for."""
         if self.method.pooled:
             return ClientSampler(clients=1)
-        return replace(self.sampler, clients=self.clock.selected_for(self.sampler.clients)) if self.clock else self.sampler
+        return (
+            replace(self.sampler, clients=self.clock.selected_for(self.sampler.clients))
+            if self.clock
+            else self.sampler
+        )
 
     def lr(self, t: int) -> float:
         """The local learning rate of round ``t``."""
@@ -126,11 +149,17 @@ class Experiment(RunSettings):
         return lr
 
     def as_json(self) -> dict[str, Any]:
-        """Texts and numbers from which `from_json` makes it again; None where only Python can say it."""
-        local = {field.name: _plain(getattr(self.local, field.name)) for field in fields(self.local)}
+        """Texts and numbers from which `from_json` makes it again; None where only Python can say
+        it."""
+        local = {
+            field.name: _plain(getattr(self.local, field.name)) for field in fields(self.local)
+        }
         if self.local.orders is not None:
             local["orders"] = [
-                {str(client): [list(map(int, batch)) for batch in batches] for client, batches in given.items()}
+                {
+                    str(client): [list(map(int, batch)) for batch in batches]
+                    for client, batches in given.items()
+                }
                 for given in self.local.orders
             ]
         said = {
@@ -163,20 +192,32 @@ def refuse_unsayable(exp: Experiment) -> None:
 def data_set(given: object) -> DataSpec:
     """The data set that was given, or what its text says."""
     on = parse(given, "data set") if isinstance(given, str) else given
-    _must_be("the data", "a data set or its text, such as 'digits(lda(0))'", on, isinstance(on, DataSpec))
+    _must_be(
+        "the data", "a data set or its text, such as 'digits(lda(0))'", on, isinstance(on, DataSpec)
+    )
     return cast(DataSpec, on)
 
 
 def task_of(given: object) -> Task:
     """The task that was given, or what its text says."""
     task = parse(given, "task") if isinstance(given, str) else given
-    _must_be("the task", "a task or its text, such as 'segmentation(ignore=255)'", task, isinstance(task, Task))
+    _must_be(
+        "the task",
+        "a task or its text, such as 'segmentation(ignore=255)'",
+        task,
+        isinstance(task, Task),
+    )
     return cast(Task, task)
 
 
 def _refuse_strangers(exp: Experiment) -> None:
     model = "a text such as 'mlp(hidden=[64])', a torch.nn.Module, or a function that makes one"
-    _must_be("the method", "a method or its text, such as 'fedavg'", exp.method, isinstance(exp.method, Method))
+    _must_be(
+        "the method",
+        "a method or its text, such as 'fedavg'",
+        exp.method,
+        isinstance(exp.method, Method),
+    )
     _must_be("the model", model, exp.model, isinstance(exp.model, ModelSpec) or callable(exp.model))
     loss = exp.loss is None or callable(exp.loss)
     _must_be("the loss", "a function of the model's output and the labels", exp.loss, loss)
@@ -196,7 +237,8 @@ def _read(given: object, one: Setting) -> Any:
 
 
 def _settle(exp: Experiment, one: Setting) -> None:
-    """Let a setting be what was said, or what the method brings, which must be the same; or else what it usually is."""
+    """Let a setting be what was said, or what the method brings, which must be the same; or else
+    what it usually is."""
     *group, name = one.path
     holder = getattr(exp, group[0]) if group else exp
     said, brought = getattr(holder, name), exp.method.topology_settings.get(one.name)
@@ -219,10 +261,15 @@ def _must_be(what: str, needed: str, value: object, fits: bool) -> None:
 
 
 def open_federation(
-    on: DataSpec, seed: int, pooled: bool, device: str, place: str | None = None, blind: bool = False
+    on: DataSpec,
+    seed: int,
+    pooled: bool,
+    device: str,
+    place: str | None = None,
+    blind: bool = False,
 ) -> Federation:
-    """The federation on its device; one client with everything if ``pooled``. ``place`` is where to look for files;
-    ``blind`` clients hold no targets."""
+    """The federation on its device; one client with everything if ``pooled``. ``place`` is where to
+    look for files; ``blind`` clients hold no targets."""
     check_data_dir()
     with remembered(place):
         fed = opened(on, seed)
@@ -232,9 +279,13 @@ def open_federation(
 
 
 def from_json(
-    saved: dict[str, Any], *, on: DataSpec | None = None, model: ModelLike | None = None, loss: LossFn | None = None,
+    saved: dict[str, Any],
+    *,
+    on: DataSpec | None = None,
+    model: ModelLike | None = None,
+    loss: LossFn | None = None,
     exact: bool = True,
-) -> Experiment:  # fmt: skip
+) -> Experiment:
     """The experiment a run folder describes; what only Python can say must be given again.
 
     Plugins it needs must be here; if ``exact``, as they were when the run began.
@@ -246,11 +297,19 @@ def from_json(
                 f"the run's {name!r} was given in Python and cannot be read from its folder. Resume it in Python: "
                 f"fedflat.resume(folder, {name}=...)."
             )
-    saved = {"layout": CONTIGUOUS, "convolutions": DIRECT, **saved}  # the only ones, before they were written down
+    saved = {
+        "layout": CONTIGUOUS,
+        "convolutions": DIRECT,
+        **saved,
+    }  # the only ones, before they were written down
     local = dict(saved["local"])
-    local |= {name: parse(text, "schedule") for name, text in local.items() if isinstance(text, str)}
+    local |= {
+        name: parse(text, "schedule") for name, text in local.items() if isinstance(text, str)
+    }
     if local["orders"] is not None:
-        local["orders"] = [{int(k): batches for k, batches in given.items()} for given in local["orders"]]
+        local["orders"] = [
+            {int(k): batches for k, batches in given.items()} for given in local["orders"]
+        ]
     return Experiment(
         method=parse(saved["method"], "method"),
         on=on or parse(saved["on"], "data set"),
@@ -266,7 +325,8 @@ def from_json(
 
 
 _REGISTERED = tuple(one for one in settings_of(RunSettings) if one.about.registered)
-"""Settings that are said by registered names; a folder from before there was one has its default."""
+"""Settings that are said by registered names; a folder from before there was one has its
+default."""
 _OWN = tuple(
     one.name
     for one in settings_of(RunSettings)

@@ -31,7 +31,8 @@ class Failures:
     failures: list[ClientFailure] = field(default_factory=list)
 
     def record(self, t: int, one: ClientFailure, diagnose: Callable[[], str]) -> None:
-        """Go on without a client in round ``t``, or do not; ``diagnose`` says where a number went wrong."""
+        """Go on without a client in round ``t``, or do not; ``diagnose`` says where a number went
+        wrong."""
         if one.reason == NOT_FINITE:
             self._not_finite(t, one, diagnose)
         else:
@@ -39,9 +40,12 @@ class Failures:
         self.failures.append(one)
 
     def check(self, t: int, one: ClientFailure) -> None:
-        """Raise the error of a failed visit of round ``t``, unless the run allows missing clients."""
+        """Raise the error of a failed visit of round ``t``, unless the run allows missing
+        clients."""
         if self.exp.min_replies is None:
-            raise one.error or FedflatError(f"round {t}: {one}. To go on without such clients, set min_replies.")
+            raise one.error or FedflatError(
+                f"round {t}: {one}. To go on without such clients, set min_replies."
+            )
 
     def _not_finite(self, t: int, one: ClientFailure, diagnose: Callable[[], str]) -> None:
         if self.exp.on_bad == "stop":
@@ -56,7 +60,9 @@ class Failures:
         """Refuse to go on with fewer replies than the run must have."""
         least = self.exp.min_replies
         if least is not None and came < least:
-            who = "; ".join(map(str, self.failures[-NAMED:])) + ("; ..." if len(self.failures) > NAMED else "")
+            who = "; ".join(map(str, self.failures[-NAMED:])) + (
+                "; ..." if len(self.failures) > NAMED else ""
+            )
             raise TooFewReplies(
                 f"round {t}: {came} replies came that could be used, and min_replies asks for {least} at least: {who}. "
                 "See what went wrong there, ask more clients a round, or ask for fewer replies."
@@ -70,11 +76,12 @@ class Failures:
 
 def match_replies(
     visits: Iterable[PoolOutcome], asked: Mapping[str, int], broadcast: Broadcast, *, each: bool
-) -> Iterator[PoolOutcome]:  # fmt: skip
-    """What came of the letters ``asked``, ids and whom they went to; who says nothing at all is too late.
+) -> Iterator[PoolOutcome]:
+    """What came of the letters ``asked``, ids and whom they went to; who says nothing at all is too
+    late.
 
-    Answers to other letters are dropped. Sheaves are as they are; their replies come one by one if ``each`` is wanted,
-    or if some are not finite.
+    Answers to other letters are dropped. Sheaves are as they are; their replies come one by one if
+    ``each`` is wanted, or if some are not finite.
     """
     waiting = dict(asked)
     for outcome in visits:
@@ -84,7 +91,9 @@ def match_replies(
             if isinstance(one, ClientFailure) or _fits(one[0], broadcast):
                 yield one
             elif isinstance(one[0], Reply):
-                yield ClientFailure(one[0].client, one[0].request, REFUSED, "the reply does not fit the model")
+                yield ClientFailure(
+                    one[0].client, one[0].request, REFUSED, "the reply does not fit the model"
+                )
     for request, client in waiting.items():
         yield ClientFailure(client, request, LATE, "no answer came")
 
@@ -119,4 +128,7 @@ def _fits(reply: Reply | ReplyBatch, broadcast: Broadcast) -> bool:
     """Whether a reply is of the model's size, where it should be."""
     if not broadcast.instruction.upload_vectors:
         return True
-    return reply.delta.shape[-1:] == broadcast.params.shape and reply.buffers.shape[-1:] == broadcast.buffers.shape
+    return (
+        reply.delta.shape[-1:] == broadcast.params.shape
+        and reply.buffers.shape[-1:] == broadcast.buffers.shape
+    )

@@ -1,4 +1,5 @@
-"""The groups that a run would have, without the run: clients are asked what they are asked before round 0, no more."""
+"""The groups that a run would have, without the run: clients are asked what they are asked before
+round 0, no more."""
 
 from __future__ import annotations
 
@@ -23,19 +24,34 @@ from fedflat.topologies.groupings.grouping import Grouping
 
 @opened_once()
 def groups_described(
-    on: DataSpec, grouping: Grouping, seed: int, config: ExecutionConfig, reporter: Reporter = Reporter(), **settings: Any
-) -> Grouped:  # fmt: skip
+    on: DataSpec,
+    grouping: Grouping,
+    seed: int,
+    config: ExecutionConfig,
+    reporter: Reporter = Reporter(),
+    **settings: Any,
+) -> Grouped:
     """The groups of a data set's clients, as a run with this seed and these settings makes them.
 
-    Neither the method nor the topology of the run matters: clients describe themselves by plain local steps from a
-    fresh model, and are put together by the seed.
+    Neither the method nor the topology of the run matters: clients describe themselves by plain
+    local steps from a fresh model, and are put together by the seed.
     """
     asking = Method(topology=Clusters(grouping), text=repr(grouping))
-    prepared = prepare(experiment(asking, on, rounds=1, seed=seed, clients_per_round=1, **settings), config.device)
+    prepared = prepare(
+        experiment(asking, on, rounds=1, seed=seed, clients_per_round=1, **settings), config.device
+    )
     for one in prepared.describers:
         reporter.note(f"  every client is asked for {one}: {one.reveals}")
     executor = config.settled(config.loads(prepared), reporter.note).make()
     run_folder, on_progress = RunFolder(), reporter.announce(prepared.exp, 1, 1)
-    found = groups_of(collect_descriptions(prepared, run_folder, executor, partial(train_first, run_folder, executor, on_progress, config.device), on_progress))
+    found = groups_of(
+        collect_descriptions(
+            prepared,
+            run_folder,
+            executor,
+            partial(train_first, run_folder, executor, on_progress, config.device),
+            on_progress,
+        )
+    )
     assert found is not None
     return found

@@ -1,4 +1,5 @@
-"""Who is with whom in a run, as soon as it is known; and the same of a data set and a grouping, without a run."""
+"""Who is with whom in a run, as soon as it is known; and the same of a data set and a grouping,
+without a run."""
 
 from __future__ import annotations
 
@@ -33,25 +34,39 @@ def groups_of(prepared: PreparedRun) -> Grouped | None:
 
 
 def counts_of(fed: Federation) -> tuple[tuple[int, ...], ...] | None:
-    """Examples of each class, client by client, where there are classes and not too many clients."""
+    """Examples of each class, client by client, where there are classes and not too many
+    clients."""
     if not fed.here or not fed.test.examples.labelled or fed.population > EVERYBODY:
         return None
-    return tuple(tuple(fed.data(client).counts(fed.classes).tolist()) for client in range(fed.population))
+    return tuple(
+        tuple(fed.data(client).counts(fed.classes).tolist()) for client in range(fed.population)
+    )
 
 
 def groups_among(spec: DataSpec, grouping: Grouping, seed: int) -> Grouped:
-    """The groups of a data set's clients by their labels, if by anything, as a run with this seed makes them."""
+    """The groups of a data set's clients by their labels, if by anything, as a run with this seed
+    makes them."""
     fed = spec.open(seed)
     counts = counts_of(fed)
     assert all(isinstance(one, LabelCounts) for one in grouping.describers)
     if counts is None and grouping.describers:
-        raise SettingError(f"{grouping} needs clients' labels, and these data have no class for each example.")
+        raise SettingError(
+            f"{grouping} needs clients' labels, and these data have no class for each example."
+        )
     labelled = fed.test.examples.labelled
     population = ClientPopulation(
-        fed.population, fed.sizes, ClientSampler(clients=1), 1, seed, Layout((), (), (), ()), column=partial(column, fed),
+        fed.population,
+        fed.sizes,
+        ClientSampler(clients=1),
+        1,
+        seed,
+        Layout((), (), (), ()),
+        column=partial(column, fed),
         classes=fed.classes if labelled else None,
-        descriptions={one: [torch.tensor(row) for row in counts or ()] for one in grouping.describers},
-    )  # fmt: skip
+        descriptions={
+            one: [torch.tensor(row) for row in counts or ()] for one in grouping.describers
+        },
+    )
     return Grouped(repr(grouping), population.groups(grouping), counts)
 
 
@@ -62,8 +77,13 @@ def drawn(grouped: Grouped) -> str:
         f"{grouped.by}: {len(lengths)} groups of {min(lengths)} to {max(lengths)} clients, median {median(lengths):g}"
     ]
     if grouped.counts is None or grouped.together is None:
-        return "\n".join(lines + [f"group {at}: clients {_some(group)}" for at, group in _first(grouped)])
-    for when, whose, counts in (("before", "client", grouped.counts), ("after", "group", grouped.together)):
+        return "\n".join(
+            lines + [f"group {at}: clients {_some(group)}" for at, group in _first(grouped)]
+        )
+    for when, whose, counts in (
+        ("before", "client", grouped.counts),
+        ("after", "group", grouped.together),
+    ):
         skew = Skew.of_counts(np.array(counts))
         lines.append(
             f"{when:<6}  classes per {whose}: {skew.classes_min} to {skew.classes_max} of {skew.classes}, mean "
@@ -87,7 +107,9 @@ def _first(grouped: Grouped) -> list[tuple[int, tuple[int, ...]]]:
 
 
 def _some(clients: tuple[int, ...]) -> str:
-    return ", ".join(map(str, clients[: 2 * MEMBERS])) + (", ..." if len(clients) > 2 * MEMBERS else "")
+    return ", ".join(map(str, clients[: 2 * MEMBERS])) + (
+        ", ..." if len(clients) > 2 * MEMBERS else ""
+    )
 
 
 def _bars(counts: tuple[int, ...]) -> str:

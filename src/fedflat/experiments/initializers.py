@@ -6,7 +6,8 @@
     pretrained(cifar10(), rounds=20)            trained in one place first, beside the run, where it is kept
     pretrained(gta5(), rounds=10, styles=True)  on images that look like the clients' (LADD)
 
-A file or a run that has changed meanwhile is noticed: its digest is part of what the run was made of.
+A file or a run that has changed meanwhile is noticed: its digest is part of what the run was made
+of.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from fedflat.experiments.prepare import PreparedRun
 
 First = Callable[["Experiment"], Named]
-"""Makes a run that must come first, or goes on with it; gives the model it ends with, by its module's names."""
+"""Makes a run that must come first, or goes on with it; gives the model it ends with, by its
+module's names."""
 ALL, MATCHING = KEPT = ("all", "matching")
 
 
@@ -53,7 +55,8 @@ class Initializer(TextSpec, ABC):
 
     @property
     def describers(self) -> tuple[Describer, ...]:
-        """What every client must say of itself first; `model` finds it in ``ready.descriptions``."""
+        """What every client must say of itself first; `model` finds it in
+        ``ready.descriptions``."""
         return ()
 
     def check(self, prepared: PreparedRun) -> None:
@@ -95,8 +98,8 @@ class LoadedWeights(Initializer):
 class FromWeights(LoadedWeights):
     """Weights of a safetensors file, by the module's own names.
 
-    ``keep="matching"`` takes those of the same name and shape and leaves the others fresh, such as a last layer for
-    another number of classes.
+    ``keep="matching"`` takes those of the same name and shape and leaves the others fresh, such as
+    a last layer for another number of classes.
     """
 
     path: str
@@ -110,7 +113,9 @@ class FromWeights(LoadedWeights):
         try:
             return tensors_in(self._content())
         except Damaged as error:
-            raise RunError(f"from_weights: {self.path} is no safetensors file ({error}). Name one.") from None
+            raise RunError(
+                f"from_weights: {self.path} is no safetensors file ({error}). Name one."
+            ) from None
 
     def digest(self) -> str:
         """That of the file."""
@@ -120,7 +125,9 @@ class FromWeights(LoadedWeights):
         try:
             content = read_file(Path(self.path), None)
         except Damaged as error:
-            raise RunError(f"from_weights: {self.path} cannot be read ({error}). Name a safetensors file.") from None
+            raise RunError(
+                f"from_weights: {self.path} cannot be read ({error}). Name a safetensors file."
+            ) from None
         if content is None:
             raise RunError(f"from_weights: there is no file {self.path}. Name a safetensors file.")
         return content
@@ -128,7 +135,8 @@ class FromWeights(LoadedWeights):
 
 @dataclass(frozen=True, repr=False)
 class FromRun(LoadedWeights):
-    """What a run has ended with: the model it reports, or another one of its models by name; ``keep`` as in a file."""
+    """What a run has ended with: the model it reports, or another one of its models by name;
+    ``keep`` as in a file."""
 
     folder: str
     which: str | None = None
@@ -161,11 +169,13 @@ class FromRun(LoadedWeights):
 
 @dataclass(frozen=True, repr=False)
 class Pretrained(Initializer):
-    """Weights trained in one place first: ``rounds`` visits to everything that ``on``, or the server itself, holds.
+    """Weights trained in one place first: ``rounds`` visits to everything that ``on``, or the
+    server itself, holds.
 
-    The work of a visit is the run's own, but for what is said here. With ``styles`` every image is trained on in the
-    style of a client, drawn anew each time: ``True`` or a ``mean_style(...)``, which every client is then asked for. It
-    is a run of its own in the folder ``start`` of the run folder: it can be stopped and gone on with, and looked at.
+    The work of a visit is the run's own, but for what is said here. With ``styles`` every image is
+    trained on in the style of a client, drawn anew each time: ``True`` or a ``mean_style(...)``,
+    which every client is then asked for. It is a run of its own in the folder ``start`` of the run
+    folder: it can be stopped and gone on with, and looked at.
     """
 
     on: DataSpec | None = None
@@ -178,9 +188,13 @@ class Pretrained(Initializer):
 
     def __post_init__(self) -> None:
         if not isinstance(self.styles, bool | MeanStyle):
-            raise SettingError(f"pretrained: styles must be True or a mean_style(...), found {self.styles!r}.")
+            raise SettingError(
+                f"pretrained: styles must be True or a mean_style(...), found {self.styles!r}."
+            )
         if not isinstance(self.on, DataSpec | None):
-            raise SettingError(f"pretrained: on must be a data set, such as digits(), found {self.on!r}.")
+            raise SettingError(
+                f"pretrained: on must be a data set, such as digits(), found {self.on!r}."
+            )
         number("pretrained", "rounds", self.rounds, low=1, whole=True)
         number("pretrained", "epochs", self.epochs, low=1, whole=True)
         if self.batch_size is not None:
@@ -193,7 +207,10 @@ class Pretrained(Initializer):
         """What the run before has ended with."""
         before = self.experiment(prepared.exp)
         for style in self.describers:
-            before = replace(before, on=InStyles(before.on, torch.stack([*prepared.descriptions[style]]), style.size))
+            before = replace(
+                before,
+                on=InStyles(before.on, torch.stack([*prepared.descriptions[style]]), style.size),
+            )
         return fit_weights(first(before), prepared, self)
 
     @property
@@ -214,28 +231,54 @@ class Pretrained(Initializer):
         """The run that comes first."""
         own, on = exp.local, self.on or exp.server_data
         if on is None:
-            raise SettingError(f"init: {self} has no data. Name some, as in pretrained(digits()), or --server-data.")
+            raise SettingError(
+                f"init: {self} has no data. Name some, as in pretrained(digits()), or --server-data."
+            )
         local = LocalTraining(
-            epochs=self.epochs, batch_size=self.batch_size or own.batch_size, lr=own.lr if self.lr is None else self.lr,
-            weight_decay=own.weight_decay, momentum=own.momentum, clip=own.clip, drop_last=own.drop_last,
-        )  # fmt: skip
+            epochs=self.epochs,
+            batch_size=self.batch_size or own.batch_size,
+            lr=own.lr if self.lr is None else self.lr,
+            weight_decay=own.weight_decay,
+            momentum=own.momentum,
+            clip=own.clip,
+            drop_last=own.drop_last,
+        )
         method = parse("centralised()", "method")
         return replace(
-            exp, method=method, on=on, server_data=None, rounds=self.rounds, local=local, sampler=ClientSampler(),
-            init=Fresh(), topology=Star(), clock=None, min_replies=exp.min_replies and 1, weighting=None,
+            exp,
+            method=method,
+            on=on,
+            server_data=None,
+            rounds=self.rounds,
+            local=local,
+            sampler=ClientSampler(),
+            init=Fresh(),
+            topology=Star(),
+            clock=None,
+            min_replies=exp.min_replies and 1,
+            weighting=None,
             evaluate=replace(exp.evaluate, every=self.rounds, last=1),
-        )  # fmt: skip
+        )
 
 
 def fit_weights(named: Named, prepared: PreparedRun, start: LoadedWeights | Pretrained) -> Model:
-    """The named weights as a model of this run's module; where they do not fit, fresh ones if ``keep`` allows."""
+    """The named weights as a model of this run's module; where they do not fit, fresh ones if
+    ``keep`` allows."""
     fresh = prepared.learner.copy()
     ours = fresh.state_dict_of(fresh.model())
-    alike = {name: t.to(ours[name].dtype) for name, t in named.items() if name in ours and t.shape == ours[name].shape}
+    alike = {
+        name: t.to(ours[name].dtype)
+        for name, t in named.items()
+        if name in ours and t.shape == ours[name].shape
+    }
     other = sorted({*named, *ours} - {*alike})
     if not alike or (other and start.keep == ALL):
         shown = ", ".join(other[:3]) + (", ..." if len(other) > 3 else "")
-        what = f"{len(other)} of its weights do not fit ({shown})" if alike else "none of its weights fits"
+        what = (
+            f"{len(other)} of its weights do not fit ({shown})"
+            if alike
+            else "none of its weights fits"
+        )
         raise SettingError(
             f"init: {start} is not a model of this run's module: {what}. Take the same model and data with as many "
             "classes" + (", or keep='matching', which leaves those fresh." if alike else ".")

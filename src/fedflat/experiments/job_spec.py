@@ -1,6 +1,8 @@
-"""What all visits of a run have in common, as texts, and made again from them: for clients elsewhere.
+"""What all visits of a run have in common, as texts, and made again from them: for clients
+elsewhere.
 
-The texts are those of run.json: method, model, data, local work. What only Python can say cannot be ordered.
+The texts are those of run.json: method, model, data, local work. What only Python can say cannot be
+ordered.
 """
 
 from __future__ import annotations
@@ -20,8 +22,12 @@ from fedflat.files import Damaged
 from fedflat.registry.specs import parse
 
 ORDER = {
-    "experiment": EXPERIMENT, "measures": [str], "mean_examples": float, "shows": bool, "attackers": {"*": str}
-}  # fmt: skip
+    "experiment": EXPERIMENT,
+    "measures": [str],
+    "mean_examples": float,
+    "shows": bool,
+    "attackers": {"*": str},
+}
 
 
 def spec_of_job(job: ClientJob) -> JobSpec:
@@ -40,14 +46,18 @@ def spec_of_job(job: ClientJob) -> JobSpec:
             "pieces again. Register the method and what it measures, or make the visits here (executor='in-process')."
         )
     texts = {
-        "experiment": dict(job.experiment), "measures": [repr(piece) for piece in measures],
-        "mean_examples": job.mean_examples, "shows": job.returns_models,
+        "experiment": dict(job.experiment),
+        "measures": [repr(piece) for piece in measures],
+        "mean_examples": job.mean_examples,
+        "shows": job.returns_models,
         "attackers": {str(client): repr(attacker) for client, attacker in job.attackers.items()},
-    }  # fmt: skip
+    }
     return JobSpec(texts, job.shared)
 
 
-def job_of_spec(order: JobSpec, *, on: DataSpec | None = None, device: str = "cpu") -> tuple[ClientJob, Federation]:
+def job_of_spec(
+    order: JobSpec, *, on: DataSpec | None = None, device: str = "cpu"
+) -> tuple[ClientJob, Federation]:
     """The job that an order says, and the data: those it names, or the client's own, ``on``."""
     texts: Mapping[str, Any] = order.settings
     try:
@@ -60,15 +70,23 @@ def job_of_spec(order: JobSpec, *, on: DataSpec | None = None, device: str = "cp
         raise _unfollowed(f"of {texts['measures']} not all can be measured here")
     fed = exp.source(device)()
     job = ClientJob(
-        exp.open_learner(fed, device), (*exp.pieces(), *measures), exp.local, exp.seed,
-        texts["mean_examples"], texts["shows"], texts["experiment"],
-        {int(client): parse(text, "attacker") for client, text in texts["attackers"].items()}, order.shared,
-    )  # fmt: skip
+        exp.open_learner(fed, device),
+        (*exp.pieces(), *measures),
+        exp.local,
+        exp.seed,
+        texts["mean_examples"],
+        texts["shows"],
+        texts["experiment"],
+        {int(client): parse(text, "attacker") for client, text in texts["attackers"].items()},
+        order.shared,
+    )
     return job, fed
 
 
 def _unfollowed(why: object) -> SettingError:
-    return SettingError(f"the order of a run cannot be followed: {why}. Use the same version of fedflat on both sides.")
+    return SettingError(
+        f"the order of a run cannot be followed: {why}. Use the same version of fedflat on both sides."
+    )
 
 
 def _measure(text: str) -> Any:

@@ -1,7 +1,8 @@
 """Standard output and standard error whose reader may leave.
 
-After ``fedflat run ... 2>&1 | head -1`` has printed a line, `head` ends and closes the pipe. The run goes on: what it
-prints from then on is dropped, and its files are written as if somebody still read along.
+After ``fedflat run ... 2>&1 | head -1`` has printed a line, `head` ends and closes the pipe. The
+run goes on: what it prints from then on is dropped, and its files are written as if somebody still
+read along.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def dropping(stream: TextIO) -> TextIO:
 def readers_may_leave() -> Iterator[None]:
     """Standard output and standard error drop their output once their pipe has no reader."""
     before = sys.stdout, sys.stderr
-    streams = [None if stream is None else dropping(stream) for stream in before]  # None: closed at the start
+    streams = [
+        None if stream is None else dropping(stream) for stream in before
+    ]  # None: closed at the start
     sys.stdout, sys.stderr = cast(tuple[TextIO, TextIO], streams)
     try:
         yield

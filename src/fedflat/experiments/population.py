@@ -11,7 +11,7 @@ import numpy as np
 
 from fedflat.client.learner import Learner
 from fedflat.data.client_columns import column
-from fedflat.data.federation import PartitionedFederation, Federation
+from fedflat.data.federation import Federation, PartitionedFederation
 from fedflat.errors import SettingError, shown
 from fedflat.experiments.devices import check_devices, fleet_of, visit_seconds
 from fedflat.experiments.experiment import Experiment
@@ -23,14 +23,25 @@ def open_population(exp: Experiment, fed: Federation, learner: Learner) -> Clien
     """The clients as the topology sees them."""
     classes, fleet = fed.classes if fed.test.examples.labelled else None, fleet_of(exp)
     population = ClientPopulation(
-        fed.population, fed.sizes, exp.cohort_sampler(), exp.rounds, exp.seed, learner.flat.layout,
-        column=partial(column, fed), classes=classes,
-    )  # fmt: skip
-    return population if fleet is None else replace(population, keeps_to_end=visit_seconds(exp, fed, learner, fleet), timed=True)
+        fed.population,
+        fed.sizes,
+        exp.cohort_sampler(),
+        exp.rounds,
+        exp.seed,
+        learner.flat.layout,
+        column=partial(column, fed),
+        classes=classes,
+    )
+    return (
+        population
+        if fleet is None
+        else replace(population, keeps_to_end=visit_seconds(exp, fed, learner, fleet), timed=True)
+    )
 
 
 def check_population(exp: Experiment, fed: Federation, population: ClientPopulation) -> None:
-    """Refuse clients that the topology cannot be made of, or who cannot be asked as the run says."""
+    """Refuse clients that the topology cannot be made of, or who cannot be asked as the run
+    says."""
     check_devices(exp, population)
     if population.sampler.kind == "by_size":
         fed.sizes()
@@ -41,13 +52,17 @@ def check_population(exp: Experiment, fed: Federation, population: ClientPopulat
     check_attendance(exp, replies)
     wrong = [name for name in exp.topology.slots(population) if not re.fullmatch(r"\w+", name)]
     if wrong:
-        raise SettingError(f"{exp.topology}: slots must be named in letters and digits, found {shown(wrong[0])}.")
+        raise SettingError(
+            f"{exp.topology}: slots must be named in letters and digits, found {shown(wrong[0])}."
+        )
     check_orders(exp, fed, population)
 
 
 def selected_clients(asked: Selection) -> list[int]:
     """All clients that are asked, in the order of their first letters."""
-    return list(dict.fromkeys(client for chains in asked.values() for chain in chains for client in chain))
+    return list(
+        dict.fromkeys(client for chains in asked.values() for chain in chains for client in chain)
+    )
 
 
 def check_attendance(exp: Experiment, cohort: int) -> None:
@@ -81,7 +96,8 @@ def check_orders(exp: Experiment, fed: Federation, population: ClientPopulation)
 
 
 def check_batches(exp: Experiment, fed: Federation, learner: Learner) -> None:
-    """Refuse batches of one example for a model that cannot be trained on them, where sizes are known beforehand."""
+    """Refuse batches of one example for a model that cannot be trained on them, where sizes are
+    known beforehand."""
     for t, given in enumerate(exp.local.orders or ()):
         for client in given:
             if exp.local.smallest_batch(t, client, 0) == 1:

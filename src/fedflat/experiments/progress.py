@@ -12,13 +12,14 @@ from fedflat.experiments.state import RunState
 
 PRETRAINING = "pre-training"
 RECENT, APART = 300.0, 1.0
-"""Time left is judged by so many seconds, remembered so far apart: machines are shared, and what was slow an hour ago
-need not be now."""
+"""Time left is judged by so many seconds, remembered so far apart: machines are shared, and what
+was slow an hour ago need not be now."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What there is to tell when a round is done, or, before round 0, when a client has said what it is like."""
+    """What there is to tell when a round is done, or, before round 0, when a client has said what
+    it is like."""
 
     round: int
     rounds: int

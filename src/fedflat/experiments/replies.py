@@ -1,4 +1,5 @@
-"""What becomes of each visit of a round: counted, excused if nothing came of it, kept, and told to all who listen."""
+"""What becomes of each visit of a round: counted, excused if nothing came of it, kept, and told to
+all who listen."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ class ReplyCollector:
 
     def __post_init__(self) -> None:
         self.attendance = Failures(self.prepared.exp)
-        self._hearing = [one for one in self.prepared.exp.method.reply_listeners if one.key in self.averages]
+        self._hearing = [
+            one for one in self.prepared.exp.method.reply_listeners if one.key in self.averages
+        ]
 
     @property
     def needs_single_replies(self) -> bool:
@@ -46,9 +49,16 @@ class ReplyCollector:
         return bool(self._hearing)
 
     def accept(
-        self, line: SlotExchange, router: ChainRouter, requests: RequestBatch, outcome: PoolOutcome, *, last: bool
+        self,
+        line: SlotExchange,
+        router: ChainRouter,
+        requests: RequestBatch,
+        outcome: PoolOutcome,
+        *,
+        last: bool,
     ) -> tuple[Reply | ReplyBatch, ClientState] | None:
-        """What came, counted, if it can be used; who is missing is excused if that is allowed, and ends its chain."""
+        """What came, counted, if it can be used; who is missing is excused if that is allowed, and
+        ends its chain."""
         missing = outcome if isinstance(outcome, ClientFailure) else None
         if not isinstance(outcome, ClientFailure):
             reply = outcome[0]
@@ -64,7 +74,9 @@ class ReplyCollector:
             self._count(requests, router, missing, last=last)
             line.missing_model.add(missing.client)
         self.ledger = self.ledger.plus(missing=1)
-        self.attendance.record(self.round, missing, partial(self._diagnose, requests, missing.client))
+        self.attendance.record(
+            self.round, missing, partial(self._diagnose, requests, missing.client)
+        )
         router.abort(missing.client)
         return None
 
@@ -77,7 +89,12 @@ class ReplyCollector:
             broadcast = requests.broadcast_to(client)
             if broadcast.commit and broadcast.instruction.trains:
                 with threads(1):  # the same bits wherever visits are made
-                    attack.observe(self.prepared.attacked_run, self.averages.setdefault(ATTACK, {}), client, broadcast)
+                    attack.observe(
+                        self.prepared.attacked_run,
+                        self.averages.setdefault(ATTACK, {}),
+                        client,
+                        broadcast,
+                    )
         self.callback.seconds += time.monotonic() - begun
 
     def notify(self, broadcast: Broadcast, reply: Reply | ReplyBatch) -> ClientState:
@@ -93,7 +110,8 @@ class ReplyCollector:
         return kept
 
     def _show(self, average: ModelAverage, reply: Reply) -> ClientState:
-        """Let a shadow hear a reply; what it keeps for the client, to be kept with the client's memory."""
+        """Let a shadow hear a reply; what it keeps for the client, to be kept with the client's
+        memory."""
         key = SHADOW + average.key
         kept = dict(self.clients.state(reply.client).get(key, {})) if average.client_vectors else {}
         average.on_reply(self.averages[average.key], kept, self.prepared.info, reply)
@@ -106,15 +124,35 @@ class ReplyCollector:
             self.clients.stage(reply.client, state)
             return
         self.clients.accept(reply.requests, reply.clients)
-        for client, mine in zip(reply.clients, unstack(state, len(reply)), strict=True) if state else ():
+        for client, mine in (
+            zip(reply.clients, unstack(state, len(reply)), strict=True) if state else ()
+        ):
             self.clients.stage(client, mine)
 
-    def _count(self, requests: RequestBatch, router: ChainRouter, came: Reply | ReplyBatch | ClientFailure, *, last: bool) -> None:
-        """Count what is sent: of the part that stays with the clients, only its first values, at a first visit."""
+    def _count(
+        self,
+        requests: RequestBatch,
+        router: ChainRouter,
+        came: Reply | ReplyBatch | ClientFailure,
+        *,
+        last: bool,
+    ) -> None:
+        """Count what is sent: of the part that stays with the clients, only its first values, at a
+        first visit."""
         clients = clients_of(came)
-        n, known, broadcast = len(clients), sum(client in self.clients for client in clients), requests.broadcast_to(clients[0])
-        remote = 0 if self.prepared.exp.method.pooled else 1  # in centralised training nothing is sent
-        own = self.prepared.private_size * broadcast.params.element_size() if broadcast.instruction.trains else 0
+        n, known, broadcast = (
+            len(clients),
+            sum(client in self.clients for client in clients),
+            requests.broadcast_to(clients[0]),
+        )
+        remote = (
+            0 if self.prepared.exp.method.pooled else 1
+        )  # in centralised training nothing is sent
+        own = (
+            self.prepared.private_size * broadcast.params.element_size()
+            if broadcast.instruction.trains
+            else 0
+        )
         down = remote * (n * broadcast.nbytes - known * own)
         models, sent = remote * n * broadcast.models, 0 if router.sent else 1
         way = {"down": sent * down, "models_s2c": sent * models}
@@ -123,7 +161,11 @@ class ReplyCollector:
         if isinstance(came, ClientFailure):
             self.ledger = self.ledger.plus(**way)
             return
-        up = {"up": remote * (came.nbytes - n * own), "models_c2s": remote * came.models} if last else {}
+        up = (
+            {"up": remote * (came.nbytes - n * own), "models_c2s": remote * came.models}
+            if last
+            else {}
+        )
         self.ledger = self.ledger.plus(samples=n * came.samples, **way, **up)
 
     @property

@@ -1,4 +1,5 @@
-"""Letters to the clients of a round: a mail, what each client remembers, and what no other letter is called."""
+"""Letters to the clients of a round: a mail, what each client remembers, and what no other letter
+is called."""
 
 from __future__ import annotations
 
@@ -54,12 +55,18 @@ class RequestBatch(Sequence[Request]):
 
     def broadcast_to(self, client: int) -> Broadcast:
         """Its mail, with a model that this client lacks and the others still have."""
-        return self.broadcasts[client].after(None) if client in self.missing_model else self.broadcasts[client]
+        return (
+            self.broadcasts[client].after(None)
+            if client in self.missing_model
+            else self.broadcasts[client]
+        )
 
     def id(self, client: int) -> str:
         """What no other letter of the run is called."""
         broadcast = self.broadcasts[client]
-        return f"{broadcast.round}/{self.exchange}/{client}" + (f"/{broadcast.repetition}" if broadcast.repetition else "")
+        return f"{broadcast.round}/{self.exchange}/{client}" + (
+            f"/{broadcast.repetition}" if broadcast.repetition else ""
+        )
 
     def lost(self, lost: Mapping[VisitKey, Completion]) -> Iterator[ClientFailure]:
         """Those of its clients that will not answer."""
@@ -91,11 +98,14 @@ class SlotExchange:
     chosen: bool = False
     """Whether those who came first have been taken, where more were asked."""
 
-    def requests(self, clients: ClientStates, broadcasts: Mapping[int, Broadcast], cohort: Sequence[int]) -> RequestBatch:
+    def requests(
+        self, clients: ClientStates, broadcasts: Mapping[int, Broadcast], cohort: Sequence[int]
+    ) -> RequestBatch:
         """Letters to a cohort, of its exchange of now."""
         return RequestBatch(broadcasts, cohort, clients, self.count, frozenset(self.missing_model))
 
     def chains_for(self, broadcast: Broadcast) -> Sequence[Chain]:
-        """Training goes along the chains; whatever else is asked is asked of every client by itself."""
+        """Training goes along the chains; whatever else is asked is asked of every client by
+        itself."""
         each = dict.fromkeys(client for chain in self.chains for client in chain)
         return self.chains if broadcast.instruction.trains else [(client,) for client in each]

@@ -42,7 +42,8 @@ class Ledger:
     seconds: float = 0.0
     """Seconds in all."""
     models_s2c: int = 0
-    """Models from the server to clients: vectors of the model's size, as the papers count exchanges."""
+    """Models from the server to clients: vectors of the model's size, as the papers count
+    exchanges."""
     models_c2s: int = 0
     """Models from clients to the server."""
     models_c2c: int = 0
@@ -54,7 +55,8 @@ class Ledger:
     clocks: Mapping[str, float] = field(default_factory=dict)
     """The same of each slot, where there are several."""
     busy: Mapping[str, float] = field(default_factory=dict)
-    """Clients that are at work when a slot begins its next round, and until when, where slots share clients."""
+    """Clients that are at work when a slot begins its next round, and until when, where slots share
+    clients."""
 
     @property
     def sent(self) -> int:
@@ -63,9 +65,15 @@ class Ledger:
 
     @property
     def spent(self) -> dict[str, Any]:
-        """All of it by name; what goes from client to client, and who was missing, only where there is something, and
-        simulated time only where there is a clock."""
-        perhaps: dict[str, Any] = {"c2c": 0, "models_c2c": 0, "missing": 0, "clock": None, "clocks": {}}
+        """All of it by name; what goes from client to client, and who was missing, only where there
+        is something, and simulated time only where there is a clock."""
+        perhaps: dict[str, Any] = {
+            "c2c": 0,
+            "models_c2c": 0,
+            "missing": 0,
+            "clock": None,
+            "clocks": {},
+        }
         named = {name: value for name, value in asdict(self).items() if name != "busy"}
         return {name: value for name, value in named.items() if value != perhaps.get(name, ...)}
 
@@ -88,9 +96,12 @@ class Ledger:
         return replace(self, clock=max(self.clock or 0.0, clock), clocks=clocks)
 
     def at_work(self, busy: Mapping[int, float]) -> Ledger:
-        """The same with those at work until then; who is done before any slot goes on is of no interest."""
+        """The same with those at work until then; who is done before any slot goes on is of no
+        interest."""
         least = min(self.clocks.values(), default=0.0)
-        return replace(self, busy={str(client): until for client, until in busy.items() if until > least})
+        return replace(
+            self, busy={str(client): until for client, until in busy.items() if until > least}
+        )
 
     def with_time(self, training: float, seconds: float) -> Ledger:
         """The same with more time spent."""
@@ -110,7 +121,8 @@ class RunState:
     clients: ClientStates = field(default_factory=ClientStates)
     ledger: Ledger = Ledger()
     sent: dict[int, Broadcast] = field(default_factory=dict)
-    """What somebody is still at work on, by the round in which it was sent; nothing where rounds wait for replies."""
+    """What somebody is still at work on, by the round in which it was sent; nothing where rounds
+    wait for replies."""
 
     @property
     def model(self) -> Model:
@@ -119,15 +131,26 @@ class RunState:
         return model
 
     def groups(self) -> dict[str, Group]:
-        """The tensors in groups; what changes together sits together. Clients' memories are in a file of their own."""
+        """The tensors in groups; what changes together sits together. Clients' memories are in a
+        file of their own."""
         groups: dict[str, Group] = {}
         for slot, model in self.models.items():
             at = "" if slot == SERVER else f"slot/{slot}/"
             groups[f"{at}model"] = {"params": model.params, "buffers": model.buffers}
-            groups |= {f"{at}server/{key}": state for key, state in self.server.get(slot, {}).items()}
+            groups |= {
+                f"{at}server/{key}": state for key, state in self.server.get(slot, {}).items()
+            }
         for round, broadcast in self.sent.items():
-            extras = {f"{key}/{name}": tensor for key, named in broadcast.extras.items() for name, tensor in named.items()}
-            groups[f"sent/{round}"] = {"params": broadcast.params, "buffers": broadcast.buffers, **extras}
+            extras = {
+                f"{key}/{name}": tensor
+                for key, named in broadcast.extras.items()
+                for name, tensor in named.items()
+            }
+            groups[f"sent/{round}"] = {
+                "params": broadcast.params,
+                "buffers": broadcast.buffers,
+                **extras,
+            }
         for key, notes in self.averages.items():
             groups[f"shadow/{key}"] = {}  # there, even with nothing to note yet
             for name, tensor in notes.items():
@@ -142,8 +165,9 @@ class RunState:
 
 def read_checkpoint(
     store: Store, round: int, identity: str, clients: ClientStates
-) -> tuple[RunState, dict[str, LogPosition]]:  # fmt: skip
-    """Where the run ``identity`` stood at a checkpoint, and how long its diaries were; ``clients`` are restored.
+) -> tuple[RunState, dict[str, LogPosition]]:
+    """Where the run ``identity`` stood at a checkpoint, and how long its diaries were; ``clients``
+    are restored.
 
     `Damaged` if the checkpoint is not what was written; an error if it is that of another run.
     """
@@ -155,7 +179,9 @@ def read_checkpoint(
             "run's own, or remove the folder to start from the beginning."
         )
     try:
-        clients.restore({known: store.group(known, CLIENTS) for known in store.rounds() if known <= round})
+        clients.restore(
+            {known: store.group(known, CLIENTS) for known in store.rounds() if known <= round}
+        )
         run = state_of_groups(round, groups, facts, clients)
     except FedflatError:
         raise
@@ -165,7 +191,8 @@ def read_checkpoint(
 
 
 def last_state(folder: Path, identity: str) -> RunState:
-    """Where a run stands, by its newest checkpoint that is whole. Nothing in the folder is changed."""
+    """Where a run stands, by its newest checkpoint that is whole. Nothing in the folder is
+    changed."""
     store = Store(folder / "checkpoint")
     for round in store.rounds():
         try:
@@ -178,8 +205,11 @@ def last_state(folder: Path, identity: str) -> RunState:
     )
 
 
-def state_of_groups(round: int, groups: dict[str, Group], facts: dict[str, Any], clients: ClientStates) -> RunState:
-    """What `RunState.groups` and `RunState.facts` describe, with the memories that ``clients`` has restored."""
+def state_of_groups(
+    round: int, groups: dict[str, Group], facts: dict[str, Any], clients: ClientStates
+) -> RunState:
+    """What `RunState.groups` and `RunState.facts` describe, with the memories that ``clients`` has
+    restored."""
     models: dict[str, Model] = {}
     states: dict[str, ServerState] = {}
     averages: dict[str, dict[str, Tensor]] = {}

@@ -1,7 +1,8 @@
-"""Runs as people ask for them: one, several seeds, several methods; begun, stopped and taken up again.
+"""Runs as people ask for them: one, several seeds, several methods; begun, stopped and taken up
+again.
 
-A single run has its own folder. A study (several methods or seeds) has a folder with a ``study.json`` that
-names its runs, and one folder for each of them.
+A single run has its own folder. A study (several methods or seeds) has a folder with a
+``study.json`` that names its runs, and one folder for each of them.
 """
 
 from __future__ import annotations
@@ -35,8 +36,21 @@ from fedflat.experiments.run_folder.groups import damaged_groups
 from fedflat.experiments.run_folder.model_files import damaged_models, rewrite_models
 from fedflat.experiments.run_folder.plugins_needed import refuse_unmet
 from fedflat.experiments.run_folder.record import read_facts, read_rows, same_version
-from fedflat.experiments.run_folder.run_folder import PAUSE, DiskRunFolder, RunFolder, Say, check_pause, make_folder
-from fedflat.experiments.run_folder.study_file import Plan, check_planned, is_run, read_plan, write_plan
+from fedflat.experiments.run_folder.run_folder import (
+    PAUSE,
+    DiskRunFolder,
+    RunFolder,
+    Say,
+    check_pause,
+    make_folder,
+)
+from fedflat.experiments.run_folder.study_file import (
+    Plan,
+    check_planned,
+    is_run,
+    read_plan,
+    write_plan,
+)
 from fedflat.experiments.state import last_state
 from fedflat.experiments.time_left import StudyTime
 from fedflat.experiments.train import train
@@ -58,13 +72,20 @@ class Reporter:
 
 
 def run_one(
-    exp: Experiment, config: ExecutionConfig, out: Path | None, reporter: Reporter = Reporter(), *, checkpoint_every: float = PAUSE,
-    profile: Wanted = False, until: int | None = None,
-) -> Result:  # fmt: skip
+    exp: Experiment,
+    config: ExecutionConfig,
+    out: Path | None,
+    reporter: Reporter = Reporter(),
+    *,
+    checkpoint_every: float = PAUSE,
+    profile: Wanted = False,
+    until: int | None = None,
+) -> Result:
     """Run an experiment from its beginning, in a new folder if ``out`` names one.
 
-    ``checkpoint_every`` is the least time in seconds between two checkpoints. ``profile`` says whether to find out
-    where the time goes, and who is given the profile. ``until`` is the round to stop after for now, see `train`.
+    ``checkpoint_every`` is the least time in seconds between two checkpoints. ``profile`` says
+    whether to find out where the time goes, and who is given the profile. ``until`` is the round to
+    stop after for now, see `train`.
     """
     check_until(until)
     prepared = prepare(exp, config.device)
@@ -74,7 +95,16 @@ def run_one(
     run_folder: RunFolder = RunFolder()
     if out is not None:
         run_folder = _begun(prepared, config, out, checkpoint_every, reporter)
-    return _carry_out(prepared, config, run_folder, reporter, 1, StudyTime([(repr(exp.method), exp.rounds)]), profile, until)
+    return _carry_out(
+        prepared,
+        config,
+        run_folder,
+        reporter,
+        1,
+        StudyTime([(repr(exp.method), exp.rounds)]),
+        profile,
+        until,
+    )
 
 
 def _note_partitions(each: Iterable[Experiment], reporter: Reporter) -> None:
@@ -84,18 +114,31 @@ def _note_partitions(each: Iterable[Experiment], reporter: Reporter) -> None:
             reporter.note(f"  {note}")
 
 
-def _begun(prepared: PreparedRun, config: ExecutionConfig, out: Path, pause: float, reporter: Reporter) -> DiskRunFolder:
+def _begun(
+    prepared: PreparedRun, config: ExecutionConfig, out: Path, pause: float, reporter: Reporter
+) -> DiskRunFolder:
     refuse_unsayable(prepared.exp)
     return DiskRunFolder.create(
-        out, prepared.exp.as_json(), config.as_json(), origin=origin_of(prepared), pause=pause, say=reporter.say
-    )  # fmt: skip
+        out,
+        prepared.exp.as_json(),
+        config.as_json(),
+        origin=origin_of(prepared),
+        pause=pause,
+        say=reporter.say,
+    )
 
 
 @opened_once()
 def run_many(
-    experiments: Sequence[Experiment], config: ExecutionConfig, out: Path | None, reporter: Reporter = Reporter(), *,
-    checkpoint_every: float = PAUSE, profile: Wanted = False, target: float | None = None,
-) -> list[Result]:  # fmt: skip
+    experiments: Sequence[Experiment],
+    config: ExecutionConfig,
+    out: Path | None,
+    reporter: Reporter = Reporter(),
+    *,
+    checkpoint_every: float = PAUSE,
+    profile: Wanted = False,
+    target: float | None = None,
+) -> list[Result]:
     """Run several experiments, one after the other, each in its own folder under ``out``.
 
     ``target`` is the score to reach; it is kept with the study, for reports.
@@ -113,25 +156,42 @@ def run_many(
         for exp in experiments:
             refuse_unsayable(exp)
         make_folder(out)
-        runs = [{"folder": n, "experiment": e.as_json()} for n, e in zip(names, experiments, strict=True)]
+        runs = [
+            {"folder": n, "experiment": e.as_json()}
+            for n, e in zip(names, experiments, strict=True)
+        ]
         write_plan(out, runs, config.as_json(), target)
     results, study = [], StudyTime([(repr(exp.method), exp.rounds) for exp in experiments])
     for place, (name, exp) in enumerate(zip(names, experiments, strict=True), 1):
         prepared = prepare(exp, config.device)
-        run_folder = RunFolder() if out is None else _begun(prepared, config, out / name, checkpoint_every, reporter)
+        run_folder = (
+            RunFolder()
+            if out is None
+            else _begun(prepared, config, out / name, checkpoint_every, reporter)
+        )
         results.append(_carry_out(prepared, config, run_folder, reporter, place, study, profile))
     return results
 
 
 def resume(
-    folder: str | Path, *, on: DataSpec | None = None, model: ModelLike | None = None, loss: LossFn | None = None,
-    reporter: Reporter = Reporter(), checkpoint_every: float = PAUSE, profile: Wanted = False, watch: str | None = None,
-    track: str | None = None, until: int | None = None, executor: ExecutorLike | None = None,
-) -> list[Result]:  # fmt: skip
-    """Go on with the run or the study in ``folder``; what is done is read, what was never begun is begun.
+    folder: str | Path,
+    *,
+    on: DataSpec | None = None,
+    model: ModelLike | None = None,
+    loss: LossFn | None = None,
+    reporter: Reporter = Reporter(),
+    checkpoint_every: float = PAUSE,
+    profile: Wanted = False,
+    watch: str | None = None,
+    track: str | None = None,
+    until: int | None = None,
+    executor: ExecutorLike | None = None,
+) -> list[Result]:
+    """Go on with the run or the study in ``folder``; what is done is read, what was never begun is
+    begun.
 
-    ``watch``, ``track`` and ``executor`` are as before if they are None; "none" ends the first two. ``until`` is the
-    round to stop after for now, see `train`.
+    ``watch``, ``track`` and ``executor`` are as before if they are None; "none" ends the first two.
+    ``until`` is the round to stop after for now, see `train`.
     """
     check_pause(checkpoint_every)
     check_until(until)
@@ -145,7 +205,9 @@ def resume(
             exp = from_json(entry["experiment"], on=on, model=model, loss=loss)
             at = folder / entry["folder"]
             if not is_run(at):
-                run_folder = _begun(prepare(exp, config.device), config, at, checkpoint_every, reporter)
+                run_folder = _begun(
+                    prepare(exp, config.device), config, at, checkpoint_every, reporter
+                )
             else:
                 run_folder = DiskRunFolder.open(at, pause=checkpoint_every, say=reporter.say)
             with closing(run_folder):
@@ -160,7 +222,9 @@ def resume(
                 own = own.settled(own.loads(prepared), reporter.note)
                 if own.as_json() != run_folder.facts["how"]:
                     run_folder.remember(how=own.as_json())
-                results.append(_carry_out(prepared, own, run_folder, reporter, place, study, profile, until))
+                results.append(
+                    _carry_out(prepared, own, run_folder, reporter, place, study, profile, until)
+                )
     return results
 
 
@@ -188,8 +252,11 @@ def _study_time(folder: Path, plan: Plan, until: int | None) -> StudyTime:
     return StudyTime(runs)
 
 
-def _looked_after(exp: Experiment, config: ExecutionConfig, run_folder: DiskRunFolder, reporter: Reporter) -> Result:
-    """The result of a run that has ended; files of models or groups that were damaged are written again."""
+def _looked_after(
+    exp: Experiment, config: ExecutionConfig, run_folder: DiskRunFolder, reporter: Reporter
+) -> Result:
+    """The result of a run that has ended; files of models or groups that were damaged are written
+    again."""
     result, identity = Result.read(run_folder.folder), run_folder.facts["identity"]
     read_rows(run_folder.folder, "watch", run_folder.facts)
     lost = damaged_models(run_folder.folder, run_folder.facts)
@@ -200,25 +267,40 @@ def _looked_after(exp: Experiment, config: ExecutionConfig, run_folder: DiskRunF
         run_folder.write_groups(prepared)
         if run is not None:
             rewrite_models(run_folder.folder, run_folder.facts, named_models(prepared, run), lost)
-            reporter.say(f"{run_folder.folder}: written again from the checkpoint: the model {' and '.join(map(repr, lost))}.")
+            reporter.say(
+                f"{run_folder.folder}: written again from the checkpoint: the model {' and '.join(map(repr, lost))}."
+            )
     return result
 
 
 def _carry_out(
-    prepared: PreparedRun, config: ExecutionConfig, run_folder: RunFolder, reporter: Reporter, place: int, study: StudyTime, profile: Wanted,
+    prepared: PreparedRun,
+    config: ExecutionConfig,
+    run_folder: RunFolder,
+    reporter: Reporter,
+    place: int,
+    study: StudyTime,
+    profile: Wanted,
     until: int | None = None,
-) -> Result:  # fmt: skip
+) -> Result:
     try:
         config.check(prepared, run_folder.place)
         run_folder = with_loggers(run_folder, config.track)
         on_progress = study.timed(place, reporter.announce(prepared.exp, place, len(study.runs)))
-        for remark in prepared.remarks(config.state_memory) + Recording.of(prepared, config.watch).costs():
+        for remark in (
+            prepared.remarks(config.state_memory) + Recording.of(prepared, config.watch).costs()
+        ):
             reporter.note(f"  {remark}")
         with profiled(profile, run_folder.place and run_folder.place.parent) as counted:
             return train(
-                prepared, executor=config.make(), run_folder=run_folder, on_progress=counted(on_progress), state_memory=config.state_memory,
-                callbacks=recording_callback(config.watch), until=until,
-            )  # fmt: skip
+                prepared,
+                executor=config.make(),
+                run_folder=run_folder,
+                on_progress=counted(on_progress),
+                state_memory=config.state_memory,
+                callbacks=recording_callback(config.watch),
+                until=until,
+            )
     finally:
         run_folder.close()
 
@@ -233,7 +315,8 @@ def folder_names(experiments: Sequence[Experiment]) -> list[str]:
     """A short, different name for each run: its place, its method, its seed."""
     methods = list(dict.fromkeys(repr(exp.method) for exp in experiments))
     return [
-        f"{methods.index(repr(exp.method)) + 1:02d}-{_slug(repr(exp.method))}/seed-{exp.seed}" for exp in experiments
+        f"{methods.index(repr(exp.method)) + 1:02d}-{_slug(repr(exp.method))}/seed-{exp.seed}"
+        for exp in experiments
     ]
 
 

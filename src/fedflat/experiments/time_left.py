@@ -13,8 +13,8 @@ from fedflat.experiments.progress import OnProgress, Progress
 class StudyTime:
     """Adds the time left of the study to the ticks of its runs.
 
-    A later run takes as many seconds a round as the last run of the same method, or, if there was none, as the mean
-    over the methods that have run.
+    A later run takes as many seconds a round as the last run of the same method, or, if there was
+    none, as the mean over the methods that have run.
     """
 
     runs: Sequence[tuple[str, int]]

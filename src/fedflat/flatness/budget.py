@@ -1,8 +1,9 @@
 """How much memory and time the curvature of a model takes, known before it is worked out.
 
-Memory is counted in vectors of as many numbers as the model has parameters. A quarter of the limit is for graphs that
-are held between products, a quarter for vectors that an estimator works on at once: the basis of Lanczos, the random
-vectors of trace and density. The rest is for the model, its gradient, and one product.
+Memory is counted in vectors of as many numbers as the model has parameters. A quarter of the limit
+is for graphs that are held between products, a quarter for vectors that an estimator works on at
+once: the basis of Lanczos, the random vectors of trace and density. The rest is for the model, its
+gradient, and one product.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from fedflat.flatness.trace import BLOCK, SIGNS, columns_of
 MEMORY = 4 * 10**9
 """Bytes that an analysis of curvature may take, beside the program and the data."""
 MODEL, PRODUCT, ASCENT, DOUBLES = 4, 6, 8, 4
-"""Vectors: of the model and its gradient; of one product; of the ascent in a ball; of a product of two in float64."""
+"""Vectors: of the model and its gradient; of one product; of the ascent in a ball; of a product of
+two in float64."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,20 @@ def a_part(memory: int) -> int:
 
 
 def needs(
-    hessian: Hessian, *, k: int, probes: int, method: str, density: int, layers: bool, power: bool, rho: float | None,
-    some: bool, memory: int,
-) -> dict[str, Need]:  # fmt: skip
-    """What each part takes; ``some``: not all examples are used, so that the spread over parts of them is measured."""
+    hessian: Hessian,
+    *,
+    k: int,
+    probes: int,
+    method: str,
+    density: int,
+    layers: bool,
+    power: bool,
+    rho: float | None,
+    some: bool,
+    memory: int,
+) -> dict[str, Need]:
+    """What each part takes; ``some``: not all examples are used, so that the spread over parts of
+    them is measured."""
     blocks = hessian.layers().values()
     room = a_part(memory)
     third = min(probes // 3, hessian.shape[0])
@@ -65,14 +77,19 @@ def needs(
     return {
         "eigenvalues": Need(steps_of(k) + k, _basis(hessian, hessian, k, room)) if k else Need(0),
         "power iteration": Need(20 * k, 2 * k) if power else Need(0),
-        "trace": Need(probes, 4 * third + DOUBLES if method == "hutch++" else signs) if probes else Need(0),
+        "trace": Need(probes, 4 * third + DOUBLES if method == "hutch++" else signs)
+        if probes
+        else Need(0),
         "density": Need(density * DENSITY_STEPS, walking * WALK),
-        "layers": Need((steps_of(1) + 1) * len(blocks), max(_basis(hessian, one, 1, room) for one in blocks))
+        "layers": Need(
+            (steps_of(1) + 1) * len(blocks), max(_basis(hessian, one, 1, room) for one in blocks)
+        )
         if layers
         else Need(0),
         "sharpness": Need(ASCENT_STEPS + 1, ASCENT) if rho is not None else Need(0),
         "subsample": Need(
-            steps_of(1) + 1 + (PROBES if probes else 0), MODEL + max(_basis(hessian, hessian, 1, room), few)
+            steps_of(1) + 1 + (PROBES if probes else 0),
+            MODEL + max(_basis(hessian, hessian, 1, room), few),
         )
         if some
         else Need(0),
@@ -84,14 +101,22 @@ def cost(hessian: Hessian, parts: Mapping[str, Need]) -> Cost:
     measured = hessian.measured()
     vectors = MODEL + PRODUCT + max((one.vectors for one in parts.values()), default=0)
     products = sum(one.products for one in parts.values())
-    memory = round(vectors * hessian.shape[0] * hessian.dtype.itemsize) + measured.held + 2 * measured.graph
-    return Cost(memory, products, products * measured.seconds, hessian.shape[0], len(hessian.objective.data))
+    memory = (
+        round(vectors * hessian.shape[0] * hessian.dtype.itemsize)
+        + measured.held
+        + 2 * measured.graph
+    )
+    return Cost(
+        memory, products, products * measured.seconds, hessian.shape[0], len(hessian.objective.data)
+    )
 
 
 _LESS = {
-    "eigenvalues": "fewer eigenvalues (-k)", "power iteration": "fewer eigenvalues (-k)",
-    "trace": "--trace hutchinson, or fewer --probes", "subsample": "--examples all, which measures no spread",
-}  # fmt: skip
+    "eigenvalues": "fewer eigenvalues (-k)",
+    "power iteration": "fewer eigenvalues (-k)",
+    "trace": "--trace hutchinson, or fewer --probes",
+    "subsample": "--examples all, which measures no spread",
+}
 """What takes less memory than each part."""
 
 

@@ -31,7 +31,8 @@ def unheard(done: float, total: float, what: str) -> None:
 
 
 class Progress:
-    """Counts products, and corrects what is expected as parts turn out longer or shorter than planned."""
+    """Counts products, and corrects what is expected as parts turn out longer or shorter than
+    planned."""
 
     def __init__(self, plan: dict[str, float], on_progress: Tell = unheard) -> None:
         self.plan, self.on_progress = plan, on_progress
@@ -39,7 +40,8 @@ class Progress:
 
     @contextmanager
     def part(self, what: str, weight: float = 1.0) -> Iterator[None]:
-        """While a part of the plan is worked on; one of its passes over the set counts ``weight`` products."""
+        """While a part of the plan is worked on; one of its passes over the set counts ``weight``
+        products."""
         begun = self.done
         self.what, self.weight = what, weight
         yield
@@ -53,30 +55,60 @@ class Progress:
 
 
 def curvature(
-    learner: Learner, model: Model, data: ClientData, *, k: int = 5, probes: int = 0, method: str = "hutchinson",
-    density: int = 0, layers: bool = False, power: bool = False, rho: float | None = None,
-    examples: int | None = None, seed: int = 0, batch_size: int = BATCH, memory: int = MEMORY, on_progress: Tell = unheard,
-) -> dict[str, Any]:  # fmt: skip
-    """Loss, norm of the parameters, and the parts of the curvature that were asked for, of ``model`` on ``data``.
+    learner: Learner,
+    model: Model,
+    data: ClientData,
+    *,
+    k: int = 5,
+    probes: int = 0,
+    method: str = "hutchinson",
+    density: int = 0,
+    layers: bool = False,
+    power: bool = False,
+    rho: float | None = None,
+    examples: int | None = None,
+    seed: int = 0,
+    batch_size: int = BATCH,
+    memory: int = MEMORY,
+    on_progress: Tell = unheard,
+) -> dict[str, Any]:
+    """Loss, norm of the parameters, and the parts of the curvature that were asked for, of
+    ``model`` on ``data``.
 
-    ``k`` largest eigenvalues (0: none), by power iteration too with ``power``, which says how many of its are
-    negative; the trace from ``probes`` products by ``method``; the spectral density from ``density`` random
-    vectors of 90 steps each; the largest eigenvalue of each of the ``layers``; sharpness in balls of radius
-    ``rho``. With ``examples`` only so many, drawn by ``seed``, are used; then the spread over disjoint parts of
-    them is told as well. An analysis that would take more than ``memory`` bytes is refused; `expected` tells how
-    much it takes.
+    ``k`` largest eigenvalues (0: none), by power iteration too with ``power``, which says how many
+    of its are negative; the trace from ``probes`` products by ``method``; the spectral density from
+    ``density`` random vectors of 90 steps each; the largest eigenvalue of each of the ``layers``;
+    sharpness in balls of radius ``rho``. With ``examples`` only so many, drawn by ``seed``, are
+    used; then the spread over disjoint parts of them is told as well. An analysis that would take
+    more than ``memory`` bytes is refused; `expected` tells how much it takes.
     """
     used = data if examples is None else subset(data, examples, seed)
     some = len(used) < len(data) and k + probes > 0
     hessian, parts, _ = _prepare(
-        learner, model, used, batch_size, memory, k=k, probes=probes, method=method, density=density, layers=layers,
-        power=power, rho=rho, some=some,
-    )  # fmt: skip
+        learner,
+        model,
+        used,
+        batch_size,
+        memory,
+        k=k,
+        probes=probes,
+        method=method,
+        density=density,
+        layers=layers,
+        power=power,
+        rho=rho,
+        some=some,
+    )
     room = a_part(memory)
     progress = Progress({name: one.products for name, one in parts.items()}, on_progress)
     hessian.tick = progress.tick
     norm = float(torch.linalg.vector_norm(model.params.double()))
-    result: dict[str, Any] = {"loss": hessian.loss, "norm": norm, "examples": len(used), "of": len(data)}
+    result: dict[str, Any] = {
+        "loss": hessian.loss,
+        "norm": norm,
+        "examples": len(used),
+        "of": len(data),
+    }
     if k:
         with progress.part("eigenvalues"):
             result |= _eigenvalues(hessian, k, seed, room)
@@ -94,7 +126,9 @@ def curvature(
     if layers:
         with progress.part("layers"):
             blocks = hessian.layers().items()
-            tops = {name: eigenvalues(block, 1, seed=seed, memory=room).values for name, block in blocks}
+            tops = {
+                name: eigenvalues(block, 1, seed=seed, memory=room).values for name, block in blocks
+            }
             result["layers"] = {name: float(top[0]) for name, top in tops.items()}
     if rho is not None:
         with progress.part("sharpness", weight=0.5):
@@ -103,24 +137,52 @@ def curvature(
         hessian.release()
         with progress.part("subsample", weight=1 / PARTS):
             result["subsample"] = spread(
-                used, lambda part: Hessian(learner, model, part, batch_size=batch_size, hold=room, tick=progress.tick),
-                trace=probes > 0, seed=seed, memory=room,
-            )  # fmt: skip
+                used,
+                lambda part: Hessian(
+                    learner, model, part, batch_size=batch_size, hold=room, tick=progress.tick
+                ),
+                trace=probes > 0,
+                seed=seed,
+                memory=room,
+            )
     return result
 
 
 def expected(
-    learner: Learner, model: Model, data: ClientData, *, k: int = 5, probes: int = 0, method: str = "hutchinson",
-    density: int = 0, layers: bool = False, power: bool = False, rho: float | None = None,
-    examples: int | None = None, batch_size: int = BATCH, memory: int = MEMORY,
-) -> Cost:  # fmt: skip
-    """What `curvature` takes with these arguments, by a trial of one batch; refused beyond ``memory`` bytes."""
+    learner: Learner,
+    model: Model,
+    data: ClientData,
+    *,
+    k: int = 5,
+    probes: int = 0,
+    method: str = "hutchinson",
+    density: int = 0,
+    layers: bool = False,
+    power: bool = False,
+    rho: float | None = None,
+    examples: int | None = None,
+    batch_size: int = BATCH,
+    memory: int = MEMORY,
+) -> Cost:
+    """What `curvature` takes with these arguments, by a trial of one batch; refused beyond
+    ``memory`` bytes."""
     used = data if examples is None else subset(data, examples)
     some = len(used) < len(data) and k + probes > 0
     _, _, found = _prepare(
-        learner, model, used, batch_size, memory, k=k, probes=probes, method=method, density=density, layers=layers,
-        power=power, rho=rho, some=some,
-    )  # fmt: skip
+        learner,
+        model,
+        used,
+        batch_size,
+        memory,
+        k=k,
+        probes=probes,
+        method=method,
+        density=density,
+        layers=layers,
+        power=power,
+        rho=rho,
+        some=some,
+    )
     return found
 
 
@@ -128,7 +190,9 @@ def _prepare(
     learner: Learner, model: Model, data: ClientData, batch_size: int, memory: int, **asked: Any
 ) -> tuple[Hessian, dict[str, Need], Cost]:
     """The Hessian, what each part takes, and the whole cost, if it is within the limit."""
-    _check(**{name: asked[name] for name in ("k", "probes", "method", "density", "layers", "power")})
+    _check(
+        **{name: asked[name] for name in ("k", "probes", "method", "density", "layers", "power")}
+    )
     number("curvature", "memory", memory, low=0, whole=True)
     _refuse_nan(model)
     hessian = Hessian(learner, model, data, batch_size=batch_size, hold=a_part(memory))
@@ -168,4 +232,9 @@ def _sharpness(hessian: Hessian, rho: float, progress: Progress) -> dict[str, fl
     objective.tick = progress.tick
     plain = sharpness(objective.gradient, hessian.params, rho)
     adaptive = sharpness(objective.gradient, hessian.params, rho, adaptive=True)
-    return {"rho": rho, "first_order": plain.first_order, "ascent": plain.ascent, "adaptive": adaptive.ascent}
+    return {
+        "rho": rho,
+        "first_order": plain.first_order,
+        "ascent": plain.ascent,
+        "adaptive": adaptive.ascent,
+    }

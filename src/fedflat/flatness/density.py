@@ -1,12 +1,13 @@
 """The spectral density: how many eigenvalues there are of each size.
 
-Ghorbani, Krishnan and Xiao, An Investigation into Neural Net Optimization via Hessian Eigenvalue Density,
-ICML 2019 (arXiv 1901.10159): stochastic Lanczos quadrature. Lanczos from a random vector gives nodes and
-weights with the moments of the spectrum as that vector sees it; their mean over vectors, each node blurred
-into a Gaussian, is the density.
+Ghorbani, Krishnan and Xiao, An Investigation into Neural Net Optimization via Hessian Eigenvalue
+Density, ICML 2019 (arXiv 1901.10159): stochastic Lanczos quadrature. Lanczos from a random vector
+gives nodes and weights with the moments of the spectrum as that vector sees it; their mean over
+vectors, each node blurred into a Gaussian, is the density.
 
-As many vectors as there is memory for walk in step, so that each product is one of a block. Lanczos vectors are not
-orthogonalised again: that makes copies of nodes, which share the weight of one, and saves keeping all vectors.
+As many vectors as there is memory for walk in step, so that each product is one of a block. Lanczos
+vectors are not orthogonalised again: that makes copies of nodes, which share the weight of one, and
+saves keeping all vectors.
 """
 
 from __future__ import annotations
@@ -36,9 +37,15 @@ class Density:
 
 
 def spectral_density(
-    op: Operator, probes: int = 10, *, steps: int = STEPS, points: int = 1001, blur: float = 1e-2, seed: int = 0,
+    op: Operator,
+    probes: int = 10,
+    *,
+    steps: int = STEPS,
+    points: int = 1001,
+    blur: float = 1e-2,
+    seed: int = 0,
     memory: int = MEMORY,
-) -> Density:  # fmt: skip
+) -> Density:
     """The density of eigenvalues, blurred by ``blur`` of their range."""
     number("density", "probes", probes, low=1, whole=True)
     number("density", "steps", steps, low=1, whole=True)
@@ -58,7 +65,8 @@ def spectral_density(
 
 
 def quadrature(op: Operator, starts: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """Nodes and weights, a row for each column of ``starts``: the spectrum as that vector sees it."""
+    """Nodes and weights, a row for each column of ``starts``: the spectrum as that vector sees
+    it."""
     steps = min(steps, op.shape[0])
     v = starts / torch.linalg.vector_norm(starts, dim=0)
     before, off = torch.zeros_like(v), torch.zeros_like(v[0])
@@ -73,7 +81,9 @@ def quadrature(op: Operator, starts: Tensor, steps: int) -> tuple[Tensor, Tensor
         before, v = v, ahead.div_(torch.where(ended, torch.inf, off))
         diagonal.append(along)
         beside.append(off)
-    return _nodes(torch.stack(diagonal, dim=1).double().cpu(), torch.stack(beside, dim=1).double().cpu())
+    return _nodes(
+        torch.stack(diagonal, dim=1).double().cpu(), torch.stack(beside, dim=1).double().cpu()
+    )
 
 
 def _nodes(diagonal: Tensor, beside: Tensor) -> tuple[Tensor, Tensor]:

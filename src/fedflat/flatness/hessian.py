@@ -1,11 +1,11 @@
 """The Hessian of the mean loss, by its products with vectors: ``H v = grad(grad L . v)``.
 
-Products are exact double-backward ones. Forward-mode derivatives would be a little cheaper, but torch has
-none for some layers, and for LayerNorm a wrong one in the second order.
+Products are exact double-backward ones. Forward-mode derivatives would be a little cheaper, but
+torch has none for some layers, and for LayerNorm a wrong one in the second order.
 
-The model and the set stay the same from product to product, so the graph of the gradient of the first
-batches is held, up to ``hold`` bytes, and built once; the graphs of the others are built and dropped in each
-product, once for a whole block of vectors.
+The model and the set stay the same from product to product, so the graph of the gradient of the
+first batches is held, up to ``hold`` bytes, and built once; the graphs of the others are built and
+dropped in each product, once for a whole block of vectors.
 """
 
 from __future__ import annotations
@@ -71,12 +71,19 @@ class Measured:
 
 
 class Hessian:
-    """The Hessian of the mean loss of ``model`` over ``data``: ``hessian @ v`` for a vector or a block of columns."""
+    """The Hessian of the mean loss of ``model`` over ``data``: ``hessian @ v`` for a vector or a
+    block of columns."""
 
     def __init__(
-        self, learner: Learner, model: Model, data: ClientData, *, batch_size: int = BATCH, hold: int = HOLD,
+        self,
+        learner: Learner,
+        model: Model,
+        data: ClientData,
+        *,
+        batch_size: int = BATCH,
+        hold: int = HOLD,
         tick: Tick = silent,
-    ) -> None:  # fmt: skip
+    ) -> None:
         number("hessian", "hold", hold, low=0, whole=True)
         self.objective = Objective(learner, model.buffers, data, batch_size=batch_size)
         self.hold, self.tick = hold, tick
@@ -128,7 +135,8 @@ class Hessian:
         return self._products(v, range(len(self._leaves)))
 
     def measured(self) -> Measured:
-        """Memory and time of products, by the first batch, which is worked on twice: the first time is slower."""
+        """Memory and time of products, by the first batch, which is worked on twice: the first time
+        is slower."""
         batch, share = next(self.objective.batches())
         begun = time.perf_counter()
         slopes, _ = self._slopes(0, batch)
@@ -139,7 +147,9 @@ class Hessian:
             times.append(time.perf_counter() - begun)
         batches = -(-len(self.objective.data) // self.objective.batch_size)
         held = min(batches, self.hold // self._largest)
-        return Measured(self._largest, held * self._largest, min(times) / share + (batches - held) * built)
+        return Measured(
+            self._largest, held * self._largest, min(times) / share + (batches - held) * built
+        )
 
     def release(self) -> None:
         """Drop the graphs that are held; later products build them again."""
@@ -147,7 +157,8 @@ class Hessian:
         self._bytes = 0
 
     def layers(self) -> dict[str, ExampleBlock]:
-        """The blocks of the diagonal: each layer with its own parameters, by the name of its module."""
+        """The blocks of the diagonal: each layer with its own parameters, by the name of its
+        module."""
         places: dict[str, list[int]] = {}
         for i, name in enumerate(self.layout.names):
             places.setdefault(name.rpartition(".")[0] or name, []).append(i)
@@ -171,7 +182,10 @@ class Hessian:
                 f"columns; found shape {tuple(v.shape)}."
             )
         columns = v.reshape(len(v), -1).to(dtype=self.dtype, device=self.device).T.contiguous()
-        vectors = [[part.view_as(p) for part, p in zip(c.split(sizes), leaves, strict=True)] for c in columns]
+        vectors = [
+            [part.view_as(p) for part, p in zip(c.split(sizes), leaves, strict=True)]
+            for c in columns
+        ]
         total, mean = torch.zeros_like(columns), Average(len(self.objective.data))
         for i, (batch, share) in enumerate(self.objective.batches()):
             slopes, count = self._slopes(i, batch)
@@ -183,13 +197,16 @@ class Hessian:
         return total.div_(mean.scale).T.reshape(v.shape)
 
     def _slopes(self, i: int, batch: Batch) -> tuple[Sequence[Tensor], float]:
-        """The gradient of batch ``i`` with its graph, held if there is room for it, and what the batch counts."""
+        """The gradient of batch ``i`` with its graph, held if there is room for it, and what the
+        batch counts."""
         if i in self._held:
             return self._held[i]
         convolutions = convolving(never=self.objective.learner.convolutions == DIRECT, twice=True)
         with sdpa_kernel(SDPBackend.MATH), convolutions, _weighed() as storages:
             loss, count = self.objective.batch_loss(self._leaves, batch)
-            slopes = torch.autograd.grad(loss, self._leaves, create_graph=True, materialize_grads=True)
+            slopes = torch.autograd.grad(
+                loss, self._leaves, create_graph=True, materialize_grads=True
+            )
         for slope in slopes:
             storages[slope.untyped_storage().data_ptr()] = slope.untyped_storage().nbytes()
         for leaf in self._leaves:  # which are there anyhow
@@ -222,7 +239,9 @@ def _slope_of(slopes: list[Tensor], vector: list[Tensor], leaves: list[Tensor]) 
     if not live:
         return torch.zeros_like(flattened(vector))
     outputs, cotangents = zip(*live, strict=True)
-    return flattened(torch.autograd.grad(outputs, leaves, cotangents, retain_graph=True, materialize_grads=True))
+    return flattened(
+        torch.autograd.grad(outputs, leaves, cotangents, retain_graph=True, materialize_grads=True)
+    )
 
 
 @contextmanager

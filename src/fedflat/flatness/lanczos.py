@@ -1,9 +1,11 @@
-"""Thick-restart Lanczos: a few eigenpairs of a large symmetric operator with a basis of bounded size.
+"""Thick-restart Lanczos: a few eigenpairs of a large symmetric operator with a basis of bounded
+size.
 
-Wu and Simon, Thick-Restart Lanczos Method for Large Symmetric Eigenvalue Problems, SIAM Journal on Matrix Analysis and
-Applications 22 (2000). The basis grows to ``size`` vectors. If the wanted pairs have not converged by then, the basis
-is replaced by the best Ritz vectors and the last residual, and grows again. In exact arithmetic this is the implicit
-restart of ARPACK. It takes ``size + 1`` vectors of memory; the basis is never copied.
+Wu and Simon, Thick-Restart Lanczos Method for Large Symmetric Eigenvalue Problems, SIAM Journal on
+Matrix Analysis and Applications 22 (2000). The basis grows to ``size`` vectors. If the wanted pairs
+have not converged by then, the basis is replaced by the best Ritz vectors and the last residual,
+and grows again. In exact arithmetic this is the implicit restart of ARPACK. It takes ``size + 1``
+vectors of memory; the basis is never copied.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from torch import Tensor
 from fedflat.flatness.hessian import Operator
 
 CHUNK = 1 << 16
-"""Columns of the basis that are worked on at once: sums of millions of numbers in float32 lose digits."""
+"""Columns of the basis that are worked on at once: sums of millions of numbers in float32 lose
+digits."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,21 @@ class Ritz:
 
 
 def thick_restart(
-    op: Operator, k: int, starts: Iterator[Tensor], *, size: int, restarts: int, tol: float, magnitude: bool = False
+    op: Operator,
+    k: int,
+    starts: Iterator[Tensor],
+    *,
+    size: int,
+    restarts: int,
+    tol: float,
+    magnitude: bool = False,
 ) -> Ritz:
-    """The ``k`` largest eigenvalues, or with ``magnitude`` the largest in magnitude, with a basis of ``size`` vectors.
+    """The ``k`` largest eigenvalues, or with ``magnitude`` the largest in magnitude, with a basis
+    of ``size`` vectors.
 
-    A pair has converged when its residual is at most ``tol`` of its value. ``starts`` gives random unit vectors: the
-    first one begins, and another is taken whenever the basis spans an invariant subspace. If a product is not finite,
-    all values are NaN.
+    A pair has converged when its residual is at most ``tol`` of its value. ``starts`` gives random
+    unit vectors: the first one begins, and another is taken whenever the basis spans an invariant
+    subspace. If a product is not finite, all values are NaN.
     """
     dim, eps = op.shape[0], torch.finfo(op.dtype).eps
     basis = torch.empty(size + 1, dim, dtype=op.dtype, device=op.device)
@@ -66,7 +77,9 @@ def thick_restart(
     raise AssertionError("at least one restart is needed")
 
 
-def _extend(op: Operator, basis: Tensor, matrix: Tensor, first: int, starts: Iterator[Tensor]) -> float:
+def _extend(
+    op: Operator, basis: Tensor, matrix: Tensor, first: int, starts: Iterator[Tensor]
+) -> float:
     """Fill the basis from row ``first`` on; give the norm of what the last product adds."""
     beta, size = 0.0, len(matrix)
     for j in range(first, size):
@@ -84,7 +97,8 @@ def _extend(op: Operator, basis: Tensor, matrix: Tensor, first: int, starts: Ite
 
 
 def _remove(vector: Tensor, rows: Tensor) -> Tensor:
-    """Make ``vector`` orthogonal to ``rows``, in place, by two passes of Gram-Schmidt; give what was along them."""
+    """Make ``vector`` orthogonal to ``rows``, in place, by two passes of Gram-Schmidt; give what
+    was along them."""
     along = torch.zeros(len(rows), dtype=torch.float64)
     for _ in range(2):
         part = _dots(rows, vector)
@@ -106,7 +120,8 @@ def _norm(vector: Tensor) -> float:
 
 
 def _rotate(basis: Tensor, rotation: Tensor) -> None:
-    """Replace the first rows of ``basis`` by combinations of all, one for each column of ``rotation``."""
+    """Replace the first rows of ``basis`` by combinations of all, one for each column of
+    ``rotation``."""
     turn = rotation.T.to(basis)
     for part in basis.split(CHUNK, dim=1):
         part[: len(turn)] = turn @ part

@@ -1,11 +1,12 @@
 """The loss on the straight line through two models, and the barrier between them.
 
-The point ``gamma`` is ``gamma a + (1 - gamma) b``: ``b`` at 0, ``a`` at 1, and as far again on both sides. The
-barrier is how far the loss between them rises above the chord,
+The point ``gamma`` is ``gamma a + (1 - gamma) b``: ``b`` at 0, ``a`` at 1, and as far again on both
+sides. The barrier is how far the loss between them rises above the chord,
 
     max over gamma in [0, 1] of   L(gamma) - (gamma L(1) + (1 - gamma) L(0)),
 
-and 0 if it never does. Models of batch normalisation: see `fedflat.flatness.points` for their statistics.
+and 0 if it never does. Models of batch normalisation: see `fedflat.flatness.points` for their
+statistics.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Line:
         number("interpolate", "steps", steps, low=1, high=MOST_AT_ONCE, whole=True)
         comparable("interpolate", {"the first model": a, "the second model": b})
         if torch.equal(a, b):
-            raise SettingError("interpolate: both models are the same, so no line goes through them. Choose two.")
+            raise SettingError(
+                "interpolate: both models are the same, so no line goes through them. Choose two."
+            )
         self.a, self.b, self.steps = a, b, steps
         self.gamma = [place / steps for place in range(-steps, 2 * steps + 1)]
 
@@ -38,7 +41,8 @@ class Line:
         return self.gamma[place] * self.a + (1 - self.gamma[place]) * self.b
 
     def result(self, values: Sequence[Sequence[float | None]]) -> dict[str, Any]:
-        """Losses, errors, the barrier of the loss (None if a loss is not finite), and both models' own values."""
+        """Losses, errors, the barrier of the loss (None if a loss is not finite), and both models'
+        own values."""
         zero, one = self.steps, 2 * self.steps
         between = [Value(*value).loss for value in values[zero : one + 1]]
         return {

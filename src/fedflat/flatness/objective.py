@@ -1,7 +1,7 @@
 """The mean loss over a set of examples, as a function of the parameters.
 
-Evaluation mode, no weight decay, no augmentation. The module is a private copy, so that a learner that is
-training meanwhile notices nothing.
+Evaluation mode, no weight decay, no augmentation. The module is a private copy, so that a learner
+that is training meanwhile notices nothing.
 """
 
 from __future__ import annotations
@@ -30,14 +30,23 @@ def silent(share: float) -> None:
 
 
 class Objective:
-    """The mean loss over ``data``, each batch weighted by what it counts; its running statistics are ``buffers``."""
+    """The mean loss over ``data``, each batch weighted by what it counts; its running statistics
+    are ``buffers``."""
 
     def __init__(
-        self, learner: Learner, buffers: Tensor, data: ClientData, *, batch_size: int = BATCH, tick: Tick = silent
+        self,
+        learner: Learner,
+        buffers: Tensor,
+        data: ClientData,
+        *,
+        batch_size: int = BATCH,
+        tick: Tick = silent,
     ) -> None:
         number("flatness", "batch_size", batch_size, low=1, whole=True)
         if len(data) == 0:
-            raise SettingError("the loss of no example has no curvature: found an empty set. Give it some examples.")
+            raise SettingError(
+                "the loss of no example has no curvature: found an empty set. Give it some examples."
+            )
         flat = FlatModule(learner.module(), dtype=learner.dtype, device=learner.device)
         flat.buffers = buffers
         self.learner, self.data, self.batch_size, self.tick = learner, data, batch_size, tick
@@ -53,12 +62,17 @@ class Objective:
         """The parameters at ``w`` as leaves that a graph can be built on."""
         w = w.detach().to(dtype=self.learner.dtype, device=self.learner.device)
         parts = w.split(list(self.layout.sizes))
-        return [part.view(shape).requires_grad_() for part, shape in zip(parts, self.layout.shapes, strict=True)]
+        return [
+            part.view(shape).requires_grad_()
+            for part, shape in zip(parts, self.layout.shapes, strict=True)
+        ]
 
     def batch_loss(self, leaves: Sequence[Tensor], batch: Batch) -> tuple[Tensor, float]:
         """The mean loss of one batch, and of how many things it is the mean."""
         named = dict(zip(self.layout.names, leaves, strict=True))
-        loss, count = self.learner.mean(functional_call(self.module, named, arguments(batch.inputs)), batch)
+        loss, count = self.learner.mean(
+            functional_call(self.module, named, arguments(batch.inputs)), batch
+        )
         return loss, float(count)
 
     def loss(self, w: Tensor) -> float:
@@ -74,7 +88,9 @@ class Objective:
     def gradient(self, w: Tensor) -> tuple[float, Tensor]:
         """The mean loss at ``w`` and its gradient there."""
         total, leaves, mean = 0.0, self.leaves(w), Average(len(self.data))
-        gradient = torch.zeros(self.layout.dim, dtype=self.learner.dtype, device=self.learner.device)
+        gradient = torch.zeros(
+            self.layout.dim, dtype=self.learner.dtype, device=self.learner.device
+        )
         for batch, share in self.batches():
             loss, count = self.batch_loss(leaves, batch)
             parts = torch.autograd.grad(loss, leaves, materialize_grads=True)

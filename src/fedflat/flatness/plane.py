@@ -1,11 +1,12 @@
-"""The loss on the plane through three models: those of three rounds, of three methods, or of three clients.
+"""The loss on the plane through three models: those of three rounds, of three methods, or of three
+clients.
 
     u = w_2 - w_1,   v = (w_3 - w_1) - <w_3 - w_1, u> / ||u||^2 u,   both then of length 1;
     the point (x, y) is  w_1 + x u + y v
 
-so that distances in the picture are distances between parameters. The grid reaches a margin of 20 % beyond the
-three models; they are judged themselves too, not read off the grid. Garipov et al., Loss Surfaces, Mode
-Connectivity, and Fast Ensembling of DNNs, NeurIPS 2018, draw such planes.
+so that distances in the picture are distances between parameters. The grid reaches a margin of 20 %
+beyond the three models; they are judged themselves too, not read off the grid. Garipov et al., Loss
+Surfaces, Mode Connectivity, and Fast Ensembling of DNNs, NeurIPS 2018, draw such planes.
 
 Models of batch normalisation: see `fedflat.flatness.points` for their statistics.
 """
@@ -30,7 +31,9 @@ class Plane:
     def __init__(self, models: Mapping[str, Tensor], *, points: int = 21) -> None:
         number("plane", "points", points, low=2, high=MOST_POINTS, whole=True)
         if len(models) != 3:
-            raise SettingError(f"plane: it takes three models to say which plane, found {len(models)}.")
+            raise SettingError(
+                f"plane: it takes three models to say which plane, found {len(models)}."
+            )
         comparable("plane", models)
         self.models, self.points = dict(models), points
         self.origin, *others = (params.double() for params in models.values())
@@ -44,8 +47,12 @@ class Plane:
     def _unit(self, direction: Tensor) -> tuple[Tensor, float]:
         """The direction with length 1, and its length; refused if it is no more than rounding."""
         length = float(direction.norm())
-        precision = max(8 * max(torch.finfo(params.dtype).eps for params in self.models.values()), 1e-10)
-        if length <= precision * max(float(params.double().norm()) for params in self.models.values()):
+        precision = max(
+            8 * max(torch.finfo(params.dtype).eps for params in self.models.values()), 1e-10
+        )
+        if length <= precision * max(
+            float(params.double().norm()) for params in self.models.values()
+        ):
             raise SettingError(
                 f"plane: {', '.join(self.models)} are equal or lie on one line, so many planes go through them. "
                 "Choose three that differ, or two of them and a line."

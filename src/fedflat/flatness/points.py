@@ -1,18 +1,20 @@
 """The loss at many points of parameter space, on one set of examples.
 
-The examples are cut into batches and normalised once, then every point costs one forward pass over them, in
-evaluation mode, without weight decay or augmentation. Images lie channels last, in batches of 128: on a CPU that
-is the fastest for the papers' CNN. The normalised set is held in memory: 12 kB an image of CIFAR in float32.
+The examples are cut into batches and normalised once, then every point costs one forward pass over
+them, in evaluation mode, without weight decay or augmentation. Images lie channels last, in batches
+of 128: on a CPU that is the fastest for the papers' CNN. The normalised set is held in memory: 12
+kB an image of CIFAR in float32.
 
-A landscape (`Line`, `Plane`, `Surface`) is a lazy sequence of points that knows what its values mean:
+A landscape (`Line`, `Plane`, `Surface`) is a lazy sequence of points that knows what its values
+mean:
 
     values = []                                      # or those found before an interruption
     for value in losses(learner, model.buffers, landscape, data, start=len(values)):
         values.append(value)                         # and perhaps write them down
     landscape.result(values)
 
-Running statistics of batch normalisation stay as given. That is right near the model they belong to; far from it,
-say ``statistics=`` with some examples to estimate them anew at each point.
+Running statistics of batch normalisation stay as given. That is right near the model they belong
+to; far from it, say ``statistics=`` with some examples to estimate them anew at each point.
 """
 
 from __future__ import annotations
@@ -71,9 +73,15 @@ def quiet(done: int, total: int, what: str) -> None:
 
 
 def losses(
-    learner: Learner, buffers: Tensor, points: Points, data: ClientData, *, start: int = 0,
-    statistics: ClientData | None = None, on_progress: Tell = quiet,
-) -> Iterator[Value]:  # fmt: skip
+    learner: Learner,
+    buffers: Tensor,
+    points: Points,
+    data: ClientData,
+    *,
+    start: int = 0,
+    statistics: ClientData | None = None,
+    on_progress: Tell = quiet,
+) -> Iterator[Value]:
     """The value of each point, one at a time, from the ``start``-th on.
 
     buffers
@@ -93,7 +101,9 @@ def losses(
         yield Value(loss if isfinite(loss) else None, None if share is None else 1 - share)
 
 
-def measure(learner: Learner, buffers: Tensor, landscape: Landscape, data: ClientData, **how: Any) -> dict[str, Any]:
+def measure(
+    learner: Learner, buffers: Tensor, landscape: Landscape, data: ClientData, **how: Any
+) -> dict[str, Any]:
     """The whole picture at once; ``how`` as for `losses`."""
     return landscape.result(list(losses(learner, buffers, landscape, data, **how)))
 
@@ -101,7 +111,9 @@ def measure(learner: Learner, buffers: Tensor, landscape: Landscape, data: Clien
 def cut(learner: Learner, data: ClientData) -> list[Batch]:
     """All examples as batches ready for the model, none much smaller than the others."""
     if not len(data):
-        raise SettingError("there is no example to take the loss of. Choose a set that is not empty.")
+        raise SettingError(
+            "there is no example to take the loss of. Choose a set that is not empty."
+        )
     places = torch.arange(len(data)).tensor_split(-(-len(data) // BATCH))
     batches = (data.batch(part, learner.dtype) for part in places)
     return [Batch(learner.in_memory_format(batch.inputs), batch.targets) for batch in batches]
@@ -123,7 +135,8 @@ def fits(layout: Layout, params: Tensor) -> None:
 
 
 def score(learner: Learner, batches: list[Batch]) -> tuple[float, float | None]:
-    """The mean loss where the module stands, and the headline if it is a share of one, the more the better."""
+    """The mean loss where the module stands, and the headline if it is a share of one, the more the
+    better."""
     loss, counted, meter = 0.0, 0.0, learner.task.meter(learner.outputs)
     for batch in batches:
         output = learner.flat.forward(*arguments(batch.inputs))
@@ -132,14 +145,20 @@ def score(learner: Learner, batches: list[Batch]) -> tuple[float, float | None]:
         counted += float(count)
         meter.add(output, batch)
     headline = learner.task.headline
-    found = meter.scores().get(headline.name) if headline.share and headline.higher_is_better else None
+    found = (
+        meter.scores().get(headline.name) if headline.share and headline.higher_is_better else None
+    )
     return loss / (counted or 1.0), found
 
 
 @torch.no_grad()
 def _estimate(module: nn.Module, batches: list[Batch]) -> None:
     """Give batch normalisations the statistics of these batches, each counted by its size."""
-    norms = [part for part in module.modules() if isinstance(part, _BatchNorm) and part.track_running_stats]
+    norms = [
+        part
+        for part in module.modules()
+        if isinstance(part, _BatchNorm) and part.track_running_stats
+    ]
     momenta = [norm.momentum for norm in norms]
     module.eval()
     seen = 0
@@ -160,7 +179,9 @@ def comparable(owner: str, models: Mapping[str, Tensor]) -> None:
     (first, base), *others = models.items()
     for name, params in models.items():
         if not bool(params.isfinite().all()):
-            raise SettingError(f"{owner}: {name} holds NaN or infinity. Choose a model that has not diverged.")
+            raise SettingError(
+                f"{owner}: {name} holds NaN or infinity. Choose a model that has not diverged."
+            )
     for name, params in others:
         if params.shape != base.shape:
             raise SettingError(
@@ -183,7 +204,12 @@ def named(value: Sequence[float | None]) -> dict[str, float | None]:
     return {name: column[0] for name, column in listed([value]).items()}
 
 
-def rows(values: Sequence[Sequence[float | None]], width: int) -> dict[str, list[list[float | None]]]:
+def rows(
+    values: Sequence[Sequence[float | None]], width: int
+) -> dict[str, list[list[float | None]]]:
     """The losses and errors of a grid as rows of ``width`` points."""
     flat = listed(values)
-    return {name: [column[i : i + width] for i in range(0, len(column), width)] for name, column in flat.items()}
+    return {
+        name: [column[i : i + width] for i in range(0, len(column), width)]
+        for name, column in flat.items()
+    }

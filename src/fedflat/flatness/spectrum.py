@@ -1,11 +1,13 @@
-"""The ends of a spectrum: Lanczos for numbers to rely on, power iteration with deflation as the papers do it.
+"""The ends of a spectrum: Lanczos for numbers to rely on, power iteration with deflation as the
+papers do it.
 
 Everything here takes any symmetric `Operator`, be it a `Hessian` or a plain matrix.
 
-Power iteration starts from a normalised Gaussian vector, makes at most 20 iterations, and stops when the
-Rayleigh quotient changes by less than 1e-4 of itself; the next pair is that of ``H - sum lambda_i v_i v_i^T``,
-from a fresh start orthogonal to what was found. It finds what is largest in magnitude, so that negative
-eigenvalues may be among the values, and 20 iterations often leave the third digit open.
+Power iteration starts from a normalised Gaussian vector, makes at most 20 iterations, and stops
+when the Rayleigh quotient changes by less than 1e-4 of itself; the next pair is that of ``H - sum
+lambda_i v_i v_i^T``, from a fresh start orthogonal to what was found. It finds what is largest in
+magnitude, so that negative eigenvalues may be among the values, and 20 iterations often leave the
+third digit open.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ BASIS = 2**30
 
 @dataclass(frozen=True)
 class Pairs:
-    """Eigenvalues in descending order, their vectors in columns, and how far each is off: ``||H v - lambda v||``."""
+    """Eigenvalues in descending order, their vectors in columns, and how far each is off: ``||H v -
+    lambda v||``."""
 
     values: Tensor
     vectors: Tensor
@@ -43,24 +46,34 @@ class Pairs:
 
 
 def steps_of(k: int) -> int:
-    """Lanczos steps before the first restart, and vectors of the basis, where memory does not matter."""
+    """Lanczos steps before the first restart, and vectors of the basis, where memory does not
+    matter."""
     return max(2 * k + 10, 40)
 
 
 def basis_of(op: Operator, k: int, memory: int = BASIS) -> int:
-    """Vectors of the basis: as many as fit into ``memory`` bytes, from ``2 k + 2`` to ``steps_of(k)``."""
+    """Vectors of the basis: as many as fit into ``memory`` bytes, from ``2 k + 2`` to
+    ``steps_of(k)``."""
     fit = memory // (op.shape[0] * op.dtype.itemsize) - 1
     return min(steps_of(k), max(2 * k + 2, fit))
 
 
 def eigenvalues(
-    op: Operator, k: int = 5, *, which: str = "LA", tol: float = 1e-3, seed: int = 0, memory: int = BASIS
+    op: Operator,
+    k: int = 5,
+    *,
+    which: str = "LA",
+    tol: float = 1e-3,
+    seed: int = 0,
+    memory: int = BASIS,
 ) -> Pairs:
-    """The ``k`` largest eigenvalues of ``op`` by Lanczos; with ``which="LM"`` the largest in magnitude.
+    """The ``k`` largest eigenvalues of ``op`` by Lanczos; with ``which="LM"`` the largest in
+    magnitude.
 
-    A pair is done when its residual is ``tol`` of its value; the value itself is then good to about the square.
-    A matrix with no more rows than Lanczos would make steps is written out and solved whole. One that is not finite
-    has no eigenvalues: they are NaN. The basis takes at most ``memory`` bytes, but has at least ``2 k + 2`` vectors.
+    A pair is done when its residual is ``tol`` of its value; the value itself is then good to about
+    the square. A matrix with no more rows than Lanczos would make steps is written out and solved
+    whole. One that is not finite has no eigenvalues: they are NaN. The basis takes at most
+    ``memory`` bytes, but has at least ``2 k + 2`` vectors.
 
     >>> eigenvalues(torch.diag(torch.tensor([3.0, 1.0, -4.0])), 2).values.tolist()
     [3.0, 1.0]
@@ -87,11 +100,13 @@ def _dense(op: Operator, k: int, which: str) -> tuple[Tensor, Tensor]:
     return values[kept], vectors[:, kept]
 
 
-def _lanczos(op: Operator, k: int, which: str, size: int, tol: float, seed: int) -> tuple[Tensor, Tensor]:
+def _lanczos(
+    op: Operator, k: int, which: str, size: int, tol: float, seed: int
+) -> tuple[Tensor, Tensor]:
     restarts = RESTARTS * -(-(steps_of(k) - k) // (size - k))
     found = thick_restart(
         op, k, _starts(op, seed), size=size, restarts=restarts, tol=tol, magnitude=which == "LM"
-    )  # fmt: skip
+    )
     if found.converged < k and not found.values.isnan().any():
         more = "" if size == steps_of(k) else " Allow more memory for a larger basis."
         raise RunError(
@@ -113,12 +128,18 @@ def _starts(op: Operator, seed: int) -> Iterator[Tensor]:
 
 def _residuals(op: Operator, values: Tensor, vectors: Tensor) -> Tensor:
     """One product at a time: a block of them would take as much memory as the basis."""
-    found = [torch.linalg.vector_norm(op @ v - value * v) for value, v in zip(values, vectors.T, strict=True)]
+    found = [
+        torch.linalg.vector_norm(op @ v - value * v)
+        for value, v in zip(values, vectors.T, strict=True)
+    ]
     return torch.stack(found)
 
 
-def power_iteration(op: Operator, k: int = 5, *, iterations: int = 20, tol: float = 1e-4, seed: int = 0) -> Pairs:
-    """The ``k`` eigenvalues largest in magnitude, one after the other, in descending order of value."""
+def power_iteration(
+    op: Operator, k: int = 5, *, iterations: int = 20, tol: float = 1e-4, seed: int = 0
+) -> Pairs:
+    """The ``k`` eigenvalues largest in magnitude, one after the other, in descending order of
+    value."""
     number("power_iteration", "k", k, low=1, high=op.shape[0], whole=True)
     number("power_iteration", "iterations", iterations, low=1, whole=True)
     values = torch.zeros(k, dtype=op.dtype, device=op.device)
@@ -148,10 +169,14 @@ def ratio(values: Tensor) -> float:
     2.5
     """
     if len(values) < 5:
-        raise SettingError(f"lambda_1/lambda_5 needs five eigenvalues, found {len(values)}. Ask for k=5 or more.")
+        raise SettingError(
+            f"lambda_1/lambda_5 needs five eigenvalues, found {len(values)}. Ask for k=5 or more."
+        )
     return float(values[0] / values[4])
 
 
 def _gaussian(op: Operator, seed: int, *path: int) -> Tensor:
     rng = torch_generator(seed, "eigenvectors", *path)
-    return unit(torch.randn(op.shape[0], dtype=torch.float64, generator=rng)).to(dtype=op.dtype, device=op.device)
+    return unit(torch.randn(op.shape[0], dtype=torch.float64, generator=rng)).to(
+        dtype=op.dtype, device=op.device
+    )

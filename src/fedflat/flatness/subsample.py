@@ -1,9 +1,10 @@
 """A seeded part of a set, and how much the answer hangs on which part it is.
 
-The examples used are cut into a few disjoint parts of equal size, and curvature is measured on each. The
-trace is linear in the data: its mean over the parts is that of the whole, and its standard error is the
-spread over the root of their number. The largest eigenvalue is convex: that of the whole is at most the mean
-over the parts, so smaller sets overstate it, and the spread is an honest scale of the error but no bound.
+The examples used are cut into a few disjoint parts of equal size, and curvature is measured on
+each. The trace is linear in the data: its mean over the parts is that of the whole, and its
+standard error is the spread over the root of their number. The largest eigenvalue is convex: that
+of the whole is at most the mean over the parts, so smaller sets overstate it, and the spread is an
+honest scale of the error but no bound.
 """
 
 from __future__ import annotations
@@ -38,14 +39,21 @@ def parts_of(data: ClientData, parts: int = PARTS) -> list[ClientData]:
     number("subset", "parts", parts, low=2, whole=True)
     size = len(data) // parts
     if size == 0:
-        raise SettingError(f"{len(data)} examples cannot be cut into {parts} parts. Take more examples or fewer parts.")
+        raise SettingError(
+            f"{len(data)} examples cannot be cut into {parts} parts. Take more examples or fewer parts."
+        )
     return [ClientData(data.examples, data.index[i * size : (i + 1) * size]) for i in range(parts)]
 
 
 def spread(
-    data: ClientData, hessian: Callable[[ClientData], Operator], *, parts: int = PARTS, trace: bool = False,
-    seed: int = 0, memory: int = BASIS,
-) -> dict[str, Any]:  # fmt: skip
+    data: ClientData,
+    hessian: Callable[[ClientData], Operator],
+    *,
+    parts: int = PARTS,
+    trace: bool = False,
+    seed: int = 0,
+    memory: int = BASIS,
+) -> dict[str, Any]:
     """Largest eigenvalue, and trace if asked, on disjoint parts, and their standard deviations.
 
     All parts see the same random vectors, so that differences come from the data.

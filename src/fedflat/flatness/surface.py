@@ -6,9 +6,10 @@ Li et al., Visualizing the Loss Landscape of Neural Nets, NeurIPS 2018, arXiv:17
     d <- 0                   for biases and normalisation layers;
     the point (x, y) is  w + x d_1 + y d_2
 
-Without that scaling, pictures of two models cannot be compared: a layer may be multiplied by 10 and the next one
-divided by 10 and nothing changes but the picture. The directions are drawn by the seed alone and scaled after, so
-models of one architecture with one seed are looked at along the same two.
+Without that scaling, pictures of two models cannot be compared: a layer may be multiplied by 10 and
+the next one divided by 10 and nothing changes but the picture. The directions are drawn by the seed
+alone and scaled after, so models of one architecture with one seed are looked at along the same
+two.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ from fedflat.flatness.points import comparable, fits, named, rows
 
 
 class Surface:
-    """A grid of ``points`` times ``points`` around a model, from ``-span`` to ``span`` both ways, row by row."""
+    """A grid of ``points`` times ``points`` around a model, from ``-span`` to ``span`` both ways,
+    row by row."""
 
-    def __init__(self, params: Tensor, layout: Layout, *, points: int = 51, span: float = 1.0, seed: int = 0) -> None:
+    def __init__(
+        self, params: Tensor, layout: Layout, *, points: int = 51, span: float = 1.0, seed: int = 0
+    ) -> None:
         number("surface", "points", points, low=3, high=MOST_POINTS, whole=True)
         number("surface", "span", span, low=0, open_low=True)
         if points % 2 == 0:
@@ -51,14 +55,24 @@ class Surface:
         return self.params + self.axis[column] * self.first + self.axis[row] * self.second
 
     def result(self, values: Sequence[Sequence[float | None]]) -> dict[str, Any]:
-        """Losses and errors, one row for each ``y``, the model's own, and the parameter distance of 1 on an axis."""
+        """Losses and errors, one row for each ``y``, the model's own, and the parameter distance of
+        1 on an axis."""
         middle = named(values[len(values) // 2])
-        length = float(self.first.norm())  # of the second direction too: each of its filters is as long
-        return {"x": self.axis, "y": self.axis, **rows(values, self.points), "center": middle, "length": length}
+        length = float(
+            self.first.norm()
+        )  # of the second direction too: each of its filters is as long
+        return {
+            "x": self.axis,
+            "y": self.axis,
+            **rows(values, self.points),
+            "center": middle,
+            "length": length,
+        }
 
 
 def direction(params: Tensor, layout: Layout, seed: int, which: int) -> Tensor:
-    """A Gaussian direction, each filter as long as the model's, and 0 for parameters of one dimension."""
+    """A Gaussian direction, each filter as long as the model's, and 0 for parameters of one
+    dimension."""
     rng = torch_generator(seed, "surface", which)
     drawn = torch.randn(layout.dim, generator=rng, dtype=torch.float64).to(params)
     parts = zip(layout.shapes, drawn.split(layout.sizes), params.split(layout.sizes), strict=True)

@@ -1,10 +1,10 @@
 """The trace of a symmetric operator from its products with random vectors.
 
-Hutchinson, A Stochastic Estimator of the Trace of the Influence Matrix, 1990: the mean of ``z^T H z``, z of
-random signs.
-Meyer, Musco, Musco and Woodruff, Hutch++: Optimal Stochastic Trace Estimation, SOSA 2021 (arXiv 2010.09649):
-a third of the products find a subspace Q in which most of H lives, a third give the trace there exactly, and
-Hutchinson estimates the rest with the last third. Better if a few eigenvalues carry the trace.
+Hutchinson, A Stochastic Estimator of the Trace of the Influence Matrix, 1990: the mean of ``z^T H
+z``, z of random signs. Meyer, Musco, Musco and Woodruff, Hutch++: Optimal Stochastic Trace
+Estimation, SOSA 2021 (arXiv 2010.09649): a third of the products find a subspace Q in which most of
+H lives, a third give the trace there exactly, and Hutchinson estimates the rest with the last
+third. Better if a few eigenvalues carry the trace.
 """
 
 from __future__ import annotations
@@ -39,7 +39,12 @@ class Estimate:
 
 
 def trace(
-    op: Operator, probes: int = 100, *, method: str = "hutchinson", seed: int = 0, memory: int = MEMORY
+    op: Operator,
+    probes: int = 100,
+    *,
+    method: str = "hutchinson",
+    seed: int = 0,
+    memory: int = MEMORY,
 ) -> Estimate:
     """The trace by "hutchinson" or "hutch++", with ``probes`` products."""
     choice("trace", "method", method, METHODS)
@@ -48,7 +53,8 @@ def trace(
 
 
 def columns_of(op: Operator, each: int, memory: int) -> int:
-    """How many vectors are worked on at once in ``memory`` bytes, if each takes the memory of ``each`` vectors.
+    """How many vectors are worked on at once in ``memory`` bytes, if each takes the memory of
+    ``each`` vectors.
 
     >>> columns_of(torch.eye(100), 5, memory=10_000), columns_of(torch.eye(100), 5, memory=0)
     (5, 1)
@@ -84,7 +90,9 @@ def hutchinson(op: Operator, probes: int = 100, *, seed: int = 0, memory: int = 
     return _estimate(torch.cat(forms), 0.0, probes, "hutchinson")
 
 
-def hutch_plus_plus(op: Operator, probes: int = 99, *, seed: int = 0, memory: int = MEMORY) -> Estimate:
+def hutch_plus_plus(
+    op: Operator, probes: int = 99, *, seed: int = 0, memory: int = MEMORY
+) -> Estimate:
     """The trace in a subspace found by a third of the products, and an estimate of the rest.
 
     The subspace is kept whole, whatever ``memory`` is: a third of the probes.
@@ -114,4 +122,6 @@ def sign_blocks(op: Operator, count: int, columns: int, seed: int, *path: int) -
 
 
 def _estimate(forms: Tensor, sure: float, probes: int, method: str) -> Estimate:
-    return Estimate(sure + float(forms.mean()), float(forms.std()) / len(forms) ** 0.5, probes, method)
+    return Estimate(
+        sure + float(forms.mean()), float(forms.std()) / len(forms) ** 0.5, probes, method
+    )

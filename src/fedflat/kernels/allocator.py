@@ -1,7 +1,8 @@
 """Memory that is freed is used again instead of going back to the system.
 
-A training step frees and asks for the same tensors over and over. By default glibc returns large ones to the system
-at once, which clears every page again at the next step: on the CPU that is a tenth to a fifth of the time.
+A training step frees and asks for the same tensors over and over. By default glibc returns large
+ones to the system at once, which clears every page again at the next step: on the CPU that is a
+tenth to a fifth of the time.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ HUGE = "glibc.malloc.hugetlb=1"
 
 
 def keep_memory(below: int = 2**30) -> bool:
-    """Tell glibc to keep what is freed, for tensors of less than ``below`` bytes; False where there is no glibc.
+    """Tell glibc to keep what is freed, for tensors of less than ``below`` bytes; False where there
+    is no glibc.
 
-    Kept memory falls into pieces where large tensors of several sizes alternate: then the process grows.
+    Kept memory falls into pieces where large tensors of several sizes alternate: then the process
+    grows.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,8 +1,10 @@
-"""Convolutions that are quicker than torch's, and compute nothing in vain when they are derived twice.
+"""Convolutions that are quicker than torch's, and compute nothing in vain when they are derived
+twice.
 
-Inside `convolving`, two-dimensional convolutions with enough channels are made by fewer products (`winograd`): in a
-third of the time on a CPU. Whoever derives twice wants the others too: torch's own derive the slope of each of them
-by its input, the images of the first layer included, and take slower kernels for transposed ones.
+Inside `convolving`, two-dimensional convolutions with enough channels are made by fewer products
+(`winograd`): in a third of the time on a CPU. Whoever derives twice wants the others too: torch's
+own derive the slope of each of them by its input, the images of the first layer included, and take
+slower kernels for transposed ones.
 """
 
 from __future__ import annotations
@@ -32,14 +34,23 @@ class ConvolutionAlgorithm(Protocol):
         """The output."""
         ...
 
-    def slopes(self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool) -> Slopes:
+    def slopes(
+        self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool
+    ) -> Slopes:
         """The slopes, given those by the output."""
         ...
 
     def second(
-        self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, along: Slopes, wanted: tuple[bool, bool, bool]
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        """The slopes of ``slopes . along`` by the output's slopes, the input and the weights, where wanted."""
+        self,
+        out: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        kept: Kept,
+        along: Slopes,
+        wanted: tuple[bool, bool, bool],
+    ) -> tuple[Tensor | None, ...]:
+        """The slopes of ``slopes . along`` by the output's slopes, the input and the weights, where
+        wanted."""
         ...
 
 
@@ -55,19 +66,36 @@ class DirectConvolution(NamedTuple):
         """The output."""
         return conv2d(x, weight, bias, *self), ()
 
-    def slopes(self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool) -> Slopes:
+    def slopes(
+        self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool
+    ) -> Slopes:
         """The slopes, given those by the output."""
         if not (by_x or by_weight):
             return None, None
         by = torch.ops.aten.convolution_backward(
-            out, x, weight, None, self.stride, self.padding, self.dilation, False, (0, 0), self.groups,
+            out,
+            x,
+            weight,
+            None,
+            self.stride,
+            self.padding,
+            self.dilation,
+            False,
+            (0, 0),
+            self.groups,
             (by_x, by_weight, False),
-        )  # fmt: skip
+        )
         return by[0], by[1]
 
     def second(
-        self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, along: Slopes, wanted: tuple[bool, bool, bool]
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        self,
+        out: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        kept: Kept,
+        along: Slopes,
+        wanted: tuple[bool, bool, bool],
+    ) -> tuple[Tensor | None, ...]:
         """The slopes of ``slopes . along``."""
         along_x, along_weight = along
         by_out, needs_x, needs_weight = wanted
@@ -106,11 +134,15 @@ class WinogradConvolution(NamedTuple):
         form = torch.channels_last if last else torch.contiguous_format
         return self.plan.to_outputs(products, len(x)).contiguous(memory_format=form)
 
-    def slopes(self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool) -> Slopes:
+    def slopes(
+        self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool
+    ) -> Slopes:
         """The slopes, given those by the output."""
         return self._slopes(self.plan.slopes(out), x, weight, kept, by_x, by_weight)
 
-    def _slopes(self, slopes: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool) -> Slopes:
+    def _slopes(
+        self, slopes: Tensor, x: Tensor, weight: Tensor, kept: Kept, by_x: bool, by_weight: bool
+    ) -> Slopes:
         pixels, weights = kept
         x_slope = weight_slope = None
         if by_x:
@@ -121,8 +153,14 @@ class WinogradConvolution(NamedTuple):
         return x_slope, weight_slope
 
     def second(
-        self, out: Tensor, x: Tensor, weight: Tensor, kept: Kept, along: Slopes, wanted: tuple[bool, bool, bool]
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        self,
+        out: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        kept: Kept,
+        along: Slopes,
+        wanted: tuple[bool, bool, bool],
+    ) -> tuple[Tensor | None, ...]:
         """The slopes of ``slopes . along``."""
         along_x, along_weight = along
         by_out, needs_x, needs_weight = wanted
@@ -140,12 +178,20 @@ class WinogradConvolution(NamedTuple):
 
 
 class _Slopes(Function):
-    """The slopes of a convolution, as a function of those of its output, its input and its weight."""
+    """The slopes of a convolution, as a function of those of its output, its input and its
+    weight."""
 
     @staticmethod
     def forward(
-        ctx: Any, out: Tensor, x: Tensor, weight: Tensor, way: ConvolutionAlgorithm, by_x: bool, by_weight: bool, *kept: Tensor
-    ) -> Any:  # fmt: skip
+        ctx: Any,
+        out: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        way: ConvolutionAlgorithm,
+        by_x: bool,
+        by_weight: bool,
+        *kept: Tensor,
+    ) -> Any:
         ctx.save_for_backward(out, x, weight, *kept)
         ctx.way = way
         ctx.set_materialize_grads(False)
@@ -155,13 +201,17 @@ class _Slopes(Function):
     @once_differentiable
     def backward(ctx: Any, along_x: Tensor | None, along_weight: Tensor | None) -> Any:
         out, x, weight, *kept = ctx.saved_tensors
-        found = ctx.way.second(out, x, weight, tuple(kept), (along_x, along_weight), ctx.needs_input_grad[:3])
+        found = ctx.way.second(
+            out, x, weight, tuple(kept), (along_x, along_weight), ctx.needs_input_grad[:3]
+        )
         return *found, *[None] * (3 + len(kept))
 
 
 class _Convolution(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, way: ConvolutionAlgorithm) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, way: ConvolutionAlgorithm
+    ) -> Tensor:
         y, kept = way.sums(x, weight, bias)
         ctx.save_for_backward(x, weight, *kept)
         ctx.way = way
@@ -195,17 +245,32 @@ class convolving(TorchFunctionMode):
     ) -> Any:
         """Take the place of ``conv2d``."""
         kwargs = kwargs or {}
-        if func is not conv2d or kwargs or len(args) != 7 or args[0].dim() != 4 or isinstance(args[4], str):
+        if (
+            func is not conv2d
+            or kwargs
+            or len(args) != 7
+            or args[0].dim() != 4
+            or isinstance(args[4], str)
+        ):
             return func(*args, **kwargs)
         x, weight, bias, *shape = args
         plain = DirectConvolution(*shape)
-        way = (None if self.never else self._fewer(x, weight, plain)) or (plain if self.twice else None)
+        way = (None if self.never else self._fewer(x, weight, plain)) or (
+            plain if self.twice else None
+        )
         return func(*args) if way is None else _Convolution.apply(x, weight, bias, way)  # type: ignore[no-untyped-call]
 
-    def _fewer(self, x: Tensor, weight: Tensor, shape: DirectConvolution) -> WinogradConvolution | None:
+    def _fewer(
+        self, x: Tensor, weight: Tensor, shape: DirectConvolution
+    ) -> WinogradConvolution | None:
         """The way of fewer products, if it is one, for a batch of images in a CPU's memory."""
         even = tuple(shape.stride) == tuple(shape.dilation) == (1, 1) and shape.groups == 1
-        if not even or x.device.type != "cpu" or x.dtype != weight.dtype or max(weight.shape[2:]) == 1:
+        if (
+            not even
+            or x.device.type != "cpu"
+            or x.dtype != weight.dtype
+            or max(weight.shape[2:]) == 1
+        ):
             return None
         above, left = shape.padding
         size = (*x.shape[:2], x.shape[2] + 2 * above, x.shape[3] + 2 * left)
@@ -220,4 +285,6 @@ def gains(module: nn.Module) -> bool:
     (True, False)
     """
     layers = [part for part in module.modules() if isinstance(part, nn.Conv2d)]
-    return any(min(one.in_channels, one.out_channels) >= 16 and max(one.kernel_size) > 1 for one in layers)
+    return any(
+        min(one.in_channels, one.out_channels) >= 16 and max(one.kernel_size) > 1 for one in layers
+    )

@@ -1,14 +1,15 @@
 """How a convolution is made by fewer products: the same sums but for their rounding.
 
-Each output of a row of ``n`` pixels under ``r`` weights takes ``r`` products. But the row and the weights are
-polynomials, and what is wanted are coefficients of their product, which is known by its values at ``n`` points (Toom,
-Cook, Winograd). A value costs one product at a real point, and three at a pair of complex ones (Karatsuba). Real points
-alone would take the fewest products and round worst; with most points on the unit circle it is as exact as plain sums.
+Each output of a row of ``n`` pixels under ``r`` weights takes ``r`` products. But the row and the
+weights are polynomials, and what is wanted are coefficients of their product, which is known by its
+values at ``n`` points (Toom, Cook, Winograd). A value costs one product at a real point, and three
+at a pair of complex ones (Karatsuba). Real points alone would take the fewest products and round
+worst; with most points on the unit circle it is as exact as plain sums.
 
-In two dimensions the transforms are made along rows and along columns, and between them stands one matrix product over
-channels for each pair of points: a kernel of 5x5 over 14x14 pixels takes 18 x 18 = 324 products in place of 2,500.
-Whether that is worth the transforms is judged by counting and not by the clock, so that a command gives the same bits
-always.
+In two dimensions the transforms are made along rows and along columns, and between them stands one
+matrix product over channels for each pair of points: a kernel of 5x5 over 14x14 pixels takes 18 x
+18 = 324 products in place of 2,500. Whether that is worth the transforms is judged by counting and
+not by the clock, so that a command gives the same bits always.
 """
 
 from __future__ import annotations
@@ -25,20 +26,26 @@ from torch.nn.functional import pad
 REAL = (0.0, inf, 1.0, -1.0, 0.5, -2.0)
 """Real points; all others come in pairs on the unit circle."""
 ONE = ([[1.0]],) * 3
-KARATSUBA = [[1.0, 1], [1.0, 0], [0.0, 1]], [[1.0, 0], [-1.0, 1], [1.0, 1]], [[1.0, 0, -1], [1.0, 1, 0]]
-"""What is multiplied with what for the value at a point, and how the products become it: of ``a + ib`` and ``c + id``
-``(a + b) c``, ``a (d - c)`` and ``b (c + d)``."""
+KARATSUBA = (
+    [[1.0, 1], [1.0, 0], [0.0, 1]],
+    [[1.0, 0], [-1.0, 1], [1.0, 1]],
+    [[1.0, 0, -1], [1.0, 1, 0]],
+)
+"""What is multiplied with what for the value at a point, and how the products become it: of ``a +
+ib`` and ``c + id`` ``(a + b) c``, ``a (d - c)`` and ``b (c + d)``."""
 LARGEST, TILES = 14, 4
-"""The most outputs of a tile along one axis, and tiles of an image: more are slower to handle than counted here."""
+"""The most outputs of a tile along one axis, and tiles of an image: more are slower to handle than
+counted here."""
 PRODUCT, TRANSFORM, WEIGHT, MOVE = 1.3, 2.0, 4.0, 10.0
-"""What one multiplication of each part takes, in those of a plain convolution, whose matrices are larger; and what it
-takes to cut or glue one number where there are several tiles."""
+"""What one multiplication of each part takes, in those of a plain convolution, whose matrices are
+larger; and what it takes to cut or glue one number where there are several tiles."""
 WORTH = 0.8
 """The share of a plain convolution's time from which on nothing is changed."""
 
 
 class WinogradTransform(NamedTuple):
-    """``outputs.T @ ((pixels @ x) * (weights @ w))`` are the sums ``x[i] w[0] + x[i + 1] w[1] + ...`` for all ``i``."""
+    """``outputs.T @ ((pixels @ x) * (weights @ w))`` are the sums ``x[i] w[0] + x[i + 1] w[1] +
+    ...`` for all ``i``."""
 
     pixels: Tensor
     weights: Tensor
@@ -47,7 +54,8 @@ class WinogradTransform(NamedTuple):
 
 @lru_cache(maxsize=64)
 def transform_for(tile: int, width: int, dtype: torch.dtype = torch.float64) -> WinogradTransform:
-    """The transforms for ``tile`` outputs of a kernel of ``width``; of the two, one is even and one is odd.
+    """The transforms for ``tile`` outputs of a kernel of ``width``; of the two, one is even and one
+    is odd.
 
     >>> [len(rule(tile, 5).pixels) for tile in (2, 4, 8, 10)]
     [6, 9, 15, 18]
@@ -55,18 +63,31 @@ def transform_for(tile: int, width: int, dtype: torch.dtype = torch.float64) -> 
     length = tile + width - 1
     pairs = max(0, length - len(REAL)) // 2
     points = [*REAL[:length], *(1j * pi * (k + 1) / (pairs + 1) for k in range(pairs))]
-    ways = [[_matrix(part) for part in (KARATSUBA if isinstance(point, complex) else ONE)] for point in points]
-    inputs = torch.cat([way[0] @ _powers(point, tile) for point, way in zip(points, ways, strict=True)])
-    weights = torch.cat([way[1] @ _powers(point, width) for point, way in zip(points, ways, strict=True)])
+    ways = [
+        [_matrix(part) for part in (KARATSUBA if isinstance(point, complex) else ONE)]
+        for point in points
+    ]
+    inputs = torch.cat(
+        [way[0] @ _powers(point, tile) for point, way in zip(points, ways, strict=True)]
+    )
+    weights = torch.cat(
+        [way[1] @ _powers(point, width) for point, way in zip(points, ways, strict=True)]
+    )
     values = torch.cat([_powers(point, length) for point in points])
-    size = values.abs().amax(dim=1, keepdim=True)  # powers of two grow; solved in proportion, digits are kept
-    coefficients = torch.linalg.solve(values / size, torch.block_diag(*(way[2] for way in ways)) / size)
-    return WinogradTransform(*(part.to(dtype) for part in _balanced(coefficients.T, weights, inputs)))
+    size = values.abs().amax(
+        dim=1, keepdim=True
+    )  # powers of two grow; solved in proportion, digits are kept
+    coefficients = torch.linalg.solve(
+        values / size, torch.block_diag(*(way[2] for way in ways)) / size
+    )
+    return WinogradTransform(
+        *(part.to(dtype) for part in _balanced(coefficients.T, weights, inputs))
+    )
 
 
 def _powers(point: float | complex, count: int) -> Tensor:
-    """What multiplies each coefficient of a polynomial in its value at a point; of a complex one, given as its
-    logarithm, both parts of the value."""
+    """What multiplies each coefficient of a polynomial in its value at a point; of a complex one,
+    given as its logarithm, both parts of the value."""
     if isinstance(point, complex):
         rows = [cmath.exp(point * k) for k in range(count)]
         return _matrix([[z.real for z in rows], [z.imag for z in rows]])
@@ -120,41 +141,59 @@ class TilePlan(NamedTuple):
     def pixels(self, x: Tensor) -> Tensor:
         """Images ``(N, C, H, W)`` at the points: a matrix of tiles and channels for each."""
         down, across = self.rules(x)
-        return _along(down.pixels, across.pixels, _cut(x, self)).view(prod(self.points), -1, x.shape[1])
+        return _along(down.pixels, across.pixels, _cut(x, self)).view(
+            prod(self.points), -1, x.shape[1]
+        )
 
     def weights(self, weight: Tensor) -> Tensor:
         """Weights ``(O, C, R, S)`` at the points: a matrix of channels and outputs for each."""
         down, across = self.rules(weight)
         outputs, channels, r, s = weight.shape
-        at_points = _along(down.weights, across.weights, weight.permute(2, 3, 1, 0).reshape(r, s, -1))
+        at_points = _along(
+            down.weights, across.weights, weight.permute(2, 3, 1, 0).reshape(r, s, -1)
+        )
         return at_points.view(-1, channels, outputs)
 
     def slopes(self, out: Tensor) -> Tensor:
-        """Slopes by the outputs ``(N, O, H, W)`` at the points: a matrix of tiles and outputs for each."""
+        """Slopes by the outputs ``(N, O, H, W)`` at the points: a matrix of tiles and outputs for
+        each."""
         down, across = self.rules(out)
-        return _along(down.outputs, across.outputs, _lifted(out, self)).view(prod(self.points), -1, out.shape[1])
+        return _along(down.outputs, across.outputs, _lifted(out, self)).view(
+            prod(self.points), -1, out.shape[1]
+        )
 
     def to_outputs(self, products: Tensor, batch: int) -> Tensor:
         """The images, with channels last, from products of pixels and weights."""
         down, across = self.rules(products)
-        return _laid(_along(down.outputs.T, across.outputs.T, products.view(*self.points, -1)), batch, self)
+        return _laid(
+            _along(down.outputs.T, across.outputs.T, products.view(*self.points, -1)), batch, self
+        )
 
     def to_pixels(self, products: Tensor, like: Tensor) -> Tensor:
         """Slopes by images like these, from products of slopes and weights."""
         down, across = self.rules(products)
-        return _glued(_along(down.pixels.T, across.pixels.T, products.view(*self.points, -1)), like.shape, self)
+        return _glued(
+            _along(down.pixels.T, across.pixels.T, products.view(*self.points, -1)),
+            like.shape,
+            self,
+        )
 
     def to_weights(self, products: Tensor, like: Tensor) -> Tensor:
         """Slopes by weights like these, from products of pixels and slopes."""
         down, across = self.rules(products)
         outputs, channels, r, s = like.shape
-        whole = _along(down.weights.T, across.weights.T, products.view(*self.points, -1)).view(r, s, channels, outputs)
+        whole = _along(down.weights.T, across.weights.T, products.view(*self.points, -1)).view(
+            r, s, channels, outputs
+        )
         return whole.permute(3, 2, 0, 1).contiguous()
 
 
 @lru_cache(maxsize=1024)
-def planned(image: tuple[int, ...], kernel: tuple[int, ...], *, always: bool = False) -> TilePlan | None:
-    """The best cut of a batch ``(N, C, H, W)`` for weights ``(O, C, R, S)``; None if plain sums are quicker.
+def planned(
+    image: tuple[int, ...], kernel: tuple[int, ...], *, always: bool = False
+) -> TilePlan | None:
+    """The best cut of a batch ``(N, C, H, W)`` for weights ``(O, C, R, S)``; None if plain sums are
+    quicker.
 
     >>> planned((64, 64, 14, 14), (64, 64, 5, 5))
     Plan(height=10, width=10, rows=(10, 5), columns=(10, 5))
@@ -167,20 +206,26 @@ def planned(image: tuple[int, ...], kernel: tuple[int, ...], *, always: bool = F
     if min(height, width) < 1 or batch < 1:
         return None
     plans = [
-        TilePlan(height, width, (a, widths[0]), (b, widths[1])) for a in _tiles(height, widths[0])
+        TilePlan(height, width, (a, widths[0]), (b, widths[1]))
+        for a in _tiles(height, widths[0])
         for b in _tiles(width, widths[1])
-    ]  # fmt: skip
+    ]
     if not always:
         plans = [plan for plan in plans if prod(plan.tiles) <= TILES]
     best = min(plans, key=lambda plan: plan.cost(batch, channels, outputs), default=None)
     plain = batch * height * width * channels * outputs * widths[0] * widths[1]
-    return best if best and (always or best.cost(batch, channels, outputs) < WORTH * plain) else None
+    return (
+        best if best and (always or best.cost(batch, channels, outputs) < WORTH * plain) else None
+    )
 
 
 def _tiles(size: int, width: int) -> list[int]:
-    """Tiles that are worth a look: such that points come out even, none of them twice as large as the outputs."""
+    """Tiles that are worth a look: such that points come out even, none of them twice as large as
+    the outputs."""
     most = min(LARGEST, size + 1)
-    return [tile for tile in range(1, most + 1) if (tile + width) % 2 and tile + width > 2] or [1 + width % 2]
+    return [tile for tile in range(1, most + 1) if (tile + width) % 2 and tile + width > 2] or [
+        1 + width % 2
+    ]
 
 
 def _along(down: Tensor, across: Tensor, x: Tensor) -> Tensor:
@@ -191,7 +236,8 @@ def _along(down: Tensor, across: Tensor, x: Tensor) -> Tensor:
 
 
 def _cut(x: Tensor, plan: TilePlan) -> Tensor:
-    """The tiles of images ``(N, C, H, W)``: their rows, columns, and then the rest, channels last."""
+    """The tiles of images ``(N, C, H, W)``: their rows, columns, and then the rest, channels
+    last."""
     (a, r), (b, s), (down, across) = plan.rows, plan.columns, plan.tiles
     x = _filled(x, down * a + r - 1, across * b + s - 1)
     tiles = x.unfold(2, a + r - 1, a).unfold(3, b + s - 1, b)

@@ -1,15 +1,17 @@
 """AdaBest: bias estimates that fade with the time since a client's last visit.
 
-Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptive Bias Estimation, ECCV 2022.
+Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptive Bias Estimation,
+ECCV 2022.
 
     client   u    =  g_k(w) - mu h_k                                h_k = 0 on the first visit
              h_k  <- h_k / (t - t'_k) + (w_sent - w_k)              t'_k: the round of its last visit
     server   wbar' = mean(w_k);  w <- wbar' - beta (wbar - wbar');  wbar <- wbar'
 
-Means are uniform; ``wbar`` starts at the first model. The paper stores ``mu h_k``, which is the same for a
-constant ``mu``. ``mu_mode="per_sample"`` multiplies ``mu`` by ``E B / N_k``, as the authors' simulator does: ``E`` are
-the epochs of the visit, ``N_k`` the client's examples, and ``B`` is the mean over all replies so far, those of the
-same round that came before included, of examples gone through a local step.
+Means are uniform; ``wbar`` starts at the first model. The paper stores ``mu h_k``, which is the
+same for a constant ``mu``. ``mu_mode="per_sample"`` multiplies ``mu`` by ``E B / N_k``, as the
+authors' simulator does: ``E`` are the epochs of the visit, ``N_k`` the client's examples, and ``B``
+is the mean over all replies so far, those of the same round that came before included, of examples
+gone through a local step.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import GradFn
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
 from fedflat.errors import choice
-from fedflat.server.piece import ServerContext, Send, ServerPiece
+from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,7 +57,9 @@ class AdaBest(Piece):
         if "h" in v.state and v.preceding is not None:
             count, batches = v.preceding.unbind(-1)
             batch = (v.inbox["batches"] + batches) / (v.inbox["replies"] + count)
-            v.scratch["h"] = (v.epochs / v.examples * batch).to(w.dtype).unsqueeze(-1) * v.state["h"]
+            v.scratch["h"] = (v.epochs / v.examples * batch).to(w.dtype).unsqueeze(-1) * v.state[
+                "h"
+            ]
         return w
 
     def gradient(self, v: ClientContext, grad: GradFn, w: Tensor) -> Tensor:
@@ -90,13 +94,20 @@ class ServerAdaBest(ServerPiece):
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """``w - (wbar' - beta (wbar - wbar'))``."""
         before = context.state.get("mean", broadcast.params)
-        replies = send(broadcast) if self.mu_mode == "plain" else self._tell_batches(context, send, broadcast)
-        mean = context.state["mean"] = broadcast.params - replies.uniform  # a probe's perturbation does not stay in it
+        replies = (
+            send(broadcast)
+            if self.mu_mode == "plain"
+            else self._tell_batches(context, send, broadcast)
+        )
+        mean = context.state["mean"] = (
+            broadcast.params - replies.uniform
+        )  # a probe's perturbation does not stay in it
         target = mean - at(self.beta, broadcast.round) * (before - mean)
         return replies.with_delta(broadcast.params - target)
 
     def _tell_batches(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """Send the number of replies so far and the sum of their mean batches along, and count on."""
+        """Send the number of replies so far and the sum of their mean batches along, and count
+        on."""
         zero = torch.zeros((), dtype=torch.float64, device=broadcast.params.device)
         count, batches = context.state.get("replies", zero), context.state.get("batches", zero)
         replies = send(broadcast.enclose(self.key, replies=count, batches=batches))
@@ -108,4 +119,6 @@ class ServerAdaBest(ServerPiece):
 @method
 def adabest(beta: Scalar = 0.9, mu: Scalar = 0.02, mu_mode: str = AdaBest.mu_mode) -> Method:
     """Adaptive bias estimation (Varno et al., ECCV 2022)."""
-    return Method(client=(AdaBest(mu, mu_mode),), server=(ServerAdaBest(beta, mu_mode),), weighting="uniform")
+    return Method(
+        client=(AdaBest(mu, mu_mode),), server=(ServerAdaBest(beta, mu_mode),), weighting="uniform"
+    )

@@ -6,7 +6,8 @@ Kim et al., Communication-Efficient Federated Learning with Accelerated Client G
     client   u = g_k(w) + beta (w - y), from y
     server   m <- lam m + mean(w_k - y);    w <- w + m
 
-Means are uniform. The authors' code has the penalty without the 1/2, so its weight is half of ``beta``.
+Means are uniform. The authors' code has the penalty without the 1/2, so its weight is half of
+``beta``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fedflat.composition.method import Method, method
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
-from fedflat.server.piece import ServerContext, Send, ServerPiece
+from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,7 +40,9 @@ class Lookahead(ServerPiece):
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
         """The momentum, as a pseudo-gradient."""
-        ahead = at(self.lam, broadcast.round) * context.state.get("m", torch.zeros_like(broadcast.params))
+        ahead = at(self.lam, broadcast.round) * context.state.get(
+            "m", torch.zeros_like(broadcast.params)
+        )
         replies = send(replace(broadcast, params=broadcast.params + ahead))
         context.state["m"] = ahead - replies.uniform
         return replies.with_delta(-context.state["m"])

@@ -1,4 +1,5 @@
-"""FedALA: what was received is blended into the client's own last model, weight by weight, before training.
+"""FedALA: what was received is blended into the client's own last model, weight by weight, before
+training.
 
 Zhang et al., FedALA: Adaptive Local Aggregation for Personalized Federated Learning, AAAI 2023.
 
@@ -6,9 +7,10 @@ Zhang et al., FedALA: Adaptive Local Aggregation for Personalized Federated Lear
     on a share of the client's data      m <- clip(m - eta grad(wh) (w - wl), 0, 1) after every batch
     then local SGD from wh; all other tensors are taken from w
 
-``wl`` is the client's last model. The share is drawn anew in every visit. Nothing is learnt at the first visit, when
-there is no ``wl``; at the second the share is gone through until losses settle, later once. They have settled when the
-standard deviation of the last ten, one from the end of each pass, is below ``threshold``, as in the authors' code.
+``wl`` is the client's last model. The share is drawn anew in every visit. Nothing is learnt at the
+first visit, when there is no ``wl``; at the second the share is gone through until losses settle,
+later once. They have settled when the standard deviation of the last ten, one from the end of each
+pass, is below ``threshold``, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, ModelInfo, ClientContext
+from fedflat.client.piece import ClientContext, ModelInfo, Piece
 from fedflat.composition.method import made_of
 from fedflat.core.stage import Stage
 from fedflat.errors import SettingError, number
@@ -70,13 +72,17 @@ class Ala(Piece):
             m = torch.where(settled.unsqueeze(-1), m, learnt)
             losses.append(loss)
             if len(losses) > 10:
-                settled = settled | (torch.stack(losses[-10:]).std(dim=0, correction=0) < self.threshold)
+                settled = settled | (
+                    torch.stack(losses[-10:]).std(dim=0, correction=0) < self.threshold
+                )
                 if settled.all():
                     break
         v.state["m"] = m
         return torch.cat([w[..., :-size], own + (new - own) * m], dim=-1)
 
-    def _learn(self, v: ClientContext, used: Tensor, w: Tensor, own: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+    def _learn(
+        self, v: ClientContext, used: Tensor, w: Tensor, own: Tensor, m: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """The blend after one pass over the examples used, and the loss of its last batch."""
         size = own.shape[-1]
         new = w[..., -size:]
@@ -95,4 +101,5 @@ class Ala(Piece):
 
 @made_of(Ala)
 def fedala() -> None:
-    """The received model blended into the client's own, weight by weight (Zhang et al., AAAI 2023)."""
+    """The received model blended into the client's own, weight by weight (Zhang et al., AAAI
+    2023)."""

@@ -5,8 +5,8 @@ Xu et al., FedCM: Federated Learning with Client-level Momentum, 2021.
     client   u = a g_k(w) + (1 - a) D
     server   w <- w - mean(delta_k);    D <- mean(delta_k) / (tau lr),  0 before round 0
 
-``tau`` is the mean number of steps over the cohort and ``lr`` the rate of the round, so ``D`` is in gradient
-units. In round 0 the step is ``a g``: smaller than FedAvg's, as in the paper.
+``tau`` is the mean number of steps over the cohort and ``lr`` the rate of the round, so ``D`` is in
+gradient units. In round 0 the step is ``a g``: smaller than FedAvg's, as in the paper.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, ModelInfo, ClientContext
+from fedflat.client.piece import ClientContext, ModelInfo, Piece
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import GradFn
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
 from fedflat.errors import SettingError
-from fedflat.server.piece import ServerContext, Send, ServerPiece
+from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)

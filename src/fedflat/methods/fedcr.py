@@ -1,7 +1,7 @@
 """FedCR: clients agree on what the features of a class look like; heads stay at home.
 
-Zhang et al., FedCR: Personalized Federated Learning Based on Across-Client Common Representation with
-Conditional Mutual Information Regularization, ICML 2023.
+Zhang et al., FedCR: Personalized Federated Learning Based on Across-Client Common Representation
+with Conditional Mutual Information Regularization, ICML 2023.
 
     the encoder gives a Gaussian q(z|x); the head reads samples of z
     client   loss = CE(mean over samples) + beta KL(prior_y || q(z|x)),   prior_y: the server's Gaussian of class y
@@ -9,9 +9,9 @@ Conditional Mutual Information Regularization, ICML 2023.
     server   the encoder is averaged uniformly; the clients' class Gaussians are multiplied and mixed with the old
              ones: prior <- mix prior + (1 - mix) product
 
-Use it with the ``stochastic`` model. Choices of ours where the text is silent: class probabilities (not scores)
-are averaged over samples; mean and variance of the prior are mixed separately; a class nobody saw keeps its
-prior, N(0, 1) at first.
+Use it with the ``stochastic`` model. Choices of ours where the text is silent: class probabilities
+(not scores) are averaged over samples; mean and variance of the prior are mixed separately; a class
+nobody saw keeps its prior, N(0, 1) at first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedflat.client.piece import ModelInfo, Term, ClientContext
+from fedflat.client.piece import ClientContext, ModelInfo, Term
 from fedflat.client.private_parameters import Private
 from fedflat.composition.method import Method, method
 from fedflat.core.messages import Broadcast, Replies
@@ -33,7 +33,7 @@ from fedflat.core.stage import Stage
 from fedflat.data.batch import Batch
 from fedflat.errors import SettingError, number
 from fedflat.models.stochastic import StochasticNet, gaussian
-from fedflat.server.piece import ServerContext, Send, ServerPiece
+from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,7 +51,9 @@ class CommonRepresentation(Term):
     def check(self, site: ModelInfo) -> None:
         """Refuse a network without Gaussian features, and a task without classes."""
         if not site.task.classifies:
-            raise SettingError(f"fedcr has a Gaussian for each class, and {site.task} has none. Use classification().")
+            raise SettingError(
+                f"fedcr has a Gaussian for each class, and {site.task} has none. Use classification()."
+            )
         if not isinstance(site.module, StochasticNet):
             raise SettingError(
                 f"fedcr needs a network with Gaussian features, found {type(site.module).__name__}. Use "
@@ -78,14 +80,21 @@ class CommonRepresentation(Term):
         mean, spread = gaussian(seen[0])
         self._gather(v, batch.labels, output.shape[1], mean.detach(), spread.detach())
         prior_mean = v.inbox["mean"][batch.labels] if "mean" in v.inbox else torch.zeros_like(mean)
-        prior_var = v.inbox["variance"][batch.labels] if "variance" in v.inbox else torch.ones_like(mean)
+        prior_var = (
+            v.inbox["variance"][batch.labels] if "variance" in v.inbox else torch.ones_like(mean)
+        )
         var = spread.square()
         kl = 0.5 * ((var / prior_var).log() + (prior_var + (prior_mean - mean).square()) / var - 1)
         return at(self.beta, v.round) * kl.sum(dim=-1).mean()
 
-    def _gather(self, v: ClientContext, y: Tensor, classes: int, mean: Tensor, spread: Tensor) -> None:
+    def _gather(
+        self, v: ClientContext, y: Tensor, classes: int, mean: Tensor, spread: Tensor
+    ) -> None:
         """In the last epoch, multiply the Gaussians of each class: precisions add up."""
-        if v.steps < v.planned_steps - v.planned_steps / max(v.epochs, 1.0) or v.scratch.get("step") == v.steps:
+        if (
+            v.steps < v.planned_steps - v.planned_steps / max(v.epochs, 1.0)
+            or v.scratch.get("step") == v.steps
+        ):
             return
         v.scratch["step"] = v.steps
         empty = mean.new_zeros(classes, mean.shape[1])
@@ -115,8 +124,12 @@ class ServerRepresentation(ServerPiece):
         old_mean = context.state.get("mean", torch.zeros_like(precision))
         old_var = context.state.get("variance", torch.ones_like(precision))
         safe = torch.where(seen, precision, 1.0)
-        context.state["mean"] = torch.where(seen, torch.lerp(weighted / safe, old_mean, self.mix), old_mean)
-        context.state["variance"] = torch.where(seen, torch.lerp(1 / safe, old_var, self.mix), old_var)
+        context.state["mean"] = torch.where(
+            seen, torch.lerp(weighted / safe, old_mean, self.mix), old_mean
+        )
+        context.state["variance"] = torch.where(
+            seen, torch.lerp(1 / safe, old_var, self.mix), old_var
+        )
         return replies
 
 

@@ -7,12 +7,13 @@ Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021.
     server   sigma    <- sigma - (alpha/K) sum_{k in cohort} (w_k - w_sent)          K: all clients
              w        <- mean(w_k) - sigma / alpha
 
-With ``by_size`` client k has ``alpha_k = alpha mean(N) / N_k`` in place of ``alpha``, as in the authors' code: the
-fewer examples, the tighter. In ``h_k = -sigma_k / alpha_k`` that is ``u = g_k(w) + alpha_k (w - w_sent + h_k)``, and
-the server adds the mean of all ``h_k``, which the lines above do as they stand: its ``sigma`` is in units of ``alpha``.
+With ``by_size`` client k has ``alpha_k = alpha mean(N) / N_k`` in place of ``alpha``, as in the
+authors' code: the fewer examples, the tighter. In ``h_k = -sigma_k / alpha_k`` that is ``u = g_k(w)
++ alpha_k (w - w_sent + h_k)``, and the server adds the mean of all ``h_k``, which the lines above
+do as they stand: its ``sigma`` is in units of ``alpha``.
 
-Means are uniform over the cohort. The server's model is evaluated; the authors' code reports the mean of
-all clients' last models (add ``all_clients()`` for that).
+Means are uniform over the cohort. The server's model is evaluated; the authors' code reports the
+mean of all clients' last models (add ``all_clients()`` for that).
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import GradFn
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
 from fedflat.errors import choice, flag
-from fedflat.server.piece import ServerContext, Send, ServerPiece
+from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,8 +76,8 @@ class Dual(Piece):
 class ServerDual(ServerPiece):
     """The server's half: ``sigma``, the mean of all clients' duals, pushes the step on.
 
-    ``scale="paper"`` divides by all clients; ``"repo"`` divides by the cohort's size as well, as FedGloSS's
-    released code does.
+    ``scale="paper"`` divides by all clients; ``"repo"`` divides by the cohort's size as well, as
+    FedGloSS's released code does.
     """
 
     alpha: Scalar
@@ -103,6 +104,7 @@ class ServerDual(ServerPiece):
 def feddyn(alpha: Scalar = 0.01, by_size: bool = Dual.by_size) -> Method:
     """Dynamic regularisation by dual variables (Acar et al., ICLR 2021).
 
-    ``by_size=True`` gives clients with fewer examples a larger ``alpha``, as the authors' code does.
+    ``by_size=True`` gives clients with fewer examples a larger ``alpha``, as the authors' code
+    does.
     """
     return Method(client=(Dual(alpha, by_size),), server=(ServerDual(alpha),), weighting="uniform")

@@ -7,11 +7,12 @@ Xing et al., Flexible Sharpness-Aware Personalized Federated Learning, AAAI 2025
              afterwards: chosen <- the ``top`` eligible layers of largest score, used at the next visit
     server   as FedCM
 
-A layer is one weight of a convolution or a linear layer: no bias, no normalisation, no 1x1 shortcut. The
-paper's score is the squared change of a weight without saying how it becomes one number; its code takes the
-mean squared difference of the min-max scaled tensors (``score="minmax_mse"``), or without scaling ``"mse"``.
-``selection``: "fsa" the largest scores, "reverse" the smallest that are not 0, "random" any. Taken literally the
-paper's Algorithm 1 adds the momentum uphill; like its code we do not.
+A layer is one weight of a convolution or a linear layer: no bias, no normalisation, no 1x1
+shortcut. The paper's score is the squared change of a weight without saying how it becomes one
+number; its code takes the mean squared difference of the min-max scaled tensors
+(``score="minmax_mse"``), or without scaling ``"mse"``. ``selection``: "fsa" the largest scores,
+"reverse" the smallest that are not 0, "random" any. Taken literally the paper's Algorithm 1 adds
+the momentum uphill; like its code we do not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, ModelInfo, ClientContext
+from fedflat.client.piece import ClientContext, ModelInfo, Piece
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import GradFn, Layout, unit
 from fedflat.core.schedules import Scalar, at, scalar
@@ -35,7 +36,11 @@ LEFT_OUT = ("bn", "norm", "bias", "downsample", "shortcut")
 def eligible(layout: Layout) -> list[str]:
     """The names of the layers that can be chosen."""
     pairs = zip(layout.names, layout.shapes, strict=True)
-    return [name for name, shape in pairs if len(shape) >= 2 and not any(word in name for word in LEFT_OUT)]
+    return [
+        name
+        for name, shape in pairs
+        if len(shape) >= 2 and not any(word in name for word in LEFT_OUT)
+    ]
 
 
 def _owners(layout: Layout) -> Tensor:
@@ -113,7 +118,9 @@ class Fsa(Piece):
 
     def _choose(self, scores: Tensor, v: ClientContext) -> Tensor:
         if self.selection == "random":
-            order = v.draw(lambda rng: torch.randperm(scores.shape[-1], generator=rng)).to(scores.device)
+            order = v.draw(lambda rng: torch.randperm(scores.shape[-1], generator=rng)).to(
+                scores.device
+            )
         elif self.selection == "reverse":
             order = torch.where(scores > 0, scores, torch.inf).argsort(stable=True)
             order = order[: int((scores > 0).sum())]
@@ -129,7 +136,11 @@ def _minmax(x: Tensor) -> Tensor:
 
 @method
 def fsa(
-    rho: Scalar = 0.1, rho_larger: Scalar = 0.2, top: int = 2, score: str = Fsa.score, selection: str = Fsa.selection
+    rho: Scalar = 0.1,
+    rho_larger: Scalar = 0.2,
+    top: int = 2,
+    score: str = Fsa.score,
+    selection: str = Fsa.selection,
 ) -> Method:
     """Local SAM with a larger radius in the layers that moved most (Xing et al., AAAI 2025)."""
     return Method(client=(Fsa(rho, rho_larger, top, score, selection),))
@@ -137,8 +148,12 @@ def fsa(
 
 @method
 def fedfsa(
-    rho: Scalar = 0.1, rho_larger: Scalar = 0.2, top: int = 2, a: Scalar = 0.1, score: str = Fsa.score,
+    rho: Scalar = 0.1,
+    rho_larger: Scalar = 0.2,
+    top: int = 2,
+    a: Scalar = 0.1,
+    score: str = Fsa.score,
     selection: str = Fsa.selection,
-) -> Method:  # fmt: skip
+) -> Method:
     """Flexible sharpness-aware steps mixed with the global momentum (Xing et al., AAAI 2025)."""
     return fsa(rho, rho_larger, top, score, selection) + fedcm(a)

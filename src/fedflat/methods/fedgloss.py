@@ -1,7 +1,7 @@
 """FedGloSS: sharpness of the global model at the price of FedAvg, and its honest, dearer original.
 
-Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware Minimization for
-Federated Learning, CVPR 2025.
+Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware
+Minimization for Federated Learning, CVPR 2025.
 
     server   eps = rho_s D' / ||D'||     D' is last round's pseudo-gradient; eps = 0 in round 0
              sends wt = w + eps
@@ -12,11 +12,11 @@ Federated Learning, CVPR 2025.
 
 NaiveFedGloSS takes eps from a first exchange at ``w`` with the same clients, which they forget.
 
-Where paper and released code differ: the dual is measured from ``wt`` (code, and line 19 of the paper's
-Algorithm 1; line 22 says ``w``, which would let eps leak into it). ``dual_scale="repo"`` divides the server's
-dual by the cohort's size as well. The radius of the *local* SAM is warmed up over ``T_s`` rounds from
-``rho_0``; ``server_rho="repo"`` also gives the server the radius ``rho_l + (rho_s - rho_0)/T_s`` during that
-time, as the code does by reading the wrong list.
+Where paper and released code differ: the dual is measured from ``wt`` (code, and line 19 of the
+paper's Algorithm 1; line 22 says ``w``, which would let eps leak into it). ``dual_scale="repo"``
+divides the server's dual by the cohort's size as well. The radius of the *local* SAM is warmed up
+over ``T_s`` rounds from ``rho_0``; ``server_rho="repo"`` also gives the server the radius ``rho_l +
+(rho_s - rho_0)/T_s`` during that time, as the code does by reading the wrong list.
 """
 
 from __future__ import annotations
@@ -43,33 +43,47 @@ def _around(probe: ServerPiece, rho_l: Scalar, beta: float, admm: bool, dual_sca
 
 @method
 def naive_fedgloss(
-    rho_s: Scalar = 0.15, rho_l: Scalar = 0.0, beta: float = 10.0, admm: bool = True, dual_scale: str = "paper"
+    rho_s: Scalar = 0.15,
+    rho_l: Scalar = 0.0,
+    beta: float = 10.0,
+    admm: bool = True,
+    dual_scale: str = "paper",
 ) -> Method:
     """Global SAM with a true perturbation: two exchanges a round (Caldarola et al., CVPR 2025).
 
-    ``rho_l`` is the radius of local SAM, 0 for plain SGD; duals (``admm``) move once, after the second exchange.
+    ``rho_l`` is the radius of local SAM, 0 for plain SGD; duals (``admm``) move once, after the
+    second exchange.
     """
     return _around(ServerSam(rho_s), rho_l, beta, admm, dual_scale)
 
 
 @method
 def fedgloss(
-    rho_s: Scalar = 0.15, rho_l: Scalar = 0.0, beta: float = 10.0, admm: bool = True, T_s: int = 0,
-    rho_0: float = 0.001, dual_scale: str = "paper", server_rho: str = "constant", delta_eps: bool = False,
-) -> Method:  # fmt: skip
+    rho_s: Scalar = 0.15,
+    rho_l: Scalar = 0.0,
+    beta: float = 10.0,
+    admm: bool = True,
+    T_s: int = 0,
+    rho_0: float = 0.001,
+    dual_scale: str = "paper",
+    server_rho: str = "constant",
+    delta_eps: bool = False,
+) -> Method:
     """Global SAM for free, along last round's pseudo-gradient (Caldarola et al., CVPR 2025).
 
-    ``rho_s`` is the server's radius; ``rho_l`` that of local SAM, 0 for plain SGD (or add another local
-    optimiser, such as ``asam()``), warmed up from ``rho_0`` over ``T_s`` rounds; ``beta`` the length of the
-    penalty, ``admm=False`` drops duals and penalty; ``delta_eps=True`` measures the staleness at the price of
-    one more exchange a round.
+    ``rho_s`` is the server's radius; ``rho_l`` that of local SAM, 0 for plain SGD (or add another
+    local optimiser, such as ``asam()``), warmed up from ``rho_0`` over ``T_s`` rounds; ``beta`` the
+    length of the penalty, ``admm=False`` drops duals and penalty; ``delta_eps=True`` measures the
+    staleness at the price of one more exchange a round.
     """
     choice("fedgloss", "server_rho", server_rho, ["constant", "repo"])
     number("fedgloss", "T_s", T_s, low=0, whole=True)
     number("fedgloss", "rho_0", rho_0, low=0)
     flag("fedgloss", "delta_eps", delta_eps)
     if T_s and not (isinstance(rho_l, int | float) and isinstance(rho_s, int | float)):
-        raise SettingError("fedgloss: T_s warms up plain numbers; leave it out if rho_l or rho_s is a schedule.")
+        raise SettingError(
+            "fedgloss: T_s warms up plain numbers; leave it out if rho_l or rho_s is a schedule."
+        )
     if T_s and rho_l == 0 and server_rho == "constant":
         raise SettingError(
             f"fedgloss: T_s={T_s} warms up rho_l, the radius of local SAM, which is 0. Give rho_l, or warm up the "

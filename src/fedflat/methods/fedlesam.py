@@ -6,9 +6,9 @@ Sharpness-aware Minimization, ICML 2024.
     client   eps_k = rho (w_old_k - w_sent) / ||w_old_k - w_sent||       0 on the first visit
              u = g_k(w + eps_k);    afterwards  w_old_k <- w_sent
 
-FedLESAM-S is ``fedlesam() + scaffold()``, FedLESAM-D ``fedlesam() + feddyn()``. The released code perturbs
-each tensor by one number (it indexes the flat vector by the tensor's place) and uses the last server move
-for everybody; we follow the paper.
+FedLESAM-S is ``fedlesam() + scaffold()``, FedLESAM-D ``fedlesam() + feddyn()``. The released code
+perturbs each tensor by one number (it indexes the flat vector by the tensor's place) and uses the
+last server move for everybody; we follow the paper.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import GradFn, unit
 from fedflat.core.schedules import Scalar, at, scalar

@@ -1,14 +1,14 @@
 """FedSMOO: clients agree on one perturbation as they agree on one model, by dual variables.
 
-Sun et al., Dynamic Regularized Sharpness Aware Minimization in Federated Learning: Approaching Global
-Consistency and Smooth Landscape, ICML 2023.
+Sun et al., Dynamic Regularized Sharpness Aware Minimization in Federated Learning: Approaching
+Global Consistency and Smooth Landscape, ICML 2023.
 
     client   q = g_k(w) - mu_k - s;   eps = rho q/||q||;   mu_k <- mu_k + eps - s         at every step
              u = g_k(w + eps) - sigma_k + (w - w_sent)/beta;      sigma_k as in FedDyn, alpha = 1/beta
     server   s <- rho m/||m||,  m = mean(mu_k);    sigma and w as in FedDyn
 
-The paper averages ``mu_k`` less the last ``eps`` (``s_from="mu_minus_eps"``); the authors' simulator drops
-that, and says so: our default.
+The paper averages ``mu_k`` less the last ``eps`` (``s_from="mu_minus_eps"``); the authors'
+simulator drops that, and says so: our default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import GradFn, unit
 from fedflat.core.messages import Broadcast, Replies
@@ -26,12 +26,13 @@ from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
 from fedflat.errors import choice, number
 from fedflat.methods.feddyn import Dual, ServerDual
-from fedflat.server.piece import ServerContext, Send, ServerPiece
+from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
 class Smoo(Piece):
-    """The client's probe: an ascent corrected by its dual ``mu_k`` and the global perturbation ``s``."""
+    """The client's probe: an ascent corrected by its dual ``mu_k`` and the global perturbation
+    ``s``."""
 
     rho: Scalar
     s_from: str = "mu"
@@ -66,7 +67,9 @@ class Smoo(Piece):
 
     def end(self, v: ClientContext, w: Tensor) -> Tensor:
         """Send the dual."""
-        v.outbox["mu"] = v.state["mu"] - v.scratch["eps"] if self.s_from == "mu_minus_eps" else v.state["mu"]
+        v.outbox["mu"] = (
+            v.state["mu"] - v.scratch["eps"] if self.s_from == "mu_minus_eps" else v.state["mu"]
+        )
         return w
 
 
@@ -92,4 +95,6 @@ def fedsmoo(rho: Scalar = 0.1, beta: float = 10.0, s_from: str = Smoo.s_from) ->
     """Consistent perturbations and models by two sets of duals (Sun et al., ICML 2023)."""
     number("fedsmoo", "beta", beta, low=0, open_low=True)
     client = (Smoo(rho, s_from), Dual(1 / beta))
-    return Method(client=client, server=(ServerSmoo(rho), ServerDual(1 / beta)), weighting="uniform")
+    return Method(
+        client=client, server=(ServerSmoo(rho), ServerDual(1 / beta)), weighting="uniform"
+    )

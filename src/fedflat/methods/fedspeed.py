@@ -1,16 +1,17 @@
-"""FedSpeed: a blend of plain and perturbed gradients, a prox term, and a correction of what is sent.
+"""FedSpeed: a blend of plain and perturbed gradients, a prox term, and a correction of what is
+sent.
 
-Sun et al., FedSpeed: Larger Local Interval, Less Communication Round, and Higher Generalization Accuracy,
-ICLR 2023.
+Sun et al., FedSpeed: Larger Local Interval, Less Communication Round, and Higher Generalization
+Accuracy, ICLR 2023.
 
     client   g1 = g_k(w);  g2 = g_k(w + rho g1/||g1||)
              u  = (1-a) g1 + a g2 - sigma_k + (w - w_sent)/lam
              sigma_k <- sigma_k - (w_k - w_sent)/lam;    sends z_k = w_k - lam sigma_k
     server   w <- mean(z_k)
 
-The paper writes the ascent as ``rho g1`` and tunes ``rho`` by the norm of ``g1``; its code normalises, and so
-do we. The released code has no correction at the client but FedDyn's server rule and ``a = 1``: that is
-``server="feddyn"``.
+The paper writes the ascent as ``rho g1`` and tunes ``rho`` by the norm of ``g1``; its code
+normalises, and so do we. The released code has no correction at the client but FedDyn's server rule
+and ``a = 1``: that is ``server="feddyn"``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import GradFn, unit
 from fedflat.core.schedules import Scalar, at, scalar
@@ -65,11 +66,13 @@ class CorrectedDual(Dual):
 
 
 @method
-def fedspeed(rho: Scalar = 0.1, a: Scalar | None = None, lam: float = 100.0, server: str = "paper") -> Method:
+def fedspeed(
+    rho: Scalar = 0.1, a: Scalar | None = None, lam: float = 100.0, server: str = "paper"
+) -> Method:
     """Blended ascent, prox and corrected uploads (Sun et al., ICLR 2023).
 
-    ``a`` is the share of the perturbed gradient, 0.95 if nothing is said; ``server="feddyn"`` is the released code,
-    which takes all of it.
+    ``a`` is the share of the perturbed gradient, 0.95 if nothing is said; ``server="feddyn"`` is
+    the released code, which takes all of it.
     """
     choice("fedspeed", "server", server, ["paper", "feddyn"])
     number("fedspeed", "lam", lam, low=0, open_low=True)
@@ -81,4 +84,6 @@ def fedspeed(rho: Scalar = 0.1, a: Scalar | None = None, lam: float = 100.0, ser
             )
         client, at_server = (Blend(rho, 1.0), Dual(1 / lam)), (ServerDual(1 / lam),)
         return Method(client=client, server=at_server, weighting="uniform")
-    return Method(client=(Blend(rho, 0.95 if a is None else a), CorrectedDual(1 / lam)), weighting="uniform")
+    return Method(
+        client=(Blend(rho, 0.95 if a is None else a), CorrectedDual(1 / lam)), weighting="uniform"
+    )

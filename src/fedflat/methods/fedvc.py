@@ -17,6 +17,7 @@ from fedflat.errors import MOST_AT_ONCE, number
 
 @method
 def fedvc(n: int = 256) -> Method:
-    """Clients drawn by their sizes, ``n`` examples a visit, all counting alike (Hsu et al., ECCV 2020)."""
+    """Clients drawn by their sizes, ``n`` examples a visit, all counting alike (Hsu et al., ECCV
+    2020)."""
     number("fedvc", "n", n, low=1, high=MOST_AT_ONCE, whole=True)
     return Method(virtual=n, weighting="uniform")

@@ -1,7 +1,7 @@
 """LADD's round: clients teach themselves, from a model that was trained on other, labelled images.
 
-Shenaj et al., Learning Across Domains and Devices: Style-Driven Source-Free Domain Adaptation in Clustered Federated
-Learning, WACV 2023, arXiv:2210.02326.
+Shenaj et al., Learning Across Domains and Devices: Style-Driven Source-Free Domain Adaptation in
+Clustered Federated Learning, WACV 2023, arXiv:2210.02326.
 
     before   each client sends its style once; the server trains f_0 on its own images in these styles
     client   from (Phi, theta_c), one pass over images without labels:
@@ -10,9 +10,9 @@ Learning, WACV 2023, arXiv:2210.02326.
              every omega rounds  g_c <- (Phi, theta_c)                          before t_start
                                  g_c <- (n g_c + (Phi, theta_c)) / (n + 1)      from then on; n counts from 0
 
-The clusters are in `fedflat.methods.style_clusters`. ``g_c`` is ``f_0`` before the first refresh, and its running
-statistics are always those of ``(Phi, theta_c)``. Teacher and ``f_0`` travel with every mail, and are counted: clients
-need not remember anything.
+The clusters are in `fedflat.methods.style_clusters`. ``g_c`` is ``f_0`` before the first refresh,
+and its running statistics are always those of ``(Phi, theta_c)``. Teacher and ``f_0`` travel with
+every mail, and are counted: clients need not remember anything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedflat.client.piece import ModelInfo, Term, ClientContext
+from fedflat.client.piece import ClientContext, ModelInfo, Term
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast, Replies
@@ -32,7 +32,7 @@ from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
 from fedflat.data.batch import Batch, arguments
 from fedflat.errors import SettingError, choice, flag, number
-from fedflat.server.piece import ServerContext, Send, ServerPiece
+from fedflat.server.piece import Send, ServerContext, ServerPiece
 from fedflat.tasks.pseudo_labels import (
     SHARE,
     UNSURE,
@@ -50,7 +50,8 @@ CHUNK = 64
 
 @dataclass(frozen=True, repr=False)
 class SelfTraining(Term):
-    """The client's half: what a teacher is sure of is learnt, and the first model is not forgotten."""
+    """The client's half: what a teacher is sure of is learnt, and the first model is not
+    forgotten."""
 
     kd: Scalar = 10.0
     aggregator: str = "ladd"
@@ -75,10 +76,15 @@ class SelfTraining(Term):
                 f"self_training takes a teacher's classes for labels, and {site.task} has none. Use segmentation()."
             )
 
-    def loss(self, v: ClientContext, batch: Batch, output: Tensor | tuple[Tensor, ...], seen: Any) -> Tensor:
-        """Of all outputs the pseudo-labels', and of the main one the distillation's; means over all pixels."""
+    def loss(
+        self, v: ClientContext, batch: Batch, output: Tensor | tuple[Tensor, ...], seen: Any
+    ) -> Tensor:
+        """Of all outputs the pseudo-labels', and of the main one the distillation's; means over all
+        pixels."""
         given, first, counted = self._taught(v, batch)
-        value = torch.zeros((), dtype=arguments(output)[0].dtype, device=arguments(output)[0].device)
+        value = torch.zeros(
+            (), dtype=arguments(output)[0].dtype, device=arguments(output)[0].device
+        )
         for one in arguments(output):
             total, pixels = pseudo_loss(as_images(one), given)
             value = value + total / pixels
@@ -87,8 +93,11 @@ class SelfTraining(Term):
             value = value + at(self.kd, v.round) * (total / pixels)
         return value
 
-    def _taught(self, v: ClientContext, batch: Batch) -> tuple[PseudoLabels, Tensor | None, PseudoLabels | None]:
-        """The pseudo-labels of a batch, the first model's scores, and where these count; the same at every point."""
+    def _taught(
+        self, v: ClientContext, batch: Batch
+    ) -> tuple[PseudoLabels, Tensor | None, PseudoLabels | None]:
+        """The pseudo-labels of a batch, the first model's scores, and where these count; the same
+        at every point."""
         if v.scratch.get("batch") is not batch:
             given = self._labels(v, "teacher", self._scores(v, "teacher", batch.inputs))
             first = self._scores(v, "first", batch.inputs) if "first" in v.inbox else None
@@ -102,14 +111,23 @@ class SelfTraining(Term):
 
     def _labels(self, v: ClientContext, who: str, scores: Tensor) -> PseudoLabels:
         limits = self._thresholds(v, who) if self.aggregator == "fda" else None
-        return pseudo_labels(scores, rule=self.aggregator, sure=self.sure, share=self.share, thresholds=limits)
+        return pseudo_labels(
+            scores, rule=self.aggregator, sure=self.sure, share=self.share, thresholds=limits
+        )
 
     def _thresholds(self, v: ClientContext, who: str) -> Tensor:
-        """FDA's thresholds are those of all the client's images as they are, looked at once in a visit."""
+        """FDA's thresholds are those of all the client's images as they are, looked at once in a
+        visit."""
         if f"{who} thresholds" not in v.scratch:
-            scores = [self._scores(v, who, v.inputs(places)) for places in torch.arange(v.examples).split(CHUNK)]
+            scores = [
+                self._scores(v, who, v.inputs(places))
+                for places in torch.arange(v.examples).split(CHUNK)
+            ]
             sure, classes = zip(*((one.softmax(1).max(1)) for one in scores), strict=True)
-            flat = torch.cat([one.flatten() for one in sure]), torch.cat([one.flatten() for one in classes])
+            flat = (
+                torch.cat([one.flatten() for one in sure]),
+                torch.cat([one.flatten() for one in classes]),
+            )
             limits = fda_thresholds(*flat, scores[0].shape[1], sure=self.sure, share=self.share)
             v.scratch[f"{who} thresholds"] = limits
         found: Tensor = v.scratch[f"{who} thresholds"]
@@ -117,15 +135,18 @@ class SelfTraining(Term):
 
 
 def as_images(scores: Tensor) -> Tensor:
-    """Scores at pixels; where each example has one class, the batch is looked at as one image of so many pixels."""
+    """Scores at pixels; where each example has one class, the batch is looked at as one image of so
+    many pixels."""
     return scores if scores.dim() == 4 else scores.T.reshape(1, scores.shape[1], -1, 1)
 
 
 @dataclass(frozen=True, repr=False)
 class Teaching(ServerPiece):
-    """The server's half: a teacher for each slot, which follows its model, and the first model if clients want it.
+    """The server's half: a teacher for each slot, which follows its model, and the first model if
+    clients want it.
 
-    ``t_start`` is a number of completed rounds or a share of the run; None: the teacher is never a mean.
+    ``t_start`` is a number of completed rounds or a share of the run; None: the teacher is never a
+    mean.
     """
 
     omega: int = 1
@@ -147,19 +168,32 @@ class Teaching(ServerPiece):
 
     def begins(self, rounds: int) -> int | None:
         """The completed rounds from which on the teacher is a mean."""
-        return int(self.t_start * rounds + 1e-9) if isinstance(self.t_start, float) else self.t_start
+        return (
+            int(self.t_start * rounds + 1e-9) if isinstance(self.t_start, float) else self.t_start
+        )
 
-    def after_round(self, state: Mapping[str, Tensor], model: Model, completed: int, rounds: int) -> Mapping[str, Tensor]:
+    def after_round(
+        self, state: Mapping[str, Tensor], model: Model, completed: int, rounds: int
+    ) -> Mapping[str, Tensor]:
         """The teacher between two rounds."""
         if completed == 0:
             first = {"first": model.params, "first_buffers": model.buffers} if self.first else {}
-            return {"teacher": model.params, "teacher_buffers": model.buffers, "averaged": torch.tensor(0), **first}
+            return {
+                "teacher": model.params,
+                "teacher_buffers": model.buffers,
+                "averaged": torch.tensor(0),
+                **first,
+            }
         if completed % self.omega:
             return state
         n, start = int(state["averaged"]), self.begins(rounds)
         mean = start is not None and completed >= start
         params = torch.lerp(state["teacher"], model.params, 1 / (n + 1)) if mean else model.params
-        more = {"teacher": params, "teacher_buffers": model.buffers, "averaged": torch.tensor(n + mean)}
+        more = {
+            "teacher": params,
+            "teacher_buffers": model.buffers,
+            "averaged": torch.tensor(n + mean),
+        }
         return {**state, **more}
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
@@ -170,9 +204,15 @@ class Teaching(ServerPiece):
 
 @method
 def self_training(
-    kd: Scalar = SelfTraining.kd, omega: int = Teaching.omega, t_start: int | float | None = Teaching.t_start,
-    aggregator: str = SelfTraining.aggregator, mask: bool = SelfTraining.mask, sure: float = UNSURE, share: float = SHARE,
-) -> Method:  # fmt: skip
-    """FedAvg on images without labels, taught by its own averages: LADD's round without clusters."""
+    kd: Scalar = SelfTraining.kd,
+    omega: int = Teaching.omega,
+    t_start: int | float | None = Teaching.t_start,
+    aggregator: str = SelfTraining.aggregator,
+    mask: bool = SelfTraining.mask,
+    sure: float = UNSURE,
+    share: float = SHARE,
+) -> Method:
+    """FedAvg on images without labels, taught by its own averages: LADD's round without
+    clusters."""
     client = SelfTraining(kd, aggregator, mask, sure, share)
     return Method(client=(client,), server=(Teaching(omega, t_start, first=kd != 0),))

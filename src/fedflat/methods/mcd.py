@@ -1,15 +1,17 @@
 """MCD: two classifiers that disagree show where the features do not fit.
 
-Saito et al., Maximum Classifier Discrepancy for Unsupervised Domain Adaptation, CVPR 2018, arXiv:1712.02560.
+Saito et al., Maximum Classifier Discrepancy for Unsupervised Domain Adaptation, CVPR 2018,
+arXiv:1712.02560.
 
     features   learn from the labelled half of the batch, and to make the classifiers agree on the other half
     F_1, F_2   learn from the labelled half, and to disagree on the other half
     d          mean over pixels and classes of |softmax(F_1) - softmax(F_2)|
 
-The paper alternates three steps, the last one several times. Here all are one: where the images without labels enter
-the last layer, the gradient is turned round (as its authors' code has it among its options), so that one step raises d
-by the classifiers and lowers it by the features. It needs `twofold(...)` for the task and `with_source(...)` for the
-data: the second half of each batch has no labels.
+The paper alternates three steps, the last one several times. Here all are one: where the images
+without labels enter the last layer, the gradient is turned round (as its authors' code has it among
+its options), so that one step raises d by the classifiers and lowers it by the features. It needs
+`twofold(...)` for the task and `with_source(...)` for the data: the second half of each batch has
+no labels.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedflat.client.piece import ModelInfo, Term, ClientContext
+from fedflat.client.piece import ClientContext, ModelInfo, Term
 from fedflat.composition.method import made_of
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.data.batch import Batch
@@ -46,8 +48,8 @@ class Turned(torch.autograd.Function):
 
 @dataclass(frozen=True, repr=False)
 class Discrepancy(Term):
-    """``weight`` times how much the classifiers disagree on the half without labels: theirs to raise, to be lowered
-    by the features."""
+    """``weight`` times how much the classifiers disagree on the half without labels: theirs to
+    raise, to be lowered by the features."""
 
     weight: Scalar = 1.0
 
@@ -59,7 +61,9 @@ class Discrepancy(Term):
     def check(self, site: ModelInfo) -> None:
         """Refuse a task with one classifier."""
         if not isinstance(site.task, Twofold):
-            raise SettingError(f"mcd needs two classifiers, and {site.task} has one. Use --task 'twofold(...)'.")
+            raise SettingError(
+                f"mcd needs two classifiers, and {site.task} has one. Use --task 'twofold(...)'."
+            )
 
     @contextmanager
     def hooks(self, module: nn.Module) -> Iterator[None]:
@@ -86,4 +90,5 @@ def _turn(part: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
 
 @made_of(Discrepancy)
 def mcd() -> None:
-    """Features on which two classifiers agree, for images without labels (Saito et al., CVPR 2018)."""
+    """Features on which two classifiers agree, for images without labels (Saito et al., CVPR
+    2018)."""

@@ -1,6 +1,7 @@
 """Mime and MimeLite: clients step as the server's optimiser would, with its statistics held still.
 
-Karimireddy et al., Breaking the Centralized Barrier for Cross-Device Federated Learning, NeurIPS 2021.
+Karimireddy et al., Breaking the Centralized Barrier for Cross-Device Federated Learning, NeurIPS
+2021.
 
     first    c = sum_k p_k grad f_k(w), each over all of the client's data; p_k as for delta, sized if nothing is said
     client   Mime       ghat = g_k(w) - g_k(w_sent) + c        both on the same batch
@@ -8,10 +9,10 @@ Karimireddy et al., Breaking the Centralized Barrier for Cross-Device Federated 
              u = ghat + b m
     server   w <- w - delta;    m <- c + b m,  m = 0 before round 0
 
-With ``b = 0`` this is Mime-SGD. The paper writes ``(1-b) ghat + b m`` and ``m <- (1-b) c + b m``: that is
-``dampening=b``, for which the local rate must be larger by 1/(1-b). Mime needs ``c`` before the walk, so it
-makes two exchanges with the same clients (who keep the model in between); MimeLite sends its full gradient
-back with its model.
+With ``b = 0`` this is Mime-SGD. The paper writes ``(1-b) ghat + b m`` and ``m <- (1-b) c + b m``:
+that is ``dampening=b``, for which the local rate must be larger by 1/(1-b). Mime needs ``c`` before
+the walk, so it makes two exchanges with the same clients (who keep the model in between); MimeLite
+sends its full gradient back with its model.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ import torch
 from torch import Tensor
 
 from fedflat.client.instructions import Gradient
-from fedflat.client.piece import Piece, ClientContext
+from fedflat.client.piece import ClientContext, Piece
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import GradFn
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
-from fedflat.server.piece import ServerContext, Send, ServerPiece
+from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,7 +57,8 @@ class Mime(Piece):
 
 @dataclass(frozen=True, repr=False)
 class MimeLite(Piece):
-    """The client's half of MimeLite: plain gradients plus the frozen momentum; its full gradient goes back."""
+    """The client's half of MimeLite: plain gradients plus the frozen momentum; its full gradient
+    goes back."""
 
     b: Scalar
     dampening: Scalar
@@ -120,11 +122,21 @@ class ServerMime(ServerPiece):
 
 @method
 def mime(b: Scalar = 0.9, dampening: Scalar = 0.0) -> Method:
-    """The server's momentum in every client step, corrected gradients (Karimireddy et al., NeurIPS 2021)."""
-    return Method(client=(Mime(b, dampening),), server=(ServerMime(b, dampening, lite=False),), weighting="sized")
+    """The server's momentum in every client step, corrected gradients (Karimireddy et al., NeurIPS
+    2021)."""
+    return Method(
+        client=(Mime(b, dampening),),
+        server=(ServerMime(b, dampening, lite=False),),
+        weighting="sized",
+    )
 
 
 @method
 def mimelite(b: Scalar = 0.9, dampening: Scalar = 0.0) -> Method:
-    """The server's momentum in every client step, plain gradients (Karimireddy et al., NeurIPS 2021)."""
-    return Method(client=(MimeLite(b, dampening),), server=(ServerMime(b, dampening, lite=True),), weighting="sized")
+    """The server's momentum in every client step, plain gradients (Karimireddy et al., NeurIPS
+    2021)."""
+    return Method(
+        client=(MimeLite(b, dampening),),
+        server=(ServerMime(b, dampening, lite=True),),
+        weighting="sized",
+    )

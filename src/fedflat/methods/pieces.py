@@ -35,7 +35,8 @@ def layerwise_sam() -> None:
 
 @made_of(LastSam)
 def last_sam() -> None:
-    """Local SAM along the gradient of the step before: the centralised control of FedGloSS, one gradient a step."""
+    """Local SAM along the gradient of the step before: the centralised control of FedGloSS, one
+    gradient a step."""
 
 
 @method
@@ -56,9 +57,11 @@ def clip() -> None:
 
 @made_of(PolyRate)
 def poly_rate() -> None:
-    """A local rate that falls within each visit: step i of tau has ``(1 - i / (factor tau))^power`` of it.
+    """A local rate that falls within each visit: step i of tau has ``(1 - i / (factor tau))^power``
+    of it.
 
-    ``factor=1`` is what papers on segmentation print, ``factor=10000`` what FedDrive's code has: it hardly falls.
+    ``factor=1`` is what papers on segmentation print, ``factor=10000`` what FedDrive's code has: it
+    hardly falls.
     """
 
 
@@ -84,24 +87,37 @@ def server_momentum() -> None:
 
 @method
 def adam(
-    lr: Scalar = pace.Adam.lr, b1: float = pace.Adam.b1, b2: float = pace.Adam.b2, tau: float | None = None,
+    lr: Scalar = pace.Adam.lr,
+    b1: float = pace.Adam.b1,
+    b2: float = pace.Adam.b2,
+    tau: float | None = None,
     flavour: str = "paper",
-) -> Method:  # fmt: skip
+) -> Method:
     """Adam at the server (Reddi et al., ICLR 2021); ``tau`` is 1e-3, or 0.1 in torch's flavour."""
     if pace.adaptive_optimizer("adam", flavour):
-        return Method(server=(pace.TorchAdam(lr, b1, b2, pace.TorchAdam.eps if tau is None else tau),))
+        return Method(
+            server=(pace.TorchAdam(lr, b1, b2, pace.TorchAdam.eps if tau is None else tau),)
+        )
     return Method(server=(pace.Adam(lr, b1, b2, pace.Adam.tau if tau is None else tau),))
 
 
 @method
 def adagrad(
-    lr: Scalar = pace.Adagrad.lr, b1: float = pace.Adagrad.b1, tau: float | None = None, flavour: str = "paper"
+    lr: Scalar = pace.Adagrad.lr,
+    b1: float = pace.Adagrad.b1,
+    tau: float | None = None,
+    flavour: str = "paper",
 ) -> Method:
-    """AdaGrad at the server (Reddi et al., ICLR 2021); ``tau`` is 1e-3, or 1e-2 in torch's flavour."""
+    """AdaGrad at the server (Reddi et al., ICLR 2021); ``tau`` is 1e-3, or 1e-2 in torch's
+    flavour."""
     if pace.adaptive_optimizer("adagrad", flavour):
         if b1 != 0:
-            raise SettingError(f"adagrad: torch's flavour has no first moment, found b1={b1!r}. Leave b1 out.")
-        return Method(server=(pace.TorchAdagrad(lr, pace.TorchAdagrad.eps if tau is None else tau),))
+            raise SettingError(
+                f"adagrad: torch's flavour has no first moment, found b1={b1!r}. Leave b1 out."
+            )
+        return Method(
+            server=(pace.TorchAdagrad(lr, pace.TorchAdagrad.eps if tau is None else tau),)
+        )
     return Method(server=(pace.Adagrad(lr, b1, tau=pace.Adagrad.tau if tau is None else tau),))
 
 
@@ -114,15 +130,17 @@ def yogi() -> None:
 def swa() -> None:
     """Stochastic weight averaging at the server (Caldarola et al., ECCV 2022).
 
-    From ``start`` (a share of the run, or a round) the local rate falls from ``high`` to ``low`` in every
-    ``cycle`` rounds and the mean of the models at the cycles' ends is evaluated. The ablations of the paper:
-    ``cycle_lr=False`` averages only, ``average=False`` only cycles the rate.
+    From ``start`` (a share of the run, or a round) the local rate falls from ``high`` to ``low`` in
+    every ``cycle`` rounds and the mean of the models at the cycles' ends is evaluated. The
+    ablations of the paper: ``cycle_lr=False`` averages only, ``average=False`` only cycles the
+    rate.
     """
 
 
 @made_of(shadows.Wima)
 def wima() -> None:
-    """The mean of the last ``window`` global models is evaluated; ``scope``: all, classifier or features."""
+    """The mean of the last ``window`` global models is evaluated; ``scope``: all, classifier or
+    features."""
 
 
 @made_of(shadows.Ema)
@@ -153,19 +171,22 @@ def trimmed_mean(trim: int = 1) -> Method:
 
 @method
 def krum(attackers: int = 1, keep: int = rules.Krum.keep) -> Method:
-    """The most central reply, or the mean of the ``keep`` most central (Blanchard et al., NeurIPS 2017)."""
+    """The most central reply, or the mean of the ``keep`` most central (Blanchard et al., NeurIPS
+    2017)."""
     return Method(aggregator=rules.Krum(attackers, keep))
 
 
 @method
 def norm_clip(norm: float = 1.0) -> Method:
-    """No reply longer than ``norm`` (Sun et al., Can You Really Backdoor Federated Learning?, 2019)."""
+    """No reply longer than ``norm`` (Sun et al., Can You Really Backdoor Federated Learning?,
+    2019)."""
     return Method(aggregator=rules.NormClip(norm))
 
 
 @made_of(Cfsi)
 def cfsi() -> None:
-    """Images take on low frequencies of others' (Liu et al., CVPR 2021; FedDrive, Fantauzzo et al., IROS 2022).
+    """Images take on low frequencies of others' (Liu et al., CVPR 2021; FedDrive, Fantauzzo et al.,
+    IROS 2022).
 
     A bank of the amplitudes of everybody's images is exchanged before round 0.
     """
@@ -173,7 +194,8 @@ def cfsi() -> None:
 
 @made_of(Lab)
 def lab() -> None:
-    """Images take on colours of others', by mean and spread in LAB space (FedDrive, Fantauzzo et al., IROS 2022).
+    """Images take on colours of others', by mean and spread in LAB space (FedDrive, Fantauzzo et
+    al., IROS 2022).
 
     A bank of the means and spreads of everybody's images is exchanged before round 0.
     """
@@ -183,8 +205,9 @@ def lab() -> None:
 def fedbn(only_named: str = Private.only_named) -> Method:
     """Batch normalisation stays with the client, statistics and scales (Li et al., ICLR 2021).
 
-    Domains that clients have are tested with what their clients keep, others not at all; where no domains are known,
-    the server's own model is tested. ``only_named="bn"``: only layers with these letters in their name.
+    Domains that clients have are tested with what their clients keep, others not at all; where no
+    domains are known, the server's own model is tested. ``only_named="bn"``: only layers with these
+    letters in their name.
     """
     return Method(client=(Private("bn", only_named),))
 
@@ -193,9 +216,10 @@ def fedbn(only_named: str = Private.only_named) -> Method:
 def silobn(only_named: str = Private.only_named, seen: str = Private.seen) -> Method:
     """The statistics of batch normalisation stay with the client (Andreux et al., 2020).
 
-    Domains that clients have are tested with the mean of what their clients keep; others, and those whose clients have
-    not been visited yet, with the statistics of each batch of 8 test images. ``seen="batch"``: all of them so.
-    ``only_named="bn"``: only layers with these letters in their name, as in FedDrive's code.
+    Domains that clients have are tested with the mean of what their clients keep; others, and those
+    whose clients have not been visited yet, with the statistics of each batch of 8 test images.
+    ``seen="batch"``: all of them so. ``only_named="bn"``: only layers with these letters in their
+    name, as in FedDrive's code.
     """
     return Method(client=(Private("bn_statistics", only_named, seen),))
 
@@ -204,7 +228,7 @@ def silobn(only_named: str = Private.only_named, seen: str = Private.seen) -> Me
 def personal() -> Method:
     """The personalised protocol: each client's own last model is tested on its own held-out part.
 
-    After the last round every client fine-tunes the last layer of the global model for one visit. The data
-    must be split inside the clients, as in ``digits(lda(1), split=0.7)``.
+    After the last round every client fine-tunes the last layer of the global model for one visit.
+    The data must be split inside the clients, as in ``digits(lda(1), split=0.7)``.
     """
     return Method(evaluations=(PersonalizedEvaluation(),))

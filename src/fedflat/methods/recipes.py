@@ -39,7 +39,8 @@ def fedyogi() -> None:
 
 @made_of(pieces.prox)
 def fedprox() -> None:
-    """FedAvg with a proximal term (Li et al., MLSys 2020); the gradient of ``mu/2 ||w - w_sent||^2``."""
+    """FedAvg with a proximal term (Li et al., MLSys 2020); the gradient of ``mu/2 ||w -
+    w_sent||^2``."""
 
 
 @made_of(pieces.sam)
@@ -72,7 +73,8 @@ def fedgamma(rho: Scalar = Sam.rho) -> Method:
 
 @method
 def fedavg_ft() -> Method:
-    """FedAvg under the personalised protocol, whose last round fine-tunes the classifier (Xing et al., AAAI 2025)."""
+    """FedAvg under the personalised protocol, whose last round fine-tunes the classifier (Xing et
+    al., AAAI 2025)."""
     return fedavg() + pieces.personal()
 
 
@@ -80,7 +82,7 @@ def fedavg_ft() -> Method:
 def centralised() -> Method:
     """All data in one place, trained by the same local steps: the upper bound of the papers.
 
-    A round is the local work (epochs or steps) over everybody's examples; momentum is kept between rounds
-    and nothing is sent. Local pieces can be added: ``centralised() + sam(rho=0.05)``.
+    A round is the local work (epochs or steps) over everybody's examples; momentum is kept between
+    rounds and nothing is sent. Local pieces can be added: ``centralised() + sam(rho=0.05)``.
     """
     return Method(pooled=True)

@@ -1,13 +1,14 @@
 """SCAFFOLD: control variates take the client's drift out of every local step.
 
-Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020, option II.
+Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020,
+option II.
 
     client   u    =  g_k(w) - c_k + c
              c_k' =  c_k - c + (w_sent - w_k) / (tau_k lr);    sends dc_k = c_k' - c_k;    c_k <- c_k'
     server   w    <- w - mean(delta_k);    c <- c + (1/K) sum_{k in cohort} dc_k           K: all clients
 
-``c`` is the one received, ``tau_k`` the steps really taken. Local momentum would break the division by
-``tau_k lr``, so it is refused.
+``c`` is the one received, ``tau_k`` the steps really taken. Local momentum would break the division
+by ``tau_k lr``, so it is refused.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import torch
 from torch import Tensor
 
 from fedflat.client.gradient_transforms import Momentum
-from fedflat.client.piece import Piece, ModelInfo, ClientContext
+from fedflat.client.piece import ClientContext, ModelInfo, Piece
 from fedflat.composition.method import Method, method
 from fedflat.core.flat import GradFn
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.stage import Stage
 from fedflat.errors import SettingError
-from fedflat.server.piece import ServerContext, Send, ServerPiece
+from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,4 +1,5 @@
-"""Models that can be said: ``cnn()``, ``resnet18(norm="batch")``. Each builds itself for given data.
+"""Models that can be said: ``cnn()``, ``resnet18(norm="batch")``. Each builds itself for given
+data.
 
 A module in this folder is found by being there.
 """

@@ -1,11 +1,12 @@
 """BiSeNetV2: a class for every pixel, from two branches, one for detail and one for meaning.
 
-Yu et al., BiSeNet V2: Bilateral Network with Guided Aggregation for Real-time Semantic Segmentation, IJCV 2021,
-arXiv:2004.02147, tables 1 and 2. The layers are in `fedflat.models.bisenet_layers`.
+Yu et al., BiSeNet V2: Bilateral Network with Guided Aggregation for Real-time Semantic
+Segmentation, IJCV 2021, arXiv:2004.02147, tables 1 and 2. The layers are in
+`fedflat.models.bisenet_layers`.
 
-In training the module gives five outputs, the main one first, then those of four auxiliary heads; in evaluation, or
-without auxiliary heads, the main one alone. Images whose sides are no multiples of 32 are padded with zeros to the
-right and below, and the scores are cut to the image.
+In training the module gives five outputs, the main one first, then those of four auxiliary heads;
+in evaluation, or without auxiliary heads, the main one alone. Images whose sides are no multiples
+of 32 are padded with zeros to the right and below, and the scores are cut to the image.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class BiSeNetV2(ModelSpec):
         number("bisenetv2", "dropout", self.dropout, low=0, high=1)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and ``classes`` outputs at every pixel."""
+        """A freshly initialised module for images of ``shape`` and ``classes`` outputs at every
+        pixel."""
         channels, _, _ = image("bisenetv2", shape, classes, smallest=32)
         return Bilateral(self, channels, classes)
 
@@ -77,7 +79,9 @@ class Bilateral(nn.Module):
             for count, up in zip((16, 32, 64, 128), (4, 8, 16, 32), strict=True)
             if spec.auxiliary
         )
-        self.head = Head(inside, wide(1024), classes, 8, spec.dropout, *norm)  # the last layer is the classifier
+        self.head = Head(
+            inside, wide(1024), classes, 8, spec.dropout, *norm
+        )  # the last layer is the classifier
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Scores at every pixel; in training, if there are auxiliary heads, those of all five."""

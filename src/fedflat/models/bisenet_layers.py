@@ -9,8 +9,9 @@
     aggregation  3x3 of  l1 sigmoid(up r1) + up(l2 sigmoid(r2))
     head         3x3, dropout, 1x1 with bias to up^2 times the classes, pixel shuffle
 
-The last norm of each gathering branch starts with weight 0, so that a block starts as its shortcut. Norms are called
-"bn" where the authors of FedDrive call them so, 28 of 58, for their SiLoBN keeps those alone (``only_named="bn"``).
+The last norm of each gathering branch starts with weight 0, so that a block starts as its shortcut.
+Norms are called "bn" where the authors of FedDrive call them so, 28 of 58, for their SiLoBN keeps
+those alone (``only_named="bn"``).
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def detail(channels: int, wide: Wide, kind: str, groups: int) -> nn.Sequential:
 
 
 def semantic_stages(channels: int, wide: Wide, kind: str, groups: int) -> nn.ModuleList:
-    """The branch for meaning: the stem, three stages, and the context; a thirty-second of the size."""
+    """The branch for meaning: the stem, three stages, and the context; a thirty-second of the
+    size."""
     stages: list[nn.Module] = [Stem(channels, wide, kind, groups)]
     for before, after, more in ((16, 32, 1), (32, 64, 1), (64, 128, 3)):
         blocks: list[nn.Module] = [GatherDown(wide(before), wide(after), kind, groups)]
@@ -131,7 +133,9 @@ class Context(nn.Module):
         super().__init__()
         self.mean = nn.Sequential(
             OrderedDict(
-                pool=nn.AdaptiveAvgPool2d(1), bn=norm(c, kind, groups), conv=ConvNorm(c, c, 1, kind, groups, called=BN)
+                pool=nn.AdaptiveAvgPool2d(1),
+                bn=norm(c, kind, groups),
+                conv=ConvNorm(c, c, 1, kind, groups, called=BN),
             )
         )
         self.last = ConvNorm(c, c, 3, kind, groups, called=BN)
@@ -170,13 +174,24 @@ class Aggregation(nn.Module):
 def _separable(c: int, kind: str, groups: int) -> nn.Sequential:
     last = nn.Conv2d(c, c, 1, bias=False)
     nn.init.kaiming_normal_(last.weight, mode="fan_out", nonlinearity="relu")
-    return nn.Sequential(OrderedDict(depthwise=ConvNorm(c, c, 3, kind, groups, fans=c, relu=None), conv=last))
+    return nn.Sequential(
+        OrderedDict(depthwise=ConvNorm(c, c, 3, kind, groups, fans=c, relu=None), conv=last)
+    )
 
 
 class Head(nn.Sequential):
     """Scores at every pixel: ``up`` times the size by a pixel shuffle."""
 
-    def __init__(self, before: int, inside: int, classes: int, up: int, dropout: float, kind: str, groups: int) -> None:
+    def __init__(
+        self,
+        before: int,
+        inside: int,
+        classes: int,
+        up: int,
+        dropout: float,
+        kind: str,
+        groups: int,
+    ) -> None:
         super().__init__(
             OrderedDict(
                 conv=ConvNorm(before, inside, 3, kind, groups, called=BN),

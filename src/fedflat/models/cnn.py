@@ -1,4 +1,5 @@
-"""The convolutional networks without shortcuts that the papers train. Layers start from torch's defaults.
+"""The convolutional networks without shortcuts that the papers train. Layers start from torch's
+defaults.
 
     cnn            FedSAM, FedDyn, FedGloSS, MAN on CIFAR-10 and CIFAR-100
     fsa_cnn        FedFSA on FMNIST, CIFAR-10 and CIFAR-100
@@ -23,19 +24,21 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class Cnn(ModelSpec):
-    """The CIFAR CNN: two 5x5 convolutions of 64 channels, linear layers of 384, 192 and ``classes``.
+    """The CIFAR CNN: two 5x5 convolutions of 64 channels, linear layers of 384, 192 and
+    ``classes``.
 
-    Convolutions are not padded and each is followed by a 2x2 max-pool, so 32x32 pixels end as 5x5 and the
-    first linear layer reads 1600 numbers; its width follows the image. Images have 16x16 pixels or more.
+    Convolutions are not padded and each is followed by a 2x2 max-pool, so 32x32 pixels end as 5x5
+    and the first linear layer reads 1600 numbers; its width follows the image. Images have 16x16
+    pixels or more.
 
     >>> sum(p.numel() for p in cnn().build((3, 32, 32), 10).parameters())
     797962
     """
 
     pool_first: bool = True
-    """Max-pool before the ReLU. Both orders are the same function of the same parameters, since the ReLU
-    never swaps two numbers, and this one is cheaper. MAN has the ReLU first (False): its penalty reads the
-    ReLU's output, which then is not yet pooled."""
+    """Max-pool before the ReLU. Both orders are the same function of the same parameters, since the
+    ReLU never swaps two numbers, and this one is cheaper. MAN has the ReLU first (False): its
+    penalty reads the ReLU's output, which then is not yet pooled."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.pool_first, bool):
@@ -55,7 +58,8 @@ class FsaCnn(ModelSpec):
     """
 
     channels: tuple[int, int] = (64, 64)
-    """Of the two convolutions; a list will do. On Fashion-MNIST the code of FedFSA has ``[4, 12]``."""
+    """Of the two convolutions; a list will do. On Fashion-MNIST the code of FedFSA has ``[4,
+    12]``."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.channels, list | tuple) or len(self.channels) != 2:
@@ -72,9 +76,14 @@ class FsaCnn(ModelSpec):
 
 
 def _five_layers(
-    owner: str, shape: tuple[int, ...], classes: int, *, hidden: tuple[int, ...], wide: tuple[int, int] = (64, 64),
+    owner: str,
+    shape: tuple[int, ...],
+    classes: int,
+    *,
+    hidden: tuple[int, ...],
+    wide: tuple[int, int] = (64, 64),
     pool_first: bool = True,
-) -> nn.Module:  # fmt: skip
+) -> nn.Module:
     before, height, width = image(owner, shape, classes, smallest=16)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for i, channels in enumerate(wide, start=1):
@@ -90,12 +99,13 @@ def _five_layers(
 
 @dataclass(frozen=True, repr=False)
 class TinyConvnet(ModelSpec):
-    """MAN's ConvNet: three 3x3 convolutions of 64 channels with GroupNorm, linear layers of 512 and 384.
+    """MAN's ConvNet: three 3x3 convolutions of 64 channels with GroupNorm, linear layers of 512 and
+    384.
 
-    Each convolution is followed by GroupNorm, ReLU and a 2x2 max-pool. The paper does not state the padding.
-    We pad by one pixel, which keeps the size: 64x64 pixels end as 8x8, and the first linear layer reads the
-    64 * 8 * 8 = 4096 numbers that the paper's table prints; unpadded, it would read 64 * 6 * 6 = 2304. Images
-    have 8x8 pixels or more.
+    Each convolution is followed by GroupNorm, ReLU and a 2x2 max-pool. The paper does not state the
+    padding. We pad by one pixel, which keeps the size: 64x64 pixels end as 8x8, and the first
+    linear layer reads the 64 * 8 * 8 = 4096 numbers that the paper's table prints; unpadded, it
+    would read 64 * 6 * 6 = 2304. Images have 8x8 pixels or more.
 
     >>> net = tiny_convnet().build((3, 64, 64), 200)
     >>> net.fc1, sum(p.numel() for p in net.parameters())

@@ -7,7 +7,8 @@ Chen et al., Rethinking Atrous Convolution for Semantic Image Segmentation, 2017
               then 1x1 to 256, dropout
     head      3x3 to 256, then 1x1 with bias to the classes, and up to the image's size (bilinear)
 
-The paper has the rates 6, 12 and 18 at stride 16; LADD trains with ``stride=32, rates=[12, 24, 36]``.
+The paper has the rates 6, 12 and 18 at stride 16; LADD trains with ``stride=32, rates=[12, 24,
+36]``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ INSIDE = 256
 
 @dataclass(frozen=True, repr=False)
 class DeepLabV3(ModelSpec):
-    """DeepLabV3 on MobileNetV2: scores of the classes at every pixel, for images of 32x32 pixels or more.
+    """DeepLabV3 on MobileNetV2: scores of the classes at every pixel, for images of 32x32 pixels or
+    more.
 
     >>> sum(p.numel() for p in deeplabv3().build((3, 64, 64), 19).parameters())
     5113363
@@ -56,14 +58,17 @@ class DeepLabV3(ModelSpec):
         if self.stride not in STRIDES:
             raise SettingError(f"deeplabv3: stride must be 8, 16 or 32, found {self.stride!r}.")
         if not isinstance(self.rates, list | tuple) or not self.rates:
-            raise SettingError(f"deeplabv3: rates must be a list such as [6, 12, 18], found {self.rates!r}.")
+            raise SettingError(
+                f"deeplabv3: rates must be a list such as [6, 12, 18], found {self.rates!r}."
+            )
         for rate in self.rates:
             number("deeplabv3", "every rate", rate, low=1, high=1000, whole=True)
         object.__setattr__(self, "rates", tuple(self.rates))
         number("deeplabv3", "dropout", self.dropout, low=0, high=1)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and ``classes`` outputs at every pixel."""
+        """A freshly initialised module for images of ``shape`` and ``classes`` outputs at every
+        pixel."""
         channels, _, _ = image("deeplabv3", shape, classes, smallest=32)
         layers, last = trunk(channels, self.norm, self.groups, self.width, self.stride)
         aspp = Pyramid(last, self.rates, self.norm, self.groups, self.dropout)
@@ -75,11 +80,15 @@ class DeepLab(nn.Module):
 
     head_layers = ("aspp", "head")
 
-    def __init__(self, features: nn.Module, aspp: nn.Module, classes: int, norm: str, groups: int) -> None:
+    def __init__(
+        self, features: nn.Module, aspp: nn.Module, classes: int, norm: str, groups: int
+    ) -> None:
         super().__init__()
         self.features, self.aspp = features, aspp
         self.head = nn.Sequential(
-            OrderedDict(conv=ConvNorm(INSIDE, INSIDE, 3, norm, groups), scores=pointwise(INSIDE, classes))
+            OrderedDict(
+                conv=ConvNorm(INSIDE, INSIDE, 3, norm, groups), scores=pointwise(INSIDE, classes)
+            )
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -91,12 +100,18 @@ class DeepLab(nn.Module):
 class Pyramid(nn.Module):
     """Views of different widths side by side (atrous spatial pyramid pooling)."""
 
-    def __init__(self, before: int, rates: Sequence[int], norm: str, groups: int, dropout: float) -> None:
+    def __init__(
+        self, before: int, rates: Sequence[int], norm: str, groups: int, dropout: float
+    ) -> None:
         super().__init__()
         self.views = nn.ModuleList([ConvNorm(before, INSIDE, 1, norm, groups)])
-        self.views.extend(ConvNorm(before, INSIDE, 3, norm, groups, dilation=rate) for rate in rates)
+        self.views.extend(
+            ConvNorm(before, INSIDE, 3, norm, groups, dilation=rate) for rate in rates
+        )
         self.mean = nn.Sequential(
-            OrderedDict(pool=nn.AdaptiveAvgPool2d(1), conv=ConvNorm(before, INSIDE, 1, norm, groups))
+            OrderedDict(
+                pool=nn.AdaptiveAvgPool2d(1), conv=ConvNorm(before, INSIDE, 1, norm, groups)
+            )
         )
         self.project = ConvNorm(INSIDE * (len(rates) + 2), INSIDE, 1, norm, groups)
         self.dropout = nn.Dropout(dropout)

@@ -1,6 +1,7 @@
 """Images as points on a sphere: convolutions, generalised-mean pooling, length one. For retrieval.
 
-Radenovic et al., Fine-tuning CNN Image Retrieval with No Human Annotation, TPAMI 2019, arXiv:1711.02512:
+Radenovic et al., Fine-tuning CNN Image Retrieval with No Human Annotation, TPAMI 2019,
+arXiv:1711.02512:
 
     GeM(x) = (mean over positions of max(x, 1e-6)^p)^(1/p)
 
@@ -26,7 +27,8 @@ ORDERS = ("after_pool", "before_pool")
 
 @dataclass(frozen=True, repr=False)
 class Embedder(ModelSpec):
-    """Three convolutions of stride 2 with GroupNorm, one more, GeM pooling: a descriptor of length one for retrieval.
+    """Three convolutions of stride 2 with GroupNorm, one more, GeM pooling: a descriptor of length
+    one for retrieval.
 
     Its length is the number of outputs the task wants. Images have 8x8 pixels or more.
 
@@ -41,7 +43,8 @@ class Embedder(ModelSpec):
     groups: int = 4
     """Groups of every GroupNorm; divides the width."""
     l2: str = "after_pool"
-    """What is made of length one: the pooled descriptor, or ``"before_pool"`` each position, and nothing after."""
+    """What is made of length one: the pooled descriptor, or ``"before_pool"`` each position, and
+    nothing after."""
 
     def __post_init__(self) -> None:
         number("embedder", "width", self.width, low=1, high=MOST_AT_ONCE, whole=True)
@@ -49,7 +52,8 @@ class Embedder(ModelSpec):
         choice("embedder", "l2", self.l2, list(ORDERS))
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A freshly initialised module for images of ``shape`` and descriptors of ``classes`` numbers."""
+        """A freshly initialised module for images of ``shape`` and descriptors of ``classes``
+        numbers."""
         channels, _, _ = image("embedder", shape, classes, smallest=8)
         return EmbedderNet(channels, classes, self.width, self.groups, self.l2)
 
@@ -78,8 +82,12 @@ class EmbedderNet(nn.Module):
         self.order = order
         self.pool = GeM()
         layers: OrderedDict[str, nn.Module] = OrderedDict()
-        for i, (before, after) in enumerate([(channels, width), (width, 2 * width), (2 * width, 4 * width)], start=1):
-            layers[f"conv{i}"] = nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1, bias=False)
+        for i, (before, after) in enumerate(
+            [(channels, width), (width, 2 * width), (2 * width, 4 * width)], start=1
+        ):
+            layers[f"conv{i}"] = nn.Conv2d(
+                before, after, kernel_size=3, stride=2, padding=1, bias=False
+            )
             layers[f"norm{i}"] = nn.GroupNorm(groups, after)
             layers[f"relu{i}"] = nn.ReLU()
         self.trunk = nn.Sequential(layers)

@@ -14,14 +14,18 @@ def features(owner: str, shape: tuple[int, ...], classes: int) -> int:
     784
     """
     if not shape:
-        raise SettingError(f"{owner}: an input needs at least one dimension, found the shape (). Use (1,).")
+        raise SettingError(
+            f"{owner}: an input needs at least one dimension, found the shape (). Use (1,)."
+        )
     for length in shape:
         number(owner, "every length of the input's shape", length, low=1, whole=True)
     number(owner, "classes", classes, low=1, whole=True)
     return prod(shape)
 
 
-def image(owner: str, shape: tuple[int, ...], classes: int, *, smallest: int) -> tuple[int, int, int]:
+def image(
+    owner: str, shape: tuple[int, ...], classes: int, *, smallest: int
+) -> tuple[int, int, int]:
     """Channels, height and width of an image of at least ``smallest`` pixels a side.
 
     >>> image("cnn", (1, 8, 8), 10, smallest=16)

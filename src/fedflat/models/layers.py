@@ -1,4 +1,5 @@
-"""Layers that several networks for images are made of: a convolution with its norm and its non-linearity."""
+"""Layers that several networks for images are made of: a convolution with its norm and its
+non-linearity."""
 
 from __future__ import annotations
 
@@ -16,16 +17,29 @@ def norm(channels: int, kind: str, groups: int) -> nn.Module:
 
 
 class ConvNorm(nn.Sequential):
-    """A convolution without bias that keeps the size but for its stride, a norm, and perhaps a non-linearity."""
+    """A convolution without bias that keeps the size but for its stride, a norm, and perhaps a
+    non-linearity."""
 
     def __init__(
-        self, before: int, after: int, size: int, kind: str, groups: int, *, stride: int = 1, dilation: int = 1,
-        fans: int = 1, relu: type[nn.Module] | None = nn.ReLU, called: str = "norm",
-    ) -> None:  # fmt: skip
+        self,
+        before: int,
+        after: int,
+        size: int,
+        kind: str,
+        groups: int,
+        *,
+        stride: int = 1,
+        dilation: int = 1,
+        fans: int = 1,
+        relu: type[nn.Module] | None = nn.ReLU,
+        called: str = "norm",
+    ) -> None:
         around = dilation * (size // 2)
         conv = nn.Conv2d(before, after, size, stride, around, dilation, fans, bias=False)
         nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
-        layers: OrderedDict[str, nn.Module] = OrderedDict([("conv", conv), (called, norm(after, kind, groups))])
+        layers: OrderedDict[str, nn.Module] = OrderedDict(
+            [("conv", conv), (called, norm(after, kind, groups))]
+        )
         if relu is not None:
             layers["relu"] = relu()
         super().__init__(layers)
@@ -52,7 +66,8 @@ def widened(channels: int, factor: float) -> int:
 
 
 def whole(x: Tensor, multiple: int) -> Tensor:
-    """Images with zeros to the right and below, so that their sides are multiples of ``multiple``."""
+    """Images with zeros to the right and below, so that their sides are multiples of
+    ``multiple``."""
     below, right = (-side % multiple for side in x.shape[-2:])
     return pad(x, (0, right, 0, below)) if below or right else x
 
@@ -60,4 +75,6 @@ def whole(x: Tensor, multiple: int) -> Tensor:
 def check_groups(owner: str, groups: int) -> None:
     """Refuse groups that do not divide 8, of which all widths are multiples."""
     if groups not in (1, 2, 4, 8):
-        raise SettingError(f"{owner}: groups must be 1, 2, 4 or 8, which divide all layers' widths, found {groups!r}.")
+        raise SettingError(
+            f"{owner}: groups must be 1, 2, 4 or 8, which divide all layers' widths, found {groups!r}."
+        )

@@ -1,7 +1,7 @@
 """A recurrent network for texts, letter by letter.
 
-McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017, section 3: an
-embedding of 8 numbers, two LSTM layers of 100, a linear layer.
+McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS
+2017, section 3: an embedding of 8 numbers, two LSTM layers of 100, a linear layer.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class CharLstm(ModelSpec):
-    """An embedding, LSTM layers, a linear layer: which letter comes next, after every letter or after the last.
+    """An embedding, LSTM layers, a linear layer: which letter comes next, after every letter or
+    after the last.
 
-    Inputs are whole numbers of letters, from 0 to below the number of classes. Outputs are (texts, letters,
-    classes), or (texts, classes) with ``every=False``.
+    Inputs are whole numbers of letters, from 0 to below the number of classes. Outputs are (texts,
+    letters, classes), or (texts, classes) with ``every=False``.
 
     >>> import torch
     >>> net = char_lstm().build((40,), 80)
@@ -43,7 +44,9 @@ class CharLstm(ModelSpec):
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A freshly initialised module for texts of ``shape[0]`` letters out of ``classes``."""
         if len(shape) != 1:
-            raise SettingError(f"char_lstm: inputs must be rows of letters, of shape (letters,), found {tuple(shape)}.")
+            raise SettingError(
+                f"char_lstm: inputs must be rows of letters, of shape (letters,), found {tuple(shape)}."
+            )
         features("char_lstm", shape, classes)
         return CharLSTMNet(classes, self.embedding, self.hidden, self.layers, self.every)
 

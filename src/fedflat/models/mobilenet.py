@@ -1,13 +1,14 @@
 """MobileNetV2, with BatchNorm or GroupNorm.
 
-Sandler et al., MobileNetV2: Inverted Residuals and Linear Bottlenecks, CVPR 2018, arXiv:1801.04381, table 2.
+Sandler et al., MobileNetV2: Inverted Residuals and Linear Bottlenecks, CVPR 2018, arXiv:1801.04381,
+table 2.
 
     block    1x1 to t times the channels, norm, relu6; 3x3 depthwise, norm, relu6; 1x1, norm; + x if nothing changed
     network  3x3 stride 2 to 32, norm, relu6; 17 blocks; 1x1 to 1280, norm, relu6; mean over positions; linear layer
 
-Where a smaller output stride is asked for, the last strides become 1 and what follows is dilated instead, as in
-DeepLab. Convolutions start from Kaiming's normal distribution (fan-out), the linear layer from a normal one of spread
-0.01.
+Where a smaller output stride is asked for, the last strides become 1 and what follows is dilated
+instead, as in DeepLab. Convolutions start from Kaiming's normal distribution (fan-out), the linear
+layer from a normal one of spread 0.01.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from fedflat.models.layers import ConvNorm, check_groups, widened
 from fedflat.models.spec import ModelSpec
 from fedflat.registry.specs import register
 
-STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+STAGES = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
 """Expansion, channels, blocks, and the stride of the first block."""
 STRIDES = (8, 16, 32)
 
@@ -55,7 +64,9 @@ class MobileNetV2(ModelSpec):
         fc = nn.Linear(top, classes)
         nn.init.normal_(fc.weight, std=0.01)
         nn.init.zeros_(fc.bias)
-        layers.update(mean=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), dropout=nn.Dropout(0.2), fc=fc)
+        layers.update(
+            mean=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), dropout=nn.Dropout(0.2), fc=fc
+        )
         return nn.Sequential(layers)
 
 
@@ -71,7 +82,9 @@ def trunk(
 ) -> tuple[OrderedDict[str, nn.Module], int]:
     """The first convolution and the blocks, by name, and the channels of the last one."""
     if output_stride not in STRIDES:
-        raise SettingError(f"a network's output stride must be 8, 16 or 32, found {output_stride!r}.")
+        raise SettingError(
+            f"a network's output stride must be 8, 16 or 32, found {output_stride!r}."
+        )
     before = widened(32, width)
     first = ConvNorm(channels, before, 3, norm, groups, stride=2, relu=nn.ReLU6)
     layers: OrderedDict[str, nn.Module] = OrderedDict(first=first)
@@ -94,7 +107,14 @@ class Inverted(nn.Module):
     """An inverted residual block: wide inside, narrow outside, and no non-linearity at its end."""
 
     def __init__(
-        self, before: int, after: int, expansion: int, stride: int, dilation: int, norm: str, groups: int
+        self,
+        before: int,
+        after: int,
+        expansion: int,
+        stride: int,
+        dilation: int,
+        norm: str,
+        groups: int,
     ) -> None:
         super().__init__()
         inside = before * expansion
@@ -102,7 +122,15 @@ class Inverted(nn.Module):
         if expansion != 1:
             layers["expand"] = ConvNorm(before, inside, 1, norm, groups, relu=nn.ReLU6)
         layers["depthwise"] = ConvNorm(
-            inside, inside, 3, norm, groups, stride=stride, dilation=dilation, fans=inside, relu=nn.ReLU6
+            inside,
+            inside,
+            3,
+            norm,
+            groups,
+            stride=stride,
+            dilation=dilation,
+            fans=inside,
+            relu=nn.ReLU6,
         )
         layers["project"] = ConvNorm(inside, after, 1, norm, groups, relu=None)
         self.layers = nn.Sequential(layers)

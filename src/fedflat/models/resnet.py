@@ -6,12 +6,13 @@ Wu and He, Group Normalization, ECCV 2018, arXiv:1803.08494.
     block      y = relu( norm(conv(relu(norm(conv(x))))) + shortcut(x) ),   convolutions 3x3 without bias
     network    3x3 convolution, norm, relu, blocks, mean over positions, linear layer
 
-The shortcut is the identity or, where a block halves the image and doubles the channels, a 1x1 convolution
-of stride 2 and a norm (option B of the paper). He et al. take option A (subsample, pad with zero channels)
-for ResNet-20; B makes it 2,752 parameters larger and lets one block serve both networks.
+The shortcut is the identity or, where a block halves the image and doubles the channels, a 1x1
+convolution of stride 2 and a norm (option B of the paper). He et al. take option A (subsample, pad
+with zero channels) for ResNet-20; B makes it 2,752 parameters larger and lets one block serve both
+networks.
 
-Convolutions start from Kaiming's normal distribution (fan-out, ReLU), norms from weight 1 and bias 0, the
-linear layer from torch's default. BatchNorm has momentum 0.1.
+Convolutions start from Kaiming's normal distribution (fan-out, ReLU), norms from weight 1 and bias
+0, the linear layer from torch's default. BatchNorm has momentum 0.1.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class ResNet20(ModelSpec):
 class ResNet18(ModelSpec):
     """ResNet-18 for small images: four stages of 64, 128, 256 and 512 channels, two blocks each.
 
-    The first convolution is 3x3 with stride 1 and no max-pool follows, as is usual for CIFAR. Images have
-    8x8 pixels or more.
+    The first convolution is 3x3 with stride 1 and no max-pool follows, as is usual for CIFAR.
+    Images have 8x8 pixels or more.
 
     >>> sum(p.numel() for p in resnet18().build((3, 32, 32), 10).parameters())
     11173962
@@ -127,7 +128,11 @@ def _conv(before: int, after: int, size: int, stride: int) -> nn.Conv2d:
 
 
 def _norm(channels: int, norm: str, groups: int) -> nn.Module:
-    return nn.BatchNorm2d(channels, momentum=0.1) if norm == "batch" else nn.GroupNorm(groups, channels)
+    return (
+        nn.BatchNorm2d(channels, momentum=0.1)
+        if norm == "batch"
+        else nn.GroupNorm(groups, channels)
+    )
 
 
 resnet20 = register("model", "resnet20")(ResNet20)

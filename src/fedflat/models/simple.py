@@ -57,15 +57,23 @@ class Mlp(ModelSpec):
         return nn.Sequential(OrderedDict(flatten=nn.Flatten(), **head(width, self.hidden, classes)))
 
 
-def head(width: int, hidden: tuple[int, ...], classes: int, *, first_relu: int = 1) -> dict[str, nn.Module]:
-    """Named linear layers from ``width`` through ``hidden`` to ``classes``, a ReLU after each hidden one.
+def head(
+    width: int, hidden: tuple[int, ...], classes: int, *, first_relu: int = 1
+) -> dict[str, nn.Module]:
+    """Named linear layers from ``width`` through ``hidden`` to ``classes``, a ReLU after each
+    hidden one.
 
     >>> list(head(8, (4,), 2, first_relu=3))
     ['fc1', 'relu3', 'fc2']
     """
     widths = (width, *hidden, classes)
     for before, after in pairwise(widths):
-        number("a linear layer", f"its weights, from {before} to {after} numbers,", before * after, high=MOST_WEIGHTS)
+        number(
+            "a linear layer",
+            f"its weights, from {before} to {after} numbers,",
+            before * after,
+            high=MOST_WEIGHTS,
+        )
     layers: dict[str, nn.Module] = {}
     for i, after in enumerate(hidden):
         layers[f"fc{i + 1}"] = nn.Linear(width, after)

@@ -1,4 +1,5 @@
-"""A network whose features are a Gaussian: the encoder tells its mean and spread, the head reads samples."""
+"""A network whose features are a Gaussian: the encoder tells its mean and spread, the head reads
+samples."""
 
 from __future__ import annotations
 
@@ -18,11 +19,13 @@ from fedflat.registry.specs import register
 class StochasticNet(nn.Module):
     """Gives the logarithm of the class probabilities averaged over samples of the features.
 
-    In training the samples follow torch's random state; in evaluation the noise is always the same, for every
-    example, so that an output hangs on its input alone.
+    In training the samples follow torch's random state; in evaluation the noise is always the same,
+    for every example, so that an output hangs on its input alone.
     """
 
-    def __init__(self, encoder: nn.Module, head: nn.Linear, train_samples: int, test_samples: int) -> None:
+    def __init__(
+        self, encoder: nn.Module, head: nn.Linear, train_samples: int, test_samples: int
+    ) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
         self.train_samples, self.test_samples = train_samples, test_samples
@@ -31,10 +34,14 @@ class StochasticNet(nn.Module):
         """Log probabilities, one row for each example."""
         mean, spread = gaussian(self.encoder(x))
         if self.training:
-            noise = torch.randn((self.train_samples, *mean.shape), dtype=mean.dtype, device=mean.device)
+            noise = torch.randn(
+                (self.train_samples, *mean.shape), dtype=mean.dtype, device=mean.device
+            )
         else:
             still = torch.Generator().manual_seed(0)
-            noise = torch.randn((self.test_samples, 1, mean.shape[-1]), dtype=torch.float64, generator=still).to(mean)
+            noise = torch.randn(
+                (self.test_samples, 1, mean.shape[-1]), dtype=torch.float64, generator=still
+            ).to(mean)
         scores: Tensor = self.head(mean + spread * noise).log_softmax(dim=-1)
         return scores.logsumexp(dim=0) - math.log(len(noise))
 
@@ -47,7 +54,8 @@ def gaussian(output: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, repr=False)
 class Stochastic(ModelSpec):
-    """A network with Gaussian features of ``dim`` numbers, as FedCR uses it; ``body`` is the encoder."""
+    """A network with Gaussian features of ``dim`` numbers, as FedCR uses it; ``body`` is the
+    encoder."""
 
     body: ModelSpec = field(default_factory=Cnn)
     dim: int = 256
@@ -61,7 +69,9 @@ class Stochastic(ModelSpec):
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """The body with ``2 dim`` outputs, and a linear head."""
         encoder = self.body.build(shape, 2 * self.dim)
-        return StochasticNet(encoder, nn.Linear(self.dim, classes), self.train_samples, self.test_samples)
+        return StochasticNet(
+            encoder, nn.Linear(self.dim, classes), self.train_samples, self.test_samples
+        )
 
 
 stochastic = register("model", "stochastic")(Stochastic)

@@ -1,13 +1,15 @@
 """A small U-shaped network: one output for each class and pixel.
 
-Ronneberger et al., U-Net: Convolutional Networks for Biomedical Image Segmentation, MICCAI 2015, arXiv:1505.04597.
+Ronneberger et al., U-Net: Convolutional Networks for Biomedical Image Segmentation, MICCAI 2015,
+arXiv:1505.04597.
 
     down   three 3x3 convolutions of stride 2: width, 2 width, 4 width channels; one more at the deepest
     up     three times: enlarge to the size before (nearest neighbour), join what was there, a 3x3 convolution
     end    a 1x1 convolution to the classes, at full size
 
-Each 3x3 convolution is followed by GroupNorm and ReLU. The paper's network is unpadded, has two convolutions a step and
-about a hundred times the parameters; this one is for tests and for machines without an accelerator.
+Each 3x3 convolution is followed by GroupNorm and ReLU. The paper's network is unpadded, has two
+convolutions a step and about a hundred times the parameters; this one is for tests and for machines
+without an accelerator.
 """
 
 from __future__ import annotations

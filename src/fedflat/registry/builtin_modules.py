@@ -1,4 +1,5 @@
-"""Where fedflat registers its own names: in a module, or in all modules of a package, found by being there."""
+"""Where fedflat registers its own names: in a module, or in all modules of a package, found by
+being there."""
 
 from __future__ import annotations
 
@@ -7,10 +8,22 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 HOMES = (
-    "simulation.attacks", "client.instructions", "client.attacker", "client.describers", "client.measurements", "simulation", "data.partitions",
+    "simulation.attacks",
+    "client.instructions",
+    "client.attacker",
+    "client.describers",
+    "client.measurements",
+    "simulation",
+    "data.partitions",
     "data.sets",
-    "core.schedules", "methods", "models", "experiments.initializers", "tasks", "topologies", "topologies.groupings",
-)  # fmt: skip
+    "core.schedules",
+    "methods",
+    "models",
+    "experiments.initializers",
+    "tasks",
+    "topologies",
+    "topologies.groupings",
+)
 
 
 @cache

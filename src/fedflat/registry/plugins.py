@@ -1,10 +1,12 @@
-"""Code of others that registers names: a file or a module that somebody names, or an installed package.
+"""Code of others that registers names: a file or a module that somebody names, or an installed
+package.
 
     fedflat run "my_sam(rho=0.1)" --plugin my_methods.py
     fedflat run "my_sam(rho=0.1)" --plugin package.module
 
-An installed package is loaded unnamed if it has an entry point in the group ``fedflat.plugins``. Nothing else is ever
-loaded: what a run folder says of a plugin is compared with what is there, and shown to people.
+An installed package is loaded unnamed if it has an entry point in the group ``fedflat.plugins``.
+Nothing else is ever loaded: what a run folder says of a plugin is compared with what is there, and
+shown to people.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from fedflat.errors import FedflatError, SettingError, shown
 
 GROUP = "fedflat.plugins"
 MAINS = ("__main__", "__mp_main__")
-"""What the module that a person started is called, in its own process and in those that import it."""
+"""What the module that a person started is called, in its own process and in those that import
+it."""
 HAND_MADE = "a notebook or a script"
 KINDS = "a plugin must be a Python file such as my_methods.py, or a module such as package.module"
 
@@ -38,9 +41,11 @@ class _NotPython(Exception):
 
 @dataclass(frozen=True)
 class Plugin:
-    """Where registered names come from: an installed package by its version, anything else by its digest.
+    """Where registered names come from: an installed package by its version, anything else by its
+    digest.
 
-    What is defined in the module that a person started has neither: a script changes with every setting in it.
+    What is defined in the module that a person started has neither: a script changes with every
+    setting in it.
     """
 
     name: str
@@ -72,9 +77,11 @@ _INSTALLED: dict[str, Plugin] = {}
 
 
 def load_plugin(said: str) -> None:
-    """Load what registers names: a file (``my_methods.py``), or a module that can be imported (``package.module``).
+    """Load what registers names: a file (``my_methods.py``), or a module that can be imported
+    (``package.module``).
 
-    A file that has changed is loaded again, and what it registers takes the place of what it had registered.
+    A file that has changed is loaded again, and what it registers takes the place of what it had
+    registered.
     """
     said = str(said)
     if said.endswith(".py") or os.sep in said:
@@ -99,7 +106,9 @@ def load_same(named: Named) -> None:
     """Load, in another process, what was named in the first one."""
     load_plugin(named.said)
     if _NAMED[named.said].digest != named.digest:
-        raise SettingError(f"plugin: {named.said} has changed since the run began. Put it back, or begin anew.")
+        raise SettingError(
+            f"plugin: {named.said} has changed since the run began. Put it back, or begin anew."
+        )
 
 
 def named_plugins() -> tuple[Named, ...]:
@@ -114,24 +123,30 @@ def plugin_words() -> str:
 
 @cache
 def load_installed() -> None:
-    """Load what installed packages offer; one that cannot be loaded is a warning, and no obstacle to the others."""
+    """Load what installed packages offer; one that cannot be loaded is a warning, and no obstacle
+    to the others."""
     for entry in metadata.entry_points(group=GROUP):
         if entry.dist is not None:
-            _INSTALLED[entry.module.partition(".")[0]] = Plugin(entry.dist.name, version=entry.dist.version)
+            _INSTALLED[entry.module.partition(".")[0]] = Plugin(
+                entry.dist.name, version=entry.dist.version
+            )
         try:
             entry.load()
         except Exception as error:
             warnings.warn(
                 f"the installed plugin {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: "
-                f"{error}. Mend or uninstall it.", stacklevel=2,
-            )  # fmt: skip
+                f"{error}. Mend or uninstall it.",
+                stacklevel=2,
+            )
 
 
 def registering_module(make: object) -> str:
-    """The module whose code is registering ``make`` now, by the import system and not by what ``make`` says of itself.
+    """The module whose code is registering ``make`` now, by the import system and not by what
+    ``make`` says of itself.
 
-    It is the nearest caller outside fedflat, or the module of fedflat that is being imported. A script may register
-    what it has imported from somewhere else: then that module counts, unless it is one of fedflat's.
+    It is the nearest caller outside fedflat, or the module of fedflat that is being imported. A
+    script may register what it has imported from somewhere else: then that module counts, unless it
+    is one of fedflat's.
     """
     frame = sys._getframe(1)
     module = _module_of(frame.f_globals)
@@ -139,17 +154,27 @@ def registering_module(make: object) -> str:
         frame = frame.f_back
         module = _module_of(frame.f_globals)
     claimed = getattr(make, "__module__", None)
-    if module in MAINS and isinstance(claimed, str) and claimed in sys.modules and not is_ours(claimed):
+    if (
+        module in MAINS
+        and isinstance(claimed, str)
+        and claimed in sys.modules
+        and not is_ours(claimed)
+    ):
         return claimed
     return module
 
 
 def _module_of(namespace: dict[str, object]) -> str:
-    """The name of the module with these globals; of code that no module holds, as in a notebook, that of a script."""
+    """The name of the module with these globals; of code that no module holds, as in a notebook,
+    that of a script."""
     name = namespace.get("__name__")
     if isinstance(name, str) and getattr(sys.modules.get(name), "__dict__", None) is namespace:
         return name
-    names = (name for name, module in list(sys.modules.items()) if getattr(module, "__dict__", None) is namespace)
+    names = (
+        name
+        for name, module in list(sys.modules.items())
+        if getattr(module, "__dict__", None) is namespace
+    )
     return next(names, MAINS[0])
 
 
@@ -177,7 +202,10 @@ def plugin_of(module: str) -> Plugin | None:
     if package is None or not hasattr(sys.modules[top], "__path__"):
         return Plugin(Path(file).name, digest=_digest(Path(file).read_bytes()), place=file)
     folder = Path(package).parent
-    code = [(str(path.relative_to(folder)), _digest(path.read_bytes())) for path in sorted(folder.rglob("*.py"))]
+    code = [
+        (str(path.relative_to(folder)), _digest(path.read_bytes()))
+        for path in sorted(folder.rglob("*.py"))
+    ]
     return Plugin(top, digest=_digest(repr(code).encode()), place=str(folder))
 
 
@@ -193,7 +221,13 @@ def _digest(content: bytes) -> str:
 def _load_file(path: Path) -> str:
     """Run a file as a module of its own, unless it is there already; the digest of what was run."""
     if not path.is_file():
-        found = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "does not exist"
+        found = (
+            "is a folder"
+            if path.is_dir()
+            else "is not a regular file"
+            if path.exists()
+            else "does not exist"
+        )
         raise _NotPython(found)
     content = path.read_bytes()
     digest = _digest(content)
@@ -223,10 +257,20 @@ def _told(said: str, file: str) -> Iterator[None]:
     except _NotPython as found:
         raise SettingError(f"plugin: {said!r:.199} {found}; {KINDS}.") from None
     except (Exception, SystemExit) as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if file in frame.filename]
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if file in frame.filename
+        ]
         lines += [error.lineno] if isinstance(error, SyntaxError) else []
         where = f", in its line {lines[-1]}" if lines else ""
-        why = str(error).rstrip(".") if isinstance(error, FedflatError) else f"{type(error).__name__}: {error}"
+        why = (
+            str(error).rstrip(".")
+            if isinstance(error, FedflatError)
+            else f"{type(error).__name__}: {error}"
+        )
         why = str(error.strerror) if isinstance(error, OSError) else why
-        sentence = f"plugin: {said!r:.199} cannot be loaded ({why}{where}). Mend it, or leave it out."
+        sentence = (
+            f"plugin: {said!r:.199} cannot be loaded ({why}{where}). Mend it, or leave it out."
+        )
         raise SettingError(sentence) from error

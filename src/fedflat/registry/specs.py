@@ -3,8 +3,9 @@
     feddyn(alpha=0.01) + sam(rho=warmup(0.001, 0.15, 2000))
     cifar10(lda(0), clients=100)
 
-Calls of registered names, numbers, strings, lists, and ``+`` between methods: nothing else. The text is
-read with ``ast`` and never evaluated. What is read prints as the same text again (`TextSpec`).
+Calls of registered names, numbers, strings, lists, and ``+`` between methods: nothing else. The
+text is read with ``ast`` and never evaluated. What is read prints as the same text again
+(`TextSpec`).
 """
 
 from __future__ import annotations
@@ -21,12 +22,35 @@ from unicodedata import normalize
 from fedflat.errors import SpellingError, nearest, shown
 from fedflat.registry.builtin_modules import import_homes
 from fedflat.registry.plain_values import PlainFields
-from fedflat.registry.plugins import MAINS, Plugin, is_ours, load_installed, plugin_of, registering_module
+from fedflat.registry.plugins import (
+    MAINS,
+    Plugin,
+    is_ours,
+    load_installed,
+    plugin_of,
+    registering_module,
+)
 
 KINDS = (
-    "method", "data set", "partition", "model", "schedule", "start", "task", "topology", "grouping", "growth", "ask",
-    "describer", "measure", "attack", "attacker", "clock", "spread", "presence",
-)  # fmt: skip
+    "method",
+    "data set",
+    "partition",
+    "model",
+    "schedule",
+    "start",
+    "task",
+    "topology",
+    "grouping",
+    "growth",
+    "ask",
+    "describer",
+    "measure",
+    "attack",
+    "attacker",
+    "clock",
+    "spread",
+    "presence",
+)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -66,11 +90,13 @@ def register(kind: str, name: str | None = None) -> Callable[[F], F]:
         @dataclass(frozen=True, repr=False)
         class ByHalf(Partition): ...
 
-    ``kind`` is one of `KINDS`; methods have `fedflat.method`. The same name again takes the place of the earlier one,
-    as when a notebook's cell is run again, unless it is one of fedflat's.
+    ``kind`` is one of `KINDS`; methods have `fedflat.method`. The same name again takes the place
+    of the earlier one, as when a notebook's cell is run again, unless it is one of fedflat's.
     """
     if kind not in KINDS:
-        raise SpellingError(f"register: there is no kind {shown(kind)}.{nearest(str(kind), KINDS)} {_kinds()}")
+        raise SpellingError(
+            f"register: there is no kind {shown(kind)}.{nearest(str(kind), KINDS)} {_kinds()}"
+        )
     if name is not None:
         _refuse_unwritable(name)
 
@@ -83,7 +109,9 @@ def register(kind: str, name: str | None = None) -> Callable[[F], F]:
         before = _REGISTRY.get(said)
         if before and (before.kind != kind or _of_another(before.home, home)):
             where = before.home if before.plugin is None else before.plugin.name
-            raise SpellingError(f"{said!r} is the name of a {before.kind} already, in {where}. Choose another name.")
+            raise SpellingError(
+                f"{said!r} is the name of a {before.kind} already, in {where}. Choose another name."
+            )
         _REGISTRY[said] = RegisteredName(said, kind, make, home)
         _NAMES[make] = said
         return make
@@ -94,9 +122,11 @@ def register(kind: str, name: str | None = None) -> Callable[[F], F]:
 def _refuse_unwritable(name: object) -> None:
     """Refuse a name that `parse` could never find in a text."""
     if (
-        not isinstance(name, str) or not name.isidentifier() or iskeyword(name)
+        not isinstance(name, str)
+        or not name.isidentifier()
+        or iskeyword(name)
         or normalize("NFKC", name) != name  # as Python reads it
-    ):  # fmt: skip
+    ):
         raise SpellingError(
             f"register: {shown(name)} cannot be written as a name in a text. Choose a name of letters, digits and _ "
             "that does not begin with a digit and is no keyword of Python."
@@ -108,7 +138,8 @@ def _kinds() -> str:
 
 
 def _of_another(before: str, now: str) -> bool:
-    """Whether a name would be taken from somebody else; a notebook may take it from anybody but us."""
+    """Whether a name would be taken from somebody else; a notebook may take it from anybody but
+    us."""
     if before == now or (not is_ours(before) and {before, now} & set(MAINS)):
         return False
     old, new = plugin_of(before), plugin_of(now)
@@ -189,7 +220,9 @@ class TextSpec(PlainFields):
         given = {}
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
-            default = field.default_factory() if field.default_factory is not MISSING else field.default
+            default = (
+                field.default_factory() if field.default_factory is not MISSING else field.default
+            )
             if field.init and (not terse or default is MISSING or value != default):
                 given[field.name] = value
         name = name_of(type(self))
@@ -201,7 +234,9 @@ class TextSpec(PlainFields):
 def parse(text: str, kind: str) -> Any:
     """The ``kind``, one of `KINDS`, that ``text`` says."""
     if not isinstance(text, str) or len(text) > LONGEST_TEXT:
-        raise SpellingError(f"cannot read {shown(text)}: a text of at most {LONGEST_TEXT} letters is needed. {_SHAPE}")
+        raise SpellingError(
+            f"cannot read {shown(text)}: a text of at most {LONGEST_TEXT} letters is needed. {_SHAPE}"
+        )
     text = text.strip()
     try:
         with warnings.catch_warnings():
@@ -211,11 +246,15 @@ def parse(text: str, kind: str) -> Any:
         where = f" near column {error.offset}" if error.offset else ""
         raise SpellingError(f"cannot read {shown(text)}{where}: {error.msg}. {_SHAPE}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise SpellingError(f"cannot read {shown(text)}: {str(error) or 'it is nested too deeply'}. {_SHAPE}") from None
+        raise SpellingError(
+            f"cannot read {shown(text)}: {str(error) or 'it is nested too deeply'}. {_SHAPE}"
+        ) from None
     try:
         return _read(tree, kind, text)
     except RecursionError:
-        raise SpellingError(f"cannot read {shown(text)}: it is nested too deeply. {_SHAPE}") from None
+        raise SpellingError(
+            f"cannot read {shown(text)}: it is nested too deeply. {_SHAPE}"
+        ) from None
 
 
 LONGEST_TEXT = 10_000
@@ -236,12 +275,16 @@ def _read(node: ast.expr, kind: str | None, text: str) -> Any:
                 return node.value
             case ast.Constant(value=int() | float()):
                 return _number(node, text)
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float()) as positive):
+            case ast.UnaryOp(
+                op=ast.USub(), operand=ast.Constant(value=int() | float()) as positive
+            ):
                 return -_number(positive, text)
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
                 return tuple(_read(element, None, text) for element in elements)
     where = "" if kind in (None, "method") else f"as {_a(kind)}. {_where(kind)} "
-    raise SpellingError(f"cannot read {_source(node, text)} in {shown(text)}{' ' if where else '. '}{where}{_SHAPE}")
+    raise SpellingError(
+        f"cannot read {_source(node, text)} in {shown(text)}{' ' if where else '. '}{where}{_SHAPE}"
+    )
 
 
 def _number(node: ast.Constant, text: str) -> int | float:
@@ -252,7 +295,9 @@ def _number(node: ast.Constant, text: str) -> int | float:
     if isinstance(value, float) and value.is_integer() and "." not in written and value <= 2**53:
         return int(value)
     if isinstance(value, int) and value.bit_length() > 256:
-        raise SpellingError(f"cannot read {shown(text)}: {shown(written)} is too large for a number.")
+        raise SpellingError(
+            f"cannot read {shown(text)}: {shown(written)} is too large for a number."
+        )
     return value
 
 
@@ -260,7 +305,9 @@ def _source(node: ast.AST, text: str) -> str:
     return shown(ast.get_source_segment(text, node) or text)
 
 
-def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], kind: str | None, text: str) -> Any:
+def _call(
+    name: str, args: list[ast.expr], keywords: list[ast.keyword], kind: str | None, text: str
+) -> Any:
     entry = find(name, kind)
     for argument in args:
         if isinstance(argument, ast.Starred):
@@ -271,7 +318,9 @@ def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], kind: st
         if keyword.arg is None:
             raise SpellingError(f"cannot read '**' in {shown(text)}. {_SHAPE}")
         if keyword.arg in named:
-            raise SpellingError(f"{name}() is given {shown(keyword.arg)} twice in {shown(text)}. Leave one out.")
+            raise SpellingError(
+                f"{name}() is given {shown(keyword.arg)} twice in {shown(text)}. Leave one out."
+            )
         if keyword.arg not in entry.signature.parameters:
             known = list(entry.signature.parameters)
             raise SpellingError(
@@ -282,13 +331,16 @@ def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], kind: st
     try:
         entry.signature.bind(*positional, **named)
     except TypeError as error:
-        takes = inspect.Signature([one.replace(annotation=one.empty) for one in entry.signature.parameters.values()])
+        takes = inspect.Signature(
+            [one.replace(annotation=one.empty) for one in entry.signature.parameters.values()]
+        )
         raise SpellingError(f"{name}{takes}: {error}.") from None
     return entry.make(*positional, **named)
 
 
 def find(name: str, kind: str | None = None) -> RegisteredName:
-    """The entry called ``name``; an error with the nearest right name if there is none of that kind."""
+    """The entry called ``name``; an error with the nearest right name if there is none of that
+    kind."""
     _fill()
     entry = _REGISTRY.get(name)
     if entry and (kind is None or entry.kind == kind):
@@ -296,7 +348,9 @@ def find(name: str, kind: str | None = None) -> RegisteredName:
     if entry and kind:
         raise SpellingError(f"{shown(name)} is {_a(entry.kind)}, not {_a(kind)}. {_where(kind)}")
     names = [e.name for e in _REGISTRY.values() if kind is None or e.kind == kind]
-    raise SpellingError(f"unknown {kind or 'name'} {shown(name)}.{nearest(name, names)} {_where(kind)}")
+    raise SpellingError(
+        f"unknown {kind or 'name'} {shown(name)}.{nearest(name, names)} {_where(kind)}"
+    )
 
 
 def _a(kind: str) -> str:
@@ -304,6 +358,9 @@ def _a(kind: str) -> str:
 
 
 def _where(kind: str | None) -> str:
-    command = {"method": "`fedflat methods` lists them all.", "data set": "`fedflat data list` lists them all."}
+    command = {
+        "method": "`fedflat methods` lists them all.",
+        "data set": "`fedflat data list` lists them all.",
+    }
     names = sorted(e.name for e in _REGISTRY.values() if kind is None or e.kind == kind)
     return command.get(kind or "", f"Known: {', '.join(names)}.")

@@ -1,7 +1,8 @@
 """The analyses of a run, checked and cut down to what the page shows.
 
-Each kind of analysis has a function here that takes its result apart. What does not fit is `Damaged`, and the caller
-says which file it was; numbers that are not finite become None and are drawn as gaps.
+Each kind of analysis has a function here that takes its result apart. What does not fit is
+`Damaged`, and the caller says which file it was; numbers that are not finite become None and are
+drawn as gaps.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def checked(saved: dict[str, Any]) -> Analysis:
     model = settings.pop("model", "")
     for name in ("models", "a", "b"):  # the result names them
         settings.pop(name, None)
-    return Analysis(kind, model, _said(settings), _TAKE_APART[kind](saved["result"], saved["settings"]))
+    return Analysis(
+        kind, model, _said(settings), _TAKE_APART[kind](saved["result"], saved["settings"])
+    )
 
 
 def _said(settings: dict[str, Any]) -> str:
@@ -65,7 +68,9 @@ def _said(settings: dict[str, Any]) -> str:
     if "set" in rest and "of" in rest:
         where, whole, used = str(rest.pop("set")), rest.pop("of"), rest.pop("examples", None)
         count = f"all {whole:,}" if used is None else f"{used:,} of {whole:,}"
-        parts.append(f"{count} examples of {where}" if ":" in where else f"{count} {where} examples")
+        parts.append(
+            f"{count} examples of {where}" if ":" in where else f"{count} {where} examples"
+        )
     for name, value in rest.items():
         text = "+".join(map(str, value)) if isinstance(value, list) else str(value)
         parts.append(name if value is True else f"{name} {text}")
@@ -78,7 +83,9 @@ def _numbers(values: list[Any]) -> list[float | None]:
 
 def _same_length(*columns: list[Any]) -> None:
     if len({len(column) for column in columns}) != 1:
-        raise Damaged(f"columns of lengths {', '.join(str(len(column)) for column in columns)} should be equal")
+        raise Damaged(
+            f"columns of lengths {', '.join(str(len(column)) for column in columns)} should be equal"
+        )
 
 
 def _table(columns: dict[str, Any], limit: int = CURVE) -> Result:
@@ -90,8 +97,16 @@ def _table(columns: dict[str, Any], limit: int = CURVE) -> Result:
 
 
 def _curvature(result: Result, settings: Result) -> Result:
-    found: Result = {name: short(result[name]) for name in ("loss", "norm", "lambda_1", "ratio") if name in result}
-    found |= {name: _numbers(result[name]) for name in ("eigenvalues", "residuals", "power") if name in result}
+    found: Result = {
+        name: short(result[name])
+        for name in ("loss", "norm", "lambda_1", "ratio")
+        if name in result
+    }
+    found |= {
+        name: _numbers(result[name])
+        for name in ("eigenvalues", "residuals", "power")
+        if name in result
+    }
     if found.get("lambda_1") is None and found.get("eigenvalues"):
         found["lambda_1"] = found["eigenvalues"][0]
     if found.get("lambda_1") is not None and found.get("norm") is not None:
@@ -101,7 +116,9 @@ def _curvature(result: Result, settings: Result) -> Result:
             found[name] = result[name]
     for name in ("trace", "sharpness", "subsample"):
         if isinstance(result.get(name), dict):
-            found[name] = {key: short(value) for key, value in result[name].items() if short(value) is not None}
+            found[name] = {
+                key: short(value) for key, value in result[name].items() if short(value) is not None
+            }
     if "density" in result:
         found["density"] = _table({name: result["density"][name] for name in ("x", "y")})
     if "layers" in result:
@@ -115,7 +132,11 @@ def _grid(result: Result) -> Result:
     if not x or not y:
         raise Damaged("it has no points")
     columns, rows = thinned(len(x), SIDE), thinned(len(y), SIDE)
-    found: Result = {"x": [x[i] for i in columns], "y": [y[i] for i in rows], "points": [len(x), len(y)]}
+    found: Result = {
+        "x": [x[i] for i in columns],
+        "y": [y[i] for i in rows],
+        "points": [len(x), len(y)],
+    }
     for name in ("loss", "error"):
         if result.get(name) is None:
             continue
@@ -136,15 +157,23 @@ def _surface(result: Result, settings: Result) -> Result:
 
 def _plane(result: Result, settings: Result) -> Result:
     points = [
-        {"name": str(point["name"]), **{key: short(point.get(key)) for key in ("x", "y", "loss", "error")}}
+        {
+            "name": str(point["name"]),
+            **{key: short(point.get(key)) for key in ("x", "y", "loss", "error")},
+        }
         for point in result.get("points", [])
     ]
     models = settings.get("models")
-    return {**_grid(result), "marks": points, "models": list(map(str, models)) if isinstance(models, list) else []}
+    return {
+        **_grid(result),
+        "marks": points,
+        "models": list(map(str, models)) if isinstance(models, list) else [],
+    }
 
 
 def _interpolate(result: Result, settings: Result) -> Result:
-    """Losses from the model ``b``, at gamma = 0, to the model ``a``, at gamma = 1, and beyond both."""
+    """Losses from the model ``b``, at gamma = 0, to the model ``a``, at gamma = 1, and beyond
+    both."""
     named = {"gamma": result["gamma"]}
     named |= {name: result[name] for name in ("loss", "error") if result.get(name) is not None}
     ends = {name: str(settings.get(name, name)) for name in ("a", "b")}
@@ -153,13 +182,19 @@ def _interpolate(result: Result, settings: Result) -> Result:
 
 def _local_global(result: Result, settings: Result) -> Result:
     clients = [
-        {"client": str(one["client"]), "local": short(one.get("local")), "global": short(one.get("global"))}
+        {
+            "client": str(one["client"]),
+            "local": short(one.get("local")),
+            "global": short(one.get("global")),
+        }
         for one in result["clients"]
     ]
     return {
-        "round": short(result.get("round")), "clients": clients,
-        "local": short(result.get("local")), "global": short(result.get("global")),
-    }  # fmt: skip
+        "round": short(result.get("round")),
+        "clients": clients,
+        "local": short(result.get("local")),
+        "global": short(result.get("global")),
+    }
 
 
 def _corruptions(result: Result, settings: Result) -> Result:
@@ -186,13 +221,20 @@ def _png(text: str) -> str:
 def _pictures(result: Result, settings: Result) -> Result:
     sets = {
         str(where): [
-            {"place": one["place"], "score": short(one.get("score")), "domain": str(one.get("domain", ""))}
+            {
+                "place": one["place"],
+                "score": short(one.get("score")),
+                "domain": str(one.get("domain", "")),
+            }
             | {name: _png(one[name]) for name in ("image", "truth", "mask")}
             for one in some
         ]
         for where, some in result["sets"].items()
     }
-    if not sets or any(len(colour) != 3 or not all(0 <= part < 256 for part in colour) for colour in result["colours"]):
+    if not sets or any(
+        len(colour) != 3 or not all(0 <= part < 256 for part in colour)
+        for colour in result["colours"]
+    ):
         raise Damaged("it has no pictures, or colours that are none")
     return {"names": result["names"], "colours": result["colours"], "sets": sets}
 
@@ -208,33 +250,57 @@ def _confusion(result: Result, settings: Result) -> Result:
 def _styles(result: Result, settings: Result) -> Result:
     clients = [
         {
-            "client": one["client"], "x": short(one["x"]), "y": short(one["y"]), "cluster": one["cluster"],
-            "domain": str(one.get("domain", "")), "image": _png(one["image"]) if one.get("image") else None,
+            "client": one["client"],
+            "x": short(one["x"]),
+            "y": short(one["y"]),
+            "cluster": one["cluster"],
+            "domain": str(one.get("domain", "")),
+            "image": _png(one["image"]) if one.get("image") else None,
         }
         for one in result["clients"]
-    ]  # fmt: skip
+    ]
     if not clients:
         raise Damaged("it has no clients")
     shares = [short(share, 3) for share in result["shares"][:2]]
     return {
-        "clients": clients, "shares": shares, "silhouette": short(result.get("silhouette"), 3),
-        "groups": result.get("groups"), "of": result.get("of", len(clients)),
+        "clients": clients,
+        "shares": shares,
+        "silhouette": short(result.get("silhouette"), 3),
+        "groups": result.get("groups"),
+        "of": result.get("of", len(clients)),
         "aspect": short(result.get("aspect")) or 1.0,
-    }  # fmt: skip
+    }
 
 
 def _recovery(result: Result, settings: Result) -> Result:
-    numbers = {name: short(result.get(name)) for name in ("distance", "test", "untrained", "accuracy")}
+    numbers = {
+        name: short(result.get(name)) for name in ("distance", "test", "untrained", "accuracy")
+    }
     told = {name: result[name] for name in ("client", "visits", "real", "made")}
     pictures = {name: _png(result[name]) for name in ("recovered", "originals")}
     return {**numbers, **told, **pictures, "features": str(result["features"])}
 
 
 _SETTINGS = {
-    "model?": str, "set?": str, "of?": int, "examples?": (int, None), "a?": str, "b?": str, "probes?": int, "*": object
-}  # fmt: skip
+    "model?": str,
+    "set?": str,
+    "of?": int,
+    "examples?": (int, None),
+    "a?": str,
+    "b?": str,
+    "probes?": int,
+    "*": object,
+}
 _TAKE_APART: dict[str, Callable[[Result, Result], Result]] = {
-    "curvature": _curvature, "surface": _surface, "plane": _plane, "interpolate": _interpolate,
-    "local_global": _local_global, "corruptions": _corruptions, "partition": _partition,
-    "pictures": _pictures, "confusion": _confusion, "styles": _styles, "recovery": _recovery,
-}  # fmt: skip
+    "curvature": _curvature,
+    "surface": _surface,
+    "plane": _plane,
+    "interpolate": _interpolate,
+    "local_global": _local_global,
+    "corruptions": _corruptions,
+    "partition": _partition,
+    "pictures": _pictures,
+    "confusion": _confusion,
+    "styles": _styles,
+    "recovery": _recovery,
+}

@@ -1,14 +1,14 @@
 """Run folders as one document: everything the page shows, as plain JSON values.
 
-    boards      one entry for each section (data set, partition, task and score): which method is ahead, the target
-    methods     one entry for each method of a section: its board, its summary over seeds, its curves, what was watched
-    runs        one entry for each run: its folder, seed, state, machine, the command that repeats it
-    pictures, confusion, curvature, surface, plane, interpolate, local_global, corruptions, partition, styles, recovery,
-    classes
-                one entry for each analysis, with the places of its method and its run
-    album       the pictures that examples name by their places
-    groups      one entry for each run whose clients are in groups: labels of clients and of groups
-    problems    what could not be read;  missing  what was not measured
+boards      one entry for each section (data set, partition, task and score): which method is ahead, the target
+methods     one entry for each method of a section: its board, its summary over seeds, its curves, what was watched
+runs        one entry for each run: its folder, seed, state, machine, the command that repeats it
+pictures, confusion, curvature, surface, plane, interpolate, local_global, corruptions, partition, styles, recovery,
+classes
+            one entry for each analysis, with the places of its method and its run
+album       the pictures that examples name by their places
+groups      one entry for each run whose clients are in groups: labels of clients and of groups
+problems    what could not be read;  missing  what was not measured
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedflat.experiments.results.scenario import Scenario
 from fedflat.experiments.results.tables import table
 from fedflat.report import run_command as making
 from fedflat.report.labels import RunLabels
-from fedflat.report.leaderboard import Leaderboard, Kind, boards_of, kind_of
+from fedflat.report.leaderboard import Kind, Leaderboard, boards_of, kind_of
 from fedflat.report.load import gather
 from fedflat.report.missing import missing
 from fedflat.report.read import Read
@@ -39,17 +39,27 @@ Document = dict[str, Any]
 SEEN = 200
 """Clients, and groups of them, whose labels are drawn."""
 ANALYSES = (
-    "pictures", "confusion", "curvature", "surface", "plane", "interpolate", "local_global", "corruptions", "partition",
-    "styles", "recovery",
-)  # fmt: skip
+    "pictures",
+    "confusion",
+    "curvature",
+    "surface",
+    "plane",
+    "interpolate",
+    "local_global",
+    "corruptions",
+    "partition",
+    "styles",
+    "recovery",
+)
 _SCORES = ("loss", "train_loss", "personal", "clients")
 """What is drawn besides the headline."""
+
 
 def collect(folders: Sequence[Path], *, target: float | str | None = None) -> Document:
     """What these runs and studies hold.
 
-    ``target`` is the headline to reach, as a number or as text. None: that of the study; without one, what the first
-    method of a section reaches.
+    ``target`` is the headline to reach, as a number or as text. None: that of the study; without
+    one, what the first method of a section reaches.
     """
     runs, problems = gather(folders, _alone)
     return _document(runs, problems, common_target(target, (run.result.headline for run in runs)))
@@ -64,7 +74,11 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
     names = _labels(runs)
     results = [replace(run.result, method=name) for run, name in zip(runs, names, strict=True)]
     boards, uncertain = boards_of(results, _counted(results), [run.target for run in runs], target)
-    summaries = {kind: one for board in boards for kind, one in zip(board.kinds, board.summaries, strict=True)}
+    summaries = {
+        kind: one
+        for board in boards
+        for kind, one in zip(board.kinds, board.summaries, strict=True)
+    }
     kinds = sorted(dict.fromkeys(map(kind_of, results)), key=lambda kind: _board_of(kind, boards))
     methods = [kind[0] for kind in kinds]
     places = [kinds.index(kind_of(result)) for result in results]
@@ -84,7 +98,10 @@ def _document(runs: Sequence[Read], problems: list[str], target: float | None) -
         "lead": " ".join(filter(None, [_lead(boards), _going(results), *notes])),
         "boards": [board.as_json(kinds, boards) for board in boards],
         "methods": [
-            {**_method(place, summaries[kind], runs, results, places), "board": _board_of(kind, boards)}
+            {
+                **_method(place, summaries[kind], runs, results, places),
+                "board": _board_of(kind, boards),
+            }
             for place, kind in enumerate(kinds)
         ],
         "runs": [_run(run, place) for run, place in zip(runs, places, strict=True)],
@@ -113,7 +130,9 @@ def _labels(runs: Sequence[Read]) -> list[str]:
     named: dict[int, str] = {}
     for scenario in dict.fromkeys(run.result.scenario for run in runs):
         own = [place for place, run in enumerate(runs) if run.result.scenario == scenario]
-        named |= dict(zip(own, making.labels([runs[place].facts["experiment"] for place in own]), strict=True))
+        named |= dict(
+            zip(own, making.labels([runs[place].facts["experiment"] for place in own]), strict=True)
+        )
     return [named[place] for place in range(len(runs))]
 
 
@@ -136,7 +155,9 @@ def _counted(results: Sequence[Result]) -> list[Result]:
 def _title(methods: Sequence[str], boards: Sequence[Leaderboard]) -> str:
     if not boards:
         return "No runs"
-    texts, sets = ({of(board.scenario) for board in boards} for of in (_data_of, lambda one: one.data_set))
+    texts, sets = (
+        {of(board.scenario) for board in boards} for of in (_data_of, lambda one: one.data_set)
+    )
     data = f"{len(sets)} data sets" if len(sets) > 1 else f"{sets.pop()}, {len(texts)} partitions"
     named = list(dict.fromkeys(methods))
     return f"{named[0] if len(named) == 1 else f'{len(named)} methods'} on {texts.pop() if len(texts) == 1 else data}"
@@ -151,7 +172,9 @@ def _going(results: Sequence[Result]) -> str:
     said = []
     going = sum(result.status == "running" for result in results)
     if going and len(results) == 1:
-        said.append(f"The run is not finished: it has done {_done(results[0])} of {results[0].rounds} rounds.")
+        said.append(
+            f"The run is not finished: it has done {_done(results[0])} of {results[0].rounds} rounds."
+        )
     elif going:
         said.append(f"{going} of {len(results)} runs {'is' if going == 1 else 'are'} not finished.")
     diverged = sum(result.diverged for result in results)
@@ -166,7 +189,11 @@ def _done(result: Result) -> int:
 
 
 def _method(
-    place: int, summary: Summary, runs: Sequence[Read], results: Sequence[Result], places: Sequence[int]
+    place: int,
+    summary: Summary,
+    runs: Sequence[Read],
+    results: Sequence[Result],
+    places: Sequence[int],
 ) -> Document:
     own = [i for i, at in enumerate(places) if at == place]
     now = [value for value in (short(results[i].latest()) for i in own) if value is not None]
@@ -193,7 +220,9 @@ def _method(
 
 def _watch(runs: Sequence[Read]) -> Document:
     seeds = [watched(run.watch) for run in runs]
-    names = list(dict.fromkeys(name for rows in seeds for row in rows for name in row if name != "round"))
+    names = list(
+        dict.fromkeys(name for rows in seeds for row in rows for name in row if name != "round")
+    )
     return curves(seeds, names) if names else {}
 
 
@@ -212,7 +241,11 @@ def _run(run: Read, place: int) -> Document:
         "made": str(facts.get("made", ""))[:16].replace("T", " "),
         "fedflat": str(facts["fedflat"]),
         "machine": {str(k): str(v) for k, v in facts.get("machine", {}).items()},
-        "settings": {k: _spelled(v) for k, v in making.worth_saying(making.settings(exp)).items() if k != "seed"},
+        "settings": {
+            k: _spelled(v)
+            for k, v in making.worth_saying(making.settings(exp)).items()
+            if k != "seed"
+        },
         "command": making.command(exp, facts["how"]),
         "replayed": making.replayed(exp),
     }
@@ -231,7 +264,11 @@ def _shared(runs: Sequence[Read]) -> list[str]:
 
 
 def _analyses(
-    kind: str, runs: Sequence[Read], places: Sequence[int], methods: Sequence[str], sections: Sequence[str]
+    kind: str,
+    runs: Sequence[Read],
+    places: Sequence[int],
+    methods: Sequence[str],
+    sections: Sequence[str],
 ) -> list[Document]:
     """The analyses of a kind; models other than the server's are named beside the method."""
     return [
@@ -239,7 +276,8 @@ def _analyses(
             "method": place,
             "run": number,
             "seed": run.result.seed,
-            "label": methods[place] + (f" [{one.model}]" if one.model not in ("", "server") else ""),
+            "label": methods[place]
+            + (f" [{one.model}]" if one.model not in ("", "server") else ""),
             "section": section,
             "settings": one.settings,
             **one.result,
@@ -262,9 +300,18 @@ def _distinct(found: Sequence[Document], what: str) -> list[Document]:
 def _classes(
     runs: Sequence[Read], places: Sequence[int], methods: Sequence[str], sections: Sequence[str]
 ) -> list[Document]:
-    watched = [(run, place, over_classes(run.watch)) for run, place in zip(runs, places, strict=True)]
+    watched = [
+        (run, place, over_classes(run.watch)) for run, place in zip(runs, places, strict=True)
+    ]
     return [
-        {"method": place, "label": methods[place], "seed": run.result.seed, "section": section, "settings": "", **found}
+        {
+            "method": place,
+            "label": methods[place],
+            "seed": run.result.seed,
+            "section": section,
+            "settings": "",
+            **found,
+        }
         for (run, place, found), section in zip(watched, sections, strict=True)
         if found is not None
     ]
@@ -273,26 +320,33 @@ def _classes(
 def _groups(
     runs: Sequence[Read], places: Sequence[int], methods: Sequence[str], sections: Sequence[str]
 ) -> list[Document]:
-    """Who is with whom, and the labels of the first clients, group by group, and of the first groups."""
+    """Who is with whom, and the labels of the first clients, group by group, and of the first
+    groups."""
     found = []
     for run, place, section in zip(runs, places, sections, strict=True):
         if run.groups is None:
             continue
         one, counts, together = run.groups, run.groups.counts, run.groups.together
         clients = [client for group in one.groups for client in group][:SEEN]
-        found.append({
-            "method": place, "label": f"{methods[place]}, seed {run.result.seed}", "section": section, "by": one.by,
-            "clients": one.clients,
-            "sizes": [len(group) for group in one.groups], "order": clients,
-            "before": None if counts is None else [counts[client] for client in clients],
-            "after": None if together is None else together[:SEEN],
-        })  # fmt: skip
+        found.append(
+            {
+                "method": place,
+                "label": f"{methods[place]}, seed {run.result.seed}",
+                "section": section,
+                "by": one.by,
+                "clients": one.clients,
+                "sizes": [len(group) for group in one.groups],
+                "order": clients,
+                "before": None if counts is None else [counts[client] for client in clients],
+                "after": None if together is None else together[:SEEN],
+            }
+        )
     return found
 
 
 def _add_curvature(document: Document) -> None:
-    """The methods' largest eigenvalues and traces, from the settings that most runs of the section were analysed with,
-    on most examples.
+    """The methods' largest eigenvalues and traces, from the settings that most runs of the section
+    were analysed with, on most examples.
 
     Their spread is the larger of two: over the seeds, and within a run, over parts of the examples.
     """
@@ -303,7 +357,11 @@ def _add_curvature(document: Document) -> None:
         board["curvature_of"] = max(said, key=lambda text: (often[text], said[text]), default="")
     for place, method in enumerate(document["methods"]):
         settings = document["boards"][method["board"]]["curvature_of"]
-        own = [one for one in document["curvature"] if one["method"] == place and one["settings"] == settings]
+        own = [
+            one
+            for one in document["curvature"]
+            if one["method"] == place and one["settings"] == settings
+        ]
         last = {one["run"]: one for one in own}.values()
         for name, found in (
             ("lambda_1", [(one.get("lambda_1"), _top_spread(one)) for one in last]),
@@ -319,7 +377,8 @@ def _add_curvature(document: Document) -> None:
 
 
 def _top_spread(one: Document) -> float | None:
-    """The standard deviation of the largest eigenvalue over parts of the examples, if they were not all used."""
+    """The standard deviation of the largest eigenvalue over parts of the examples, if they were not
+    all used."""
     found: float | None = one.get("subsample", {}).get("lambda_1_spread")
     return found
 
@@ -330,7 +389,8 @@ def _scaled_spread(one: Document) -> float | None:
 
 
 def _trace_spread(one: Document) -> float | None:
-    """The larger of its standard error over random vectors and its standard deviation over parts of the examples."""
+    """The larger of its standard error over random vectors and its standard deviation over parts of
+    the examples."""
     both = [one.get("trace", {}).get("stderr"), one.get("subsample", {}).get("trace_spread")]
     return max((value for value in both if value is not None), default=None)
 
@@ -342,7 +402,9 @@ def _twice(runs: Sequence[Read], results: Sequence[Result]) -> list[str]:
     for run, result in zip(runs, results, strict=True):
         key = (kind_of(result), result.seed)
         if key in seen:
-            said.append(f"{run.folder} repeats {seen[key]} (same settings, same seed). Both count as seeds.")
+            said.append(
+                f"{run.folder} repeats {seen[key]} (same settings, same seed). Both count as seeds."
+            )
         seen.setdefault(key, run.folder)
     return said
 
@@ -352,7 +414,13 @@ def _album(found: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[
     places: dict[str, int] = {}
 
     def pasted(example: dict[str, Any]) -> dict[str, Any]:
-        return example | {side: places.setdefault(example[side], len(places)) for side in ("image", "truth", "mask")}
+        return example | {
+            side: places.setdefault(example[side], len(places))
+            for side in ("image", "truth", "mask")
+        }
 
-    shown = [one | {"sets": {name: list(map(pasted, some)) for name, some in one["sets"].items()}} for one in found]
+    shown = [
+        one | {"sets": {name: list(map(pasted, some)) for name, some in one["sets"].items()}}
+        for one in found
+    ]
     return shown, list(places)

@@ -1,4 +1,5 @@
-"""What the models of planes and lines are called: by their methods, not by the folders they lie in."""
+"""What the models of planes and lines are called: by their methods, not by the folders they lie
+in."""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ class RunLabels:
     def line(self, number: int, result: dict[str, Any]) -> dict[str, Any]:
         """A title for a line kept with a run, and its two ends by their methods."""
         ends = [self._named(number, result[end], result[end]) for end in ("b", "a")]
-        b, a = _full(ends) if len({method for method, _ in ends}) == 1 else [method for method, _ in ends]
+        b, a = (
+            _full(ends)
+            if len({method for method, _ in ends}) == 1
+            else [method for method, _ in ends]
+        )
         return {**result, "a": a, "b": b, "title": f"{b} to {a}"}
 
     def _named(self, number: int, said: str, otherwise: str) -> Named:
@@ -46,12 +51,20 @@ class RunLabels:
         return run[1], f"seed {run[0].result.seed}{model}{found['round'] or ''}"
 
     def _run(self, folder: str) -> tuple[Read, str] | None:
-        """The run in this folder, or else the only one in a folder of that name in a folder of that name."""
+        """The run in this folder, or else the only one in a folder of that name in a folder of that
+        name."""
         path = Path(folder)
         for run in self._runs:
-            if run[0].folder in (path, path.absolute()) or run[0].folder.absolute() == path.absolute():
+            if (
+                run[0].folder in (path, path.absolute())
+                or run[0].folder.absolute() == path.absolute()
+            ):
                 return run
-        ends = [run for run in self._runs if run[0].folder.absolute().parts[-2:] == path.absolute().parts[-2:]]
+        ends = [
+            run
+            for run in self._runs
+            if run[0].folder.absolute().parts[-2:] == path.absolute().parts[-2:]
+        ]
         return ends[0] if len(ends) == 1 else None
 
 

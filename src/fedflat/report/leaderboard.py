@@ -1,6 +1,8 @@
-"""The sections of a page: the methods that are compared, which of them is ahead, and the target they should reach.
+"""The sections of a page: the methods that are compared, which of them is ahead, and the target
+they should reach.
 
-A section has one data set, one partition, one task and one score. Nothing is compared across sections.
+A section has one data set, one partition, one task and one score. Nothing is compared across
+sections.
 """
 
 from __future__ import annotations
@@ -40,13 +42,18 @@ class Leaderboard:
     standings: list[RankedRun]
 
     @classmethod
-    def of(cls, scenario: Scenario, headline: Headline, results: Sequence[Result], target: float | None) -> Leaderboard:
+    def of(
+        cls, scenario: Scenario, headline: Headline, results: Sequence[Result], target: float | None
+    ) -> Leaderboard:
         """The section of a scenario and a headline, from the runs that count."""
         own = Results(result for result in results if kind_of(result)[1:] == (scenario, headline))
         given = target is not None
         target = target if given else own.target_of_first()
         methods = dict.fromkeys(result.method for result in own)
-        standings = [RankedRun.of(name, [result for result in own if result.method == name]) for name in methods]
+        standings = [
+            RankedRun.of(name, [result for result in own if result.method == name])
+            for name in methods
+        ]
         last = min(min(result.last, result.rounds) for result in own)
         of_first = not given and target is not None
         return cls(scenario, headline, target, of_first, last, summarise(own, target), standings)
@@ -62,7 +69,8 @@ class Leaderboard:
         return [(summary.method, self.scenario, self.headline) for summary in self.summaries]
 
     def as_json(self, kinds: Sequence[Kind], among: Sequence[Leaderboard]) -> dict[str, Any]:
-        """What the page shows; ``kinds`` are all methods in the order of the page, ``among`` all sections."""
+        """What the page shows; ``kinds`` are all methods in the order of the page, ``among`` all
+        sections."""
         ahead = leader(self.standings)
         return {
             "title": self.title(among),
@@ -72,7 +80,9 @@ class Leaderboard:
             "lead": self.lead,
             "last": self.last,
             "headline": {**self.headline.as_json(), "title": self.headline.title},
-            "ahead": None if ahead is None else kinds.index((ahead.method, self.scenario, self.headline)),
+            "ahead": None
+            if ahead is None
+            else kinds.index((ahead.method, self.scenario, self.headline)),
             "target": short(self.target),
             "target_of_first": self.target_of_first,
         }
@@ -80,20 +90,30 @@ class Leaderboard:
     def title(self, among: Sequence[Leaderboard]) -> str:
         """A name that no other section of the page has."""
         same = [board for board in among if board.scenario == self.scenario]
-        return f"{self.scenario.title}, by {self.headline.label}" if len(same) > 1 else self.scenario.title
+        return (
+            f"{self.scenario.title}, by {self.headline.label}"
+            if len(same) > 1
+            else self.scenario.title
+        )
 
 
 def boards_of(
-    results: Sequence[Result], counted: Sequence[Result], targets: Sequence[float | None], target: float | None
+    results: Sequence[Result],
+    counted: Sequence[Result],
+    targets: Sequence[float | None],
+    target: float | None,
 ) -> tuple[list[Leaderboard], list[str]]:
     """The sections of these runs, and a sentence about each whose studies have different targets.
 
-    ``targets`` are those of the runs' studies. ``target`` is one for all sections, and replaces them.
+    ``targets`` are those of the runs' studies. ``target`` is one for all sections, and replaces
+    them.
     """
     boards, problems = [], []
     for scenario, headline in dict.fromkeys(kind_of(result)[1:] for result in results):
         of_runs = zip(results, targets, strict=True)
-        own = dict.fromkeys(one for result, one in of_runs if kind_of(result)[1:] == (scenario, headline))
+        own = dict.fromkeys(
+            one for result, one in of_runs if kind_of(result)[1:] == (scenario, headline)
+        )
         given = [one for one in own if one is not None]
         if target is None and len(given) > 1:
             texts = " and ".join(map(headline.goal, given))

@@ -1,8 +1,9 @@
-"""The runs that can be shown: whatever goes wrong with one of them becomes a sentence, and the others are shown.
+"""The runs that can be shown: whatever goes wrong with one of them becomes a sentence, and the
+others are shown.
 
-This is the one fence around a run. Files are written by machines that lose power, by other versions and by hand; a page
-of a hundred runs must not depend on each of them being sound. So every run is read and shown by itself first, and only
-one that gets through joins the others.
+This is the one fence around a run. Files are written by machines that lose power, by other versions
+and by hand; a page of a hundred runs must not depend on each of them being sound. So every run is
+read and shown by itself first, and only one that gets through joins the others.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ T = TypeVar("T")
 
 
 def gather(folders: Sequence[Path], show: Callable[[Read], Any]) -> tuple[list[Read], list[str]]:
-    """The runs in these folders that ``show`` can show, those of a study among them; a sentence about each problem."""
+    """The runs in these folders that ``show`` can show, those of a study among them; a sentence
+    about each problem."""
     problems: list[str] = []
 
     def begun(folder: Path, said: list[str]) -> dict[Path, float | None]:

@@ -6,21 +6,29 @@ from typing import Any
 
 Document = dict[str, Any]
 SHARED = ("partition", "styles", "plane", "interpolate", "recovery")
-"""Analyses that are kept with one run, though of several, or that not every run has something for."""
+"""Analyses that are kept with one run, though of several, or that not every run has something
+for."""
 
 
 def missing(document: Document) -> list[str]:
-    """A sentence for all that nobody measured, and one for each thing that was measured of some methods only."""
+    """A sentence for all that nobody measured, and one for each thing that was measured of some
+    methods only."""
     words = _words(document)
     lacking = [said for kind, said in words.items() if not document[kind]]
-    said = [f"Not analysed: {', '.join(lacking)}. `fedflat analyse RUN` adds them."] if lacking else []
+    said = (
+        [f"Not analysed: {', '.join(lacking)}. `fedflat analyse RUN` adds them."] if lacking else []
+    )
     if not any(method["watch"] for method in document["methods"]) and not document["classes"]:
-        said.append("Nothing was watched during training: no drift, norms or accuracies of classes over the rounds.")
+        said.append(
+            "Nothing was watched during training: no drift, norms or accuracies of classes over the rounds."
+        )
     for kind in words:
         if document[kind] and kind not in SHARED:
             with_it = {one["method"] for one in document[kind]}
             for place, board in enumerate(document["boards"]):
-                own = {at: m["name"] for at, m in enumerate(document["methods"]) if m["board"] == place}
+                own = {
+                    at: m["name"] for at, m in enumerate(document["methods"]) if m["board"] == place
+                }
                 without = sorted(name for at, name in own.items() if at not in with_it)
                 of = "" if len(without) == len(own) > 1 else f" of {', '.join(without)}"
                 on = f" on {board['title']}" if len(document["boards"]) > 1 else ""

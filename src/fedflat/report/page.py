@@ -13,9 +13,16 @@ from fedflat.report.collect import Document, collect
 
 STYLES = ("page.css",)
 SCRIPTS = (
-    "drawing.js", "charts.js", "maps.js", "surface.js", "results.js", "analyses.js", "pictures.js",
-    "recovery.js", "page.js",
-)  # fmt: skip
+    "drawing.js",
+    "charts.js",
+    "maps.js",
+    "surface.js",
+    "results.js",
+    "analyses.js",
+    "pictures.js",
+    "recovery.js",
+    "page.js",
+)
 
 _BODY = """<noscript><p>The charts of this page are drawn by its own script, which is switched off. The results as \
 text:</p>
@@ -25,9 +32,14 @@ text:</p>
 def document(collected: Document, live: bool = False) -> str:
     """What was collected as a page; a live one asks ``data.json`` beside it for news."""
     return one_page(
-        collected["title"], _BODY.format(text=html.escape(collected["text"])), {**collected, "live": live},
-        package="fedflat.report", styles=STYLES, scripts=SCRIPTS, live=live,
-    )  # fmt: skip
+        collected["title"],
+        _BODY.format(text=html.escape(collected["text"])),
+        {**collected, "live": live},
+        package="fedflat.report",
+        styles=STYLES,
+        scripts=SCRIPTS,
+        live=live,
+    )
 
 
 def page(folders: Sequence[Path], live: bool = False) -> str:
@@ -36,15 +48,22 @@ def page(folders: Sequence[Path], live: bool = False) -> str:
 
 
 def write_report(
-    folders: Sequence[Path], out: Path, *, figures: Path | None = None,
-    formats: Sequence[str] = ("png", "pdf", "svg"), target: float | str | None = None,
-) -> list[str]:  # fmt: skip
-    """Write the page of these runs to ``out``, and figures into the folder ``figures``; give what is missing."""
+    folders: Sequence[Path],
+    out: Path,
+    *,
+    figures: Path | None = None,
+    formats: Sequence[str] = ("png", "pdf", "svg"),
+    target: float | str | None = None,
+) -> list[str]:
+    """Write the page of these runs to ``out``, and figures into the folder ``figures``; give what
+    is missing."""
     collected = collect(folders, target=target)
     if not collected["runs"]:
         raise RunError(" ".join(["there is no run to report on.", *collected["problems"]]))
     if out.is_dir():
-        raise RunError(f"{out} is a folder: the page needs the name of a file, such as {out / 'report.html'}.")
+        raise RunError(
+            f"{out} is a folder: the page needs the name of a file, such as {out / 'report.html'}."
+        )
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,9 +1,10 @@
 """Which method is ahead, if the seeds show it: the first sentence about each comparison.
 
-One method is ahead of another if both have two seeds or more and it is better, in the score both are judged by, by more
-than ``t * sqrt(s1^2 / n1 + s2^2 / n2)``, where s is the standard deviation over the n seeds and t the 97.5 % point of
-Student's distribution with Welch's degrees of freedom. With a single seed of either, no method is ahead: consecutive
-evaluations of one run do not show how much seeds differ.
+One method is ahead of another if both have two seeds or more and it is better, in the score both
+are judged by, by more than ``t * sqrt(s1^2 / n1 + s2^2 / n2)``, where s is the standard deviation
+over the n seeds and t the 97.5 % point of Student's distribution with Welch's degrees of freedom.
+With a single seed of either, no method is ahead: consecutive evaluations of one run do not show how
+much seeds differ.
 
 A method that is ahead of all others is the most accurate, or leads in another score.
 """
@@ -72,14 +73,20 @@ def _welch(*spreads: tuple[float, int]) -> float:
     parts = [spread * spread / count for spread, count in spreads]
     if not sum(parts):
         return 0.0
-    freedom = sum(parts) ** 2 / sum(part * part / (count - 1) for part, (_, count) in zip(parts, spreads, strict=True))
+    freedom = sum(parts) ** 2 / sum(
+        part * part / (count - 1) for part, (_, count) in zip(parts, spreads, strict=True)
+    )
     return float(stdtrit(freedom, LEVEL)) * math.sqrt(sum(parts))
 
 
 def leader(standings: Sequence[RankedRun]) -> RankedRun | None:
     """The method that is ahead of all others; None if there is none, or only one."""
     ranked = _ranked(standings)
-    return ranked[0] if len(ranked) > 1 and all(ranked[0].ahead_of(other) for other in ranked[1:]) else None
+    return (
+        ranked[0]
+        if len(ranked) > 1 and all(ranked[0].ahead_of(other) for other in ranked[1:])
+        else None
+    )
 
 
 def lead(standings: Sequence[RankedRun]) -> str:
@@ -117,5 +124,7 @@ def _listed(names: Sequence[str]) -> str:
     >>> _listed(["a"]), _listed(["a", "b"]), _listed(["a", "b", "c", "d", "e"])
     ('a', 'a and b', 'a, b, c and 2 others')
     """
-    named = list(names) if len(names) <= NAMED + 1 else [*names[:NAMED], f"{len(names) - NAMED} others"]
+    named = (
+        list(names) if len(names) <= NAMED + 1 else [*names[:NAMED], f"{len(names) - NAMED} others"]
+    )
     return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)

@@ -1,4 +1,5 @@
-"""Run folders read with patience: what a run can do without, if it is missing or damaged, becomes a sentence."""
+"""Run folders read with patience: what a run can do without, if it is missing or damaged, becomes a
+sentence."""
 
 from __future__ import annotations
 
@@ -38,7 +39,10 @@ def read(folder: Path, problems: list[str]) -> Read:
     rows, watch = (read_rows(folder, name, facts) for name in ("metrics", "watch"))
     if not rows:
         problems.append(f"{folder} holds no evaluation yet.")
-    analyses, groups = _analyses(folder, facts["identity"], problems), _groups(folder, facts["identity"], problems)
+    analyses, groups = (
+        _analyses(folder, facts["identity"], problems),
+        _groups(folder, facts["identity"], problems),
+    )
     return Read(folder, facts, Result.telling(facts, rows), watch, analyses, groups)
 
 
@@ -54,14 +58,18 @@ def _analyses(folder: Path, identity: str, problems: list[str]) -> list[Analysis
     found = []
     for path in _files(folder / "analysis", problems):
         if path.name.endswith(".part.json"):
-            problems.append(f"{path} is an analysis under way or broken off; it will be shown when it is done.")
+            problems.append(
+                f"{path} is an analysis under way or broken off; it will be shown when it is done."
+            )
             continue
         try:
             found.append(_analysis(path, path.lstat().st_mtime_ns, identity))
         except Unusable as error:
             problems.append(f"{path}: {error} It is left out.")
         except (Damaged, OSError) as error:
-            problems.append(f"{path} is damaged ({error}). Delete it and analyse again; it is left out.")
+            problems.append(
+                f"{path} is damaged ({error}). Delete it and analyse again; it is left out."
+            )
     return found
 
 

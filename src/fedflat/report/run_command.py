@@ -15,7 +15,9 @@ from fedflat.settings.groups import MACHINE, SETTINGS
 from fedflat.settings.setting import typed
 
 _OF_A_RUN = [one for one in SETTINGS if one.name not in ("cohorts", "orders")]
-_UNSAID = {one.name: one.goes_without_saying for one in (*_OF_A_RUN, *MACHINE) if one.name != "seed"}
+_UNSAID = {
+    one.name: one.goes_without_saying for one in (*_OF_A_RUN, *MACHINE) if one.name != "seed"
+}
 
 
 def settings(experiment: dict[str, Any]) -> dict[str, Any]:
@@ -38,7 +40,11 @@ def settings(experiment: dict[str, Any]) -> dict[str, Any]:
 
 def worth_saying(found: dict[str, Any]) -> dict[str, Any]:
     """Those settings that differ from what happens when they are not typed."""
-    said = {name: value for name, value in found.items() if value is not None and value != _UNSAID.get(name)}
+    said = {
+        name: value
+        for name, value in found.items()
+        if value is not None and value != _UNSAID.get(name)
+    }
     if "local_steps" in said:
         said.pop("local_epochs", None)
     return said
@@ -68,12 +74,16 @@ def command(experiment: dict[str, Any], how: dict[str, Any]) -> str:
 
 
 def _brought(method: str) -> dict[str, Any]:
-    """The settings that a method decides by itself, as run.json has them; none if this version cannot read it."""
+    """The settings that a method decides by itself, as run.json has them; none if this version
+    cannot read it."""
     try:
         found = parse(method, "method").brings
     except (FedflatError, AttributeError):
         return {}
-    return {name: value if isinstance(value, int | str) else repr(value) for name, value in found.items()}
+    return {
+        name: value if isinstance(value, int | str) else repr(value)
+        for name, value in found.items()
+    }
 
 
 def usual_task(on: str) -> str:
@@ -90,7 +100,10 @@ def usual_task(on: str) -> str:
 
 def replayed(experiment: dict[str, Any]) -> bool:
     """Whether the run was told which clients or batches to take."""
-    given = [experiment.get(part, {}).get(name) for part, name in (("sampler", "cohorts"), ("local", "orders"))]
+    given = [
+        experiment.get(part, {}).get(name)
+        for part, name in (("sampler", "cohorts"), ("local", "orders"))
+    ]
     return any(value is not None for value in given)
 
 
@@ -104,18 +117,22 @@ def stack(method: str) -> str:
 
 def unread(experiments: Iterable[dict[str, Any]]) -> list[str]:
     """What cannot be told of methods, since the plugins that they are in are not loaded."""
-    return list(dict.fromkeys(said for exp in experiments for said in missing(exp.get("plugins", ()))))
+    return list(
+        dict.fromkeys(said for exp in experiments for said in missing(exp.get("plugins", ())))
+    )
 
 
 def labels(experiments: Sequence[dict[str, Any]]) -> list[str]:
-    """A name for each run: its method, and whatever sets it apart from other runs of that method but for the seed.
+    """A name for each run: its method, and whatever sets it apart from other runs of that method
+    but for the seed.
 
     >>> labels([{"method": "a"}, {"method": "b", "rounds": 1}, {"method": "b", "rounds": 2}])
     ['a', 'b, rounds=1', 'b, rounds=2']
     """
     values: dict[str, dict[str, set[str]]] = {}
     spelled = [
-        {name: json.dumps(value) for name, value in settings(exp).items() if name != "seed"} for exp in experiments
+        {name: json.dumps(value) for name, value in settings(exp).items() if name != "seed"}
+        for exp in experiments
     ]
     for exp, own in zip(experiments, spelled, strict=True):
         alike = values.setdefault(str(exp.get("method")), {})

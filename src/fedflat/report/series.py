@@ -1,4 +1,5 @@
-"""Evaluations over seeds as curves: the mean with the least and the largest, thinned to what a screen can show."""
+"""Evaluations over seeds as curves: the mean with the least and the largest, thinned to what a
+screen can show."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ def short(value: Any, digits: int = 5) -> float | None:
     >>> short(0.123456789), short(float("nan")), short("x"), short(10**400)
     (0.12346, None, None, None)
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not abs(value) <= sys.float_info.max
+    ):
         return None
     rounded = float(f"{value:.{digits}g}")
     if not math.isfinite(rounded):  # rounded up beyond the largest number
@@ -41,24 +46,41 @@ def thinned(count: int, limit: int) -> list[int]:
 
 
 def curves(seeds: Sequence[Sequence[Row]], names: Sequence[str]) -> dict[str, Any]:
-    """For each measurement its mean, least and largest over the seeds, in the rounds in which it was made.
+    """For each measurement its mean, least and largest over the seeds, in the rounds in which it
+    was made.
 
-    Rounds come with the mean bytes, seconds and simulated seconds spent until then, where the rows know them. Each
-    measurement has rounds of its own: what is measured now and then is a line through those, and thinned by itself.
+    Rounds come with the mean bytes, seconds and simulated seconds spent until then, where the rows
+    know them. Each measurement has rounds of its own: what is measured now and then is a line
+    through those, and thinned by itself.
     """
-    found = {name: _curve([row for seed in seeds for row in seed if name in row], name) for name in names}
-    return {name: curve for name, curve in found.items() if any(value is not None for value in curve["mean"])}
+    found = {
+        name: _curve([row for seed in seeds for row in seed if name in row], name) for name in names
+    }
+    return {
+        name: curve
+        for name, curve in found.items()
+        if any(value is not None for value in curve["mean"])
+    }
 
 
-def score_curves(seeds: Sequence[Sequence[Row]], headline: str, others: Sequence[str]) -> dict[str, Any]:
-    """The curves of the headline, on further test sets too (``tests.NAME``), and of other measurements."""
+def score_curves(
+    seeds: Sequence[Sequence[Row]], headline: str, others: Sequence[str]
+) -> dict[str, Any]:
+    """The curves of the headline, on further test sets too (``tests.NAME``), and of other
+    measurements."""
     tested = [[{**row, **_tested(row, headline)} for row in seed] for seed in seeds]
-    tests = dict.fromkeys(name for seed in tested for row in seed for name in _tested(row, headline))
+    tests = dict.fromkeys(
+        name for seed in tested for row in seed for name in _tested(row, headline)
+    )
     return curves(tested, list(dict.fromkeys([headline, *tests, *others])))
 
 
 def _tested(row: Row, headline: str) -> Row:
-    return {f"tests.{name}": scores[headline] for name, scores in row.get("tests", {}).items() if headline in scores}
+    return {
+        f"tests.{name}": scores[headline]
+        for name, scores in row.get("tests", {}).items()
+        if headline in scores
+    }
 
 
 def _curve(made: Sequence[Row], name: str) -> dict[str, Any]:
@@ -83,10 +105,13 @@ def _curve(made: Sequence[Row], name: str) -> dict[str, Any]:
 
 
 def watched(rows: Sequence[Row]) -> list[Row]:
-    """What was watched, one number for each round and name, None if it was not finite: of clients' their mean."""
+    """What was watched, one number for each round and name, None if it was not finite: of clients'
+    their mean."""
     flat = []
     for row in rows:
-        plain = {name: value for name, value in row.items() if value is None or short(value) is not None}
+        plain = {
+            name: value for name, value in row.items() if value is None or short(value) is not None
+        }
         for name, value in row.items():
             if isinstance(value, dict) and (numbers := _numbers(list(value.values()))):
                 plain[name] = sum(numbers) / len(numbers)
@@ -95,7 +120,8 @@ def watched(rows: Sequence[Row]) -> list[Row]:
 
 
 def over_classes(rows: Sequence[Row]) -> dict[str, Any] | None:
-    """The accuracies of the classes over the rounds: a row for each class; None if they were not watched."""
+    """The accuracies of the classes over the rounds: a row for each class; None if they were not
+    watched."""
     seen = [row for row in rows if isinstance(row.get("classes"), list) and row["classes"]]
     if not seen:
         return None
@@ -107,7 +133,8 @@ def over_classes(rows: Sequence[Row]) -> dict[str, Any] | None:
 
 
 def _spaced(rounds: Sequence[int], limit: int) -> list[int]:
-    """Which rounds to keep: those next to places that lie evenly on their axis, with the first and the last.
+    """Which rounds to keep: those next to places that lie evenly on their axis, with the first and
+    the last.
 
     >>> _spaced([0, 10, 20, 30, 31, 32, 33, 40], 5)
     [0, 1, 2, 3, 7]
@@ -115,7 +142,10 @@ def _spaced(rounds: Sequence[int], limit: int) -> list[int]:
     if len(rounds) <= limit:
         return list(range(len(rounds)))
     first, step = rounds[0], (rounds[-1] - rounds[0]) / (limit - 1)
-    found = {min(range(len(rounds)), key=lambda i: abs(rounds[i] - first - k * step)) for k in range(limit)}
+    found = {
+        min(range(len(rounds)), key=lambda i: abs(rounds[i] - first - k * step))
+        for k in range(limit)
+    }
     return sorted(found)
 
 
@@ -125,8 +155,10 @@ def _bytes(row: Row) -> float | None:
 
 
 _SPENT: dict[str, Callable[[Row], float | None]] = {
-    "bytes": _bytes, "seconds": lambda row: row.get("seconds"), "clock": lambda row: row.get("clock")
-}  # fmt: skip
+    "bytes": _bytes,
+    "seconds": lambda row: row.get("seconds"),
+    "clock": lambda row: row.get("clock"),
+}
 
 
 def _numbers(values: list[Any]) -> list[float]:

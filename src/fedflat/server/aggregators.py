@@ -5,8 +5,9 @@
     krum           the most central replies                     Blanchard et al., NeurIPS 2017
     norm_clip      no reply longer than a given norm            Sun et al., 2019
 
-A rule sees all replies of an exchange at once, so memory grows with the cohort. It replaces the mean of the
-pseudo-gradients, sized and uniform alike; what pieces enclose (control variates and the like) is still averaged.
+A rule sees all replies of an exchange at once, so memory grows with the cohort. It replaces the
+mean of the pseudo-gradients, sized and uniform alike; what pieces enclose (control variates and the
+like) is still averaged.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Aggregator(TextSpec, ABC):
 
 @dataclass(frozen=True, repr=False)
 class Median(Aggregator):
-    """The median of each coordinate; of an even number of replies the mean of the two in the middle."""
+    """The median of each coordinate; of an even number of replies the mean of the two in the
+    middle."""
 
     key = "median"
 
@@ -89,7 +91,8 @@ class TrimmedMean(Aggregator):
 
 @dataclass(frozen=True, repr=False)
 class Krum(Aggregator):
-    """The mean of the ``keep`` replies that lie closest to their ``n - attackers - 2`` nearest neighbours."""
+    """The mean of the ``keep`` replies that lie closest to their ``n - attackers - 2`` nearest
+    neighbours."""
 
     attackers: int
     keep: int = 1
@@ -106,7 +109,9 @@ class Krum(Aggregator):
 
     def combine(self, deltas: Tensor, weights: Tensor) -> Tensor:
         """The mean of the most central replies, each alike."""
-        distances = torch.cdist(deltas, deltas, compute_mode="donot_use_mm_for_euclid_dist").square()
+        distances = torch.cdist(
+            deltas, deltas, compute_mode="donot_use_mm_for_euclid_dist"
+        ).square()
         neighbours = len(deltas) - self.attackers - 2
         scores = distances.sort(dim=1).values[:, 1 : neighbours + 1].sum(dim=1)
         return deltas[scores.argsort(stable=True)[: self.keep]].mean(dim=0)

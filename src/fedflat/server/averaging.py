@@ -32,7 +32,8 @@ class RunInfo:
     population: int
     layout: Layout
     own_accuracies: Callable[[Tensor], Tensor] | None = None
-    """The accuracy of a parameter vector on each client's held-out part, where there are such parts."""
+    """The accuracy of a parameter vector on each client's held-out part, where there are such
+    parts."""
 
 
 AverageState = dict[str, Tensor]
@@ -63,10 +64,15 @@ class ModelAverage(TextSpec):
         """The local learning rate of round ``t``, if it wants another."""
         return lr
 
-    def on_reply(self, notes: AverageState, kept: AverageState, info: RunInfo, reply: Reply) -> None:
-        """A reply that counts has come. ``kept`` is what it keeps for this client, with the client's memory."""
+    def on_reply(
+        self, notes: AverageState, kept: AverageState, info: RunInfo, reply: Reply
+    ) -> None:
+        """A reply that counts has come. ``kept`` is what it keeps for this client, with the
+        client's memory."""
 
-    def update(self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor) -> None:
+    def update(
+        self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
+    ) -> None:
         """Round ``t`` has turned ``before`` into ``after``."""
 
     def params(self, notes: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:
@@ -80,7 +86,8 @@ class ModelAverage(TextSpec):
 
 @dataclass(frozen=True, repr=False)
 class Swa(ModelAverage):
-    """The mean of the models at the ends of the cycles; the rate falls from ``high`` to ``low`` in each."""
+    """The mean of the models at the ends of the cycles; the rate falls from ``high`` to ``low`` in
+    each."""
 
     start: float = 0.75
     cycle: int = 10
@@ -111,17 +118,22 @@ class Swa(ModelAverage):
 
     def first(self, rounds: int) -> int:
         """The round it starts in."""
-        return self.start if isinstance(self.start, int) else int(self.start * rounds + 1e-9)  # 0.57 * 100 is 56.99...
+        return (
+            self.start if isinstance(self.start, int) else int(self.start * rounds + 1e-9)
+        )  # 0.57 * 100 is 56.99...
 
     def lr(self, lr: float, t: int, rounds: int) -> float:
-        """The cyclic rate from the start on; ``high`` is the run's own rate, ``low`` 1 % of it, if not given."""
+        """The cyclic rate from the start on; ``high`` is the run's own rate, ``low`` 1 % of it, if
+        not given."""
         if not self.cycle_lr or t < self.first(rounds):
             return lr
         high = lr if self.high is None else self.high
         low = high / 100 if self.low is None else self.low
         return Cyclic(high, low, self.cycle)(t - self.first(rounds))
 
-    def update(self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor) -> None:
+    def update(
+        self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
+    ) -> None:
         """Capture at the end of a cycle."""
         done = t - self.first(info.rounds) + 1
         if not self.average or done < 1:
@@ -139,10 +151,11 @@ class Swa(ModelAverage):
 
 @dataclass(frozen=True, repr=False)
 class Wima(ModelAverage):
-    """The mean of the last ``window`` models, or of those there are; ``scope`` may limit it to one block.
+    """The mean of the last ``window`` models, or of those there are; ``scope`` may limit it to one
+    block.
 
-    A round costs one vector whatever the window: the sum is moved by what comes and what goes, in double
-    precision, and summed anew once in ``window`` rounds against drift.
+    A round costs one vector whatever the window: the sum is moved by what comes and what goes, in
+    double precision, and summed anew once in ``window`` rounds against drift.
     """
 
     window: int = 100
@@ -154,7 +167,9 @@ class Wima(ModelAverage):
         number("wima", "window", self.window, low=1, whole=True)
         choice("wima", "scope", self.scope, ["all", "classifier", "features"])
 
-    def update(self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor) -> None:
+    def update(
+        self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
+    ) -> None:
         """Take the new model in and the oldest out."""
         seen = int(notes.get("seen", 0))
         slot = f"slot{seen % self.window}"
@@ -191,7 +206,9 @@ class Ema(ModelAverage):
     def __post_init__(self) -> None:
         scalar("ema", "gamma", self.gamma, high=1)
 
-    def update(self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor) -> None:
+    def update(
+        self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
+    ) -> None:
         """Move towards the new model."""
         gamma = at(self.gamma, t)
         notes["ema"] = gamma * notes["ema"] + (1 - gamma) * after if "ema" in notes else after
@@ -214,14 +231,18 @@ class ActiveClients(ModelAverage):
     key = "active_clients"
     needs_replies = needs_client_models = True
 
-    def on_reply(self, notes: AverageState, kept: AverageState, info: RunInfo, reply: Reply) -> None:
+    def on_reply(
+        self, notes: AverageState, kept: AverageState, info: RunInfo, reply: Reply
+    ) -> None:
         """Add a client's model."""
         seen = int(notes.get("count", 0))
         model = params_of_reply(reply)
         notes["mean"] = torch.lerp(notes["mean"], model, 1 / (seen + 1)) if seen else model
         notes["count"] = torch.tensor(seen + 1)
 
-    def update(self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor) -> None:
+    def update(
+        self, notes: AverageState, info: RunInfo, t: int, before: Tensor, after: Tensor
+    ) -> None:
         """The next round starts anew."""
         notes["count"] = torch.tensor(0)
 
@@ -232,10 +253,11 @@ class ActiveClients(ModelAverage):
 
 @dataclass(frozen=True, repr=False)
 class AllClients(ModelAverage):
-    """The plain mean over all clients of the last model each one made; those never seen hold the first model.
+    """The plain mean over all clients of the last model each one made; those never seen hold the
+    first model.
 
-    A client's model is where its walk ended, also if the method sends something else back. It is kept with what
-    the client remembers, within the same budget.
+    A client's model is where its walk ended, also if the method sends something else back. It is
+    kept with what the client remembers, within the same budget.
     """
 
     key = "all_clients"
@@ -246,10 +268,14 @@ class AllClients(ModelAverage):
         """Everybody holds the first model."""
         return {"first": params, "mean": params}
 
-    def on_reply(self, notes: AverageState, kept: AverageState, info: RunInfo, reply: Reply) -> None:
+    def on_reply(
+        self, notes: AverageState, kept: AverageState, info: RunInfo, reply: Reply
+    ) -> None:
         """Exchange a client's old model for its new one."""
         model = params_of_reply(reply)
-        notes["mean"] = notes["mean"] + (model - kept.get("model", notes["first"])) / info.population
+        notes["mean"] = (
+            notes["mean"] + (model - kept.get("model", notes["first"])) / info.population
+        )
         kept["model"] = model
 
     def params(self, notes: AverageState, info: RunInfo, current: Tensor) -> Tensor | None:

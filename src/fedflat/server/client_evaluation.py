@@ -11,7 +11,7 @@ from torch import Tensor
 from fedflat.client.instructions import FineTune
 from fedflat.core.instruction import Instruction
 from fedflat.core.messages import Reply
-from fedflat.data.federation import DataSpec, PartitionedFederation, Federation
+from fedflat.data.federation import DataSpec, Federation, PartitionedFederation
 from fedflat.errors import SettingError
 from fedflat.registry.specs import TextSpec
 from fedflat.server.averaging import AverageState, RunInfo
@@ -22,7 +22,8 @@ class ClientEvaluation(TextSpec, ABC):
 
     key: ClassVar[str]
     evaluates: ClassVar[bool] = False
-    """Whether each visit must tell how well the client's own model does on what the client keeps for testing."""
+    """Whether each visit must tell how well the client's own model does on what the client keeps
+    for testing."""
 
     def check(self, on: DataSpec, fed: Federation) -> None:
         """Refuse data on which it has no meaning."""
@@ -39,16 +40,18 @@ class ClientEvaluation(TextSpec, ABC):
         """What is written of each round."""
 
     def final_instruction(self) -> Instruction | None:
-        """What every client is asked when the last round is done, if anything; the answers are heard and written."""
+        """What every client is asked when the last round is done, if anything; the answers are
+        heard and written."""
         return None
 
 
 @dataclass(frozen=True, repr=False)
 class PersonalizedEvaluation(ClientEvaluation):
-    """The mean over all clients of the accuracy of each one's own last model on its own held-out part.
+    """The mean over all clients of the accuracy of each one's own last model on its own held-out
+    part.
 
-    Clients never seen hold the first model. When the last round is done every client tunes the last layer of the
-    global model.
+    Clients never seen hold the first model. When the last round is done every client tunes the last
+    layer of the global model.
     """
 
     key = "personal"

@@ -1,6 +1,7 @@
 """Who there is, apart from what they hold: all that a server knows of clients before they answer.
 
-In a simulation it is made from the federation; what clients hold is opened by those who visit them only.
+In a simulation it is made from the federation; what clients hold is opened by those who visit them
+only.
 """
 
 from __future__ import annotations

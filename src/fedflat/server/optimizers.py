@@ -1,15 +1,16 @@
 """How the server steps: a learning rate, momentum, Adam, AdaGrad, Yogi on the pseudo-gradient.
 
-Reddi et al., Adaptive Federated Optimization, ICLR 2021. Hsu et al., Measuring the Effects of Non-Identical
-Data Distribution for Federated Visual Classification, 2019 (server momentum).
+Reddi et al., Adaptive Federated Optimization, ICLR 2021. Hsu et al., Measuring the Effects of
+Non-Identical Data Distribution for Federated Visual Classification, 2019 (server momentum).
 
     momentum   m <- beta m + delta                             w <- w - lr m
     adagrad    m <- b1 m + (1-b1) delta;  v <- v + delta^2     w <- w - lr m / (sqrt(v) + tau)
     yogi       m likewise;  v <- v - (1-b2) delta^2 sign(v - delta^2)
     adam       m likewise;  v <- b2 v + (1-b2) delta^2
 
-The papers' form starts at ``v = tau^2`` and has no bias correction. ``flavour="torch"`` is what torch.optim
-does: ``v`` starts at 0, Adam corrects the bias, AdaGrad has no first moment; then ``tau`` is its ``eps``.
+The papers' form starts at ``v = tau^2`` and has no bias correction. ``flavour="torch"`` is what
+torch.optim does: ``v`` starts at 0, Adam corrects the bias, AdaGrad has no first moment; then
+``tau`` is its ``eps``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
 from fedflat.errors import choice, number
-from fedflat.server.piece import ServerContext, Send, ServerPiece
+from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,9 +40,14 @@ class ServerSgd(ServerPiece):
         scalar("server_sgd", "lr", self.lr)
 
     def exchange(self, context: ServerContext, send: Send, broadcast: Broadcast) -> Replies:
-        """The scaled pseudo-gradient; a true gradient, as Mime asks for, is no step and stays as it is."""
+        """The scaled pseudo-gradient; a true gradient, as Mime asks for, is no step and stays as it
+        is."""
         replies = send(broadcast)
-        return replies.with_delta(at(self.lr, broadcast.round) * replies.delta) if broadcast.instruction.trains else replies
+        return (
+            replies.with_delta(at(self.lr, broadcast.round) * replies.delta)
+            if broadcast.instruction.trains
+            else replies
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,7 +68,9 @@ class ServerMomentum(ServerPiece):
         """The smoothed pseudo-gradient."""
         replies = send(broadcast)
         m = context.state.get("m")
-        context.state["m"] = replies.delta if m is None else replies.delta + at(self.beta, broadcast.round) * m
+        context.state["m"] = (
+            replies.delta if m is None else replies.delta + at(self.beta, broadcast.round) * m
+        )
         return replies.with_delta(at(self.lr, broadcast.round) * context.state["m"])
 
 
@@ -152,7 +160,9 @@ class TorchAdam(ServerPiece):
         delta, zero = replies.delta, torch.zeros_like(replies.delta)
         count = context.state["count"] = context.state.get("count", torch.tensor(0)) + 1
         m = context.state["m"] = self.b1 * context.state.get("m", zero) + (1 - self.b1) * delta
-        v = context.state["v"] = self.b2 * context.state.get("v", zero) + (1 - self.b2) * delta * delta
+        v = context.state["v"] = (
+            self.b2 * context.state.get("v", zero) + (1 - self.b2) * delta * delta
+        )
         m_hat = m / (1 - self.b1 ** int(count))
         v_hat = v / (1 - self.b2 ** int(count))
         return replies.with_delta(at(self.lr, broadcast.round) * m_hat / (v_hat.sqrt() + self.eps))

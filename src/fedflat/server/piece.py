@@ -48,7 +48,8 @@ class ServerContext:
     server_data: ServerData | None = None
     """The server's own data, if it has any; always there for a piece that `uses_data`."""
     descriptions: Descriptions = field(default_factory=dict)
-    """What every client has said of itself before round 0; always there of the piece's `describers`."""
+    """What every client has said of itself before round 0; always there of the piece's
+    `describers`."""
 
 
 class ServerPiece(TextSpec):
@@ -63,7 +64,8 @@ class ServerPiece(TextSpec):
     uses_data: ClassVar[bool] = False
     """Whether it needs data that the server itself holds."""
     averages: ClassVar[str] = ""
-    """How it averages the replies itself, whatever the weighting and a server's rate to its left make of them."""
+    """How it averages the replies itself, whatever the weighting and a server's rate to its left
+    make of them."""
 
     @property
     def oracle_calls(self) -> int:
@@ -79,9 +81,11 @@ class ServerPiece(TextSpec):
         """Send, and hand on what came back."""
         return send(broadcast)
 
-    def after_round(self, state: Mapping[str, Tensor], model: Model, completed: int, rounds: int) -> Mapping[str, Tensor]:
-        """What it remembers when ``completed`` rounds are over and the slot has this model: before the first round,
-        and after each one, also in a slot that was not asked in it."""
+    def after_round(
+        self, state: Mapping[str, Tensor], model: Model, completed: int, rounds: int
+    ) -> Mapping[str, Tensor]:
+        """What it remembers when ``completed`` rounds are over and the slot has this model: before
+        the first round, and after each one, also in a slot that was not asked in it."""
         return state
 
 
@@ -96,12 +100,18 @@ class StepResult:
 
 
 def server_step(
-    pieces: Sequence[ServerPiece], state: ServerState, send: Send, broadcast: Broadcast, server_data: ServerData | None = None,
+    pieces: Sequence[ServerPiece],
+    state: ServerState,
+    send: Send,
+    broadcast: Broadcast,
+    server_data: ServerData | None = None,
     descriptions: Descriptions | None = None,
-) -> StepResult:  # fmt: skip
+) -> StepResult:
     """One server step: the exchange through all pieces, then ``w <- w - delta``."""
     known = (server_data, descriptions or {})
-    mine = {piece.key: ServerContext(dict(state.get(piece.key, {})), {}, *known) for piece in pieces}
+    mine = {
+        piece.key: ServerContext(dict(state.get(piece.key, {})), {}, *known) for piece in pieces
+    }
     for piece in pieces:
         send = partial(piece.exchange, mine[piece.key], send)
     replies = send(broadcast)
@@ -109,7 +119,9 @@ def server_step(
         model=Model(broadcast.params - replies.delta, replies.buffers),
         state={key: context.state for key, context in mine.items()},
         replies=replies,
-        metrics={name: value for context in mine.values() for name, value in context.metrics.items()},
+        metrics={
+            name: value for context in mine.values() for name, value in context.metrics.items()
+        },
     )
 
 
@@ -130,7 +142,11 @@ def first_broadcast(step: Callable[[Send], object]) -> Broadcast:
     return sent[0]
 
 
-def after_round(pieces: Sequence[ServerPiece], states: ServerState, model: Model, completed: int, rounds: int) -> ServerState:
+def after_round(
+    pieces: Sequence[ServerPiece], states: ServerState, model: Model, completed: int, rounds: int
+) -> ServerState:
     """What the pieces of a slot remember between two rounds; see `ServerPiece.after_round`."""
-    found = {p.key: dict(p.after_round(states.get(p.key, {}), model, completed, rounds)) for p in pieces}
+    found = {
+        p.key: dict(p.after_round(states.get(p.key, {}), model, completed, rounds)) for p in pieces
+    }
     return {key: state for key, state in found.items() if state or key in states}

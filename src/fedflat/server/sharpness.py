@@ -16,7 +16,7 @@ from fedflat.core.flat import unit
 from fedflat.core.messages import Broadcast, Replies
 from fedflat.core.schedules import Scalar, at, scalar
 from fedflat.core.stage import Stage
-from fedflat.server.piece import ServerContext, Send, ServerPiece
+from fedflat.server.piece import Send, ServerContext, ServerPiece
 
 
 def ascend(broadcast: Broadcast, direction: torch.Tensor, rho: float) -> Broadcast:
@@ -48,10 +48,11 @@ class ServerSam(ServerPiece):
 
 @dataclass(frozen=True, repr=False)
 class StaleSam(ServerPiece):
-    """SAM on the federation with last round's pseudo-gradient for the ascent; round 0 is not perturbed.
+    """SAM on the federation with last round's pseudo-gradient for the ascent; round 0 is not
+    perturbed.
 
-    With ``measure`` each round also makes the exchange that was saved, forgets it, and notes ``delta_eps``:
-    the distance between the stale and the true perturbation, in ``[0, 2 rho]``.
+    With ``measure`` each round also makes the exchange that was saved, forgets it, and notes
+    ``delta_eps``: the distance between the stale and the true perturbation, in ``[0, 2 rho]``.
     """
 
     rho: Scalar
@@ -76,7 +77,9 @@ class StaleSam(ServerPiece):
         else:
             if self.measure:
                 true = send(replace(broadcast, commit=False)).delta
-                context.metrics["delta_eps"] = rho * float(torch.linalg.vector_norm(unit(last) - unit(true)))
+                context.metrics["delta_eps"] = rho * float(
+                    torch.linalg.vector_norm(unit(last) - unit(true))
+                )
             replies = send(ascend(broadcast, last, rho))
         context.state["delta"] = replies.delta
         return replies

@@ -1,5 +1,6 @@
-"""A setting of a run, said once: a dataclass field that knows its help, its range and its name in Python and on the
-command line. Signatures, options, schemas of files and printed commands are made from it. Nothing heavy is imported."""
+"""A setting of a run, said once: a dataclass field that knows its help, its range and its name in
+Python and on the command line. Signatures, options, schemas of files and printed commands are made
+from it. Nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -29,17 +30,21 @@ class About:
     high: float = float("inf")
     allowed: tuple[str, ...] = ()
     unsaid: str = ""
-    """What happens if it is not said, where that depends on other things; it is then None in Python."""
+    """What happens if it is not said, where that depends on other things; it is then None in
+    Python."""
     otherwise: str | None = None
     """What it is if it is not said, unless the method brings one."""
     typed: Any = None
     """What the command line takes if it is not typed; Python must say it."""
     text: bool = False
-    """Whether Python may give a text that stands for the value; numbers that may be schedules always may."""
+    """Whether Python may give a text that stands for the value; numbers that may be schedules
+    always may."""
     registered: str = ""
-    """The kind of registered names that say it, such as "start"; the default is then a text too, or None."""
+    """The kind of registered names that say it, such as "start"; the default is then a text too, or
+    None."""
     later: bool = False
-    """Whether there are folders from before there was one: it then has its default, or what `from_json` says."""
+    """Whether there are folders from before there was one: it then has its default, or what
+    `from_json` says."""
     unit: str = ""
     either: str = ""
     """Of those with the same word here, one may be said."""
@@ -84,12 +89,15 @@ class Setting:
     @property
     def annotation(self) -> str:
         """Its type in Python, where it may be a text or left to us."""
-        texts = " | str" if self.about.text or self.about.registered or self.kind == "Scalar" else ""
+        texts = (
+            " | str" if self.about.text or self.about.registered or self.kind == "Scalar" else ""
+        )
         return self.kind + texts + (" | None" if self.unsaid is None else "")
 
     @property
     def goes_without_saying(self) -> Any:
-        """The value that a printed command leaves out: what is off, and words. Other numbers are always said."""
+        """The value that a printed command leaves out: what is off, and words. Other numbers are
+        always said."""
         if self.about.otherwise is not None:
             return self.about.otherwise
         return self.default if isinstance(self.default, str) or not self.default else None

@@ -1,6 +1,7 @@
-"""Settings as keyword arguments: for readers of a signature, and, as ``said.pyi``, for type checkers.
+"""Settings as keyword arguments: for readers of a signature, and, as ``said.pyi``, for type
+checkers.
 
-    python -m fedflat.settings.signature       # writes said.pyi anew, after a setting was added or changed
+python -m fedflat.settings.signature       # writes said.pyi anew, after a setting was added or changed
 """
 
 from __future__ import annotations
@@ -36,19 +37,31 @@ from fedflat.topologies.topology import Topology
 
 
 def signed(*settings: Setting) -> Callable[[Function], Function]:
-    """A function whose ``**settings`` are these, which its signature and its documentation then name."""
+    """A function whose ``**settings`` are these, which its signature and its documentation then
+    name."""
 
     def sign(function: Function) -> Function:
         found = inspect.signature(function)
         own = [one for one in found.parameters.values() if one.kind is not one.VAR_KEYWORD]
-        more = [one for one in settings if one.name not in found.parameters and one.name not in EXPLICIT]
+        more = [
+            one for one in settings if one.name not in found.parameters and one.name not in EXPLICIT
+        ]
         named = [
-            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.unsaid, annotation=one.annotation)
+            inspect.Parameter(
+                one.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=one.unsaid,
+                annotation=one.annotation,
+            )
             for one in more
         ]
         function.__signature__ = found.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
         function.__doc__ = "\n".join(
-            [inspect.getdoc(function) or "", "", *(f"{one.name}\n    {one.described}" for one in more)]
+            [
+                inspect.getdoc(function) or "",
+                "",
+                *(f"{one.name}\n    {one.described}" for one in more),
+            ]
         )
         return function
 
@@ -60,7 +73,9 @@ def refuse_unknown(function: Callable[..., Any], settings: Mapping[str, Any]) ->
     known = inspect.signature(function).parameters
     for name in settings:
         if name not in known:
-            raise TypeError(f"{function.__name__}() has no argument {name!r}.{nearest(name, known)}")
+            raise TypeError(
+                f"{function.__name__}() has no argument {name!r}.{nearest(name, known)}"
+            )
 
 
 def stub() -> str:
@@ -73,7 +88,10 @@ def stub() -> str:
 
 def _typed_dict(name: str, doc: str, settings: Iterable[Setting]) -> list[str]:
     lines = [f"class {name}(TypedDict, total=False):", f'    """{doc}"""', ""]
-    return [*lines, *(f"    {one.name}: {one.annotation}" for one in settings if one.name not in EXPLICIT)]
+    return [
+        *lines,
+        *(f"    {one.name}: {one.annotation}" for one in settings if one.name not in EXPLICIT),
+    ]
 
 
 if __name__ == "__main__":

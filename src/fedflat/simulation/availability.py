@@ -1,7 +1,8 @@
 """When clients are there: they come and go by themselves, or as a file says.
 
-The time is simulated seconds since the run began (``by="seconds"``), or counted in rounds (``by="rounds"``: round t is
-the time t). By seconds a client may leave in the middle of a visit; by rounds it is there for a whole round, or is not.
+The time is simulated seconds since the run began (``by="seconds"``), or counted in rounds
+(``by="rounds"``: round t is the time t). By seconds a client may leave in the middle of a visit; by
+rounds it is there for a whole round, or is not.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Availability(TextSpec, ABC):
         return ""
 
     def until(self, client: int, seed: int, t: int, at: float) -> float | None:
-        """Until when a client stays that is there at the second ``at`` in round ``t``; None if it is away."""
+        """Until when a client stays that is there at the second ``at`` in round ``t``; None if it
+        is away."""
         end = self.stays(client, seed, float(t) if self.by == ROUNDS else at)
         return inf if end is not None and self.by == ROUNDS else end
 
@@ -64,14 +66,17 @@ class _Life:
 
 @dataclass(frozen=True, repr=False)
 class OnOff(Availability):
-    """Clients are there for a while and away for a while, of ``on`` and ``off`` on average, exponentially distributed.
+    """Clients are there for a while and away for a while, of ``on`` and ``off`` on average,
+    exponentially distributed.
 
     At the start each is there with the probability on / (on + off), as at any other time.
     """
 
     on: float
     off: float
-    _known: dict[tuple[int, int], _Life] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _known: dict[tuple[int, int], _Life] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         number("on_off", "on", self.on, low=0, open_low=True, high=LONGEST_WAIT)
@@ -84,7 +89,9 @@ class OnOff(Availability):
             return inf
         life = self._known.get((seed, client))
         if life is None:
-            begins = numpy_generator(seed, "clock/there", client).random() < self.on / (self.on + self.off)
+            begins = numpy_generator(seed, "clock/there", client).random() < self.on / (
+                self.on + self.off
+            )
             life = self._known[seed, client] = _Life(bool(begins), [])
         while not life.changes or life.changes[-1] <= at:
             self._live_on(life, numpy_generator(seed, "clock/changes", client, len(life.changes)))
@@ -100,7 +107,8 @@ class OnOff(Availability):
 
 @dataclass(frozen=True, repr=False)
 class Trace(Availability):
-    """When each client is there, from a JSON file: ``{"0": [[0, 600], [900, 1200]], "1": ...}``, from and to.
+    """When each client is there, from a JSON file: ``{"0": [[0, 600], [900, 1200]], "1": ...}``,
+    from and to.
 
     With ``every`` it begins again after so long.
     """
@@ -117,7 +125,10 @@ class Trace(Availability):
     @cached_property
     def _spans(self) -> dict[str, list[tuple[float, float]]]:
         entries = entries_of("trace", self.path)
-        return {client: _spans(f"trace: {self.path}: client {shown(client)}", said) for client, said in entries.items()}
+        return {
+            client: _spans(f"trace: {self.path}: client {shown(client)}", said)
+            for client, said in entries.items()
+        }
 
     def check(self, population: int) -> None:
         """Refuse a file without an entry for each of them."""
@@ -128,7 +139,8 @@ class Trace(Availability):
         return digest_of("trace", self.path)
 
     def stays(self, client: int, seed: int, at: float) -> float | None:
-        """Until the end of the span in which the time is; of spans that meet at the turn, until that of the second."""
+        """Until the end of the span in which the time is; of spans that meet at the turn, until
+        that of the second."""
         spans, turn = self._spans[str(client)], 0.0
         if self.every is not None:
             turn, at = at - at % self.every, at % self.every
@@ -145,9 +157,15 @@ def _spans(where: str, said: Any) -> list[tuple[float, float]]:
     last = 0.0
     found = []
     if not isinstance(said, list):
-        raise DataError(f"{where} must have a list of spans, as in [[0, 600], [900, 1200]], found {shown(said)}.")
+        raise DataError(
+            f"{where} must have a list of spans, as in [[0, 600], [900, 1200]], found {shown(said)}."
+        )
     for span in said:
-        fits = isinstance(span, list) and len(span) == 2 and all(is_number(x) and x <= LARGEST for x in span)
+        fits = (
+            isinstance(span, list)
+            and len(span) == 2
+            and all(is_number(x) and x <= LARGEST for x in span)
+        )
         if not fits or not last <= span[0] < span[1]:
             raise DataError(
                 f"{where}: spans must be pairs of rising numbers from 0 on, one after the other, found {shown(span)}."

@@ -1,7 +1,8 @@
 """What a clock is: a device for every client, who is there when, and how long the server waits.
 
-A clock changes no trained number, except where its deadline cuts a reply off, more clients are asked than are waited
-for, or a client is away; and with a server that does not wait, where it says whose reply comes when.
+A clock changes no trained number, except where its deadline cuts a reply off, more clients are
+asked than are waited for, or a client is away; and with a server that does not wait, where it says
+whose reply comes when.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Clock(TextSpec, ABC):
     deadline: float | None = None
     """Seconds after which an exchange is over: a reply that would come later is cut off."""
     extra: float = 0.0
-    """So many more clients are asked than are waited for, as a share: 0.3 asks 13 for the first 10."""
+    """So many more clients are asked than are waited for, as a share: 0.3 asks 13 for the first
+    10."""
     availability: Availability | None = None
     """When clients are there; None: always."""
 
@@ -90,7 +92,8 @@ class Fleet:
         return Fleet(replace(self.clock, deadline=None, extra=0.0, availability=None), self.seed)
 
     def seconds(self, client: int, work: float, down: float, up: float) -> float:
-        """How long a visit takes by itself: bytes to the client, gradients of single examples, bytes back."""
+        """How long a visit takes by itself: bytes to the client, gradients of single examples,
+        bytes back."""
         device = self[client]
         return device.receives(down) + device.computes(work) + device.sends(up)
 

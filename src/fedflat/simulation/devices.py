@@ -1,4 +1,5 @@
-"""Devices by distributions: what is a number is alike for all clients, what is a spread is drawn for each."""
+"""Devices by distributions: what is a number is alike for all clients, what is a spread is drawn
+for each."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Amount = float | Distribution
 
 @dataclass(frozen=True, repr=False)
 class Devices(Clock):
-    """Each client's speed (examples' gradients a second), link (bytes a second) and latency (seconds)."""
+    """Each client's speed (examples' gradients a second), link (bytes a second) and latency
+    (seconds)."""
 
     speed: Amount = 100.0
     down: Amount = 2.5e6
@@ -41,7 +43,9 @@ class Devices(Clock):
 
     def device(self, client: int, seed: int) -> Device:
         """Drawn for each property by itself."""
-        return Device(*(self._of(name, client, seed) for name in ("speed", "down", "up", "latency")))
+        return Device(
+            *(self._of(name, client, seed) for name in ("speed", "down", "up", "latency"))
+        )
 
     def _of(self, name: str, client: int, seed: int) -> float:
         value = getattr(self, name)

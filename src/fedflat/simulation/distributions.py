@@ -1,4 +1,5 @@
-"""How a property of devices is spread over the clients: drawn once for each, from the run's seed."""
+"""How a property of devices is spread over the clients: drawn once for each, from the run's
+seed."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class Distribution(TextSpec, ABC):
 
 @dataclass(frozen=True, repr=False)
 class Lognormal(Distribution):
-    """``median * exp(sigma * z)``, z standard normal: most are near the median, a few much slower or faster."""
+    """``median * exp(sigma * z)``, z standard normal: most are near the median, a few much slower
+    or faster."""
 
     median: float
     sigma: float = 0.5
@@ -63,7 +65,9 @@ class OneOf(Distribution):
     def __post_init__(self) -> None:
         for name, given in (("values", self.values), ("shares", self.shares)):
             if given is not None and (not isinstance(given, tuple | list) or not given):
-                raise SettingError(f"one_of: {name} must be a list of numbers, as in [10, 100], found {shown(given)}.")
+                raise SettingError(
+                    f"one_of: {name} must be a list of numbers, as in [10, 100], found {shown(given)}."
+                )
         for value in self.values:
             number("one_of", "each value", value, low=LEAST, high=MOST)
         for share in self.shares or ():

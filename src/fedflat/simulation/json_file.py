@@ -18,7 +18,9 @@ FORM = 'must hold an object with an entry for every client, as in {"0": ..., "1"
 def check_path(owner: str, path: object) -> None:
     """Refuse what cannot be the path of a file."""
     if not isinstance(path, str) or not path or "\0" in path:
-        raise SettingError(f"{owner}: the path of a JSON file is needed, in quotes, found {shown(path)}.")
+        raise SettingError(
+            f"{owner}: the path of a JSON file is needed, in quotes, found {shown(path)}."
+        )
 
 
 def content_of(owner: str, path: str) -> bytes:
@@ -26,9 +28,13 @@ def content_of(owner: str, path: str) -> bytes:
     try:
         content = read_file(Path(os.path.expanduser(path)))
     except Damaged as error:
-        raise DataError(f"{owner}: {shown(path)} cannot be read: {error}. Give a JSON file.") from None
+        raise DataError(
+            f"{owner}: {shown(path)} cannot be read: {error}. Give a JSON file."
+        ) from None
     if content is None:
-        raise DataError(f"{owner}: there is no file {shown(path)}. Give a JSON file with an entry for every client.")
+        raise DataError(
+            f"{owner}: there is no file {shown(path)}. Give a JSON file with an entry for every client."
+        )
     return content
 
 

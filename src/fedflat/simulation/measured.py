@@ -2,8 +2,8 @@
 
     {"0": {"speed": 120.0, "down": 1.2e6, "up": 4.0e5, "latency": 0.04}, "1": ...}
 
-Speed is in examples' gradients a second of the model at hand, down and up are in bytes a second, latency, which may be
-left out, is in seconds.
+Speed is in examples' gradients a second of the model at hand, down and up are in bytes a second,
+latency, which may be left out, is in seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class Measured(Clock):
     @cached_property
     def _devices(self) -> dict[str, Device]:
         entries = entries_of("measured", self.path)
-        return {client: _device(f"measured: {self.path}: client {shown(client)}", e) for client, e in entries.items()}
+        return {
+            client: _device(f"measured: {self.path}: client {shown(client)}", e)
+            for client, e in entries.items()
+        }
 
     def check(self, population: int) -> None:
         """Refuse a file without a device for each of them."""

@@ -1,7 +1,9 @@
-"""When the visits of an exchange would have ended on the clients' devices, and who would not have come.
+"""When the visits of an exchange would have ended on the clients' devices, and who would not have
+come.
 
-All chains start at once. In a chain one client begins when the one before it has computed: the model is then handed on,
-and both must be there until it has come. The last one sends its reply to the server.
+All chains start at once. In a chain one client begins when the one before it has computed: the
+model is then handed on, and both must be there until it has come. The last one sends its reply to
+the server.
 
     deadline    a chain whose reply would come later is cut off at the deadline; the client that has it then is late
     away        a client that is away when it should be sent something, or leaves before it is done, ends its chain; the
@@ -74,10 +76,16 @@ class Timetable:
 
 
 def timetable(
-    fleet: Fleet, t: int, start: float, ways: Sequence[ChainPlan], *, choose: bool = True,
+    fleet: Fleet,
+    t: int,
+    start: float,
+    ways: Sequence[ChainPlan],
+    *,
+    choose: bool = True,
     busy: Mapping[int, float] | None = None,
-) -> Timetable:  # fmt: skip
-    """The exchange of round ``t`` that begins at ``start``; if ``choose``, not all who were asked are waited for.
+) -> Timetable:
+    """The exchange of round ``t`` that begins at ``start``; if ``choose``, not all who were asked
+    are waited for.
 
     Who is still ``busy`` until some time with other chains begins then.
     """
@@ -91,7 +99,9 @@ def timetable(
     return Timetable(max(one.at for one in ended), ended, lost=lost)
 
 
-def _along(fleet: Fleet, t: int, start: float, way: ChainPlan, busy: Mapping[int, float]) -> Completion:
+def _along(
+    fleet: Fleet, t: int, start: float, way: ChainPlan, busy: Mapping[int, float]
+) -> Completion:
     """Follow one chain, to its reply or to where it breaks off."""
     deadline = inf if fleet.clock.deadline is None else start + fleet.clock.deadline
     broken, free, clients = None, dict[int, float](), [leg.client for leg in way.legs]
@@ -108,24 +118,40 @@ def _along(fleet: Fleet, t: int, start: float, way: ChainPlan, busy: Mapping[int
         visit = leg.client, clients[:place].count(leg.client)
         broken = broken or _broken(fleet, t, visit, asked, sent, deadline, start)
         free[leg.client], asked = min(sent, broken.at) if broken else sent, begins
-    return Completion(sent, would=sent, free=free) if broken is None else replace(broken, would=sent, free=free)
+    return (
+        Completion(sent, would=sent, free=free)
+        if broken is None
+        else replace(broken, would=sent, free=free)
+    )
 
 
 def _handed(fleet: Fleet, way: ChainPlan, place: int) -> float:
-    """How long it takes to hand the model on to the client at a place of its chain; a client has its own already."""
+    """How long it takes to hand the model on to the client at a place of its chain; a client has
+    its own already."""
     before, leg = way.legs[place - 1], way.legs[place]
-    return 0.0 if before.client == leg.client else fleet[before.client].forwards(fleet[leg.client], leg.down)
+    return (
+        0.0
+        if before.client == leg.client
+        else fleet[before.client].forwards(fleet[leg.client], leg.down)
+    )
 
 
 def _broken(
     fleet: Fleet, t: int, visit: VisitKey, asked: float, sent: float, deadline: float, start: float
-) -> Completion | None:  # fmt: skip
+) -> Completion | None:
     """How a client fails that is asked and would have sent at these times, if it does."""
     until = fleet.until(visit[0], t, asked)
     if asked < deadline and until is None:
-        return Completion(asked, visit, AWAY, f"when it was asked, {_span(asked - start)} after the exchange began")
+        return Completion(
+            asked,
+            visit,
+            AWAY,
+            f"when it was asked, {_span(asked - start)} after the exchange began",
+        )
     if until is not None and until < min(sent, deadline):
-        return Completion(until, visit, AWAY, f"it left {_span(until - start)} after the exchange began")
+        return Completion(
+            until, visit, AWAY, f"it left {_span(until - start)} after the exchange began"
+        )
     if sent > deadline:
         takes = f"its part would have ended after {_span(sent - start)}, the deadline is {_span(deadline - start)}"
         return Completion(deadline, visit, LATE, takes)

@@ -1,8 +1,8 @@
 """A mean over batches that are met one after the other, each counting by what it is the mean of.
 
-With ``n`` of ``N`` examples and ``c`` things counted in a batch, it is added with the weight ``n / N * (c / n)``, and
-at the end all is divided by ``C / N``. Where every example is one thing, these factors are exactly 1: the numbers are
-those of a mean by examples, to the last bit.
+With ``n`` of ``N`` examples and ``c`` things counted in a batch, it is added with the weight ``n /
+N * (c / n)``, and at the end all is divided by ``C / N``. Where every example is one thing, these
+factors are exactly 1: the numbers are those of a mean by examples, to the last bit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One class for each example: cross entropy, and the share of examples that are given the right one."""
+"""One class for each example: cross entropy, and the share of examples that are given the right
+one."""
 
 from __future__ import annotations
 

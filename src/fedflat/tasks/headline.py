@@ -1,4 +1,5 @@
-"""The one score a run is judged by: its name in the rows, how people see it, and whether more of it is better."""
+"""The one score a run is judged by: its name in the rows, how people see it, and whether more of it
+is better."""
 
 from __future__ import annotations
 
@@ -36,14 +37,21 @@ class Headline:
     def __post_init__(self) -> None:
         if not self.label:
             object.__setattr__(self, "label", self.name)
-        named = isinstance(self.name, str) and re.fullmatch(rf"[A-Za-z][\w@-]{{0,{LONGEST - 1}}}", self.name, re.ASCII)
+        named = isinstance(self.name, str) and re.fullmatch(
+            rf"[A-Za-z][\w@-]{{0,{LONGEST - 1}}}", self.name, re.ASCII
+        )
         if not named or self.name in TAKEN:
             raise SettingError(
                 "headline: name must be a word such as accuracy, rmse or recall@5, and none that evaluations have "
                 f"another meaning for, found {shown(self.name)}."
             )
         for name, text in (("label", self.label), ("unit", self.unit)):
-            if not isinstance(text, str) or len(text) > LONGEST or not text.isprintable() or text != text.strip():
+            if (
+                not isinstance(text, str)
+                or len(text) > LONGEST
+                or not text.isprintable()
+                or text != text.strip()
+            ):
                 raise SettingError(
                     f"headline: {name} must be a text of at most {LONGEST} letters, found {shown(text)}."
                 )
@@ -80,7 +88,8 @@ class Headline:
         return f"{words} {self.unit}".rstrip()
 
     def said(self, value: float, spread: float = math.nan) -> str:
-        """A value for people, without its unit, with its spread if there is one; ``-`` if there is no value.
+        """A value for people, without its unit, with its spread if there is one; ``-`` if there is
+        no value.
 
         >>> ACCURACY.said(math.nan), Headline("rmse").said(1234.5, 6.7), Headline("rmse").said(2e-9)
         ('-', '1234 ± 7', '2.000e-09')
@@ -88,7 +97,8 @@ class Headline:
         return self.seen(value * self.factor, spread * self.factor)
 
     def seen(self, value: float, spread: float = math.nan) -> str:
-        """The same of a value that is in the unit already: two places in per cent, else four digits in all."""
+        """The same of a value that is in the unit already: two places in per cent, else four digits
+        in all."""
         if math.isnan(value):
             return "-"
         size = abs(value)
@@ -112,7 +122,9 @@ class Headline:
         >>> ACCURACY.goal(0.9), Headline("rmse").goal(0.5)
         ('90.0 %', '0.5')
         """
-        return self.head(f"{target * self.factor:.1f}" if self.share else f"{target * self.factor:.4g}")
+        return self.head(
+            f"{target * self.factor:.1f}" if self.share else f"{target * self.factor:.4g}"
+        )
 
     def better(self, a: float, b: float) -> bool:
         """Whether ``a`` is better than ``b``; any number is better than none."""
@@ -134,7 +146,8 @@ class Headline:
         return value >= target if self.higher_is_better else value <= target
 
     def target(self, text: str) -> float:
-        """The value that a person typed: ``90%`` or ``0.9`` of a share, what people see of anything else.
+        """The value that a person typed: ``90%`` or ``0.9`` of a share, what people see of anything
+        else.
 
         >>> ACCURACY.target("90%"), ACCURACY.target("0.9"), Headline("rmse").target("12.5")
         (0.9, 0.9, 12.5)
@@ -148,7 +161,9 @@ class Headline:
         value = value if self.share and bare == typed else value / self.factor
         if self.share and not 0 < value <= 1:
             which = f"an {self.label}" if self.label[0] in "aeiou" else f"a {self.label}"
-            raise SettingError(f"{which} lies between 0 and 1, or 0% and 100%, found {shown(text)}.")
+            raise SettingError(
+                f"{which} lies between 0 and 1, or 0% and 100%, found {shown(text)}."
+            )
         if not math.isfinite(value):
             raise SettingError(f"the {self.label} to reach must be a number, found {shown(text)}.")
         return value
@@ -159,12 +174,14 @@ class Headline:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any] | None) -> Headline:
-        """The headline that a run folder names; folders of before have none and mean the accuracy."""
+        """The headline that a run folder names; folders of before have none and mean the
+        accuracy."""
         return ACCURACY if kept is None else cls(**kept)
 
 
 def common_target(target: float | str | None, headlines: Iterable[Headline]) -> float | None:
-    """A target as the runs' headline has it, typed or not; runs that are judged by different scores have none."""
+    """A target as the runs' headline has it, typed or not; runs that are judged by different scores
+    have none."""
     found = list(dict.fromkeys(headlines))
     if target is None or not found:
         return None

@@ -1,6 +1,7 @@
-"""How well pixels are told apart: intersection over union of each class, from one confusion matrix of all images.
+"""How well pixels are told apart: intersection over union of each class, from one confusion matrix
+of all images.
 
-    IoU_c = TP / (TP + FP + FN + 1e-6)      mIoU: its mean over the classes that are in the truth
+IoU_c = TP / (TP + FP + FN + 1e-6)      mIoU: its mean over the classes that are in the truth
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ EACH = "iou_"
 
 
 def confusion(predicted: Tensor, labels: Tensor, classes: int, ignore: int = 255) -> Tensor:
-    """How many pixels of each class (row) were given each class (column); ignored ones do not count."""
+    """How many pixels of each class (row) were given each class (column); ignored ones do not
+    count."""
     counted = labels != ignore
     pairs = labels[counted].long() * classes + predicted[counted].long()
     return torch.bincount(pairs, minlength=classes * classes).view(classes, classes)

@@ -1,8 +1,9 @@
-"""The next letter at each place of a text: cross entropy a letter, the share guessed rightly, and the perplexity.
+"""The next letter at each place of a text: cross entropy a letter, the share guessed rightly, and
+the perplexity.
 
-Inputs are numbers of letters ``(N, T)``; targets are those that come next, at every place ``(N, T)`` or after the last
-one only ``(N,)``. The module gives a row of scores for each target. Texts of unequal length are filled up with
-``ignore``, which counts nowhere.
+Inputs are numbers of letters ``(N, T)``; targets are those that come next, at every place ``(N,
+T)`` or after the last one only ``(N,)``. The module gives a row of scores for each target. Texts of
+unequal length are filled up with ``ignore``, which counts nowhere.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ GUESSED = Headline("accuracy", label="character accuracy", unit="%", factor=100.
 
 @dataclass(frozen=True, repr=False)
 class NextCharacter(Task):
-    """The next letter at each place; targets ``ignore`` count nowhere. Judged by the share guessed rightly."""
+    """The next letter at each place; targets ``ignore`` count nowhere. Judged by the share guessed
+    rightly."""
 
     ignore: int = -1
 
@@ -44,7 +46,11 @@ class NextCharacter(Task):
         """A row of scores for each target."""
         super().check(fed, output, batch)
         targets = batch.labels
-        if targets.is_floating_point() or output.shape[:-1] != targets.shape or output.shape[-1] < fed.classes:
+        if (
+            targets.is_floating_point()
+            or output.shape[:-1] != targets.shape
+            or output.shape[-1] < fed.classes
+        ):
             raise SettingError(
                 f"next_character: the model gives {tuple(output.shape)} for targets of {tuple(targets.shape)}, "
                 f"{targets.dtype}; a row of {fed.classes} scores for each letter to come is needed. Use data of texts "
@@ -54,7 +60,9 @@ class NextCharacter(Task):
     def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross entropy of the letters that count."""
         scores, targets = output.reshape(-1, output.shape[-1]), batch.targets.reshape(-1)
-        return cross_entropy(scores, targets, ignore_index=self.ignore, reduction="sum"), (targets != self.ignore).sum()
+        return cross_entropy(scores, targets, ignore_index=self.ignore, reduction="sum"), (
+            targets != self.ignore
+        ).sum()
 
     def meter(self, outputs: int) -> CharacterMeter:
         """See `Letters`."""
@@ -79,7 +87,10 @@ class CharacterMeter:
         if not self.count:
             return {GUESSED.name: math.nan, "perplexity": math.nan}
         mean = self.lost / self.count
-        return {GUESSED.name: self.right / self.count, "perplexity": math.exp(mean) if mean < 700 else math.inf}
+        return {
+            GUESSED.name: self.right / self.count,
+            "perplexity": math.exp(mean) if mean < 700 else math.inf,
+        }
 
 
 next_character = register("task", "next_character")(NextCharacter)

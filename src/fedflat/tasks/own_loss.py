@@ -1,4 +1,5 @@
-"""A task whose loss was given in Python, as a function of outputs and targets: their mean is taken as it is."""
+"""A task whose loss was given in Python, as a function of outputs and targets: their mean is taken
+as it is."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ LossFn = Callable[[Any, Any], Tensor]
 
 @dataclass(frozen=True, repr=False)
 class OwnLoss(Task):
-    """Another task with a loss of one's own. What it does not fit, such as one output for a classification, is trained
-    and has no score but its loss."""
+    """Another task with a loss of one's own. What it does not fit, such as one output for a
+    classification, is trained and has no score but its loss."""
 
     like: Task
     given: LossFn

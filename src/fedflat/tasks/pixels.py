@@ -5,8 +5,8 @@
                then the mean over images that are not all ignored (online hard example mining, Shrivastava et al.,
                CVPR 2016, arXiv:1604.03540)
 
-Every loss is a pair, a sum and what it is to be divided by, so that batches without a pixel to learn from count
-nothing. A network with several outputs has the sum of their losses.
+Every loss is a pair, a sum and what it is to be divided by, so that batches without a pixel to
+learn from count nothing. A network with several outputs has the sum of their losses.
 """
 
 from __future__ import annotations
@@ -25,9 +25,15 @@ IGNORE = 255
 
 
 def pixel_losses(
-    logits: Tensor, labels: Tensor, *, ignore: int = IGNORE, weights: Tensor | None = None, summed: bool = False
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    ignore: int = IGNORE,
+    weights: Tensor | None = None,
+    summed: bool = False,
 ) -> Tensor:
-    """The cross entropy of each pixel ``(N, h, w)``, times its class's weight; 0 where the label is ``ignore``.
+    """The cross entropy of each pixel ``(N, h, w)``, times its class's weight; 0 where the label is
+    ``ignore``.
 
     With ``summed`` their sum, without a tensor of all of them.
     """
@@ -38,7 +44,9 @@ def pixel_losses(
         )
     how = "sum" if summed else "none"
     try:
-        return cross_entropy(logits, labels.long(), weight=weights, ignore_index=ignore, reduction=how)
+        return cross_entropy(
+            logits, labels.long(), weight=weights, ignore_index=ignore, reduction=how
+        )
     except IndexError as error:
         raise DataError(
             f"segmentation: masks must have the classes 0 to {logits.shape[1] - 1}, or {ignore} where a pixel is "
@@ -48,10 +56,18 @@ def pixel_losses(
 
 
 def mean_loss(
-    outputs: Tensor | Sequence[Tensor], labels: Tensor, *, ignore: int = IGNORE, weights: Tensor | None = None
+    outputs: Tensor | Sequence[Tensor],
+    labels: Tensor,
+    *,
+    ignore: int = IGNORE,
+    weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Summed pixel losses, and how many pixels count (the sum of their weights if there are weights)."""
-    total = _sum(pixel_losses(one, labels, ignore=ignore, weights=weights, summed=True) for one in _several(outputs))
+    """Summed pixel losses, and how many pixels count (the sum of their weights if there are
+    weights)."""
+    total = _sum(
+        pixel_losses(one, labels, ignore=ignore, weights=weights, summed=True)
+        for one in _several(outputs)
+    )
     counted = labels != ignore
     if weights is None:
         return total, counted.sum()
@@ -59,12 +75,17 @@ def mean_loss(
 
 
 def hard_loss(
-    outputs: Tensor | Sequence[Tensor], labels: Tensor, *, share: float = 0.25, ignore: int = IGNORE,
+    outputs: Tensor | Sequence[Tensor],
+    labels: Tensor,
+    *,
+    share: float = 0.25,
+    ignore: int = IGNORE,
     weights: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Summed means of each image's hardest pixels, and how many images have a pixel that counts."""
     total = _sum(
-        hardest(pixel_losses(one, labels, ignore=ignore, weights=weights), share).sum() for one in _several(outputs)
+        hardest(pixel_losses(one, labels, ignore=ignore, weights=weights), share).sum()
+        for one in _several(outputs)
     )
     return total, (labels != ignore).flatten(1).any(1).sum()
 
@@ -78,14 +99,19 @@ def hardest(losses: Tensor, share: float = 0.25) -> Tensor:
     number("hard pixels", "share", share, low=0, high=1, open_low=True)
     flat = losses.flatten(1)
     count = max(math.floor(share * flat.shape[1]), 1)
-    return flat.mean(1) if count == flat.shape[1] else flat.topk(count, dim=1, sorted=False).values.mean(1)
+    return (
+        flat.mean(1)
+        if count == flat.shape[1]
+        else flat.topk(count, dim=1, sorted=False).values.mean(1)
+    )
 
 
 def class_weights(pixels: Sequence[float] | Tensor, rule: str = "median") -> Tensor:
-    """Weights by how many pixels each class has, so that rare classes count more; 0 for a class without any.
+    """Weights by how many pixels each class has, so that rare classes count more; 0 for a class
+    without any.
 
-    ``"median"``: the median of the classes' shares divided by the share (Eigen and Fergus, ICCV 2015). ``"log"``:
-    ``1 / ln(1.02 + share)`` (ENet, arXiv:1606.02147).
+    ``"median"``: the median of the classes' shares divided by the share (Eigen and Fergus, ICCV
+    2015). ``"log"``: ``1 / ln(1.02 + share)`` (ENet, arXiv:1606.02147).
 
     >>> class_weights([10, 20, 40]).tolist()
     [2.0, 1.0, 0.5]

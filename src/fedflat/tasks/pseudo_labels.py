@@ -8,8 +8,9 @@ A teacher's most likely class is a pixel's pseudo-label. It counts if the teache
     pseudo        1/P  sum over counted pixels of CE(z, pseudo-label)                     P: all pixels of the batch
     distillation  1/P  sum over counted pixels of 1/C sum_j -softmax(z_0 / 2)_j log softmax(z)_j
 
-``z`` are the student's scores, ``z_0`` those of the model from before the rounds, by whose own pseudo-labels pixels
-count in the distillation. Mask, 1/C and the halved scores are those of the authors' code.
+``z`` are the student's scores, ``z_0`` those of the model from before the rounds, by whose own
+pseudo-labels pixels count in the distillation. Mask, 1/C and the halved scores are those of the
+authors' code.
 """
 
 from __future__ import annotations
@@ -41,12 +42,17 @@ class PseudoLabels:
 
 
 def pseudo_labels(
-    scores: Tensor, *, rule: str = "ladd", sure: float = UNSURE, share: float = SHARE, thresholds: Tensor | None = None
+    scores: Tensor,
+    *,
+    rule: str = "ladd",
+    sure: float = UNSURE,
+    share: float = SHARE,
+    thresholds: Tensor | None = None,
 ) -> PseudoLabels:
     """A teacher's labels from its scores ``(N, C, h, w)``.
 
-    ``thresholds`` are for ``rule="fda"``, one for each class (see `fda_thresholds`); without them the quantiles are
-    those of this batch.
+    ``thresholds`` are for ``rule="fda"``, one for each class (see `fda_thresholds`); without them
+    the quantiles are those of this batch.
     """
     choice("pseudo-labels", "rule", rule, ["ladd", "fda"])
     number("pseudo-labels", "sure", sure, low=0, high=1)
@@ -58,14 +64,17 @@ def pseudo_labels(
         )
     confidence, classes = scores.softmax(1).max(1)
     if rule == "ladd":
-        return PseudoLabels(classes, (confidence > sure) | surest(confidence, classes, scores.shape[1], share))
+        return PseudoLabels(
+            classes, (confidence > sure) | surest(confidence, classes, scores.shape[1], share)
+        )
     if thresholds is None:
         thresholds = fda_thresholds(confidence, classes, scores.shape[1], sure=sure, share=share)
     return PseudoLabels(classes, confidence >= thresholds.to(confidence)[classes])
 
 
 def surest(confidence: Tensor, classes: Tensor, width: int, share: float = SHARE) -> Tensor:
-    """Where a pixel is among the ``floor(share n)`` most confident of the n pixels of its class in its image."""
+    """Where a pixel is among the ``floor(share n)`` most confident of the n pixels of its class in
+    its image."""
     sure, label = confidence.flatten(1), classes.flatten(1)
     # Sorted by class, and within a class by confidence; the first pixel wins between equals.
     order = sure.argsort(dim=1, descending=True, stable=True)
@@ -73,7 +82,9 @@ def surest(confidence: Tensor, classes: Tensor, width: int, share: float = SHARE
     label = label.gather(1, order)
     counts = torch.zeros(len(label), width, dtype=torch.long, device=label.device)
     counts.scatter_add_(1, label, torch.ones_like(label))
-    rank = torch.arange(label.shape[1], device=label.device) - (counts.cumsum(1) - counts).gather(1, label)
+    rank = torch.arange(label.shape[1], device=label.device) - (counts.cumsum(1) - counts).gather(
+        1, label
+    )
     kept = rank < (counts.double() * share).floor().long().gather(1, label)
     return torch.empty_like(kept).scatter_(1, order, kept).view_as(classes)
 
@@ -81,7 +92,8 @@ def surest(confidence: Tensor, classes: Tensor, width: int, share: float = SHARE
 def fda_thresholds(
     confidence: Tensor, classes: Tensor, width: int, *, sure: float = UNSURE, share: float = SHARE
 ) -> Tensor:
-    """The least confidence that counts for each class: ``sure``, or entry ``round(share n)`` of its n sorted ones."""
+    """The least confidence that counts for each class: ``sure``, or entry ``round(share n)`` of its
+    n sorted ones."""
     found = torch.full((width,), sure, dtype=confidence.dtype, device=confidence.device)
     for c in classes.unique().tolist():
         ranked = confidence[classes == c].sort().values
@@ -98,7 +110,8 @@ def pseudo_loss(student: Tensor, given: PseudoLabels) -> tuple[Tensor, Tensor]:
 def distillation_loss(
     student: Tensor, before: Tensor, given: PseudoLabels | None, *, sharpness: float = 0.5
 ) -> tuple[Tensor, Tensor]:
-    """Summed distillation losses of the pixels that count by ``given`` (``None``: of all), and the number of all.
+    """Summed distillation losses of the pixels that count by ``given`` (``None``: of all), and the
+    number of all.
 
     ``before`` are the scores of the model from before the rounds, multiplied by ``sharpness``.
     """

@@ -21,7 +21,8 @@ RMSE = Headline("rmse", label="RMSE", higher_is_better=False)
 
 @dataclass(frozen=True, repr=False)
 class Regression(Task):
-    """One number or several for each example. Judged by the root of the mean squared error: less is better."""
+    """One number or several for each example. Judged by the root of the mean squared error: less is
+    better."""
 
     headline = RMSE
 
@@ -33,7 +34,11 @@ class Regression(Task):
         """A number for each target."""
         super().check(fed, output, batch)
         targets = batch.labels
-        if not targets.is_floating_point() or output.shape[0] != len(targets) or output.numel() != targets.numel():
+        if (
+            not targets.is_floating_point()
+            or output.shape[0] != len(targets)
+            or output.numel() != targets.numel()
+        ):
             raise SettingError(
                 f"regression: the model gives {tuple(output.shape)} for targets of {tuple(targets.shape)}, "
                 f"{targets.dtype}; targets must be floats, with one output for each. Make the last layer as wide as "
@@ -42,7 +47,9 @@ class Regression(Task):
 
     def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, int]:
         """Squared error; every number counts."""
-        return (output.reshape(batch.targets.shape) - batch.targets).square().sum(), batch.targets.numel()
+        return (
+            output.reshape(batch.targets.shape) - batch.targets
+        ).square().sum(), batch.targets.numel()
 
     def meter(self, outputs: int) -> RegressionMeter:
         """See `Errors`."""
@@ -63,7 +70,8 @@ class RegressionMeter:
         self.targets.append(targets.cpu())
 
     def scores(self) -> dict[str, float]:
-        """The root of the mean squared error, and R2: 1 - errors / spread, the mean over an example's targets."""
+        """The root of the mean squared error, and R2: 1 - errors / spread, the mean over an
+        example's targets."""
         if not self.targets:
             return {RMSE.name: math.nan, "r2": math.nan}
         errors, targets = torch.stack(self.errors).sum(0), torch.cat(self.targets)

@@ -1,4 +1,5 @@
-"""Find examples of the same place: embeddings in which they lie near each other, and recall over a gallery.
+"""Find examples of the same place: embeddings in which they lie near each other, and recall over a
+gallery.
 
     loss       mean over triples (q, p, n) of max(|q - p| - |q - n| + margin, 0)
     mining     by the client's own model as it stands: p is the nearest example of the same place, n are the nearest
@@ -6,9 +7,10 @@
                as many queries were used as the pool is large
     recall@N   the share of queries with an example of their place among the N nearest of the gallery
 
-Targets are numbers of places, or positions in metres, floats ``(N, 2)``: then the same place is ``within`` so many
-metres in training, another place is ``beyond`` so many, and recall counts what is not beyond. With a test set called
-"gallery" the others are looked up in it; else each example is looked up among all others of its own set.
+Targets are numbers of places, or positions in metres, floats ``(N, 2)``: then the same place is
+``within`` so many metres in training, another place is ``beyond`` so many, and recall counts what
+is not beyond. With a test set called "gallery" the others are looked up in it; else each example is
+looked up among all others of its own set.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class Retrieval(Task):
     pool: int = 1000
     width: int = 64
     queries: str = "with_positive"
-    """Whether recall counts queries without any example of their place as failures ("all"), or leaves them out."""
+    """Whether recall counts queries without any example of their place as failures ("all"), or
+    leaves them out."""
 
     headline = RECALL
     reference = "gallery"
@@ -75,13 +78,18 @@ class Retrieval(Task):
             )
 
     def remark(self, fed: Federation) -> str:
-        """Say which clients have nothing to learn from: no two examples of one place, or none of another."""
+        """Say which clients have nothing to learn from: no two examples of one place, or none of
+        another."""
         count = min(fed.population, LOOKED_AT) if fed.here else 0
         looked = [place * fed.population // count for place in range(count)]
         idle = [client for client in looked if not self._triple(fed.data(client).targets)]
         if not idle:
             return ""
-        some = f"client {idle[0]}" if len(idle) == 1 else f"{len(idle)} of the {count} clients looked at"
+        some = (
+            f"client {idle[0]}"
+            if len(idle) == 1
+            else f"{len(idle)} of the {count} clients looked at"
+        )
         return (
             f"retrieval: {some} will learn nothing, since no example has another one of its place, and one of another "
             "place, at the same client. Give clients more examples, or say within and beyond for these data"
@@ -96,7 +104,9 @@ class Retrieval(Task):
     def same(self, a: Tensor, b: Tensor, within: float | None = None) -> Tensor:
         """Which of ``a``, in rows, are of the place of which of ``b``."""
         if a.is_floating_point():
-            return torch.cdist(a.double(), b.double()) <= (self.within if within is None else within)
+            return torch.cdist(a.double(), b.double()) <= (
+                self.within if within is None else within
+            )
         return a.unsqueeze(1) == b.unsqueeze(0)
 
     def other(self, a: Tensor, b: Tensor) -> Tensor:
@@ -104,14 +114,18 @@ class Retrieval(Task):
         return ~self.same(a, b, self.beyond)
 
     def triples(self, queries: Tensor, pool: Tensor, same: Tensor, other: Tensor) -> Tensor:
-        """For each query its ``negatives`` hardest triples ``(Q, k, 2)`` as places in the pool; -1 where there is none.
+        """For each query its ``negatives`` hardest triples ``(Q, k, 2)`` as places in the pool; -1
+        where there is none.
 
-        ``same`` and ``other`` say which of the pool, in columns, may be a positive or a negative of which query.
+        ``same`` and ``other`` say which of the pool, in columns, may be a positive or a negative of
+        which query.
         """
         far = torch.cdist(queries, pool, compute_mode="donot_use_mm_for_euclid_dist")
         near, positive = far.masked_fill(~same, torch.inf).min(1, keepdim=True)
         most = min(self.negatives, pool.shape[0])
-        hard, negative = far.masked_fill(~other, torch.inf).topk(most, dim=1, largest=False, sorted=True)
+        hard, negative = far.masked_fill(~other, torch.inf).topk(
+            most, dim=1, largest=False, sorted=True
+        )
         found = torch.stack([positive.expand_as(negative), negative], dim=2)
         return torch.where((near.isfinite() & hard.isfinite()).unsqueeze(2), found, -1)
 
@@ -134,7 +148,10 @@ class Retrieval(Task):
         used = torch.cat([queries, drawn, same.any(0).nonzero().squeeze(1)]).unique()
         in_pool = torch.zeros(len(targets), dtype=torch.bool).index_fill_(0, drawn, True)
         other = self.other(targets[queries], targets) & in_pool
-        parts = [supply.output(supply.data.batch(some, supply.dtype).inputs) for some in used.split(CHUNK)]
+        parts = [
+            supply.output(supply.data.batch(some, supply.dtype).inputs)
+            for some in used.split(CHUNK)
+        ]
         embedded = torch.cat(parts)
         rows = torch.searchsorted(used, queries)
         found = self.triples(embedded[rows], embedded, same[:, used], other[:, used])
@@ -142,16 +159,21 @@ class Retrieval(Task):
             yield self._batch(supply, places, used, mine)
 
     def _batch(self, supply: Supply, places: Tensor, used: Tensor, found: Tensor) -> Batch:
-        """Queries, then all positives, then all negatives; where there is none, the query stands in and counts not."""
+        """Queries, then all positives, then all negatives; where there is none, the query stands in
+        and counts not."""
         valid = (found >= 0).all(2)
         again = places.unsqueeze(1).expand(valid.shape)
-        positives, negatives = (torch.where(valid, used[found[..., i].clamp(min=0)], again).flatten() for i in (0, 1))
+        positives, negatives = (
+            torch.where(valid, used[found[..., i].clamp(min=0)], again).flatten() for i in (0, 1)
+        )
         index = torch.cat([places, positives, negatives])
         batch = supply.data.batch(index, supply.dtype, supply.augment)
         query = torch.arange(len(places)).unsqueeze(1).expand(valid.shape).flatten()
         first = len(places) + torch.arange(len(query))
         triples = torch.stack([query, first, first + len(query)], 1)
-        return Batch(batch.inputs, (batch.targets, torch.where(valid.flatten().unsqueeze(1), triples, -1)))
+        return Batch(
+            batch.inputs, (batch.targets, torch.where(valid.flatten().unsqueeze(1), triples, -1))
+        )
 
     def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of the triples that were mined; of a batch as it is, of the hardest ones in it."""
@@ -166,8 +188,14 @@ class Retrieval(Task):
 
     def _within_batch(self, output: Tensor, targets: Tensor) -> Tensor:
         own = torch.eye(len(output), dtype=torch.bool, device=output.device)
-        found = self.triples(output, output, self.same(targets, targets) & ~own, self.other(targets, targets))
-        query = torch.arange(len(output), device=output.device).view(-1, 1, 1).expand(*found.shape[:2], 1)
+        found = self.triples(
+            output, output, self.same(targets, targets) & ~own, self.other(targets, targets)
+        )
+        query = (
+            torch.arange(len(output), device=output.device)
+            .view(-1, 1, 1)
+            .expand(*found.shape[:2], 1)
+        )
         return torch.cat([query, found], dim=2).flatten(0, 1)
 
     def meter(self, outputs: int) -> RecallMeter:
@@ -206,7 +234,9 @@ class RecallMeter:
                 far[rows, first + rows], same[rows, first + rows] = torch.inf, False
                 first += len(queries)
             ranked = same.gather(1, far.sort(dim=1, stable=True).indices)
-            count += int(same.any(1).sum()) if self.task.queries == "with_positive" else len(queries)
+            count += (
+                int(same.any(1).sum()) if self.task.queries == "with_positive" else len(queries)
+            )
             for n in NEAREST:
                 hits[n] += int(ranked[:, :n].any(1).sum())
         return {f"recall@{n}": hits[n] / count if count else float("nan") for n in NEAREST}

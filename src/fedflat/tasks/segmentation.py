@@ -1,7 +1,8 @@
-"""A class for each pixel: cross entropy over the pixels that count, and the mean intersection over union.
+"""A class for each pixel: cross entropy over the pixels that count, and the mean intersection over
+union.
 
-A module that gives several outputs in training, the main one first, learns from the sum of their losses; in evaluation
-it must give the main one.
+A module that gives several outputs in training, the main one first, learns from the sum of their
+losses; in evaluation it must give the main one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ MIOU = Headline("miou", label="mIoU", unit="%", factor=100.0)
 
 @dataclass(frozen=True, repr=False)
 class Segmentation(Task):
-    """A class for each pixel; those whose label is ``ignore`` count nowhere. Judged by the mean IoU.
+    """A class for each pixel; those whose label is ``ignore`` count nowhere. Judged by the mean
+    IoU.
 
     ignore
         The label of pixels that count nowhere.
@@ -50,7 +52,9 @@ class Segmentation(Task):
             number("segmentation", "hard", self.hard, low=0, high=1, open_low=True)
         if self.weights is not None:
             if not isinstance(self.weights, list | tuple):
-                raise SettingError(f"segmentation: weights must be a list, one for each class, found {self.weights!r}.")
+                raise SettingError(
+                    f"segmentation: weights must be a list, one for each class, found {self.weights!r}."
+                )
             for weight in self.weights:
                 number("segmentation", "every weight", weight, low=0)
             object.__setattr__(self, "weights", tuple(self.weights))
@@ -63,7 +67,11 @@ class Segmentation(Task):
         """Scores for each class at each pixel of the mask."""
         super().check(fed, output, batch)
         labels = batch.labels
-        needed = (len(labels), output.shape[1] if output.dim() == 4 else fed.classes, *labels.shape[1:])
+        needed = (
+            len(labels),
+            output.shape[1] if output.dim() == 4 else fed.classes,
+            *labels.shape[1:],
+        )
         if labels.dim() != 3 or labels.is_floating_point() or tuple(output.shape) != needed:
             raise SettingError(
                 f"segmentation: the model gives {tuple(output.shape)} for targets of {tuple(labels.shape)}, "
@@ -86,7 +94,9 @@ class Segmentation(Task):
         weights = None if self.weights is None else first.new_tensor(self.weights)
         if self.hard is None:
             return mean_loss(output, batch.targets, ignore=self.ignore, weights=weights)
-        return hard_loss(output, batch.targets, share=self.hard, ignore=self.ignore, weights=weights)
+        return hard_loss(
+            output, batch.targets, share=self.hard, ignore=self.ignore, weights=weights
+        )
 
     def meter(self, outputs: int) -> SegmentationMeter:
         """See `Pixels`."""
@@ -101,12 +111,21 @@ class SegmentationMeter:
 
     def add(self, output: Tensor, batch: Batch) -> None:
         """Count which class was taken for which."""
-        self.matrix += confusion(output.argmax(1), batch.targets, len(self.matrix), self.ignore).cpu()
+        self.matrix += confusion(
+            output.argmax(1), batch.targets, len(self.matrix), self.ignore
+        ).cpu()
 
     def scores(self) -> dict[str, float]:
-        """The mean over the classes that occur, the share of right pixels, and each class's own: ``iou_0``, ..."""
-        each = {f"{EACH}{place}": value for place, value in enumerate(class_ious(self.matrix).tolist())}
-        return {MIOU.name: mean_iou(self.matrix), "pixel_accuracy": pixel_accuracy(self.matrix), **each}
+        """The mean over the classes that occur, the share of right pixels, and each class's own:
+        ``iou_0``, ..."""
+        each = {
+            f"{EACH}{place}": value for place, value in enumerate(class_ious(self.matrix).tolist())
+        }
+        return {
+            MIOU.name: mean_iou(self.matrix),
+            "pixel_accuracy": pixel_accuracy(self.matrix),
+            **each,
+        }
 
 
 segmentation = register("task", "segmentation")(Segmentation)

@@ -1,8 +1,9 @@
-"""What is learnt: how a module is built for the data, how batches are made, what is lost, and how it is judged.
+"""What is learnt: how a module is built for the data, how batches are made, what is lost, and how
+it is judged.
 
-A loss is a sum and a count of what was summed over: examples, pixels that are not ignored, letters of sequences of
-unequal length. Within a batch, over batches and over a test set the mean is the whole sum by the whole count, and what
-counts nothing adds nothing.
+A loss is a sum and a count of what was summed over: examples, pixels that are not ignored, letters
+of sequences of unequal length. Within a batch, over batches and over a test set the mean is the
+whole sum by the whole count, and what counts nothing adds nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from fedflat.registry.specs import TextSpec
 from fedflat.tasks.headline import Headline
 
 Count = int | Tensor
-"""How many things a sum is over, or their weight in all: a number known beforehand, or one tensor."""
+"""How many things a sum is over, or their weight in all: a number known beforehand, or one
+tensor."""
 
 
 class Meter(Protocol):
@@ -53,8 +55,8 @@ class Supply:
     draws: Callable[[], torch.Generator]
     """What makes the task's own random numbers in this visit."""
     output: Callable[[Tensors], Any]
-    """What the client's module makes of inputs where it stands now, in evaluation mode; for tasks that choose
-    examples by what the model makes of them."""
+    """What the client's module makes of inputs where it stands now, in evaluation mode; for tasks
+    that choose examples by what the model makes of them."""
 
     @cached_property
     def rng(self) -> torch.Generator:
@@ -63,16 +65,19 @@ class Supply:
 
 
 class Task(TextSpec, ABC):
-    """A frozen dataclass. `headline`, `outputs`, `loss` and `meter` must be written; the rest is as usual."""
+    """A frozen dataclass. `headline`, `outputs`, `loss` and `meter` must be written; the rest is as
+    usual."""
 
     headline: ClassVar[Headline]
     classifies: ClassVar[bool] = False
-    """Whether each example has one class, and the module gives a row with a score for each class."""
+    """Whether each example has one class, and the module gives a row with a score for each
+    class."""
     reference: ClassVar[str] = ""
-    """The named test set that others are compared with, such as a gallery; it has no scores of its own, and the meter
-    has a ``refer(output, batch)`` that is told of it first."""
+    """The named test set that others are compared with, such as a gallery; it has no scores of its
+    own, and the meter has a ``refer(output, batch)`` that is told of it first."""
     weighs: ClassVar[bool] = True
-    """Whether clients of unequal counts for each example count by them, where they do not all count alike."""
+    """Whether clients of unequal counts for each example count by them, where they do not all count
+    alike."""
     usual_model: ClassVar[str] = "mlp"
     """The model for those who name none."""
 
@@ -112,7 +117,9 @@ class Task(TextSpec, ABC):
     def mean(self, output: Any, batch: Batch) -> tuple[Tensor, Count]:
         """The mean loss of a batch, 0 if nothing counts, and how many things it is the mean of."""
         total, count = self.loss(output, batch)
-        return total / (torch.where(count > 0, count, 1) if isinstance(count, Tensor) else max(count, 1)), count
+        return total / (
+            torch.where(count > 0, count, 1) if isinstance(count, Tensor) else max(count, 1)
+        ), count
 
     @abstractmethod
     def meter(self, outputs: int) -> Meter:

@@ -1,6 +1,7 @@
 """Two classifiers on the same features: both learn, and their mean is judged.
 
-The module has twice the outputs: the first half of the scores is one classifier's, the second half the other's.
+The module has twice the outputs: the first half of the scores is one classifier's, the second half
+the other's.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def halves(output: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, repr=False)
 class Twofold(Task):
-    """Two classifiers on one network, as ``mcd`` needs: the sum of their losses, and the scores of their mean.
+    """Two classifiers on one network, as ``mcd`` needs: the sum of their losses, and the scores of
+    their mean.
 
     of
         What each of them learns: segmentation(...) or classification().
@@ -38,7 +40,9 @@ class Twofold(Task):
 
     def __post_init__(self) -> None:
         if not isinstance(self.of, Segmentation | Classification):
-            raise SettingError(f"twofold: of must be segmentation(...) or classification(), found {self.of!r}.")
+            raise SettingError(
+                f"twofold: of must be segmentation(...) or classification(), found {self.of!r}."
+            )
 
     @property
     def headline(self) -> Headline:  # type: ignore[override]

@@ -1,9 +1,10 @@
-"""When replies come to a server that does not wait for all of them: a schedule of events, and no trained number in it.
+"""When replies come to a server that does not wait for all of them: a schedule of events, and no
+trained number in it.
 
-So many clients are always at work. At any moment first all replies that come then are taken, in the order in which
-their clients were asked; as soon as the buffer is full the server steps. Then others are asked in place of those who
-are done, by the model that the server has by then. A client is not asked again while it is at work or its reply is in
-the buffer.
+So many clients are always at work. At any moment first all replies that come then are taken, in the
+order in which their clients were asked; as soon as the buffer is full the server steps. Then others
+are asked in place of those who are done, by the model that the server has by then. A client is not
+asked again while it is at work or its reply is in the buffer.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Seconds = Callable[[int, int], float]
 
 @dataclass
 class AsyncScheduler:
-    """A server that keeps ``concurrency`` clients at work and steps when ``buffer`` of them have replied."""
+    """A server that keeps ``concurrency`` clients at work and steps when ``buffer`` of them have
+    replied."""
 
     population: ClientPopulation
     concurrency: int
@@ -35,7 +37,9 @@ class AsyncScheduler:
 
     def steps(self) -> Iterator[InFlight]:
         """How things stand when the server makes each of its steps."""
-        at_work: list[tuple[float, int, int, int]] = []  # when it replies, how many were asked before it, who, since
+        at_work: list[
+            tuple[float, int, int, int]
+        ] = []  # when it replies, how many were asked before it, who, since
         since, started, now, t, calls, tickets = dict[int, int](), list[int](), 0.0, 0, 0, count()
         while True:
             busy = since.keys() | {client for *_, client, _ in at_work}
@@ -53,11 +57,14 @@ class AsyncScheduler:
                 *_, client, asked = heappop(at_work)
                 since[client] = asked
                 if len(since) == self.buffer:
-                    yield InFlight(since, tuple(started), frozenset(asked for *_, asked in at_work), now)
+                    yield InFlight(
+                        since, tuple(started), frozenset(asked for *_, asked in at_work), now
+                    )
                     since, started, t, calls = {}, [], t + 1, 0
 
     def _called(self, t: int, call: int, places: int, busy: Set[int]) -> list[int]:
-        """Who is asked in round ``t``, if so many were called before in it: the next that were given, or drawn."""
+        """Who is asked in round ``t``, if so many were called before in it: the next that were
+        given, or drawn."""
         if self.population.sampler.cohorts is not None:
             called = list(islice(self._given, places))
             for place, client in enumerate(called):
@@ -73,10 +80,15 @@ class AsyncScheduler:
         taken = sorted(busy)
 
         def sizes() -> list[int]:
-            return [size for client, size in enumerate(self.population.sizes()) if client not in busy]
+            return [
+                size for client, size in enumerate(self.population.sizes()) if client not in busy
+            ]
 
         sampler = replace(self.population.sampler, clients=min(places, free))
-        return [_counted(rank, taken) for rank in sampler.draw(t, free, self.population.seed, sizes, call)]
+        return [
+            _counted(rank, taken)
+            for rank in sampler.draw(t, free, self.population.seed, sizes, call)
+        ]
 
 
 def _counted(rank: int, taken: list[int]) -> int:

@@ -1,7 +1,8 @@
-"""A server that does not wait: clients are always at work, and it steps whenever enough of them have replied.
+"""A server that does not wait: clients are always at work, and it steps whenever enough of them
+have replied.
 
-Xie, Koyejo and Gupta, Asynchronous Federated Optimization, 2019 (FedAsync). Nguyen et al., Federated Learning with
-Buffered Asynchronous Aggregation, AISTATS 2022 (FedBuff).
+Xie, Koyejo and Gupta, Asynchronous Federated Optimization, 2019 (FedAsync). Nguyen et al.,
+Federated Learning with Buffered Asynchronous Aggregation, AISTATS 2022 (FedBuff).
 
     at work    ``concurrency`` clients, as many as clients a round if it is not said; whoever is asked is sent the
                server's model of that moment, w^v
@@ -13,11 +14,13 @@ Buffered Asynchronous Aggregation, AISTATS 2022 (FedBuff).
     polynomial s = (1 + staleness)^-a                           a=0.5
     hinge      s = 1 up to staleness b, then 1 / (a (staleness - b) + 1)    a=10, b=4
 
-A round is a step of the server. The mean is that of the run's weighting, over the replies of the step; with mixing,
-running statistics are mixed as parameters are. The server's pieces, such as its learning rate, work on what comes out.
+A round is a step of the server. The mean is that of the run's weighting, over the replies of the
+step; with mixing, running statistics are mixed as parameters are. The server's pieces, such as its
+learning rate, work on what comes out.
 
-How long clients take: by the run's clock if there is one; else all alike (durations="equal"), or each client as long as
-was drawn for it once, exp(spread N(0, 1)) (durations="lognormal"). See `arrivals` for who comes when.
+How long clients take: by the run's clock if there is one; else all alike (durations="equal"), or
+each client as long as was drawn for it once, exp(spread N(0, 1)) (durations="lognormal"). See
+`arrivals` for who comes when.
 """
 
 from __future__ import annotations
@@ -36,17 +39,22 @@ from fedflat.errors import SettingError, choice, number
 from fedflat.registry.specs import register
 from fedflat.topologies.async_scheduler import AsyncScheduler, Seconds
 from fedflat.topologies.population import ClientPopulation
-from fedflat.topologies.topology import SERVER, Selection, Topology, InFlight
+from fedflat.topologies.topology import SERVER, InFlight, Selection, Topology
 
 CONSTANT, POLYNOMIAL, HINGE = "constant", "polynomial", "hinge"
-USUAL: dict[str, dict[str, float]] = {CONSTANT: {}, POLYNOMIAL: {"a": 0.5}, HINGE: {"a": 10.0, "b": 4.0}}
+USUAL: dict[str, dict[str, float]] = {
+    CONSTANT: {},
+    POLYNOMIAL: {"a": 0.5},
+    HINGE: {"a": 10.0, "b": 4.0},
+}
 """The papers' numbers of each weight of staleness."""
 EQUAL, LOGNORMAL = "equal", "lognormal"
 
 
 @dataclass(frozen=True, repr=False)
 class Asynchronous(Topology):
-    """Clients are always at work; the server steps whenever ``buffer`` replies have come, each by its staleness."""
+    """Clients are always at work; the server steps whenever ``buffer`` replies have come, each by
+    its staleness."""
 
     key = "asynchronous"
 
@@ -65,16 +73,22 @@ class Asynchronous(Topology):
             number(self.key, "concurrency", self.concurrency, low=1, whole=True)
         choice(self.key, "staleness", self.staleness, USUAL)
         for name in ("a", "b"):
-            self._check_number(name, getattr(self, name), self.staleness, name in USUAL[self.staleness])
+            self._check_number(
+                name, getattr(self, name), self.staleness, name in USUAL[self.staleness]
+            )
         if self.mixing is not None:
             scalar(self.key, "mixing", self.mixing, open_low=True, high=1)
         if self.durations is not None:
             choice(self.key, "durations", self.durations, [EQUAL, LOGNORMAL])
-        self._check_number("spread", self.spread, self.durations or EQUAL, self.durations == LOGNORMAL)
+        self._check_number(
+            "spread", self.spread, self.durations or EQUAL, self.durations == LOGNORMAL
+        )
 
     def _check_number(self, name: str, value: float | None, of: str, fits: bool) -> None:
         if value is not None and not fits:
-            raise SettingError(f"{self.key}: {name}={value} says nothing with {of!r}. Leave it out.")
+            raise SettingError(
+                f"{self.key}: {name}={value} says nothing with {of!r}. Leave it out."
+            )
         if value is not None:
             number(self.key, name, value, low=0)
 
@@ -91,14 +105,21 @@ class Asynchronous(Topology):
         """Refuse more clients at work, or replies in a step, than there are clients."""
         sampler = population.sampler
         if population.timed and self.durations is not None:
-            raise SettingError(f"{self} says how long clients take, and so does the run's clock. Leave one out.")
+            raise SettingError(
+                f"{self} says how long clients take, and so does the run's clock. Leave one out."
+            )
         if sampler.kind == "bernoulli":
             raise SettingError(
                 f"{self} asks a client whenever one is done, so there is no cohort whose size could be drawn. Use the "
                 "sampler 'uniform' or 'by_size'."
             )
-        (sampler if sampler.cohorts is not None else replace(sampler, clients=1)).check(population.n_clients, population.rounds)
-        for name, wanted in (("clients at work", self.at_work(population)), ("replies a step", self.buffer)):
+        (sampler if sampler.cohorts is not None else replace(sampler, clients=1)).check(
+            population.n_clients, population.rounds
+        )
+        for name, wanted in (
+            ("clients at work", self.at_work(population)),
+            ("replies a step", self.buffer),
+        ):
             if wanted > population.n_clients:
                 raise SettingError(
                     f"{self}: {wanted} {name} were asked for, but there are only {population.n_clients} clients. Ask for "
@@ -109,13 +130,21 @@ class Asynchronous(Topology):
 
     def in_flight(self, population: ClientPopulation, t: int) -> InFlight:
         """How things stand in round ``t``."""
-        return population.sequence(repr(self), AsyncScheduler(population, self.at_work(population), self.buffer, self._seconds(population)).steps, t)
+        return population.sequence(
+            repr(self),
+            AsyncScheduler(
+                population, self.at_work(population), self.buffer, self._seconds(population)
+            ).steps,
+            t,
+        )
 
     def _seconds(self, population: ClientPopulation) -> Seconds:
         if self.durations != LOGNORMAL:
             return population.keeps_to_end
         spread = 1.0 if self.spread is None else self.spread
-        drawn = cache(lambda client: float(population.rng("duration", client).lognormal(0.0, spread)))
+        drawn = cache(
+            lambda client: float(population.rng("duration", client).lognormal(0.0, spread))
+        )
         return lambda client, t: drawn(client)
 
     def select(self, population: ClientPopulation, t: int) -> Selection:
@@ -128,18 +157,28 @@ class Asynchronous(Topology):
 
     def metrics(self, population: ClientPopulation, t: int) -> dict[str, float]:
         """How many steps old the models were, on average, that the replies of the step answer."""
-        return {"staleness": fmean(t - since for since in self.in_flight(population, t).since.values())}
+        return {
+            "staleness": fmean(t - since for since in self.in_flight(population, t).since.values())
+        }
 
     def weight(self, staleness: int) -> float:
         """s(staleness)."""
         usual = USUAL[self.staleness]
-        a, b = (usual.get(name, 0.0) if said is None else said for name, said in (("a", self.a), ("b", self.b)))
+        a, b = (
+            usual.get(name, 0.0) if said is None else said
+            for name, said in (("a", self.a), ("b", self.b))
+        )
         if self.staleness == POLYNOMIAL:
             return float((1 + staleness) ** -a)
-        return 1.0 if staleness <= b or self.staleness == CONSTANT else 1 / (a * (staleness - b) + 1)
+        return (
+            1.0 if staleness <= b or self.staleness == CONSTANT else 1 / (a * (staleness - b) + 1)
+        )
 
-    def weigh_reply(self, now: Broadcast, sent: Broadcast, reply: Reply | ReplyBatch) -> Reply | ReplyBatch:
-        """The reply, weighted by its staleness; with mixing, as a step from the server's model to the client's."""
+    def weigh_reply(
+        self, now: Broadcast, sent: Broadcast, reply: Reply | ReplyBatch
+    ) -> Reply | ReplyBatch:
+        """The reply, weighted by its staleness; with mixing, as a step from the server's model to
+        the client's."""
         weight = self.weight(now.round - sent.round)
         if self.mixing is None:
             return reply if weight == 1 else replace(reply, delta=weight * reply.delta)
@@ -162,13 +201,22 @@ class Asynchronous(Topology):
         """Besides, whatever needs all clients of a round to have the same model."""
         super().refuse(method, pieces)
         for piece in pieces:
-            if piece.state_vectors or piece.upload_vectors or piece.needs_cohort_order or piece.needs_server_model:
+            if (
+                piece.state_vectors
+                or piece.upload_vectors
+                or piece.needs_cohort_order
+                or piece.needs_server_model
+            ):
                 raise SettingError(
                     f"{piece} means nothing with {self}: what it remembers, sends along or compares belongs to one "
                     "sequence of models, and here clients reply to models of different age. Leave one of them out."
                 )
         for server in method.server:
-            if server.oracle_calls > 1 or server.owns_step or (self.mixing is not None and server.stage is Stage.PROBE):
+            if (
+                server.oracle_calls > 1
+                or server.owns_step
+                or (self.mixing is not None and server.stage is Stage.PROBE)
+            ):
                 raise SettingError(
                     f"{server} means nothing with {self}: it asks or steps from a model that all clients of the round "
                     "have, and here they reply to models of different age. Leave one of them out."

@@ -1,15 +1,18 @@
-"""A bank: as many models as chains, which go from superclient to superclient and meet every R rounds (FedAsyncSeq).
+"""A bank: as many models as chains, which go from superclient to superclient and meet every R
+rounds (FedAsyncSeq).
 
-Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients, ICPR 2022.
+Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients,
+ICPR 2022.
 
     bank       m models, all w^0, counters p_i = 0;  m as `chains` draws them (draw)
     round      m superclients are drawn; model i goes to one of them, not to the one it just left unless it is the only
                one drawn: bank_i <- local steps through all its clients;  p_i <- p_i + |D_S|
     every R    w = sum_i p_i bank_i / sum_i p_i,  bank_i <- w,  p_i <- 0
 
-R is a number of rounds, "superclients" (as many as there are), "chains" (m), or "never". Between two meetings the same
-mean is what is reported, and what shadows are averages of. The server's pieces of each model keep their memory over a
-meeting. Models that meet in every round are one model: R=1 is `chains` with the same visits, bit for bit.
+R is a number of rounds, "superclients" (as many as there are), "chains" (m), or "never". Between
+two meetings the same mean is what is reported, and what shadows are averages of. The server's
+pieces of each model keep their memory over a meeting. Models that meet in every round are one
+model: R=1 is `chains` with the same visits, bit for bit.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ SUPERCLIENTS, CHAINS, NEVER = WORDS = ("superclients", "chains", "never")
 
 @dataclass(frozen=True, repr=False)
 class Bank(Topology):
-    """A model for each chain of a round, handed on from superclient to superclient; they meet every R rounds."""
+    """A model for each chain of a round, handed on from superclient to superclient; they meet every
+    R rounds."""
 
     key = "bank"
 
@@ -74,7 +78,10 @@ class Bank(Topology):
         """After how many rounds they meet; None: never."""
         if not isinstance(self.R, str):
             return self.R
-        return {SUPERCLIENTS: len(self.superclients(population)), CHAINS: self.size(population)}.get(self.R)
+        return {
+            SUPERCLIENTS: len(self.superclients(population)),
+            CHAINS: self.size(population),
+        }.get(self.R)
 
     def merges_after(self, population: ClientPopulation, t: int) -> bool:
         """In the rounds after which models become their mean."""
@@ -89,7 +96,9 @@ class Bank(Topology):
         """Refuse chains of a varying number, and models that never meet."""
         self.chains.check(population)
         cohorts = population.sampler.cohorts
-        if population.sampler.kind == "bernoulli" or (cohorts and len(set(map(len, cohorts[: population.rounds]))) > 1):
+        if population.sampler.kind == "bernoulli" or (
+            cohorts and len(set(map(len, cohorts[: population.rounds]))) > 1
+        ):
             raise SettingError(
                 f"{self} has a model for each chain, so every round must have as many chains, and a sampler that draws "
                 "or was given now more, now fewer does not fit. Use the sampler 'uniform' or 'by_size', or cohorts of "
@@ -103,7 +112,8 @@ class Bank(Topology):
             )
 
     def slots(self, population: ClientPopulation) -> Mapping[str, Sequence[int]]:
-        """A model for each chain, which may go to everybody; one model, if they meet in every round."""
+        """A model for each chain, which may go to everybody; one model, if they meet in every
+        round."""
         everybody = range(population.n_clients)
         if self.every(population) == 1:
             return {SERVER: everybody}
@@ -113,11 +123,17 @@ class Bank(Topology):
         """The chains of the round, each by its own model."""
         chains = population.sequence(repr(self), lambda: self._dealt(population), t)
         slots = list(self.slots(population))
-        return {SERVER: chains} if slots == [SERVER] else dict(zip(slots, ([chain] for chain in chains), strict=True))
+        return (
+            {SERVER: chains}
+            if slots == [SERVER]
+            else dict(zip(slots, ([chain] for chain in chains), strict=True))
+        )
 
     def _dealt(self, population: ClientPopulation) -> Iterator[list[Chain]]:
         """The chains of each round, in the order of the models that go there."""
-        home = {client: i for i, group in enumerate(self.superclients(population)) for client in group}
+        home = {
+            client: i for i, group in enumerate(self.superclients(population)) for client in group
+        }
         left: Sequence[int | None] = [None] * self.size(population)
         for t in count():
             chains = self.chains.select(population, t)[SERVER]
@@ -135,7 +151,11 @@ class Bank(Topology):
         return found
 
     def merge(
-        self, population: ClientPopulation, t: int, models: Mapping[str, Model], weights: Mapping[str, float]
+        self,
+        population: ClientPopulation,
+        t: int,
+        models: Mapping[str, Model],
+        weights: Mapping[str, float],
     ) -> dict[str, Model]:
         """All become the mean, in the rounds in which they meet."""
         if not self.merges_after(population, t) or len(models) == 1:
@@ -144,8 +164,11 @@ class Bank(Topology):
         return dict.fromkeys(models, mean_model((models[slot], seen[slot]) for slot in seen))
 
     def center(self, population: ClientPopulation, done: int, models: Mapping[str, Model]) -> Model:
-        """The mean of all models, by what each has seen since they met; just then they are the same."""
-        seen = self.weights(population, range(done - done % (self.every(population) or done + 1), done))
+        """The mean of all models, by what each has seen since they met; just then they are the
+        same."""
+        seen = self.weights(
+            population, range(done - done % (self.every(population) or done + 1), done)
+        )
         if not any(seen.values()) or len(models) == 1:
             return next(iter(models.values()))
         return mean_model((models[slot], seen[slot]) for slot in seen)
@@ -164,12 +187,19 @@ class Bank(Topology):
 
 
 def _away(
-    population: ClientPopulation, t: int, chains: list[Chain], left: Sequence[int | None], home: Mapping[int, int]
-) -> list[Chain]:  # fmt: skip
-    """Chains in an order drawn until no model goes to the superclient that it just left; one alone goes anywhere."""
+    population: ClientPopulation,
+    t: int,
+    chains: list[Chain],
+    left: Sequence[int | None],
+    home: Mapping[int, int],
+) -> list[Chain]:
+    """Chains in an order drawn until no model goes to the superclient that it just left; one alone
+    goes anywhere."""
     for attempt in count():
         order = [chains[i] for i in population.rng("bank", t, attempt).permutation(len(chains))]
-        if len(chains) == 1 or all(home[chain[0]] != last for chain, last in zip(order, left, strict=True)):
+        if len(chains) == 1 or all(
+            home[chain[0]] != last for chain, last in zip(order, left, strict=True)
+        ):
             return order
     raise AssertionError
 

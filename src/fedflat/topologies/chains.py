@@ -1,6 +1,7 @@
 """Chains: clients train one after the other, and the last one's model comes back.
 
-Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients, ICPR 2022 (FedSeq).
+Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients,
+ICPR 2022 (FedSeq).
 
     groups=N   everybody is put into N superclients once; the sampler draws superclients, and each goes through all its
                clients, in an order drawn anew in every round (FedSeq)
@@ -15,9 +16,9 @@ Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially T
     chain i    x_i = w;  E times, for each of its clients in order: x_i <- local steps from x_i
     server     w <- sum_i |D_i| x_i / sum_i |D_i|,  |D_i| the examples of all clients of chain i
 
-The server's pieces see a chain as one reply, and so do those who watch. What is handed from client to client is counted
-apart from what goes to the server and comes from it. What the server asks besides training is asked of every client of
-the chains by itself.
+The server's pieces see a chain as one reply, and so do those who watch. What is handed from client
+to client is counted apart from what goes to the server and comes from it. What the server asks
+besides training is asked of every client of the chains by itself.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from fedflat.topologies.topology import SERVER, Selection, Topology
 
 @dataclass(frozen=True, repr=False)
 class Chains(Topology):
-    """Clients train one after the other: superclients that stay together, or the cohort cut anew in every round."""
+    """Clients train one after the other: superclients that stay together, or the cohort cut anew in
+    every round."""
 
     key = "chains"
 
@@ -66,13 +68,17 @@ class Chains(Topology):
         number("chains", "cut", self.cut, low=1, whole=True)
         if self.draw != "chains" or self.growth is not None:
             name = "draw" if self.growth is None else "growth"
-            raise SettingError(f"chains: {name} is about superclients, and with cut there are none. Leave it out.")
+            raise SettingError(
+                f"chains: {name} is about superclients, and with cut there are none. Leave it out."
+            )
 
     def _check_growth(self, grouping: Grouping) -> None:
         if self.growth is None:
             return
         if not isinstance(self.growth, Growth):
-            raise SettingError(f"chains: growth must be one such as linear(0.1, b=5), found {shown(self.growth)}.")
+            raise SettingError(
+                f"chains: growth must be one such as linear(0.1, b=5), found {shown(self.growth)}."
+            )
         if not isinstance(grouping, Icg | RandomGroups):
             raise SettingError(
                 f"chains: {grouping} cannot be made with another number of groups, as {self.growth} needs it. Use "
@@ -90,7 +96,8 @@ class Chains(Topology):
         return True
 
     def superclients(self, population: ClientPopulation, t: int = 0) -> tuple[Chain, ...]:
-        """Who trains one after the other in round ``t``; nobody stays together where cohorts are cut."""
+        """Who trains one after the other in round ``t``; nobody stays together where cohorts are
+        cut."""
         if self.groups is None:
             return ()
         grouping = grouping_of("chains", self.groups)
@@ -102,13 +109,20 @@ class Chains(Topology):
 
     def count(self, population: ClientPopulation, t: int) -> int:
         """How many superclients there are in round ``t``."""
-        return self.growth.groups(t, population.n_clients) if self.growth else len(self.superclients(population))
+        return (
+            self.growth.groups(t, population.n_clients)
+            if self.growth
+            else len(self.superclients(population))
+        )
 
     def sampler(self, population: ClientPopulation, groups: int) -> ClientSampler:
         """Who draws out of so many superclients."""
         if self.draw == "chains" or population.sampler.cohorts is not None:
             return population.sampler
-        return replace(population.sampler, clients=max(1, population.sampler.clients * groups // population.n_clients))
+        return replace(
+            population.sampler,
+            clients=max(1, population.sampler.clients * groups // population.n_clients),
+        )
 
     def check_before(self, population: ClientPopulation) -> None:
         """Refuse as many superclients as clients."""
@@ -117,7 +131,8 @@ class Chains(Topology):
             self._refuse_single(population, self.groups.count)
 
     def check(self, population: ClientPopulation) -> None:
-        """Refuse more chains than there are, and chains of one client each that nobody has asked for."""
+        """Refuse more chains than there are, and chains of one client each that nobody has asked
+        for."""
         if self.cut is None:
             groups = len(self.superclients(population))
             self._refuse_single(population, groups)
@@ -135,12 +150,20 @@ class Chains(Topology):
                 f"{self} cuts a cohort into {self.cut} chains, but there are rounds with "
                 f"{population.sampler.smallest(population.rounds)} clients only. Ask more clients a round, or make fewer chains."
             )
-        if population.sampler.cohorts is None and population.sampler.kind != "bernoulli" and population.sampler.clients == self.cut:
-            raise self._single(f"{self.cut} clients a round, cut into {self.cut}, are chains", "Ask more of them")
+        if (
+            population.sampler.cohorts is None
+            and population.sampler.kind != "bernoulli"
+            and population.sampler.clients == self.cut
+        ):
+            raise self._single(
+                f"{self.cut} clients a round, cut into {self.cut}, are chains", "Ask more of them"
+            )
 
     def _refuse_single(self, population: ClientPopulation, groups: int) -> None:
         if groups == population.n_clients and isinstance(self.groups, int | Icg | RandomGroups):
-            raise self._single(f"{groups} superclients of {groups} clients are chains", "Make fewer of them")
+            raise self._single(
+                f"{groups} superclients of {groups} clients are chains", "Make fewer of them"
+            )
 
     def _single(self, found: str, remedy: str) -> SettingError:
         return SettingError(
@@ -149,22 +172,45 @@ class Chains(Topology):
         )
 
     def select(self, population: ClientPopulation, t: int) -> Selection:
-        """Superclients in rising order; chains of a cohort by their first client, or as the cohort was given."""
+        """Superclients in rising order; chains of a cohort by their first client, or as the cohort
+        was given."""
         if self.cut is None:
             groups = self.superclients(population, t)
-            drawn = self.sampler(population, len(groups)).draw(t, len(groups), population.seed, lambda: _sizes(population, groups))
+            drawn = self.sampler(population, len(groups)).draw(
+                t, len(groups), population.seed, lambda: _sizes(population, groups)
+            )
             return {SERVER: [self._order(population, (t, i), groups[i]) for i in drawn]}
         cohort = population.draw(t)
         if population.sampler.cohorts is not None:
-            return {SERVER: [tuple(part.tolist()) * self.passes for part in np.array_split(cohort, self.cut)]}
+            return {
+                SERVER: [
+                    tuple(part.tolist()) * self.passes for part in np.array_split(cohort, self.cut)
+                ]
+            }
         shuffled = population.rng("chain", t).permutation(cohort)
-        parts = sorted(part.tolist() for part in np.array_split(shuffled, min(self.cut, len(cohort))))
-        return {SERVER: [(*part, *self._order(population, (t, i), part, 1)) for i, part in enumerate(parts)]}
+        parts = sorted(
+            part.tolist() for part in np.array_split(shuffled, min(self.cut, len(cohort)))
+        )
+        return {
+            SERVER: [
+                (*part, *self._order(population, (t, i), part, 1)) for i, part in enumerate(parts)
+            ]
+        }
 
-    def _order(self, population: ClientPopulation, path: tuple[int, int], clients: Sequence[int], first: int = 0) -> Chain:
+    def _order(
+        self,
+        population: ClientPopulation,
+        path: tuple[int, int],
+        clients: Sequence[int],
+        first: int = 0,
+    ) -> Chain:
         """The visits of a chain, pass by pass, from the pass ``first`` on."""
         paths = ((*path, p) if p else path for p in range(first, self.passes))
-        return tuple(client for one in paths for client in population.rng("chain", *one).permutation(clients).tolist())
+        return tuple(
+            client
+            for one in paths
+            for client in population.rng("chain", *one).permutation(clients).tolist()
+        )
 
     def smallest_cohort(self, population: ClientPopulation) -> int:
         """Chains a round."""
@@ -177,7 +223,9 @@ class Chains(Topology):
         if self.cut is not None:
             return self.passes * population.sampler.expected_clients(population.rounds)
         counts = Counter(self.count(population, t) for t in range(population.rounds))
-        shares = (self.sampler(population, n).expected_clients(rounds) / n for n, rounds in counts.items())
+        shares = (
+            self.sampler(population, n).expected_clients(rounds) / n for n, rounds in counts.items()
+        )
         return round(self.passes * population.n_clients * sum(shares))
 
 

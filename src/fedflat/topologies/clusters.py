@@ -1,4 +1,5 @@
-"""Clusters: each has a model of its own at the server, and a server's stack of its own; parts may be common to all.
+"""Clusters: each has a model of its own at the server, and a server's stack of its own; parts may
+be common to all.
 
     clusters(3)                        three federations side by side, random for now
     clusters(3, shared="features")     a head for each cluster on features that all clusters train
@@ -8,10 +9,11 @@
     cluster c  w_c <- the server's step on the replies of its own clients; one that nobody was drawn from stays as it is
     shared     Phi <- sum_c W_c Phi_c / sum_c W_c,  W_c what the replies of cluster c weigh together in this round
 
-For plain averaging that is the mean over the whole cohort. Running statistics go with the layer they belong to.
+For plain averaging that is the mean over the whole cohort. Running statistics go with the layer
+they belong to.
 
-The sampler draws out of everybody (draw="together"), or so many in each cluster (draw="each"). A method's memory is
-that of each cluster, so every method is at home here unless parts are shared.
+The sampler draws out of everybody (draw="together"), or so many in each cluster (draw="each"). A
+method's memory is that of each cluster, so every method is at home here unless parts are shared.
 """
 
 from __future__ import annotations
@@ -30,7 +32,13 @@ from fedflat.topologies.groupings.grouping import Grouping
 from fedflat.topologies.population import ClientPopulation
 from fedflat.topologies.topology import Selection, Topology
 
-NOTHING, FEATURES, CLASSIFIER, TRUNK, ALL = BLOCKS = ("nothing", "features", "classifier", "trunk", "all")
+NOTHING, FEATURES, CLASSIFIER, TRUNK, ALL = BLOCKS = (
+    "nothing",
+    "features",
+    "classifier",
+    "trunk",
+    "all",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +74,9 @@ class Clustered(Topology):
         """The cohort, each client by its own cluster."""
         slots = self.slots(population)
         if self.draw == "each" and population.sampler.cohorts is None:
-            return {name: _drawn(population, t, place, slots[name]) for place, name in enumerate(slots)}
+            return {
+                name: _drawn(population, t, place, slots[name]) for place, name in enumerate(slots)
+            }
         home = {client: name for name, members in slots.items() for client in members}
         asked: Selection = {name: [] for name in slots}
         for client in population.draw(t):
@@ -76,9 +86,14 @@ class Clustered(Topology):
     def examples(self, population: ClientPopulation) -> dict[str, int]:
         """How many examples the clients of each cluster train on: N_c."""
         sizes = population.sizes()
-        return {name: sum(sizes[client] for client in members) for name, members in self.slots(population).items()}
+        return {
+            name: sum(sizes[client] for client in members)
+            for name, members in self.slots(population).items()
+        }
 
-    def center(self, population: ClientPopulation, done: int, models: Mapping[str, Model]) -> Model | None:
+    def center(
+        self, population: ClientPopulation, done: int, models: Mapping[str, Model]
+    ) -> Model | None:
         """The mean of all models, by their clients' examples."""
         if not self.has_center:
             return None
@@ -86,21 +101,33 @@ class Clustered(Topology):
 
     def smallest_cohort(self, population: ClientPopulation) -> int:
         """One, where nobody says from which cluster clients are drawn."""
-        return population.sampler.smallest(population.rounds) if self.draw == "each" and population.sampler.cohorts is None else 1
+        return (
+            population.sampler.smallest(population.rounds)
+            if self.draw == "each" and population.sampler.cohorts is None
+            else 1
+        )
 
     def parallel_clients(self, population: ClientPopulation) -> int:
         """Those of one cluster: each has its exchange after the other."""
-        return max(self.smallest_cohort(population), population.sampler.smallest(population.rounds) // len(self.slots(population)))
+        return max(
+            self.smallest_cohort(population),
+            population.sampler.smallest(population.rounds) // len(self.slots(population)),
+        )
 
     def expected_clients(self, population: ClientPopulation) -> int:
         """So many in each cluster, if they are drawn in each."""
-        times = len(self.slots(population)) if self.draw == "each" and population.sampler.cohorts is None else 1
+        times = (
+            len(self.slots(population))
+            if self.draw == "each" and population.sampler.cohorts is None
+            else 1
+        )
         return times * population.sampler.expected_clients(population.rounds)
 
 
 @dataclass(frozen=True, repr=False)
 class Clusters(Clustered):
-    """A model for each group of clients, all of it or some layers; what is shared is averaged over all clusters."""
+    """A model for each group of clients, all of it or some layers; what is shared is averaged over
+    all clusters."""
 
     key = "clusters"
 
@@ -141,7 +168,11 @@ class Clusters(Clustered):
                     )
 
     def merge(
-        self, population: ClientPopulation, t: int, models: Mapping[str, Model], weights: Mapping[str, float]
+        self,
+        population: ClientPopulation,
+        t: int,
+        models: Mapping[str, Model],
+        weights: Mapping[str, float],
     ) -> dict[str, Model]:
         """Put the mean of what is shared into every model."""
         if not self.merges_models:
@@ -149,29 +180,44 @@ class Clusters(Clustered):
         mean = mean_model((models[name], weight) for name, weight in weights.items())
         params, buffers = (mask.to(mean.params.device) for mask in self.common(population.layout))
         return {
-            name: Model(torch.where(params, mean.params, own.params), torch.where(buffers, mean.buffers, own.buffers))
+            name: Model(
+                torch.where(params, mean.params, own.params),
+                torch.where(buffers, mean.buffers, own.buffers),
+            )
             for name, own in models.items()
         }
 
     def common(self, layout: Layout) -> tuple[Tensor, Tensor]:
         """Masks over parameters and buffers: what is shared."""
         sizes = torch.tensor(layout.buffer_sizes, dtype=torch.long)
-        buffers = torch.tensor([self._shares(layout, name) for name in layout.buffer_names], dtype=torch.bool)
-        return layout.where(lambda name, shape: self._shares(layout, name)), buffers.repeat_interleave(sizes)
+        buffers = torch.tensor(
+            [self._shares(layout, name) for name in layout.buffer_names], dtype=torch.bool
+        )
+        return layout.where(
+            lambda name, shape: self._shares(layout, name)
+        ), buffers.repeat_interleave(sizes)
 
     def _shares(self, layout: Layout, name: str) -> bool:
         if not isinstance(self.shared, str):
             return any(_within(name, layer) for layer in self.shared)
         last = name.rpartition(".")[0] == layout.names[-1].rpartition(".")[0]
         head = name in layout.head
-        return {NOTHING: False, FEATURES: not last, CLASSIFIER: last, TRUNK: not head, ALL: True}[self.shared]
+        return {NOTHING: False, FEATURES: not last, CLASSIFIER: last, TRUNK: not head, ALL: True}[
+            self.shared
+        ]
 
 
 def _names(value: object) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(name, str) for name in value)
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(name, str) for name in value)
+    )
 
 
-def _drawn(population: ClientPopulation, t: int, place: int, members: Sequence[int]) -> list[tuple[int, ...]]:
+def _drawn(
+    population: ClientPopulation, t: int, place: int, members: Sequence[int]
+) -> list[tuple[int, ...]]:
     def sizes() -> list[int]:
         all_sizes = population.sizes()
         return [all_sizes[client] for client in members]

@@ -3,8 +3,9 @@
     round      each cluster c: the server's step on the replies of its own clients, from its own model w_c
     every T    w = sum_c (N_c / N) w_c,  w_c <- w for all c;  N_c the examples of all clients of cluster c
 
-Between two meetings the same mean w is what is reported, and what shadows are averages of. The server's pieces of each
-cluster keep their memory over a meeting. With every=1 it is FedAvg with the weights N_c / N of the clusters.
+Between two meetings the same mean w is what is reported, and what shadows are averages of. The
+server's pieces of each cluster keep their memory over a meeting. With every=1 it is FedAvg with the
+weights N_c / N of the clusters.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from fedflat.topologies.population import ClientPopulation
 
 @dataclass(frozen=True, repr=False)
 class Hierarchy(Clustered):
-    """Clusters with a model each, which become their mean every so many rounds; clients are drawn in each cluster."""
+    """Clusters with a model each, which become their mean every so many rounds; clients are drawn
+    in each cluster."""
 
     key = "hierarchy"
 
@@ -52,7 +54,11 @@ class Hierarchy(Clustered):
             )
 
     def merge(
-        self, population: ClientPopulation, t: int, models: Mapping[str, Model], weights: Mapping[str, float]
+        self,
+        population: ClientPopulation,
+        t: int,
+        models: Mapping[str, Model],
+        weights: Mapping[str, float],
     ) -> dict[str, Model]:
         """All become the mean, in the rounds in which they meet."""
         if not self.merges_after(population, t):

@@ -25,7 +25,9 @@ Chain = tuple[int, ...]
 
 def no_columns(name: str) -> Sequence[str]:
     """Refuse to tell what is not known."""
-    raise SettingError(f"nothing is known of the column {name!r}, since these data have none. Group clients otherwise.")
+    raise SettingError(
+        f"nothing is known of the column {name!r}, since these data have none. Group clients otherwise."
+    )
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class ClientPopulation:
     seed: int
     layout: Layout
     keeps_to_end: Callable[[int, int], float] = lambda client, t: 1.0
-    """How long a visit of a client in a round takes by itself, in simulated seconds; 1 if the run has no clock."""
+    """How long a visit of a client in a round takes by itself, in simulated seconds; 1 if the run
+    has no clock."""
     column: Callable[[str], Sequence[str]] = no_columns
     """The value of a column of the data, such as a town, at each client; may be refused."""
     classes: int | None = None
@@ -52,7 +55,9 @@ class ClientPopulation:
     timed: bool = False
     """Whether the run has a clock."""
     _groups: dict[str, tuple[Chain, ...]] = field(default_factory=dict, repr=False, compare=False)
-    _stories: dict[str, tuple[Iterator[Any], list[Any]]] = field(default_factory=dict, repr=False, compare=False)
+    _stories: dict[str, tuple[Iterator[Any], list[Any]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     _vectors: dict[Describer, Vectors] = field(default_factory=dict, repr=False, compare=False)
 
     def with_descriptions(self, descriptions: Descriptions) -> ClientPopulation:
@@ -65,7 +70,8 @@ class ClientPopulation:
         return replace(self, guesses_groups=True, _groups={}, _stories={}, _vectors={})
 
     def descriptions_by(self, describer: Describer) -> Sequence[Tensor]:
-        """What each client has said of itself, as a topology that names the describer among its own can ask."""
+        """What each client has said of itself, as a topology that names the describer among its own
+        can ask."""
         if describer not in self.descriptions:
             raise SettingError(
                 f"clients have not been asked for {describer}: that is done when a run begins, for those describers "
@@ -77,8 +83,11 @@ class ClientPopulation:
         """The cohort of round ``t``, out of everybody."""
         return self.draw_from(t, self.n_clients, self.sizes)
 
-    def draw_from(self, t: int, count: int, sizes: Callable[[], Sequence[int]], place: int = 0) -> list[int]:
-        """As the sampler draws out of ``count`` others; draws of one round at different places are drawn apart."""
+    def draw_from(
+        self, t: int, count: int, sizes: Callable[[], Sequence[int]], place: int = 0
+    ) -> list[int]:
+        """As the sampler draws out of ``count`` others; draws of one round at different places are
+        drawn apart."""
         return self.sampler.draw(t, count, self.seed, sizes, place)
 
     def rng(self, purpose: str, *path: int) -> np.random.Generator:
@@ -86,7 +95,8 @@ class ClientPopulation:
         return numpy_generator(self.seed, f"topology/{purpose}", *path)
 
     def sequence(self, name: str, tell: Callable[[], Iterator[T]], t: int) -> T:
-        """The ``t``-th of what ``tell`` tells, where each round depends on those before it; told once, and kept."""
+        """The ``t``-th of what ``tell`` tells, where each round depends on those before it; told
+        once, and kept."""
         if name not in self._stories:
             self._stories[name] = tell(), []
         more, told = self._stories[name]
@@ -96,7 +106,8 @@ class ClientPopulation:
         return found
 
     def groups(self, grouping: Grouping, *path: int) -> tuple[Chain, ...]:
-        """Everybody in groups, made once and looked at for clients lost or repeated; other ones by another path."""
+        """Everybody in groups, made once and looked at for clients lost or repeated; other ones by
+        another path."""
         known = f"{grouping} {path}"
         if known not in self._groups:
             self._groups[known] = self._grouped(grouping, *path)
@@ -116,9 +127,13 @@ class ClientPopulation:
             values = self.column(grouping.needs_column)
             known.append(np.unique(values, return_inverse=True)[1].astype(np.float64)[:, None])
         vectors = np.concatenate(known, axis=1) if known else np.zeros((self.n_clients, 0))
-        assigned = grouping.assign(vectors, self.sizes(), self.rng("groups", *path), classes=self.classes)
+        assigned = grouping.assign(
+            vectors, self.sizes(), self.rng("groups", *path), classes=self.classes
+        )
         found = tuple(map(tuple, assigned))
-        if not all(found) or sorted(client for group in found for client in group) != list(range(self.n_clients)):
+        if not all(found) or sorted(client for group in found for client in group) != list(
+            range(self.n_clients)
+        ):
             raise SettingError(
                 f"{grouping} must put each of the {self.n_clients} clients into one group and leave no group empty, "
                 f"found {shown(found)}."

@@ -1,9 +1,11 @@
-"""What a topology is: which of the server's models asks which clients, along which chains, and how models meet.
+"""What a topology is: which of the server's models asks which clients, along which chains, and how
+models meet.
 
-A server may hold several models, each in a **slot** with its own server pieces' memory and its own clients. In a round
-some slots step, each by an exchange with its chains. A **chain** is clients one after the other: the first is sent the
-slot's model, each other one what the one before it has returned, and the last one replies to the server for all of
-them. In a star every chain has one client.
+A server may hold several models, each in a **slot** with its own server pieces' memory and its own
+clients. In a round some slots step, each by an exchange with its chains. A **chain** is clients one
+after the other: the first is sent the slot's model, each other one what the one before it has
+returned, and the last one replies to the server for all of them. In a star every chain has one
+client.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from fedflat.topologies.groupings.grouping import Grouping
 from fedflat.topologies.population import Chain, ClientPopulation
 
 SERVER = "server"
-"""The slot of a server that has one model, and the name of the model that a run reports if no shadow does."""
+"""The slot of a server that has one model, and the name of the model that a run reports if no
+shadow does."""
 
 Selection = dict[str, list[Chain]]
 """For each slot that steps in a round: the chains that start from its model."""
@@ -36,10 +39,12 @@ Selection = dict[str, list[Chain]]
 
 @dataclass(frozen=True)
 class InFlight:
-    """A round of a topology that does not wait for those it asks: replies come to models of earlier rounds."""
+    """A round of a topology that does not wait for those it asks: replies come to models of earlier
+    rounds."""
 
     since: Mapping[int, int]
-    """Whose replies the round has, in the order in which they come, and in which round each of them was asked."""
+    """Whose replies the round has, in the order in which they come, and in which round each of them
+    was asked."""
     started: Sequence[int]
     """Who is asked in this round."""
     left: Set[int]
@@ -49,15 +54,16 @@ class InFlight:
 
 
 class Topology(TextSpec, ABC):
-    """A frozen dataclass. The base class is a server with one model; only who is asked is left to say."""
+    """A frozen dataclass. The base class is a server with one model; only who is asked is left to
+    say."""
 
     key: ClassVar[str]
     """Its name in messages."""
 
     @property
     def describers(self) -> tuple[Describer, ...]:
-        """What every client must say of itself before round 0, such as a grouping needs in a field ``groups``:
-        `ClientPopulation.descriptions_by` has it then."""
+        """What every client must say of itself before round 0, such as a grouping needs in a field
+        ``groups``: `ClientPopulation.descriptions_by` has it then."""
         groups = getattr(self, "groups", None)
         return groups.describers if isinstance(groups, Grouping) else ()
 
@@ -83,7 +89,8 @@ class Topology(TextSpec, ABC):
 
     @property
     def reports_slots(self) -> bool:
-        """Whether each slot's model is a result by itself, evaluated and written beside the one that stands for all."""
+        """Whether each slot's model is a result by itself, evaluated and written beside the one
+        that stands for all."""
         return True
 
     def check_before(self, population: ClientPopulation) -> None:
@@ -101,44 +108,61 @@ class Topology(TextSpec, ABC):
         return {SERVER: range(population.n_clients)}
 
     def superclients(self, population: ClientPopulation) -> Sequence[Chain]:
-        """Groups of clients that train one after the other and stay together, where there are any."""
+        """Groups of clients that train one after the other and stay together, where there are
+        any."""
         return ()
 
     def groups_of(self, population: ClientPopulation) -> Sequence[Chain]:
-        """Groups that clients are in from the first round on: superclients, or what a field ``groups`` says."""
+        """Groups that clients are in from the first round on: superclients, or what a field
+        ``groups`` says."""
         groups, found = getattr(self, "groups", None), self.superclients(population)
-        return found if found or groups is None else population.groups(grouping_of(self.key, groups))
+        return (
+            found if found or groups is None else population.groups(grouping_of(self.key, groups))
+        )
 
     @abstractmethod
     def select(self, population: ClientPopulation, t: int) -> Selection:
-        """Who is asked in round ``t``; replies are folded in this order. A slot that is left out stays as it is."""
+        """Who is asked in round ``t``; replies are folded in this order. A slot that is left out
+        stays as it is."""
 
     def in_flight(self, population: ClientPopulation, t: int) -> InFlight | None:
         """Who is at work on what in round ``t``, if it does not wait for those it asks."""
         return None
 
-    def weigh_reply(self, now: Broadcast, sent: Broadcast, reply: Reply | ReplyBatch) -> Reply | ReplyBatch:
-        """What the server takes a reply for that answers ``sent``, when ``now`` is what it sends."""
+    def weigh_reply(
+        self, now: Broadcast, sent: Broadcast, reply: Reply | ReplyBatch
+    ) -> Reply | ReplyBatch:
+        """What the server takes a reply for that answers ``sent``, when ``now`` is what it
+        sends."""
         return reply
 
     def merge(
-        self, population: ClientPopulation, t: int, models: Mapping[str, Model], weights: Mapping[str, float]
+        self,
+        population: ClientPopulation,
+        t: int,
+        models: Mapping[str, Model],
+        weights: Mapping[str, float],
     ) -> dict[str, Model]:
-        """What becomes of the models after round ``t``; ``weights`` are those of the replies that each slot had."""
+        """What becomes of the models after round ``t``; ``weights`` are those of the replies that
+        each slot had."""
         return dict(models)
 
-    def center(self, population: ClientPopulation, done: int, models: Mapping[str, Model]) -> Model | None:
-        """The model that stands for all slots when ``done`` rounds are done: it is reported, and shadows are averages
-        of it."""
+    def center(
+        self, population: ClientPopulation, done: int, models: Mapping[str, Model]
+    ) -> Model | None:
+        """The model that stands for all slots when ``done`` rounds are done: it is reported, and
+        shadows are averages of it."""
         return next(iter(models.values())) if self.has_center else None
 
     def merges_after(self, population: ClientPopulation, t: int) -> bool:
-        """Whether slots that step from round ``t + 1`` on must wait until all have done round ``t``."""
+        """Whether slots that step from round ``t + 1`` on must wait until all have done round
+        ``t``."""
         return True
 
     def end_times(self, population: ClientPopulation, t: int) -> float | None:
-        """When round ``t`` ends, in simulated seconds since the start, for a topology that keeps time itself because
-        its rounds overlap; None: a round begins when the one before it has ended, and waits for its replies."""
+        """When round ``t`` ends, in simulated seconds since the start, for a topology that keeps
+        time itself because its rounds overlap; None: a round begins when the one before it has
+        ended, and waits for its replies."""
         return None
 
     def metrics(self, population: ClientPopulation, t: int) -> dict[str, float]:
@@ -146,7 +170,8 @@ class Topology(TextSpec, ABC):
         return {}
 
     def route(self, population: ClientPopulation, data: ClientData) -> Tensor | None:
-        """For each test example the place of the slot whose model it is for; None if all models are for everybody."""
+        """For each test example the place of the slot whose model it is for; None if all models are
+        for everybody."""
         return None
 
     def smallest_cohort(self, population: ClientPopulation) -> int:
@@ -194,4 +219,6 @@ class Topology(TextSpec, ABC):
         elif self.merges_models and piece.state_vectors:
             why = "remembers at each client how it stood to one sequence of models, which breaks off when models meet"
         if why:
-            raise SettingError(f"{piece} means nothing with {self}: it {why}. Leave one of them out.")
+            raise SettingError(
+                f"{piece} means nothing with {self}: it {why}. Leave one of them out."
+            )

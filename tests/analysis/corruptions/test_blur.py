@@ -8,7 +8,14 @@ from scipy.ndimage import gaussian_filter
 from scipy.signal import convolve2d
 
 from analysis.corruptions.images import natural
-from fedflat.analysis.corruptions.blur import defocus_blur, disk, gaussian_blur, glass_blur, motion_blur, zoom_blur
+from fedflat.analysis.corruptions.blur import (
+    defocus_blur,
+    disk,
+    gaussian_blur,
+    glass_blur,
+    motion_blur,
+    zoom_blur,
+)
 from fedflat.analysis.corruptions.warp import look_up, mirrored, smear, zoom
 
 IMAGES = natural(3)
@@ -58,7 +65,9 @@ def test_defocus_is_the_mean_over_the_disk() -> None:
 def test_glass_without_blur_moves_pixels_by_one_at_most() -> None:
     """Severity 1 blurs by 0.05, which is nothing; the first two rows and columns stay."""
     numbered = np.arange(32 * 32).reshape(32, 32)
-    coded = np.stack([numbered // 32 * 8, numbered % 32 * 8, np.zeros_like(numbered)]).astype(np.uint8)[None]
+    coded = np.stack([numbered // 32 * 8, numbered % 32 * 8, np.zeros_like(numbered)]).astype(
+        np.uint8
+    )[None]
     found = glass_blur(np.repeat(coded, 50, axis=0), 1, fresh())
     rows, columns = found[:, 0] // 8, found[:, 1] // 8
     up, left = np.arange(32)[:, None] - rows, np.arange(32) - columns
@@ -92,11 +101,14 @@ def test_blurs_keep_a_flat_image() -> None:
 
 
 def test_zoom() -> None:
-    """A ramp about the centre is made flatter; a factor of 1 changes nothing; 2 shows the middle half."""
+    """A ramp about the centre is made flatter; a factor of 1 changes nothing; 2 shows the middle
+    half."""
     ramp = np.broadcast_to((np.arange(9) - 4.0), (1, 1, 9, 9)).astype(np.float32)
     assert np.array_equal(zoom(ramp, 1.0), ramp)
     assert zoom(ramp, 1.25) == pytest.approx(ramp / 1.25, abs=1e-6)
-    assert zoom(ramp.transpose(0, 1, 3, 2), 2.0)[0, 0, :, 0] == pytest.approx((np.arange(9) - 4) / 2, abs=1e-6)
+    assert zoom(ramp.transpose(0, 1, 3, 2), 2.0)[0, 0, :, 0] == pytest.approx(
+        (np.arange(9) - 4) / 2, abs=1e-6
+    )
 
 
 def test_zoom_blur_of_a_ramp() -> None:
@@ -117,5 +129,9 @@ def test_looking_up() -> None:
     assert beyond[:, :, 0] == pytest.approx(x[:, :, 2], abs=1e-6)
     for length in (1, 2, 5):
         place = np.arange(-length + 1, length)
-        padded = np.pad(np.arange(length), (length - 1, 0), mode="reflect") if length > 1 else np.zeros(1)
+        padded = (
+            np.pad(np.arange(length), (length - 1, 0), mode="reflect")
+            if length > 1
+            else np.zeros(1)
+        )
         assert np.array_equal(mirrored(place, length), padded)

@@ -24,7 +24,16 @@ from fedflat.errors import SettingError
 
 IMAGES = natural(3)
 GREY = natural(2, channels=1)
-PIXELS = [(255, 0, 0), (0, 0, 0), (255, 255, 255), (90, 90, 90), (10, 200, 30), (120, 40, 77), (1, 0, 0), (3, 9, 255)]
+PIXELS = [
+    (255, 0, 0),
+    (0, 0, 0),
+    (255, 255, 255),
+    (90, 90, 90),
+    (10, 200, 30),
+    (120, 40, 77),
+    (1, 0, 0),
+    (3, 9, 255),
+]
 
 
 def fresh() -> np.random.Generator:
@@ -43,7 +52,9 @@ def by_colorsys(severity_change: object) -> np.ndarray:
     return 255 * np.array(rows).T.reshape(1, 3, 2, 4)
 
 
-@pytest.mark.parametrize(("severity", "more"), list(enumerate((0.05, 0.1, 0.15, 0.2, 0.3), start=1)))
+@pytest.mark.parametrize(
+    ("severity", "more"), list(enumerate((0.05, 0.1, 0.15, 0.2, 0.3), start=1))
+)
 def test_brightness_raises_the_value(severity: int, more: float) -> None:
     expected = by_colorsys(lambda h, s, v: (h, s, min(v + more, 1)))
     assert np.abs(brightness(of_pixels(), severity, fresh()) - expected).max() <= 0.51
@@ -54,14 +65,17 @@ def test_brightness_of_a_grey_image_is_addition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("severity", "factor", "more"), [(1, 0.3, 0), (2, 0.1, 0), (3, 1.5, 0), (4, 2, 0.1), (5, 2.5, 0.2)]
+    ("severity", "factor", "more"),
+    [(1, 0.3, 0), (2, 0.1, 0), (3, 1.5, 0), (4, 2, 0.1), (5, 2.5, 0.2)],
 )
 def test_saturation(severity: int, factor: float, more: float) -> None:
     expected = by_colorsys(lambda h, s, v: (h, min(s * factor + more, 1), v))
     assert np.abs(saturate(of_pixels(), severity, fresh()) - expected).max() <= 0.51
 
 
-@pytest.mark.parametrize(("severity", "factor"), list(enumerate((0.75, 0.5, 0.4, 0.3, 0.15), start=1)))
+@pytest.mark.parametrize(
+    ("severity", "factor"), list(enumerate((0.75, 0.5, 0.4, 0.3, 0.15), start=1))
+)
 def test_contrast_shrinks_deviations_of_each_channel(severity: int, factor: float) -> None:
     found = contrast(IMAGES, severity, fresh()).astype(float)
     for image, other in zip(IMAGES.astype(float), found, strict=True):
@@ -70,14 +84,18 @@ def test_contrast_shrinks_deviations_of_each_channel(severity: int, factor: floa
 
 
 def with_pillow(image: np.ndarray) -> Image.Image:
-    return Image.fromarray(image[0] if len(image) == 1 else np.ascontiguousarray(image.transpose(1, 2, 0)))
+    return Image.fromarray(
+        image[0] if len(image) == 1 else np.ascontiguousarray(image.transpose(1, 2, 0))
+    )
 
 
 def planes(image: Image.Image) -> np.ndarray:
     return np.atleast_3d(np.asarray(image)).transpose(2, 0, 1)
 
 
-@pytest.mark.parametrize(("severity", "share"), list(enumerate((0.95, 0.9, 0.85, 0.75, 0.65), start=1)))
+@pytest.mark.parametrize(
+    ("severity", "share"), list(enumerate((0.95, 0.9, 0.85, 0.75, 0.65), start=1))
+)
 @pytest.mark.parametrize("images", [IMAGES, GREY, natural(2, side=28), natural(2, side=64)])
 def test_pixelate_against_pillow(severity: int, share: float, images: np.ndarray) -> None:
     side = images.shape[-1]
@@ -100,7 +118,9 @@ def test_jpeg_against_pillow(severity: int, quality: int, images: np.ndarray) ->
 
 def test_only_jpeg_needs_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(SettingError, match=r"jpeg_compression needs Pillow\. Install fedflat\[vision\]"):
+    with pytest.raises(
+        SettingError, match=r"jpeg_compression needs Pillow\. Install fedflat\[vision\]"
+    ):
         jpeg_compression(IMAGES, 1, fresh())
     pixelate(IMAGES, 1, fresh())
 

@@ -37,7 +37,9 @@ def network(channels: int = 3) -> Learner:
 
 def test_each_accuracy_is_that_of_the_corrupted_images() -> None:
     learner, data = network(), images()
-    found = measure(learner, learner.initial(), data, kinds=["fog", "shot_noise"], severities=[2, 5], seed=7)
+    found = measure(
+        learner, learner.initial(), data, kinds=["fog", "shot_noise"], severities=[2, 5], seed=7
+    )
     x = natural(35, side=16)[data.index.numpy()]
     module = learner.module().eval()
 
@@ -48,7 +50,10 @@ def test_each_accuracy_is_that_of_the_corrupted_images() -> None:
         return float((output.argmax(1) == data.labels).double().mean())
 
     expected = {
-        kind: [share(corrupt(x, kind, severity, numpy_generator(7, f"corruption {kind}", 0))) for severity in (2, 5)]
+        kind: [
+            share(corrupt(x, kind, severity, numpy_generator(7, f"corruption {kind}", 0)))
+            for severity in (2, 5)
+        ]
         for kind in ("fog", "shot_noise")
     }
     assert found["kinds"] == expected
@@ -69,7 +74,8 @@ class Light(nn.Module):
 
 
 def test_a_model_whose_accuracy_is_known() -> None:
-    """Grey of 0.5, called dark: brightness adds 0.05, 0.1, ...; from the second on it is called light."""
+    """Grey of 0.5, called dark: brightness adds 0.05, 0.1, ...; from the second on it is called
+    light."""
     x = torch.full((8, 1, 6, 6), 127, dtype=torch.uint8)
     data = ClientData(Examples(x, torch.zeros(8, dtype=torch.long), 2), torch.arange(8))
     learner = Learner(Light, (1, 6, 6), 2, seed=0)
@@ -90,12 +96,16 @@ class Lightness(nn.Module):
 
 
 def test_numbers_are_judged_by_their_error() -> None:
-    """Grey of 0.5 whose lightness is asked for: brightness adds c, so the root of the mean squared error is c."""
+    """Grey of 0.5 whose lightness is asked for: brightness adds c, so the root of the mean squared
+    error is c."""
     x = torch.full((8, 1, 6, 6), 127, dtype=torch.uint8)
     data = ClientData(Examples(x, torch.full((8,), 127 / 255), 1), torch.arange(8))
     learner = Learner(Lightness, (1, 6, 6), 1, seed=0, task=parse("regression", "task"))
     found = measure(learner, learner.initial(), data, kinds=["brightness"], severities=[1, 3])
-    added = [float(corrupt(x.numpy(), "brightness", s, numpy_generator(0, "", 0)).mean() - 127) / 255 for s in (1, 3)]
+    added = [
+        float(corrupt(x.numpy(), "brightness", s, numpy_generator(0, "", 0)).mean() - 127) / 255
+        for s in (1, 3)
+    ]
     assert found["clean"] == pytest.approx(0, abs=1e-6)
     assert found["kinds"]["brightness"] == pytest.approx(added, rel=1e-4)
     assert added[1] > added[0] > 0.02
@@ -106,7 +116,9 @@ def test_stopped_and_taken_up_again() -> None:
     model = learner.initial()
     kinds = ["snow", "gaussian_noise", "motion_blur"]
     told: list[tuple[int, int, str]] = []
-    whole = dict(under_all(learner, model, data, kinds=kinds, on_progress=lambda *said: told.append(said)))
+    whole = dict(
+        under_all(learner, model, data, kinds=kinds, on_progress=lambda *said: told.append(said))
+    )
     assert list(whole) == ["clean", *kinds]
     assert told[0] == (1, 16, "clean")
     assert told[1:] == [(2 + 5 * i + j, 16, kind) for i, kind in enumerate(kinds) for j in range(5)]
@@ -131,9 +143,10 @@ def test_chunks_do_not_share_their_noise(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_all_that_the_images_can_have() -> None:
     learner = network(1)
-    assert set(dict(under_all(learner, learner.initial(), images(4, 1), severities=[1]))) == {"clean", *KINDS} - {
-        "saturate"
-    }
+    assert set(dict(under_all(learner, learner.initial(), images(4, 1), severities=[1]))) == {
+        "clean",
+        *KINDS,
+    } - {"saturate"}
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,15 +155,24 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     model = learner.initial()
     with pytest.raises(SettingError, match=r"unknown corruption 'foggy'\. Did you mean 'fog'"):
         under_all(learner, model, data, kinds=["foggy"])
-    with pytest.raises(SettingError, match="severity must be a whole number of at least 1 and at most 5, found 6"):
+    with pytest.raises(
+        SettingError, match="severity must be a whole number of at least 1 and at most 5, found 6"
+    ):
         under_all(learner, model, data, severities=[1, 6])
     with pytest.raises(SettingError, match="no kind or no severity"):
         under_all(learner, model, data, kinds=[])
     with pytest.raises(SettingError, match="saturate changes colours, and these images are grey"):
         under_all(learner, model, images(4, 1), kinds=["saturate"])
-    for x in (torch.rand(4, 3, 8, 8), torch.zeros(4, 9, dtype=torch.uint8), torch.zeros(4, 2, 8, 8, dtype=torch.uint8)):
+    for x in (
+        torch.rand(4, 3, 8, 8),
+        torch.zeros(4, 9, dtype=torch.uint8),
+        torch.zeros(4, 2, 8, 8, dtype=torch.uint8),
+    ):
         wrong = ClientData(Examples(x, torch.arange(4), 4), torch.arange(4))
-        with pytest.raises(SettingError, match="the data must be images stored as uint8 with 1 or 3 channels, found"):
+        with pytest.raises(
+            SettingError,
+            match="the data must be images stored as uint8 with 1 or 3 channels, found",
+        ):
             under_all(learner, model, wrong)
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(SettingError, match="jpeg_compression needs Pillow"):
@@ -159,7 +181,9 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_without_classes() -> None:
-    learner = Learner(lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 1)), (3, 16, 16), 1, seed=0, loss=_square)
+    learner = Learner(
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 1)), (3, 16, 16), 1, seed=0, loss=_square
+    )
     with pytest.raises(SettingError, match="the run has no accuracy, since its loss is its own"):
         measure(learner, learner.initial(), images(4), kinds=["fog"])
 

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
-from fedflat.analysis.corruptions.noise import gaussian_noise, impulse_noise, shot_noise, speckle_noise
+from fedflat.analysis.corruptions.noise import (
+    gaussian_noise,
+    impulse_noise,
+    shot_noise,
+    speckle_noise,
+)
 
 LEVEL = 128
 FLAT = np.full((40, 3, 32, 32), LEVEL, np.uint8)
@@ -18,7 +23,9 @@ def moments(found: np.ndarray) -> tuple[float, float]:
     return float(found.mean()), float(found.var())
 
 
-@pytest.mark.parametrize(("severity", "scale"), list(enumerate((0.04, 0.06, 0.08, 0.09, 0.10), start=1)))
+@pytest.mark.parametrize(
+    ("severity", "scale"), list(enumerate((0.04, 0.06, 0.08, 0.09, 0.10), start=1))
+)
 def test_gaussian(severity: int, scale: float) -> None:
     mean, variance = moments(gaussian_noise(FLAT, severity, np.random.default_rng(severity)))
     expected = (255 * scale) ** 2 + ROUNDING
@@ -28,10 +35,14 @@ def test_gaussian(severity: int, scale: float) -> None:
 
 @pytest.mark.parametrize(("severity", "photons"), list(enumerate((500, 250, 100, 75, 50), start=1)))
 def test_shot(severity: int, photons: int) -> None:
-    """A Poisson number of mean ``photons v``. Its levels are coarse, so moments are summed after rounding to bytes."""
+    """A Poisson number of mean ``photons v``. Its levels are coarse, so moments are summed after
+    rounding to bytes."""
     found = shot_noise(FLAT, severity, np.random.default_rng(severity))
     counts = np.arange(10 * photons)
-    chance, value = poisson.pmf(counts, photons * LEVEL / 255), np.rint(np.minimum(counts / photons, 1) * 255)
+    chance, value = (
+        poisson.pmf(counts, photons * LEVEL / 255),
+        np.rint(np.minimum(counts / photons, 1) * 255),
+    )
     mean = chance @ value
     variance = chance @ (value - mean) ** 2
     assert variance == pytest.approx(255**2 * (LEVEL / 255) / photons, rel=0.1)
@@ -39,7 +50,9 @@ def test_shot(severity: int, photons: int) -> None:
     assert moments(found)[1] == pytest.approx(variance, rel=6 * (2 / COUNT) ** 0.5)
 
 
-@pytest.mark.parametrize(("severity", "scale"), list(enumerate((0.06, 0.1, 0.12, 0.16, 0.2), start=1)))
+@pytest.mark.parametrize(
+    ("severity", "scale"), list(enumerate((0.06, 0.1, 0.12, 0.16, 0.2), start=1))
+)
 def test_speckle(severity: int, scale: float) -> None:
     mean, variance = moments(speckle_noise(FLAT, severity, np.random.default_rng(severity)))
     expected = (LEVEL * scale) ** 2 + ROUNDING
@@ -47,7 +60,9 @@ def test_speckle(severity: int, scale: float) -> None:
     assert variance == pytest.approx(expected, rel=5 * (2 / COUNT) ** 0.5)
 
 
-@pytest.mark.parametrize(("severity", "share"), list(enumerate((0.01, 0.02, 0.03, 0.05, 0.07), start=1)))
+@pytest.mark.parametrize(
+    ("severity", "share"), list(enumerate((0.01, 0.02, 0.03, 0.05, 0.07), start=1))
+)
 def test_impulse(severity: int, share: float) -> None:
     found = impulse_noise(FLAT, severity, np.random.default_rng(severity))
     assert set(np.unique(found)) == {0, LEVEL, 255}

@@ -30,7 +30,8 @@ TEST = 10
 
 
 def shade(kind: str, severity: int, place: int) -> int:
-    """The red of an image of the miniature, all of one colour; no two are alike, green and blue are 0."""
+    """The red of an image of the miniature, all of one colour; no two are alike, green and blue are
+    0."""
     return 50 * list(KINDS).index(kind) % 250 + 5 * severity + place % 5
 
 
@@ -64,7 +65,8 @@ def cifar() -> DataSpec:
 
 
 class Red(nn.Module):
-    """Says class 3 of an image whose mean red, before normalisation, is that of a given image, else class 0."""
+    """Says class 3 of an image whose mean red, before normalisation, is that of a given image, else
+    class 0."""
 
     def __init__(self, red: float) -> None:
         super().__init__()
@@ -79,7 +81,8 @@ class Red(nn.Module):
 
 
 def test_severities_and_examples_are_where_they_were_published(data: Path) -> None:
-    """Only image 3 of the kind and severity the model knows is called 3; image 0 is called 0 but where it knows it."""
+    """Only image 3 of the kind and severity the model knows is called 3; image 0 is called 0 but
+    where it knows it."""
     spec = cifar()
     test, published = spec.open(0).test, official(spec)
     assert published is not None
@@ -88,20 +91,35 @@ def test_severities_and_examples_are_where_they_were_published(data: Path) -> No
         for severity in range(1, 6):
             part = ClientData(test.examples, torch.tensor([7, 3, 0]))
             found = published.images(kind, severity, part)
-            assert found[:, 0, 5, 9].tolist() == [shade(kind, severity, place) for place in (7, 3, 0)]
+            assert found[:, 0, 5, 9].tolist() == [
+                shade(kind, severity, place) for place in (7, 3, 0)
+            ]
             assert not found[:, 1:].any()
     learner = Learner(lambda: Red(shade("snow", 4, 3)), (3, 32, 32), 10, seed=0)
     found = measure(learner, learner.initial(), test, kinds=["fog", "snow"], published=published)
-    # Of ten images the model has image 0 right, and at severity 4 of snow image 3 too (8 has its red, and is no 3).
+    # Of ten images the model has image 0 right, and at severity 4 of snow image 3 too (8 has its
+    # red, and is no 3).
     assert found["kinds"] == {"fog": [0.1] * 5, "snow": [0.1, 0.1, 0.1, 0.2, 0.1]}
     assert found["source"] == "official CIFAR-10-C"
 
 
-def test_the_command_takes_them_and_says_so(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Official where they are at hand, drawn where they are not, and never taken for one another."""
+def test_the_command_takes_them_and_says_so(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Official where they are at hand, drawn where they are not, and never taken for one
+    another."""
     run = tmp_path / "run"
     ff.run("fedavg", on=cifar(), model="logistic", rounds=1, clients_per_round=2, out=run)
-    words = ["analyse", str(run), "--corruptions", "fog", "snow", "--data-dir", str(data), "--quiet"]
+    words = [
+        "analyse",
+        str(run),
+        "--corruptions",
+        "fog",
+        "snow",
+        "--data-dir",
+        str(data),
+        "--quiet",
+    ]
     assert main(words) == 0
     assert "(official CIFAR-10-C)" in capsys.readouterr().out
     assert main(words) == 0
@@ -109,13 +127,18 @@ def test_the_command_takes_them_and_says_so(data: Path, tmp_path: Path, capsys: 
     (data / "CIFAR-10-C").rename(tmp_path / "away")
     assert main(words) == 0
     assert "(drawn by fedflat)" in capsys.readouterr().out
-    saved = [json.loads(path.read_text()) for path in sorted((run / "analysis").glob("corruptions-*.json"))]
+    saved = [
+        json.loads(path.read_text())
+        for path in sorted((run / "analysis").glob("corruptions-*.json"))
+    ]
     sources = {one["result"]["source"]: one["settings"]["images"] for one in saved}
     assert sources == {name: name for name in ("official CIFAR-10-C", "drawn by fedflat")}
     assert {one["source"] for one in collect([run])["corruptions"]} == set(sources)
 
 
-def test_where_they_are_looked_for(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_they_are_looked_for(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = official(cifar())
     assert found is not None
     assert found.folder == data / "CIFAR-10-C"
@@ -146,7 +169,9 @@ def test_refusals(data: Path) -> None:
     folder, spec = data / "CIFAR-10-C", cifar()
     test, published = spec.open(0).test, official(spec)
     assert published is not None
-    with pytest.raises(DataError, match=r"without frost\.npy\. Name kinds that are there \(snow, fog\)"):
+    with pytest.raises(
+        DataError, match=r"without frost\.npy\. Name kinds that are there \(snow, fog\)"
+    ):
         published.check(["fog", "frost"], test)
     sound = (folder / "fog.npy").read_bytes()
     for damage in (b"", b"junk", sound[:-1], sound[:100]):
@@ -157,13 +182,22 @@ def test_refusals(data: Path) -> None:
     with pytest.raises(DataError, match=r"fog\.npy is damaged or no \.npy file"):
         published.check(["fog"], test)
     np.save(folder / "fog.npy", np.zeros((50, 3, 32, 32), np.uint8))
-    with pytest.raises(DataError, match=r"must hold 50 images, \(32, 32, 3\) of uint8, found \(50, 3, 32, 32\)"):
+    with pytest.raises(
+        DataError, match=r"must hold 50 images, \(32, 32, 3\) of uint8, found \(50, 3, 32, 32\)"
+    ):
         published.check(["fog"], test)
-    for labels in (np.arange(50) % 10 + 1, np.tile(np.arange(10)[::-1], 5), np.repeat(np.arange(10), 5), np.arange(5)):
+    for labels in (
+        np.arange(50) % 10 + 1,
+        np.tile(np.arange(10)[::-1], 5),
+        np.repeat(np.arange(10), 5),
+        np.arange(5),
+    ):
         np.save(folder / "labels.npy", labels)
         with pytest.raises(DataError, match="must name the labels of the test set in its order"):
             published.check(["snow"], test)
     for wrong in (np.zeros(50), np.zeros(49, int), np.zeros((50, 1), int), np.zeros(0, int)):
         np.save(folder / "labels.npy", wrong)
-        with pytest.raises(DataError, match="must hold whole numbers, once for each of 5 severities"):
+        with pytest.raises(
+            DataError, match="must hold whole numbers, once for each of 5 severities"
+        ):
             published.check(["snow"], test)

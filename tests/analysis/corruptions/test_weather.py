@@ -34,9 +34,12 @@ def test_clouds_are_rougher_where_the_noise_decays_slower() -> None:
     assert rough > 2 * smooth
 
 
-@pytest.mark.parametrize(("severity", "thickness"), list(enumerate((0.2, 0.5, 0.75, 1, 1.5), start=1)))
+@pytest.mark.parametrize(
+    ("severity", "thickness"), list(enumerate((0.2, 0.5, 0.75, 1, 1.5), start=1))
+)
 def test_fog_against_its_formula(severity: int, thickness: float) -> None:
-    """The sum dimmed by ``max / (max + thickness)``: white goes to that share at least, and to white at most."""
+    """The sum dimmed by ``max / (max + thickness)``: white goes to that share at least, and to
+    white at most."""
     found = fog(WHITE, severity, fresh()) / 255
     assert found.min(axis=(1, 2, 3)) == pytest.approx(np.full(40, 1 / (1 + thickness)), abs=0.003)
     assert found.max(axis=(1, 2, 3)) == pytest.approx(np.ones(40), abs=0.003)
@@ -52,7 +55,8 @@ def test_fog_has_no_colour() -> None:
 
 
 def test_a_sheet_of_frost() -> None:
-    """From 0 to 1, thicker at the border than in the middle, different for each window, at any size."""
+    """From 0 to 1, thicker at the border than in the middle, different for each window, at any
+    size."""
     ice = sheet(60, 32, 32, fresh())
     assert ice.shape == (60, 1, 32, 32)
     assert ice.min() >= 0
@@ -64,11 +68,13 @@ def test_a_sheet_of_frost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("severity", "image", "ice"), [(1, 1, 0.2), (2, 1, 0.3), (3, 0.9, 0.4), (4, 0.85, 0.4), (5, 0.75, 0.45)]
+    ("severity", "image", "ice"),
+    [(1, 1, 0.2), (2, 1, 0.3), (3, 0.9, 0.4), (4, 0.85, 0.4), (5, 0.75, 0.45)],
 )
 def test_frost_weighs_the_image_and_the_ice(severity: int, image: float, ice: float) -> None:
     on_black, on_grey = (
-        frost(x, severity, np.random.default_rng(1)).astype(float) for x in (BLACK, np.full_like(BLACK, 100))
+        frost(x, severity, np.random.default_rng(1)).astype(float)
+        for x in (BLACK, np.full_like(BLACK, 100))
     )
     assert on_black.max() <= 255 * ice + 0.5
     assert on_black.max() > 0.8 * 255 * ice
@@ -104,7 +110,9 @@ def test_drops_of_water_are_turquoise_and_of_mud_brown() -> None:
         assert np.all(found[:, 0][covered] > found[:, 2][covered])
         assert found.min() >= 20
         clear = (found == 255).all(axis=1)
-        assert np.all(clear | (found[:, 2] < 0.2 * 255 + 0.8 * 20 + 1))  # what is covered, is so by 0.8 or more
+        assert np.all(
+            clear | (found[:, 2] < 0.2 * 255 + 0.8 * 20 + 1)
+        )  # what is covered, is so by 0.8 or more
 
 
 def test_dry_images_have_no_drops() -> None:

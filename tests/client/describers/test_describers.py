@@ -23,13 +23,19 @@ from fedflat.registry.specs import parse
 
 
 def test_confidence() -> None:
-    probabilities = torch.tensor([[0.9, 0.1], [0.7, 0.3], [0.4, 0.6], [0.8, 0.2]], dtype=torch.float64)
+    probabilities = torch.tensor(
+        [[0.9, 0.1], [0.7, 0.3], [0.4, 0.6], [0.8, 0.2]], dtype=torch.float64
+    )
     found = confidence(probabilities, torch.tensor([0, 0, 1, 1]), 2)
-    torch.testing.assert_close(found, torch.tensor([2 / 3, 1 / 3], dtype=torch.float64), rtol=0, atol=1e-8)
+    torch.testing.assert_close(
+        found, torch.tensor([2 / 3, 1 / 3], dtype=torch.float64), rtol=0, atol=1e-8
+    )
 
 
 def test_confidence_refused() -> None:
-    with pytest.raises(SettingError, match=r"must have 3 probabilities, found an array of shape \(2, 2\)"):
+    with pytest.raises(
+        SettingError, match=r"must have 3 probabilities, found an array of shape \(2, 2\)"
+    ):
         confidence(torch.ones(2, 2), torch.tensor([0, 1]), 3)
     with pytest.raises(SettingError, match="no true class of the public set a probability above 0"):
         confidence(torch.tensor([[0.0, 1.0]]), torch.tensor([0]), 2)
@@ -68,13 +74,25 @@ class Three(nn.Module):
 
 @pytest.mark.parametrize(
     ("per", "expected"),
-    [("batch", (0.28260990, 0.00028353, 0.30079624)), ("sample", (1.14353735, 0.00045831, 1.13736469))],
+    [
+        ("batch", (0.28260990, 0.00028353, 0.30079624)),
+        ("sample", (1.14353735, 0.00045831, 1.13736469)),
+    ],
 )
 def test_task2vec_of_one_batch(per: str, expected: tuple[float, ...]) -> None:
     probe = Probe(Three())
     x = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
-    found = fisher(probe, lambda features: features, probe.weights, [x], lambda logits: torch.tensor([0, 2]), per)
-    torch.testing.assert_close(by_filter(found), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-8)
+    found = fisher(
+        probe,
+        lambda features: features,
+        probe.weights,
+        [x],
+        lambda logits: torch.tensor([0, 2]),
+        per,
+    )
+    torch.testing.assert_close(
+        by_filter(found), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-8
+    )
 
 
 def test_task2vec_in_expectation_over_labels() -> None:
@@ -92,7 +110,9 @@ def test_task2vec_in_expectation_over_labels() -> None:
 def test_labels_are_drawn_from_the_softmax() -> None:
     logits = torch.tensor([1.0, -2.0, 0.5]).repeat(3000, 1)
     shares = torch.bincount(drawn(logits, torch.Generator().manual_seed(0)), minlength=3) / 3000
-    torch.testing.assert_close(shares, logits[0].softmax(0), rtol=0, atol=0.04)  # four standard deviations
+    torch.testing.assert_close(
+        shares, logits[0].softmax(0), rtol=0, atol=0.04
+    )  # four standard deviations
 
 
 def test_which_weights_count() -> None:
@@ -119,7 +139,9 @@ def described(by: Describer, scale: float = 1.0, seed: int = 0) -> torch.Tensor:
     data = ClientData(Examples(x, torch.arange(40) % 2, 3), torch.arange(40))
     model = learner.initial()
     broadcast = Broadcast(0, model.params, model.buffers, 0.1, instruction=Describe(by))
-    reply, state = run_client(ClientJob(learner, (), LocalTraining(), seed), Request(5, broadcast, {}), data)
+    reply, state = run_client(
+        ClientJob(learner, (), LocalTraining(), seed), Request(5, broadcast, {}), data
+    )
     assert state == {}
     assert reply.delta.numel() == 0
     return reply.extras["describe"]["vector"]
@@ -140,12 +162,16 @@ def test_task2vec_as_a_client_is_asked_for_it(kind: str) -> None:
 def test_the_last_layer_is_fitted() -> None:
     features = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
     labels = (features[:, 0] > 0).long()
-    head = Task2Vec(epochs=20, draws=640, lr=0.02).fitted(features, labels, 2, torch.Generator().manual_seed(0))
+    head = Task2Vec(epochs=20, draws=640, lr=0.02).fitted(
+        features, labels, 2, torch.Generator().manual_seed(0)
+    )
     assert (head(features).argmax(1) == labels).float().mean() > 0.95
 
 
 def test_task2vec_refused() -> None:
-    with pytest.raises(SettingError, match="task2vec: draws must be a whole number of at least 64, found 10"):
+    with pytest.raises(
+        SettingError, match="task2vec: draws must be a whole number of at least 64, found 10"
+    ):
         Task2Vec(draws=10)
     with pytest.raises(SettingError, match="task2vec: fisher must be 'batch' or 'sample'"):
         Task2Vec(fisher="bach")

@@ -21,7 +21,9 @@ def photo(path: Path, seed: int, size: tuple[int, int] = (6, 8)) -> np.ndarray:
     return pixels
 
 
-def mask(path: Path, seed: int, ids: list[int], size: tuple[int, int] = (6, 8), *, palette: bool = False) -> np.ndarray:
+def mask(
+    path: Path, seed: int, ids: list[int], size: tuple[int, int] = (6, 8), *, palette: bool = False
+) -> np.ndarray:
     """A mask of these ids, each of them somewhere."""
     rng = np.random.default_rng(seed)
     pixels = rng.permutation(np.resize(np.array(ids, np.uint8), size[0] * size[1])).reshape(size)
@@ -41,7 +43,9 @@ def cityscapes(root: Path, train: Mapping[str, int], val: Mapping[str, int]) -> 
             for frame in range(count):
                 name, seed = f"{city}_000000_{frame:06d}", seed + 1
                 photo(folder / "leftImg8bit" / part / city / f"{name}_leftImg8bit.png", seed)
-                mask(folder / "gtFine" / part / city / f"{name}_gtFine_labelIds.png", seed, CITY_IDS)
+                mask(
+                    folder / "gtFine" / part / city / f"{name}_gtFine_labelIds.png", seed, CITY_IDS
+                )
     return folder
 
 
@@ -57,7 +61,9 @@ def idda(root: Path, towns: int = 7, each: int = 5) -> Path:
                 for _ in range(each):
                     seed += 1
                     photo(folder / domain / "RGB" / f"{seed}_{domain}.jpg", seed)
-                    mask(folder / domain / "Semantic" / f"{seed}_{domain}.png", seed, list(range(24)))
+                    mask(
+                        folder / domain / "Semantic" / f"{seed}_{domain}.png", seed, list(range(24))
+                    )
     return folder
 
 
@@ -66,7 +72,11 @@ def crosscity(root: Path, train: int, test: int) -> Path:
     folder, seed = root / "crosscity", 0
     for city in ("Rio", "Rome", "Taipei", "Tokyo"):
         for i in range(train):
-            photo(folder / city / "Images" / "Train" / f"pano_{i:05d}_0_0.png", seed := seed + 1, (2, 4))
+            photo(
+                folder / city / "Images" / "Train" / f"pano_{i:05d}_0_0.png",
+                seed := seed + 1,
+                (2, 4),
+            )
         for i in range(test):
             photo(folder / city / "Images" / "Test" / f"pano_{i:05d}_0_180.png", seed := seed + 1)
             mask(folder / city / "Labels" / "Test" / f"pano_{i:05d}_0_180_eval.png", seed, CITY_IDS)
@@ -78,7 +88,13 @@ def gta5(root: Path, count: int) -> Path:
     folder = root / "gta5"
     for i in range(1, count + 1):
         photo(folder / "images" / f"{i:05d}.png", i)
-        mask(folder / "labels" / f"{i:05d}.png", i, [*CITY_IDS, 34], (6, 8) if i < count else (5, 8), palette=True)
+        mask(
+            folder / "labels" / f"{i:05d}.png",
+            i,
+            [*CITY_IDS, 34],
+            (6, 8) if i < count else (5, 8),
+            palette=True,
+        )
     return folder
 
 
@@ -91,9 +107,17 @@ def mapillary(root: Path, continents: Mapping[str, int], *, version: str = "v1.2
             name, seed = f"{continent}-{i}", seed + 1
             size = (6, 8) if i % 2 else (6, 12)
             photo(folder / "training" / "images" / f"{name}.jpg", seed, size)
-            mask(folder / "training" / version / "labels" / f"{name}.png", seed, [13, 15, 27, 65], size, palette=True)
+            mask(
+                folder / "training" / version / "labels" / f"{name}.png",
+                seed,
+                [13, 15, 27, 65],
+                size,
+                palette=True,
+            )
             north, east = rng.normal(10 * seed % 40, 3), rng.normal(0, 20)
-            rows.append({"name": name, "latitude": north, "longitude": east, "continent": continent})
+            rows.append(
+                {"name": name, "latitude": north, "longitude": east, "continent": continent}
+            )
     photo(folder / "validation" / "images" / "v.jpg", 0)
     mask(folder / "validation" / version / "labels" / "v.png", 0, [13, 15, 27, 65], palette=True)
     with (folder / "places.csv").open("w", newline="") as file:

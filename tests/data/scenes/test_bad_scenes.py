@@ -26,23 +26,31 @@ Made = tuple[Callable[[Path], object], str, str]
 SETS: dict[str, Made] = {
     "cityscapes(clients=1, size=[6, 8], augment=False)": (
         lambda root: streets.cityscapes(root, {"aachen": 2, "bremen": 2}, {"ulm": 1}),
-        "leftImg8bit/train/aachen/*", "gtFine/train/aachen/*",
+        "leftImg8bit/train/aachen/*",
+        "gtFine/train/aachen/*",
     ),
     "idda(unseen='rainy', size=[6, 8])": (
-        lambda root: streets.idda(root, 1, 2), "T01_CN_A/RGB/*", "T01_CN_A/Semantic/*",
+        lambda root: streets.idda(root, 1, 2),
+        "T01_CN_A/RGB/*",
+        "T01_CN_A/Semantic/*",
     ),
     "crosscity(size=[6, 8])": (
-        lambda root: streets.crosscity(root, 17, 1), "Rome/Images/Test/*", "Rome/Labels/Test/*",
+        lambda root: streets.crosscity(root, 17, 1),
+        "Rome/Images/Test/*",
+        "Rome/Labels/Test/*",
     ),
     "gta5(test=1, size=[6, 8])": (lambda root: streets.gta5(root, 3), "images/*", "labels/*"),
     "mapillary(split='uniform', size=[6, 8])": (
-        lambda root: streets.mapillary(root, {"Europe": 17}), "training/images/*", "training/v1.2/labels/*",
+        lambda root: streets.mapillary(root, {"Europe": 17}),
+        "training/images/*",
+        "training/v1.2/labels/*",
     ),
     "camvid(clients=1)": (
         lambda root: streets.camvid(root, {"0001TP": (1, 1), "0006R0": (3, 1)}),
-        "images/0006R0_000000.jpg", "labels.png",
+        "images/0006R0_000000.jpg",
+        "labels.png",
     ),
-}  # fmt: skip
+}
 
 
 def _cut(path: Path) -> None:
@@ -73,21 +81,29 @@ HARMS: dict[str, tuple[Harm, str]] = {
     "mask cut": (lambda image, mask: _cut(mask), "is damaged or was cut off"),
     "16-bit image": (lambda image, mask: _deep(image), "has 16 bits a channel, and 8 are needed"),
     "16-bit mask": (lambda image, mask: _deep(mask), "has 16 bits a channel, and 8 are needed"),
-    "coloured mask": (lambda image, mask: Image.open(mask).convert("RGB").save(mask), "found the mode RGB"),
+    "coloured mask": (
+        lambda image, mask: Image.open(mask).convert("RGB").save(mask),
+        "found the mode RGB",
+    ),
     "another size": (_other_size, "do not belong together|must hold the 6 masks"),
     "unknown ids": (_unknown, "has the ids 77, which this data set does not know"),
     "no mask": (lambda image, mask: mask.unlink(), "have no mask|is not on this machine"),
     "no image behind a link": (
-        lambda image, mask: (image.unlink(), image.symlink_to("nowhere")), "cannot be read|images are missing"
+        lambda image, mask: (image.unlink(), image.symlink_to("nowhere")),
+        "cannot be read|images are missing",
     ),
-    "a folder for an image": (lambda image, mask: (image.unlink(), image.mkdir()), "a folder, not a file|are missing"),
-}  # fmt: skip
+    "a folder for an image": (
+        lambda image, mask: (image.unlink(), image.mkdir()),
+        "a folder, not a file|are missing",
+    ),
+}
 
 
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("on", SETS)
 def test_one_bad_file(on: str, harm: str, tmp_path: Path) -> None:
-    """Whoever reads all examples is told which file is wrong and why; GTA5's masks may have other sizes."""
+    """Whoever reads all examples is told which file is wrong and why; GTA5's masks may have other
+    sizes."""
     make, images, masks = SETS[on]
     make(tmp_path)
     folder = tmp_path / on.partition("(")[0]
@@ -111,15 +127,21 @@ def everything(on: str) -> None:
     data_digest(fed)
 
 
-@pytest.mark.parametrize("on", ["cityscapes(clients=1)", "idda(unseen='rainy')", "crosscity()", "camvid()"])
+@pytest.mark.parametrize(
+    "on", ["cityscapes(clients=1)", "idda(unseen='rainy')", "crosscity()", "camvid()"]
+)
 def test_an_empty_folder_of_a_city(on: str, tmp_path: Path) -> None:
-    make, images, _ = next(made for name, made in SETS.items() if name.partition("(")[0] == on.partition("(")[0])
+    make, images, _ = next(
+        made for name, made in SETS.items() if name.partition("(")[0] == on.partition("(")[0]
+    )
     make(tmp_path)
     folder = next((tmp_path / on.partition("(")[0]).glob(images)).parent
     for image in folder.iterdir():
         image.unlink()
     set_data_dir(tmp_path)
-    with pytest.raises(DataError, match=f"{folder}.* has no images|images are missing; the first is {folder}"):
+    with pytest.raises(
+        DataError, match=f"{folder}.* has no images|images are missing; the first is {folder}"
+    ):
         parse(on, "data set").open(0)
 
 
@@ -129,7 +151,27 @@ def test_a_run_ends_with_the_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
     broken = sorted((tmp_path / "cityscapes" / "leftImg8bit" / "val" / "ulm").iterdir())[1]
     _cut(broken)
     on = "cityscapes(clients=1, size=[16, 16], augment=False)"
-    quick = ["--rounds", "1", "--model", "small_unet(width=4)", "--batch-size", "2", "--threads", "1", "--quiet"]
-    words = ["run", "fedavg", "--on", on, *quick, "--data-dir", str(tmp_path), "--out", str(tmp_path / "run")]
+    quick = [
+        "--rounds",
+        "1",
+        "--model",
+        "small_unet(width=4)",
+        "--batch-size",
+        "2",
+        "--threads",
+        "1",
+        "--quiet",
+    ]
+    words = [
+        "run",
+        "fedavg",
+        "--on",
+        on,
+        *quick,
+        "--data-dir",
+        str(tmp_path),
+        "--out",
+        str(tmp_path / "run"),
+    ]
     assert main([*words, "--clients-per-round", "1"]) == 2
     assert capsys.readouterr().err.startswith(f"fedflat: error: {broken} is damaged or was cut off")

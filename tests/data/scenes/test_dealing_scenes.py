@@ -5,14 +5,35 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedflat.data.scenes.dealing import drawn_sizes, equal_shares, place_clusters, sizes_between, uniform
+from fedflat.data.scenes.dealing import (
+    drawn_sizes,
+    equal_shares,
+    place_clusters,
+    sizes_between,
+    uniform,
+)
 from fedflat.errors import SettingError
 
 CITIES = {
-    "aachen": 174, "bochum": 96, "bremen": 316, "cologne": 154, "darmstadt": 85, "dusseldorf": 221, "erfurt": 109,
-    "hamburg": 248, "hanover": 196, "jena": 119, "krefeld": 99, "monchengladbach": 94, "strasbourg": 365,
-    "stuttgart": 196, "tubingen": 144, "ulm": 95, "weimar": 142, "zurich": 122,
-}  # fmt: skip
+    "aachen": 174,
+    "bochum": 96,
+    "bremen": 316,
+    "cologne": 154,
+    "darmstadt": 85,
+    "dusseldorf": 221,
+    "erfurt": 109,
+    "hamburg": 248,
+    "hanover": 196,
+    "jena": 119,
+    "krefeld": 99,
+    "monchengladbach": 94,
+    "strasbourg": 365,
+    "stuttgart": 196,
+    "tubingen": 144,
+    "ulm": 95,
+    "weimar": 142,
+    "zurich": 122,
+}
 """Training scenes of Cityscapes; 2975 in all."""
 NAMES = [city for city, count in CITIES.items() for _ in range(count)]
 
@@ -26,7 +47,8 @@ def flat(parts: list[list[int]]) -> list[int]:
 
 
 def test_cityscapes_by_city() -> None:
-    """8 clients of 18 cities, 10 to 45 scenes each, 2904 of 2975 in all: the figures FedDrive reports."""
+    """8 clients of 18 cities, 10 to 45 scenes each, 2904 of 2975 in all: the figures FedDrive
+    reports."""
     parts = equal_shares(NAMES, 8, rng())
     sizes = [len(part) for part in parts]
     assert (len(parts), min(sizes), max(sizes), sum(sizes)) == (144, 10, 45, 2904)
@@ -46,7 +68,8 @@ def test_cityscapes_shuffled() -> None:
 
 
 def test_crosscity() -> None:
-    """3200 scenes of each of four cities; 17 to 37 a client, 27 on average: LADD has 476 clients."""
+    """3200 scenes of each of four cities; 17 to 37 a client, 27 on average: LADD has 476
+    clients."""
     cities = [city for city in ("Rio", "Rome", "Taipei", "Tokyo") for _ in range(3200)]
     parts = drawn_sizes(cities, 17, 37, rng())
     sizes = [len(part) for part in parts]
@@ -60,7 +83,9 @@ def test_crosscity() -> None:
 def test_neighbours_on_the_map() -> None:
     random = rng()
     towns = random.uniform(-60, 60, size=(12, 2))
-    places = np.concatenate([random.normal(town, 0.5, size=(int(random.integers(3, 160)), 2)) for town in towns])
+    places = np.concatenate(
+        [random.normal(town, 0.5, size=(int(random.integers(3, 160)), 2)) for town in towns]
+    )
     groups = ["west" if east < 0 else "east" for _, east in places]
     parts = place_clusters(places, groups, len(places) // 40, 16, 100, 0)
     sizes = [len(part) for part in parts]
@@ -109,7 +134,9 @@ def test_sizes_add_up(total: int, count: int) -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(SettingError, match=r"99 scenes cannot be dealt out to 10 clients with 10 to 40 each. Use"):
+    with pytest.raises(
+        SettingError, match=r"99 scenes cannot be dealt out to 10 clients with 10 to 40 each. Use"
+    ):
         sizes_between(99, 10, 10, 40, rng())
     with pytest.raises(SettingError, match="ulm has 3 scenes, too few for 8 clients"):
         equal_shares(["ulm"] * 3, 8, rng())

@@ -55,7 +55,9 @@ def test_a_shape_that_is_kept(files: tuple[Path, Path]) -> None:
     assert not x[:, :2].any()
 
 
-def test_a_palette_of_colours_and_grey_images_are_colours(tmp_path: Path, files: tuple[Path, Path]) -> None:
+def test_a_palette_of_colours_and_grey_images_are_colours(
+    tmp_path: Path, files: tuple[Path, Path]
+) -> None:
     colours = Image.open(files[0]).quantize(16)
     colours.save(tmp_path / "few.png")
     x, _ = read_scene(tmp_path / "few.png", None, IDS, AS_IT_IS)
@@ -74,25 +76,39 @@ def test_a_mask_of_another_size(tmp_path: Path, files: tuple[Path, Path]) -> Non
 
 def test_unknown_ids(tmp_path: Path, files: tuple[Path, Path]) -> None:
     mask(tmp_path / "mask.png", 0, [7, 90, 40])
-    with pytest.raises(DataError, match=r"mask.png has the ids 40, 90, which this data set does not know"):
+    with pytest.raises(
+        DataError, match=r"mask.png has the ids 40, 90, which this data set does not know"
+    ):
         read_scene(*files, IDS, AS_IT_IS)
 
 
 def test_masks_with_colours_or_palettes(tmp_path: Path, files: tuple[Path, Path]) -> None:
     photo(tmp_path / "mask.png", 0)
-    with pytest.raises(DataError, match=r"8 bits of grey, found the mode RGB. Is it the coloured version"):
+    with pytest.raises(
+        DataError, match=r"8 bits of grey, found the mode RGB. Is it the coloured version"
+    ):
         read_scene(*files, IDS, AS_IT_IS)
     mask(tmp_path / "mask.png", 0, CITY_IDS, palette=True)
     with pytest.raises(DataError, match="found the mode P"):
         read_scene(*files, IDS, AS_IT_IS)
     allowed = Ids(IDS.table, palette=True)
-    assert set(read_scene(*files, allowed, AS_IT_IS)[1].unique().tolist()) == {0, 1, 2, 10, 13, 18, 255}
+    assert set(read_scene(*files, allowed, AS_IT_IS)[1].unique().tolist()) == {
+        0,
+        1,
+        2,
+        10,
+        13,
+        18,
+        255,
+    }
 
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_16_bits(files: tuple[Path, Path], which: int) -> None:
     Image.fromarray(np.zeros((6, 8), np.uint16)).save(files[which])
-    with pytest.raises(DataError, match=rf"{files[which].name} has 16 bits a channel, and 8 are needed"):
+    with pytest.raises(
+        DataError, match=rf"{files[which].name} has 16 bits a channel, and 8 are needed"
+    ):
         read_scene(*files, IDS, AS_IT_IS)
 
 
@@ -101,7 +117,9 @@ def test_16_bits(files: tuple[Path, Path], which: int) -> None:
 def test_a_truncated_file(files: tuple[Path, Path], which: int, kept: float) -> None:
     data = files[which].read_bytes()
     files[which].write_bytes(data[: int(kept * len(data))])
-    with pytest.raises(DataError, match=rf"{files[which].name} is damaged or was cut off: .* Fetch it again"):
+    with pytest.raises(
+        DataError, match=rf"{files[which].name} is damaged or was cut off: .* Fetch it again"
+    ):
         read_scene(*files, IDS, AS_IT_IS)
 
 
@@ -115,12 +133,65 @@ def test_the_classes_of_each_set() -> None:
     """Train ids by hand, from the sets' own tables."""
     assert [len(LISTS[name]) for name in ("cityscapes", "idda", "crosscity")] == [19, 16, 13]
     idda = Ids.of(IDDA_IDS, range(24), "idda").table
-    assert idda[:24] == (255, 2, 4, 255, 11, 5, 0, 0, 1, 8, 13, 3, 7, 6, 255, 255, 15, 14, 12, 9, 10, 255, 255, 255)
+    assert idda[:24] == (
+        255,
+        2,
+        4,
+        255,
+        11,
+        5,
+        0,
+        0,
+        1,
+        8,
+        13,
+        3,
+        7,
+        6,
+        255,
+        255,
+        15,
+        14,
+        12,
+        9,
+        10,
+        255,
+        255,
+        255,
+    )
     cross = Ids.of(CITYSCAPES_IDS, range(35), "crosscity").table
-    expected = {7: 0, 8: 1, 11: 2, 19: 3, 20: 4, 21: 5, 23: 6, 24: 7, 25: 8, 26: 9, 28: 10, 32: 11, 33: 12}
+    expected = {
+        7: 0,
+        8: 1,
+        11: 2,
+        19: 3,
+        20: 4,
+        21: 5,
+        23: 6,
+        24: 7,
+        25: 8,
+        26: 9,
+        28: 10,
+        32: 11,
+        33: 12,
+    }
     assert {i: c for i, c in enumerate(cross[:35]) if c != 255} == expected
     vistas = Ids.of(MAPILLARY_IDS, range(66), "cityscapes").table
-    by_hand = {2: 1, 13: 0, 24: 0, 43: 0, 17: 2, 26: 9, 44: 5, 47: 5, 50: 7, 21: 12, 55: 13, 58: 16, 61: 14}
+    by_hand = {
+        2: 1,
+        13: 0,
+        24: 0,
+        43: 0,
+        17: 2,
+        26: 9,
+        44: 5,
+        47: 5,
+        50: 7,
+        21: 12,
+        55: 13,
+        58: 16,
+        61: 14,
+    }
     assert {i: vistas[i] for i in by_hand} == by_hand
     assert vistas[65] == 255
     assert vistas[66] == -1

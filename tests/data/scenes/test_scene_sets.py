@@ -48,7 +48,12 @@ def test_cityscapes_by_city(root: Path) -> None:
     fed = cityscapes(clients=2, **SMALL).open(0)
     assert fed.sizes() == [2, 2, 2, 2]
     assert [set(held_by(fed, k)) for k in range(4)] == [{"aachen"}, {"aachen"}, {"ulm"}, {"ulm"}]
-    assert [fed.domain(client) for client in range(4)] == [("aachen",), ("aachen",), ("ulm",), ("ulm",)]
+    assert [fed.domain(client) for client in range(4)] == [
+        ("aachen",),
+        ("aachen",),
+        ("ulm",),
+        ("ulm",),
+    ]
     assert {name: len(test) for name, test in fed.tests.items()} == {"test": 3}
     assert fed.test.domains is not None
     assert fed.test.domains.groups() == {"frankfurt": [0, 1], "lindau": [2]}
@@ -86,14 +91,22 @@ def test_cityscapes_shuffled_and_with_fewer_classes(root: Path) -> None:
 
 
 def test_idda(root: Path) -> None:
-    """The numbers of clients and of unseen domains that FedDrive reports; five scenes a domain instead of 60."""
+    """The numbers of clients and of unseen domains that FedDrive reports; five scenes a domain
+    instead of 60."""
     streets.idda(root)
-    held_back = {"country": (0, "T07", 90, 14), "rainy": (1, "HRN", 69, 35), "bus": (2, "B", 83, 21)}
+    held_back = {
+        "country": (0, "T07", 90, 14),
+        "rainy": (1, "HRN", 69, 35),
+        "bus": (2, "B", 83, 21),
+    }
     for unseen, (part, value, clients, domains) in held_back.items():
         fed = idda(unseen=unseen, **SMALL).open(0)
         assert fed.population == clients
         assert set(fed.sizes()) == {4}
-        assert {name: len(test) for name, test in fed.tests.items()} == {"test": clients, "unseen": 5 * domains}
+        assert {name: len(test) for name, test in fed.tests.items()} == {
+            "test": clients,
+            "unseen": 5 * domains,
+        }
         assert all(len(set(held_by(fed, k))) == 1 for k in range(clients))
         apart = fed.tests["unseen"].examples
         assert isinstance(apart, Scenes)
@@ -104,8 +117,10 @@ def test_idda(root: Path) -> None:
     assert lines[2].startswith("69 clients, 276 examples")
     assert any(re.fullmatch(r"  CN {13}\d\d clients +\d+ examples  █+", line) for line in lines)
     assert [line for line in lines if line.startswith("clients by")] == [
-        "clients by town:", "clients by weather:", "clients by vehicle:",
-    ]  # fmt: skip
+        "clients by town:",
+        "clients by weather:",
+        "clients by vehicle:",
+    ]
     assert not any(line.startswith("  HRN") for line in lines)
     assert lines[-1].startswith("unseen: T01 (")
     mixed = idda(unseen="bus", split="uniform", **SMALL).open(0)
@@ -119,7 +134,12 @@ def test_crosscity_has_no_labels_to_train_on(root: Path) -> None:
     assert sum(fed.sizes()) == 160
     assert all(17 <= size <= 37 for size in fed.sizes())
     assert fed.test.domains is not None
-    assert fed.test.domains.groups() == {"Rio": [0, 1], "Rome": [2, 3], "Taipei": [4, 5], "Tokyo": [6, 7]}
+    assert fed.test.domains.groups() == {
+        "Rio": [0, 1],
+        "Rome": [2, 3],
+        "Taipei": [4, 5],
+        "Tokyo": [6, 7],
+    }
     assert isinstance(fed.train, Scenes)
     assert all(scene.mask is None for scene in fed.train.scenes)
     assert (first_batch(fed)[1] == 255).all()
@@ -144,7 +164,10 @@ def test_mapillary_by_place(root: Path, version: str) -> None:
     streets.mapillary(root, {"AF": 20, "EU": 40}, version=version)
     fed = mapillary(size=(9, 12), crop=(4, 6)).open(0)
     lines = show(mapillary(size=(9, 12))).splitlines()
-    assert [line.split()[0] for line in lines[lines.index("clients by continent:") + 1 :]] == ["AF", "EU"]
+    assert [line.split()[0] for line in lines[lines.index("clients by continent:") + 1 :]] == [
+        "AF",
+        "EU",
+    ]
     assert sum(fed.sizes()) == 60
     assert all(16 <= size <= 100 for size in fed.sizes())
     x, y = first_batch(fed)
@@ -159,14 +182,19 @@ def test_mapillary_by_place(root: Path, version: str) -> None:
 def test_mapillary_without_places(root: Path) -> None:
     folder = streets.mapillary(root, {"AF": 40})
     (folder / "places.csv").unlink()
-    with pytest.raises(DataError, match=r'clients by place need .*places.csv, with the columns .* say split="uniform"'):
+    with pytest.raises(
+        DataError,
+        match=r'clients by place need .*places.csv, with the columns .* say split="uniform"',
+    ):
         mapillary().open(0)
     assert sum(mapillary(split="uniform").open(0).sizes()) == 40
     (folder / "places.csv").write_text("name,latitude,longitude,continent\nAF-0,91,0,AF\n")
     with pytest.raises(DataError, match=r"numbers of degrees: found latitude 91.0"):
         mapillary().open(0)
     (folder / "places.csv").write_text("name,latitude,longitude,continent\nAF-0,1,0,AF\n")
-    with pytest.raises(DataError, match=r"has no place for 39 of 40 training images; the first is AF-1"):
+    with pytest.raises(
+        DataError, match=r"has no place for 39 of 40 training images; the first is AF-1"
+    ):
         mapillary().open(0)
 
 
@@ -175,7 +203,10 @@ def test_camvid_with_dusk_unseen(root: Path) -> None:
     fed = camvid(clients=3, augment=False).open(0)
     assert [fed.domain(client) for client in range(3)] == [("0006R0",), ("0006R0",), ("Seq05VD",)]
     assert [part.tolist() for part in fed.parts] == [[3, 4, 5], [6, 7, 8], [11, 12, 13]]
-    assert {name: test.index.tolist() for name, test in fed.tests.items()} == {"test": [9, 10, 14], "unseen": [0, 1, 2]}
+    assert {name: test.index.tolist() for name, test in fed.tests.items()} == {
+        "test": [9, 10, 14],
+        "unseen": [0, 1, 2],
+    }
     assert (fed.classes, fed.shape) == (11, (3, 180, 240))
     _, y = first_batch(fed)
     assert torch.equal(y, torch.from_numpy(np.where(masks[3:6] == 11, 255, masks[3:6])).long())
@@ -187,15 +218,21 @@ def test_camvid_with_dusk_unseen(root: Path) -> None:
 
 def test_camvid_that_does_not_fit_together(root: Path) -> None:
     streets.camvid(root, {"0001TP": (1, 0), "0006R0": (2, 0)})
-    with pytest.raises(SettingError, match="must be between 1, one for each sequence, and 1, one for each frame"):
+    with pytest.raises(
+        SettingError, match="must be between 1, one for each sequence, and 1, one for each frame"
+    ):
         camvid().open(0)
     (root / "camvid" / "images" / "0006R0_000001.jpg").unlink()
     (root / "camvid" / "index.csv").touch()
-    with pytest.raises(DataError, match=r"1 of 3 images are missing; the first is .*0006R0_000001.jpg"):
+    with pytest.raises(
+        DataError, match=r"1 of 3 images are missing; the first is .*0006R0_000001.jpg"
+    ):
         camvid(clients=1).open(0)
     text = (root / "camvid" / "index.csv").read_text()
     (root / "camvid" / "index.csv").write_text(text + "3,more,train,0006R0\n")
-    with pytest.raises(DataError, match=r"must hold the 4 masks of index.csv, .* found 240x540 pixels"):
+    with pytest.raises(
+        DataError, match=r"must hold the 4 masks of index.csv, .* found 240x540 pixels"
+    ):
         camvid(clients=1).open(0)
     (root / "camvid" / "index.csv").write_text("row,name\n0,a\n")
     with pytest.raises(DataError, match="must have the columns row, name, split and sequence"):
@@ -205,21 +242,27 @@ def test_camvid_that_does_not_fit_together(root: Path) -> None:
 def test_an_empty_city(root: Path) -> None:
     folder = streets.cityscapes(root, {"ulm": 4}, {"lindau": 1})
     (folder / "leftImg8bit" / "train" / "aachen").mkdir()
-    with pytest.raises(DataError, match=r"aachen has no images \(\*_leftImg8bit.png\). Ask for it at"):
+    with pytest.raises(
+        DataError, match=r"aachen has no images \(\*_leftImg8bit.png\). Ask for it at"
+    ):
         cityscapes().open(0)
 
 
 def test_a_missing_mask(root: Path) -> None:
     folder = streets.cityscapes(root, {"ulm": 4}, {"lindau": 1})
     (folder / "gtFine" / "train" / "ulm" / "ulm_000000_000002_gtFine_labelIds.png").unlink()
-    with pytest.raises(DataError, match=r"1 of 4 images in .*ulm have no mask; the first that is .*000002_gt"):
+    with pytest.raises(
+        DataError, match=r"1 of 4 images in .*ulm have no mask; the first that is .*000002_gt"
+    ):
         cityscapes().open(0)
 
 
 def test_a_part_that_is_missing(root: Path) -> None:
     folder = streets.cityscapes(root, {"ulm": 4}, {"lindau": 1})
     shutil.rmtree(folder / "gtFine" / "val")
-    with pytest.raises(DataError, match=r"cityscapes is there, but without gtFine/val. Ask for it at https"):
+    with pytest.raises(
+        DataError, match=r"cityscapes is there, but without gtFine/val. Ask for it at https"
+    ):
         cityscapes().open(0)
 
 
@@ -231,7 +274,9 @@ def test_idda_without_what_is_unseen(root: Path) -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_a_set_that_is_not_there(root: Path, name: str) -> None:
-    with pytest.raises(DataError, match=rf"^{name} is not on this machine \(looked in .*{name}.* --data-dir"):
+    with pytest.raises(
+        DataError, match=rf"^{name} is not on this machine \(looked in .*{name}.* --data-dir"
+    ):
         parse(name, "data set").open(0)
     info = next(info for info in listing() if info.name == name)
     assert not info.ready
@@ -266,7 +311,12 @@ def test_how_unequal_clients_are(root: Path) -> None:
     assert skew.distance < 0.1
     streets.crosscity(root, 20, 1)
     apart = crosscity(**SMALL).open(0).skew()
-    assert (apart.clients, apart.examples, apart.classes, apart.distance) == (4, 80, 4, 0.75)  # by city: no masks
+    assert (apart.clients, apart.examples, apart.classes, apart.distance) == (
+        4,
+        80,
+        4,
+        0.75,
+    )  # by city: no masks
 
 
 def test_scenes_are_examples(root: Path) -> None:
@@ -275,7 +325,9 @@ def test_scenes_are_examples(root: Path) -> None:
     train = fed.train
     assert isinstance(train, Scenes)
     again = pickle.loads(pickle.dumps(train))
-    one, two = (some.batch(torch.tensor([2, 0]), torch.float32) for some in (train.plain(), again.plain()))
+    one, two = (
+        some.batch(torch.tensor([2, 0]), torch.float32) for some in (train.plain(), again.plain())
+    )
     assert torch.equal(one.inputs, two.inputs)
     assert train.augments
     assert not train.plain().augments
@@ -290,9 +342,15 @@ def test_scenes_are_examples(root: Path) -> None:
     ("text", "said"),
     [
         ("cityscapes(split='by_city')", "cityscapes: split must be 'heterogeneous' or 'uniform'"),
-        ("cityscapes(size=[0, 4])", "cityscapes: every side of size must be a whole number of at least 1"),
+        (
+            "cityscapes(size=[0, 4])",
+            "cityscapes: every side of size must be a whole number of at least 1",
+        ),
         ("cityscapes(crop=512)", "cityscapes: crop must be a height and a width"),
-        ("cityscapes(classes='ade')", "cityscapes: classes must be 'cityscapes' or 'idda' or 'crosscity'"),
+        (
+            "cityscapes(classes='ade')",
+            "cityscapes: classes must be 'cityscapes' or 'idda' or 'crosscity'",
+        ),
         ("idda(unseen='town')", "idda: unseen must be 'country' or 'rainy' or 'bus'"),
         ("gta5(test=0)", "gta5: test must be a whole number of at least 1"),
         ("camvid(test=1)", "camvid: test must be a number above 0"),

@@ -18,7 +18,8 @@ def rng(seed: int = 0) -> torch.Generator:
 
 
 def scenes(n: int = 6, height: int = 12, width: int = 20) -> tuple[Tensor, Tensor]:
-    """Images whose colours are the mask's class in every channel: whatever moves one must move the other."""
+    """Images whose colours are the mask's class in every channel: whatever moves one must move the
+    other."""
     masks = torch.randint(19, (n, height, width), generator=rng(1), dtype=torch.uint8)
     return masks.unsqueeze(1).expand(n, 3, height, width) * 13, masks
 
@@ -59,7 +60,10 @@ def test_small_images_are_filled_up() -> None:
 
 
 def test_twice_the_size_against_torch() -> None:
-    x, y = (torch.randint(256, (2, 3, 6, 8), generator=rng(2), dtype=torch.uint8), scenes(2, 6, 8)[1])
+    x, y = (
+        torch.randint(256, (2, 3, 6, 8), generator=rng(2), dtype=torch.uint8),
+        scenes(2, 6, 8)[1],
+    )
     large, masks = ScaleCrop(12, 16, 2, 2, flip=0)(x, y, rng())
     expected = interpolate(x.float(), scale_factor=2, mode="bilinear", align_corners=False)
     assert (large.float() - expected).abs().max() <= 0.5 + 1e-4
@@ -101,7 +105,8 @@ def test_windows_of_an_area() -> None:
 
 
 def test_no_window_fits() -> None:
-    """Of an image as wide as four times its height, the largest window has the aspect 4/3 and is in the middle."""
+    """Of an image as wide as four times its height, the largest window has the aspect 4/3 and is in
+    the middle."""
     columns = torch.arange(80, dtype=torch.uint8).expand(3, 20, 80)
     x = torch.zeros(3, 3, 20, 80, dtype=torch.uint8)
     _, seen = AreaCrop(20, 26, low=1.9, high=2.0, flip=0)(x, columns, rng())
@@ -123,7 +128,10 @@ def test_colours_by_their_formula() -> None:
                 rgb = [min(max((v - 74) * contrast + 74, 0), 255) for v in rgb]
                 grey = 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2]
                 rgb = [min(max(grey + (v - grey) * colour, 0), 255) for v in rgb]
-                assert all(math.isclose(a, float(b), abs_tol=0.51) for a, b in zip(rgb, found[n, :, i, j], strict=True))
+                assert all(
+                    math.isclose(a, float(b), abs_tol=0.51)
+                    for a, b in zip(rgb, found[n, :, i, j], strict=True)
+                )
 
 
 def test_no_jitter_changes_nothing() -> None:

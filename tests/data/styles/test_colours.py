@@ -14,7 +14,7 @@ from fedflat.data.styles.colours import (
     recoloured,
     rgb_to_lab,
     statistics,
-)  # fmt: skip
+)
 from fedflat.data.styles.frequencies import levels
 from fedflat.errors import SettingError
 
@@ -24,16 +24,22 @@ def colour(*rgb: int) -> Tensor:
 
 
 def photo(n: int = 2) -> Tensor:
-    return torch.randint(256, (n, 3, 8, 10), generator=torch.Generator().manual_seed(3), dtype=torch.uint8)
+    return torch.randint(
+        256, (n, 3, 8, 10), generator=torch.Generator().manual_seed(3), dtype=torch.uint8
+    )
 
 
 @pytest.mark.parametrize(
     ("rgb", "lab"),
     [
-        ((255, 0, 0), [136, 208, 195]), ((0, 255, 0), [224, 42, 211]), ((0, 0, 255), [82, 207, 20]),
-        ((255, 255, 255), [255, 128, 128]), ((200, 100, 50), [137, 164, 173]), ((0, 0, 0), [0, 128, 128]),
+        ((255, 0, 0), [136, 208, 195]),
+        ((0, 255, 0), [224, 42, 211]),
+        ((0, 0, 255), [82, 207, 20]),
+        ((255, 255, 255), [255, 128, 128]),
+        ((200, 100, 50), [137, 164, 173]),
+        ((0, 0, 0), [0, 128, 128]),
     ],
-)  # fmt: skip
+)
 def test_colours_in_8_bits(rgb: tuple[int, ...], lab: list[int]) -> None:
     assert lab_bytes(colour(*rgb)).flatten().tolist() == lab
 
@@ -60,7 +66,9 @@ def test_its_own_statistics_change_nothing() -> None:
     torch.testing.assert_close(matched(lab, *statistics(lab)), lab, rtol=0, atol=1e-10)
     assert torch.equal(levels(matched(lab, *statistics(lab))), lab.byte())
     back = lab_to_rgb(lab).round().clamp(0, 255).byte()
-    assert torch.equal(recoloured(photo(), *colour_style(photo())), back)  # what 8 bits of LAB leave, and no more
+    assert torch.equal(
+        recoloured(photo(), *colour_style(photo())), back
+    )  # what 8 bits of LAB leave, and no more
 
 
 def test_images_take_the_statistics_they_are_given() -> None:
@@ -74,12 +82,19 @@ def test_a_constant_image_takes_the_mean() -> None:
     grey = torch.full((1, 3, 37, 41), 93, dtype=torch.uint8)
     mean, std = colour_style(grey)
     assert std.abs().max() < 1e-6
-    found = matched(lab_bytes(grey), torch.tensor([[101.0, 128, 128]]), torch.tensor([[40.0, 3, 3]]))
-    assert torch.equal(found, torch.tensor([101.0, 128, 128], dtype=torch.float64).view(1, 3, 1, 1).expand_as(found))
+    found = matched(
+        lab_bytes(grey), torch.tensor([[101.0, 128, 128]]), torch.tensor([[40.0, 3, 3]])
+    )
+    assert torch.equal(
+        found,
+        torch.tensor([101.0, 128, 128], dtype=torch.float64).view(1, 3, 1, 1).expand_as(found),
+    )
     flat = recoloured(photo(), mean, std)
     assert all(len(image[c].unique()) == 1 for image in flat for c in range(3))
 
 
 def test_grey_images_are_refused() -> None:
-    with pytest.raises(SettingError, match=r"must be a batch \(N, 3, h, w\) of colours, found \(2, 1, 8, 10\)"):
+    with pytest.raises(
+        SettingError, match=r"must be a batch \(N, 3, h, w\) of colours, found \(2, 1, 8, 10\)"
+    ):
         colour_style(photo()[:, :1])

@@ -1,4 +1,5 @@
-"""Amplitude windows against whole Fourier transforms written out, and against numbers worked out by hand."""
+"""Amplitude windows against whole Fourier transforms written out, and against numbers worked out by
+hand."""
 
 from __future__ import annotations
 
@@ -7,7 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedflat.data.styles.frequencies import amplitudes, client_style, exchange, halves, levels, mix, restyled
+from fedflat.data.styles.frequencies import (
+    amplitudes,
+    client_style,
+    exchange,
+    halves,
+    levels,
+    mix,
+    restyled,
+)
 from fedflat.errors import SettingError
 
 S = [[12, 200, 45, 90], [33, 7, 160, 80], [250, 61, 19, 140], [5, 77, 210, 128]]
@@ -23,7 +32,9 @@ def photo(*shape: int) -> Tensor:
     return torch.randint(256, shape, generator=torch.Generator().manual_seed(0)).double()
 
 
-def by_whole_transform(x: np.ndarray, style: np.ndarray, lam: float, rows: int, columns: int) -> np.ndarray:
+def by_whole_transform(
+    x: np.ndarray, style: np.ndarray, lam: float, rows: int, columns: int
+) -> np.ndarray:
     """The exchange as papers write it: shift, replace the middle, shift back, transform back."""
     spectrum = np.fft.fft2(x)
     shifted, phase = np.fft.fftshift(np.abs(spectrum)), np.angle(spectrum)
@@ -53,13 +64,19 @@ def test_an_odd_height() -> None:
 
 def test_an_exchange_in_numbers() -> None:
     found = exchange(image(S), amplitudes(image(T)))[0, 0]
-    assert found[0].tolist() == pytest.approx([59.26545371, 170.07687576, -7.25977270, 114.92880525], abs=6e-9)
-    assert found[3].tolist() == pytest.approx([2.62595571, 54.12145082, 184.11452931, 122.61903421], abs=6e-9)
+    assert found[0].tolist() == pytest.approx(
+        [59.26545371, 170.07687576, -7.25977270, 114.92880525], abs=6e-9
+    )
+    assert found[3].tolist() == pytest.approx(
+        [2.62595571, 54.12145082, 184.11452931, 122.61903421], abs=6e-9
+    )
     rounded = restyled(image(S), amplitudes(image(T)), size=None)[0, 0]
     assert rounded[[0, 3]].tolist() == [[59, 170, 0, 115], [3, 54, 184, 123]]
 
 
-@pytest.mark.parametrize(("size", "half"), [((9, 12), (1, 1)), ((8, 15), (3, 7)), ((20, 40), (1, 2)), ((7, 5), (0, 2))])
+@pytest.mark.parametrize(
+    ("size", "half"), [((9, 12), (1, 1)), ((8, 15), (3, 7)), ((20, 40), (1, 2)), ((7, 5), (0, 2))]
+)
 @pytest.mark.parametrize("lam", [0.3, 1.0])
 def test_whole_transforms_agree(size: tuple[int, int], half: tuple[int, int], lam: float) -> None:
     x, y = photo(2, 3, *size), photo(2, 3, *size).flip(-1) ** 1.1
@@ -86,10 +103,15 @@ def test_with_frequency_0_alone_the_means_are_exchanged() -> None:
 
 def test_mixing_in_numbers() -> None:
     centre = exchange(image(S), amplitudes(image(T), (0, 0)), 0.25)[0, 0, 0]
-    assert centre.tolist() == pytest.approx([10.015625, 198.015625, 43.015625, 88.015625], abs=1e-12)
+    assert centre.tolist() == pytest.approx(
+        [10.015625, 198.015625, 43.015625, 88.015625], abs=1e-12
+    )
     assert halves(4, 4, 0.05) == (0, 0)
     assert halves(180, 240, 0.05) == (9, 12)  # 19 x 25: CamVid
-    i, j = torch.arange(20.0, dtype=torch.float64).view(-1, 1), torch.arange(40.0, dtype=torch.float64)
+    i, j = (
+        torch.arange(20.0, dtype=torch.float64).view(-1, 1),
+        torch.arange(40.0, dtype=torch.float64),
+    )
     x, y = (7 * i**2 + 3 * j**2 + i * j) % 256, (11 * i * j + 5 * i + 2 * j**2) % 256
     x, y = x.view(1, 1, 20, 40), y.view(1, 1, 20, 40)
     assert halves(20, 40, 0.05) == (1, 2)
@@ -128,7 +150,9 @@ def test_a_constant_image_has_nothing_but_its_mean(dtype: torch.dtype) -> None:
 def test_single_precision_is_near_double() -> None:
     x, y = photo(2, 3, 64, 128), photo(2, 3, 64, 128).flip(0)
     exact = exchange(x, amplitudes(y))
-    torch.testing.assert_close(exchange(x.float(), amplitudes(y.float())).double(), exact, rtol=0, atol=1e-3)
+    torch.testing.assert_close(
+        exchange(x.float(), amplitudes(y.float())).double(), exact, rtol=0, atol=1e-3
+    )
 
 
 def test_styles_at_another_size() -> None:
@@ -136,15 +160,22 @@ def test_styles_at_another_size() -> None:
     style = client_style(x, size=(32, 64))
     assert style.shape == (3, 3, 3)
     # The middle is the number of pixels times the mean, which resizing hardly changes.
-    torch.testing.assert_close(style[:, 1, 1] / (32 * 64), x.float().mean((0, 2, 3)), rtol=0.02, atol=0)
+    torch.testing.assert_close(
+        style[:, 1, 1] / (32 * 64), x.float().mean((0, 2, 3)), rtol=0.02, atol=0
+    )
     assert restyled(x, style, size=(32, 64)).shape == x.shape
 
 
 def test_what_cannot_be_is_refused() -> None:
     x = photo(1, 3, 8, 8)
-    with pytest.raises(SettingError, match=r"frequencies up to 4 cannot be told apart in images of height 8. Use at"):
+    with pytest.raises(
+        SettingError,
+        match=r"frequencies up to 4 cannot be told apart in images of height 8. Use at",
+    ):
         amplitudes(x, (4, 1))
-    with pytest.raises(SettingError, match=r"must have 3 channels, as the images, and odd sides, found \(1, 3, 3\)"):
+    with pytest.raises(
+        SettingError, match=r"must have 3 channels, as the images, and odd sides, found \(1, 3, 3\)"
+    ):
         exchange(x, amplitudes(x[:, :1]))
     with pytest.raises(SettingError, match="a mean over images, found none"):
         client_style(x[:0])

@@ -1,4 +1,5 @@
-"""Real runs that are profiled: the numbers are the same, and the time is found where it was spent."""
+"""Real runs that are profiled: the numbers are the same, and the time is found where it was
+spent."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from torch import Tensor, nn
 
+from experiments.small import data, experiment, final, rows, stop_at, timeless
 from fedflat.cli import main
 from fedflat.client.sharpness import Sam
 from fedflat.client.training import Request
@@ -31,7 +33,6 @@ from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.prepare import prepare
 from fedflat.experiments.study import Reporter, run_one
 from fedflat.server.client_selection import ClientSampler as Cohorts
-from experiments.small import data, experiment, final, rows, stop_at, timeless
 
 FILES = {"profile.json", "profile.speedscope.json"}
 
@@ -64,7 +65,9 @@ def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     config = ExecutionConfig(executor=request.param, workers=workers, threads=1)
     place, got = tmp_path_factory.mktemp("runs"), []
     run_one(exp, config, place / "profiled", profile=got.append)
-    reference = config if request.param == "stacked" else ExecutionConfig(executor="in-process", threads=1)
+    reference = (
+        config if request.param == "stacked" else ExecutionConfig(executor="in-process", threads=1)
+    )
     run_one(exp, reference, place / "plain")
     return Done(got[0], place / "profiled", place / "plain")
 
@@ -75,7 +78,9 @@ def test_the_numbers_are_the_same(done: Done) -> None:
 
 
 def test_only_the_profile_is_added(done: Done) -> None:
-    assert {path.name for path in done.folder.iterdir()} - {path.name for path in done.plain.iterdir()} == FILES
+    assert {path.name for path in done.folder.iterdir()} - {
+        path.name for path in done.plain.iterdir()
+    } == FILES
     config = json.loads((done.folder / "run.json").read_text())["how"]
     assert "profile" not in config
 
@@ -109,11 +114,19 @@ def test_the_files_say_the_same(done: Done) -> None:
     assert len(scope["profiles"]) == 1 + len(done.profile.workers)
     for one, samples in zip(scope["profiles"], done.profile.processes.values(), strict=True):
         assert len(one["samples"]) == len(one["weights"]) == len(samples.stacks)
-        assert sum(one["weights"]) == pytest.approx(one["endValue"]) == pytest.approx(samples.seconds)
-        assert all(0 <= place < len(scope["shared"]["frames"]) for stack in one["samples"] for place in stack)
+        assert (
+            sum(one["weights"]) == pytest.approx(one["endValue"]) == pytest.approx(samples.seconds)
+        )
+        assert all(
+            0 <= place < len(scope["shared"]["frames"])
+            for stack in one["samples"]
+            for place in stack
+        )
     training = scope["profiles"][1:] or scope["profiles"]
     places = {place for one in training for stack in one["samples"] for place in stack}
-    assert any("FlatModule.gradient" in scope["shared"]["frames"][place]["name"] for place in places)
+    assert any(
+        "FlatModule.gradient" in scope["shared"]["frames"][place]["name"] for place in places
+    )
 
 
 def slowed(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -128,17 +141,26 @@ def slowed(method: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("owner", "name", "room"),
     [
-        (Sam, "gradient", "piece arithmetic"), (ClientData, "batch", "data"), (_Mean, "add", "aggregation"),
-        (os, "fsync", "checkpoint"), (nn.Linear, "forward", "local gradient"),
+        (Sam, "gradient", "piece arithmetic"),
+        (ClientData, "batch", "data"),
+        (_Mean, "add", "aggregation"),
+        (os, "fsync", "checkpoint"),
+        (nn.Linear, "forward", "local gradient"),
     ],
-)  # fmt: skip
+)
 def test_what_is_slow_shows(
     owner: Any, name: str, room: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(owner, name, slowed(getattr(owner, name)))
     got: list[Profile] = []
     config = ExecutionConfig(executor="in-process", threads=1)
-    run_one(experiment("fedsam(rho=0.05)", rounds=3), config, tmp_path / "here", checkpoint_every=0, profile=got.append)
+    run_one(
+        experiment("fedsam(rho=0.05)", rounds=3),
+        config,
+        tmp_path / "here",
+        checkpoint_every=0,
+        profile=got.append,
+    )
     found = shares(got[0].rooms)
     assert max(found, key=found.__getitem__) == room
 
@@ -147,8 +169,16 @@ def test_ctrl_c_leaves_the_profile_of_what_was_done(tmp_path: Path) -> None:
     reporter = Reporter(announce=lambda exp, place, total: stop_at(2))
     got: list[Profile] = []
     with pytest.raises(KeyboardInterrupt):
-        run_one(experiment(model=Slow()), ExecutionConfig(threads=1), tmp_path / "here", reporter, profile=got.append)
-    assert got[0].rounds == json.loads((tmp_path / "here" / "profile.json").read_text())["rounds"] == 2
+        run_one(
+            experiment(model=Slow()),
+            ExecutionConfig(threads=1),
+            tmp_path / "here",
+            reporter,
+            profile=got.append,
+        )
+    assert (
+        got[0].rounds == json.loads((tmp_path / "here" / "profile.json").read_text())["rounds"] == 2
+    )
     assert {path.name for path in (tmp_path / "here").iterdir()} >= FILES
     assert not [thread for thread in threading.enumerate() if thread.name == "fedflat-profile"]
 
@@ -158,7 +188,9 @@ def test_workers_are_asked_in_the_middle_of_a_visit(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(taps, "PATIENCE", 600.0)
     prepared = prepare(experiment(model=Slow(), sampler=Cohorts(clients=5)))
     start = prepared.learner.initial()
-    requests = [Request(client, Broadcast(0, start.params, start.buffers, 0.1), {}) for client in range(5)]
+    requests = [
+        Request(client, Broadcast(0, start.params, start.buffers, 0.1), {}) for client in range(5)
+    ]
     with tapping() as found:
         with Workers(2).open(prepared.job, prepared.fed, prepared.source) as pool:
             replies = pool.run(requests)
@@ -172,7 +204,9 @@ def test_workers_are_asked_in_the_middle_of_a_visit(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_a_folder_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    results = compare(["fedavg", "fedsam"], on=data(), rounds=1, clients_per_round=2, threads=1, profile=True)
+    results = compare(
+        ["fedavg", "fedsam"], on=data(), rounds=1, clients_per_round=2, threads=1, profile=True
+    )
     told = capsys.readouterr()
     assert len(results) == 2
     assert told.err.count("Where the time of 1 round went") == 2
@@ -180,11 +214,37 @@ def test_without_a_folder_it_is_printed(capsys: pytest.CaptureFixture[str]) -> N
     assert told.out == ""
 
 
-def test_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Every run of a comparison has its own; a resumed one says what was done since."""
     monkeypatch.chdir(tmp_path)
-    quick = ("--on", "digits(lda(0), clients=20)", "--clients-per-round", "2", "--model", "logistic", "--threads", "1")
-    assert main(["compare", "fedavg", "fedsam(rho=0.1)", *quick, "--rounds", "3", "--out", "here", "--profile"]) == 0
+    quick = (
+        "--on",
+        "digits(lda(0), clients=20)",
+        "--clients-per-round",
+        "2",
+        "--model",
+        "logistic",
+        "--threads",
+        "1",
+    )
+    assert (
+        main(
+            [
+                "compare",
+                "fedavg",
+                "fedsam(rho=0.1)",
+                *quick,
+                "--rounds",
+                "3",
+                "--out",
+                "here",
+                "--profile",
+            ]
+        )
+        == 0
+    )
     said, told = capsys.readouterr()
     assert "room" not in said
     folders = ["here/01-fedavg/seed-0", "here/02-fedsam-rho=0.1/seed-0"]

@@ -12,14 +12,19 @@ from hypothesis import strategies as st
 
 from fedflat.execution.profiling.categories import ROOMS, START
 from fedflat.execution.profiling.report import Profile, error, facts, shares, speedscope, text
-from fedflat.execution.profiling.sampler import StackFrame, Samples, SampleCount
+from fedflat.execution.profiling.sampler import SampleCount, Samples, StackFrame
 
 GRADIENT = (StackFrame("run", "go"), StackFrame("fedflat.client.learner", "Oracle.__call__"))
 DATA = (StackFrame("run", "go"), StackFrame("fedflat.data.examples", "Examples.batch"))
 OPEN = (StackFrame("run", "go"), StackFrame("fedflat.execution.workers", "Workers.open"))
 WAIT = (StackFrame("run", "go"), StackFrame("fedflat.execution.workers", "_Crew.visit"))
-HERE = Samples({GRADIENT: SampleCount(300, 3.0), DATA: SampleCount(60, 1.0), OPEN: SampleCount(40, 2.0)}, 0.03)
-WORKERS = (Samples({GRADIENT: SampleCount(50, 1.5)}, 0.001), Samples({GRADIENT: SampleCount(30, 0.5), WAIT: SampleCount(20, 2.0)}, 0.001))
+HERE = Samples(
+    {GRADIENT: SampleCount(300, 3.0), DATA: SampleCount(60, 1.0), OPEN: SampleCount(40, 2.0)}, 0.03
+)
+WORKERS = (
+    Samples({GRADIENT: SampleCount(50, 1.5)}, 0.001),
+    Samples({GRADIENT: SampleCount(30, 0.5), WAIT: SampleCount(20, 2.0)}, 0.001),
+)
 
 
 def test_one_process() -> None:
@@ -41,7 +46,10 @@ def test_one_process() -> None:
 
 def test_workers_have_columns_of_their_own() -> None:
     lines = text(Profile(HERE, WORKERS, rounds=1)).splitlines()
-    assert lines[0] == "Where the time of 1 round went, 6.0 s; the time of 2 workers, added up, beside it:"
+    assert (
+        lines[0]
+        == "Where the time of 1 round went, 6.0 s; the time of 2 workers, added up, beside it:"
+    )
     rows = {line[:14].strip(): line[14:].split() for line in lines[4:8]}
     assert rows == {
         "local gradient": ["3.00", "75.0", "3.0000", "2.00", "50.0", "2.0000"],
@@ -49,7 +57,9 @@ def test_workers_have_columns_of_their_own() -> None:
         "data": ["1.00", "25.0", "1.0000", "0.00", "0.0", "0.0000"],
         "start and end": ["2.00", "0.00"],
     }
-    assert lines[-1].startswith("In the workers 100 samples, one in 40.0 ms, took 0.05 % of the time.")
+    assert lines[-1].startswith(
+        "In the workers 100 samples, one in 40.0 ms, took 0.05 % of the time."
+    )
     assert lines[-1].endswith("less than 10.0 points, 19 times in 20.")
 
 
@@ -66,10 +76,19 @@ def test_no_round_was_done() -> None:
 def test_facts() -> None:
     found = json.loads(facts(Profile(HERE, WORKERS, rounds=4)))
     assert found["rounds"] == 4
-    assert found["here"]["seconds"] == {**dict.fromkeys(ROOMS, 0.0), "local gradient": 3.0, "data": 1.0, START: 2.0}
+    assert found["here"]["seconds"] == {
+        **dict.fromkeys(ROOMS, 0.0),
+        "local gradient": 3.0,
+        "data": 1.0,
+        START: 2.0,
+    }
     assert found["here"]["shares"]["data"] == 0.25
     assert START not in found["here"]["shares"]
-    assert (found["here"]["samples"], found["here"]["error"], found["here"]["cost"]) == (400, 0.05, 0.03)
+    assert (found["here"]["samples"], found["here"]["error"], found["here"]["cost"]) == (
+        400,
+        0.05,
+        0.03,
+    )
     assert found["workers"]["count"] == 2
     assert found["workers"]["samples"] == 100
     assert "workers" not in json.loads(facts(Profile(HERE)))
@@ -96,8 +115,11 @@ def test_speedscope() -> None:
     assert [one["name"] for one in found["profiles"]] == ["this process", "worker 1", "worker 2"]
     for one, samples in zip(found["profiles"], (HERE, *WORKERS), strict=True):
         assert (one["type"], one["unit"], one["startValue"], one["endValue"]) == (
-            "sampled", "seconds", 0, samples.seconds,
-        )  # fmt: skip
+            "sampled",
+            "seconds",
+            0,
+            samples.seconds,
+        )
         stacks = [tuple(frames[place] for place in sample) for sample in one["samples"]]
         true = {tuple(map(str, stack)): seen.seconds for stack, seen in samples.stacks.items()}
         assert dict(zip(stacks, one["weights"], strict=True)) == true

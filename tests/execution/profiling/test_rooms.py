@@ -7,8 +7,16 @@ from functools import reduce
 
 import pytest
 
-from fedflat.execution.profiling.categories import OTHER, ROOMS, START, TABLE, WHOLE, room_of, seconds_in_rooms
-from fedflat.execution.profiling.sampler import StackFrame, Samples, SampleCount
+from fedflat.execution.profiling.categories import (
+    OTHER,
+    ROOMS,
+    START,
+    TABLE,
+    WHOLE,
+    room_of,
+    seconds_in_rooms,
+)
+from fedflat.execution.profiling.sampler import SampleCount, Samples, StackFrame
 
 NAMES = [name for names in TABLE.values() for name in names]
 
@@ -25,9 +33,18 @@ def test_every_name_has_one_room() -> None:
     assert set(WHOLE) <= set(TABLE)
 
 
-TRAIN = ("fedflat.experiments.train:train", "fedflat.server.piece:step", "fedflat.experiments.exchange:Exchange.send")
+TRAIN = (
+    "fedflat.experiments.train:train",
+    "fedflat.server.piece:step",
+    "fedflat.experiments.exchange:Exchange.send",
+)
 FOLD = (*TRAIN, "fedflat.core.messages:fold", "fedflat.experiments.exchange:Exchange._dispatch")
-VISIT = (*FOLD, "fedflat.execution.in_process:_Alone.visit", "fedflat.client.training:visit", "fedflat.client.training:walk")
+VISIT = (
+    *FOLD,
+    "fedflat.execution.in_process:_Alone.visit",
+    "fedflat.client.training:visit",
+    "fedflat.client.training:walk",
+)
 CASES = [
     ((), OTHER),
     (("__main__:<module>", "torch:add"), OTHER),
@@ -40,24 +57,81 @@ CASES = [
     ((*VISIT, "mine:Piece.gradient"), "piece arithmetic"),
     ((*VISIT, "fedflat.methods.feddyn:Dual.gradient"), "piece arithmetic"),
     ((*TRAIN[:2], "fedflat.methods.feddyn:DualServer.exchange"), "aggregation"),
-    ((*VISIT, "fedflat.client.sharpness:Sam.gradient", "fedflat.client.learner:Oracle.__call__"), "local gradient"),
-    ((*VISIT, "fedflat.client.learner:Oracle.__call__", "fedflat.models.cnn:Cnn.forward"), "local gradient"),
-    ((*VISIT, "fedflat.client.stacked_gradients:Batched._untraced.<locals>.loss", "torch:relu"), "local gradient"),
+    (
+        (*VISIT, "fedflat.client.sharpness:Sam.gradient", "fedflat.client.learner:Oracle.__call__"),
+        "local gradient",
+    ),
+    (
+        (*VISIT, "fedflat.client.learner:Oracle.__call__", "fedflat.models.cnn:Cnn.forward"),
+        "local gradient",
+    ),
+    (
+        (*VISIT, "fedflat.client.stacked_gradients:Batched._untraced.<locals>.loss", "torch:relu"),
+        "local gradient",
+    ),
     ((*VISIT, "fedflat.client.training:_batches", "fedflat.client.local:Local.batches"), "data"),
-    ((*VISIT, "fedflat.client.training:_batches", "fedflat.data.examples:ClientData.batch"), "data"),
-    ((*VISIT[:7], "fedflat.client.evaluate:judge", "fedflat.data.examples:ClientData.batch"), "evaluation"),
-    ((TRAIN[0], "fedflat.experiments.evaluation:score", "fedflat.core.flat:FlatModule.forward"), "evaluation"),
-    (("fedflat.experiments.run_folder.run_folder:FolderBook.checkpoint", "fedflat.experiments.state:Run.groups"), "checkpoint"),
-    ((TRAIN[0], "fedflat.experiments.run_folder.run_folder:FolderBook.resume", "fedflat.experiments.run_folder.checkpoints:Store.read"), START),
-    ((TRAIN[0], "fedflat.experiments.reporting:named_models", "fedflat.client.learner:Learner.another"), START),
-    ((*FOLD, "fedflat.execution.workers:_Crew.visit", "multiprocessing.connection:wait"), "waiting"),
-    ((*FOLD, "fedflat.execution.workers:_Crew.visit", "fedflat.execution.pickling:receive"), "messages"),
-    (("fedflat.experiments.train:train", "fedflat.execution.workers:Workers.open", "os:fork"), START),
-    (("fedflat.topologies.groupings.alike:Alike.assign", "fedflat.data.k_means:k_means", "sklearn.cluster:fit"), START),
+    (
+        (*VISIT, "fedflat.client.training:_batches", "fedflat.data.examples:ClientData.batch"),
+        "data",
+    ),
+    (
+        (*VISIT[:7], "fedflat.client.evaluate:judge", "fedflat.data.examples:ClientData.batch"),
+        "evaluation",
+    ),
+    (
+        (TRAIN[0], "fedflat.experiments.evaluation:score", "fedflat.core.flat:FlatModule.forward"),
+        "evaluation",
+    ),
+    (
+        (
+            "fedflat.experiments.run_folder.run_folder:FolderBook.checkpoint",
+            "fedflat.experiments.state:Run.groups",
+        ),
+        "checkpoint",
+    ),
+    (
+        (
+            TRAIN[0],
+            "fedflat.experiments.run_folder.run_folder:FolderBook.resume",
+            "fedflat.experiments.run_folder.checkpoints:Store.read",
+        ),
+        START,
+    ),
+    (
+        (
+            TRAIN[0],
+            "fedflat.experiments.reporting:named_models",
+            "fedflat.client.learner:Learner.another",
+        ),
+        START,
+    ),
+    (
+        (*FOLD, "fedflat.execution.workers:_Crew.visit", "multiprocessing.connection:wait"),
+        "waiting",
+    ),
+    (
+        (*FOLD, "fedflat.execution.workers:_Crew.visit", "fedflat.execution.pickling:receive"),
+        "messages",
+    ),
+    (
+        ("fedflat.experiments.train:train", "fedflat.execution.workers:Workers.open", "os:fork"),
+        START,
+    ),
+    (
+        (
+            "fedflat.topologies.groupings.alike:Alike.assign",
+            "fedflat.data.k_means:k_means",
+            "sklearn.cluster:fit",
+        ),
+        START,
+    ),
     (("fedflat.execution.worker:_serve", "multiprocessing.connection:recv"), "waiting"),
-    (("fedflat.execution.worker:_serve", "fedflat.execution.worker:answer", "pickle:dump"), "messages"),
+    (
+        ("fedflat.execution.worker:_serve", "fedflat.execution.worker:answer", "pickle:dump"),
+        "messages",
+    ),
     (("fedflat.experiments.trainer:train", "fedflat.database:read"), OTHER),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("names", "room"), CASES)
@@ -66,9 +140,18 @@ def test_rooms_of_stacks(names: tuple[str, ...], room: str) -> None:
 
 
 def test_seconds_add_up() -> None:
-    data, wait = (StackFrame("fedflat.data.examples", "x"),), (StackFrame("fedflat.execution.worker", "_serve"),)
+    data, wait = (
+        (StackFrame("fedflat.data.examples", "x"),),
+        (StackFrame("fedflat.execution.worker", "_serve"),),
+    )
     one = Samples({data: SampleCount(3, 0.5), wait: SampleCount(1, 0.25)}, 0.0)
-    two = Samples({data: SampleCount(1, 2.0), (StackFrame("os", "read"),): SampleCount(1, 4.0)}, 0.0)
+    two = Samples(
+        {data: SampleCount(1, 2.0), (StackFrame("os", "read"),): SampleCount(1, 4.0)}, 0.0
+    )
     spent = seconds_in_rooms(one, two)
     assert list(spent) == list(ROOMS)
-    assert {room: seconds for room, seconds in spent.items() if seconds} == {"data": 2.5, "waiting": 0.25, OTHER: 4.0}
+    assert {room: seconds for room, seconds in spent.items() if seconds} == {
+        "data": 2.5,
+        "waiting": 0.25,
+        OTHER: 4.0,
+    }

@@ -1,4 +1,5 @@
-"""A sampler sees what is done for as long as it is done, keeps nothing alive, and ends when it is told to."""
+"""A sampler sees what is done for as long as it is done, keeps nothing alive, and ends when it is
+told to."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from fedflat.execution.profiling.sampler import StackFrame, StackSampler, Samples
 from experiments.small import PATIENCE
+from fedflat.execution.profiling.sampler import Samples, StackFrame, StackSampler
 
 
 @pytest.fixture(autouse=True)
@@ -51,14 +52,18 @@ def little(work: Callable[[float], None], clock: Clock) -> None:
 
 
 def inside(samples: Samples, name: str) -> float:
-    return sum(seen.seconds for stack, seen in samples.stacks.items() if StackFrame(__name__, name) in stack)
+    return sum(
+        seen.seconds
+        for stack, seen in samples.stacks.items()
+        if StackFrame(__name__, name) in stack
+    )
 
 
 @pytest.mark.slow  # needs a quiet machine: a look that waits for a core comes when others have run
 @pytest.mark.parametrize("work", [loop, time.sleep])
 def test_shares(work: Callable[[float], None]) -> None:
-    """Three times as long in one function as in the other, as clocks in them saw it too, in turns that are as long as
-    the pause between looks."""
+    """Three times as long in one function as in the other, as clocks in them saw it too, in turns
+    that are as long as the pause between looks."""
     clock: Clock = defaultdict(float)
     begun = time.perf_counter()
     with StackSampler() as sampler:
@@ -77,7 +82,10 @@ def test_shares(work: Callable[[float], None]) -> None:
 def test_a_stack_goes_from_the_outside_in() -> None:
     with StackSampler() as sampler:
         much(lambda seconds: until_seen(sampler), defaultdict(float))
-    caller, lambda_, called = (StackFrame(__name__, name) for name in ("much", f"{_here()}.<locals>.<lambda>", "until_seen"))
+    caller, lambda_, called = (
+        StackFrame(__name__, name)
+        for name in ("much", f"{_here()}.<locals>.<lambda>", "until_seen")
+    )
     deep = [stack for stack in sampler.samples().stacks if called in stack]
     assert deep
     for stack in deep:

@@ -1,4 +1,5 @@
-"""Each tracker with its real library, and what that library reads back; without the library, nothing to test."""
+"""Each tracker with its real library, and what that library reads back; without the library,
+nothing to test."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from experiments.small import ON, Eager, experiment, rows, stop_at, wait_for
 from fedflat.cli import main
 from fedflat.execution.in_process import InProcess
 from fedflat.experiments.loggers.logger import numbers
 from fedflat.experiments.loggers.tee import LoggedRunFolder
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.train import train
-from experiments.small import ON, Eager, experiment, rows, stop_at, wait_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 METHOD = "fedavg + wima(window=3)"
@@ -27,12 +28,16 @@ def follow(folder: Path, name: str) -> list[dict[str, Any]]:
     """A run of six rounds: checkpoint at 2, killed after 4, resumed; its rows."""
     exp = experiment(METHOD)
     said: list[str] = []
-    with closing(LoggedRunFolder(Eager.create(folder, exp.as_json(), {}, pause=0, say=said.append), [name])) as run_folder:
+    with closing(
+        LoggedRunFolder(Eager.create(folder, exp.as_json(), {}, pause=0, say=said.append), [name])
+    ) as run_folder:
         with pytest.raises(KeyboardInterrupt):
             train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(2))
         for beyond in (3, 4):  # what a run that was killed had told beyond its checkpoint
             run_folder.write({**rows(folder)[-1], "round": beyond})
-    with closing(LoggedRunFolder(DiskRunFolder.open(folder, say=said.append), [name])) as run_folder:
+    with closing(
+        LoggedRunFolder(DiskRunFolder.open(folder, say=said.append), [name])
+    ) as run_folder:
         train(exp, run_folder=run_folder, executor=InProcess(threads=1))
     assert said == []
     return rows(folder)
@@ -56,7 +61,9 @@ def test_tensorboard(tmp_path: Path) -> None:
         found = [(point.step, point.value) for point in read.Scalars(name)]
         expected = [(row["round"], numbers(row)[name]) for row in written if name in numbers(row)]
         assert [step for step, _ in found] == [step for step, _ in expected]  # each once
-        assert [value for _, value in found] == pytest.approx([value for _, value in expected], rel=1e-6)
+        assert [value for _, value in found] == pytest.approx(
+            [value for _, value in expected], rel=1e-6
+        )
     text = read.Tensors("settings/text_summary")[0].tensor_proto.string_val[0].decode()
     assert "- method: `fedavg() + wima(window=3)`" in text
 
@@ -65,8 +72,33 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    words = ("--on", ON, "--rounds", "2", "--clients-per-round", "2", "--model", "logistic", "--watch", "norms")
-    assert main(["run", "fedavg", *words, "--track", "tensorboard", "--out", str(tmp_path / "run"), "--quiet"]) == 0
+    words = (
+        "--on",
+        ON,
+        "--rounds",
+        "2",
+        "--clients-per-round",
+        "2",
+        "--model",
+        "logistic",
+        "--watch",
+        "norms",
+    )
+    assert (
+        main(
+            [
+                "run",
+                "fedavg",
+                *words,
+                "--track",
+                "tensorboard",
+                "--out",
+                str(tmp_path / "run"),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     read = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     read.Reload()
     assert {"accuracy", "param_norm"} <= set(read.Tags()["scalars"])
@@ -74,7 +106,8 @@ def test_from_the_command_line(tmp_path: Path) -> None:
 
 
 def records(path: Path) -> Iterator[bytes]:
-    """The records of a .wandb file: a header of seven bytes, then a LevelDB log in blocks of 32 KiB."""
+    """The records of a .wandb file: a header of seven bytes, then a LevelDB log in blocks of 32
+    KiB."""
     content, place, parts = path.read_bytes(), 7, b""
     while place + 7 <= len(content):
         left = 32768 - place % 32768
@@ -95,7 +128,10 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     no_network(monkeypatch)
     written = follow(tmp_path / "run", "wandb")
-    files = sorted((tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb"), key=lambda path: path.stat().st_mtime_ns)
+    files = sorted(
+        (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb"),
+        key=lambda path: path.stat().st_mtime_ns,
+    )
     assert len(files) == 2
     assert len({path.name for path in files}) == 1  # one id
 
@@ -103,15 +139,29 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         every = (record for path in files for record in map(Record.FromString, records(path)))
         return (record for record in every if record.WhichOneof("record_type") == kind)
 
-    wait_for(lambda: len(list(kept("history"))) == 8, "the library's own process writing all it was told")
+    wait_for(
+        lambda: len(list(kept("history"))) == 8, "the library's own process writing all it was told"
+    )
     for record in kept("run"):
         config = {item.key: json.loads(item.value_json) for item in record.run.config.update}
         assert config["method"] == "fedavg() + wima(window=3)"
     seen = [
-        {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+        {
+            item.key or "/".join(item.nested_key): json.loads(item.value_json)
+            for item in record.history.item
+        }
         for record in kept("history")
     ]
-    assert [row["_step"] for row in seen] == [1, 2, 3, 4, 3, 4, 5, 6]  # the two told beyond the checkpoint are there
+    assert [row["_step"] for row in seen] == [
+        1,
+        2,
+        3,
+        4,
+        3,
+        4,
+        5,
+        6,
+    ]  # the two told beyond the checkpoint are there
     for row, expected in zip(seen[:2] + seen[4:], written, strict=True):
         assert row["_step"] == expected["round"]
         assert {name: row[name] for name in numbers(expected)} == numbers(expected)
@@ -132,7 +182,9 @@ def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.data.params["method"] == "fedavg() + wima(window=3)"
     assert run.data.params["seed"] == "3"
     for name in ("loss", "models/wima/loss", "down"):
-        history = sorted((point.step, point.value) for point in client.get_metric_history(run.info.run_id, name))
+        history = sorted(
+            (point.step, point.value) for point in client.get_metric_history(run.info.run_id, name)
+        )
         expected = [(row["round"], numbers(row)[name]) for row in written if name in numbers(row)]
         assert [step for step, _ in history] == [step for step, _ in expected]
         assert dict(history)[6] == dict(expected)[6]

@@ -12,6 +12,7 @@ import pytest
 import fedflat as ff
 import fedflat.experiments.loggers.logger as tracker
 import fedflat.experiments.loggers.tee as tee
+from experiments.small import ON, begin, experiment, final, rows, stop_at, timeless
 from fedflat.cli import main
 from fedflat.errors import SettingError
 from fedflat.execution.in_process import InProcess
@@ -21,7 +22,6 @@ from fedflat.experiments.recording import recording_callback
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder, RunFolder
 from fedflat.experiments.study import Reporter, resume
 from fedflat.experiments.train import train
-from experiments.small import ON, begin, experiment, final, rows, stop_at, timeless
 
 
 class Listener:
@@ -56,10 +56,16 @@ def callback(monkeypatch: pytest.MonkeyPatch) -> Listener:
     return heard
 
 
-def follow(folder: Path, *, again: bool = False, stop: int | None = None, said: list[str] | None = None) -> None:
+def follow(
+    folder: Path, *, again: bool = False, stop: int | None = None, said: list[str] | None = None
+) -> None:
     exp = experiment("fedgloss(rho_s=0.05, rho_l=0.05)")
     say = (said if said is not None else []).append
-    made = DiskRunFolder.open(folder, say=say) if again else DiskRunFolder.create(folder, exp.as_json(), {}, say=say)
+    made = (
+        DiskRunFolder.open(folder, say=say)
+        if again
+        else DiskRunFolder.create(folder, exp.as_json(), {}, say=say)
+    )
     with closing(LoggedRunFolder(made, ["wandb"])) as run_folder:
         train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(stop))
 
@@ -75,8 +81,15 @@ def test_what_is_heard(tmp_path: Path, callback: Listener) -> None:
 
 def test_what_is_watched_is_heard_too(tmp_path: Path, callback: Listener) -> None:
     exp = experiment()
-    with closing(LoggedRunFolder(DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}), ["wandb"])) as run_folder:
-        train(exp, run_folder=run_folder, executor=InProcess(threads=1), callbacks=recording_callback("norms,classes"))
+    with closing(
+        LoggedRunFolder(DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}), ["wandb"])
+    ) as run_folder:
+        train(
+            exp,
+            run_folder=run_folder,
+            executor=InProcess(threads=1),
+            callbacks=recording_callback("norms,classes"),
+        )
     heard = [told for _, round, told in callback.heard[1:-1] if round == 6]
     assert set(heard[0]) == {"param_norm", "classes/0", "classes/1", "classes/2"}
     assert "accuracy" in heard[1]
@@ -94,14 +107,19 @@ def test_stopped_and_going_on(tmp_path: Path, callback: Listener) -> None:
     assert callback.heard[-1] == ("end", "done")
 
 
-def test_one_that_fails_is_given_up_and_the_run_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_fails_is_given_up_and_the_run_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failing, said = Failing(), []
     monkeypatch.setattr(tee, "open_tracker", lambda name, folder: failing)
     follow(tmp_path / "run", said=said)
     assert [heard[1] for heard in failing.heard if heard[0] == "row"] == [1, 2, 3]
     assert ("end", "done") not in failing.heard
     assert len(said) == 1
-    assert "tracking with wandb failed (OSError: no space left) and is given up. The run goes on" in said[0]
+    assert (
+        "tracking with wandb failed (OSError: no space left) and is given up. The run goes on"
+        in said[0]
+    )
     begin(experiment("fedgloss(rho_s=0.05, rho_l=0.05)"), tmp_path / "alone")
     assert final(tmp_path / "run") == final(tmp_path / "alone")
     assert timeless(rows(tmp_path / "run")) == timeless(rows(tmp_path / "alone"))
@@ -116,17 +134,27 @@ def test_one_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_names() -> None:
-    with pytest.raises(SettingError, match=r"unknown tracker 'wandbb'. Did you mean 'wandb'\? Known: tensorboard, "):
+    with pytest.raises(
+        SettingError, match=r"unknown tracker 'wandbb'. Did you mean 'wandb'\? Known: tensorboard, "
+    ):
         names_of("wandbb")
 
 
 def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracker, "find_spec", lambda name: None if name == "sqlalchemy" else object())
+    monkeypatch.setattr(
+        tracker, "find_spec", lambda name: None if name == "sqlalchemy" else object()
+    )
     assert names_of("tensorboard, wandb,tensorboard") == ["tensorboard", "wandb"]
-    with pytest.raises(SettingError, match=r"mlflow needs sqlalchemy, which is not .* pip install 'fedflat\[mlflow\]'"):
+    with pytest.raises(
+        SettingError,
+        match=r"mlflow needs sqlalchemy, which is not .* pip install 'fedflat\[mlflow\]'",
+    ):
         check_installed("mlflow")
     monkeypatch.setattr(tracker, "find_spec", lambda name: None)
-    with pytest.raises(SettingError, match="mlflow needs mlflow and sqlalchemy and alembic, which are not installed"):
+    with pytest.raises(
+        SettingError,
+        match="mlflow needs mlflow and sqlalchemy and alembic, which are not installed",
+    ):
         check_installed("mlflow")
 
 
@@ -134,19 +162,35 @@ def test_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tracker, "find_spec", lambda name: None)
-    for word, sentence in (("wandb", "pip install 'fedflat[wandb]'"), ("bored", "Known: tensorboard, wandb, mlflow")):
-        assert main(["run", "fedavg", "--on", ON, "--track", word, "--out", str(tmp_path / "run")]) == 2
+    for word, sentence in (
+        ("wandb", "pip install 'fedflat[wandb]'"),
+        ("bored", "Known: tensorboard, wandb, mlflow"),
+    ):
+        assert (
+            main(["run", "fedavg", "--on", ON, "--track", word, "--out", str(tmp_path / "run")])
+            == 2
+        )
         assert sentence in capsys.readouterr().err
         assert not (tmp_path / "run").exists()
     monkeypatch.undo()
     monkeypatch.setattr(tracker, "find_spec", lambda name: object())
-    with pytest.raises(SettingError, match="and tracked is written into the run folder, and there is none"):
+    with pytest.raises(
+        SettingError, match="and tracked is written into the run folder, and there is none"
+    ):
         ff.run("fedavg", on=ON, rounds=1, track="tensorboard")
 
 
-def test_a_library_that_is_gone_when_going_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_is_gone_when_going_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     callback = Listener()
-    settings: dict[str, Any] = {"on": ON, "rounds": 3, "clients_per_round": 2, "model": "logistic", "threads": 1}
+    settings: dict[str, Any] = {
+        "on": ON,
+        "rounds": 3,
+        "clients_per_round": 2,
+        "model": "logistic",
+        "threads": 1,
+    }
     monkeypatch.setattr(tee, "open_tracker", lambda name, folder: callback)
     monkeypatch.setattr(tracker, "find_spec", lambda name: object())
     stop = Reporter(announce=lambda exp, place, total: stop_at(1))

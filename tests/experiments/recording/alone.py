@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from experiments.small import data
+from experiments.small import experiment as small
 from fedflat.client.local import LocalTraining
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
@@ -23,8 +25,6 @@ from fedflat.experiments.state import RunState
 from fedflat.experiments.train import train
 from fedflat.models.simple import mlp
 from fedflat.server.client_selection import ClientSampler
-from experiments.small import data
-from experiments.small import experiment as small
 
 ALL = "drift,alignment,norms,features,classes,delta_eps,client_lambda"
 
@@ -32,9 +32,13 @@ ALL = "drift,alignment,norms,features,classes,delta_eps,client_lambda"
 def experiment(method: str = "fedavg", **more: Any) -> Experiment:
     """Four rounds in float64, two epochs a visit; the second and the fourth are evaluated."""
     settings: dict[str, Any] = {
-        "model": mlp([3]), "rounds": 4, "dtype": "float64", "sampler": ClientSampler(clients=3),
-        "local": LocalTraining(epochs=2, batch_size=4, lr=0.05), "evaluate": EvaluationSchedule(every=2, last=1),
-    }  # fmt: skip
+        "model": mlp([3]),
+        "rounds": 4,
+        "dtype": "float64",
+        "sampler": ClientSampler(clients=3),
+        "local": LocalTraining(epochs=2, batch_size=4, lr=0.05),
+        "evaluate": EvaluationSchedule(every=2, last=1),
+    }
     return small(method, **{**settings, **more})
 
 
@@ -93,4 +97,7 @@ def cohort(exp: Experiment, t: int) -> list[int]:
 
 
 def rows_of(run_folder: RunFolder) -> list[Row]:
-    return [{key: value for key, value in row.items() if key not in ("training", "seconds")} for row in run_folder.rows]
+    return [
+        {key: value for key, value in row.items() if key not in ("training", "seconds")}
+        for row in run_folder.rows
+    ]

@@ -6,6 +6,7 @@ from statistics import fmean
 
 import pytest
 
+from experiments.recording.alone import cohort, experiment, seen, walk, watch
 from fedflat.client.local import LocalTraining
 from fedflat.execution.client_pool import Executor
 from fedflat.execution.in_process import InProcess
@@ -16,19 +17,28 @@ from fedflat.experiments.run_folder.run_folder import RunFolder
 from fedflat.experiments.train import train
 from fedflat.registry.specs import parse
 from literal.problem import toy_q
-from experiments.recording.alone import cohort, experiment, seen, walk, watch
 from quadratic import experiment as quadratic
 
 
-@pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"])
+@pytest.mark.parametrize(
+    "executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"]
+)
 def test_the_toy_problem(executor: Executor) -> None:
-    """Q, one step an epoch, two epochs: the mean of ||(0.4, 0.3)||, ||(0.72, 0.57)|| and their like of client 2."""
+    """Q, one step an epoch, two epochs: the mean of ||(0.4, 0.3)||, ||(0.72, 0.57)|| and their like
+    of client 2."""
     run_folder = RunFolder()
-    train(quadratic(parse("fedavg", "method"), *toy_q()), run_folder=run_folder, executor=executor, callbacks=recording_callback("drift"))
+    train(
+        quadratic(parse("fedavg", "method"), *toy_q()),
+        run_folder=run_folder,
+        executor=executor,
+        callbacks=recording_callback("drift"),
+    )
     assert run_folder.watched[0]["drift"] == pytest.approx(0.69383586, abs=1e-7)
 
 
-@pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"])
+@pytest.mark.parametrize(
+    "executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"]
+)
 def test_a_plain_loop(executor: Executor) -> None:
     """Unequal clients, several batches an epoch, a short last one."""
     exp = experiment(local=LocalTraining(epochs=3, batch_size=4, lr=0.05))
@@ -42,17 +52,23 @@ def test_a_plain_loop(executor: Executor) -> None:
 
 
 def test_steps_end_when_the_visit_does() -> None:
-    """Four steps of three examples are two whole epochs of a client with six, and yet its end is all that counts."""
+    """Four steps of three examples are two whole epochs of a client with six, and yet its end is
+    all that counts."""
     exp = experiment(local=LocalTraining(steps=4, batch_size=3, lr=0.05))
     run_folder = watch(exp, "drift")
     for t, sent in enumerate(run_folder.models[:-1]):
         ends = [walk(exp, t, client, sent)[-1] for client in cohort(exp, t)]
-        assert seen(run_folder, "drift")[t + 1] == pytest.approx(fmean(float((w - sent).norm()) for w in ends), rel=1e-9)
-    assert Recording.of(prepare(exp), "drift").costs() == ["watching drift: one norm at the end of each visit"]
+        assert seen(run_folder, "drift")[t + 1] == pytest.approx(
+            fmean(float((w - sent).norm()) for w in ends), rel=1e-9
+        )
+    assert Recording.of(prepare(exp), "drift").costs() == [
+        "watching drift: one norm at the end of each visit"
+    ]
 
 
 def test_from_what_was_sent_and_probes_do_not_count() -> None:
-    """NaiveFedGloSS sends a perturbed model in its second exchange; the first, from the model itself, is a probe."""
+    """NaiveFedGloSS sends a perturbed model in its second exchange; the first, from the model
+    itself, is a probe."""
     exp = experiment("naive_fedgloss(rho_s=0.5, admm=False)")
     run_folder = watch(exp, "drift")
     sent = run_folder.models[0]

@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cosine_similarity, cross_entropy
 
+from experiments.recording.alone import cohort, examples, experiment, module_at, seen, walk, watch
+from experiments.small import data
 from fedflat.client.training import Request, run_client
 from fedflat.core.flat import Model
 from fedflat.core.messages import Broadcast
@@ -27,9 +29,7 @@ from fedflat.flatness.hessian import Hessian
 from fedflat.flatness.spectrum import eigenvalues
 from fedflat.registry.specs import parse
 from literal.problem import toy_q
-from experiments.recording.alone import cohort, examples, experiment, module_at, seen, walk, watch
 from quadratic import experiment as quadratic
-from experiments.small import data
 
 
 def cosine(a: Tensor, b: Tensor) -> float:
@@ -38,7 +38,10 @@ def cosine(a: Tensor, b: Tensor) -> float:
 
 def test_alignment_and_norm() -> None:
     run_folder = watch(experiment(), "alignment,norms")
-    answers = [before - after for before, after in zip(run_folder.models, run_folder.models[1:], strict=False)]
+    answers = [
+        before - after
+        for before, after in zip(run_folder.models, run_folder.models[1:], strict=False)
+    ]
     expected = {t + 2: cosine(answers[t], answers[t + 1]) for t in range(3)}
     assert seen(run_folder, "alignment") == pytest.approx(expected, rel=1e-9)
     norms = {t: math.sqrt(sum(x * x for x in run_folder.models[t].tolist())) for t in range(1, 5)}
@@ -48,7 +51,10 @@ def test_alignment_and_norm() -> None:
 def test_alignment_is_of_what_the_cohort_answers_not_of_the_step() -> None:
     """FedAvgM steps by v <- 0.5 v + delta."""
     run_folder = watch(experiment("fedavgm(beta=0.5)"), "alignment")
-    steps = [before - after for before, after in zip(run_folder.models, run_folder.models[1:], strict=False)]
+    steps = [
+        before - after
+        for before, after in zip(run_folder.models, run_folder.models[1:], strict=False)
+    ]
     deltas = [steps[0], *(steps[t] - 0.5 * steps[t - 1] for t in range(1, 4))]
     expected = {t + 2: cosine(deltas[t], deltas[t + 1]) for t in range(3)}
     assert seen(run_folder, "alignment") == pytest.approx(expected, rel=1e-7)
@@ -81,12 +87,16 @@ def test_classes() -> None:
 
 def test_a_class_that_is_not_tested() -> None:
     given = [(torch.randn(6, 4), torch.arange(6) % 3) for _ in range(3)]
-    exp = experiment(on=clients_of(given, test=(torch.randn(4, 4), torch.tensor([0, 2, 2, 0])), classes=3))
+    exp = experiment(
+        on=clients_of(given, test=(torch.randn(4, 4), torch.tensor([0, 2, 2, 0])), classes=3)
+    )
     for accuracies in seen(watch(exp, "classes"), "classes").values():
         assert [math.isnan(accuracy) for accuracy in accuracies] == [False, True, False]
 
 
-@pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"])
+@pytest.mark.parametrize(
+    "executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"]
+)
 def test_the_sharpness_of_clients_models(executor: Executor) -> None:
     """Against the largest eigenvalue of the whole Hessian, written out."""
     exp = experiment()
@@ -104,10 +114,14 @@ def test_the_sharpness_of_clients_models(executor: Executor) -> None:
             return cross_entropy(functional_call(module, named, (x,)), y)  # noqa: B023
 
         whole = torch.autograd.functional.hessian(loss, walk(exp, 1, client, sent)[-1])
-        assert found[str(client)] == pytest.approx(float(torch.linalg.eigvalsh(whole)[-1]), rel=1e-4)
+        assert found[str(client)] == pytest.approx(
+            float(torch.linalg.eigvalsh(whole)[-1]), rel=1e-4
+        )
 
 
-@pytest.mark.parametrize("executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"])
+@pytest.mark.parametrize(
+    "executor", [InProcess(threads=1), Stacked()], ids=["one by one", "stacked"]
+)
 def test_the_sharpness_is_that_of_the_end_of_the_walk(executor: Executor) -> None:
     """FedSpeed sends ``w_k - lam sigma_k`` back, and the model is ``w_k``."""
     exp = replace(experiment("fedspeed(rho=0.1, lam=0.5)"), evaluate=EvaluationSchedule(every=1))
@@ -117,7 +131,9 @@ def test_the_sharpness_is_that_of_the_end_of_the_walk(executor: Executor) -> Non
         request = Request(client, Broadcast(0, sent.params, sent.buffers, exp.lr(0)), {})
         reply, memory = run_client(prepared.job, request, prepared.fed.data(client))
         model = Model(sent.params - reply.delta + 0.5 * memory["dual"]["sigma"], sent.buffers)
-        top = eigenvalues(Hessian(prepared.learner, model, prepared.fed.data(client)), 1, seed=exp.seed).values[0]
+        top = eigenvalues(
+            Hessian(prepared.learner, model, prepared.fed.data(client)), 1, seed=exp.seed
+        ).values[0]
         assert found[str(client)] == pytest.approx(float(top), rel=1e-4)
 
 
@@ -125,7 +141,9 @@ def test_the_stale_perturbation() -> None:
     """What the method notes, in every round and not only in those that are evaluated."""
     run_folder = watch(experiment("fedgloss(rho_s=0.1, rho_l=0.05, delta_eps=True)"), "delta_eps")
     assert list(seen(run_folder, "delta_eps")) == [2, 3, 4]
-    assert {row["round"]: row["delta_eps"] for row in run_folder.rows}.items() <= seen(run_folder, "delta_eps").items()
+    assert {row["round"]: row["delta_eps"] for row in run_folder.rows}.items() <= seen(
+        run_folder, "delta_eps"
+    ).items()
     assert watch(experiment(), "delta_eps").watched == []
 
 
@@ -144,7 +162,9 @@ def test_no_classes_to_watch() -> None:
 
 def test_all_there_is_to_see() -> None:
     """Whoever would be refused in a run is left out of it."""
-    assert [recorder.name for recorder in Recording.of(prepare(experiment()), "all").recorders] == list(RECORDERS)
+    assert [
+        recorder.name for recorder in Recording.of(prepare(experiment()), "all").recorders
+    ] == list(RECORDERS)
     exp = quadratic(parse("fedavg", "method"), *toy_q())
     without = [name for name in RECORDERS if name != "classes"]
     assert [recorder.name for recorder in Recording.of(prepare(exp), "all").recorders] == without

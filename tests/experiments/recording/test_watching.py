@@ -1,4 +1,5 @@
-"""Watching changes nothing, survives what runs survive, and costs nothing where it was not asked for."""
+"""Watching changes nothing, survives what runs survive, and costs nothing where it was not asked
+for."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ import torch
 from torch import nn
 
 import fedflat as ff
+from experiments.recording.alone import ALL, experiment, rows_of, watch
+from experiments.small import ON, Eager, final, rows, stop_at, timeless
 from fedflat.cli import main
 from fedflat.client.local import LocalTraining
 from fedflat.core.messages import Broadcast, Replies, Reply, ReplyBatch
@@ -22,15 +25,13 @@ from fedflat.execution.stacked import Stacked
 from fedflat.execution.workers import Workers
 from fedflat.experiments.experiment import Experiment
 from fedflat.experiments.prepare import PreparedRun, prepare
-from fedflat.experiments.recording import RECORDERS, Recording, recording_callback, recorders_of
-from fedflat.experiments.recording.recorder import RoundRecorder, MetricRecorder
+from fedflat.experiments.recording import RECORDERS, Recording, recorders_of, recording_callback
+from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder
 from fedflat.experiments.run_folder.record import read_rows
 from fedflat.experiments.run_folder.run_folder import DiskRunFolder
 from fedflat.experiments.study import Reporter, resume
 from fedflat.experiments.train import train
 from fedflat.server.piece import StepResult
-from experiments.recording.alone import ALL, experiment, rows_of, watch
-from experiments.small import ON, Eager, final, rows, stop_at, timeless
 from test_every_method import EVERY, said
 from test_every_method import experiment as every
 
@@ -44,7 +45,9 @@ class Moody(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.3), nn.Linear(6, 3))
+        self.body = nn.Sequential(
+            nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.3), nn.Linear(6, 3)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.body(x)
@@ -66,8 +69,15 @@ def test_no_number_of_the_run_changes(exp: Experiment, executor: Executor) -> No
     assert rows_of(bare) == rows_of(watched)  # scores, bytes and samples
     names = {name for row in watched.watched for name in row}
     assert names == {
-        "round", "drift", "alignment", "param_norm", "feature_norms", "classes", "delta_eps", "client_lambda"
-    }  # fmt: skip
+        "round",
+        "drift",
+        "alignment",
+        "param_norm",
+        "feature_norms",
+        "classes",
+        "delta_eps",
+        "client_lambda",
+    }
     if isinstance(executor, Workers):
         assert watched.watched == watch(exp, ALL).watched
 
@@ -79,10 +89,15 @@ def test_no_number_of_any_method_changes(text: str) -> None:
     for executor in (InProcess(threads=1), Stacked()):
         if isinstance(executor, Stacked) and executor.refusal(prepare(exp).job):
             continue
-        bare, watched = watch(exp, None, executor), watch(exp, "drift,alignment,norms,features,classes", executor)
+        bare, watched = (
+            watch(exp, None, executor),
+            watch(exp, "drift,alignment,norms,features,classes", executor),
+        )
         assert all(torch.equal(a, b) for a, b in zip(bare.models, watched.models, strict=True))
         assert rows_of(bare) == rows_of(watched)
-        assert [row["round"] for row in watched.watched if "drift" in row] == list(range(1, exp.rounds + 1))
+        assert [row["round"] for row in watched.watched if "drift" in row] == list(
+            range(1, exp.rounds + 1)
+        )
 
 
 def test_nothing_watched_is_nothing_done() -> None:
@@ -92,17 +107,28 @@ def test_nothing_watched_is_nothing_done() -> None:
     assert nobody.job(prepared.job) is prepared.job
     assert nobody.on_round_start(0, [0], notes, True).recorders == ()
     assert notes == {}
-    assert Recording.of(prepared, "norms,classes,features,alignment").job(prepared.job) is prepared.job
-    assert Recording.of(prepared, "client_lambda").job(prepared.job) == replace(prepared.job, returns_models=True)
+    assert (
+        Recording.of(prepared, "norms,classes,features,alignment").job(prepared.job) is prepared.job
+    )
+    assert Recording.of(prepared, "client_lambda").job(prepared.job) == replace(
+        prepared.job, returns_models=True
+    )
 
 
 def test_going_on_is_going_on(tmp_path: Path) -> None:
-    """Stopped after two rounds; lines beyond the checkpoint, one of them cut short, are what a kill leaves."""
+    """Stopped after two rounds; lines beyond the checkpoint, one of them cut short, are what a kill
+    leaves."""
     exp = experiment(EVERYTHING)
 
     def begin(folder: Path, stop: int | None) -> None:
         with closing(Eager.create(folder, exp.as_json(), {}, pause=0)) as book:
-            train(exp, run_folder=book, executor=InProcess(threads=1), on_progress=stop_at(stop), callbacks=recording_callback(ALL))
+            train(
+                exp,
+                run_folder=book,
+                executor=InProcess(threads=1),
+                on_progress=stop_at(stop),
+                callbacks=recording_callback(ALL),
+            )
 
     begin(tmp_path / "whole", None)
     with pytest.raises(KeyboardInterrupt):
@@ -110,7 +136,12 @@ def test_going_on_is_going_on(tmp_path: Path) -> None:
     with open(tmp_path / "cut" / "watch.jsonl", "a") as stream:
         stream.write('{"round": 3, "drift": 0.5}\n{"round": 4, "dri')
     with closing(DiskRunFolder.open(tmp_path / "cut")) as run_folder:
-        train(exp, run_folder=run_folder, executor=InProcess(threads=1), callbacks=recording_callback(ALL))
+        train(
+            exp,
+            run_folder=run_folder,
+            executor=InProcess(threads=1),
+            callbacks=recording_callback(ALL),
+        )
         assert run_folder.watched == read_rows(tmp_path / "cut", "watch")
     whole, cut = (read_rows(tmp_path / name, "watch") for name in ("whole", "cut"))
     assert whole == cut
@@ -123,10 +154,20 @@ def test_alignment_does_not_reach_over_rounds_nobody_watched(tmp_path: Path) -> 
     exp = experiment()
     for stop, what in ((1, "alignment"), (2, None), (None, "alignment")):
         folder = tmp_path / "run"
-        made = DiskRunFolder.create(folder, exp.as_json(), {}) if stop == 1 else DiskRunFolder.open(folder)
+        made = (
+            DiskRunFolder.create(folder, exp.as_json(), {})
+            if stop == 1
+            else DiskRunFolder.open(folder)
+        )
         with closing(made) as run_folder:
             try:
-                train(exp, run_folder=run_folder, executor=InProcess(threads=1), on_progress=stop_at(stop), callbacks=recording_callback(what))
+                train(
+                    exp,
+                    run_folder=run_folder,
+                    executor=InProcess(threads=1),
+                    on_progress=stop_at(stop),
+                    callbacks=recording_callback(what),
+                )
             except KeyboardInterrupt:
                 assert stop is not None
     assert [row["round"] for row in read_rows(tmp_path / "run", "watch")] == [4]
@@ -141,9 +182,13 @@ def test_runs_and_studies_are_watched_as_they_are_asked_to(tmp_path: Path) -> No
     assert noted[0] == "  watching norms: one norm a round"
     resume(tmp_path / "run")
     assert [row["round"] for row in read_rows(tmp_path / "run", "watch")] == [1, 2, 3]
-    ff.compare(["fedavg", "fedsam(rho=0.1)"], out=tmp_path / "study", watch="drift,norms", **settings)
+    ff.compare(
+        ["fedavg", "fedsam(rho=0.1)"], out=tmp_path / "study", watch="drift,norms", **settings
+    )
     for path in tmp_path.glob("study/*/seed-0"):
-        assert [set(row) for row in read_rows(path, "watch")] == [{"round", "drift", "param_norm"}] * 3
+        assert [set(row) for row in read_rows(path, "watch")] == [
+            {"round", "drift", "param_norm"}
+        ] * 3
 
 
 def test_another_wish_when_going_on(tmp_path: Path) -> None:
@@ -152,19 +197,33 @@ def test_another_wish_when_going_on(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         ff.run("fedavg", out=tmp_path / "run", watch="norms", reporter=stop, **settings)
     with pytest.raises(KeyboardInterrupt):
-        resume(tmp_path / "run", watch="drift", reporter=Reporter(announce=lambda exp, place, total: stop_at(2)))
+        resume(
+            tmp_path / "run",
+            watch="drift",
+            reporter=Reporter(announce=lambda exp, place, total: stop_at(2)),
+        )
     resume(tmp_path / "run", watch="none")
-    assert [set(row) - {"round"} for row in read_rows(tmp_path / "run", "watch")] == [{"param_norm"}, {"drift"}]
+    assert [set(row) - {"round"} for row in read_rows(tmp_path / "run", "watch")] == [
+        {"param_norm"},
+        {"drift"},
+    ]
 
 
 def test_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SettingError, match=r"nobody can watch 'drfit'. Did you mean 'drift'\? There are drift, align"):
+    with pytest.raises(
+        SettingError,
+        match=r"nobody can watch 'drfit'. Did you mean 'drift'\? There are drift, align",
+    ):
         recorders_of("norms,drfit")
-    assert main(["run", "fedavg", "--on", ON, "--watch", "noise", "--out", str(tmp_path / "run")]) == 2
+    assert (
+        main(["run", "fedavg", "--on", ON, "--watch", "noise", "--out", str(tmp_path / "run")]) == 2
+    )
     said = capsys.readouterr().err
     assert all(name in said for name in RECORDERS)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(SettingError, match=r"written into the run folder, and there is none. Name one: out="):
+    with pytest.raises(
+        SettingError, match=r"written into the run folder, and there is none. Name one: out="
+    ):
         ff.run("fedavg", on=ON, rounds=1, watch="norms")
 
 
@@ -195,11 +254,20 @@ class Clumsy(MetricRecorder):
 
 
 @pytest.mark.parametrize("where", ["hear", "folded", "see"])
-def test_what_watches_never_ends_what_it_watches(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_watches_never_ends_what_it_watches(
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(RECORDERS, "clumsy", Clumsy(where))
     exp, said = experiment(), []
-    with closing(DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}, say=said.append)) as run_folder:
-        result = train(exp, run_folder=run_folder, executor=InProcess(threads=1), callbacks=recording_callback("clumsy,norms"))
+    with closing(
+        DiskRunFolder.create(tmp_path / "run", exp.as_json(), {}, say=said.append)
+    ) as run_folder:
+        result = train(
+            exp,
+            run_folder=run_folder,
+            executor=InProcess(threads=1),
+            callbacks=recording_callback("clumsy,norms"),
+        )
     assert result.status == "done"
     assert torch.equal(result.model.params, watch(exp, None).models[-1])
     seen = read_rows(tmp_path / "run", "watch")
@@ -218,6 +286,10 @@ def flat_loss(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def test_clients_without_curvature() -> None:
     """Lanczos could not begin, and ended the run."""
     exp = experiment(model=nn.Sequential(nn.Linear(4, 12), nn.Linear(12, 3)), loss=flat_loss)
-    values = [row["client_lambda"] for row in watch(exp, "client_lambda").watched if "client_lambda" in row]
+    values = [
+        row["client_lambda"]
+        for row in watch(exp, "client_lambda").watched
+        if "client_lambda" in row
+    ]
     assert values
     assert {value for row in values for value in row.values()} == {0.0}

@@ -1,4 +1,5 @@
-"""``fedflat presets`` and ``fedflat run --preset``, typed; on miniature files in the true formats."""
+"""``fedflat presets`` and ``fedflat run --preset``, typed; on miniature files in the true
+formats."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from typing import Any
 import pytest
 
 from data.miniature import write_cifar_files, write_idx_set
+from experiments.small import final, rows
 from fedflat.cli import main
 from fedflat.data.files import paths as places
 from fedflat.experiments.experiment import from_json
 from fedflat.papers.presets import PAPERS, every, find
-from experiments.small import final, rows
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +57,10 @@ def test_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     """A page of groups, in which every run is counted; the word of a group lists its runs."""
     page = said(capsys, "presets")
     assert len(page.splitlines()) < 200
-    groups = {name: int(count) for name, count in re.findall(r"^  (\S+/\S+-) +(\d+) runs  ", page, re.MULTILINE)}
+    groups = {
+        name: int(count)
+        for name, count in re.findall(r"^  (\S+/\S+-) +(\d+) runs  ", page, re.MULTILINE)
+    }
     assert sum(groups.values()) == len(every())
     for name, count in groups.items():
         assert sum(preset.name.startswith(name) for preset in every()) == count
@@ -76,7 +80,9 @@ def test_a_paper(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_list(capsys: pytest.CaptureFixture[str]) -> None:
     listing = said(capsys, "presets", "fedgloss/")
     for preset in (preset for preset in every() if preset.name.startswith("fedgloss/")):
-        assert re.search(rf"^[* ] {re.escape(preset.name)} +{re.escape(preset.figure)} ", listing, re.MULTILINE)
+        assert re.search(
+            rf"^[* ] {re.escape(preset.name)} +{re.escape(preset.figure)} ", listing, re.MULTILINE
+        )
         assert preset.on in listing
     assert "`fedflat run --preset NAME` runs it" in listing
 
@@ -91,15 +97,30 @@ def test_the_command_in_full_says_the_same(capsys: pytest.CaptureFixture[str], n
     words = shlex.split(command.replace("\\\n", " "))
     assert main([*words[1:], "--on", "digits(lda(0), clients=20, split=0.7)", "--model", "mlp([8])", "--rounds", "1",
                  "--clients-per-round", "2", "--quiet", "--out", "out"]) == 0  # fmt: skip
-    small = {"on": "digits(lda(0), clients=20, split=0.7)", "model": "mlp([8])", "rounds": 1, "clients_per_round": 2}
-    assert saved() == find(name).experiment(eval_last=find(name).settings["eval_last"], **small).as_json()
+    small = {
+        "on": "digits(lda(0), clients=20, split=0.7)",
+        "model": "mlp([8])",
+        "rounds": 1,
+        "clients_per_round": 2,
+    }
+    assert (
+        saved()
+        == find(name).experiment(eval_last=find(name).settings["eval_last"], **small).as_json()
+    )
     assert "About the paper's runs:\n" in told
 
 
 def test_feddyn_is_not_clipped_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    rows_of_feddyn = [preset for preset in every() if preset.name.startswith("eccv22/") and "feddyn" in preset.name]
+    rows_of_feddyn = [
+        preset
+        for preset in every()
+        if preset.name.startswith("eccv22/") and "feddyn" in preset.name
+    ]
     assert len(rows_of_feddyn) == 2 * 2 * 8
-    assert all("FedDyn's own code clips at a norm of 10: --clip 10" in preset.note for preset in rows_of_feddyn)
+    assert all(
+        "FedDyn's own code clips at a norm of 10: --clip 10" in preset.note
+        for preset in rows_of_feddyn
+    )
     assert "--clip 10." in said(capsys, "presets", "eccv22/cifar10-alpha0-feddyn")
 
 
@@ -120,28 +141,45 @@ def test_one_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     """Though others have its name in theirs."""
     told = said(capsys, "presets", "fedgloss/cifar10-cnn-alpha0-naive-fedgloss")
     assert told.splitlines()[0] == "fedgloss/cifar10-cnn-alpha0-naive-fedgloss"
-    assert "The paper reports 83.9 ± 0.2 after 10,000 rounds (Table 6).\n77.6 ± 0.3 after half of the rounds." in told
+    assert (
+        "The paper reports 83.9 ± 0.2 after 10,000 rounds (Table 6).\n77.6 ± 0.3 after half of the rounds."
+        in told
+    )
     assert re.search(r"seeds +0, 42, 200299\n", told)
     told = said(capsys, "presets", "fedgloss/cifar10-cnn-alpha0-repo")
-    assert told.startswith("fedgloss/cifar10-cnn-alpha0-fedgloss-repo, or fedgloss/cifar10-cnn-alpha0-repo\n")
-    assert "no convergence after 20,000 rounds" in said(capsys, "presets", "fedgloss/cifar100-cnn-alpha0-feddyn-sam")
-    assert "best personal accuracy after 250 rounds" in said(capsys, "presets", "fedfsa/fmnist-pat5-fedcr")
+    assert told.startswith(
+        "fedgloss/cifar10-cnn-alpha0-fedgloss-repo, or fedgloss/cifar10-cnn-alpha0-repo\n"
+    )
+    assert "no convergence after 20,000 rounds" in said(
+        capsys, "presets", "fedgloss/cifar100-cnn-alpha0-feddyn-sam"
+    )
+    assert "best personal accuracy after 250 rounds" in said(
+        capsys, "presets", "fedfsa/fmnist-pat5-fedcr"
+    )
 
 
 def test_none_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     told = refused(capsys, "presets", "fedglos/cifar10-cnn-alpha0")
-    assert "no preset has 'fedglos/cifar10-cnn-alpha0' in its name. Did you mean 'fedgloss/cifar10-cnn-alpha0'?" in told
+    assert (
+        "no preset has 'fedglos/cifar10-cnn-alpha0' in its name. Did you mean 'fedgloss/cifar10-cnn-alpha0'?"
+        in told
+    )
     assert "unknown option '--wrod'" in refused(capsys, "presets", "--wrod")
 
 
 def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     """All that is not typed is the preset's, and the paper's number stands beside the result."""
     preset = find("eccv22/cifar100-alpha0.5-fedasam-swa")
-    assert main(["run", "--preset", preset.name, "--rounds", "2", "--threads", "1", "--out", "out"]) == 0
+    assert (
+        main(["run", "--preset", preset.name, "--rounds", "2", "--threads", "1", "--out", "out"])
+        == 0
+    )
     out, told = capsys.readouterr()
     assert "fedasam(rho=0.5, eta=0.2) + swa(cycle=20)" in out
     assert "the paper reports 49.17 after 20,000 rounds (Table 2); changed here: rounds.\n" in told
-    assert "SWA's first cycle of 20 rounds: not finished after 2 rounds. --stretch gives all" in told
+    assert (
+        "SWA's first cycle of 20 rounds: not finished after 2 rounds. --stretch gives all" in told
+    )
     accuracy = 100 * rows(Path("out"))[-1]["accuracy"]  # the last tenth of two rounds is one
     assert f"eccv22/cifar100-alpha0.5-fedasam-swa: {accuracy:.2f}; the paper" in told
     assert saved() == preset.experiment(rounds=2).as_json()
@@ -163,29 +201,60 @@ def test_what_is_typed_wins(capsys: pytest.CaptureFixture[str]) -> None:
     assert exp["sampler"] == {"clients": 2, "kind": "uniform", "seeding": "run", "cohorts": None}
     assert (exp["on"], exp["model"], exp["seed"]) == ("digits(lda(0), clients=20)", "logistic()", 7)
     local = exp["local"]
-    assert (local["lr"], local["batch_size"], local["weight_decay"]) == (0.01, 50, "decay(0.1, 0.9)")
+    assert (local["lr"], local["batch_size"], local["weight_decay"]) == (
+        0.01,
+        50,
+        "decay(0.1, 0.9)",
+    )
     assert (local["steps"], local["clip"]) == (3, 10.0)
     told = capsys.readouterr().err
-    assert "changed here: on, model, rounds, clients per round, sampler, local steps, lr, weight decay.\n" in told
+    assert (
+        "changed here: on, model, rounds, clients per round, sampler, local steps, lr, weight decay.\n"
+        in told
+    )
 
 
 def test_quiet_and_without_preset(capsys: pytest.CaptureFixture[str]) -> None:
-    small = ("--on", "digits(lda(0), clients=20)", "--model", "logistic", "--rounds", "1", "--quiet")
+    small = (
+        "--on",
+        "digits(lda(0), clients=20)",
+        "--model",
+        "logistic",
+        "--rounds",
+        "1",
+        "--quiet",
+    )
     assert main(["run", "--preset", "eccv22/cifar10-alpha0", *small, "--out", "out"]) == 0
     assert capsys.readouterr().err == ""
     assert main(["run", "fedavg", "--quiet", "--out", "plain", "--rounds", "1"]) == 0
     plain = saved("plain")
     assert (plain["on"], plain["seed"], plain["sampler"]["clients"]) == ("digits(lda(0))", 0, 10)
-    assert (plain["local"]["lr"], plain["local"]["batch_size"], plain["on_bad"]) == (0.1, 64, "raise")
+    assert (plain["local"]["lr"], plain["local"]["batch_size"], plain["on_bad"]) == (
+        0.1,
+        64,
+        "raise",
+    )
 
 
 def test_a_run_that_is_stretched(capsys: pytest.CaptureFixture[str]) -> None:
     """What is typed still wins; without --stretch one is told what the run is too short for."""
-    small = ("--on", "digits(lda(0), clients=20)", "--model", "logistic", "--rounds", "20", "--threads", "1")
+    small = (
+        "--on",
+        "digits(lda(0), clients=20)",
+        "--model",
+        "logistic",
+        "--rounds",
+        "20",
+        "--threads",
+        "1",
+    )
     words = ["run", "--preset", "fedgloss/cifar10-cnn-alpha0", *small]
     assert main([*words, "--out", "plain"]) == 0
     told = capsys.readouterr().err
-    assert "  T_s=2000: not finished after 20 rounds. --stretch gives all that is counted in rounds its share" in told
+    assert (
+        "  T_s=2000: not finished after 20 rounds. --stretch gives all that is counted in rounds its share"
+        in told
+    )
     assert "T_s=2000" in saved("plain")["method"]
     assert main([*words, "--stretch", "--eval-every", "10", "--out", "short"]) == 0
     told = capsys.readouterr().err
@@ -193,13 +262,24 @@ def test_a_run_that_is_stretched(capsys: pytest.CaptureFixture[str]) -> None:
     assert "changed here: on, model, rounds, eval every (schedules stretched).\n" in told
     assert saved("short")["method"] == "fedgloss(rho_s=0.15, rho_l=0.15, beta=10, T_s=4)"
     assert saved("short")["evaluate"] == {"every": 10, "last": 2}
-    assert main(["run", "fedsam(rho=warmup(0, 0.1, 9))", *small[:4], "--rounds", "2", "--out", "own"]) == 0
+    assert (
+        main(["run", "fedsam(rho=warmup(0, 0.1, 9))", *small[:4], "--rounds", "2", "--out", "own"])
+        == 0
+    )
     assert "  the warm-up over 9 rounds: not finished after 2 rounds.\n" in capsys.readouterr().err
 
 
 def test_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     """The authors' where they are known, else from 0."""
-    small = ("--on", "digits(lda(0), clients=20, split=0.7)", "--model", "mlp([8])", "--rounds", "1", "--quiet")
+    small = (
+        "--on",
+        "digits(lda(0), clients=20, split=0.7)",
+        "--model",
+        "mlp([8])",
+        "--rounds",
+        "1",
+        "--quiet",
+    )
     named, unnamed = "fedfsa/fmnist-pat5-fedavg-ft", "wima/cifar10-alpha0-fedavg"
     assert main(["run", "--preset", named, *small, "--out", "one"]) == 0
     assert saved("one")["seed"] == 23
@@ -210,7 +290,10 @@ def test_seeds(capsys: pytest.CaptureFixture[str]) -> None:
         assert [run["experiment"]["seed"] for run in study["runs"]] == seeds
 
 
-PERSONAL = [f"fedfsa/fmnist-pat5-{said}" for said in ("fedavg-ft", "fedcr", "fedala", "fedspeed-repo", "fedfsa")]
+PERSONAL = [
+    f"fedfsa/fmnist-pat5-{said}"
+    for said in ("fedavg-ft", "fedcr", "fedala", "fedspeed-repo", "fedfsa")
+]
 OTHERS = [
     "eccv22/cifar100-alpha0-server-adam1",
     "fedgloss/cifar10-cnn-alpha0-fedgloss-repo", "fedgloss/cifar100-cnn-alpha0.5-naive-fedgloss",
@@ -221,11 +304,18 @@ OTHERS = [
 @pytest.mark.parametrize("name", PERSONAL)
 def test_personal_runs(capsys: pytest.CaptureFixture[str], name: str) -> None:
     """The number is the best personal accuracy; one of them on the preset's own data."""
-    own = ("--on", "fashion_mnist(pathological(5), clients=6, split=0.7, pool=True)") if "-fedfsa" not in name else ()
+    own = (
+        ("--on", "fashion_mnist(pathological(5), clients=6, split=0.7, pool=True)")
+        if "-fedfsa" not in name
+        else ()
+    )
     work = ("--rounds", "2", "--local-epochs", "1", "--clients-per-round", "2", "--threads", "1")
     assert main(["run", "--preset", name, *work, *own, "--out", "out"]) == 0
     best = max(row["personal"] for row in rows(Path("out")))
-    assert f"{name}: {100 * best:.2f} as its best personal accuracy; the paper reports" in capsys.readouterr().err
+    assert (
+        f"{name}: {100 * best:.2f} as its best personal accuracy; the paper reports"
+        in capsys.readouterr().err
+    )
     assert rows(Path("out"))[-1]["tuned"]
 
 
@@ -239,41 +329,89 @@ def test_other_runs(capsys: pytest.CaptureFixture[str], name: str) -> None:
 
 def test_pachinko(capsys: pytest.CaptureFixture[str]) -> None:
     """500 clients and a ResNet-18 are much; the rest of the preset is as it is."""
-    small = ("--on", "cifar100(pam(), clients=20)", "--model", "resnet20()", "--rounds", "4", "--threads", "1")
-    assert main(["run", "--preset", "eccv22/cifar100-pam-fedasam-cutout-swa-repo", *small, "--out", "out"]) == 0
-    assert "the paper reports 57.01 after 10,000 rounds (Table 3); changed here: on, model, rounds" in (
-        capsys.readouterr().err
+    small = (
+        "--on",
+        "cifar100(pam(), clients=20)",
+        "--model",
+        "resnet20()",
+        "--rounds",
+        "4",
+        "--threads",
+        "1",
+    )
+    assert (
+        main(
+            [
+                "run",
+                "--preset",
+                "eccv22/cifar100-pam-fedasam-cutout-swa-repo",
+                *small,
+                "--out",
+                "out",
+            ]
+        )
+        == 0
+    )
+    assert (
+        "the paper reports 57.01 after 10,000 rounds (Table 3); changed here: on, model, rounds"
+        in (capsys.readouterr().err)
     )
     assert rows(Path("out"))[-1]["model"] == "swa"
 
 
 def test_a_run_that_diverges(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--on", "digits(lda(0), clients=20)", "--model", "logistic", "--rounds", "3", "--lr", "1e30"]
-    assert main(["run", "--preset", "fedgloss/cifar100-cnn-alpha0-feddyn", *words, "--out", "out"]) == 0
+    words = [
+        "--on",
+        "digits(lda(0), clients=20)",
+        "--model",
+        "logistic",
+        "--rounds",
+        "3",
+        "--lr",
+        "1e30",
+    ]
+    assert (
+        main(["run", "--preset", "fedgloss/cifar100-cnn-alpha0-feddyn", *words, "--out", "out"])
+        == 0
+    )
     told = capsys.readouterr().err
-    assert "feddyn: X (diverged); the paper reports no convergence after 20,000 rounds (Table 3); changed" in told
+    assert (
+        "feddyn: X (diverged); the paper reports no convergence after 20,000 rounds (Table 3); changed"
+        in told
+    )
 
 
 def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
     told = refused(capsys, "run", "fedavg", "--preset", "eccv22/cifar10-alpha0")
     assert "--preset eccv22/cifar10-alpha0 says the method already" in told
     assert "found 'fedavg' too" in told
-    assert "says the method already" in refused(capsys, "run", "--preset", "eccv22/cifar10-alpha0", "fedavg")
+    assert "says the method already" in refused(
+        capsys, "run", "--preset", "eccv22/cifar10-alpha0", "fedavg"
+    )
     told = refused(capsys, "run", "--preset", "eccv22/cifar10-alfa0", "--rounds", "1")
     assert "unknown preset 'eccv22/cifar10-alfa0'. Did you mean 'eccv22/cifar10-alpha0'?" in told
     assert "METHOD" in refused(capsys, "run", "--rounds", "1")
     told = refused(capsys, "run", "fedavg", "--stretch")
     assert "--stretch fits a preset to other rounds, and none was named" in told
     assert "expected one argument" in refused(capsys, "run", "--preset")
-    assert "unknown option '--preset'" in refused(capsys, "compare", "fedavg", "--preset", "eccv22/cifar10-alpha0")
+    assert "unknown option '--preset'" in refused(
+        capsys, "compare", "fedavg", "--preset", "eccv22/cifar10-alpha0"
+    )
     told = refused(capsys, "run", "--preset", "fedfsa/fmnist-pat5", "--seeds", "4")
-    assert "--seeds 4: the preset has the 3 seeds of its authors, 23, 100, 200. Ask for at most 3" in told
+    assert (
+        "--seeds 4: the preset has the 3 seeds of its authors, 23, 100, 200. Ask for at most 3"
+        in told
+    )
     told = refused(capsys, "run", "--preset", "fedfsa/fmnist-pat5", "--seeds", "0")
     assert "seeds must be a whole number of at least 1, found 0" in told
-    assert "not allowed with" in refused(capsys, "run", "--preset", "man/cifar10-iid", "--seed", "1", "--seeds", "2")
+    assert "not allowed with" in refused(
+        capsys, "run", "--preset", "man/cifar10-iid", "--seed", "1", "--seeds", "2"
+    )
 
 
-def test_data_that_are_not_there(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_are_not_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("FEDFLAT_DATA")
     told = refused(capsys, "run", "--preset", "eccv22/cifar10-alpha0", "--rounds", "1", "--quiet")
     assert "`fedflat data get cifar10`" in told

@@ -43,7 +43,8 @@ def test_names_are_unique() -> None:
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_text_is_what_it_makes(paper: str) -> None:
-    """What is read prints as a text that reads the same; method and model print as they were written."""
+    """What is read prints as a text that reads the same; method and model print as they were
+    written."""
     for preset in BY_PAPER[paper]:
         on = parse(preset.on, "data set")
         assert parse(repr(on), "data set") == on
@@ -63,9 +64,15 @@ def test_every_one_is_an_experiment(paper: str) -> None:
         assert exp.sampler.clients == said["clients_per_round"]
         assert exp.sampler.kind == said.get("sampler", "uniform")
         assert exp.sampler.seeding == said.get("sampler_seed", "run")
-        assert (exp.local.epochs, exp.local.steps) == (said.get("local_epochs", 1), said.get("local_steps"))
+        assert (exp.local.epochs, exp.local.steps) == (
+            said.get("local_epochs", 1),
+            said.get("local_steps"),
+        )
         assert exp.local.batch_size == said["batch_size"]
-        assert (exp.local.weight_decay, exp.local.momentum) == (said.get("weight_decay", 0), said.get("momentum", 0))
+        assert (exp.local.weight_decay, exp.local.momentum) == (
+            said.get("weight_decay", 0),
+            said.get("momentum", 0),
+        )
         assert exp.local.clip == said.get("clip")
         assert exp.seed == (preset.seeds or (0,))[0]
         assert exp.on_bad == "stop"
@@ -89,7 +96,9 @@ def test_every_column_has_one_main_run() -> None:
     for paper, main in mains.items():
         for preset in BY_PAPER[paper]:
             plain = preset.name.removesuffix("-repo")
-            assert bool(preset.column) == (plain.endswith(main) and "naive" not in plain), preset.name
+            assert bool(preset.column) == (plain.endswith(main) and "naive" not in plain), (
+                preset.name
+            )
             if preset.column:
                 assert preset.column == preset.name.replace(main, "")
 
@@ -107,9 +116,15 @@ def test_the_columns_of_feddrive() -> None:
 
 
 def test_code_and_paper_are_both_there() -> None:
-    """Each ``-repo`` has its original, from which it differs in the method or, for FedGloSS's, in how data change."""
+    """Each ``-repo`` has its original, from which it differs in the method or, for FedGloSS's, in
+    how data change."""
     repos = [preset for preset in every() if preset.name.endswith("-repo")]
-    assert {preset.name.partition("/")[0] for preset in repos} == {"eccv22", "fedgloss", "fedfsa", "man"}
+    assert {preset.name.partition("/")[0] for preset in repos} == {
+        "eccv22",
+        "fedgloss",
+        "fedfsa",
+        "man",
+    }
     for repo in repos:
         plain = find(repo.name.removesuffix("-repo"))
         alike = ", augment='fedgloss')" if repo.name.startswith("fedgloss/") else ")"
@@ -129,17 +144,29 @@ def test_overrides() -> None:
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(SpellingError, match=r"unknown preset 'fedgloss/cifar10-cnn-alpha'\. Did you mean 'fedgloss/"):
+    with pytest.raises(
+        SpellingError,
+        match=r"unknown preset 'fedgloss/cifar10-cnn-alpha'\. Did you mean 'fedgloss/",
+    ):
         find("fedgloss/cifar10-cnn-alpha")
-    with pytest.raises(SpellingError, match=r"unknown preset '\?'\. `fedflat presets` lists them all\."):
+    with pytest.raises(
+        SpellingError, match=r"unknown preset '\?'\. `fedflat presets` lists them all\."
+    ):
         find("?")
-    with pytest.raises(SpellingError, match=r"no preset has 'fedglos/cifar10' in its name\. Did you mean 'fedgloss/"):
+    with pytest.raises(
+        SpellingError,
+        match=r"no preset has 'fedglos/cifar10' in its name\. Did you mean 'fedgloss/",
+    ):
         matching("fedglos/cifar10")
 
 
 def test_matching() -> None:
     assert matching("") == list(every())
-    assert {p.name.partition("/")[0] for p in matching("cifar100-alpha0.5")} == {"eccv22", "wima", "fedseq"}
+    assert {p.name.partition("/")[0] for p in matching("cifar100-alpha0.5")} == {
+        "eccv22",
+        "wima",
+        "fedseq",
+    }
     assert [p.name for p in matching("fedgloss/cifar10-cnn-alpha0-repo")] == [
         "fedgloss/cifar10-cnn-alpha0-fedgloss-repo"
     ]
@@ -176,9 +203,15 @@ print("LOADED", [name for name in ("torch", "numpy", "rich") if name in sys.modu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["streets-standin-hfl-towns", "cities-standin-hfl-cities", "streets-standin-fedvc125"])
+@pytest.mark.parametrize(
+    "name", ["streets-standin-hfl-towns", "cities-standin-hfl-cities", "streets-standin-fedvc125"]
+)
 def test_the_stand_ins_of_fedvpr_are_ready_to_run(name: str) -> None:
     """Their data are drawn here: places are looked for, and towns are the clusters."""
-    prepared = prepare(find(f"fedvpr/{name}").experiment(on="street(towns=2, clients=20, examples=4, targets='place')"))
+    prepared = prepare(
+        find(f"fedvpr/{name}").experiment(
+            on="street(towns=2, clients=20, examples=4, targets='place')"
+        )
+    )
     assert prepared.exp.headline.name == "recall@1"
     assert len(prepared.slots) == (2 if "hfl" in name else 1)

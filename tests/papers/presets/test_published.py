@@ -1,4 +1,5 @@
-"""Numbers and settings as the papers print them, copied by hand and in another order than the presets' own tables."""
+"""Numbers and settings as the papers print them, copied by hand and in another order than the
+presets' own tables."""
 
 from __future__ import annotations
 
@@ -91,7 +92,9 @@ NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "spread", "table"), NUMBERS, ids=[row[0] for row in NUMBERS])
+@pytest.mark.parametrize(
+    ("name", "value", "spread", "table"), NUMBERS, ids=[row[0] for row in NUMBERS]
+)
 def test_numbers(name: str, value: float | None, spread: float | None, table: str) -> None:
     preset = find(name)
     assert (preset.reported, preset.spread, preset.table) == (value, spread, table)
@@ -167,7 +170,9 @@ SETTINGS: list[tuple[str, str, str, str, int, dict[str, Any]]] = [
 @pytest.mark.parametrize(
     ("name", "method", "on", "model", "rounds", "some"), SETTINGS, ids=[row[0] for row in SETTINGS]
 )
-def test_settings(name: str, method: str, on: str, model: str, rounds: int, some: dict[str, Any]) -> None:
+def test_settings(
+    name: str, method: str, on: str, model: str, rounds: int, some: dict[str, Any]
+) -> None:
     preset = find(name)
     assert (preset.method, preset.on, preset.model, preset.rounds) == (method, on, model, rounds)
     assert {key: preset.settings[key] for key in some} == some
@@ -175,9 +180,18 @@ def test_settings(name: str, method: str, on: str, model: str, rounds: int, some
 
 def test_asides() -> None:
     """What is printed beside a number."""
-    assert find("eccv22/cifar100-pam-e2-20clients-fedasam").note == "53.88 after 5,000 rounds, without SWA."
-    assert find("eccv22/cifar10-alpha0-fedavgm").note == "The paper's number is that of chance: it did not learn."
-    assert find("fedgloss/cifar10-cnn-alpha0-naive-fedgloss").note == "77.6 ± 0.3 after half of the rounds."
+    assert (
+        find("eccv22/cifar100-pam-e2-20clients-fedasam").note
+        == "53.88 after 5,000 rounds, without SWA."
+    )
+    assert (
+        find("eccv22/cifar10-alpha0-fedavgm").note
+        == "The paper's number is that of chance: it did not learn."
+    )
+    assert (
+        find("fedgloss/cifar10-cnn-alpha0-naive-fedgloss").note
+        == "77.6 ± 0.3 after half of the rounds."
+    )
     assert find("fedgloss/cifar100-cnn-alpha0.5").note == "47.2 ± 1.1 after half of the rounds."
     assert find("man/cifar100-delta0.6-feddyn").note == "Reaches 50 % after 486 rounds."
     assert find("man/cifar100-delta0.3-fedavg").note == "Does not reach 50 % in 500 rounds."
@@ -193,13 +207,23 @@ def test_seeds() -> None:
 
 
 def test_attacks_with_the_same_share() -> None:
-    """Table 5.5: FedAvg has as many attackers at (0.1, 0.5) as at (0.5, 0.1), and in most columns the same numbers."""
+    """Table 5.5: FedAvg has as many attackers at (0.1, 0.5) as at (0.5, 0.1), and in most columns
+    the same numbers."""
     own = {preset.name: preset for preset in every() if preset.name.startswith("attacks/")}
     assert len(own) == 2 * (6 * 8 + 2)
     assert own["attacks/cifar10-none-fedseq"].reported == 76.10
     assert "attack" not in own["attacks/cifar100-none-fedavg"].settings
-    for flip in ("cifar10-0-2", "cifar10-3-5", "cifar10-both", "cifar10-both-random", "cifar100-intra"):
-        assert own[f"attacks/{flip}-0.1-0.5-fedavg"].reported == own[f"attacks/{flip}-0.5-0.1-fedavg"].reported
+    for flip in (
+        "cifar10-0-2",
+        "cifar10-3-5",
+        "cifar10-both",
+        "cifar10-both-random",
+        "cifar100-intra",
+    ):
+        assert (
+            own[f"attacks/{flip}-0.1-0.5-fedavg"].reported
+            == own[f"attacks/{flip}-0.5-0.1-fedavg"].reported
+        )
     worst = own["attacks/cifar10-both-random-0.5-0.5-fedseq"].experiment()
     assert own["attacks/cifar10-both-random-0.5-0.5-fedseq"].reported == 73.46
     assert repr(worst.attack) == "label_flip(L_S=0.5, pairs=[[0, 2], [3, 5]], draw='random')"

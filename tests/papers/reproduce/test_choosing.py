@@ -24,7 +24,9 @@ def names(table: str, *patterns: str) -> list[str]:
 
 def test_the_two_cells_of_a_column() -> None:
     both = ["fedgloss/cifar10-cnn-alpha0-fedavg", "fedgloss/cifar10-cnn-alpha0-fedgloss"]
-    assert names("fedgloss/table3", "cifar10-cnn-alpha0-{fedgloss,fedavg}") == both  # in the order of the table
+    assert (
+        names("fedgloss/table3", "cifar10-cnn-alpha0-{fedgloss,fedavg}") == both
+    )  # in the order of the table
     assert names("fedgloss/table3", *both) == both
     assert names("fedgloss/table3", "cifar10-cnn-alpha0-fedavg,cifar10-cnn-alpha0-fedgloss") == both
     assert names("fedgloss/cifar10-cnn-alpha0-{fedavg,fedgloss}", "*") == both
@@ -32,7 +34,9 @@ def test_the_two_cells_of_a_column() -> None:
 
 def test_a_table_has_the_presets_that_name_it_and_no_others() -> None:
     of_paper = [preset for preset in every() if preset.name.startswith("wima/")]
-    assert names("wima/table4.24", "*") == [preset.name for preset in of_paper if preset.table == "Table 4.24"]
+    assert names("wima/table4.24", "*") == [
+        preset.name for preset in of_paper if preset.table == "Table 4.24"
+    ]
     assert names("wima", "*") == [preset.name for preset in of_paper]
 
 
@@ -42,7 +46,9 @@ def test_one_preset_or_the_main_run_of_a_column() -> None:
 
 
 def test_a_large_table_is_not_run_by_mistake() -> None:
-    with pytest.raises(SettingError, match=r"fedgloss/table3 has \d+ cells, [\d,]+ rounds in all\. Say which"):
+    with pytest.raises(
+        SettingError, match=r"fedgloss/table3 has \d+ cells, [\d,]+ rounds in all\. Say which"
+    ):
         names("fedgloss/table3")
     assert len(names("toy")) == 4
 
@@ -50,7 +56,11 @@ def test_a_large_table_is_not_run_by_mistake() -> None:
 @pytest.mark.parametrize(
     ("table", "patterns", "message"),
     [
-        ("fedglos/table3", (), "no table, preset or file is called 'fedglos/table3'. Did you mean 'fedgloss/table3'"),
+        (
+            "fedglos/table3",
+            (),
+            "no table, preset or file is called 'fedglos/table3'. Did you mean 'fedgloss/table3'",
+        ),
         ("fedgloss/nothing*", (), "no preset matches"),
         ("toy", ("fedavgg",), "no cell of toy matches 'fedavgg'. Did you mean 'fedavg'"),
         ("toy", ("fedavg", "feddyn*"), "no cell of toy matches 'feddyn"),
@@ -79,7 +89,11 @@ def test_the_toy_table_is_the_one_of_the_readme() -> None:
     command = re.search(r"fedflat (compare fedavg [^`]*)```", readme)
     assert command
     asked = vars(build().read(shlex.split(command[1].replace("\\\n", ""))))
-    typed = {name: asked[name] for name in signature(ff.experiment).parameters if asked.get(name) is not None}
+    typed = {
+        name: asked[name]
+        for name in signature(ff.experiment).parameters
+        if asked.get(name) is not None
+    }
     for cell in find_table("toy").cells:
         assert f"| `{cell.arguments['method']}` | {cell.figure} |" in readme
         assert {name: value for name, value in cell.arguments.items() if name != "method"} == typed
@@ -90,7 +104,9 @@ def test_seeds() -> None:
     assert authors.seeded(None) == [0]
     assert authors.seeded(2) == [0, 42]
     assert authors.seeded([7, 8]) == [7, 8]
-    with pytest.raises(SettingError, match="4 seeds were asked for, but the authors of a/b name 3: 0, 42, 200299"):
+    with pytest.raises(
+        SettingError, match="4 seeds were asked for, but the authors of a/b name 3: 0, 42, 200299"
+    ):
         authors.seeded(4)
     assert TableCell(name="a/b", arguments={}, reported=1.0).seeded(3) == [0, 1, 2]
 
@@ -99,5 +115,9 @@ def test_a_cell_knows_what_a_preset_says() -> None:
     for preset in every():
         cell = TableCell.of(preset)
         assert cell.figure == preset.figure
-        assert (cell.rounds, cell.seeds, cell.measure) == (preset.rounds, preset.seeds, preset.measure)
+        assert (cell.rounds, cell.seeds, cell.measure) == (
+            preset.rounds,
+            preset.seeds,
+            preset.measure,
+        )
         assert "seed" not in cell.arguments

@@ -15,10 +15,26 @@ from fedflat.errors import RunError, SettingError
 from fedflat.experiments.run_folder.signed import signed, verified
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.export import as_csv, as_json, markdown
-from fedflat.papers.reproduce.plan import FILE, PlanRequest, PlannedCell, TablePlan, new_plan, open_plan
-from fedflat.papers.reproduce.status import Seed, CellStatus, last_ones, measured
+from fedflat.papers.reproduce.plan import (
+    FILE,
+    PlannedCell,
+    PlanRequest,
+    TablePlan,
+    new_plan,
+    open_plan,
+)
+from fedflat.papers.reproduce.status import CellStatus, Seed, last_ones, measured
 from fedflat.papers.reproduce.summary import TableLine, lines
-from fedflat.papers.reproduce.verdict import ANOTHER, DIFFERS, NOBODY, ORDER, WITHIN, decimals, order, verdict
+from fedflat.papers.reproduce.verdict import (
+    ANOTHER,
+    DIFFERS,
+    NOBODY,
+    ORDER,
+    WITHIN,
+    decimals,
+    order,
+    verdict,
+)
 from fedflat.tasks.headline import ACCURACY, Headline
 
 RMSE = Headline("rmse", higher_is_better=False)
@@ -26,14 +42,23 @@ ARGUMENTS = {"on": "digits(lda(0))", "model": "mlp()", "rounds": 100, "method": 
 
 
 def stands(name: str, reported: float, *values: float, judged: Headline = RMSE) -> CellStatus:
-    cell = TableCell(name=f"paper/{name}", arguments=ARGUMENTS, reported=reported, measure=judged.name)
-    seeds = [Seed(i, f"{name}/{i}", "done", 100, 1.0, [(100, value)], value, 1) for i, value in enumerate(values)]
+    cell = TableCell(
+        name=f"paper/{name}", arguments=ARGUMENTS, reported=reported, measure=judged.name
+    )
+    seeds = [
+        Seed(i, f"{name}/{i}", "done", 100, 1.0, [(100, value)], value, 1)
+        for i, value in enumerate(values)
+    ]
     return CellStatus(PlannedCell(cell, 100, False, ["server"], 10, {}, judged), seeds)
 
 
 def test_a_run_is_read_by_its_headline() -> None:
     entry = stands("a", 0.5).entry
-    row = {"round": 5, "models": {"server": {"rmse": 0.25, "accuracy": 0.9}, "swa": {}}, "personal": 0.125}
+    row = {
+        "round": 5,
+        "models": {"server": {"rmse": 0.25, "accuracy": 0.9}, "swa": {}},
+        "personal": 0.125,
+    }
     assert measured(entry, row) == 0.25
     own = replace(entry, cell=replace(entry.cell, measure="personal"))
     assert measured(own, row) == 0.125
@@ -41,16 +66,25 @@ def test_a_run_is_read_by_its_headline() -> None:
     shares = replace(entry, headline=Headline("miou", "mIoU", "%", 100.0))
     assert measured(shares, {"models": {"server": {"miou": 0.25}}}) == 25
     unseen = replace(shares, cell=replace(entry.cell, measure="tests.unseen"))
-    assert measured(unseen, {"models": {"server": {"miou": 0.25, "tests": {"unseen": {"miou": 0.125}}}}}) == 12.5
+    assert (
+        measured(
+            unseen, {"models": {"server": {"miou": 0.25, "tests": {"unseen": {"miou": 0.125}}}}}
+        )
+        == 12.5
+    )
     assert math.isnan(measured(unseen, {"models": {"server": {"miou": 0.25}}}))
 
 
-@pytest.mark.parametrize(("value", "word"), [(0.512, WITHIN), (0.5164, WITHIN), (0.52, DIFFERS), (0.5, DIFFERS)])
+@pytest.mark.parametrize(
+    ("value", "word"), [(0.512, WITHIN), (0.5164, WITHIN), (0.52, DIFFERS), (0.5, DIFFERS)]
+)
 def test_a_hundredth_of_the_number_where_no_spread_is_printed(value: float, word: str) -> None:
     """0.512 ± 0.00512, ours rounded to three places; a whole point would be twice the number."""
     said = verdict(stands("a", 0.512, value), [])
     assert said.word == word
-    assert said.why == ("±1 % taken, none is printed" if word == WITHIN else f"by {round(value - 0.512, 3):+.3f}")
+    assert said.why == (
+        "±1 % taken, none is printed" if word == WITHIN else f"by {round(value - 0.512, 3):+.3f}"
+    )
 
 
 def test_the_order_of_the_paper_is_judged_as_it_is_printed() -> None:
@@ -66,9 +100,15 @@ def test_digits_of_small_numbers() -> None:
 
 def plan(tmp_path: Path, *standings: CellStatus) -> tuple[TablePlan, list[TableLine]]:
     made = {
-        "command": "fedflat reproduce mine.toml", "when": "now", "fedflat": "0", "python": "3", "torch": "2",
-        "processor": "x", "cores": 2, "system": "y",
-    }  # fmt: skip
+        "command": "fedflat reproduce mine.toml",
+        "when": "now",
+        "fedflat": "0",
+        "python": "3",
+        "torch": "2",
+        "processor": "x",
+        "cores": 2,
+        "system": "y",
+    }
     shown = [TableLine(one.entry.cell.name[6:], one, verdict(one, [])) for one in standings]
     return TablePlan(tmp_path, "Mine", "me", [made], [one.entry for one in standings], []), shown
 
@@ -88,8 +128,13 @@ def test_the_files_of_a_table_of_two_scores(tmp_path: Path) -> None:
     made = plan(tmp_path, stands("a", 0.512, 0.512), stands("b", 90.0, 90.0, judged=ACCURACY))
     rows = [line.split(" | ") for line in markdown(*made).splitlines() if line.startswith("|")]
     assert rows[0][2:5] == ["score", "paper", "ours"]
-    assert [row[2:5] for row in rows[2:]] == [["rmse", "0.512", "0.5120"], ["accuracy %", "90.0", "90.00"]]
-    found = list(csv.DictReader(line for line in io.StringIO(as_csv(*made)) if not line.startswith("#")))
+    assert [row[2:5] for row in rows[2:]] == [
+        ["rmse", "0.512", "0.5120"],
+        ["accuracy %", "90.0", "90.00"],
+    ]
+    found = list(
+        csv.DictReader(line for line in io.StringIO(as_csv(*made)) if not line.startswith("#"))
+    )
     assert [row["headline"] for row in found] == ["rmse", "accuracy"]
 
 
@@ -102,7 +147,9 @@ def test_accuracies_are_written_as_they_were(tmp_path: Path) -> None:
 
 def test_the_folder_keeps_what_cells_are_judged_by(tmp_path: Path) -> None:
     """And a damaged one is a sentence; folders of before mean the accuracy."""
-    cell = TableCell(name="mine/a", arguments={**ARGUMENTS, "rounds": 2, "clients_per_round": 2}, reported=50.0)
+    cell = TableCell(
+        name="mine/a", arguments={**ARGUMENTS, "rounds": 2, "clients_per_round": 2}, reported=50.0
+    )
     new_plan(tmp_path / "t", "Mine", "me").added([cell], PlanRequest(), "x").write()
     (entry,) = open_plan(tmp_path / "t").entries
     assert entry.headline == ACCURACY
@@ -117,4 +164,6 @@ def test_the_folder_keeps_what_cells_are_judged_by(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"is damaged \(headline: factor must be a number above 0"):
         open_plan(tmp_path / "t", reading=True)
     with pytest.raises(SettingError, match="reports 'rmse', but its run is judged by 'accuracy'"):
-        new_plan(tmp_path / "u", "Mine", "me").added([replace(cell, measure="rmse")], PlanRequest(), "x")
+        new_plan(tmp_path / "u", "Mine", "me").added(
+            [replace(cell, measure="rmse")], PlanRequest(), "x"
+        )

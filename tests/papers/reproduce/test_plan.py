@@ -10,22 +10,28 @@ from typing import Any
 
 import pytest
 
+from experiments.made import ODD
 from fedflat.cli import main
 from fedflat.errors import RunError
 from fedflat.experiments.run_folder.signed import signed, verified
 from fedflat.experiments.run_folder.study_file import read_plan
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.plan import FILE, PlanRequest, TablePlan, alone, new_plan, open_plan
-from experiments.made import ODD
 
 SETTINGS: dict[str, Any] = {
-    "on": "digits(lda(0), clients=10)", "model": "mlp(hidden=[8])", "rounds": 300, "clients_per_round": 2,
-    "eval_last": 3, "lr": "cosine(0.1, 0.01, 300)",
-}  # fmt: skip
+    "on": "digits(lda(0), clients=10)",
+    "model": "mlp(hidden=[8])",
+    "rounds": 300,
+    "clients_per_round": 2,
+    "eval_last": 3,
+    "lr": "cosine(0.1, 0.01, 300)",
+}
 
 
 def cell(name: str, method: str, **more: Any) -> TableCell:
-    return TableCell(name=f"mine/{name}", arguments={**SETTINGS, "method": method, **more}, reported=50.0)
+    return TableCell(
+        name=f"mine/{name}", arguments={**SETTINGS, "method": method, **more}, reported=50.0
+    )
 
 
 PLAIN, WIMA = cell("plain", "fedavg()"), cell("wima", "fedavg() + wima(window=3)")
@@ -47,29 +53,41 @@ def test_more_cells_and_seeds_later(tmp_path: Path) -> None:
         "mine/plain": {0: "plain/seed-0", 1: "plain/seed-1"},
         "mine/wima": {0: "wima/seed-0", 1: "plain/seed-1"},
     }
-    assert [repr(job.experiment.method) for job in plan.jobs] == ["fedavg()", *["fedavg() + wima(window=3)"] * 2]
+    assert [repr(job.experiment.method) for job in plan.jobs] == [
+        "fedavg()",
+        *["fedavg() + wima(window=3)"] * 2,
+    ]
     assert {plan.until(job) for job in plan.jobs} == {9}
     assert plan.waiting() == plan.jobs
-    assert [run["folder"] for run in read_plan(tmp_path)["runs"]] == [job.folder for job in plan.jobs]
+    assert [run["folder"] for run in read_plan(tmp_path)["runs"]] == [
+        job.folder for job in plan.jobs
+    ]
 
 
 def test_only_what_is_asked_for_is_run(tmp_path: Path) -> None:
     planned(tmp_path, PLAIN, GLOSS, seeds=[0, 1])
     assert [job.folder for job in planned(tmp_path, GLOSS, seeds=[1]).waiting()] == ["gloss/seed-1"]
     assert [job.folder for job in open_plan(tmp_path).waiting()] == [
-        "plain/seed-0", "plain/seed-1", "gloss/seed-0", "gloss/seed-1",
-    ]  # fmt: skip
+        "plain/seed-0",
+        "plain/seed-1",
+        "gloss/seed-0",
+        "gloss/seed-1",
+    ]
 
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     plan = planned(tmp_path, PLAIN, WIMA, GLOSS, seeds=2, share=0.5)
     assert open_plan(tmp_path) == plan
     assert open_plan(tmp_path, reading=True).entries == plan.entries
-    assert [(entry.stop, entry.last, entry.whole) for entry in plan.entries] == [(150, 3, False)] * 3
+    assert [(entry.stop, entry.last, entry.whole) for entry in plan.entries] == [
+        (150, 3, False)
+    ] * 3
     assert [entry.models for entry in plan.entries] == [["server"], ["server", "wima"], ["server"]]
 
 
-def test_the_run_of_a_cut_is_the_paper_s_and_that_of_a_stretch_a_shorter_one(tmp_path: Path) -> None:
+def test_the_run_of_a_cut_is_the_paper_s_and_that_of_a_stretch_a_shorter_one(
+    tmp_path: Path,
+) -> None:
     (cut,) = planned(tmp_path / "cut", GLOSS, rounds=4).jobs
     assert cut.experiment == GLOSS.experiment(0)
     plan = planned(tmp_path / "short", GLOSS, rounds=4, stretch=True)
@@ -78,7 +96,9 @@ def test_the_run_of_a_cut_is_the_paper_s_and_that_of_a_stretch_a_shorter_one(tmp
     assert repr(short.experiment.method) == "fedgloss(rho_s=0.05, rho_l=0.05, T_s=2)"
     assert short.experiment.as_json()["local"]["lr"] == "cosine(0.1, 0.01, 4)"
     assert not plan.entries[0].whole
-    with pytest.raises(RunError, match="has mine/gloss already, with other settings or a stretched schedule"):
+    with pytest.raises(
+        RunError, match="has mine/gloss already, with other settings or a stretched schedule"
+    ):
         planned(tmp_path / "short", GLOSS, rounds=4)
 
 
@@ -96,8 +116,13 @@ def test_the_stop() -> None:
 
 
 def test_commands_are_noted_once_with_what_ran_them(tmp_path: Path) -> None:
-    plan = planned(tmp_path, PLAIN).said("fedflat reproduce ...").said("fedflat reproduce --resume x")
-    assert [made["command"] for made in plan.commands] == ["fedflat reproduce ...", "fedflat reproduce --resume x"]
+    plan = (
+        planned(tmp_path, PLAIN).said("fedflat reproduce ...").said("fedflat reproduce --resume x")
+    )
+    assert [made["command"] for made in plan.commands] == [
+        "fedflat reproduce ...",
+        "fedflat reproduce --resume x",
+    ]
     assert {"fedflat", "commit", "torch", "python", "cores", "when"} <= set(plan.commands[0])
 
 
@@ -128,16 +153,25 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edited_plan_is_refused(edit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_edited_plan_is_refused(
+    edit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """An edited number was written into another table."""
     planned(tmp_path, PLAIN, GLOSS)
     saved = json.loads((tmp_path / FILE).read_text())
     EDITS[edit](saved)
     (tmp_path / FILE).write_text(json.dumps(saved))
-    why = "digest is missing" if edit == "no digest" else "it does not have the digest it had when it was written"
+    why = (
+        "digest is missing"
+        if edit == "no digest"
+        else "it does not have the digest it had when it was written"
+    )
     for words in ([str(tmp_path), "--table"], ["--resume", str(tmp_path)]):
         assert main(["reproduce", *words]) == 2
-        assert f"{FILE} is damaged ({why}). Put it back from a copy, or start anew" in capsys.readouterr().err
+        assert (
+            f"{FILE} is damaged ({why}). Put it back from a copy, or start anew"
+            in capsys.readouterr().err
+        )
     assert not (tmp_path / "table.md").exists()
 
 
@@ -148,13 +182,15 @@ def test_a_run_outside_the_folder_is_refused(place: str, tmp_path: Path) -> None
     (tmp_path / "t" / "link").symlink_to(tmp_path)
     forged(tmp_path / "t", lambda saved: saved["entries"][0].update(folders={"0": place}))
     for reading in (False, True):
-        with pytest.raises(RunError, match=r"reproduce.json is damaged \(its run '.*' is not inside"):
+        with pytest.raises(
+            RunError, match=r"reproduce.json is damaged \(its run '.*' is not inside"
+        ):
             open_plan(tmp_path / "t", reading=reading)
 
 
 def test_a_run_that_the_study_does_not_name_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
+) -> None:
     """It ended in a traceback."""
     planned(tmp_path, PLAIN)
     forged(tmp_path, lambda saved: saved["entries"][0].update(folders={"0": "other/seed-0"}))
@@ -200,7 +236,10 @@ def test_a_plan_that_is_not_what_it_should_be_is_named(tmp_path: Path) -> None:
     saved = json.loads((tmp_path / FILE).read_text())
     saved["entries"][0]["stop"] = "soon"
     (tmp_path / FILE).write_text(json.dumps(saved))
-    with pytest.raises(RunError, match=r"reproduce.json is damaged \(entries\[0\].stop must be a whole number, found"):
+    with pytest.raises(
+        RunError,
+        match=r"reproduce.json is damaged \(entries\[0\].stop must be a whole number, found",
+    ):
         open_plan(tmp_path)
     (tmp_path / FILE).unlink()
     os.mkfifo(tmp_path / FILE)

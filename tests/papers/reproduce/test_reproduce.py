@@ -13,20 +13,30 @@ from typing import Any
 
 import pytest
 
+from experiments.small import FEDFLAT, alive, children, final, rows, timeless, wait_for
 from fedflat.cli import main
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.papers.reproduce.plan import open_plan
-from experiments.small import FEDFLAT, alive, children, final, rows, timeless, wait_for
 
 ROUNDS = 300
 SETTINGS: dict[str, Any] = {
-    "on": "digits(lda(0), clients=10)", "model": "mlp(hidden=[8])", "rounds": ROUNDS, "clients_per_round": 2,
-    "eval_every": 2, "eval_last": 3, "lr": "cosine(0.1, 0.01, 300)",
-}  # fmt: skip
+    "on": "digits(lda(0), clients=10)",
+    "model": "mlp(hidden=[8])",
+    "rounds": ROUNDS,
+    "clients_per_round": 2,
+    "eval_every": 2,
+    "eval_last": 3,
+    "lr": "cosine(0.1, 0.01, 300)",
+}
 ROWS: list[dict[str, Any]] = [
     {"name": "plain", "method": "fedavg()", "reported": 50.0, "spread": 0.5},
     {"name": "wima", "method": "fedavg() + wima(window=3)", "reported": 60.0},
-    {"name": "gloss", "method": "fedgloss(rho_s=0.05, rho_l=0.05, T_s=150)", "reported": 70.0, "spread": 0.5},
+    {
+        "name": "gloss",
+        "method": "fedgloss(rho_s=0.05, rho_l=0.05, T_s=150)",
+        "reported": 70.0,
+        "spread": 0.5,
+    },
 ]
 RUNS = ("plain/seed-0", "gloss/seed-0")
 
@@ -42,7 +52,17 @@ def reproduce(*words: object) -> int:
 
 
 def begin(*words: object) -> subprocess.Popen[str]:
-    command = [FEDFLAT, "reproduce", *map(str, words), "--nice", "0", "--jobs", "2", "--checkpoint-every", "0"]
+    command = [
+        FEDFLAT,
+        "reproduce",
+        *map(str, words),
+        "--nice",
+        "0",
+        "--jobs",
+        "2",
+        "--checkpoint-every",
+        "0",
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -53,7 +73,8 @@ def read_cells(out: Path) -> list[dict[str, Any]]:
 
 def same(a: Path, b: Path) -> bool:
     return all(
-        timeless(rows(a / run)) == timeless(rows(b / run)) and final(a / run) == final(b / run) for run in RUNS
+        timeless(rows(a / run)) == timeless(rows(b / run)) and final(a / run) == final(b / run)
+        for run in RUNS
     )
 
 
@@ -70,8 +91,12 @@ def test_two_runs_give_three_cells(whole: Path) -> None:
     plain, wima, gloss = facts["cells"]
     assert [cell["runs"] for cell in (plain, wima, gloss)] == [[RUNS[0]], [RUNS[0]], [RUNS[1]]]
     last = [row["models"] for row in rows(whole / RUNS[0])][-3:]
-    assert plain["ours"] == pytest.approx(100 * sum(models["server"]["accuracy"] for models in last) / 3, abs=1e-4)
-    assert wima["ours"] == pytest.approx(100 * sum(models["wima"]["accuracy"] for models in last) / 3, abs=1e-4)
+    assert plain["ours"] == pytest.approx(
+        100 * sum(models["server"]["accuracy"] for models in last) / 3, abs=1e-4
+    )
+    assert wima["ours"] == pytest.approx(
+        100 * sum(models["wima"]["accuracy"] for models in last) / 3, abs=1e-4
+    )
     assert [cell["evaluations"] for cell in (plain, wima, gloss)] == [3, 3, 3]
     assert plain["verdict"] in ("within the paper's spread", "differs")
     assert plain["by_seed"][0]["curve"][-1][0] == ROUNDS
@@ -83,8 +108,14 @@ def test_the_files_say_how_they_were_made(whole: Path) -> None:
     assert "±1 point is taken" in text  # for wima
     assert "fedflat 0." in text
     assert "torch" in text
-    written = [line for line in (whole / "table.csv").read_text().splitlines() if not line.startswith("#")]
-    assert [row["cell"] for row in csv.DictReader(written)] == ["mine/plain", "mine/wima", "mine/gloss"]
+    written = [
+        line for line in (whole / "table.csv").read_text().splitlines() if not line.startswith("#")
+    ]
+    assert [row["cell"] for row in csv.DictReader(written)] == [
+        "mine/plain",
+        "mine/wima",
+        "mine/gloss",
+    ]
     assert (whole / "accuracy.png").stat().st_size > 1000
     assert "50" in (whole / "accuracy.svg").read_text()
 
@@ -115,7 +146,9 @@ def test_more_cores_for_each_run_give_the_same_bits(whole: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_cut_and_gone_on_with_is_the_whole(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cut_and_gone_on_with_is_the_whole(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     mine, out = table(tmp_path), tmp_path / "out"
     assert reproduce(mine, "--out", out, "--rounds", 4) == 0
     assert [row["round"] for row in rows(out / RUNS[0])] == [2, 3, 4]
@@ -126,7 +159,9 @@ def test_cut_and_gone_on_with_is_the_whole(whole: Path, tmp_path: Path, capsys: 
     assert "4 of 300" in (out / "table.md").read_text()
     assert open_plan(out).waiting() == []
 
-    saved = (out / RUNS[1] / "run.json").read_text()  # a run that fails is named, and the other goes on
+    saved = (
+        out / RUNS[1] / "run.json"
+    ).read_text()  # a run that fails is named, and the other goes on
     (out / RUNS[1] / "run.json").write_text(json.dumps({**json.loads(saved), "fedflat": "0.0.1"}))
     assert reproduce(mine, "--out", out) == 2
     assert "was made by fedflat 0.0.1" in capsys.readouterr().err
@@ -139,7 +174,9 @@ def test_cut_and_gone_on_with_is_the_whole(whole: Path, tmp_path: Path, capsys: 
     for run in RUNS:
         assert final(out / run) == final(whole / run)
         known = {row["round"]: row for row in timeless(rows(whole / run))}
-        assert [row for row in timeless(rows(out / run)) if row["round"] in known] == list(known.values())
+        assert [row for row in timeless(rows(out / run)) if row["round"] in known] == list(
+            known.values()
+        )
     said = [made["command"].split()[-2:] for made in open_plan(out).commands]
     assert said == [["--rounds", "4"], ["--out", str(out)], ["--rounds", "300"]]
 
@@ -150,8 +187,9 @@ def test_a_shadow_more(tmp_path: Path) -> None:
     assert reproduce(table(tmp_path), *words) == 0
     cells = json.loads((out / "table.json").read_text())["cells"]
     assert [(cell["cell"], cell["verdict"]) for cell in cells] == [
-        ("mine/plain", "not decided yet"), ("mine/plain+ema", "no number to compare"),
-    ]  # fmt: skip
+        ("mine/plain", "not decided yet"),
+        ("mine/plain+ema", "no number to compare"),
+    ]
     assert cells[0]["runs"] == cells[1]["runs"]
     assert "ema" in rows(out / "plain/seed-0")[-1]["models"]
 
@@ -161,7 +199,11 @@ def test_a_cell_asked_for_is_run_alone_and_the_whole_folder_by_its_name(tmp_path
     assert reproduce(mine, "--out", out, "--rounds", 2) == 0
     shutil.rmtree(out / RUNS[1])
     assert reproduce(mine, "--cells", "plain", "--out", out, "--rounds", 4) == 0
-    assert [cell["rounds"] for cell in read_cells(out)] == [4, 2, 0]  # the second, of the same run, stops where it was
+    assert [cell["rounds"] for cell in read_cells(out)] == [
+        4,
+        2,
+        0,
+    ]  # the second, of the same run, stops where it was
     assert reproduce("--resume", out, "--rounds", 4) == 0
     assert [cell["rounds"] for cell in read_cells(out)] == [4, 4, 4]
 
@@ -206,8 +248,14 @@ def newest(run: Path) -> int:
         (("toy", "--rounds", 0), "rounds must be a whole number of at least 1, found 0"),
         (("toy", "--jobs", 0), "jobs must be a whole number of at least 1, found 0"),
         (("toy", "--workers", 0), "workers must be a whole number of at least 1, found 0"),
-        (("toy", "--nice", 20), "nice must be a whole number of at least 0 and at most 19, found 20"),
-        (("toy", "--checkpoint-every", -1), "checkpoint-every must be a number of at least 0, found -1"),
+        (
+            ("toy", "--nice", 20),
+            "nice must be a whole number of at least 0 and at most 19, found 20",
+        ),
+        (
+            ("toy", "--checkpoint-every", -1),
+            "checkpoint-every must be a number of at least 0, found -1",
+        ),
         (("toy", "--seeds", "x"), "--seeds must say how many"),
         (("toy", "--seeds", "1,1"), "--seeds must say how many"),
         (("toy", "--table"), "--table needs the folder of a table that was run, found 'toy'"),
@@ -216,16 +264,21 @@ def newest(run: Path) -> int:
     ],
 )
 def test_refusals(
-    words: tuple[object, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    words: tuple[object, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert reproduce(*words) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_a_folder_with_something_else_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_something_else_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("precious")
     assert reproduce("toy", "--out", tmp_path / "out") == 2

@@ -1,4 +1,5 @@
-"""The runs that are kept in results/: each as it was written, and tables that say what the runs say."""
+"""The runs that are kept in results/: each as it was written, and tables that say what the runs
+say."""
 
 from __future__ import annotations
 
@@ -30,9 +31,13 @@ from papers.reproduce.test_reproduce import reproduce
 RESULTS = Path(__file__).parents[2] / "results"
 KEPT = sorted(path.parent for path in RESULTS.glob("*/study.json"))
 SETTINGS: dict[str, Any] = {
-    "on": "digits(lda(0), clients=10)", "model": "mlp(hidden=[4])", "rounds": 6, "clients_per_round": 2,
-    "eval_every": 2, "eval_last": 1,
-}  # fmt: skip
+    "on": "digits(lda(0), clients=10)",
+    "model": "mlp(hidden=[4])",
+    "rounds": 6,
+    "clients_per_round": 2,
+    "eval_every": 2,
+    "eval_last": 1,
+}
 ROWS: list[dict[str, Any]] = [
     {"name": "plain", "method": "fedavg()", "reported": 50.0},
     {"name": "chains", "method": "fedseq(groups=2)", "reported": 60.0},
@@ -61,7 +66,8 @@ def test_what_is_kept_is_as_it_was_written(folder: Path) -> None:
 
 
 def test_the_first_rise_may_leave_the_figure() -> None:
-    """Methods that end within two points of each other are told apart, though they began at a tenth of it."""
+    """Methods that end within two points of each other are told apart, though they began at a tenth
+    of it."""
     axis = Figure().subplots()
     shown = lines(open_plan(RESULTS / "fedfsa-table1", reading=True))
     panel(axis, "", shown)
@@ -84,22 +90,32 @@ def test_a_figure_drawn_twice_has_the_same_bytes(tmp_path: Path) -> None:
     assert drawn[0] == drawn[1]
 
 
-@pytest.mark.parametrize("folder", [one for one in KEPT if (one / "reproduce.json").exists()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "folder", [one for one in KEPT if (one / "reproduce.json").exists()], ids=lambda one: one.name
+)
 def test_tables_say_what_their_runs_say(folder: Path) -> None:
     plan = open_plan(folder, reading=True)
     assert (folder / "table.md").read_text() == markdown(plan, lines(plan))
     assert (folder / "table.csv").read_text() == as_csv(plan, lines(plan))
 
 
-@pytest.mark.parametrize("folder", [one for one in KEPT if (one / "reproduce.json").exists()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "folder", [one for one in KEPT if (one / "reproduce.json").exists()], ids=lambda one: one.name
+)
 def test_tables_have_the_numbers_of_the_presets(folder: Path) -> None:
     """Settings of presets may have changed since a run was made; what the papers print has not."""
     known = {preset.name: TableCell.of(preset) for preset in every()}
-    known |= {cell.name: cell for path in folder.glob("*.toml") for cell in find_table(str(path)).cells}
+    known |= {
+        cell.name: cell for path in folder.glob("*.toml") for cell in find_table(str(path)).cells
+    }
     for entry in open_plan(folder, reading=True).entries:
         own, plain = entry.cell, known[entry.cell.name.partition("+")[0]]
         expected = plain if own.name in known else plain.with_shadow("wima()")
-        assert (own.figure, own.table, own.measure) == (expected.figure, expected.table, expected.measure)
+        assert (own.figure, own.table, own.measure) == (
+            expected.figure,
+            expected.table,
+            expected.measure,
+        )
 
 
 def test_runs_of_two_machines_are_collected_into_one_table(
@@ -118,9 +134,14 @@ def test_runs_of_two_machines_are_collected_into_one_table(
         before, after = read_facts(folder / run), read_facts(kept / run)
         assert after["experiment"] == before["experiment"]
         assert read_rows(kept / run) == read_rows(folder / run)
-        assert read_groups(kept / run, after["identity"]) == read_groups(folder / run, before["identity"])
+        assert read_groups(kept / run, after["identity"]) == read_groups(
+            folder / run, before["identity"]
+        )
     assert read_facts(kept / "chains/seed-0")["status"] == "done"
-    assert read_groups(kept / "chains/seed-0", read_facts(kept / "chains/seed-0")["identity"]) is not None
+    assert (
+        read_groups(kept / "chains/seed-0", read_facts(kept / "chains/seed-0")["identity"])
+        is not None
+    )
     assert str(tmp_path) not in "".join(one.read_text() for one in kept.glob("*/seed-*/run.json"))
     commands = [made["command"] for made in open_plan(kept, reading=True).commands]
     assert [command.count("--cells") for command in commands] == [1, 1]
@@ -140,6 +161,9 @@ def test_runs_of_two_machines_are_collected_into_one_table(
     rows.write_text(rows.read_text().replace('"round": 2', '"round": 1', 1))
     assert reproduce(kept, "--table") == 0
     said = capsys.readouterr()
-    assert "plain/seed-0/metrics.jsonl is damaged (line 1 is not the one that was written there)" in said.err
+    assert (
+        "plain/seed-0/metrics.jsonl is damaged (line 1 is not the one that was written there)"
+        in said.err
+    )
     assert "not decided yet (a run cannot be read)" in said.out
     assert " damaged " in said.out

@@ -8,12 +8,19 @@ from fedflat.experiments.experiment import Experiment
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.run_sharing import Job, share
 
-SETTINGS = {"on": "digits(lda(0), clients=10)", "model": "mlp()", "rounds": 4, "clients_per_round": 2}
+SETTINGS = {
+    "on": "digits(lda(0), clients=10)",
+    "model": "mlp()",
+    "rounds": 4,
+    "clients_per_round": 2,
+}
 
 
 def made(*methods: str, **more: object) -> list[tuple[TableCell, Experiment]]:
     cells = [
-        TableCell(name=f"t/c{place}", arguments={**SETTINGS, "method": method, **more}, reported=None)
+        TableCell(
+            name=f"t/c{place}", arguments={**SETTINGS, "method": method, **more}, reported=None
+        )
         for place, method in enumerate(methods)
     ]
     return [(cell, cell.experiment(0)) for cell in cells]
@@ -30,7 +37,10 @@ def runs(*methods: str) -> list[str]:
         (["fedavg()", "fedavg() + wima(window=5)"], ["fedavg() + wima(window=5)"]),
         (["fedavg() + wima(window=5)", "fedavg()"], ["fedavg() + wima(window=5)"]),
         (["fedavg() + wima()", "fedavg() + ema()"], ["fedavg() + wima() + ema()"]),
-        (["fedavg() + wima(window=5)", "fedavg() + wima()"], ["fedavg() + wima(window=5)", "fedavg() + wima()"]),
+        (
+            ["fedavg() + wima(window=5)", "fedavg() + wima()"],
+            ["fedavg() + wima(window=5)", "fedavg() + wima()"],
+        ),
         (["fedavg()", "fedavg() + swa()"], ["fedavg()", "fedavg() + swa()"]),
         (["fedavg()", "fedavg() + swa(cycle_lr=False)"], ["fedavg() + swa(cycle_lr=False)"]),
         (["fedavg() + swa()", "fedavg() + swa() + wima()"], ["fedavg() + swa() + wima()"]),
@@ -44,7 +54,9 @@ def test_runs_that_differ_only_by_averages_are_one(methods: list[str], expected:
 
 def test_another_seed_or_setting_is_another_run() -> None:
     plain = made("fedavg()")
-    jobs, folders = share([*plain, (plain[0][0], plain[0][0].experiment(1)), *made("fedavg() + wima()", lr=0.3)], [])
+    jobs, folders = share(
+        [*plain, (plain[0][0], plain[0][0].experiment(1)), *made("fedavg() + wima()", lr=0.3)], []
+    )
     assert len(jobs) == 3
     assert folders == ["c0/seed-0", "c0/seed-1", "c0-2/seed-0"]
 
@@ -59,6 +71,10 @@ def test_a_run_that_was_begun_is_used_and_never_changed() -> None:
 
 def test_everything_a_run_provides() -> None:
     ((_, both),) = made("fedavg() + wima() + ema()")
-    for method, expected in (("fedavg()", True), ("fedavg() + ema()", True), ("fedavg() + ema(gamma=0.5)", False)):
+    for method, expected in (
+        ("fedavg()", True),
+        ("fedavg() + ema()", True),
+        ("fedavg() + ema(gamma=0.5)", False),
+    ):
         ((_, wanted),) = made(method)
         assert Job("x", both).provides(wanted) is expected

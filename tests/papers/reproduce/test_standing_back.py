@@ -18,6 +18,10 @@ print(os.nice(0), group.read_text().split()[-1] if group.exists() else 7)
 
 def test_the_process_and_its_group_stand_back() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", CODE], capture_output=True, text=True, check=True, start_new_session=True
-    )  # fmt: skip
+        [sys.executable, "-c", CODE],
+        capture_output=True,
+        text=True,
+        check=True,
+        start_new_session=True,
+    )
     assert done.stdout.split() == [str(min(19, os.nice(0) + 7)), "7"]

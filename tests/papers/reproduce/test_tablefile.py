@@ -18,7 +18,12 @@ GOOD: dict[str, Any] = {
     "settings": {"on": "digits(lda(0))", "rounds": 20, "lr": 0.05},
     "rows": [
         {"name": "plain", "method": "fedavg()", "reported": 90.03, "spread": 0.95, "seeds": [3, 4]},
-        {"name": "slow", "method": "fedavg()", "settings": {"lr": 0.01, "rounds": 30}, "reported": "X"},
+        {
+            "name": "slow",
+            "method": "fedavg()",
+            "settings": {"lr": 0.01, "rounds": 30},
+            "reported": "X",
+        },
         {"name": "new", "method": "fedsam(rho=0.1)", "on": "digits(iid())", "note": "ours"},
     ],
 }
@@ -35,7 +40,12 @@ def test_read(tmp_path: Path) -> None:
     plain, slow, new = table.cells
     assert (table.name, table.title) == ("mine", "Mine")
     assert plain.name == "mine/plain"
-    assert plain.arguments == {"on": "digits(lda(0))", "rounds": 20, "lr": 0.05, "method": "fedavg()"}
+    assert plain.arguments == {
+        "on": "digits(lda(0))",
+        "rounds": 20,
+        "lr": 0.05,
+        "method": "fedavg()",
+    }
     assert (plain.figure, slow.figure, new.figure) == ("90.03 ± 0.95", "X", "-")
     assert (slow.arguments["lr"], slow.rounds) == (0.01, 30)
     assert new.arguments["on"] == "digits(iid())"
@@ -44,7 +54,11 @@ def test_read(tmp_path: Path) -> None:
 
 DEEP = {
     "json": "[" * 5000 + "]" * 5000,
-    "json of few levels": json.dumps({**GOOD, "title": "x"})[:-1] + ', "note": ' + "[" * 101 + "]" * 101 + "}",
+    "json of few levels": json.dumps({**GOOD, "title": "x"})[:-1]
+    + ', "note": '
+    + "[" * 101
+    + "]" * 101
+    + "}",
     "toml": "title = " + "[" * 5000 + "]" * 5000,
     "toml of dots": ".".join("a" * 5000) + " = 1",
     "toml of tables": "title = " + "{a = " * 5000 + "1" + "}" * 5000,
@@ -59,8 +73,9 @@ def test_what_is_nested_too_deeply_is_refused(
     path = tmp_path / f"deep.{kind[:4]}"
     path.write_text(DEEP[kind])
     assert main(["reproduce", str(path)]) == 2
-    assert f"the table {path} is not {kind[:4].upper()} that can be read: it is nested too deeply." in (
-        capsys.readouterr().err
+    assert (
+        f"the table {path} is not {kind[:4].upper()} that can be read: it is nested too deeply."
+        in (capsys.readouterr().err)
     )
 
 
@@ -103,16 +118,25 @@ def row(**more: Any) -> dict[str, Any]:
         ({**GOOD, "rows": [GOOD["rows"][0]] * 2}, "two rows have the name 'plain'"),
         (row(name=""), "row 1: name must be a text, found ''"),
         (row(name="a b"), "row 1: name must be made of letters"),
-        (row(raported=1), r"row 1 \(plain\): there is no field 'raported'\. Did you mean 'reported'\?"),
+        (
+            row(raported=1),
+            r"row 1 \(plain\): there is no field 'raported'\. Did you mean 'reported'\?",
+        ),
         (row(method=3), r"row 1 \(plain\): method must be a text, found 3"),
         (row(reported="high"), r"reported must be a number from 0 to 100, or \"X\", found 'high'"),
         (row(reported=101), "reported must be a number from 0 to 100"),
         (row(spread=-1), "spread must be a number from 0 to 100 beside a number, found -1"),
         (row(reported="X"), "spread must be a number from 0 to 100 beside a number, found 0.95"),
         (row(seeds=[-1]), r"seeds must be a list of whole numbers from 0, found \[-1\]"),
-        (row(measure="loss"), "measure must be accuracy, tests.NAME of a further test set, or personal, found 'loss'"),
+        (
+            row(measure="loss"),
+            "measure must be accuracy, tests.NAME of a further test set, or personal, found 'loss'",
+        ),
         (row(settings={"rounds": 0}), "rounds must be a whole number of at least 1, found 0"),
-        (row(settings={"lrr": 0.1}), r"row 1 \(plain\): settings: there is no field 'lrr'\. Did you mean 'lr'\?"),
+        (
+            row(settings={"lrr": 0.1}),
+            r"row 1 \(plain\): settings: there is no field 'lrr'\. Did you mean 'lr'\?",
+        ),
     ],
 )
 def test_refused_with_file_and_field(tmp_path: Path, table: Any, message: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.plan import PlannedCell
-from fedflat.papers.reproduce.status import Seed, CellStatus, last_ones, measured
+from fedflat.papers.reproduce.status import CellStatus, Seed, last_ones, measured
 from fedflat.papers.reproduce.verdict import (
     ANOTHER,
     DIFFERS,
@@ -27,15 +27,26 @@ from fedflat.papers.reproduce.verdict import (
 ARGUMENTS = {"on": "cifar10(lda(0))", "model": "cnn()", "rounds": 10_000, "method": "fedavg()"}
 
 
-def cell(name: str, reported: float | None, spread: float | None = None, **more: object) -> TableCell:
-    return TableCell(name=f"paper/{name}", arguments=ARGUMENTS, reported=reported, spread=spread, **more)  # type: ignore[arg-type]
+def cell(
+    name: str, reported: float | None, spread: float | None = None, **more: object
+) -> TableCell:
+    return TableCell(
+        name=f"paper/{name}", arguments=ARGUMENTS, reported=reported, spread=spread, **more
+    )  # type: ignore[arg-type]
 
 
 def stands(
-    of: TableCell, *values: float, stop: int = 10_000, round: int | None = None, stretched: bool = False,
+    of: TableCell,
+    *values: float,
+    stop: int = 10_000,
+    round: int | None = None,
+    stretched: bool = False,
     status: str = "running",
-) -> CellStatus:  # fmt: skip
-    seeds = [Seed(i, f"x/seed-{i}", status, round or stop, 1.0, [], value, 100) for i, value in enumerate(values)]
+) -> CellStatus:
+    seeds = [
+        Seed(i, f"x/seed-{i}", status, round or stop, 1.0, [], value, 100)
+        for i, value in enumerate(values)
+    ]
     return CellStatus(PlannedCell(of, stop, stretched, ["server"], 100, {}), seeds)
 
 
@@ -44,7 +55,14 @@ FEDAVG, GLOSS = cell("fedavg", 59.9, 0.4), cell("fedgloss", 83.9, 0.4)
 
 @pytest.mark.parametrize(
     ("value", "word"),
-    [(59.9, WITHIN), (60.34, WITHIN), (60.36, DIFFERS), (59.46, WITHIN), (59.44, DIFFERS), (83.9, DIFFERS)],
+    [
+        (59.9, WITHIN),
+        (60.34, WITHIN),
+        (60.36, DIFFERS),
+        (59.46, WITHIN),
+        (59.44, DIFFERS),
+        (83.9, DIFFERS),
+    ],
 )
 def test_the_whole_schedule_is_within_the_spread_or_differs(value: float, word: str) -> None:
     """Rounded as the paper prints: 60.34 is 60.3."""
@@ -87,7 +105,10 @@ def test_a_cut_run_has_the_right_order_or_is_not_decided() -> None:
 
 
 def test_a_stretched_run_is_no_whole_schedule() -> None:
-    low, high = stands(FEDAVG, 59.9, stop=3000, stretched=True), stands(GLOSS, 83.9, stop=3000, stretched=True)
+    low, high = (
+        stands(FEDAVG, 59.9, stop=3000, stretched=True),
+        stands(GLOSS, 83.9, stop=3000, stretched=True),
+    )
     assert verdict(low, [high]).word == ORDER
     assert verdict(low, [stands(GLOSS, 83.9, stop=3000)]).word == OPEN
 
@@ -122,7 +143,10 @@ def test_what_does_not_converge() -> None:
     gone = stands(cross, math.nan, round=100, status="diverged")
     assert verdict(gone, []).word == WITHIN
     assert verdict(stands(cross, 50.0), []).word == DIFFERS
-    assert str(verdict(stands(FEDAVG, math.nan, round=100, status="diverged"), [])) == "differs (diverged)"
+    assert (
+        str(verdict(stands(FEDAVG, math.nan, round=100, status="diverged"), []))
+        == "differs (diverged)"
+    )
 
 
 def test_a_cell_without_a_number() -> None:
@@ -137,7 +161,11 @@ def test_digits_as_printed() -> None:
 
 
 def test_each_cell_reads_its_own_model() -> None:
-    row = {"round": 5, "models": {"server": {"accuracy": 0.5}, "wima": {"accuracy": 0.75}}, "personal": 0.25}
+    row = {
+        "round": 5,
+        "models": {"server": {"accuracy": 0.5}, "wima": {"accuracy": 0.75}},
+        "personal": 0.25,
+    }
     plain = stands(FEDAVG).entry
     assert measured(plain, row) == 50
     assert measured(replace(plain, models=["server", "wima"]), row) == 75

@@ -13,8 +13,12 @@ import pytest
 from experiments.small import FEDFLAT, PATIENCE
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to draw it: apt-get install chromium")
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium to draw it: apt-get install chromium"
+)
 
 
 def test_the_page_follows_a_run(tmp_path: Path) -> None:
@@ -26,7 +30,9 @@ def test_the_page_follows_a_run(tmp_path: Path) -> None:
     try:
         with api.sync_playwright() as driver:
             arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-            browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments, timeout=PATIENCE * 1000)
+            browser = driver.chromium.launch(
+                executable_path=CHROMIUM, args=arguments, timeout=PATIENCE * 1000
+            )
             page = browser.new_page()
             page.set_default_timeout(PATIENCE * 1000)
             complaints: list[str] = []
@@ -36,10 +42,21 @@ def test_the_page_follows_a_run(tmp_path: Path) -> None:
             page.on("request", lambda request: asked.append(request.url))
             page.goto(address)
             assert page.inner_text("#news") != "all runs have ended"
-            words = ["fedavg", "--rounds", "1000000", "--eval-every", "1", "--model", "logistic", "--quiet"]
+            words = [
+                "fedavg",
+                "--rounds",
+                "1000000",
+                "--eval-every",
+                "1",
+                "--model",
+                "logistic",
+                "--quiet",
+            ]
             run = subprocess.Popen([FEDFLAT, "run", *words, "--out", "runs/mine"], cwd=tmp_path)
             page.wait_for_selector("#training path", state="attached")
-            before = page.locator("#training path").evaluate_all("all => all.map((one) => one.getAttribute('d'))")
+            before = page.locator("#training path").evaluate_all(
+                "all => all.map((one) => one.getAttribute('d'))"
+            )
             page.wait_for_function(
                 "before => JSON.stringify([...document.querySelectorAll('#training path')].map((one) => "
                 "one.getAttribute('d'))) !== before",

@@ -27,8 +27,11 @@ def test_runs_and_studies_and_nothing_inside_them(tmp_path: Path) -> None:
     found, stamps = look(tmp_path)
     assert found == [tmp_path / "a", tmp_path / "b"]
     assert [Path(path).relative_to(tmp_path).as_posix() for path, _, _ in stamps] == [
-        "a/study.json", "a/01-fedavg/seed-0/run.json", "b/run.json", "b/analysis/curvature-1.json"
-    ]  # fmt: skip
+        "a/study.json",
+        "a/01-fedavg/seed-0/run.json",
+        "b/run.json",
+        "b/analysis/curvature-1.json",
+    ]
 
 
 def test_the_folder_itself_may_be_one(tmp_path: Path) -> None:

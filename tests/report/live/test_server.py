@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import fedflat.report.live.server as live
+from experiments.small import PATIENCE, begin, experiment, start
 from fedflat.cli import main
 from fedflat.errors import RunError, SettingError
 from fedflat.experiments.api import experiments
@@ -22,7 +23,6 @@ from fedflat.experiments.execution_config import ExecutionConfig
 from fedflat.experiments.study import run_many
 from fedflat.report import collect
 from fedflat.report.live import LiveServer
-from experiments.small import PATIENCE, begin, experiment, start
 
 
 @contextmanager
@@ -35,10 +35,14 @@ def serving(folder: Path) -> Iterator[LiveServer]:
         thread.join()
 
 
-def ask(server: LiveServer, path: str, method: str = "GET", **headers: str) -> tuple[HTTPResponse, bytes]:
+def ask(
+    server: LiveServer, path: str, method: str = "GET", **headers: str
+) -> tuple[HTTPResponse, bytes]:
     line = HTTPConnection("127.0.0.1", server.server_port, timeout=PATIENCE)
     try:
-        line.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        line.request(
+            method, path, headers={name.replace("_", "-"): value for name, value in headers.items()}
+        )
         answer = line.getresponse()
         return answer, answer.read()
     finally:
@@ -79,13 +83,16 @@ def test_runs_that_appear_later_show_up(tmp_path: Path) -> None:
 def test_studies_on_different_data_have_sections_and_targets_of_their_own(tmp_path: Path) -> None:
     for name, clients, target in (("a", 5, 0.25), ("b", 6, 0.5)):
         settings: dict[str, Any] = {"rounds": 1, "model": "logistic", "clients_per_round": 1}
-        each = experiments(["fedavg", "fedprox(mu=0.1)"], f"digits(clients={clients})", 1, **settings)
+        each = experiments(
+            ["fedavg", "fedprox(mu=0.1)"], f"digits(clients={clients})", 1, **settings
+        )
         run_many(each, ExecutionConfig(threads=1), tmp_path / name, target=target)
     with serving(tmp_path) as server:
         shown = seen(server)
     assert [(board["partition"], board["target"]) for board in shown["boards"]] == [
-        ("iid(), 5 clients", 0.25), ("iid(), 6 clients", 0.5)
-    ]  # fmt: skip
+        ("iid(), 5 clients", 0.25),
+        ("iid(), 6 clients", 0.5),
+    ]
     assert [method["board"] for method in shown["methods"]] == [0, 0, 1, 1]
 
 
@@ -101,7 +108,9 @@ def test_nothing_new_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert ask(server, "/", If_None_Match='"another"')[0].status == 200
         assert made == [[tmp_path / "run"]]
         with open(tmp_path / "run" / "metrics.jsonl", "a") as stream:
-            stream.write(json.dumps({"round": 7, "loss": 1.0, "accuracy": 0.5, "model": "server"}) + "\n")
+            stream.write(
+                json.dumps({"round": 7, "loss": 1.0, "accuracy": 0.5, "model": "server"}) + "\n"
+            )
         news, body = ask(server, "/data.json", If_None_Match=tag)
         assert (news.status, len(made)) == (200, 2)
         assert news.headers["ETag"] != tag
@@ -111,19 +120,53 @@ def test_head_says_what_get_would(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         (head, nothing), (answer, body) = ask(server, "/", "HEAD"), ask(server, "/")
         assert (head.status, nothing) == (200, b"")
-        assert int(head.headers["Content-Length"]) == int(answer.headers["Content-Length"]) == len(body)
+        assert (
+            int(head.headers["Content-Length"])
+            == int(answer.headers["Content-Length"])
+            == len(body)
+        )
 
 
 def test_another_name_for_this_machine_gets_nothing(tmp_path: Path) -> None:
     begin(experiment(), tmp_path / "run")
     strange = (
-        "evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.nip.io", "[", "",
-        "[::1].evil", "[::1].evil:8765", "[::1]evil", "[::1", "::1", "[::2]", "[::1%25lo]", "[0:0:0:0:0:0:0:1]",
-        "localhost.", "localhost..", "localhost:", "localhost:80:80", "localhost:port", "localhost:-1",
-        "localhost:123456", "evil@localhost", "localhost@evil", "localhost:80@evil", "localhost/evil", "localhost#evil",
-        "localhost?evil", "evil.example, localhost", "localhost evil", "127.0.0.2", "0.0.0.0", "2130706433", "0x7f.1",
-        "127.1", "locaLho\xdft", "localhost:\xb2",
-    )  # fmt: skip
+        "evil.example",
+        "evil.example:8765",
+        "localhost.evil.example",
+        "127.0.0.1.nip.io",
+        "[",
+        "",
+        "[::1].evil",
+        "[::1].evil:8765",
+        "[::1]evil",
+        "[::1",
+        "::1",
+        "[::2]",
+        "[::1%25lo]",
+        "[0:0:0:0:0:0:0:1]",
+        "localhost.",
+        "localhost..",
+        "localhost:",
+        "localhost:80:80",
+        "localhost:port",
+        "localhost:-1",
+        "localhost:123456",
+        "evil@localhost",
+        "localhost@evil",
+        "localhost:80@evil",
+        "localhost/evil",
+        "localhost#evil",
+        "localhost?evil",
+        "evil.example, localhost",
+        "localhost evil",
+        "127.0.0.2",
+        "0.0.0.0",
+        "2130706433",
+        "0x7f.1",
+        "127.1",
+        "locaLho\xdft",
+        "localhost:\xb2",
+    )
     with serving(tmp_path) as server:
         for host in strange:
             answer, body = ask(server, "/data.json", Host=host)
@@ -146,7 +189,12 @@ def test_two_names_are_none(tmp_path: Path) -> None:
 def test_a_bad_run_does_not_take_the_page_down(tmp_path: Path) -> None:
     """Damaged runs beside a good one: it is shown, they are named, and it goes on being shown."""
     begin(experiment(), tmp_path / "good")
-    for name, text in (("a", "[]"), ("b", '{"experiment": {"method": "x"}}'), ("c", "{" * 100_000), ("d", "\0")):
+    for name, text in (
+        ("a", "[]"),
+        ("b", '{"experiment": {"method": "x"}}'),
+        ("c", "{" * 100_000),
+        ("d", "\0"),
+    ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(text)
     facts = json.loads((tmp_path / "good" / "run.json").read_text())
@@ -166,14 +214,29 @@ def test_a_bad_run_does_not_take_the_page_down(tmp_path: Path) -> None:
 
 def test_names_of_this_machine(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        for host in ("localhost", "localhost:1234", "127.0.0.1:80", "[::1]:8765", "[::1]", "LOCALHOST", "LocalHost:1"):
+        for host in (
+            "localhost",
+            "localhost:1234",
+            "127.0.0.1:80",
+            "[::1]:8765",
+            "[::1]",
+            "LOCALHOST",
+            "LocalHost:1",
+        ):
             assert ask(server, "/data.json", Host=host)[0].status == 200, host
 
 
 def test_nothing_else_is_served(tmp_path: Path) -> None:
     begin(experiment(), tmp_path / "run")
     with serving(tmp_path) as server:
-        for path in ("/run/run.json", "/run", "/../run.json", "//run.json", "/data.json/", "/%2e%2e/run.json"):
+        for path in (
+            "/run/run.json",
+            "/run",
+            "/../run.json",
+            "//run.json",
+            "/data.json/",
+            "/%2e%2e/run.json",
+        ):
             assert ask(server, path)[0].status == 404, path
         for method in ("POST", "PUT", "DELETE", "OPTIONS"):
             assert ask(server, "/", method)[0].status == 501, method
@@ -185,12 +248,16 @@ def test_on_the_loopback_only(tmp_path: Path) -> None:
         assert server.address == f"http://127.0.0.1:{server.server_port}/"
 
 
-def test_a_browser_that_leaves_is_no_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_browser_that_leaves_is_no_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with serving(tmp_path) as server:
         for _ in range(3):
             line = socket.create_connection(("127.0.0.1", server.server_port))
             line.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
-            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+            line.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00"
+            )
             line.close()
         assert seen(server)["runs"] == []
     assert capfd.readouterr().err == ""
@@ -198,11 +265,15 @@ def test_a_browser_that_leaves_is_no_error(tmp_path: Path, capfd: pytest.Capture
 
 def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(tmp_path) as server:
-        with pytest.raises(SettingError, match=f"port {server.server_port} .* cannot be taken: .* --port 0"):
+        with pytest.raises(
+            SettingError, match=f"port {server.server_port} .* cannot be taken: .* --port 0"
+        ):
             LiveServer(tmp_path, server.server_port)
         assert main(["watch", str(tmp_path), "--port", str(server.server_port)]) == 2
         assert "cannot be taken" in capsys.readouterr().err
-    with pytest.raises(SettingError, match=r"port must be a whole number .* at most 65535, found 70000"):
+    with pytest.raises(
+        SettingError, match=r"port must be a whole number .* at most 65535, found 70000"
+    ):
         LiveServer(tmp_path, 70000)
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="file is a file"):

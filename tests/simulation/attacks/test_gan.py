@@ -1,4 +1,5 @@
-"""Recovery by a generative network: passive, kept from visit to visit, and the same wherever visits are made."""
+"""Recovery by a generative network: passive, kept from visit to visit, and the same wherever visits
+are made."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from scipy.linalg import sqrtm
 from torch import Tensor, nn
 
 import fedflat as ff
+from experiments.small import begin, final, go_on, rows, timeless
 from fedflat.core.messages import Broadcast
 from fedflat.core.seeds import derive
 from fedflat.errors import SettingError
@@ -24,14 +26,17 @@ from fedflat.simulation.attacks.attack import ATTACK
 from fedflat.simulation.attacks.frechet import frechet, moments
 from fedflat.simulation.attacks.gan import bounds, discriminator_loss, generator_loss, placed
 from fedflat.simulation.attacks.generator import generator
-from experiments.small import begin, final, go_on, rows, timeless
 from wired import Wired
 
 GAN = "gan(client=1, epochs=2, batch=16, z=5, width=4)"
 RUN: dict[str, Any] = {
-    "on": "digits(clients=30)", "rounds": 4, "model": "mlp(hidden=[4])", "clients_per_round": 10, "lr": 0.1,
+    "on": "digits(clients=30)",
+    "rounds": 4,
+    "model": "mlp(hidden=[4])",
+    "clients_per_round": 10,
+    "lr": 0.1,
     "eval_every": 1,
-}  # fmt: skip
+}
 ONE = (torch.rand(1, 1, 8, 8), torch.zeros(1, dtype=torch.long))
 LONELY = ff.clients_of([ONE, ONE], test=ONE, classes=2)
 OWN = ("recovery_visits", "discriminator_loss", "generator_loss")
@@ -39,7 +44,9 @@ OWN = ("recovery_visits", "discriminator_loss", "generator_loss")
 
 
 def plain(rows: Any) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if name not in OWN} for row in timeless(rows)]
+    return [
+        {name: value for name, value in row.items() if name not in OWN} for row in timeless(rows)
+    ]
 
 
 def kept(folder: Path) -> dict[str, Tensor]:
@@ -55,7 +62,8 @@ def test_the_losses() -> None:
 
 
 def test_targets_spread_around_one_and_zero() -> None:
-    """The loss is linear in its targets: over many of them the noise cancels, and of a few it does not."""
+    """The loss is linear in its targets: over many of them the noise cancels, and of a few it does
+    not."""
     logits = torch.zeros(400_000, dtype=torch.float64) + 0.7
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -67,7 +75,9 @@ def test_targets_spread_around_one_and_zero() -> None:
 
 def test_frechet_in_one_and_two_dimensions() -> None:
     def gauss(mean: Any, covariance: Any) -> tuple[Tensor, Tensor]:
-        return torch.tensor(mean, dtype=torch.float64), torch.tensor(covariance, dtype=torch.float64)
+        return torch.tensor(mean, dtype=torch.float64), torch.tensor(
+            covariance, dtype=torch.float64
+        )
 
     assert frechet(gauss([0], [[1]]), gauss([1], [[4]])) == pytest.approx(2.0, abs=1e-12)
     a, b = gauss([0, 0], [[2, 0.5], [0.5, 1]]), gauss([1, -1], [[1, 0], [0, 3]])
@@ -79,10 +89,15 @@ def test_frechet_in_one_and_two_dimensions() -> None:
 def test_frechet_against_scipy(rank: int) -> None:
     """Also where features lie in a plane, and a covariance has no inverse."""
     rng = np.random.default_rng(rank)
-    sets = [rng.normal(size=(40, rank)) @ rng.normal(size=(rank, 7)) + rng.normal(size=7) for _ in range(2)]
+    sets = [
+        rng.normal(size=(40, rank)) @ rng.normal(size=(rank, 7)) + rng.normal(size=7)
+        for _ in range(2)
+    ]
     means, spreads = [x.mean(0) for x in sets], [np.cov(x, rowvar=False, ddof=1) for x in sets]
     root = sqrtm(spreads[0] @ spreads[1] + (1e-15 if rank < 7 else 0) * np.eye(7))
-    by_hand = ((means[0] - means[1]) ** 2).sum() + np.trace(spreads[0] + spreads[1] - 2 * np.real(root))
+    by_hand = ((means[0] - means[1]) ** 2).sum() + np.trace(
+        spreads[0] + spreads[1] - 2 * np.real(root)
+    )
     found = frechet(*(moments(torch.from_numpy(x)) for x in sets))
     assert found == pytest.approx(by_hand, rel=1e-8 if rank == 7 else 1e-4)
     assert frechet(*[moments(torch.from_numpy(sets[0]))] * 2) == pytest.approx(0, abs=1e-8)
@@ -90,9 +105,14 @@ def test_frechet_against_scipy(rank: int) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "channels"),
-    [((3, 32, 32), [100, 512, 256, 128, 3]), ((1, 28, 28), [100, 256, 128, 1]), ((1, 8, 8), [100, 128, 1]),
-     ((3, 9, 9), [100, 3]), ((1, 16, 8), [100, 128, 1])],
-)  # fmt: skip
+    [
+        ((3, 32, 32), [100, 512, 256, 128, 3]),
+        ((1, 28, 28), [100, 256, 128, 1]),
+        ((1, 8, 8), [100, 128, 1]),
+        ((3, 9, 9), [100, 3]),
+        ((1, 16, 8), [100, 128, 1]),
+    ],
+)
 def test_the_generator(shape: tuple[int, ...], channels: list[int]) -> None:
     made = generator(shape, 100, 128)
     convolutions = [part for part in made.modules() if isinstance(part, nn.ConvTranspose2d)]
@@ -108,7 +128,10 @@ def test_the_generator(shape: tuple[int, ...], channels: list[int]) -> None:
 def test_the_run_does_not_change(topology: str, executor: Any) -> None:
     """Bit for bit, in a stack of clients too."""
     told = {**RUN, "clients_per_round": 3, "topology": topology}
-    honest, spied = (ff.train(ff.experiment("fedavg", **told, attack=one), executor=executor) for one in (None, GAN))
+    honest, spied = (
+        ff.train(ff.experiment("fedavg", **told, attack=one), executor=executor)
+        for one in (None, GAN)
+    )
     assert torch.equal(honest.model.params, spied.model.params)
     assert plain(honest.rows) == plain(spied.rows)
     visits = [row["recovery_visits"] for row in spied.rows]
@@ -117,7 +140,11 @@ def test_the_run_does_not_change(topology: str, executor: Any) -> None:
 
 def test_everybody_who_visits_agrees(tmp_path: Path) -> None:
     found = []
-    for name, executor in (("here", ff.InProcess(1)), ("there", Wired()), ("more", ff.InProcess(2))):
+    for name, executor in (
+        ("here", ff.InProcess(1)),
+        ("there", Wired()),
+        ("more", ff.InProcess(2)),
+    ):
         one = {**RUN, "rounds": 1, "clients_per_round": 30}
         ff.run("fedsam", **one, attack=GAN, out=tmp_path / name, executor=executor, quiet=True)
         found.append(kept(tmp_path / name))
@@ -140,7 +167,8 @@ def test_stopped_and_resumed(tmp_path: Path) -> None:
 
 
 def test_a_visit_by_hand() -> None:
-    """Two visits, with plain PyTorch: D is the model that was sent with a line on its outputs, G is kept."""
+    """Two visits, with plain PyTorch: D is the model that was sent with a line on its outputs, G is
+    kept."""
     exp = ff.experiment("fedavg", **RUN, attack=GAN, dtype="float64")
     attack, attacked = exp.attack, prepare(exp).attacked_run
     data = attacked.fed.data(1)
@@ -150,7 +178,9 @@ def test_a_visit_by_hand() -> None:
     made = attack.fresh(attacked).module
     for visit in range(2):
         sent = attacked.learner.initial().params + 0.1 * visit
-        attack.observe(attacked, notes, 1, Broadcast(visit, sent, torch.zeros(0, dtype=torch.float64), 0.1))
+        attack.observe(
+            attacked, notes, 1, Broadcast(visit, sent, torch.zeros(0, dtype=torch.float64), 0.1)
+        )
         torch.manual_seed(derive(attacked.seed, "attack/visit", visit))
         model = attacked.learner.module().double()
         nn.utils.vector_to_parameters(sent, model.parameters())
@@ -162,7 +192,10 @@ def test_a_visit_by_hand() -> None:
                     continue
                 z = torch.randn(len(places), 5, dtype=torch.float64)
                 fake = low + (made.train()(z) + 1) / 2 * (high - low)
-                on_real, on_fake = torch.sigmoid(judge(x[places])), torch.sigmoid(judge(fake.detach()))
+                on_real, on_fake = (
+                    torch.sigmoid(judge(x[places])),
+                    torch.sigmoid(judge(fake.detach())),
+                )
                 ones, zeros = 1 + 0.1 * torch.randn_like(on_real), 0.1 * torch.randn_like(on_fake)
                 loss = -(ones * on_real.log() + (1 - ones) * (1 - on_real).log()).mean()
                 loss = loss - (zeros * on_fake.log() + (1 - zeros) * (1 - on_fake).log()).mean()
@@ -176,7 +209,9 @@ def test_a_visit_by_hand() -> None:
 
 def test_it_listens_to_what_its_client_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a chain that is what the client before it has made."""
-    exp = ff.experiment("fedavg", **{**RUN, "clients_per_round": 6, "topology": "chains(groups=6)", "attack": GAN})
+    exp = ff.experiment(
+        "fedavg", **{**RUN, "clients_per_round": 6, "topology": "chains(groups=6)", "attack": GAN}
+    )
     heard: list[tuple[int, Broadcast]] = []
 
     def overhear(self: Any, attacked: Any, notes: Any, client: int, broadcast: Broadcast) -> None:
@@ -206,9 +241,21 @@ def test_images_lie_where_the_attackers_own_do() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"client": -1}, {"client": 1.5}, {"epochs": 0}, {"batch": 1}, {"lr": 0}, {"noise": -1}, {"z": 0}, {"width": 10**6},
-     {"betas": 0.5}, {"betas": [0.5]}, {"betas": [0.5, 1]}, {"betas": [0.5, 2]}],
-)  # fmt: skip
+    [
+        {"client": -1},
+        {"client": 1.5},
+        {"epochs": 0},
+        {"batch": 1},
+        {"lr": 0},
+        {"noise": -1},
+        {"z": 0},
+        {"width": 10**6},
+        {"betas": 0.5},
+        {"betas": [0.5]},
+        {"betas": [0.5, 1]},
+        {"betas": [0.5, 2]},
+    ],
+)
 def test_settings(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match="gan: "):
         ff.gan(**wrong)
@@ -217,9 +264,18 @@ def test_settings(wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"attack": "gan(client=30)"}, r"client 30 attacks, but clients are numbered 0 to 29\. Name one of them"),
-        ({"on": "diabetes(clients=30)"}, "images are recovered from a model that tells their classes, and diabetes"),
-        ({"on": "synthetic(clients=30)"}, "images are recovered from a model that tells their classes, and synthetic"),
+        (
+            {"attack": "gan(client=30)"},
+            r"client 30 attacks, but clients are numbered 0 to 29\. Name one of them",
+        ),
+        (
+            {"on": "diabetes(clients=30)"},
+            "images are recovered from a model that tells their classes, and diabetes",
+        ),
+        (
+            {"on": "synthetic(clients=30)"},
+            "images are recovered from a model that tells their classes, and synthetic",
+        ),
         ({"on": LONELY, "attack": "gan()", "clients_per_round": 2}, "client 0 holds 1 example"),
     ],
 )
@@ -232,5 +288,11 @@ def test_it_is_said_as_it_is_printed() -> None:
     spec = ff.gan(client=3, betas=[0.4, 0.9])
     assert repr(spec) == "gan(client=3, betas=[0.4, 0.9])"
     assert parse(repr(spec), "attack") == spec
-    assert (ff.gan().epochs, ff.gan().batch, ff.gan().lr, ff.gan().noise, ff.gan().z) == (300, 64, 2e-4, 0.1, 100)
+    assert (ff.gan().epochs, ff.gan().batch, ff.gan().lr, ff.gan().noise, ff.gan().z) == (
+        300,
+        64,
+        2e-4,
+        0.1,
+        100,
+    )
     assert not math.isnan(ff.gan().betas[0])

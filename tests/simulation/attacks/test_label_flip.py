@@ -1,4 +1,5 @@
-"""Label flipping: who lies, about which labels, what is left alone, and that everybody who visits agrees."""
+"""Label flipping: who lies, about which labels, what is left alone, and that everybody who visits
+agrees."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedflat as ff
+from experiments.small import begin, final, go_on, rows, timeless
 from fedflat import cifar100, label_flip
 from fedflat.cli.main import main
 from fedflat.client.attacker import Swaps, poisoned
@@ -31,16 +33,19 @@ from fedflat.registry.specs import parse
 from fedflat.report import collect
 from fedflat.simulation.attacks.attack import AttackedRun
 from fedflat.simulation.attacks.label_flip import LabelFlip
-from experiments.small import begin, final, go_on, rows, timeless
 from wired import Wired
 
 RNG = torch.Generator().manual_seed(0)
 DATA = [(torch.randn(20, 2, generator=RNG), torch.arange(20) % 10) for _ in range(10)]
 ON = clients_of(DATA, test=DATA[0], classes=10)
 RUN: dict[str, Any] = {
-    "on": "digits(lda(100), clients=20)", "rounds": 4, "model": "mlp(hidden=[4])", "clients_per_round": 5, "lr": 0.1,
+    "on": "digits(lda(100), clients=20)",
+    "rounds": 4,
+    "model": "mlp(hidden=[4])",
+    "clients_per_round": 5,
+    "lr": 0.1,
     "eval_every": 1,
-}  # fmt: skip
+}
 FLIP = "label_flip(L_S=0.5, L=0.5, pairs=[[0, 2], [3, 5]])"
 CHAINS = "chains(groups=5)"
 
@@ -49,7 +54,9 @@ def victim(on: DataSpec = ON, *, groups: int = 0, seed: int = 0) -> AttackedRun:
     """A run that can be attacked, with superclients of clients that follow each other."""
     fed = on.open(seed)
     each = np.array_split(np.arange(fed.population), groups) if groups else []
-    return AttackedRun(on, fed, Learner("mlp", (2,), 10, seed=0), [tuple(group.tolist()) for group in each], seed)
+    return AttackedRun(
+        on, fed, Learner("mlp", (2,), 10, seed=0), [tuple(group.tolist()) for group in each], seed
+    )
 
 
 def names_only(classes: int, on: DataSpec, seed: int) -> AttackedRun:
@@ -61,7 +68,11 @@ def names_only(classes: int, on: DataSpec, seed: int) -> AttackedRun:
 def test_the_labels_of_an_attacker() -> None:
     """The labels 0, 1, 2, 3, 5, 2 under (0, 2) and (3, 5); and swapped again."""
     y = torch.tensor([0, 1, 2, 3, 5, 2])
-    honest = clients_of([(torch.zeros(6, 1), y)], test=(torch.zeros(1, 1), y[:1]), classes=6).open(0).data(0)
+    honest = (
+        clients_of([(torch.zeros(6, 1), y)], test=(torch.zeros(1, 1), y[:1]), classes=6)
+        .open(0)
+        .data(0)
+    )
     liar = Swaps(((0, 2), (3, 5)))
     assert liar.data(honest).labels.tolist() == [2, 1, 0, 5, 3, 0]
     assert liar.data(liar.data(honest)).labels.tolist() == y.tolist()
@@ -69,10 +80,14 @@ def test_the_labels_of_an_attacker() -> None:
     assert parse(repr(liar), "attacker") == liar
 
 
-@given(labels=st.lists(st.integers(0, 9), min_size=1, max_size=30), pairs=st.permutations(range(10)))
+@given(
+    labels=st.lists(st.integers(0, 9), min_size=1, max_size=30), pairs=st.permutations(range(10))
+)
 def test_swapped_twice_everything_is_as_it_was(labels: list[int], pairs: list[int]) -> None:
     y = torch.tensor(labels)
-    fed = clients_of([(torch.zeros(len(y), 1), y)] * 2, test=(torch.zeros(1, 1), y[:1]), classes=10).open(0)
+    fed = clients_of(
+        [(torch.zeros(len(y), 1), y)] * 2, test=(torch.zeros(1, 1), y[:1]), classes=10
+    ).open(0)
     liar = Swaps(tuple(zip(pairs[:3], pairs[3:6], strict=True)))
     once = liar.data(fed.data(1))
     assert torch.equal(liar.data(once).labels, y)
@@ -111,22 +126,29 @@ def test_shares_are_decimal_numbers() -> None:
 
 
 def test_only_those_attack_who_hold_a_swapped_label() -> None:
-    """Client k holds the labels k and k + 1: of 2 and 3 there are some at the clients 1, 2 and 3."""
+    """Client k holds the labels k and k + 1: of 2 and 3 there are some at the clients 1, 2 and
+    3."""
     x = torch.zeros(2, 1)
-    on = clients_of([(x, torch.tensor([k, k + 1])) for k in range(6)], test=(x, torch.tensor([0, 1])), classes=7)
+    on = clients_of(
+        [(x, torch.tensor([k, k + 1])) for k in range(6)], test=(x, torch.tensor([0, 1])), classes=7
+    )
     flip = label_flip(L_S=1, L=1, pairs=[[2, 3]])
     assert flip.holders(victim(on)) == {1, 2, 3}
     assert flip.liars(victim(on)) == flip.liars(victim(on, groups=2)) == [1, 2, 3]
     assert flip.liars(victim(on, groups=3)) == [1, 2, 3]
-    one = label_flip(L_S=0.1, L=1, pairs=[[0, 4]])  # held by 0, 3 and 4, in groups of two: the last holds one of them
+    one = label_flip(
+        L_S=0.1, L=1, pairs=[[0, 4]]
+    )  # held by 0, 3 and 4, in groups of two: the last holds one of them
     for seed in range(20):
         assert one.liars(victim(on, groups=3, seed=seed)) in ([0], [3], [4])
 
 
 def test_a_larger_share_holds_the_smaller_one() -> None:
     on = clients_of(DATA * 2, test=DATA[0], classes=10)
-    found = [set(label_flip(L_S=a, L=b, pairs=[[0, 2]]).liars(victim(on, groups=4))) for a, b in
-             [(0.25, 0.2), (0.25, 0.6), (0.5, 0.6), (1, 1)]]  # fmt: skip
+    found = [
+        set(label_flip(L_S=a, L=b, pairs=[[0, 2]]).liars(victim(on, groups=4)))
+        for a, b in [(0.25, 0.2), (0.25, 0.6), (0.5, 0.6), (1, 1)]
+    ]
     assert [len(some) for some in found] == [1, 3, 6, 20]
     assert found[0] < found[1] < found[2] < found[3]
 
@@ -136,8 +158,12 @@ def test_who_lies_is_drawn_by_the_seed() -> None:
     on = clients_of(DATA * 2, test=DATA[0], classes=10)
     assert flip.liars(victim(on, groups=4)) == flip.liars(victim(on, groups=4))
     attacked = victim(on, groups=4)
-    drawn = Counter(client for seed in range(200) for client in flip.liars(replace(attacked, seed=seed)))
-    assert all(5 <= drawn[client] <= 40 for client in range(20))  # 20 expected, standard deviation 4.2
+    drawn = Counter(
+        client for seed in range(200) for client in flip.liars(replace(attacked, seed=seed))
+    )
+    assert all(
+        5 <= drawn[client] <= 40 for client in range(20)
+    )  # 20 expected, standard deviation 4.2
 
 
 def test_fixed_and_random_pairs() -> None:
@@ -177,7 +203,8 @@ def test_pairs_within_and_across_superclasses(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "among", "classes", "most"), [(6, "any", 10, 5), (21, "intra", 100, 20), (11, "extra", 100, 10)]
+    ("count", "among", "classes", "most"),
+    [(6, "any", 10, 5), (21, "intra", 100, 20), (11, "extra", 100, 10)],
 )
 def test_too_many_pairs_are_refused(count: int, among: str, classes: int, most: int) -> None:
     why = rf"{count} pairs \({among}\) cannot be drawn from {classes} classes, at most {most}"
@@ -188,12 +215,26 @@ def test_too_many_pairs_are_refused(count: int, among: str, classes: int, most: 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"pairs": [[0, 0]]}, {"pairs": [[0, 1], [1, 2]]}, {"pairs": [[0, 1, 2]]}, {"pairs": [0, 1]}, {"pairs": 3},
-        {"pairs": []}, {"pairs": [[0, 1.5]]}, {"pairs": ["01"]}, {"pairs": [[-1, 2]]}, {"L_S": 1.5}, {"L_S": 0},
-        {"L": -0.1}, {"L": "half"}, {"count": 0}, {"draw": "each"}, {"among": "intr"},
-        {"pairs": [[0, 1]], "count": 2}, {"pairs": [[0, 1]], "among": "intra"},
+        {"pairs": [[0, 0]]},
+        {"pairs": [[0, 1], [1, 2]]},
+        {"pairs": [[0, 1, 2]]},
+        {"pairs": [0, 1]},
+        {"pairs": 3},
+        {"pairs": []},
+        {"pairs": [[0, 1.5]]},
+        {"pairs": ["01"]},
+        {"pairs": [[-1, 2]]},
+        {"L_S": 1.5},
+        {"L_S": 0},
+        {"L": -0.1},
+        {"L": "half"},
+        {"count": 0},
+        {"draw": "each"},
+        {"among": "intr"},
+        {"pairs": [[0, 1]], "count": 2},
+        {"pairs": [[0, 1]], "among": "intra"},
     ],
-)  # fmt: skip
+)
 def test_settings(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match="label_flip: "):
         label_flip(**wrong)
@@ -202,24 +243,45 @@ def test_settings(wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"attack": "label_flip(pairs=[[3, 10]])"}, r"pair \(3, 10\) names a class that is not there \(0 to 9\)"),
-        ({"attack": "label_flip(among='intra')"}, r"among='intra' needs superclasses; digits\(.*\) has none"),
-        ({"attack": "label_flip()", "on": "diabetes(clients=6)"}, "classes are swapped, and diabetes.* has none"),
-        ({"attack": "label_flip()", "on": "synthetic(clients=9)"}, "synthetic.* are made when asked for"),
-        ({"attack": "label_flip()", "method": "centralised"}, "no clients that could attack. Leave --attack out"),
+        (
+            {"attack": "label_flip(pairs=[[3, 10]])"},
+            r"pair \(3, 10\) names a class that is not there \(0 to 9\)",
+        ),
+        (
+            {"attack": "label_flip(among='intra')"},
+            r"among='intra' needs superclasses; digits\(.*\) has none",
+        ),
+        (
+            {"attack": "label_flip()", "on": "diabetes(clients=6)"},
+            "classes are swapped, and diabetes.* has none",
+        ),
+        (
+            {"attack": "label_flip()", "on": "synthetic(clients=9)"},
+            "synthetic.* are made when asked for",
+        ),
+        (
+            {"attack": "label_flip()", "method": "centralised"},
+            "no clients that could attack. Leave --attack out",
+        ),
         ({"attack": "fedavg"}, "'fedavg' is a method, not an attack"),
         ({"attack": "label_flipp"}, "unknown attack 'label_flipp'. Did you mean 'label_flip'"),
         ({"attack": 3}, "attack must be a registered attack or its text"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_attacked_is_said(more: dict[str, Any], why: str) -> None:
     with pytest.raises(ff.FedflatError, match=why):
         ff.run(**{"method": "fedavg", **RUN, **more, "quiet": True})
 
 
 def test_nobody_holds_it() -> None:
-    on = clients_of([(torch.zeros(2, 1), torch.tensor([0, 1]))], test=(torch.zeros(1, 1), torch.tensor([0])), classes=9)
-    with pytest.raises(SettingError, match=r"no client holds an example of labels 4 and 5\. Swap other classes"):
+    on = clients_of(
+        [(torch.zeros(2, 1), torch.tensor([0, 1]))],
+        test=(torch.zeros(1, 1), torch.tensor([0])),
+        classes=9,
+    )
+    with pytest.raises(
+        SettingError, match=r"no client holds an example of labels 4 and 5\. Swap other classes"
+    ):
         label_flip(pairs=[[4, 5]]).check(victim(on))
 
 
@@ -240,9 +302,14 @@ def test_attackers_train_on_what_they_say(topology: str) -> None:
     assert isinstance(fed, PartitionedFederation)
     swap = torch.tensor([2, 1, 0, 5, 4, 3, 6, 7, 8, 9])
     liars = set(prepared.job.attackers)
-    assert len(liars) == (5 if topology == "star()" else 4)  # floor(20 / 4), and two superclients of four
+    assert len(liars) == (
+        5 if topology == "star()" else 4
+    )  # floor(20 / 4), and two superclients of four
     given = [
-        (fed.data(k).examples.inputs[fed.parts[k]], swap[fed.data(k).labels] if k in liars else fed.data(k).labels)
+        (
+            fed.data(k).examples.inputs[fed.parts[k]],
+            swap[fed.data(k).labels] if k in liars else fed.data(k).labels,
+        )
         for k in range(20)
     ]
     test = fed.test.batch(torch.arange(len(fed.test)), torch.float32)
@@ -258,7 +325,9 @@ def test_attackers_train_on_what_they_say(topology: str) -> None:
 @pytest.mark.parametrize("topology", ["star()", CHAINS])
 def test_everybody_who_visits_agrees(topology: str) -> None:
     exp = ff.experiment("fedavg", **{**RUN, "rounds": 2}, topology=topology, attack=FLIP)
-    here, there, stacked = (ff.train(exp, executor=one) for one in (ff.InProcess(1), Wired(), ff.Stacked()))
+    here, there, stacked = (
+        ff.train(exp, executor=one) for one in (ff.InProcess(1), Wired(), ff.Stacked())
+    )
     assert torch.equal(here.model.params, there.model.params)
     assert timeless(here.rows) == timeless(there.rows)
     assert torch.allclose(here.model.params, stacked.model.params, atol=1e-5)
@@ -267,12 +336,16 @@ def test_everybody_who_visits_agrees(topology: str) -> None:
 @pytest.mark.slow
 def test_workers_agree() -> None:
     exp = ff.experiment("fedavg", **RUN, topology=CHAINS, attack=FLIP)
-    assert torch.equal(*(ff.train(exp, executor=one).model.params for one in (ff.InProcess(1), ff.Workers(1))))
+    assert torch.equal(
+        *(ff.train(exp, executor=one).model.params for one in (ff.InProcess(1), ff.Workers(1)))
+    )
 
 
 def test_what_is_for_testing_is_left_alone() -> None:
     on = "digits(clients=10, split=0.7)"
-    prepared = prepare(ff.experiment("fedavg", **{**RUN, "on": on, "attack": "label_flip(L_S=1, L=1)"}))
+    prepared = prepare(
+        ff.experiment("fedavg", **{**RUN, "on": on, "attack": "label_flip(L_S=1, L=1)"})
+    )
     assert len(prepared.job.attackers) == 10
     for client in range(10):
         honest = prepared.fed.data(client)
@@ -282,7 +355,8 @@ def test_what_is_for_testing_is_left_alone() -> None:
 
 
 def test_the_accuracy_of_the_swapped_classes() -> None:
-    """By hand: the mean over the four classes of the share of their test examples that are told right."""
+    """By hand: the mean over the four classes of the share of their test examples that are told
+    right."""
     result = ff.run("fedavg", **{**RUN, "lr": 0.5, "rounds": 8}, attack=FLIP, quiet=True)
     prepared = prepare(ff.experiment("fedavg", **RUN))
     batch = prepared.fed.test.batch(torch.arange(len(prepared.fed.test)), torch.float32)
@@ -296,13 +370,19 @@ def test_the_accuracy_of_the_swapped_classes() -> None:
 
 
 def test_the_drop_against_the_run_without_an_attack(tmp_path: Path) -> None:
-    """Of two seeds each, in Python, in the table and in the report; a run on other data is no twin."""
+    """Of two seeds each, in Python, in the table and in the report; a run on other data is no
+    twin."""
     short = {**RUN, "lr": 0.5, "rounds": 3}
     clean = ff.compare(["fedavg"], seeds=2, **short, out=tmp_path / "clean", quiet=True)
-    lying = ff.compare(["fedavg"], seeds=2, **short, attack=FLIP, out=tmp_path / "lying", quiet=True)
+    lying = ff.compare(
+        ["fedavg"], seeds=2, **short, attack=FLIP, out=tmp_path / "lying", quiet=True
+    )
     by_hand = [one.final() - other.final() for one, other in zip(clean, lying, strict=True)]
     table = ff.summarise([*clean, *lying], None)
-    assert [one.method for one in table] == ["fedavg()", f"fedavg(), attack={ff.parse(FLIP, 'attack')}"]
+    assert [one.method for one in table] == [
+        "fedavg()",
+        f"fedavg(), attack={ff.parse(FLIP, 'attack')}",
+    ]
     assert [one.seeds for one in table] == [2, 2]
     assert table[1].tests["drop"] == pytest.approx((np.mean(by_hand), np.std(by_hand, ddof=1)))
     assert "drop" not in table[0].tests
@@ -314,9 +394,13 @@ def test_the_drop_against_the_run_without_an_attack(tmp_path: Path) -> None:
     text = repr(ff.Results([*clean, *lying]))
     assert "swapped %" in text
     assert "drop %" in text
-    assert "Drop: how much worse the accuracy is than that of the same run without its attack." in text
+    assert (
+        "Drop: how much worse the accuracy is than that of the same run without its attack." in text
+    )
     page = collect([tmp_path / "clean", tmp_path / "lying"])
-    assert page["methods"][1]["tests"]["drop"] == pytest.approx([np.mean(by_hand), np.std(by_hand, ddof=1)], abs=1e-4)
+    assert page["methods"][1]["tests"]["drop"] == pytest.approx(
+        [np.mean(by_hand), np.std(by_hand, ddof=1)], abs=1e-4
+    )
     assert "tests.swapped" in page["methods"][1]["curves"]
 
 
@@ -353,7 +437,12 @@ def test_an_attack_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("method", "liars", "groups"),
-    [("fedasyncseq(groups=5, R=2)", 4, 5), ("fedcyclic()", 5, 0), ("hfl(clusters=2, T_c=2)", 5, 0), ("fedvc(8)", 5, 0)],
+    [
+        ("fedasyncseq(groups=5, R=2)", 4, 5),
+        ("fedcyclic()", 5, 0),
+        ("hfl(clusters=2, T_c=2)", 5, 0),
+        ("fedvc(8)", 5, 0),
+    ],
 )
 def test_superclients_are_where_clients_stay_together(method: str, liars: int, groups: int) -> None:
     """Two superclients of four with two attackers each, or a quarter of all twenty."""
@@ -363,7 +452,9 @@ def test_superclients_are_where_clients_stay_together(method: str, liars: int, g
 
 def test_groups_that_clients_describe_themselves_for() -> None:
     """Nobody lies before the groups are known; then attackers are in half of them."""
-    exp = ff.experiment("fedseq(groups=greedy(psi='labels', tau='gini', d_min=250, k_max=6))", **RUN, attack=FLIP)
+    exp = ff.experiment(
+        "fedseq(groups=greedy(psi='labels', tau='gini', d_min=250, k_max=6))", **RUN, attack=FLIP
+    )
     before = prepare(exp)
     assert not before.job.attackers
     prepared = collect_descriptions(before, RunFolder(), ff.InProcess(1), lambda earlier, place: {})

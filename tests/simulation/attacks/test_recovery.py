@@ -1,4 +1,5 @@
-"""What was recovered: distances by a network of our own, pictures, and what there is to say where there are none."""
+"""What was recovered: distances by a network of our own, pictures, and what there is to say where
+there are none."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ import pytest
 import torch
 
 import fedflat as ff
+from experiments.small import final, kill_when_stopped, rows, start, timeless
+from experiments.stopping import CHECKPOINT
 from fedflat.analysis import recovery
 from fedflat.analysis.loaded_run import LoadedRun
 from fedflat.analysis.recovery import _sheet, analyse_recovery
@@ -25,11 +28,14 @@ from fedflat.simulation.attacks.attack import ATTACK
 from fedflat.simulation.attacks.feature_network import trained_on
 from fedflat.simulation.attacks.frechet import frechet, moments
 from report.made import write_run
-from experiments.small import final, kill_when_stopped, rows, start, timeless
-from experiments.stopping import CHECKPOINT
 
 GAN = "gan(client=1, epochs=2, batch=16, z=5, width=4)"
-RUN: dict[str, Any] = {"on": "digits(clients=20)", "rounds": 2, "model": "mlp(hidden=[4])", "clients_per_round": 20}
+RUN: dict[str, Any] = {
+    "on": "digits(clients=20)",
+    "rounds": 2,
+    "model": "mlp(hidden=[4])",
+    "clients_per_round": 20,
+}
 
 
 def silent(done: float, total: float, what: str) -> None:
@@ -61,7 +67,9 @@ def test_what_was_recovered(attacked: Path, capsys: pytest.CaptureFixture[str]) 
     both = everybody, subject.ready.fed.test
     real, test = (one.batch(torch.arange(len(one)), torch.float32).inputs for one in both)
     assert result["real"] == len(real)
-    assert result["test"] == pytest.approx(frechet(moments(judge.of(real)), moments(judge.of(test))), rel=1e-4)
+    assert result["test"] == pytest.approx(
+        frechet(moments(judge.of(real)), moments(judge.of(test))), rel=1e-4
+    )
     assert min(result["distance"], result["untrained"]) > result["test"] >= 0
     assert main(["analyse", str(attacked), "--recovered", "--quiet"]) == 0
     said = capsys.readouterr().out
@@ -71,7 +79,10 @@ def test_what_was_recovered(attacked: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_judge_does_not_know_who_holds_what() -> None:
-    one, other = (ff.digits(ff.lda(alpha), clients=10).open(seed).pooled() for alpha, seed in ((0, 0), (100, 3)))
+    one, other = (
+        ff.digits(ff.lda(alpha), clients=10).open(seed).pooled()
+        for alpha, seed in ((0, 0), (100, 3))
+    )
     both = [trained_on(fed.data(0), (1, 8, 8), 10, steps=3) for fed in (one, other)]
     images = one.test.batch(torch.arange(5), torch.float32).inputs
     assert torch.equal(*(judge.of(images) for judge in both))
@@ -79,7 +90,8 @@ def test_the_judge_does_not_know_who_holds_what() -> None:
 
 
 def test_a_sheet_of_pictures() -> None:
-    """Nine images of two pixels: eight and one, with a white pixel between them; the file is read by hand."""
+    """Nine images of two pixels: eight and one, with a white pixel between them; the file is read
+    by hand."""
     images = torch.arange(9.0).view(9, 1, 1, 1).expand(9, 1, 1, 2)
     file = b64decode(_sheet(images, torch.zeros(1, 1, 1, 1), torch.full((1, 1, 1, 1), 10.0)))
     width, height = (int.from_bytes(file[at : at + 4]) for at in (16, 20))
@@ -112,8 +124,14 @@ def test_it_is_shown_in_the_report(attacked: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("attack", "why"),
     [
-        (None, r"nobody has tried to recover images in this run\. Make it with --attack 'gan\(client=0\)'"),
-        ("gan(client=7, epochs=1, width=4)", r"client 7, who attacks, was not visited in 1 rounds\. Run longer"),
+        (
+            None,
+            r"nobody has tried to recover images in this run\. Make it with --attack 'gan\(client=0\)'",
+        ),
+        (
+            "gan(client=7, epochs=1, width=4)",
+            r"client 7, who attacks, was not visited in 1 rounds\. Run longer",
+        ),
     ],
 )
 def test_where_nothing_was_recovered(tmp_path: Path, attack: str | None, why: str) -> None:
@@ -130,11 +148,27 @@ def test_runs_without_an_attack_are_not_asked_for_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_and_resumed(tmp_path: Path) -> None:
-    """A real process, killed while the attacker is at work: the generator goes on with the same bits."""
+    """A real process, killed while the attacker is at work: the generator goes on with the same
+    bits."""
     words = (
-        "run", "fedavg", "--on", RUN["on"], "--rounds", "12", "--model", RUN["model"], "--clients-per-round", "20",
-        "--attack", GAN.replace("epochs=2", "epochs=20"), "--threads", "1", "--quiet", "--checkpoint-every", "0",
-    )  # fmt: skip
+        "run",
+        "fedavg",
+        "--on",
+        RUN["on"],
+        "--rounds",
+        "12",
+        "--model",
+        RUN["model"],
+        "--clients-per-round",
+        "20",
+        "--attack",
+        GAN.replace("epochs=2", "epochs=20"),
+        "--threads",
+        "1",
+        "--quiet",
+        "--checkpoint-every",
+        "0",
+    )
     whole = start(*words, "--out", str(tmp_path / "whole"))
     assert whole.communicate()[1] == ""
     folder = tmp_path / "run"
@@ -142,5 +176,8 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
     assert main(["resume", str(folder), "--quiet"]) == 0
     assert final(folder) == final(tmp_path / "whole")
     assert timeless(rows(folder)) == timeless(rows(tmp_path / "whole"))
-    one, other = (last_state(at, read_facts(at)["identity"]).averages[ATTACK] for at in (folder, tmp_path / "whole"))
+    one, other = (
+        last_state(at, read_facts(at)["identity"]).averages[ATTACK]
+        for at in (folder, tmp_path / "whole")
+    )
     assert all(torch.equal(one[name], other[name]) for name in other)

@@ -1,9 +1,10 @@
 """Blur: out of focus, behind frosted glass, of a moving or a zooming camera.
 
-The released images were smeared by ImageMagick; `motion_blur` follows its rule (one half of a Gaussian along the
-line). `zoom_blur` magnifies continuously, where the released code first crops to whole pixels and so leaves
-32x32 images as they are below 1.04. `glass_blur` gives a pixel its own value or its left, upper or upper left
-neighbour's: the paper means to swap the two, but the released code overwrites one before it reads it.
+The released images were smeared by ImageMagick; `motion_blur` follows its rule (one half of a
+Gaussian along the line). `zoom_blur` magnifies continuously, where the released code first crops to
+whole pixels and so leaves 32x32 images as they are below 1.04. `glass_blur` gives a pixel its own
+value or its left, upper or upper left neighbour's: the paper means to swap the two, but the
+released code overwrites one before it reads it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def defocus_blur(x: Images, setting: tuple[float, float], rng: np.random.Generat
 
 
 def disk(radius: float, softness: float) -> Images:
-    """The pixels whose centres are within ``radius``, then a 3x3 Gaussian of deviation ``softness``; sum 1."""
+    """The pixels whose centres are within ``radius``, then a 3x3 Gaussian of deviation
+    ``softness``; sum 1."""
     reach = int(radius) + 1
     line = np.arange(-reach, reach + 1)
     inside = (line[:, None] ** 2 + line**2 <= radius**2).astype(np.float64)

@@ -1,9 +1,11 @@
-"""The kinds of corruption of CIFAR-10-C and CIFAR-100-C, by name: 15 of the benchmark, and 4 to tune on.
+"""The kinds of corruption of CIFAR-10-C and CIFAR-100-C, by name: 15 of the benchmark, and 4 to
+tune on.
 
-Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019,
-arXiv:1903.12261. The settings of the five severities are those of the released CIFAR images, made for 32x32
-pixels. The code is our own, works on whole batches, and draws what is random anew: results are close to those on
-the released files, not equal. Most unlike are `frost` and the water of `spatter` (see `fedflat.analysis.corruptions.weather`).
+Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and
+Perturbations, ICLR 2019, arXiv:1903.12261. The settings of the five severities are those of the
+released CIFAR images, made for 32x32 pixels. The code is our own, works on whole batches, and draws
+what is random anew: results are close to those on the released files, not equal. Most unlike are
+`frost` and the water of `spatter` (see `fedflat.analysis.corruptions.weather`).
 
 Grey images can have all kinds but `saturate`.
 """
@@ -59,5 +61,7 @@ def corrupt(x: Bytes, kind: str, severity: int, rng: np.random.Generator) -> Byt
 def by_name(kind: str) -> Corruption:
     """The kind of this name."""
     if kind not in KINDS:
-        raise SettingError(f"unknown corruption {kind!r}.{nearest(kind, KINDS)} There are {', '.join(KINDS)}.")
+        raise SettingError(
+            f"unknown corruption {kind!r}.{nearest(kind, KINDS)} There are {', '.join(KINDS)}."
+        )
     return KINDS[kind]

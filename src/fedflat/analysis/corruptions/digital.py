@@ -1,8 +1,9 @@
 """What processing does to an image: light, contrast, colour, bending, coarse pixels, JPEG.
 
-Brightness and saturation are V and S of HSV, and the other two parts stay, which needs no conversion: a change of
-V scales a pixel, a change of S moves it towards its V. `elastic_transform` reads the image once, through the affine
-map and the bending together; the released code reads twice. Its settings are shares of the image's side.
+Brightness and saturation are V and S of HSV, and the other two parts stay, which needs no
+conversion: a change of V scales a pixel, a change of S moves it towards its V. `elastic_transform`
+reads the image once, through the affine map and the bending together; the released code reads
+twice. Its settings are shares of the image's side.
 """
 
 from __future__ import annotations
@@ -40,21 +41,28 @@ def contrast(x: Images, factor: float, rng: np.random.Generator) -> Images:
 
 @kind(((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)), colour=True)
 def saturate(x: Images, setting: tuple[float, float], rng: np.random.Generator) -> Images:
-    """Paler in severities 1 and 2, more colourful from 3 on; the hue of grey is red, as usual in HSV."""
+    """Paler in severities 1 and 2, more colourful from 3 on; the hue of grey is red, as usual in
+    HSV."""
     factor, more = setting
     value: Images = x.max(axis=1, keepdims=True)
     span: Images = value - x.min(axis=1, keepdims=True)
     red = np.array([0, 1, 1], np.float32).reshape(1, 3, 1, 1)
     away: Images = np.where(span > 0, (value - x) / np.maximum(span, TINY), red)
-    saturation = np.clip(span / np.maximum(value, TINY) * np.float32(factor) + np.float32(more), 0, 1)
+    saturation = np.clip(
+        span / np.maximum(value, TINY) * np.float32(factor) + np.float32(more), 0, 1
+    )
     return value - away * value * saturation
 
 
 @kind(((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)))
-def elastic_transform(x: Images, setting: tuple[float, float, float], rng: np.random.Generator) -> Images:
-    """Each image under its own random affine map, and bent: ``(strength, smoothness, corners' shift)``.
+def elastic_transform(
+    x: Images, setting: tuple[float, float, float], rng: np.random.Generator
+) -> Images:
+    """Each image under its own random affine map, and bent: ``(strength, smoothness, corners'
+    shift)``.
 
-    With the severity the bending grows and the affine map shrinks, so the mean change of a pixel does not grow.
+    With the severity the bending grows and the affine map shrinks, so the mean change of a pixel
+    does not grow.
     """
     n, _, height, width = x.shape
     strength, smoothness, shift = (part * height for part in setting)
@@ -69,12 +77,15 @@ def elastic_transform(x: Images, setting: tuple[float, float, float], rng: np.ra
 
 
 def affine(n: int, height: int, width: int, shift: float, rng: np.random.Generator) -> Floats:
-    """From ``(row, column, 1)`` to where it comes from, ``(n, 3, 2)``: three corners moved by up to ``shift``."""
+    """From ``(row, column, 1)`` to where it comes from, ``(n, 3, 2)``: three corners moved by up to
+    ``shift``."""
     centre, third = np.array([height // 2, width // 2]), min(height, width) // 3
     corners = centre + third * np.array([[1, 1], [1, -1], [-1, -1]])
     moved = corners + rng.uniform(-shift, shift, (n, 3, 2))
     ones = np.ones((n, 3, 1))
-    return np.linalg.solve(np.concatenate([moved, ones], axis=2), np.broadcast_to(corners, (n, 3, 2)))
+    return np.linalg.solve(
+        np.concatenate([moved, ones], axis=2), np.broadcast_to(corners, (n, 3, 2))
+    )
 
 
 @kind((0.95, 0.9, 0.85, 0.75, 0.65))
@@ -116,7 +127,9 @@ def pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise SettingError("jpeg_compression needs Pillow. Install fedflat[vision], or leave it out.") from None
+        raise SettingError(
+            "jpeg_compression needs Pillow. Install fedflat[vision], or leave it out."
+        ) from None
     return Image
 
 

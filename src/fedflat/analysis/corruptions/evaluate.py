@@ -1,12 +1,13 @@
-"""The headline of a model under each kind of corruption and severity, on images drawn here or as published.
+"""The headline of a model under each kind of corruption and severity, on images drawn here or as
+published.
 
     found = {}                                       # or what was found before an interruption
     for kind, scores in under_all(learner, model, data, known=found):
         found[kind] = scores                         # and perhaps write it down
     result(found)
 
-What is random in drawn images depends on the seed, the kind and the example's place in the set. It is the same at all
-severities, and whichever other kinds are asked for.
+What is random in drawn images depends on the seed, the kind and the example's place in the set. It
+is the same at all severities, and whichever other kinds are asked for.
 """
 
 from __future__ import annotations
@@ -36,11 +37,20 @@ DRAWN = "drawn by fedflat"
 
 
 def under_all(
-    learner: Learner, model: Model, data: ClientData, *, kinds: Sequence[str] | None = None,
-    severities: Sequence[int] = SEVERITIES, seed: int = 0, known: Collection[str] = (), on_progress: Tell = quiet,
-    published: Official | None = None, reference: ClientData | None = None,
-) -> Iterator[tuple[str, list[float]]]:  # fmt: skip
-    """Of each kind its name and the headline at each severity, one kind at a time; first ``("clean", [headline])``.
+    learner: Learner,
+    model: Model,
+    data: ClientData,
+    *,
+    kinds: Sequence[str] | None = None,
+    severities: Sequence[int] = SEVERITIES,
+    seed: int = 0,
+    known: Collection[str] = (),
+    on_progress: Tell = quiet,
+    published: Official | None = None,
+    reference: ClientData | None = None,
+) -> Iterator[tuple[str, list[float]]]:
+    """Of each kind its name and the headline at each severity, one kind at a time; first
+    ``("clean", [headline])``.
 
     kinds
         Which ones; None: all that the images can have.
@@ -76,15 +86,23 @@ def _check(kinds: Sequence[str], severities: Sequence[int], able: Sequence[str])
         if name not in able:
             raise SettingError(f"{name} changes colours, and these images are grey. Leave it out.")
     for severity in severities:
-        number("corruptions", "severity", severity, low=SEVERITIES[0], high=SEVERITIES[-1], whole=True)
+        number(
+            "corruptions", "severity", severity, low=SEVERITIES[0], high=SEVERITIES[-1], whole=True
+        )
     if not kinds or not severities:
-        raise SettingError("corruptions: no kind or no severity was asked for. Name at least one of each.")
+        raise SettingError(
+            "corruptions: no kind or no severity was asked for. Name at least one of each."
+        )
 
 
 def _walk(
-    judge: Callable[[Bytes], float], clean: Bytes, kinds: Sequence[str], severities: Sequence[int],
-    change: Callable[[str, int], Bytes], on_progress: Tell,
-) -> Iterator[tuple[str, list[float]]]:  # fmt: skip
+    judge: Callable[[Bytes], float],
+    clean: Bytes,
+    kinds: Sequence[str],
+    severities: Sequence[int],
+    change: Callable[[str, int], Bytes],
+    on_progress: Tell,
+) -> Iterator[tuple[str, list[float]]]:
     total, done = sum(1 if name == CLEAN else len(severities) for name in kinds), 0
     for name in kinds:
         found = []
@@ -96,10 +114,13 @@ def _walk(
 
 
 def pixels(data: ClientData) -> Bytes:
-    """The images of a set as they are stored; refused unless they are uint8 with 1 or 3 channels."""
+    """The images of a set as they are stored; refused unless they are uint8 with 1 or 3
+    channels."""
     x = data.examples.inputs if isinstance(data.examples, Examples) else None
     if not isinstance(x, torch.Tensor):
-        raise SettingError("corruptions: the data must be one tensor of images in memory, found others.")
+        raise SettingError(
+            "corruptions: the data must be one tensor of images in memory, found others."
+        )
     if x.dtype != torch.uint8 or x.dim() != 4 or x.shape[1] not in (1, 3):
         raise SettingError(
             f"corruptions: the data must be images stored as uint8 with 1 or 3 channels, found {tuple(x.shape)} of "
@@ -123,14 +144,21 @@ def corrupted(x: Bytes, kind: str, severity: int, seed: int) -> Bytes:
     chunks = range(0, len(x), CHUNK)
     return np.concatenate(
         [
-            by_name(kind)(x[start : start + CHUNK], severity, numpy_generator(seed, f"corruption {kind}", start))
+            by_name(kind)(
+                x[start : start + CHUNK],
+                severity,
+                numpy_generator(seed, f"corruption {kind}", start),
+            )
             for start in chunks
         ]
     )
 
 
-def _judged(learner: Learner, model: Model, data: ClientData, reference: ClientData | None, x: Bytes) -> float:
-    """The headline on the examples with these images, looked up in the reference if there is one."""
+def _judged(
+    learner: Learner, model: Model, data: ClientData, reference: ClientData | None, x: Bytes
+) -> float:
+    """The headline on the examples with these images, looked up in the reference if there is
+    one."""
     y, like = _targets(data), data.examples
     assert isinstance(like, Examples)
     examples = Examples(torch.from_numpy(x).to(y.device), y, like.classes, like.mean, like.std)
@@ -143,16 +171,26 @@ def _judged(learner: Learner, model: Model, data: ClientData, reference: ClientD
         meter.add(learner.flat.forward(*arguments(batch.inputs)), batch)
     found = meter.scores().get(judged.name)
     if found is None:
-        said = f"the run has no {judged.label}, since its loss is its own. Take the loss of the task."
+        said = (
+            f"the run has no {judged.label}, since its loss is its own. Take the loss of the task."
+        )
         raise SettingError(f"corruptions: {said}")
     return found
 
 
-def result(found: Mapping[str, Sequence[float]], published: Official | None = None) -> dict[str, Any]:
-    """The scores ready for JSON: on clean images, of each kind by severity, the mean of these; whose images."""
+def result(
+    found: Mapping[str, Sequence[float]], published: Official | None = None
+) -> dict[str, Any]:
+    """The scores ready for JSON: on clean images, of each kind by severity, the mean of these;
+    whose images."""
     kinds = {name: list(scores) for name, scores in found.items() if name != CLEAN}
     every = [score for scores in kinds.values() for score in scores]
-    return {CLEAN: found[CLEAN][0], "kinds": kinds, "mean": sum(every) / len(every), "source": source(published)}
+    return {
+        CLEAN: found[CLEAN][0],
+        "kinds": kinds,
+        "mean": sum(every) / len(every),
+        "source": source(published),
+    }
 
 
 def source(published: Official | None) -> str:
@@ -161,7 +199,12 @@ def source(published: Official | None) -> str:
 
 
 def measure(
-    learner: Learner, model: Model, data: ClientData, *, published: Official | None = None, **how: Any
+    learner: Learner,
+    model: Model,
+    data: ClientData,
+    *,
+    published: Official | None = None,
+    **how: Any,
 ) -> dict[str, Any]:
     """All at once; ``how`` as for `under_all`."""
     return result(dict(under_all(learner, model, data, published=published, **how)), published)

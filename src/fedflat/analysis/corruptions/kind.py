@@ -1,7 +1,8 @@
-"""What a kind of corruption is: a function of a batch of images, a severity from 1 to 5, and a generator.
+"""What a kind of corruption is: a function of a batch of images, a severity from 1 to 5, and a
+generator.
 
-Kinds are written on pixels from 0 to 1 with one setting for each severity; `kind` makes of that a function on
-uint8 images ``(N, C, H, W)``, with 1 or 3 channels, which keeps shape and type.
+Kinds are written on pixels from 0 to 1 with one setting for each severity; `kind` makes of that a
+function on uint8 images ``(N, C, H, W)``, with 1 or 3 channels, which keeps shape and type.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ SEVERITIES = (1, 2, 3, 4, 5)
 def kind(
     settings: Sequence[Any], *, colour: bool = False
 ) -> Callable[[Callable[[Images, Any, np.random.Generator], Images]], Corruption]:
-    """Make a corruption of a function ``change(pixels, setting, rng)``; ``colour``: grey images are refused."""
+    """Make a corruption of a function ``change(pixels, setting, rng)``; ``colour``: grey images are
+    refused."""
 
     def make(change: Callable[[Images, Any, np.random.Generator], Images]) -> Corruption:
         @wraps(change)
@@ -41,11 +43,14 @@ def kind(
 
 
 def check(owner: str, x: Bytes, *, colour: bool = False) -> None:
-    """Refuse what is not a batch of uint8 images of 1 or 3 channels, or grey where colour is needed."""
+    """Refuse what is not a batch of uint8 images of 1 or 3 channels, or grey where colour is
+    needed."""
     shape = tuple(getattr(x, "shape", ()))
     if len(shape) != 4 or shape[1] not in (1, 3) or x.dtype != np.uint8:
         found = f"{shape} of {getattr(x, 'dtype', type(x).__name__)}"
-        raise SettingError(f"{owner}: images must be uint8 of shape (N, 1 or 3, height, width), found {found}.")
+        raise SettingError(
+            f"{owner}: images must be uint8 of shape (N, 1 or 3, height, width), found {found}."
+        )
     if colour and shape[1] == 1:
         raise SettingError(f"{owner} changes colours, and these images are grey. Leave it out.")
 

@@ -1,9 +1,11 @@
-"""CIFAR-10-C and CIFAR-100-C as published, where their files are at hand: only those compare with papers.
+"""CIFAR-10-C and CIFAR-100-C as published, where their files are at hand: only those compare with
+papers.
 
-Hendrycks and Dietterich, ICLR 2019. A folder ``CIFAR-10-C`` or ``CIFAR-100-C`` holds one file for each kind, such as
-``fog.npy``: five times the test set, ``(50000, 32, 32, 3)`` of uint8, by severities and, within each, in the order of
-the test set; and ``labels.npy`` with the label of each. It is looked for where data sets are. Files are mapped, so that
-only the images that are asked for are read.
+Hendrycks and Dietterich, ICLR 2019. A folder ``CIFAR-10-C`` or ``CIFAR-100-C`` holds one file for
+each kind, such as ``fog.npy``: five times the test set, ``(50000, 32, 32, 3)`` of uint8, by
+severities and, within each, in the order of the test set; and ``labels.npy`` with the label of
+each. It is looked for where data sets are. Files are mapped, so that only the images that are asked
+for are read.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ class Official:
             self._mapped(kind, len(labels))
 
     def images(self, kind: str, severity: int, data: ClientData) -> Bytes:
-        """The images of a kind and severity that stand for these examples of the test set, ``(N, 3, 32, 32)``."""
+        """The images of a kind and severity that stand for these examples of the test set, ``(N, 3,
+        32, 32)``."""
         count = len(data.examples)
         mapped = self._mapped(kind, count * len(SEVERITIES))
         places = data.index.cpu().numpy() + count * (severity - 1)
@@ -72,7 +75,12 @@ class Official:
 
     def _labels(self) -> NDArray[np.int64]:
         labels = _load(self.folder / "labels.npy")
-        if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels) or len(labels) % len(SEVERITIES):
+        if (
+            labels.ndim != 1
+            or labels.dtype.kind not in "iu"
+            or not len(labels)
+            or len(labels) % len(SEVERITIES)
+        ):
             raise DataError(
                 f"{self.folder / 'labels.npy'} must hold whole numbers, once for each of {len(SEVERITIES)} severities, "
                 f"found {labels.shape} of {labels.dtype}. Fetch {self.name} again."
@@ -80,7 +88,9 @@ class Official:
         whole: NDArray[np.int64] = labels.astype(np.int64)
         if self.coarse:
             if whole.min() < 0 or whole.max() >= len(FINE_TO_COARSE):
-                raise DataError(f"{self.folder / 'labels.npy'} names classes that {self.name} has not. Fetch it again.")
+                raise DataError(
+                    f"{self.folder / 'labels.npy'} names classes that {self.name} has not. Fetch it again."
+                )
             whole = np.array(FINE_TO_COARSE)[whole]
         return whole
 
@@ -96,7 +106,8 @@ class Official:
 
 
 def official(on: object) -> Official | None:
-    """The published corruptions of the test set of these data; None if there are none, or they are not at hand."""
+    """The published corruptions of the test set of these data; None if there are none, or they are
+    not at hand."""
     if not isinstance(on, Cifar10) or on.pool:  # pooled, the test set is another one
         return None
     name = FOLDERS[on.name]

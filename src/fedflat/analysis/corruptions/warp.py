@@ -24,7 +24,8 @@ def mirrored(place: NDArray[np.int64], length: int) -> NDArray[np.int64]:
 
 
 def look_up(x: Images, rows: Floats, columns: Floats) -> Images:
-    """Each image read at its own places ``(N, H, W)``, between pixels linearly, beyond the border reflected."""
+    """Each image read at its own places ``(N, H, W)``, between pixels linearly, beyond the border
+    reflected."""
     n, channels, height, width = x.shape
     flat = x.reshape(n, channels, -1)
     top, left = np.floor(rows).astype(np.int64), np.floor(columns).astype(np.int64)
@@ -45,7 +46,8 @@ def zoom(x: Images, factor: float) -> Images:
 
 
 def _magnifier(length: int, factor: float) -> Images:
-    """The matrix that reads a line of pixels around its centre, ``factor`` times closer together."""
+    """The matrix that reads a line of pixels around its centre, ``factor`` times closer
+    together."""
     centre = (length - 1) / 2
     place = centre + (np.arange(length) - centre) / factor
     nearness: Images = 1 - np.abs(place[:, None] - np.arange(length))
@@ -55,7 +57,8 @@ def _magnifier(length: int, factor: float) -> Images:
 def smear(x: Images, radius: int, sigma: float, angles: Floats) -> Images:
     """Each image smeared to one side along its own angle (degrees; 0 is to the left, 90 upwards).
 
-    The weight falls as one half of a Gaussian over ``2 radius + 1`` steps of a pixel; the border is repeated.
+    The weight falls as one half of a Gaussian over ``2 radius + 1`` steps of a pixel; the border is
+    repeated.
     """
     n, channels, height, width = x.shape
     steps = np.arange(2 * radius + 1)

@@ -1,9 +1,9 @@
 """Weather: snow, frost, fog, and water or mud on the lens.
 
-The released images blend photographs of frosted windows; we have none and draw frost instead: needles of ice that
-grow inwards from the border over a thin white haze. Water drops are lit by how far a pixel is from the drop's rim;
-the released code takes the distance from edges it detects. So these two kinds are like theirs in strength, not in
-texture.
+The released images blend photographs of frosted windows; we have none and draw frost instead:
+needles of ice that grow inwards from the border over a thin white haze. Water drops are lit by how
+far a pixel is from the drop's rim; the released code takes the distance from edges it detects. So
+these two kinds are like theirs in strength, not in texture.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def snow(x: Images, setting: tuple[float, ...], rng: np.random.Generator) -> Ima
     """Flakes: noise above a threshold, magnified and smeared downwards, over a whitened image."""
     mean, spread, size, threshold, radius, sigma, keep = setting
     n, _, height, width = x.shape
-    noise = np.float32(mean) + np.float32(spread) * rng.standard_normal((n, 1, height, width), np.float32)
+    noise = np.float32(mean) + np.float32(spread) * rng.standard_normal(
+        (n, 1, height, width), np.float32
+    )
     flakes = zoom(noise, size)
     flakes = np.where(flakes < threshold, np.float32(0), np.minimum(flakes, 1))
     flakes = smear(flakes, int(radius), sigma, rng.uniform(-135, -45, (n,)))
@@ -57,7 +59,8 @@ def frost(x: Images, setting: tuple[float, float], rng: np.random.Generator) -> 
 
 
 def sheet(n: int, height: int, width: int, rng: np.random.Generator) -> Images:
-    """Frost on ``n`` windows ``(n, 1, height, width)``, from 0 to 1: haze, and needles from the border."""
+    """Frost on ``n`` windows ``(n, 1, height, width)``, from 0 to 1: haze, and needles from the
+    border."""
     side = max(height, width)
     haze = plasma(n, side, 1.6, rng)[:, :, :height, :width]
     rows, columns = (np.arange(length, dtype=np.float32) / side for length in (height, width))
@@ -86,10 +89,11 @@ def fog(x: Images, setting: tuple[float, float], rng: np.random.Generator) -> Im
 
 
 def plasma(n: int, side: int, decay: float, rng: np.random.Generator) -> Images:
-    """Clouds ``(n, 1, size, size)`` from 0 to 1 by the diamond-square rule on a torus of ``size >= side``.
+    """Clouds ``(n, 1, size, size)`` from 0 to 1 by the diamond-square rule on a torus of ``size >=
+    side``.
 
-    A point is the mean of its four neighbours twice as coarse, and noise that shrinks by ``decay`` squared with
-    each halving.
+    A point is the mean of its four neighbours twice as coarse, and noise that shrinks by ``decay``
+    squared with each halving.
     """
     size = max(2, 1 << (side - 1).bit_length())
     cloud = np.zeros((n, size, size))
@@ -105,7 +109,9 @@ def plasma(n: int, side: int, decay: float, rng: np.random.Generator) -> Images:
         below = np.roll(corner, -1, axis=1)
         middle = filled(corner, below, np.roll(corner, -1, axis=2), np.roll(below, -1, axis=2))
         cloud[:, half::step, half::step] = middle
-        cloud[:, ::step, half::step] = filled(corner, np.roll(corner, -1, 2), middle, np.roll(middle, 1, 1))
+        cloud[:, ::step, half::step] = filled(
+            corner, np.roll(corner, -1, 2), middle, np.roll(middle, 1, 1)
+        )
         cloud[:, half::step, ::step] = filled(corner, below, middle, np.roll(middle, 1, 2))
         step, scale = half, scale / decay**2
     cloud -= cloud.min(axis=(1, 2), keepdims=True)
@@ -122,7 +128,9 @@ def plasma(n: int, side: int, decay: float, rng: np.random.Generator) -> Images:
         (0.65, 0.1, 0.5, 0.68, 0.6, "mud"),
     )
 )
-def spatter(x: Images, setting: tuple[float, float, float, float, float, str], rng: np.random.Generator) -> Images:
+def spatter(
+    x: Images, setting: tuple[float, float, float, float, float, str], rng: np.random.Generator
+) -> Images:
     """Drops on the lens where smooth noise is high: of water up to severity 3, of mud from 4 on."""
     mean, spread, size, threshold, strength, liquid = setting
     shape = (len(x), 1, *x.shape[-2:])
@@ -141,6 +149,8 @@ def lit(drops: Images, threshold: float, strength: float) -> Images:
     apart = (1e3, 1, 1)  # images are far from each other
     rim: Images = distance_transform_edt(wet[:, 0], sampling=apart).astype(np.float32)
     light = np.maximum(correlate(rim, LIGHT, mode="mirror"), 0)
-    shade: Images = uniform_filter(light, (0, 3, 3), mode="mirror")[:, None] * np.where(wet, drops, 0)
+    shade: Images = uniform_filter(light, (0, 3, 3), mode="mirror")[:, None] * np.where(
+        wet, drops, 0
+    )
     brightest: Images = shade.max(axis=(1, 2, 3), keepdims=True)
     return np.float32(strength) * shade / np.maximum(brightest, 1e-6)

@@ -30,9 +30,11 @@ def class_shares(labels: Tensor, classes: int) -> Tensor:
 
 
 def confidence(probabilities: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """How sure a model is of each class, as shares: its probabilities of the true class, summed over the class.
+    """How sure a model is of each class, as shares: its probabilities of the true class, summed
+    over the class.
 
-    ``probabilities`` has the model's softmax for each example of a public set in rows, ``labels`` their true classes.
+    ``probabilities`` has the model's softmax for each example of a public set in rows, ``labels``
+    their true classes.
 
     >>> sure = torch.tensor([[0.9, 0.1], [0.7, 0.3], [0.4, 0.6], [0.8, 0.2]])
     >>> [round(share, 3) for share in confidence(sure, torch.tensor([0, 0, 1, 1]), 2).tolist()]
@@ -85,7 +87,9 @@ class Confidence(Trained):
         model = self.model(client)
         return torch.cat([model.params, model.buffers])
 
-    def reading(self, learner: Learner, public: ClientData | None, seed: int) -> Callable[[Tensor], Tensor]:
+    def reading(
+        self, learner: Learner, public: ClientData | None, seed: int
+    ) -> Callable[[Tensor], Tensor]:
         """The server tries each model as it comes, and keeps the shares alone."""
         assert public is not None
         shown, layout = so_many(public, self.per_class, seed), learner.flat.layout
@@ -93,7 +97,10 @@ class Confidence(Trained):
         def read(sent: Tensor) -> Tensor:
             learner.flat.load(sent[: layout.dim])
             learner.flat.buffers = sent[layout.dim :]
-            found = [(output.double().softmax(1), batch.labels) for batch, output in outputs(learner, shown)]
+            found = [
+                (output.double().softmax(1), batch.labels)
+                for batch, output in outputs(learner, shown)
+            ]
             chances, labels = (torch.cat(part).cpu() for part in zip(*found, strict=True))
             return confidence(chances, labels, chances.shape[1])
 

@@ -39,7 +39,11 @@ class Looks(Describer):
         found = fed.test.examples.raw(torch.tensor([0], device=fed.test.index.device)).inputs
         pictures = isinstance(found, Tensor) and found.dim() == 4 and found.dtype == torch.uint8
         if not pictures or (self.channels and found.shape[1] != self.channels):
-            kind = f"{found.dtype}, shape {tuple(found.shape[1:])}" if isinstance(found, Tensor) else "several tensors"
+            kind = (
+                f"{found.dtype}, shape {tuple(found.shape[1:])}"
+                if isinstance(found, Tensor)
+                else "several tensors"
+            )
             colours = " of three colours" if self.channels else ""
             raise SettingError(
                 f"{self}: styles are those of pictures{colours} in bytes, from 0 to 255, and these data have {kind}. "
@@ -50,7 +54,10 @@ class Looks(Describer):
         """A row for each image."""
         data = client.data
         looks = own_looks(data, client.request.client)
-        parts = [self.rows(data.examples.raw(places).inputs.cpu()) for places in data.index.split(AT_ONCE)]
+        parts = [
+            self.rows(data.examples.raw(places).inputs.cpu())
+            for places in data.index.split(AT_ONCE)
+        ]
         return torch.cat([looks.unsqueeze(1), torch.cat(parts).float()], dim=1)
 
     @abstractmethod
@@ -61,7 +68,8 @@ class Looks(Describer):
 @register("describer", "spectra")
 @dataclass(frozen=True, repr=False)
 class Spectra(Looks):
-    """Amplitudes of low frequencies, up to a ``share`` of the height and the width, of each channel of each image."""
+    """Amplitudes of low frequencies, up to a ``share`` of the height and the width, of each channel
+    of each image."""
 
     share: float = 0.05
 
@@ -72,7 +80,9 @@ class Spectra(Looks):
 
     def rows(self, images: Tensor) -> Tensor:
         """One half of each window, for the other half mirrors it."""
-        windows = amplitudes(images.double(), halves(images.shape[-2], images.shape[-1], self.share)).flatten(2)
+        windows = amplitudes(
+            images.double(), halves(images.shape[-2], images.shape[-1], self.share)
+        ).flatten(2)
         return windows[..., : windows.shape[-1] // 2 + 1].flatten(1)
 
 

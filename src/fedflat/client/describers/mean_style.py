@@ -1,4 +1,5 @@
-"""How a client's images look on the whole: the mean amplitudes of their lowest frequencies (LADD's style)."""
+"""How a client's images look on the whole: the mean amplitudes of their lowest frequencies (LADD's
+style)."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ class MeanStyle(Describer):
         number("mean_style", "half", self.half, low=0, whole=True)
         if self.size is not None:
             if not isinstance(self.size, list | tuple) or len(self.size) != 2:
-                raise SettingError(f"mean_style: size must be height and width, as [512, 1024], found {self.size!r}.")
+                raise SettingError(
+                    f"mean_style: size must be height and width, as [512, 1024], found {self.size!r}."
+                )
             for side in self.size:
                 number("mean_style", "each side", side, low=1, high=1 << 16, whole=True)
             object.__setattr__(self, "size", tuple(self.size))
@@ -62,7 +65,8 @@ class MeanStyle(Describer):
         return self.each(client.data, torch.arange(len(client.data))).mean(0)
 
     def each(self, data: ClientData, places: Tensor) -> Tensor:
-        """The styles ``(N, channels, 2 half + 1, 2 half + 1)`` of some images, in double precision."""
+        """The styles ``(N, channels, 2 half + 1, 2 half + 1)`` of some images, in double
+        precision."""
         found = []
         for some in places.split(CHUNK):
             raw = data.examples.raw(data.index.index_select(0, some.to(data.index.device))).inputs

@@ -1,4 +1,5 @@
-"""The server's public set: so many examples of each class, and none of them among those the run is tested on."""
+"""The server's public set: so many examples of each class, and none of them among those the run is
+tested on."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ AT_A_TIME = 256
 
 
 def so_many(public: ClientData, per_class: int, seed: int) -> ClientData:
-    """So many examples of each class, drawn by the seed, or all of a class that has fewer; in the order they lie in."""
+    """So many examples of each class, drawn by the seed, or all of a class that has fewer; in the
+    order they lie in."""
     labels = public.labels.cpu()
     order = torch.randperm(len(labels), generator=torch_generator(seed, "public"))
     chosen = torch.cat([order[labels[order] == label][:per_class] for label in labels.unique()])
@@ -27,7 +29,9 @@ def so_many(public: ClientData, per_class: int, seed: int) -> ClientData:
 def checked(owner: str, public: ClientData, fed: Federation, dtype: torch.dtype) -> None:
     """Refuse a public set without some class, or with examples that the run is also tested on."""
     if not public.examples.labelled or not fed.test.examples.labelled:
-        raise SettingError(f"{owner}: clients are told apart by classes, and these data have none for each example.")
+        raise SettingError(
+            f"{owner}: clients are told apart by classes, and these data have none for each example."
+        )
     counts = torch.bincount(public.labels.cpu(), minlength=fed.classes)
     if len(counts) > fed.classes or not bool((counts > 0).all()):
         more = len(counts) > fed.classes
@@ -52,4 +56,6 @@ def _digests(data: ClientData, dtype: torch.dtype) -> Iterator[bytes]:
     for batch in data.batches(torch.arange(len(data)).split(AT_A_TIME), dtype):
         tensors = [tensor.cpu().contiguous() for tensor in arguments(batch.inputs)]
         for at in range(len(batch)):
-            yield blake2b(b"".join(tensor[at].numpy().tobytes() for tensor in tensors), digest_size=16).digest()
+            yield blake2b(
+                b"".join(tensor[at].numpy().tobytes() for tensor in tensors), digest_size=16
+            ).digest()

@@ -1,14 +1,16 @@
-"""Task2Vec: how much each filter of a network, the probe, matters for a client's data (Achille et al., ICCV 2019).
+"""Task2Vec: how much each filter of a network, the probe, matters for a client's data (Achille et
+al., ICCV 2019).
 
 1. The probe stays as it is; a fresh last layer is fitted to what the probe makes of the client's examples.
 2. Labels are drawn from that model's own probabilities, and squared gradients of their loss by the probe's weights are
    averaged: the diagonal of the Fisher information.
 3. The vector has the mean over each filter of every layer with a ``weight``, the last layer left out.
 
-An epoch is a number of draws with replacement, in which every class the client holds is equally likely. The authors'
-probe was trained on ImageNet, whose weights cannot be had here. Ours is the run's own model, trained by the server on
-data of its own before it is sent (``probe_epochs`` over them, by the run's local steps). It is kept in the run folder;
-vectors of different probes cannot be compared.
+An epoch is a number of draws with replacement, in which every class the client holds is equally
+likely. The authors' probe was trained on ImageNet, whose weights cannot be had here. Ours is the
+run's own model, trained by the server on data of its own before it is sent (``probe_epochs`` over
+them, by the run's local steps). It is kept in the run folder; vectors of different probes cannot be
+compared.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ class Probe:
         found = [getattr(part, "weight", None) for part in parts]
         self.weights = [weight for weight in found if isinstance(weight, nn.Parameter)]
         if not self.weights:
-            raise SettingError("task2vec: the probe has no layer before its last one. Use a deeper model.")
+            raise SettingError(
+                "task2vec: the probe has no layer before its last one. Use a deeper model."
+            )
 
     def __call__(self, inputs: Any) -> Tensor:
         """What goes into the last layer."""
@@ -59,10 +63,15 @@ class Probe:
 
 
 def fisher(
-    probe: Callable[[Any], Tensor], head: Callable[[Tensor], Tensor], weights: Sequence[Tensor],
-    batches: Iterable[Any], draw: Callable[[Tensor], Tensor], per: str = "batch",
-) -> list[Tensor]:  # fmt: skip
-    """The mean of squared gradients by each of the weights, of the loss of labels that are drawn from the logits.
+    probe: Callable[[Any], Tensor],
+    head: Callable[[Tensor], Tensor],
+    weights: Sequence[Tensor],
+    batches: Iterable[Any],
+    draw: Callable[[Tensor], Tensor],
+    per: str = "batch",
+) -> list[Tensor]:
+    """The mean of squared gradients by each of the weights, of the loss of labels that are drawn
+    from the logits.
 
     per
         ``"batch"``: gradients of the mean loss of a batch are squared, as the authors' code does; that is about the
@@ -74,7 +83,9 @@ def fisher(
         loss = cross_entropy(logits, draw(logits.detach()), reduction="none")
         parts = [loss.mean()] if per == "batch" else list(loss)
         for at, part in enumerate(parts, start=1):
-            slopes = torch.autograd.grad(part, weights, retain_graph=at < len(parts), allow_unused=True)
+            slopes = torch.autograd.grad(
+                part, weights, retain_graph=at < len(parts), allow_unused=True
+            )
             for sum_, slope in zip(total, slopes, strict=True):
                 if slope is not None:
                     sum_ += slope**2
@@ -92,7 +103,8 @@ def by_filter(values: Sequence[Tensor]) -> Tensor:
 
 
 def evenly(labels: Tensor, draws: int, batch: int, rng: torch.Generator) -> Iterator[Tensor]:
-    """Batches of places drawn with replacement, every class equally likely; a short one at the end is left out."""
+    """Batches of places drawn with replacement, every class equally likely; a short one at the end
+    is left out."""
     chances = 1 / torch.bincount(labels).double()[labels]
     places = torch.multinomial(chances, draws, replacement=True, generator=rng)
     return iter(places[: draws // batch * batch].split(batch))
@@ -146,7 +158,9 @@ class Task2Vec(Describer):
     def check(self, fed: Federation, learner: Learner, public: ClientData | None) -> None:
         """Refuse examples without classes, and a model without a layer before its last one."""
         if not fed.test.examples.labelled:
-            raise SettingError("task2vec: clients are described by how their classes are told apart, and have none.")
+            raise SettingError(
+                "task2vec: clients are described by how their classes are told apart, and have none."
+            )
         Probe(learner.flat.module)
 
     def describe(self, client: ClientWork) -> Tensor:
@@ -157,17 +171,26 @@ class Task2Vec(Describer):
         probe, labels = Probe(learner.flat.module), data.labels.cpu()
         everything = torch.arange(len(data)).split(AT_A_TIME)
         with torch.no_grad():
-            features = torch.cat([probe(data.batch(places, learner.dtype).inputs) for places in everything])
+            features = torch.cat(
+                [probe(data.batch(places, learner.dtype).inputs) for places in everything]
+            )
         head = self.fitted(features, labels, data.examples.classes, rng)
         with torch.enable_grad():
             chosen = evenly(labels, self.draws, self.batch, rng)
             batches = (data.batch(places, learner.dtype).inputs for places in chosen)
-            found = fisher(probe, head, probe.weights, batches, lambda logits: drawn(logits, rng), self.fisher)
+            found = fisher(
+                probe, head, probe.weights, batches, lambda logits: drawn(logits, rng), self.fisher
+            )
         return by_filter(found)
 
-    def fitted(self, features: Tensor, labels: Tensor, classes: int, rng: torch.Generator) -> nn.Linear:
-        """A last layer from these features to classes, drawn as torch draws linear layers and fitted."""
-        head: nn.Linear = nn.utils.skip_init(nn.Linear, features.shape[1], classes, dtype=features.dtype)
+    def fitted(
+        self, features: Tensor, labels: Tensor, classes: int, rng: torch.Generator
+    ) -> nn.Linear:
+        """A last layer from these features to classes, drawn as torch draws linear layers and
+        fitted."""
+        head: nn.Linear = nn.utils.skip_init(
+            nn.Linear, features.shape[1], classes, dtype=features.dtype
+        )
         with torch.no_grad():
             for p in head.parameters():
                 p.uniform_(-(features.shape[1] ** -0.5), features.shape[1] ** -0.5, generator=rng)
@@ -177,6 +200,8 @@ class Task2Vec(Describer):
             for _ in range(self.epochs):
                 for places in evenly(labels, self.draws, self.batch, rng):
                     optimiser.zero_grad()
-                    cross_entropy(head(features[places]), labels[places].to(features.device)).backward()
+                    cross_entropy(
+                        head(features[places]), labels[places].to(features.device)
+                    ).backward()
                     optimiser.step()
         return head.requires_grad_(False)

@@ -1,6 +1,7 @@
 """Clients that are described by a model each has trained alone, all from one random model.
 
-The steps are the run's own local ones (rate, batch, clip, decay, momentum), without the pieces of its method.
+The steps are the run's own local ones (rate, batch, clip, decay, momentum), without the pieces of
+its method.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Trained(Describer):
         return client.job.local.samples(request.broadcast.round, request.client, len(client.data))
 
     def model(self, client: ClientWork) -> Model:
-        """What the client has made of the model that was sent; it is left in the learner's module."""
+        """What the client has made of the model that was sent; it is left in the learner's
+        module."""
         reply, _ = client.local_train()
         model = Model(client.request.broadcast.params - reply.delta, reply.buffers)
         client.job.learner.flat.load(model.params)

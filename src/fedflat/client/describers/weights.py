@@ -28,7 +28,9 @@ def classifier_weights(module: nn.Module, layers: str = "all") -> Tensor:
     torch.Size([14])
     """
     choice("classifier_weights", "layers", layers, LAYERS)
-    found = [part.weight.detach().reshape(-1) for part in module.modules() if isinstance(part, nn.Linear)]
+    found = [
+        part.weight.detach().reshape(-1) for part in module.modules() if isinstance(part, nn.Linear)
+    ]
     if not found:
         raise SettingError(
             "classifier_weights: this model has no linear layer to describe clients by. Use another description, such "
@@ -40,7 +42,8 @@ def classifier_weights(module: nn.Module, layers: str = "all") -> Tensor:
 @register("describer", "classifier_weights")
 @dataclass(frozen=True, repr=False)
 class ClassifierWeights(Trained):
-    """The weights of the linear layers of a model that the client has trained; clients differ in their components.
+    """The weights of the linear layers of a model that the client has trained; clients differ in
+    their components.
 
     epochs
         For how long.

@@ -1,7 +1,7 @@
 """CIFAR's binary files.
 
-A record is one label byte (CIFAR-10) or a coarse and a fine one (CIFAR-100), then 1024 red, 1024 green and 1024 blue
-bytes. Nothing is unpickled.
+A record is one label byte (CIFAR-10) or a coarse and a fine one (CIFAR-100), then 1024 red, 1024
+green and 1024 blue bytes. Nothing is unpickled.
 """
 
 from __future__ import annotations

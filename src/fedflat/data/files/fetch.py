@@ -1,4 +1,5 @@
-"""What data are there, and fetching what is not: the work behind ``fedflat data list`` and ``data get NAME``."""
+"""What data are there, and fetching what is not: the work behind ``fedflat data list`` and ``data
+get NAME``."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from fedflat.registry.specs import find as find_entry
 
 @dataclass(frozen=True)
 class SetInfo:
-    """One data set: what it is, in which folder it was found (or ``None``), and what to do if it was not."""
+    """One data set: what it is, in which folder it was found (or ``None``), and what to do if it
+    was not."""
 
     name: str
     summary: str
@@ -40,7 +42,9 @@ def listing() -> list[SetInfo]:
         kind = _file_set(entry)
         if (folder_set := _folder_set(entry)) is not None:
             there = folder_set.there()
-            found.append(SetInfo(entry.name, entry.summary, there, there is not None, folder_set.by_hand))
+            found.append(
+                SetInfo(entry.name, entry.summary, there, there is not None, folder_set.by_hand)
+            )
             continue
         if kind is None:
             found.append(SetInfo(entry.name, entry.summary, None, True, origin(entry.name)))
@@ -70,10 +74,12 @@ def origin(name: str) -> str:
 
 
 def get(name: str, directory: Path | None = None, say: Say = print) -> Path | None:
-    """Fetch a data set into a folder of ``directory`` and give that folder; ``None`` if it needs no files.
+    """Fetch a data set into a folder of ``directory`` and give that folder; ``None`` if it needs no
+    files.
 
-    The sources are tried in turn: the authors' archive, then a package. What comes is read and counted before
-    it gets its name, so an interrupted or damaged fetch leaves nothing behind that looks like the set.
+    The sources are tried in turn: the authors' archive, then a package. What comes is read and
+    counted before it gets its name, so an interrupted or damaged fetch leaves nothing behind that
+    looks like the set.
     """
     entry = find_entry(name, "data set")
     if (by_hand := _folder_set(entry)) is not None:
@@ -93,9 +99,13 @@ def get(name: str, directory: Path | None = None, say: Say = print) -> Path | No
         return target
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".fetching-", dir=directory.absolute()))  # programs work inside it
+        scratch = Path(
+            tempfile.mkdtemp(prefix=".fetching-", dir=directory.absolute())
+        )  # programs work inside it
     except OSError as error:
-        raise DataError(f"cannot write to {directory}: {error.strerror}. Say another --data-dir.") from None
+        raise DataError(
+            f"cannot write to {directory}: {error.strerror}. Say another --data-dir."
+        ) from None
     try:
         ready = _first_that_works(name, kind, scratch, say)
         _put_in_place(ready, target, scratch)
@@ -133,7 +143,9 @@ def check(name: str, kind: type[FileSet], folder: Path) -> RawSet:
     train, test = kind.counts
     counts = raw.train, len(raw.y) - raw.train
     if counts != (train, test):
-        raise DataError(f"{name} must have {train} training and {test} test examples, found {counts}.")
+        raise DataError(
+            f"{name} must have {train} training and {test} test examples, found {counts}."
+        )
     for part, total in ((raw.y[:train], train), (raw.y[train:], test)):
         each = np.bincount(part.numpy(), minlength=raw.classes)
         if kind.balanced and (each != total // raw.classes).any():
@@ -144,7 +156,8 @@ def check(name: str, kind: type[FileSet], folder: Path) -> RawSet:
 
 
 def _put_in_place(ready: Path, target: Path, scratch: Path) -> None:
-    """Rename ``ready`` to ``target``; an incomplete folder of that name goes with the scratch folder."""
+    """Rename ``ready`` to ``target``; an incomplete folder of that name goes with the scratch
+    folder."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists():
         os.replace(target, scratch / "before")

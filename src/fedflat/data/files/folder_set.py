@@ -1,4 +1,5 @@
-"""Sets that are read where their authors' archives were unpacked, because only their authors may give them away."""
+"""Sets that are read where their authors' archives were unpacked, because only their authors may
+give them away."""
 
 from __future__ import annotations
 
@@ -29,8 +30,12 @@ class FolderSet(DataSpec):
 
     @classmethod
     def there(cls) -> Path | None:
-        """Its folder if it is on this machine: by one of its names in a place that is looked into, or that place."""
-        return next((folder for folder in _candidates(cls.folders) if not _missing(folder, cls.needed)), None)
+        """Its folder if it is on this machine: by one of its names in a place that is looked into,
+        or that place."""
+        return next(
+            (folder for folder in _candidates(cls.folders) if not _missing(folder, cls.needed)),
+            None,
+        )
 
     def folder(self) -> Path:
         """Its folder, or an error that says what was looked for where, and what to do."""

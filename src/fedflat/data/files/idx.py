@@ -1,7 +1,7 @@
 """The four idx files in which MNIST and Fashion-MNIST are published.
 
-An idx file is two zero bytes, a type (8: unsigned byte), the number of dimensions, the sizes as big-endian
-32-bit numbers, and the bytes; it may be compressed with gzip. Nothing is unpickled.
+An idx file is two zero bytes, a type (8: unsigned byte), the number of dimensions, the sizes as
+big-endian 32-bit numbers, and the bytes; it may be compressed with gzip. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from fedflat.errors import DataError
 from fedflat.files import open_bytes
 
 IDX = (
-    "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
-)  # fmt: skip
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 LARGEST = {1: 60_000, 3: 60_000 * 28 * 28}
 """Bytes of data in the largest idx file of labels and of images; no more is ever read."""
 
@@ -30,7 +33,10 @@ LARGEST = {1: 60_000, 3: 60_000 * 28 * 28}
 def read_idx(path: Path, dims: int) -> Bytes:
     """The array of bytes with ``dims`` dimensions in an idx file, plain or ``.gz``."""
     try:
-        with open_bytes(path) as raw, cast(BinaryIO, gzip.open(raw) if path.suffix == ".gz" else raw) as file:
+        with (
+            open_bytes(path) as raw,
+            cast(BinaryIO, gzip.open(raw) if path.suffix == ".gz" else raw) as file,
+        ):
             head = file.read(4)
             if len(head) < 4 or head[:2] != b"\0\0":
                 raise DataError(
@@ -47,12 +53,16 @@ def read_idx(path: Path, dims: int) -> Bytes:
                     f"{path} must hold at most {LARGEST[dims]} bytes of data, but says that it holds "
                     f"{' x '.join(map(str, sizes))}. Is it the right file?"
                 )
-            data = file.read(prod(sizes) + 1)  # one byte more than promised, to notice a file that goes on
+            data = file.read(
+                prod(sizes) + 1
+            )  # one byte more than promised, to notice a file that goes on
     except (EOFError, zlib.error, OSError) as error:
         raise DataError(f"{path} is damaged or was cut off: {error}. Fetch it again.") from None
     if len(data) != prod(sizes):
         found = f"only {len(data)}" if len(data) < prod(sizes) else "more"
-        raise DataError(f"{path} must have {prod(sizes)} bytes of data, found {found}. Fetch it again.")
+        raise DataError(
+            f"{path} must have {prod(sizes)} bytes of data, found {found}. Fetch it again."
+        )
     return np.frombuffer(data, np.uint8).reshape(sizes)
 
 
@@ -65,7 +75,9 @@ def _exactly(file: BinaryIO, count: int) -> bytes:
 
 def read_idx_set(files: Sequence[Path], classes: int = 10) -> RawSet:
     """The set in the files of training images, training labels, test images and test labels."""
-    images, labels = zip(*((read_idx(files[k], 3), read_idx(files[k + 1], 1)) for k in (0, 2)), strict=True)
+    images, labels = zip(
+        *((read_idx(files[k], 3), read_idx(files[k + 1], 1)) for k in (0, 2)), strict=True
+    )
     for k in (0, 1):
         if len(images[k]) != len(labels[k]):
             raise DataError(
@@ -75,7 +87,9 @@ def read_idx_set(files: Sequence[Path], classes: int = 10) -> RawSet:
         labels_below(files[2 * k + 1], labels[k], classes)
     if images[0].shape[1:] != images[1].shape[1:]:
         sizes = [part.shape[1:] for part in images]
-        raise DataError(f"{files[0]} has images of {sizes[0]}, {files[2].name} of {sizes[1]}. Fetch both.")
+        raise DataError(
+            f"{files[0]} has images of {sizes[0]}, {files[2].name} of {sizes[1]}. Fetch both."
+        )
     x = torch.from_numpy(np.concatenate(images)).unsqueeze(1)
     y = torch.from_numpy(np.concatenate(labels).astype(np.int64))
     return RawSet(x, y, len(images[0]), classes)

@@ -1,6 +1,8 @@
-"""Readers of LEAF's JSON files (Caldas et al., 2018), as its preprocessing leaves them in ``train/`` and ``test/``.
+"""Readers of LEAF's JSON files (Caldas et al., 2018), as its preprocessing leaves them in
+``train/`` and ``test/``.
 
-    {"users": ["f0000_14", ...], "num_samples": [101, ...], "user_data": {"f0000_14": {"x": [...], "y": [...]}, ...}}
+{"users": ["f0000_14", ...], "num_samples": [101, ...], "user_data": {"f0000_14": {"x": [...], "y":
+[...]}, ...}}
 """
 
 from __future__ import annotations
@@ -31,12 +33,19 @@ def read_leaf(folder: Path) -> Iterator[tuple[Path, str, list[Any], list[Any]]]:
         try:
             document = parse_json(read_bytes(path))
         except (OSError, Damaged) as error:
-            raise DataError(f"{path} cannot be read as JSON: {error}. Make it again as LEAF does.") from None
+            raise DataError(
+                f"{path} cannot be read as JSON: {error}. Make it again as LEAF does."
+            ) from None
         try:
             users, data = document["users"], document["user_data"]
             for user in users:
                 x, y = data[user]["x"], data[user]["y"]
-                if not isinstance(user, str) or not isinstance(x, list) or not isinstance(y, list) or len(x) != len(y):
+                if (
+                    not isinstance(user, str)
+                    or not isinstance(x, list)
+                    or not isinstance(y, list)
+                    or len(x) != len(y)
+                ):
                     raise ValueError(f"user {user!r} must have as many inputs as targets")
                 yield path, user, x, y
         except (KeyError, TypeError, ValueError) as error:

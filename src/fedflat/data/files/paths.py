@@ -1,7 +1,7 @@
 """Where the files of the data sets are looked for.
 
-In this order: the folder of `set_data_dir` (``--data-dir`` on the command line), ``$FEDFLAT_DATA``, the
-user's cache folder, and the folder of the system's packages.
+In this order: the folder of `set_data_dir` (``--data-dir`` on the command line), ``$FEDFLAT_DATA``,
+the user's cache folder, and the folder of the system's packages.
 """
 
 from __future__ import annotations
@@ -50,11 +50,14 @@ def set_data_dir(folder: str | Path | None) -> None:
 def check_data_dir() -> None:
     """Refuse a chosen folder that is not there: others would be looked into in its place."""
     if _chosen is not None and not _chosen.is_dir():
-        raise DataError(f"the folder of data {_chosen} is not there. Check --data-dir, or set_data_dir in Python.")
+        raise DataError(
+            f"the folder of data {_chosen} is not there. Check --data-dir, or set_data_dir in Python."
+        )
 
 
 def data_place() -> str | None:
-    """The folder that was chosen for data, for this process or by ``$FEDFLAT_DATA``, to be remembered with a run."""
+    """The folder that was chosen for data, for this process or by ``$FEDFLAT_DATA``, to be
+    remembered with a run."""
     said = _chosen or _remembered or os.environ.get("FEDFLAT_DATA")
     return os.path.abspath(os.path.expanduser(said)) if said else None
 
@@ -103,7 +106,8 @@ def find(layout: FileLayout) -> list[Path] | None:
 
 
 def locate(name: str, layout: FileLayout) -> list[Path]:
-    """The files of the set called ``name``, or an error that says where they were looked for and how to get them."""
+    """The files of the set called ``name``, or an error that says where they were looked for and
+    how to get them."""
     files = find(layout)
     if files is not None:
         return files
@@ -121,7 +125,8 @@ def locate(name: str, layout: FileLayout) -> list[Path]:
 
 
 def _candidates(layout: FileLayout) -> list[Path]:
-    """The folders by the set's names in each root, then the roots themselves, which people point at too."""
+    """The folders by the set's names in each root, then the roots themselves, which people point at
+    too."""
     folders = []
     for root in roots():
         folders += [root / name for name in layout.folders]

@@ -24,7 +24,8 @@ ENDINGS = frozenset(".bmp .gif .jpeg .jpg .pgm .png .ppm .tif .tiff .webp".split
 
 @dataclass(frozen=True)
 class Picture:
-    """Reads a picture as bytes ``(channels, height, width)``: grey (1 channel) or colours (3), resized to ``size``."""
+    """Reads a picture as bytes ``(channels, height, width)``: grey (1 channel) or colours (3),
+    resized to ``size``."""
 
     channels: int = 3
     size: tuple[int, int] | None = None
@@ -40,15 +41,20 @@ class Picture:
         if self.size is not None and image.size != (self.size[1], self.size[0]):
             image = image.resize((self.size[1], self.size[0]), Image.Resampling.BILINEAR)
         pixels = np.array(image)
-        return torch.from_numpy(pixels if self.channels == 3 else pixels[..., None]).permute(2, 0, 1).contiguous()
+        return (
+            torch.from_numpy(pixels if self.channels == 3 else pixels[..., None])
+            .permute(2, 0, 1)
+            .contiguous()
+        )
 
 
 @contextmanager
 def opened(path: Path, max_pixels: int | None = None) -> Iterator[Any]:
-    """The image in a file, decoded and turned as its EXIF orientation says; what is wrong with it is a `DataError`.
+    """The image in a file, decoded and turned as its EXIF orientation says; what is wrong with it
+    is a `DataError`.
 
-    The number of pixels is read from the header and compared with ``max_pixels`` before anything is decoded. None:
-    `MAX_PIXELS`, for images whose size is fixed by their data set.
+    The number of pixels is read from the header and compared with ``max_pixels`` before anything is
+    decoded. None: `MAX_PIXELS`, for images whose size is fixed by their data set.
     """
     try:
         import PIL  # noqa: F401
@@ -58,7 +64,9 @@ def opened(path: Path, max_pixels: int | None = None) -> Iterator[Any]:
         with open_bytes(path) as file:
             picture = _decoded(path, file, max_pixels)
     except FileNotFoundError:
-        raise DataError(f"{path} is not there any more. Has the folder changed while it was read?") from None
+        raise DataError(
+            f"{path} is not there any more. Has the folder changed while it was read?"
+        ) from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {reason(error)}. Give an image file.") from None
     yield picture
@@ -71,7 +79,9 @@ def _decoded(path: Path, file: BinaryIO, max_pixels: int | None) -> Any:
         with _header(file) as picture:
             _check_size(path, picture.size, max_pixels)
             if picture.mode in DEEP or (head[:8] == PNG and head[24:25] == b"\x10"):
-                raise DataError(f"{path} has 16 bits a channel, and 8 are needed. Convert it, or fetch it again.")
+                raise DataError(
+                    f"{path} has 16 bits a channel, and 8 are needed. Convert it, or fetch it again."
+                )
             picture.load()
             return _upright(picture)
     except DataError:
@@ -84,7 +94,8 @@ _PILLOW_LIMIT = Lock()
 
 
 def _header(file: BinaryIO) -> Any:
-    """The image in a file, not decoded yet. Pillow's own limit is off meanwhile: ours is checked right afterwards."""
+    """The image in a file, not decoded yet. Pillow's own limit is off meanwhile: ours is checked
+    right afterwards."""
     from PIL import Image
 
     with _PILLOW_LIMIT:
@@ -110,7 +121,8 @@ def _check_size(path: Path, size: tuple[int, int], max_pixels: int | None) -> No
 
 
 def _upright(picture: Any) -> Any:
-    """The image turned as its EXIF orientation says; as it is stored if its EXIF data cannot be read."""
+    """The image turned as its EXIF orientation says; as it is stored if its EXIF data cannot be
+    read."""
     from PIL import ExifTags, ImageOps
 
     try:
@@ -127,16 +139,24 @@ def check_max_pixels(owner: str, max_pixels: int) -> None:
 
 def pictures_in(folder: Path) -> list[str]:
     """The pictures in a folder, by name; hidden files and others are passed over."""
-    names = (place for place in folder.iterdir() if place.suffix.lower() in ENDINGS and not place.name.startswith("."))
+    names = (
+        place
+        for place in folder.iterdir()
+        if place.suffix.lower() in ENDINGS and not place.name.startswith(".")
+    )
     return sorted(str(place) for place in names)
 
 
 def folders_in(folder: Path) -> list[Path]:
     """The folders in a folder, by name, but for hidden ones."""
     try:
-        return sorted(place for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))
+        return sorted(
+            place for place in folder.iterdir() if place.is_dir() and not place.name.startswith(".")
+        )
     except OSError as error:
-        raise DataError(f"{folder} cannot be read ({error.strerror}). Give a folder of pictures.") from None
+        raise DataError(
+            f"{folder} cannot be read ({error.strerror}). Give a folder of pictures."
+        ) from None
 
 
 def check_pillow() -> None:
@@ -144,4 +164,6 @@ def check_pillow() -> None:
     try:
         import PIL  # noqa: F401
     except ImportError:
-        raise DataError("pictures are read by Pillow, which is not installed. Install fedflat[vision].") from None
+        raise DataError(
+            "pictures are read by Pillow, which is not installed. Install fedflat[vision]."
+        ) from None

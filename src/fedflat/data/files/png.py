@@ -1,4 +1,5 @@
-"""PNG files written without Pillow: grey or places in a palette ``(h, w)``, or colours ``(h, w, 3)``, 8 bits each."""
+"""PNG files written without Pillow: grey or places in a palette ``(h, w)``, or colours ``(h, w,
+3)``, 8 bits each."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def png(pixels: NDArray[np.uint8], palette: NDArray[np.uint8] | None = None) -> 
     kind = COLOURS if pixels.ndim == 3 else GREY if palette is None else PLACES
     height, width = pixels.shape[:2]
     lines = pixels.reshape(height, -1)
-    plain = np.concatenate([np.zeros((height, 1), np.uint8), lines], 1).tobytes()  # each line says: not predicted
+    plain = np.concatenate(
+        [np.zeros((height, 1), np.uint8), lines], 1
+    ).tobytes()  # each line says: not predicted
     parts = [_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))]
     if palette is not None:
         parts.append(_chunk(b"PLTE", palette.tobytes()))
@@ -31,4 +34,9 @@ def png(pixels: NDArray[np.uint8], palette: NDArray[np.uint8] | None = None) -> 
 
 
 def _chunk(name: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+    return (
+        struct.pack(">I", len(content))
+        + name
+        + content
+        + struct.pack(">I", zlib.crc32(name + content))
+    )

@@ -1,8 +1,9 @@
-"""Where data sets can be had: files and archives of their authors, and packages that carry the same images.
+"""Where data sets can be had: files and archives of their authors, and packages that carry the same
+images.
 
-A source makes a folder with the files of one set, or raises `UnavailableError`. Downloads are compared with
-the published checksums. Packages are asked for through their own clients, which know where to look and check
-what they get; the versions are fixed with the set.
+A source makes a folder with the files of one set, or raises `UnavailableError`. Downloads are
+compared with the published checksums. Packages are asked for through their own clients, which know
+where to look and check what they get; the versions are fixed with the set.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pathlib import Path
 
 Say = Callable[[str], None]
 Source = Callable[[Path, Path, Say], None]
-"""``source(folder, scratch, say)`` makes ``folder``; ``scratch`` is for its work and removed afterwards."""
+"""``source(folder, scratch, say)`` makes ``folder``; ``scratch`` is for its work and removed
+afterwards."""
 
 TIMEOUT = 10.0
 LARGEST_FILE = 1 << 30
@@ -41,7 +43,9 @@ def download(url: str, path: Path, md5: str, say: Say) -> None:
                 digest.update(block)
                 done += len(block)
                 if done > LARGEST_FILE:
-                    raise UnavailableError(f"{url}: it goes on after {LARGEST_FILE} bytes, more than these files")
+                    raise UnavailableError(
+                        f"{url}: it goes on after {LARGEST_FILE} bytes, more than these files"
+                    )
                 if total and done * 10 // total > told:
                     told = done * 10 // total
                     say(f"{path.name}: {done / 1e6:.1f} of {total / 1e6:.1f} MB")

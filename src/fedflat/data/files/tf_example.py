@@ -1,7 +1,8 @@
 """The texts in a serialised ``tf.train.Example``, without TensorFlow.
 
-Protocol buffers' wire format: a field is a number that holds its place and its type, then its value; type 2 is a
-length and so many bytes. ``Example {1: Features {1: entry {1: name, 2: Feature {1: BytesList {1: bytes}}}}}``.
+Protocol buffers' wire format: a field is a number that holds its place and its type, then its
+value; type 2 is a length and so many bytes. ``Example {1: Features {1: entry {1: name, 2: Feature
+{1: BytesList {1: bytes}}}}}``.
 """
 
 from __future__ import annotations

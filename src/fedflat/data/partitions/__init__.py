@@ -1,4 +1,5 @@
-"""Who holds which training example: each way to deal them out is a file, and is found by being there.
+"""Who holds which training example: each way to deal them out is a file, and is found by being
+there.
 
     iid()                   shuffle and cut
     dirichlet(alpha)        each class divided over the clients by a Dirichlet draw (NIID-Bench, PFLlib, FedLab, Flower)
@@ -10,6 +11,6 @@
     by_user()               one client for each owner
     from_file(path)         as a JSON file says, for instance a split released with a paper
 
-Where a partition has equal sizes and the examples cannot be divided evenly, the first clients get one more. Every
-example is used.
+Where a partition has equal sizes and the examples cannot be divided evenly, the first clients get
+one more. Every example is used.
 """

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedflat.data.partitions.dealing import Index, class_counts, enough, even, pools_of, split_classes
+from fedflat.data.partitions.dealing import (
+    Index,
+    class_counts,
+    enough,
+    even,
+    pools_of,
+    split_classes,
+)
 from fedflat.data.partitions.partition import Partition
 from fedflat.errors import flag, number
 from fedflat.registry.specs import register
@@ -14,10 +21,11 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class ByClass(Partition):
-    """Like ``dirichlet``, but the draw with the most even sizes, and then sizes made equal; more classes a client.
+    """Like ``dirichlet``, but the draw with the most even sizes, and then sizes made equal; more
+    classes a client.
 
-    Clients that hold their even share of all examples get nothing more of the classes to come. With ``draws=1`` and
-    ``even=False`` it is ``dirichlet`` without a minimum size.
+    Clients that hold their even share of all examples get nothing more of the classes to come. With
+    ``draws=1`` and ``even=False`` it is ``dirichlet`` without a minimum size.
 
     alpha
         Concentration of each client's share. 0: examples sorted by class are cut into one piece for each client.
@@ -41,8 +49,13 @@ class ByClass(Partition):
         flag("by_class", "even", self.even)
 
     def assign(
-        self, labels: Index, clients: int, rng: np.random.Generator, *,
-        coarse: Index | None = None, users: Index | None = None,
+        self,
+        labels: Index,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        coarse: Index | None = None,
+        users: Index | None = None,
     ) -> list[Index]:
         enough("by_class", len(labels), clients)
         pools = pools_of(labels, rng)
@@ -50,21 +63,29 @@ class ByClass(Partition):
             shards = np.array_split(np.concatenate(pools), clients)
             return [np.sort(shards[k]) for k in rng.permutation(clients)]
         stock = np.array([len(pool) for pool in pools])
-        drawn = (class_counts(self.alpha, stock, clients, rng, balance=True) for _ in range(self.draws))
+        drawn = (
+            class_counts(self.alpha, stock, clients, rng, balance=True) for _ in range(self.draws)
+        )
         parts = split_classes(pools, min(drawn, key=lambda held: held.sum(0).std()))
         return [np.sort(part) for part in (_evened(parts, rng) if self.even else parts)]
 
 
 def _evened(parts: list[Index], rng: np.random.Generator) -> list[Index]:
-    """Parts whose sizes differ by at most one: what some have too much, drawn at random, goes to the others."""
+    """Parts whose sizes differ by at most one: what some have too much, drawn at random, goes to
+    the others."""
     sizes = np.array([len(part) for part in parts])
     wanted = np.empty_like(sizes)
     wanted[np.argsort(-sizes, kind="stable")] = even(int(sizes.sum()), len(parts))
     shuffled = [rng.permutation(part) for part in parts]
-    surplus = rng.permutation(np.concatenate([part[size:] for part, size in zip(shuffled, wanted, strict=True)]))
+    surplus = rng.permutation(
+        np.concatenate([part[size:] for part, size in zip(shuffled, wanted, strict=True)])
+    )
     taken = np.cumsum(np.maximum(wanted - sizes, 0))
     more = np.split(surplus, taken[:-1])
-    return [np.concatenate([part[:size], extra]) for part, size, extra in zip(shuffled, wanted, more, strict=True)]
+    return [
+        np.concatenate([part[:size], extra])
+        for part, size, extra in zip(shuffled, wanted, more, strict=True)
+    ]
 
 
 by_class = register("partition", "by_class")(ByClass)

@@ -14,13 +14,19 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class ByUser(Partition):
-    """One client for each owner of examples, in the order of their ids; ``clients`` is not looked at."""
+    """One client for each owner of examples, in the order of their ids; ``clients`` is not looked
+    at."""
 
     by_label = False
 
     def assign(
-        self, labels: Index, clients: int, rng: np.random.Generator, *,
-        coarse: Index | None = None, users: Index | None = None,
+        self,
+        labels: Index,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        coarse: Index | None = None,
+        users: Index | None = None,
     ) -> list[Index]:
         if users is None:
             raise SettingError(

@@ -1,4 +1,5 @@
-"""How examples are dealt out: even sizes, class pools, Dirichlet draws, and drawing while the stock lasts."""
+"""How examples are dealt out: even sizes, class pools, Dirichlet draws, and drawing while the stock
+lasts."""
 
 from __future__ import annotations
 
@@ -41,9 +42,9 @@ def pools_of(labels: Index, rng: np.random.Generator) -> list[Index]:
 def dirichlet(concentration: float, weights: Weights, rng: np.random.Generator) -> Weights:
     """One draw of ``Dirichlet(concentration * weights)``, for every positive concentration.
 
-    Ratios of gamma variables in logarithms: log G(a) = log G(a + 1) + log(U) / a. For a concentration near 0
-    gammas underflow and their ratio is 0 / 0; the differences of their logarithms are still exact, and the
-    draw becomes one-hot as it should.
+    Ratios of gamma variables in logarithms: log G(a) = log G(a + 1) + log(U) / a. For a
+    concentration near 0 gammas underflow and their ratio is 0 / 0; the differences of their
+    logarithms are still exact, and the draw becomes one-hot as it should.
     """
     race = np.log1p(-rng.random(len(weights))) / weights
     with np.errstate(over="ignore"):
@@ -53,19 +54,24 @@ def dirichlet(concentration: float, weights: Weights, rng: np.random.Generator) 
     return np.asarray(q / q.sum())
 
 
-def class_counts(alpha: float, stock: Index, clients: int, rng: np.random.Generator, *, balance: bool) -> Index:
+def class_counts(
+    alpha: float, stock: Index, clients: int, rng: np.random.Generator, *, balance: bool
+) -> Index:
     """How many examples of each class (rows) each client (columns) gets.
 
-    The shares of a class over the clients are ``Dirichlet([alpha] * clients)``. Counts are rounded so that no example
-    is left; the last client gets what rounding leaves. With ``balance`` a client that has at least the mean number of
-    examples gets none of the classes that follow: its share goes to the others in proportion to theirs.
+    The shares of a class over the clients are ``Dirichlet([alpha] * clients)``. Counts are rounded
+    so that no example is left; the last client gets what rounding leaves. With ``balance`` a client
+    that has at least the mean number of examples gets none of the classes that follow: its share
+    goes to the others in proportion to theirs.
     """
     counts = np.zeros((len(stock), clients), np.int64)
     mean, held = stock.sum() / clients, np.zeros(clients, np.int64)
     for at, size in enumerate(stock):
         room = held < mean if balance else np.ones(clients, bool)
         q: Weights = np.where(room, dirichlet(alpha, np.ones(clients), rng), 0.0)
-        if q.sum() <= 0:  # the others' shares were too small for a float; in proportion they are a Dirichlet draw again
+        if (
+            q.sum() <= 0
+        ):  # the others' shares were too small for a float; in proportion they are a Dirichlet draw again
             q[room] = dirichlet(alpha, np.ones(room.sum()), rng)
         q = q / q.sum()
         ends = np.floor(np.cumsum(q)[:-1] * size).astype(np.int64)
@@ -81,11 +87,13 @@ def split_classes(pools: list[Index], counts: Index) -> list[Index]:
 
 
 def draw(q: Weights, stock: Index, count: int, rng: np.random.Generator) -> Index:
-    """How many of each kind, when ``count`` labels are drawn from ``q`` one by one while ``stock`` lasts.
+    """How many of each kind, when ``count`` labels are drawn from ``q`` one by one while ``stock``
+    lasts.
 
-    A kind that has run out is set to 0 in ``q``, which is renormalised; if that leaves nothing, kinds that
-    are still there are drawn uniformly. Labels drawn in one go and thrown away where the stock is used up
-    have the same law, so this takes a few multinomial draws instead of ``count`` single ones.
+    A kind that has run out is set to 0 in ``q``, which is renormalised; if that leaves nothing,
+    kinds that are still there are drawn uniformly. Labels drawn in one go and thrown away where the
+    stock is used up have the same law, so this takes a few multinomial draws instead of ``count``
+    single ones.
     """
     assert count <= stock.sum(), (count, stock)
     taken = np.zeros_like(stock)
@@ -101,8 +109,9 @@ def draw(q: Weights, stock: Index, count: int, rng: np.random.Generator) -> Inde
 def draw_in_turns(mixtures: Weights, stock: Index, sizes: Index, rng: np.random.Generator) -> Index:
     """How many of each kind (columns) each client (rows) gets, when all draw at the same time.
 
-    At each turn a random client that has not all of its ``sizes`` yet draws one label from its row of ``mixtures``,
-    and again where the stock of that label is used up; see `draw` for a mixture of which nothing is left.
+    At each turn a random client that has not all of its ``sizes`` yet draws one label from its row
+    of ``mixtures``, and again where the stock of that label is used up; see `draw` for a mixture of
+    which nothing is left.
     """
     clients, kinds = mixtures.shape
     who = _turns(sizes, rng)
@@ -112,9 +121,13 @@ def draw_in_turns(mixtures: Weights, stock: Index, sizes: Index, rng: np.random.
         counts = np.bincount(labels, minlength=kinds)
         over = np.flatnonzero(counts > stock)
         if not len(over):
-            return np.bincount(who * kinds + labels, minlength=clients * kinds).reshape(clients, kinds)
+            return np.bincount(who * kinds + labels, minlength=clients * kinds).reshape(
+                clients, kinds
+            )
         by_kind = np.argsort(labels, kind="stable")
-        first = by_kind[(np.cumsum(counts) - counts + stock)[over]]  # the turns at which there was none left
+        first = by_kind[
+            (np.cumsum(counts) - counts + stock)[over]
+        ]  # the turns at which there was none left
         kind = over[first.argmin()]
         there[kind] = False
         left = np.where(there, mixtures, 0.0)
@@ -124,7 +137,8 @@ def draw_in_turns(mixtures: Weights, stock: Index, sizes: Index, rng: np.random.
 
 
 def _turns(sizes: Index, rng: np.random.Generator) -> Index:
-    """Who is served at which turn: clients come at random times, equally often, until they have enough."""
+    """Who is served at which turn: clients come at random times, equally often, until they have
+    enough."""
     times = [np.cumsum(rng.standard_exponential(size)) for size in sizes]
     return np.asarray(np.repeat(np.arange(len(sizes)), sizes)[np.argsort(np.concatenate(times))])
 
@@ -141,7 +155,8 @@ def _labels(mixtures: Weights, who: Index, rng: np.random.Generator) -> Index:
 
 
 def take(pools: list[Index], used: Index, counts: Index) -> Index:
-    """The next ``counts`` positions of the pools after the ``used`` ones, sorted; ``used`` moves on."""
+    """The next ``counts`` positions of the pools after the ``used`` ones, sorted; ``used`` moves
+    on."""
     parts = [pools[c][used[c] : used[c] + counts[c]] for c in np.flatnonzero(counts)]
     used += counts
     return np.sort(np.concatenate(parts))

@@ -1,4 +1,5 @@
-"""Each class divided over the clients by a Dirichlet distribution (Yurochkin et al., ICML 2019, and NIID-Bench).
+"""Each class divided over the clients by a Dirichlet distribution (Yurochkin et al., ICML 2019, and
+NIID-Bench).
 
     p_c ~ Dirichlet([alpha] * clients)      for every class c
     client k gets the share p_c[k] of the examples of class c
@@ -23,7 +24,8 @@ MAX_DRAWS = 1_000
 
 @dataclass(frozen=True, repr=False)
 class Dirichlet(Partition):
-    """Shares of each class over clients ~ Dirichlet(alpha), as in NIID-Bench, PFLlib and FedLab; sizes are random.
+    """Shares of each class over clients ~ Dirichlet(alpha), as in NIID-Bench, PFLlib and FedLab;
+    sizes are random.
 
     alpha
         Concentration of each client's share: small values concentrate a class on few clients.
@@ -48,8 +50,13 @@ class Dirichlet(Partition):
         flag("dirichlet", "balance", self.balance)
 
     def assign(
-        self, labels: Index, clients: int, rng: np.random.Generator, *,
-        coarse: Index | None = None, users: Index | None = None,
+        self,
+        labels: Index,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        coarse: Index | None = None,
+        users: Index | None = None,
     ) -> list[Index]:
         enough("dirichlet", len(labels), clients, self.min_size)
         pools = pools_of(labels, rng)

@@ -22,21 +22,29 @@ from fedflat.registry.specs import register
 class FromFile(Partition):
     """The clients listed in a JSON file.
 
-    The file holds a list of lists of positions, or an object from client to such a list. An object with
-    ``"user_data"`` is taken too: ``{"user_data": {client: {"x": ["img_17_label_6.png", ...]}}}``, the layout
-    of the CIFAR splits released with FedSAM; position and label are read from the names, and the label is
-    compared. Numbered clients keep the order of their numbers. Examples may be left out or repeated.
+    The file holds a list of lists of positions, or an object from client to such a list. An object
+    with ``"user_data"`` is taken too: ``{"user_data": {client: {"x": ["img_17_label_6.png",
+    ...]}}}``, the layout of the CIFAR splits released with FedSAM; position and label are read from
+    the names, and the label is compared. Numbered clients keep the order of their numbers. Examples
+    may be left out or repeated.
     """
 
     path: str
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path or "\0" in self.path:
-            raise SettingError(f"from_file: the path of a JSON file is needed, in quotes, found {shown(self.path)}.")
+            raise SettingError(
+                f"from_file: the path of a JSON file is needed, in quotes, found {shown(self.path)}."
+            )
 
     def assign(
-        self, labels: Index, clients: int, rng: np.random.Generator, *,
-        coarse: Index | None = None, users: Index | None = None,
+        self,
+        labels: Index,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        coarse: Index | None = None,
+        users: Index | None = None,
     ) -> list[Index]:
         lists = _lists(self.path)
         if len(lists) != clients:
@@ -50,7 +58,9 @@ def _lists(path: str) -> list[tuple[str, Any]]:
     try:
         said = parse_json(read_bytes(Path(os.path.expanduser(path))))
     except OSError as error:
-        raise DataError(f"from_file: cannot read {shown(path)}: {reason(error)}. Give a JSON file.") from None
+        raise DataError(
+            f"from_file: cannot read {shown(path)}: {reason(error)}. Give a JSON file."
+        ) from None
     except Damaged as error:
         raise DataError(f"from_file: {shown(path)} is not JSON: {error}.") from None
     if isinstance(said, dict):
@@ -62,14 +72,18 @@ def _lists(path: str) -> list[tuple[str, Any]]:
         return [(name, said[name]) for name in names]
     if isinstance(said, list):
         return [(str(k), part) for k, part in enumerate(said)]
-    raise DataError(f"from_file: {path} must hold a list of lists of positions, found {type(said).__name__}.")
+    raise DataError(
+        f"from_file: {path} must hold a list of lists of positions, found {type(said).__name__}."
+    )
 
 
 def _positions(where: str, part: Any, labels: Index) -> Index:
     if isinstance(part, dict):
         part = part.get("x")
     if not isinstance(part, list) or not part:
-        raise DataError(f"{where} must have a list of at least one position, found {str(part)[:40]}.")
+        raise DataError(
+            f"{where} must have a list of at least one position, found {str(part)[:40]}."
+        )
     if isinstance(part[0], str):
         part = _from_names(where, part, labels)
     for k in part:

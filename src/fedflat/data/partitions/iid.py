@@ -22,8 +22,13 @@ class Iid(Partition):
     by_label = False
 
     def assign(
-        self, labels: Index, clients: int, rng: np.random.Generator, *,
-        coarse: Index | None = None, users: Index | None = None,
+        self,
+        labels: Index,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        coarse: Index | None = None,
+        users: Index | None = None,
     ) -> list[Index]:
         enough("iid", len(labels), clients)
         parts = np.array_split(rng.permutation(len(labels)), clients)

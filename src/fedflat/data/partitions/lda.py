@@ -7,7 +7,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedflat.data.partitions.dealing import Index, dirichlet, draw, draw_in_turns, enough, even, pools_of, take
+from fedflat.data.partitions.dealing import (
+    Index,
+    dirichlet,
+    draw,
+    draw_in_turns,
+    enough,
+    even,
+    pools_of,
+    take,
+)
 from fedflat.data.partitions.partition import Partition
 from fedflat.errors import SettingError, choice, flag, number
 from fedflat.registry.specs import register
@@ -15,10 +24,11 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class Lda(Partition):
-    """Equal sizes; each client's classes ~ Dirichlet(alpha * frequencies), or Dirichlet(alpha) with 'component'.
+    """Equal sizes; each client's classes ~ Dirichlet(alpha * frequencies), or Dirichlet(alpha) with
+    'component'.
 
-    Clients in order draw all their labels from ``q ~ Dirichlet`` without replacement; see `draw`. So the last ones
-    get what the others have left, whatever their ``q``.
+    Clients in order draw all their labels from ``q ~ Dirichlet`` without replacement; see `draw`.
+    So the last ones get what the others have left, whatever their ``q``.
 
     alpha
         Concentration: 0 is one class per client, large values approach the classes' own frequencies.
@@ -31,8 +41,9 @@ class Lda(Partition):
         Clients draw one label at a time, in a random order (`draw_in_turns`; the code of FedDyn, MAN and FedFSA): all
         of them get a little of what is left in the end, and are less different.
 
-    With alpha 0 client ``k`` (in a random order) has class ``floor(k C / K)``, and a class is dealt evenly to
-    its clients: sizes are as equal as the classes are. Fewer clients than classes have whole classes each.
+    With alpha 0 client ``k`` (in a random order) has class ``floor(k C / K)``, and a class is dealt
+    evenly to its clients: sizes are as equal as the classes are. Fewer clients than classes have
+    whole classes each.
 
     >>> parts = lda(0).assign(np.repeat([0, 1], 6), 4, np.random.default_rng(0))
     >>> sorted(part.tolist() for part in parts)[0][-1] < 6, {len(part) for part in parts}
@@ -63,7 +74,11 @@ class Lda(Partition):
         """
         if self.alpha == 0 or self.concentration != "total":
             return ""
-        mean = "" if classes_per_client is None else f" ({classes_per_client:.1f} classes a client on average)"
+        mean = (
+            ""
+            if classes_per_client is None
+            else f" ({classes_per_client:.1f} classes a client on average)"
+        )
         return f"{self!r}: alpha is the total concentration, divided among the classes{mean}. {self._elsewhere()}"
 
     def _elsewhere(self) -> str:
@@ -76,8 +91,13 @@ class Lda(Partition):
         flag("lda", "in_turns", self.in_turns)
 
     def assign(
-        self, labels: Index, clients: int, rng: np.random.Generator, *,
-        coarse: Index | None = None, users: Index | None = None,
+        self,
+        labels: Index,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        coarse: Index | None = None,
+        users: Index | None = None,
     ) -> list[Index]:
         enough("lda", len(labels), clients)
         pools = pools_of(labels, rng)
@@ -89,7 +109,9 @@ class Lda(Partition):
         used = np.zeros_like(stock)
         if self.in_turns:
             mixtures = np.stack([dirichlet(self.alpha, weights, rng) for _ in sizes])
-            return [take(pools, used, counts) for counts in draw_in_turns(mixtures, stock, sizes, rng)]
+            return [
+                take(pools, used, counts) for counts in draw_in_turns(mixtures, stock, sizes, rng)
+            ]
         parts = []
         for size in sizes:
             q = dirichlet(self.alpha, weights, rng)

@@ -14,11 +14,13 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class Pam(Partition):
-    """Pachinko allocation: each client draws a coarse class, then a fine one inside it, for every example.
+    """Pachinko allocation: each client draws a coarse class, then a fine one inside it, for every
+    example.
 
-    Coarse classes are ``Dirichlet(coarse_alpha)``, and inside each the fine classes ``Dirichlet(fine_alpha)``
-    (both per component), drawn without replacement; a fine class that has run out is left out of its coarse
-    class, an empty coarse class likewise. Needs data with coarse labels; usual are 500 clients of 100 images.
+    Coarse classes are ``Dirichlet(coarse_alpha)``, and inside each the fine classes
+    ``Dirichlet(fine_alpha)`` (both per component), drawn without replacement; a fine class that has
+    run out is left out of its coarse class, an empty coarse class likewise. Needs data with coarse
+    labels; usual are 500 clients of 100 images.
     """
 
     coarse_alpha: float = 0.1
@@ -29,12 +31,19 @@ class Pam(Partition):
         number("pam", "fine_alpha", self.fine_alpha, low=0, open_low=True, high=1e300)
 
     def assign(
-        self, labels: Index, clients: int, rng: np.random.Generator, *,
-        coarse: Index | None = None, users: Index | None = None,
+        self,
+        labels: Index,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        coarse: Index | None = None,
+        users: Index | None = None,
     ) -> list[Index]:
         enough("pam", len(labels), clients)
         if coarse is None:
-            raise SettingError("pam: this data set has no coarse labels. Use cifar100(pam()), or lda(alpha).")
+            raise SettingError(
+                "pam: this data set has no coarse labels. Use cifar100(pam()), or lda(alpha)."
+            )
         pools = pools_of(labels, rng)
         stock = np.array([len(pool) for pool in pools])
         groups = _groups(labels, coarse, [int(labels[pool[0]]) for pool in pools])

@@ -15,21 +15,30 @@ class Partition(TextSpec, ABC):
     """A frozen dataclass that deals examples out to clients."""
 
     by_label: ClassVar[bool] = True
-    """Whether it looks at labels; if not, it deals out examples of any kind, and is handed zeros."""
+    """Whether it looks at labels; if not, it deals out examples of any kind, and is handed
+    zeros."""
 
     def note(self, classes_per_client: float | None = None) -> str:
-        """A sentence to print beside results where the arguments mean something else in other libraries; else empty.
+        """A sentence to print beside results where the arguments mean something else in other
+        libraries; else empty.
 
-        ``classes_per_client`` is the mean number of classes that a client has, if the data are open.
+        ``classes_per_client`` is the mean number of classes that a client has, if the data are
+        open.
         """
         return ""
 
     @abstractmethod
     def assign(
-        self, labels: Index, clients: int, rng: np.random.Generator, *,
-        coarse: Index | None = None, users: Index | None = None,
+        self,
+        labels: Index,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        coarse: Index | None = None,
+        users: Index | None = None,
     ) -> list[Index]:
         """For each client the sorted positions of its examples in ``labels``.
 
-        ``coarse`` has a coarse class and ``users`` an owner for each example, for the partitions that ask.
+        ``coarse`` has a coarse class and ``users`` an owner for each example, for the partitions
+        that ask.
         """

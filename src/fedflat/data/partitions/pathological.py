@@ -16,8 +16,8 @@ from fedflat.registry.specs import register
 class Pathological(Partition):
     """Exactly ``classes_per_client`` classes for each client.
 
-    Every class is cut into ``s K / C`` equal shards (this must be a whole number), and each client takes
-    ``s`` shards of distinct classes at random. Sizes are equal as far as the shards are.
+    Every class is cut into ``s K / C`` equal shards (this must be a whole number), and each client
+    takes ``s`` shards of distinct classes at random. Sizes are equal as far as the shards are.
     """
 
     classes_per_client: int
@@ -26,14 +26,21 @@ class Pathological(Partition):
         number("pathological", "classes_per_client", self.classes_per_client, low=1, whole=True)
 
     def assign(
-        self, labels: Index, clients: int, rng: np.random.Generator, *,
-        coarse: Index | None = None, users: Index | None = None,
+        self,
+        labels: Index,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        coarse: Index | None = None,
+        users: Index | None = None,
     ) -> list[Index]:
         pools = pools_of(labels, rng)
         each, classes = self.classes_per_client, len(pools)
         enough("pathological", len(labels), clients, each)
         if each > classes:
-            raise SettingError(f"pathological: there are {classes} classes, found {each} per client.")
+            raise SettingError(
+                f"pathological: there are {classes} classes, found {each} per client."
+            )
         if each * clients % classes:
             raise SettingError(
                 f"pathological: {each} classes for each of {clients} clients are {each * clients} shards, "
@@ -55,17 +62,23 @@ class Pathological(Partition):
 
 
 def _distinct(each: int, clients: int, left: Index, rng: np.random.Generator) -> list[Index]:
-    """``each`` distinct classes for every client, so that all ``left`` shards of the classes are taken.
+    """``each`` distinct classes for every client, so that all ``left`` shards of the classes are
+    taken.
 
-    The rest can always be dealt out if no class has more shards than there are clients to come; so a class
-    that has as many must be taken now, and the others are drawn in proportion to their shards.
+    The rest can always be dealt out if no class has more shards than there are clients to come; so
+    a class that has as many must be taken now, and the others are drawn in proportion to their
+    shards.
     """
     chosen = []
     for to_come in range(clients, 0, -1):
         must = np.flatnonzero(left == to_come)
         weights = np.where(left < to_come, left, 0) / max(1, left[left < to_come].sum())
         free = each - len(must)
-        may = rng.choice(len(left), size=free, replace=False, p=weights) if free else np.empty(0, np.int64)
+        may = (
+            rng.choice(len(left), size=free, replace=False, p=weights)
+            if free
+            else np.empty(0, np.int64)
+        )
         chosen.append(np.concatenate([must, may]))
         left = left - np.bincount(chosen[-1], minlength=len(left))
     return chosen

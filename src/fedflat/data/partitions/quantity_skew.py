@@ -37,8 +37,13 @@ class QuantitySkew(Partition):
         number("quantity_skew", "min_size", self.min_size, low=1, whole=True)
 
     def assign(
-        self, labels: Index, clients: int, rng: np.random.Generator, *,
-        coarse: Index | None = None, users: Index | None = None,
+        self,
+        labels: Index,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        coarse: Index | None = None,
+        users: Index | None = None,
     ) -> list[Index]:
         enough("quantity_skew", len(labels), clients, self.min_size)
         if self.sigma == 0:

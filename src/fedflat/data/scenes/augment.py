@@ -4,7 +4,8 @@
     AreaCrop    a window of random area and shape, stretched to one size
     Jitter      brightness, contrast and saturation, each times a random factor
 
-Images are sampled between pixels (bilinear, not smoothed when they shrink), masks at the nearest pixel.
+Images are sampled between pixels (bilinear, not smoothed when they shrink), masks at the nearest
+pixel.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ LIGHT = (0.299, 0.587, 0.114)
 
 @dataclass(frozen=True)
 class Jitter:
-    """Brightness, contrast and saturation times factors from ``1 - strength`` to ``1 + strength``, in this order."""
+    """Brightness, contrast and saturation times factors from ``1 - strength`` to ``1 + strength``,
+    in this order."""
 
     strength: float = 0.4
 
@@ -45,7 +47,8 @@ class Jitter:
 
 @dataclass(frozen=True)
 class ScaleCrop:
-    """A crop of ``height`` x ``width`` of the image, scaled from ``low`` to ``high``, mirrored now and then."""
+    """A crop of ``height`` x ``width`` of the image, scaled from ``low`` to ``high``, mirrored now
+    and then."""
 
     height: int
     width: int
@@ -57,7 +60,9 @@ class ScaleCrop:
     def __post_init__(self) -> None:
         _check("ScaleCrop", self.height, self.width, self.low, self.high, self.flip)
 
-    def __call__(self, inputs: Tensor, targets: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, inputs: Tensor, targets: Tensor, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
         """Views of the images ``(N, 3, H, W)`` and of their masks ``(N, H, W)``."""
         n, (height, width) = len(inputs), inputs.shape[-2:]
         scale = _between(self.low, self.high, n, rng)
@@ -71,9 +76,11 @@ class ScaleCrop:
 
 @dataclass(frozen=True)
 class AreaCrop:
-    """A window of ``low`` to ``high`` times the image's area and an aspect from 3/4 to 4/3, stretched to one size.
+    """A window of ``low`` to ``high`` times the image's area and an aspect from 3/4 to 4/3,
+    stretched to one size.
 
-    Of ten windows the first that fits is taken; if none does, the largest of an aspect in that range, in the middle.
+    Of ten windows the first that fits is taken; if none does, the largest of an aspect in that
+    range, in the middle.
     """
 
     height: int
@@ -88,17 +95,28 @@ class AreaCrop:
         _check("AreaCrop", self.height, self.width, self.low, self.high, self.flip)
         number("AreaCrop", "tries", self.tries, low=1, high=1000, whole=True)
 
-    def __call__(self, inputs: Tensor, targets: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, inputs: Tensor, targets: Tensor, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
         """Views of the images ``(N, 3, H, W)`` and of their masks ``(N, H, W)``."""
         n, (height, width) = len(inputs), inputs.shape[-2:]
-        area = height * width * _between(self.low, self.high, n * self.tries, rng).view(self.tries, n)
-        aspect = 2 ** (_between(-1, 1, n * self.tries, rng).view(self.tries, n) * torch.log2(torch.tensor(4 / 3)))
+        area = (
+            height * width * _between(self.low, self.high, n * self.tries, rng).view(self.tries, n)
+        )
+        aspect = 2 ** (
+            _between(-1, 1, n * self.tries, rng).view(self.tries, n)
+            * torch.log2(torch.tensor(4 / 3))
+        )
         spans = torch.stack([(area / aspect).sqrt(), (area * aspect).sqrt()])
         fits = (spans[0] <= height) & (spans[1] <= width)
         first = fits.int().argmax(0)  # the first that fits, or the first of all
         chosen = spans.gather(1, first.view(1, 1, n).expand(2, 1, n)).squeeze(1)
         limit = min(max(width / height, 3 / 4), 4 / 3)
-        largest = torch.tensor([min(height, width / limit), min(width, height * limit)]).view(2, 1).expand(2, n)
+        largest = (
+            torch.tensor([min(height, width / limit), min(width, height * limit)])
+            .view(2, 1)
+            .expand(2, n)
+        )
         found = fits.any(0)
         chosen = torch.where(found, chosen, largest)
         room = torch.tensor([height, width]).view(2, 1) - chosen
@@ -109,9 +127,15 @@ class AreaCrop:
 
 
 def view(
-    images: Tensor, masks: Tensor, corner: Tensor, spans: Tensor, size: tuple[int, int], mirrored: Tensor
+    images: Tensor,
+    masks: Tensor,
+    corner: Tensor,
+    spans: Tensor,
+    size: tuple[int, int],
+    mirrored: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Of each image and mask the window from ``corner`` (top, left) over ``spans`` (rows, columns), as ``size``.
+    """Of each image and mask the window from ``corner`` (top, left) over ``spans`` (rows, columns),
+    as ``size``.
 
     What lies outside is black and ignored.
     """
@@ -120,9 +144,13 @@ def view(
     columns = torch.where(mirrored.view(-1, 1), columns.flip(1), columns)
     x = images.new_empty(*images.shape[:2], *size)
     y = masks.new_empty(len(masks), *size)
-    for image, (down, along) in enumerate(zip(rows.to(images.device), columns.to(images.device), strict=True)):
+    for image, (down, along) in enumerate(
+        zip(rows.to(images.device), columns.to(images.device), strict=True)
+    ):
         x[image] = _between_pixels(images[image], down, along)
-        y[image] = masks[image][down.long().clamp(max=height - 1)][:, along.long().clamp(max=width - 1)]
+        y[image] = masks[image][down.long().clamp(max=height - 1)][
+            :, along.long().clamp(max=width - 1)
+        ]
         for part, outside in ((x[image], 0), (y[image], IGNORE)):
             part[..., down >= height, :] = outside
             part[..., along >= width] = outside
@@ -130,13 +158,15 @@ def view(
 
 
 def _places(first: Tensor, span: Tensor, count: int) -> Tensor:
-    """Where the middles of ``count`` pixels lie in the image, counted in its pixels from its edge."""
+    """Where the middles of ``count`` pixels lie in the image, counted in its pixels from its
+    edge."""
     step = span.double() / count
     return first.double().unsqueeze(1) + (torch.arange(count) + 0.5) * step.unsqueeze(1)
 
 
 def _between_pixels(image: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """The colours at these places, from the four pixels around each; of the image no more is touched than is seen."""
+    """The colours at these places, from the four pixels around each; of the image no more is
+    touched than is seen."""
     x = image
     for axis, places in ((1, rows), (2, columns)):
         middle = (places - 0.5).clamp(0, x.shape[axis] - 1)

@@ -11,23 +11,35 @@ from fedflat.errors import DataError
 
 def subfolders(owner: str, folder: Path) -> list[Path]:
     """The folders in a folder, by name; at least one."""
-    found = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    found = sorted(
+        path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")
+    )
     if not found:
-        raise DataError(f"{owner}: {folder} must have a folder for each city or domain, and has none.")
+        raise DataError(
+            f"{owner}: {folder} must have a folder for each city or domain, and has none."
+        )
     return found
 
 
 def paired(
-    owner: str, folder: Path, ending: str, mask: Callable[[Path], Path] | None, domain: str, advice: str
+    owner: str,
+    folder: Path,
+    ending: str,
+    mask: Callable[[Path], Path] | None,
+    domain: str,
+    advice: str,
 ) -> list[Scene]:
-    """The images in a folder whose names end in ``ending``, by name, each with its mask (``None``: there are none)."""
+    """The images in a folder whose names end in ``ending``, by name, each with its mask (``None``:
+    there are none)."""
     images = sorted(folder.glob(f"*{ending}")) if folder.is_dir() else []
     if not images:
         raise DataError(f"{owner}: {folder} has no images (*{ending}). {advice}")
     if mask is None:
         return [Scene(image, None, domain) for image in images]
     scenes = [Scene(image, mask(image), domain) for image in images]
-    missing = [scene.mask for scene in scenes if scene.mask is not None and not scene.mask.is_file()]
+    missing = [
+        scene.mask for scene in scenes if scene.mask is not None and not scene.mask.is_file()
+    ]
     if missing:
         raise DataError(
             f"{owner}: {len(missing)} of {len(scenes)} images in {folder} have no mask; the first that is missing is "

@@ -1,4 +1,5 @@
-"""An image and its mask from their files, whole and checked: what cannot be right is a sentence that names the file."""
+"""An image and its mask from their files, whole and checked: what cannot be right is a sentence
+that names the file."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ Bytes = NDArray[np.uint8]
 class FrameFiles:
     """The height and width that scenes are given, and how.
 
-    An image is stretched to both (``keep=False``), or scaled to the width and then cut, or filled with black and
-    ignored pixels, evenly above and below (``keep=True``).
+    An image is stretched to both (``keep=False``), or scaled to the width and then cut, or filled
+    with black and ignored pixels, evenly above and below (``keep=True``).
     """
 
     height: int
@@ -43,7 +44,8 @@ def stat_of(path: Path) -> os.stat_result:
 def read_scene(
     image: Path, mask: Path | None, ids: Ids, frame: FrameFiles, max_pixels: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The image as bytes ``(3, h, w)`` and its classes ``(h, w)``; without a mask every pixel is ignored.
+    """The image as bytes ``(3, h, w)`` and its classes ``(h, w)``; without a mask every pixel is
+    ignored.
 
     ``max_pixels`` is that of `opened`.
     """
@@ -51,7 +53,9 @@ def read_scene(
     if mask is None:
         return x, torch.full((frame.height, frame.width), IGNORE, dtype=torch.uint8)
     with opened(mask, max_pixels) as picture:
-        if picture.mode != ("P" if ids.palette else "L") and not (ids.palette and picture.mode == "L"):
+        if picture.mode != ("P" if ids.palette else "L") and not (
+            ids.palette and picture.mode == "L"
+        ):
             raise DataError(
                 f"{mask} must hold one class id a pixel in 8 bits of grey{' or a palette' if ids.palette else ''}, "
                 f"found the mode {picture.mode}. Is it the coloured version of the mask?"
@@ -65,7 +69,9 @@ def read_scene(
     return x, _tensor(_framed(classes_of(y, ids, mask), frame, IGNORE))
 
 
-def read_image(path: Path, frame: FrameFiles, max_pixels: int | None = None) -> tuple[Tensor, tuple[int, int]]:
+def read_image(
+    path: Path, frame: FrameFiles, max_pixels: int | None = None
+) -> tuple[Tensor, tuple[int, int]]:
     """The image in a file as bytes ``(3, h, w)`` of the frame, and its own height and width."""
     with opened(path, max_pixels) as picture:
         colours = picture.convert("RGB")
@@ -74,7 +80,8 @@ def read_image(path: Path, frame: FrameFiles, max_pixels: int | None = None) -> 
 
 
 def unframed(mask: Bytes, frame: FrameFiles, size: tuple[int, int]) -> Bytes:
-    """A mask of the frame as it lies over an image of this height and width; what the frame cut away is ignored."""
+    """A mask of the frame as it lies over an image of this height and width; what the frame cut
+    away is ignored."""
     from PIL import Image
 
     if frame.keep:
@@ -98,7 +105,9 @@ def whole_mask(path: Path, ids: Ids) -> Bytes:
     """The classes of a mask as large as it is."""
     with opened(path) as picture:
         if picture.mode != "L":
-            raise DataError(f"{path} must hold one class id a pixel in 8 bits of grey, found the mode {picture.mode}.")
+            raise DataError(
+                f"{path} must hold one class id a pixel in 8 bits of grey, found the mode {picture.mode}."
+            )
         return classes_of(np.asarray(picture), ids, path)
 
 
@@ -121,7 +130,9 @@ def _framed(x: Bytes, frame: FrameFiles, outside: int) -> Bytes:
     more = frame.height - len(x)
     if more <= 0:
         return x[-more // 2 :][: frame.height]
-    return np.pad(x, [(more // 2, more - more // 2), *[(0, 0)] * (x.ndim - 1)], constant_values=outside)
+    return np.pad(
+        x, [(more // 2, more - more // 2), *[(0, 0)] * (x.ndim - 1)], constant_values=outside
+    )
 
 
 def _tensor(x: Bytes) -> Tensor:

@@ -1,4 +1,5 @@
-"""What all sets of scenes on disk have in common: their folder, the size they are given, and their augmentation."""
+"""What all sets of scenes on disk have in common: their folder, the size they are given, and their
+augmentation."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ class SceneSet(FolderSet):
     view: ClassVar[tuple[int, int]] = (512, 1024)
     """Height and width of the views that are trained on, if nothing is said."""
     facets: ClassVar[tuple[str, ...]] = ("city",)
-    """What the name of a domain says: its parts have underscores between them if there are several."""
+    """What the name of a domain says: its parts have underscores between them if there are
+    several."""
     look: ClassVar[int] = 0
     """See `Domains.look`."""
     keeps_shape: ClassVar[bool] = False
@@ -64,9 +66,13 @@ class SceneSet(FolderSet):
             if value is None:
                 continue
             if not isinstance(value, list | tuple) or len(value) != 2:
-                raise SettingError(f"{self.name}: {name} must be a height and a width, [512, 1024], found {value!r}.")
+                raise SettingError(
+                    f"{self.name}: {name} must be a height and a width, [512, 1024], found {value!r}."
+                )
             for side in value:
-                number(self.name, f"every side of {name}", side, low=1, high=MOST_PIXELS, whole=True)
+                number(
+                    self.name, f"every side of {name}", side, low=1, high=MOST_PIXELS, whole=True
+                )
             object.__setattr__(self, name, tuple(value))
         flag(self.name, "augment", self.augment)
         if self.seed is not None:
@@ -97,15 +103,26 @@ class SceneSet(FolderSet):
         frame = FrameFiles(height, width, self.keeps_shape)
         classes = len(LISTS[self.class_list])
         return Scenes(
-            tuple(found), self.ids(), frame, classes, views, facets=self.facets, look=self.look,
+            tuple(found),
+            self.ids(),
+            frame,
+            classes,
+            views,
+            facets=self.facets,
+            look=self.look,
             max_pixels=self.max_pixels,
-        )  # fmt: skip
+        )
 
     def federation(
-        self, train: Sequence[Scene], parts: Sequence[Sequence[int]], tests: Mapping[str, Sequence[Scene]]
+        self,
+        train: Sequence[Scene],
+        parts: Sequence[Sequence[int]],
+        tests: Mapping[str, Sequence[Scene]],
     ) -> DealtScenes:
         """The federation of these scenes."""
-        return dealt(self.scenes(train), parts, {name: self.scenes(some) for name, some in tests.items()})
+        return dealt(
+            self.scenes(train), parts, {name: self.scenes(some) for name, some in tests.items()}
+        )
 
     def rng(self, seed: int) -> np.random.Generator:
         """What decides who holds what."""

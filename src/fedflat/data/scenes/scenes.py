@@ -1,4 +1,5 @@
-"""Scenes on disk as examples: read when a batch needs them, the next ones meanwhile, kept within a memory budget."""
+"""Scenes on disk as examples: read when a batch needs them, the next ones meanwhile, kept within a
+memory budget."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class Scenes(AnyExamples):
     augment: Augment | None = field(default=None, compare=False)
     device: str = "cpu"
     facets: tuple[str, ...] = ("place",)
-    """What the parts of a domain's name say, which have underscores between them if there are several."""
+    """What the parts of a domain's name say, which have underscores between them if there are
+    several."""
     look: int = 0
     """See `Domains.look`."""
     max_pixels: int = MAX_PIXELS
@@ -87,13 +89,17 @@ class Scenes(AnyExamples):
     @cached_property
     def domains(self) -> Domains:  # type: ignore[override]
         several = len(self.facets) > 1
-        each = [tuple(scene.domain.split("_")) if several else (scene.domain,) for scene in self.scenes]
+        each = [
+            tuple(scene.domain.split("_")) if several else (scene.domain,) for scene in self.scenes
+        ]
         return Domains(self.facets, tuple(each), self.look)
 
     @property
     def targets(self) -> Tensor:
         """All masks, read now: for small sets only."""
-        return torch.stack([decoded(BUDGET).take([self._key(place)])[0][1] for place in range(len(self))])
+        return torch.stack(
+            [decoded(BUDGET).take([self._key(place)])[0][1] for place in range(len(self))]
+        )
 
     @property
     def labelled(self) -> bool:
@@ -112,9 +118,13 @@ class Scenes(AnyExamples):
         return self.raw(index).batch(torch.arange(len(index), device=self.device), dtype, rng)
 
     def raw(self, index: Tensor) -> Examples:
-        images, masks = zip(*decoded(BUDGET).take([self._key(place) for place in index.tolist()]), strict=True)
+        images, masks = zip(
+            *decoded(BUDGET).take([self._key(place) for place in index.tolist()]), strict=True
+        )
         domains = self.domains.of(index.tolist())
-        read = Examples(torch.stack(images), torch.stack(masks), self.classes, HALF, HALF, self.augment, domains)
+        read = Examples(
+            torch.stack(images), torch.stack(masks), self.classes, HALF, HALF, self.augment, domains
+        )
         return read.to(self.device)
 
     def expect(self, index: Tensor) -> None:
@@ -135,7 +145,9 @@ class Scenes(AnyExamples):
 
     def retargeted(self, targets: Tensor) -> Scenes:
         """See `AnyExamples.retargeted`; masks on disk stay as they are."""
-        raise SettingError("scenes are read from disk with their masks, which cannot be changed here.")
+        raise SettingError(
+            "scenes are read from disk with their masks, which cannot be changed here."
+        )
 
     def stripped(self) -> Scenes:
         """See `AnyExamples.stripped`: the masks are not read."""
@@ -145,12 +157,22 @@ class Scenes(AnyExamples):
         return replace(self, device=device)
 
     def like(self, inputs: Tensor) -> Examples:
-        return Examples(inputs, torch.zeros(len(inputs), dtype=torch.long), self.classes, HALF, HALF)
+        return Examples(
+            inputs, torch.zeros(len(inputs), dtype=torch.long), self.classes, HALF, HALF
+        )
 
     def traces(self) -> Sequence[Any]:
         """See `AnyExamples.traces`: names and lengths of the files, and how they are read."""
-        files = [path for scene in self.scenes for path in (scene.image, scene.mask) if path is not None]
-        frame = [self.frame.height, self.frame.width, int(self.frame.keep), self.classes, *self.ids.table]
+        files = [
+            path for scene in self.scenes for path in (scene.image, scene.mask) if path is not None
+        ]
+        frame = [
+            self.frame.height,
+            self.frame.width,
+            int(self.frame.keep),
+            self.classes,
+            *self.ids.table,
+        ]
         return [*(f"{path.name} {stat_of(path).st_size}" for path in files), *frame]
 
 
@@ -159,7 +181,8 @@ class DealtScenes(PartitionedFederation):
     """Scenes dealt out to clients of one domain or several."""
 
     def skew(self) -> Skew:
-        """See `Federation.skew`: by the pixels of each class in two scenes of each client; by domains without masks."""
+        """See `Federation.skew`: by the pixels of each class in two scenes of each client; by
+        domains without masks."""
         counts = np.stack([self._pixels(client) for client in range(self.population)])
         if not counts.any(1).all():
             domains = [self.domain(client) for client in range(self.population)]
@@ -168,7 +191,11 @@ class DealtScenes(PartitionedFederation):
         sizes = self.sizes()
         found = Skew.of_counts(counts)
         return replace(
-            found, examples=sum(sizes), size_min=min(sizes), size_median=float(np.median(sizes)), size_max=max(sizes)
+            found,
+            examples=sum(sizes),
+            size_min=min(sizes),
+            size_median=float(np.median(sizes)),
+            size_max=max(sizes),
         )
 
     def _pixels(self, client: int) -> NDArray[np.int64]:
@@ -179,8 +206,13 @@ class DealtScenes(PartitionedFederation):
         return np.bincount(labels[labels != IGNORE].numpy(), minlength=self.classes)
 
 
-def dealt(train: Scenes, parts: Sequence[Sequence[int]], tests: Mapping[str, Scenes]) -> DealtScenes:
-    """The federation of these scenes: who holds which of ``train``, and what is tested on, the main set first."""
+def dealt(
+    train: Scenes, parts: Sequence[Sequence[int]], tests: Mapping[str, Scenes]
+) -> DealtScenes:
+    """The federation of these scenes: who holds which of ``train``, and what is tested on, the main
+    set first."""
     index = [torch.tensor(part, dtype=torch.long) for part in parts]
-    main, *more = ((name, ClientData(some.plain(), torch.arange(len(some)))) for name, some in tests.items())
+    main, *more = (
+        (name, ClientData(some.plain(), torch.arange(len(some)))) for name, some in tests.items()
+    )
     return DealtScenes(train, main[1], index, more=dict(more))

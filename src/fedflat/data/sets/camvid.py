@@ -24,8 +24,18 @@ from fedflat.registry.specs import register
 
 HEIGHT, WIDTH = 180, 240
 CLASSES = (
-    "sky", "building", "pole", "road", "pavement", "tree", "sign", "fence", "car", "pedestrian", "bicyclist",
-)  # fmt: skip
+    "sky",
+    "building",
+    "pole",
+    "road",
+    "pavement",
+    "tree",
+    "sign",
+    "fence",
+    "car",
+    "pedestrian",
+    "bicyclist",
+)
 IDS = Ids((*range(11), IGNORE, *[-1] * 243, IGNORE))
 """Eleven classes, and 11 for pixels without one."""
 DUSK = "0001TP"
@@ -47,8 +57,8 @@ class CamVid(FolderSet):
     augment
         Whether training sees random views; if not, whole images.
 
-    Its folder camvid has index.csv (row, name, split, sequence), labels.png with all masks one below the other, and
-    images/NAME.jpg.
+    Its folder camvid has index.csv (row, name, split, sequence), labels.png with all masks one
+    below the other, and images/NAME.jpg.
     """
 
     usual_task = "segmentation()"
@@ -73,7 +83,9 @@ class CamVid(FolderSet):
         choice("camvid", "unseen", self.unseen, ["dusk", "none"])
         number("camvid", "test", self.test, low=0, high=0.9, open_low=True)
         if not isinstance(self.crop, list | tuple) or len(self.crop) != 2:
-            raise SettingError(f"camvid: crop must be a height and a width, as in [160, 224], found {self.crop!r}.")
+            raise SettingError(
+                f"camvid: crop must be a height and a width, as in [160, 224], found {self.crop!r}."
+            )
         object.__setattr__(self, "crop", tuple(self.crop))
         ScaleCrop(*self.crop)
         flag("camvid", "augment", self.augment)
@@ -106,13 +118,16 @@ class CamVid(FolderSet):
         if not tests["test"]:
             raise DataError(f"camvid: {folder / 'index.csv'} names no frame to test on.")
         index = [torch.tensor(part) for part in parts]
-        held = {name: ClientData(everything.plain(), torch.tensor(some)) for name, some in tests.items()}
+        held = {
+            name: ClientData(everything.plain(), torch.tensor(some)) for name, some in tests.items()
+        }
         main = held.pop("test")
         return DealtScenes(everything, main, index, more=held)
 
 
 def _in_time(runs: dict[str, list[int]], clients: int) -> list[list[int]]:
-    """Clients of frames that follow one another, shared among the sequences by their lengths, at least one each."""
+    """Clients of frames that follow one another, shared among the sequences by their lengths, at
+    least one each."""
     total = sum(map(len, runs.values()))
     if not len(runs) <= clients <= total:
         raise SettingError(
@@ -123,7 +138,11 @@ def _in_time(runs: dict[str, list[int]], clients: int) -> list[list[int]]:
     for _ in range(clients - len(runs)):
         longest = max(runs, key=lambda name: (len(runs[name]) / shares[name], name))
         shares[longest] += 1
-    return [part.tolist() for name, run in runs.items() for part in np.array_split(np.array(run), shares[name])]
+    return [
+        part.tolist()
+        for name, run in runs.items()
+        for part in np.array_split(np.array(run), shares[name])
+    ]
 
 
 @lru_cache(maxsize=1)
@@ -131,13 +150,18 @@ def _read(folder: Path, written: int) -> tuple[Tensor, Tensor, list[str], list[s
     """All images and masks as bytes, and of each frame its split and its sequence."""
     try:
         with open_text(folder / "index.csv", newline="") as file:
-            rows = [(int(r["row"]), r["name"], r["split"], r["sequence"]) for r in csv.DictReader(file)]
+            rows = [
+                (int(r["row"]), r["name"], r["split"], r["sequence"]) for r in csv.DictReader(file)
+            ]
     except (KeyError, TypeError, ValueError, OSError, csv.Error) as error:
         raise DataError(
             f"{folder / 'index.csv'} must have the columns row, name, split and sequence: {error}."
         ) from None
     masks = whole_mask(folder / "labels.png", IDS)
-    if [row[0] for row in rows] != list(range(len(rows))) or masks.shape != (HEIGHT * len(rows), WIDTH):
+    if [row[0] for row in rows] != list(range(len(rows))) or masks.shape != (
+        HEIGHT * len(rows),
+        WIDTH,
+    ):
         raise DataError(
             f"{folder / 'labels.png'} must hold the {len(rows)} masks of index.csv, {WIDTH} wide and {HEIGHT} high, "
             f"one below the other in the order of its rows, found {masks.shape[1]}x{masks.shape[0]} pixels."
@@ -145,8 +169,12 @@ def _read(folder: Path, written: int) -> tuple[Tensor, Tensor, list[str], list[s
     paths = [folder / "images" / f"{name}.jpg" for _, name, _, _ in rows]
     missing = [path for path in paths if not path.is_file()]
     if missing:
-        raise DataError(f"camvid: {len(missing)} of {len(paths)} images are missing; the first is {missing[0]}.")
-    images = torch.stack([read_scene(path, None, IDS, FrameFiles(HEIGHT, WIDTH))[0] for path in paths])
+        raise DataError(
+            f"camvid: {len(missing)} of {len(paths)} images are missing; the first is {missing[0]}."
+        )
+    images = torch.stack(
+        [read_scene(path, None, IDS, FrameFiles(HEIGHT, WIDTH))[0] for path in paths]
+    )
     grid = torch.from_numpy(masks.reshape(-1, HEIGHT, WIDTH))
     return images, grid, [row[2] for row in rows], [row[3] for row in rows]
 

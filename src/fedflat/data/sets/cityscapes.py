@@ -20,7 +20,8 @@ SIZES = (10, 40)
 
 @dataclass(frozen=True, repr=False)
 class Cityscapes(SceneSet):
-    """Streets of 50 cities with 19 classes (Cordts et al., CVPR 2016); clients by city, or shuffled, as in FedDrive.
+    """Streets of 50 cities with 19 classes (Cordts et al., CVPR 2016); clients by city, or
+    shuffled, as in FedDrive.
 
     split
         ``"heterogeneous"``: 8 clients of each of the 18 training cities, 144 in all. ``"uniform"``: 146 clients with 10
@@ -32,8 +33,8 @@ class Cityscapes(SceneSet):
     classes
         Which classes are learnt: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
 
-    It is tested on Frankfurt, Lindau and Münster. The other arguments are those of all sets of scenes: size, crop,
-    augment, seed, max_pixels.
+    It is tested on Frankfurt, Lindau and Münster. The other arguments are those of all sets of
+    scenes: size, crop, augment, seed, max_pixels.
     """
 
     folders = ("cityscapes", "Cityscapes")

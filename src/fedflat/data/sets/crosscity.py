@@ -21,18 +21,17 @@ SIZES = (17, 37)
 
 @dataclass(frozen=True, repr=False)
 class CrossCity(SceneSet):
-    """Streets of Rio, Rome, Taipei and Tokyo (Chen et al., ICCV 2017); clients of one city each, without labels.
+    """Streets of Rio, Rome, Taipei and Tokyo (Chen et al., ICCV 2017); clients of one city each,
+    without labels.
 
-    A client has 17 to 37 scenes, 476 clients in all. There are masks of 13 classes for the 400 test scenes only:
-    clients see images whose every pixel is ignored. The arguments are those of all sets of scenes: size, crop, augment,
-    seed, max_pixels.
+    A client has 17 to 37 scenes, 476 clients in all. There are masks of 13 classes for the 400 test
+    scenes only: clients see images whose every pixel is ignored. The arguments are those of all
+    sets of scenes: size, crop, augment, seed, max_pixels.
     """
 
     folders = ("crosscity", "NTHU_Datasets", "NTHU")
     needed = tuple(f"{city}/Images" for city in CITIES)
-    by_hand = (
-        "Ask for it at https://yihsinchen.github.io/segmentation_adaptation and unpack it into a folder crosscity."
-    )
+    by_hand = "Ask for it at https://yihsinchen.github.io/segmentation_adaptation and unpack it into a folder crosscity."
     published = (1024, 2048)
 
     @property
@@ -56,8 +55,12 @@ class CrossCity(SceneSet):
             def mask(image: Path, masks: Path = masks) -> Path:
                 return masks / f"{image.stem}_eval.png"
 
-            train += paired(self.name, folder / city / "Images" / "Train", ".png", None, city, self.by_hand)
-            test += paired(self.name, folder / city / "Images" / "Test", ".png", mask, city, self.by_hand)
+            train += paired(
+                self.name, folder / city / "Images" / "Train", ".png", None, city, self.by_hand
+            )
+            test += paired(
+                self.name, folder / city / "Images" / "Test", ".png", mask, city, self.by_hand
+            )
         parts = drawn_sizes([scene.domain for scene in train], *SIZES, self.rng(seed))
         return self.federation(train, parts, {"test": test})
 

@@ -21,11 +21,12 @@ FILES = ("diabetes_data_raw.csv.gz", "diabetes_target.csv.gz")
 
 @dataclass(frozen=True, repr=False)
 class Diabetes(NamedSet):
-    """442 patients, ten measurements each, from scikit-learn: how far the illness has come after a year, a number.
+    """442 patients, ten measurements each, from scikit-learn: how far the illness has come after a
+    year, a number.
 
-    Every fifth patient is for testing, whatever the seed. Measurements and target are standardised with the mean and
-    spread of the others, so an error of 1 is one standard deviation of the target. (Efron et al., Least Angle
-    Regression, 2004.)
+    Every fifth patient is for testing, whatever the seed. Measurements and target are standardised
+    with the mean and spread of the others, so an error of 1 is one standard deviation of the
+    target. (Efron et al., Least Angle Regression, 2004.)
 
     >>> diabetes(clients=8)
     diabetes(clients=8)
@@ -57,7 +58,9 @@ def _files() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         paths = [Path(folder) / "datasets" / "data" / name for name in FILES]
         if all(path.is_file() for path in paths):
             return np.loadtxt(paths[0]), np.loadtxt(paths[1])
-    raise DataError(f"diabetes: scikit-learn's files {' and '.join(FILES)} were not found. Install scikit-learn.")
+    raise DataError(
+        f"diabetes: scikit-learn's files {' and '.join(FILES)} were not found. Install scikit-learn."
+    )
 
 
 diabetes = register("data set", "diabetes")(Diabetes)

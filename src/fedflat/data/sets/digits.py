@@ -46,7 +46,8 @@ def _digits() -> RawSet:
 
 
 def _digits_file() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The digits from scikit-learn's own file; importing it takes a second longer than reading this."""
+    """The digits from scikit-learn's own file; importing it takes a second longer than reading
+    this."""
     spec = find_spec("sklearn")
     for folder in (spec and spec.submodule_search_locations) or []:
         path = Path(folder) / "datasets" / "data" / "digits.csv.gz"

@@ -45,7 +45,10 @@ class FashionMnist(FileSet):
     """
 
     layout = FileLayout(("fashion-mnist", "FashionMNIST/raw"), IDX, compressed=True)
-    sources = (files(URL, {f"{name}.gz": md5 for name, md5 in zip(IDX, MD5, strict=True)}), from_debian)
+    sources = (
+        files(URL, {f"{name}.gz": md5 for name, md5 in zip(IDX, MD5, strict=True)}),
+        from_debian,
+    )
     counts = (60_000, 10_000)
     colours: ClassVar[Mapping[str, tuple[tuple[float], tuple[float]]]] = {
         "own": ((0.2860,), (0.3530,)),

@@ -22,13 +22,14 @@ PIXELS = 28 * 28
 
 @dataclass(frozen=True, repr=False)
 class Femnist(NaturalSet):
-    """Handwritten digits and letters of 28x28 pixels in 62 classes; a client is a writer (LEAF's JSON files).
+    """Handwritten digits and letters of 28x28 pixels in 62 classes; a client is a writer (LEAF's
+    JSON files).
 
     clients
         So many writers are drawn. LEAF has 3,550 or 3,597 of them, the papers take 3,500.
 
-    Pixels are kept as bytes, 0 ink and 255 paper. LEAF's own test files are for testing; where those have writers of
-    their own (its split by user), all of them are.
+    Pixels are kept as bytes, 0 ink and 255 paper. LEAF's own test files are for testing; where
+    those have writers of their own (its split by user), all of them are.
     """
 
     layout = LeafLayout(("femnist", "femnist/data"), ("train", "test"))
@@ -54,7 +55,9 @@ class Femnist(NaturalSet):
                 train = sum(map(len, y))
         if not train:
             raise DataError(f"{files[0]} has no examples. Make it again with LEAF's preprocessing.")
-        images_, labels_, owners = (torch.from_numpy(np.concatenate(parts)) for parts in (x, y, users))
+        images_, labels_, owners = (
+            torch.from_numpy(np.concatenate(parts)) for parts in (x, y, users)
+        )
         return RawSet(images_.view(-1, 1, 28, 28), labels_, train, CLASSES, users=owners)
 
     def owners(self) -> Index:
@@ -68,8 +71,12 @@ def _images(path: Path, user: str, images: list[object]) -> Bytes:
         found = np.asarray(images, np.float64).reshape(len(images), -1)
     except (TypeError, ValueError):
         found = np.empty((0, 0))
-    if len(images) and (found.shape != (len(images), PIXELS) or not ((found >= 0) & (found <= 1)).all()):
-        raise DataError(f"{path}: the images of {user} must be lists of {PIXELS} numbers from 0 to 1.")
+    if len(images) and (
+        found.shape != (len(images), PIXELS) or not ((found >= 0) & (found <= 1)).all()
+    ):
+        raise DataError(
+            f"{path}: the images of {user} must be lists of {PIXELS} numbers from 0 to 1."
+        )
     return np.rint(255 * found.reshape(len(images), PIXELS)).astype(np.uint8)
 
 

@@ -17,7 +17,8 @@ from fedflat.registry.specs import register
 
 @dataclass(frozen=True, repr=False)
 class Gta5(SceneSet):
-    """Streets of a game with the classes of Cityscapes (Richter et al., ECCV 2016), in one place or shuffled.
+    """Streets of a game with the classes of Cityscapes (Richter et al., ECCV 2016), in one place or
+    shuffled.
 
     clients
         How many hold the scenes; one by default, as the server of LADD does.
@@ -26,8 +27,8 @@ class Gta5(SceneSet):
     classes
         Which classes are learnt: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
 
-    Some masks have another size than their image: they are stretched over it. The other arguments are those of all sets
-    of scenes: size, crop, augment, seed, max_pixels.
+    Some masks have another size than their image: they are stretched over it. The other arguments
+    are those of all sets of scenes: size, crop, augment, seed, max_pixels.
     """
 
     folders = ("gta5", "GTA5", "gta")
@@ -54,7 +55,9 @@ class Gta5(SceneSet):
 
     def ids(self) -> Ids:
         """See `SceneSet.ids`: the places in the masks' palette."""
-        return Ids.of(CITYSCAPES_IDS, [*range(35), 255], self.classes, palette=True, same_size=False)
+        return Ids.of(
+            CITYSCAPES_IDS, [*range(35), 255], self.classes, palette=True, same_size=False
+        )
 
     def views(self, height: int, width: int) -> Augment:
         """See `SceneSet.views`: 0.7 to twice the size, other colours."""
@@ -73,7 +76,9 @@ class Gta5(SceneSet):
                 "Say a smaller test=."
             )
         order = rng.permutation(len(scenes)).tolist()
-        test, train = ([scenes[i] for i in sorted(some)] for some in (order[: self.test], order[self.test :]))
+        test, train = (
+            [scenes[i] for i in sorted(some)] for some in (order[: self.test], order[self.test :])
+        )
         dealt = rng.permutation(len(train))
         parts = [sorted(dealt[k :: self.clients].tolist()) for k in range(self.clients)]
         return self.federation(train, parts, {"test": test})

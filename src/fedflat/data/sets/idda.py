@@ -26,16 +26,17 @@ EACH, TRAINED = 60, 48
 
 @dataclass(frozen=True, repr=False)
 class Idda(SceneSet):
-    """Drawn streets of 7 towns, 3 weathers and 5 vehicles with 16 classes (Alberti et al., 2020), as in FedDrive.
+    """Drawn streets of 7 towns, 3 weathers and 5 vehicles with 16 classes (Alberti et al., 2020),
+    as in FedDrive.
 
     unseen
         What no client has and is tested apart: ``"country"`` (town 7), ``"rainy"`` or ``"bus"``; 90, 69 or 83 clients.
     split
         ``"heterogeneous"``: a client for each town, weather and vehicle. ``"uniform"``: the same scenes shuffled.
 
-    A domain has 60 scenes (drawn, if its folder has more): 48 to train on and 12 to test on if it is seen. The first
-    test set is of what is seen, the second of what is not. The other arguments are those of all sets of scenes: size,
-    crop, augment, seed, max_pixels.
+    A domain has 60 scenes (drawn, if its folder has more): 48 to train on and 12 to test on if it
+    is seen. The first test set is of what is seen, the second of what is not. The other arguments
+    are those of all sets of scenes: size, crop, augment, seed, max_pixels.
     """
 
     folders = ("idda", "IDDA", "IDDAsmall")
@@ -105,11 +106,19 @@ class Idda(SceneSet):
 
         return paired(self.name, domain / "RGB", ".jpg", mask, domain.name, self.by_hand)
 
-    def _refuse_nothing(self, train: Sequence[Scene], seen: Sequence[Scene], unseen: Sequence[Scene]) -> None:
-        kinds = ((train, "to train on"), (seen, "to test on"), (unseen, f"of the unseen kind ({self.unseen})"))
+    def _refuse_nothing(
+        self, train: Sequence[Scene], seen: Sequence[Scene], unseen: Sequence[Scene]
+    ) -> None:
+        kinds = (
+            (train, "to train on"),
+            (seen, "to test on"),
+            (unseen, f"of the unseen kind ({self.unseen})"),
+        )
         for some, what in kinds:
             if not some:
-                raise DataError(f"{self.name}: the folder has no scenes {what}. Is a part of it missing?")
+                raise DataError(
+                    f"{self.name}: the folder has no scenes {what}. Is a part of it missing?"
+                )
 
 
 idda = register("data set", "idda")(Idda)

@@ -3,8 +3,8 @@
     image_folder('pictures', lda(0.5), clients=20, size=[32, 32])      pictures/CLASS/*.png
     image_folder('pictures', by_user())                                pictures/CLIENT/CLASS/*.png
 
-A folder with ``train`` and ``test`` in it has these below each. Otherwise every fifth picture of a class, of each
-client if the clients are folders, is for testing.
+A folder with ``train`` and ``test`` in it has these below each. Otherwise every fifth picture of a
+class, of each client if the clients are folders, is for testing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ import torch
 
 from fedflat.data.augment import CropFlip
 from fedflat.data.federation import DataSpec, Federation
-from fedflat.data.files.pictures import Picture, check_max_pixels, check_pillow, folders_in, pictures_in
+from fedflat.data.files.pictures import (
+    Picture,
+    check_max_pixels,
+    check_pillow,
+    folders_in,
+    pictures_in,
+)
 from fedflat.data.on_disk import BUDGET, OnDisk
 from fedflat.data.partitions.by_user import ByUser
 from fedflat.data.partitions.iid import Iid
@@ -82,22 +88,29 @@ class ImageFolder(DataSpec):
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path or "\0" in self.path:
-            raise SettingError(f"image_folder: the path of a folder is needed, in quotes, found {shown(self.path)}.")
+            raise SettingError(
+                f"image_folder: the path of a folder is needed, in quotes, found {shown(self.path)}."
+            )
         check_cut("image_folder", self.partition, self.clients, self.split, self.seed)
         if self.size is not None:
             if not isinstance(self.size, list | tuple) or len(self.size) != 2:
-                raise SettingError(f"image_folder: size must be [height, width], found {shown(self.size)}.")
+                raise SettingError(
+                    f"image_folder: size must be [height, width], found {shown(self.size)}."
+                )
             for side in self.size:
                 number("image_folder", "a side of size", side, low=1, high=LARGEST_SIDE, whole=True)
             object.__setattr__(self, "size", tuple(self.size))
         if self.channels not in (1, 3):
-            raise SettingError(f"image_folder: channels must be 1, grey, or 3, colours, found {shown(self.channels)}.")
+            raise SettingError(
+                f"image_folder: channels must be 1, grey, or 3, colours, found {shown(self.channels)}."
+            )
         flag("image_folder", "augment", self.augment)
         number("image_folder", "memory", self.memory, low=0, high=MOST_BYTES, whole=True)
         check_max_pixels("image_folder", self.max_pixels)
 
     def open(self, seed: int) -> Federation:
-        """The federation for this seed, unless the set has its own; no picture but the first is read for it."""
+        """The federation for this seed, unless the set has its own; no picture but the first is
+        read for it."""
         check_pillow()
         train, test = self._found()
         both = [*train, *test]
@@ -105,15 +118,23 @@ class ImageFolder(DataSpec):
         owners = {name: place for place, name in enumerate(sorted({one.client for one in train}))}
         targets = torch.tensor([kinds[one.kind] for one in both])
         examples = OnDisk(
-            tuple(one.path for one in both), Picture(self.channels, self.size, self.max_pixels), targets, len(kinds),
-            augment=CropFlip() if self.augment else None, memory=self.memory,
-        )  # fmt: skip
+            tuple(one.path for one in both),
+            Picture(self.channels, self.size, self.max_pixels),
+            targets,
+            len(kinds),
+            augment=CropFlip() if self.augment else None,
+            memory=self.memory,
+        )
         by_folder = isinstance(self.partition, ByUser)
         return federate(
-            examples, len(train), self.partition, len(owners) if by_folder else self.clients,
-            seed if self.seed is None else self.seed, split=self.split,
+            examples,
+            len(train),
+            self.partition,
+            len(owners) if by_folder else self.clients,
+            seed if self.seed is None else self.seed,
+            split=self.split,
             users=np.array([owners[one.client] for one in train]) if by_folder else None,
-        )  # fmt: skip
+        )
 
     def class_names(self) -> tuple[str, ...]:
         """See `DataSpec.class_names`: those of the folders."""

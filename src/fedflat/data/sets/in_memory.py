@@ -1,10 +1,12 @@
-"""Data sets made of your own tensors. They cannot be said on the command line, and open like the named ones.
+"""Data sets made of your own tensors. They cannot be said on the command line, and open like the
+named ones.
 
     tensors(x, y, test_x, test_y, lda(0.1), clients=20)
     clients_of([(x0, y0), (x1, y1), ...], test=(test_x, test_y))
     clients_from(make, clients=1_000_000, test=(test_x, test_y), classes=10)
 
-NumPy arrays do as well, and a torch Dataset in place of any pair: ``tensors(train_set, test_x=test_set)``.
+NumPy arrays do as well, and a torch Dataset in place of any pair: ``tensors(train_set,
+test_x=test_set)``.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Tensors(DataSpec):
     def __post_init__(self) -> None:
         check_cut("tensors", self.partition, self.clients, self.split, self.seed)
         if self.train == len(self.everything) and self.split is None:
-            raise SettingError("tensors: there is nothing to test on. Give test_x and test_y, or split=0.7.")
+            raise SettingError(
+                "tensors: there is nothing to test on. Give test_x and test_y, or split=0.7."
+            )
         for name, ids in (("coarse", self.coarse), ("users", self.users)):
             if ids is not None and len(ids) != self.train:
                 raise SettingError(
@@ -59,28 +63,44 @@ class Tensors(DataSpec):
         """The federation for this seed, unless these data have their own."""
         seed = seed if self.seed is None else self.seed
         return federate(
-            self.everything, self.train, self.partition, self.clients, seed,
-            split=self.split, pool=self.train == len(self.everything),
+            self.everything,
+            self.train,
+            self.partition,
+            self.clients,
+            seed,
+            split=self.split,
+            pool=self.train == len(self.everything),
             coarse=None if self.coarse is None else self.coarse.numpy(),
             users=None if self.users is None else self.users.numpy(),
-        )  # fmt: skip
+        )
 
 
 def tensors(
-    x: Arrays | Dataset[Any], y: Arrays | None = None, test_x: Arrays | Dataset[Any] | None = None,
-    test_y: Arrays | None = None, partition: Partition | None = None, *, clients: int = 100, classes: int | None = None,
-    mean: Sequence[float] = (), std: Sequence[float] = (), augment: Augment | None = None,
-    split: float | None = None, coarse: Arrays | None = None, users: Arrays | None = None,
+    x: Arrays | Dataset[Any],
+    y: Arrays | None = None,
+    test_x: Arrays | Dataset[Any] | None = None,
+    test_y: Arrays | None = None,
+    partition: Partition | None = None,
+    *,
+    clients: int = 100,
+    classes: int | None = None,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    augment: Augment | None = None,
+    split: float | None = None,
+    coarse: Arrays | None = None,
+    users: Arrays | None = None,
     seed: int | None = None,
 ) -> Tensors:
     """A data set of these examples and their labels, dealt out by ``partition``, or ``iid()``.
 
-    Inputs are uint8 images, brought to 0 to 1, or floats; then normalised by ``mean`` and ``std``, one number
-    a channel. Other whole numbers, such as those of letters, stay what they are. A label is a class, a number to be
-    met (floats: ``task="regression()"``), or many of either, as a mask (then say ``classes``). ``users`` has an owner
-    for each training example (for ``by_user()``), ``coarse`` a coarse class (for ``pam()``). Without test examples,
-    clients test on what ``split`` leaves. A torch Dataset, in place of ``x`` and ``y`` or of ``test_x`` and ``test_y``,
-    is read once, so that its random transforms are drawn once; ``augment`` draws anew for every batch.
+    Inputs are uint8 images, brought to 0 to 1, or floats; then normalised by ``mean`` and ``std``,
+    one number a channel. Other whole numbers, such as those of letters, stay what they are. A label
+    is a class, a number to be met (floats: ``task="regression()"``), or many of either, as a mask
+    (then say ``classes``). ``users`` has an owner for each training example (for ``by_user()``),
+    ``coarse`` a coarse class (for ``pam()``). Without test examples, clients test on what ``split``
+    leaves. A torch Dataset, in place of ``x`` and ``y`` or of ``test_x`` and ``test_y``, is read
+    once, so that its random transforms are drawn once; ``augment`` draws anew for every batch.
 
     >>> x, y = torch.rand(40, 3), torch.arange(40) % 4
     >>> data = tensors(x, y, torch.rand(8, 3), torch.arange(8) % 4, clients=5)
@@ -95,9 +115,13 @@ def tensors(
         _check(one_x, one_y, train)
     all_y = _targets(torch.cat([one_y for _, one_y in pairs]))
     examples = Examples(
-        torch.cat([one_x for one_x, _ in pairs]) if len(pairs) > 1 else x, all_y,
-        _classes(all_y, classes), tuple(mean), tuple(std), augment,
-    )  # fmt: skip
+        torch.cat([one_x for one_x, _ in pairs]) if len(pairs) > 1 else x,
+        all_y,
+        _classes(all_y, classes),
+        tuple(mean),
+        tuple(std),
+        augment,
+    )
     _channels(x, mean, std)
     partition = Iid() if partition is None else partition
     kinds = None if coarse is None else tensor("tensors", "coarse classes", coarse)
@@ -117,11 +141,18 @@ def _given(x: object, y: object, x_name: str, y_name: str) -> tuple[Tensor, Tens
 
 
 def clients_of(
-    given: Sequence[Pair], test: Pair | None = None, *,
-    classes: int | None = None, mean: Sequence[float] = (), std: Sequence[float] = (),
-    augment: Augment | None = None, split: float | None = None, seed: int | None = None,
+    given: Sequence[Pair],
+    test: Pair | None = None,
+    *,
+    classes: int | None = None,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    augment: Augment | None = None,
+    split: float | None = None,
+    seed: int | None = None,
 ) -> Tensors:
-    """A data set whose clients hold exactly these examples and labels, in this order: pairs, or torch Datasets.
+    """A data set whose clients hold exactly these examples and labels, in this order: pairs, or
+    torch Datasets.
 
     >>> mine = [(torch.rand(n, 3), torch.zeros(n, dtype=torch.long)) for n in (4, 9)]
     >>> fed = clients_of(mine, test=(torch.rand(5, 3), torch.zeros(5, dtype=torch.long)), classes=2).open(0)
@@ -133,13 +164,25 @@ def clients_of(
     mine = [pair(f"clients_of: client {client}", one) for client, one in enumerate(given)]
     for client, (x, y) in enumerate(mine):
         _check(x, y, mine[0], f"clients_of: client {client}")
-    users = torch.repeat_interleave(torch.arange(len(mine)), torch.tensor([len(y) for _, y in mine]))
+    users = torch.repeat_interleave(
+        torch.arange(len(mine)), torch.tensor([len(y) for _, y in mine])
+    )
     test_x, test_y = pair("clients_of: the test set", test) if test is not None else (None, None)
     return tensors(
-        torch.cat([x for x, _ in mine]), torch.cat([y for _, y in mine]), test_x, test_y, ByUser(),
-        clients=len(mine), classes=classes, mean=mean, std=std, augment=augment, split=split, users=users,
+        torch.cat([x for x, _ in mine]),
+        torch.cat([y for _, y in mine]),
+        test_x,
+        test_y,
+        ByUser(),
+        clients=len(mine),
+        classes=classes,
+        mean=mean,
+        std=std,
+        augment=augment,
+        split=split,
+        users=users,
         seed=seed,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -178,13 +221,20 @@ class Made(DataSpec):
 
 
 def clients_from(
-    make: Callable[[int], Pair], clients: int, test: Pair, classes: int, *,
-    mean: Sequence[float] = (), std: Sequence[float] = (), augment: Augment | None = None,
-) -> Made:  # fmt: skip
-    """A data set whose clients are made by ``make(client)``, examples and labels, whenever they are asked for.
+    make: Callable[[int], Pair],
+    clients: int,
+    test: Pair,
+    classes: int,
+    *,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    augment: Augment | None = None,
+) -> Made:
+    """A data set whose clients are made by ``make(client)``, examples and labels, whenever they are
+    asked for.
 
-    It must give the same for the same client. Nothing grows with the number of clients. Worker processes need a
-    ``make`` that can be pickled.
+    It must give the same for the same client. Nothing grows with the number of clients. Worker
+    processes need a ``make`` that can be pickled.
 
     >>> def make(client):
     ...     return torch.full((4, 3), float(client)), torch.arange(4) % 2
@@ -207,7 +257,9 @@ def _check(x: Tensor, y: Tensor, like: tuple[Tensor, Tensor], owner: str = "tens
         )
     if y.is_complex() or (not y.is_floating_point() and int(y.min()) < 0):
         found = f"{y.dtype}" + ("" if y.is_complex() else f" from {y.min().item()}")
-        raise SettingError(f"{owner}: labels must be whole numbers from 0, or floats to be met, found {found}.")
+        raise SettingError(
+            f"{owner}: labels must be whole numbers from 0, or floats to be met, found {found}."
+        )
     inputs, targets = like
     if y.shape[1:] != targets.shape[1:] or y.is_floating_point() != targets.is_floating_point():
         raise SettingError(
@@ -220,10 +272,14 @@ def _check(x: Tensor, y: Tensor, like: tuple[Tensor, Tensor], owner: str = "tens
             f"{tuple(x.shape[1:])} of {x.dtype}."
         )
     if x.is_complex() or x.dtype == torch.bool:
-        raise SettingError(f"{owner}: inputs must be floats, uint8 or whole numbers, found {x.dtype}. Convert them.")
+        raise SettingError(
+            f"{owner}: inputs must be floats, uint8 or whole numbers, found {x.dtype}. Convert them."
+        )
 
 
-def _channels(x: Tensor, mean: Sequence[float], std: Sequence[float], owner: str = "tensors") -> None:
+def _channels(
+    x: Tensor, mean: Sequence[float], std: Sequence[float], owner: str = "tensors"
+) -> None:
     if len(mean) != len(std) or len(mean) not in (0, *x.shape[1:2]):
         raise SettingError(
             f"{owner}: mean and std must have one number for each channel, found {len(mean)} and {len(std)} "
@@ -237,12 +293,15 @@ def _targets(y: Tensor) -> Tensor:
 
 
 def _classes(y: Tensor, classes: int | None, owner: str = "tensors") -> int:
-    """How many kinds of labels there are; 0 if they are not kinds. Masks may hold what is to be ignored."""
+    """How many kinds of labels there are; 0 if they are not kinds. Masks may hold what is to be
+    ignored."""
     if y.is_floating_point():
         return classes or 0
     if y.dim() > 1:
         if classes is None:
-            raise SettingError(f"{owner}: where examples have many labels each, say how many classes: classes=2.")
+            raise SettingError(
+                f"{owner}: where examples have many labels each, say how many classes: classes=2."
+            )
         return classes
     found = int(y.max()) + 1
     if classes is not None and found > classes:

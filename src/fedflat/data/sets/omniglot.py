@@ -1,7 +1,8 @@
 """Omniglot's two small sets, one client for each drawer (Lake et al., Science 2015).
 
-``images.png`` has an image of 28x28 pixels in each of its rows, grey, ink 255; ``index.csv`` names for each row the
-alphabet, the character, the drawer, the label and the client. Drawers are people only within an alphabet.
+``images.png`` has an image of 28x28 pixels in each of its rows, grey, ink 255; ``index.csv`` names
+for each row the alphabet, the character, the drawer, the label and the client. Drawers are people
+only within an alphabet.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ MOST_ROWS = 40_000
 
 @dataclass(frozen=True, repr=False)
 class Omniglot(NaturalSet):
-    """4,840 handwritten characters of 28x28 pixels, 242 of 8 alphabets; a client is a person who drew one alphabet.
+    """4,840 handwritten characters of 28x28 pixels, 242 of 8 alphabets; a client is a person who
+    drew one alphabet.
 
     clients
         So many drawers are drawn, of the 120 who train: 15 for each alphabet. The other five are for testing, so
@@ -61,7 +63,9 @@ class Omniglot(NaturalSet):
         users = np.where(drawers > TRAINING, -1, owners)[order]
         train = int((drawers <= TRAINING).sum())
         if not 0 < train < len(labels):
-            raise DataError(f"{files[1]} must have drawers up to {TRAINING}, who train, and others. Is it whole?")
+            raise DataError(
+                f"{files[1]} must have drawers up to {TRAINING}, who train, and others. Is it whole?"
+            )
         x, y = torch.from_numpy(images[order]).view(-1, 1, 28, 28), torch.from_numpy(labels[order])
         return RawSet(x, y, train, int(labels.max()) + 1, users=torch.from_numpy(users))
 
@@ -76,11 +80,15 @@ def _index(path: Path) -> tuple[Index, Index, Index]:
     try:
         with open_text(path, newline="") as file:
             rows = list(csv.DictReader(file))
-        table = np.array([[int(row[key]) for key in ("drawer", "label", "client")] for row in rows], np.int64)
+        table = np.array(
+            [[int(row[key]) for key in ("drawer", "label", "client")] for row in rows], np.int64
+        )
         if not rows or table.min() < 0:
             raise ValueError("numbers must not be negative")
     except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
-        raise DataError(f"{path} must have the columns drawer, label and client, whole numbers: {error!r}.") from None
+        raise DataError(
+            f"{path} must have the columns drawer, label and client, whole numbers: {error!r}."
+        ) from None
     drawers, labels, owners = table.T
     return drawers, labels, owners
 
@@ -89,7 +97,9 @@ def _image_rows(path: Path) -> Bytes:
     with opened(path) as image:
         if image.width != PIXELS or image.height > MOST_ROWS:
             found = f"{image.width}x{image.height}"
-            raise DataError(f"{path} must be {PIXELS} pixels wide and at most {MOST_ROWS} high, found {found}.")
+            raise DataError(
+                f"{path} must be {PIXELS} pixels wide and at most {MOST_ROWS} high, found {found}."
+            )
         return np.array(image.convert("L"))
 
 

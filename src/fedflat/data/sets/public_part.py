@@ -2,8 +2,9 @@
 
     --on "without_public_part(cifar10(lda(0)))" --server-data "public_part(cifar10())"
 
-``public_part`` has these examples, ``without_public_part`` the same data set without them in its test set. Which ones
-they are hangs on the seed and on the test set alone, not on how the training examples are dealt out.
+``public_part`` has these examples, ``without_public_part`` the same data set without them in its
+test set. Which ones they are hangs on the seed and on the test set alone, not on how the training
+examples are dealt out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 from fedflat.core.seeds import torch_generator
 from fedflat.data.derived_set import DerivedSet
 from fedflat.data.examples import ClientData
-from fedflat.data.federation import PartitionedFederation, Federation
+from fedflat.data.federation import Federation, PartitionedFederation
 from fedflat.errors import SettingError, number
 from fedflat.registry.specs import name_of, register
 
@@ -35,7 +36,9 @@ class Parted(DerivedSet):
     def parted(self, test: ClientData, seed: int) -> tuple[Tensor, Tensor]:
         """The places in the test set that are public, and the others, each in their order."""
         if not test.examples.labelled:
-            raise SettingError(f"{self}: so many examples of each class are taken, and these have no class each.")
+            raise SettingError(
+                f"{self}: so many examples of each class are taken, and these have no class each."
+            )
         labels = test.labels.cpu()
         order = torch.randperm(len(labels), generator=torch_generator(seed, "public"))
         chosen = torch.zeros(len(labels), dtype=torch.bool)

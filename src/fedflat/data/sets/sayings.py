@@ -1,10 +1,11 @@
-"""Sayings nobody ever said, from a small grammar, in the dialect of whoever says them: texts for the next letter.
+"""Sayings nobody ever said, from a small grammar, in the dialect of whoever says them: texts for
+the next letter.
 
     the old miller counts three grey geese by the river.
     da old milla counts dree grey geeze by da rriva.
 
-A dialect changes how words are spelt; a speaker of it has words he likes. So clients differ in two ways, and both are
-drawn from the seed when a client is asked for.
+A dialect changes how words are spelt; a speaker of it has words he likes. So clients differ in two
+ways, and both are drawn from the seed when a client is asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from fedflat.errors import LARGEST_SEED, MOST_AT_ONCE, number
 from fedflat.registry.specs import register
 
 LETTERS = "\n abcdefghijklmnopqrstuvwxyz.,'"
-"""All there are; the first stands at both ends of a saying, and where a shorter one is filled up."""
+"""All there are; the first stands at both ends of a saying, and where a shorter one is filled
+up."""
 IGNORED = -1
 """The target where nothing comes next."""
 TESTED, TEST = 100, 300
@@ -33,8 +35,12 @@ WORDS = {
     "does": "counts steals sells hides follows loses finds washes forgets paints feeds chases".split(),
     "many": "no two three seven many few other enough".split(),
     "what": "geese apples roofs spoons stones songs shadows candles letters boots onions clocks".split(),
-    "where": "by the river,in the rain,under the bridge,after supper,before winter,without shoes".split(","),
-    "moral": "who hurries is late,rain falls on both,an egg is no hen,the moon does not mind".split(","),
+    "where": "by the river,in the rain,under the bridge,after supper,before winter,without shoes".split(
+        ","
+    ),
+    "moral": "who hurries is late,rain falls on both,an egg is no hen,the moon does not mind".split(
+        ","
+    ),
 }
 SHAPES = (
     "the how who does many how what where.",
@@ -44,16 +50,31 @@ SHAPES = (
     "moral, said the how who.",
 )
 CHANGES = (
-    ("th", "d"), ("ing", "in'"), ("er", "a"), ("oo", "u"), ("w", "v"), ("r", "rr"), ("ck", "kk"), ("s ", "z "),
-    ("ou", "ow"), ("h", "'"), ("ee", "i"), ("t", "tt"), ("and", "un"), ("a", "o"), ("v", "f"), ("l", "w"),
-)  # fmt: skip
+    ("th", "d"),
+    ("ing", "in'"),
+    ("er", "a"),
+    ("oo", "u"),
+    ("w", "v"),
+    ("r", "rr"),
+    ("ck", "kk"),
+    ("s ", "z "),
+    ("ou", "ow"),
+    ("h", "'"),
+    ("ee", "i"),
+    ("t", "tt"),
+    ("and", "un"),
+    ("a", "o"),
+    ("v", "f"),
+    ("l", "w"),
+)
 CHANGED = 4
 """How many changes make a dialect; the first has none."""
 
 
 @dataclass(frozen=True, repr=False)
 class Sayings(DataSpec):
-    """Made-up sayings in dialects, letter by letter, drawn from the seed: texts of unequal length, for the next letter.
+    """Made-up sayings in dialects, letter by letter, drawn from the seed: texts of unequal length,
+    for the next letter.
 
     clients
         The number of clients, K: each speaks one dialect.
@@ -88,7 +109,11 @@ class Sayings(DataSpec):
 
     def __post_init__(self) -> None:
         number("sayings", "clients", self.clients, low=1, whole=True)
-        for name, most in (("examples", MOST_AT_ONCE), ("dialects", MOST_AT_ONCE), ("length", 1000)):
+        for name, most in (
+            ("examples", MOST_AT_ONCE),
+            ("dialects", MOST_AT_ONCE),
+            ("length", 1000),
+        ):
             number("sayings", name, getattr(self, name), low=1, high=most, whole=True)
         number("sayings", "alpha", self.alpha, low=0, open_low=True)
         if self.seed is not None:
@@ -114,13 +139,20 @@ class SayingsMaker:
         """New sayings of clients taken evenly from all of them."""
         count = min(self.spec.clients, TESTED)
         each = -(-TEST // count)
-        said = [text for place in range(count) for text in self.speak(place * self.spec.clients // count, each, 1)]
+        said = [
+            text
+            for place in range(count)
+            for text in self.speak(place * self.spec.clients // count, each, 1)
+        ]
         examples = encoded(said, self.spec.length)
         return ClientData(examples, torch.arange(len(examples)))
 
     def speak(self, client: int, count: int, occasion: int) -> list[str]:
         """So many sayings of a client; on another occasion it says others."""
-        taste, rng = (numpy_generator(self.seed, "sayings/client", client, which) for which in (0, 1 + occasion))
+        taste, rng = (
+            numpy_generator(self.seed, "sayings/client", client, which)
+            for which in (0, 1 + occasion)
+        )
         liked = {kind: _shares(taste, self.spec.alpha, len(words)) for kind, words in WORDS.items()}
         changes = self.dialect(client % self.spec.dialects)
         return [_spelt(_saying(rng, liked), changes) for _ in range(count)]
@@ -128,20 +160,28 @@ class SayingsMaker:
     def dialect(self, which: int) -> list[tuple[str, str]]:
         """How a dialect changes words, in order."""
         rng = numpy_generator(self.seed, "sayings/dialect", which)
-        return [CHANGES[place] for place in rng.permutation(len(CHANGES))[: CHANGED if which else 0]]
+        return [
+            CHANGES[place] for place in rng.permutation(len(CHANGES))[: CHANGED if which else 0]
+        ]
 
 
-def _shares(rng: np.random.Generator, alpha: float, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _shares(
+    rng: np.random.Generator, alpha: float, count: int
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     drawn = rng.standard_gamma(alpha, count) + 1e-12
     return np.asarray(drawn / drawn.sum()).reshape(count)
 
 
-def _saying(rng: np.random.Generator, liked: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]) -> str:
+def _saying(
+    rng: np.random.Generator, liked: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]
+) -> str:
     said = []
     for word in SHAPES[rng.integers(len(SHAPES))].split():
         kind = word.rstrip(".,")
         if kind in WORDS:
-            said.append(WORDS[kind][rng.choice(len(WORDS[kind]), p=liked[kind])] + word[len(kind) :])
+            said.append(
+                WORDS[kind][rng.choice(len(WORDS[kind]), p=liked[kind])] + word[len(kind) :]
+            )
         else:
             said.append(word)
     return " ".join(said)
@@ -161,7 +201,10 @@ def encoded(texts: list[str], length: int) -> Examples:
     Batch(inputs=tensor([[0, 2, 3, 0]]), targets=tensor([[ 2,  3,  0, -1]]))
     """
     place = {letter: number for number, letter in enumerate(LETTERS)}
-    x, y = np.zeros((len(texts), length), np.int64), np.full((len(texts), length), IGNORED, np.int64)
+    x, y = (
+        np.zeros((len(texts), length), np.int64),
+        np.full((len(texts), length), IGNORED, np.int64),
+    )
     for row, text in enumerate(texts):
         said = [0, *(place[letter] for letter in text), 0][: length + 1]
         x[row, : len(said) - 1], y[row, : len(said) - 1] = said[:-1], said[1:]

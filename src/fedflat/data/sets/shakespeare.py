@@ -1,7 +1,9 @@
-"""Shakespeare's plays, one client for each role (McMahan et al., AISTATS 2017): which letter comes next?
+"""Shakespeare's plays, one client for each role (McMahan et al., AISTATS 2017): which letter comes
+next?
 
-The file has one speech a line, in the order of the plays: ``{"play": ..., "speaker": ..., "text": ...}``. Any edition
-will do; published numbers are of editions and windows of their own, so none of them can be met with this one exactly.
+The file has one speech a line, in the order of the plays: ``{"play": ..., "speaker": ..., "text":
+...}``. Any edition will do; published numbers are of editions and windows of their own, so none of
+them can be met with this one exactly.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ TRAIN = 0.8
 
 @dataclass(frozen=True, repr=False)
 class Shakespeare(NaturalSet):
-    """Windows of letters from Shakespeare's plays, and which letter comes next; a client is a role in a play.
+    """Windows of letters from Shakespeare's plays, and which letter comes next; a client is a role
+    in a play.
 
     clients
         So many roles are drawn from those with enough text.
@@ -49,7 +52,8 @@ class Shakespeare(NaturalSet):
     most
         Windows of a role to train on, spread evenly over its text, and a quarter as many to test on; None: all.
 
-    The first 80 % of each role's text are for training, the rest for testing; no window lies in both.
+    The first 80 % of each role's text are for training, the rest for testing; no window lies in
+    both.
     """
 
     usual_task = "next_character()"
@@ -147,7 +151,9 @@ def _speeches(path: Path) -> list[tuple[tuple[str, str], str]]:
                 if not all(isinstance(part, str) for part in (play, speaker, text)):
                     raise ValueError("play, speaker and text must be texts")
                 if SURROGATE.search(text):
-                    raise ValueError("the text has a lone surrogate, which is half of a letter of UTF-16")
+                    raise ValueError(
+                        "the text has a lone surrogate, which is half of a letter of UTF-16"
+                    )
                 found.append(((play, speaker), text))
     except (EOFError, zlib.error, OSError) as error:
         raise DataError(f"{path} is damaged or was cut off: {error}. Get it again.") from None

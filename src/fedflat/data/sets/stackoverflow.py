@@ -1,8 +1,10 @@
-"""Stack Overflow's questions and answers, one client for each of 342,477 people: which word comes next?
+"""Stack Overflow's questions and answers, one client for each of 342,477 people: which word comes
+next?
 
-The files are those of TensorFlow Federated: ``stackoverflow.sqlite`` (its ``stackoverflow.sqlite.lzma``, unpacked) with
-the tables ``examples(split_name, client_id, serialized_example_proto)`` and ``client_metadata(client_id, split_name,
-num_examples)``, and ``stackoverflow.word_count`` with a word and a number a line, the most frequent first. Nobody's
+The files are those of TensorFlow Federated: ``stackoverflow.sqlite`` (its
+``stackoverflow.sqlite.lzma``, unpacked) with the tables ``examples(split_name, client_id,
+serialized_example_proto)`` and ``client_metadata(client_id, split_name, num_examples)``, and
+``stackoverflow.word_count`` with a word and a number a line, the most frequent first. Nobody's
 sentences are read before they are asked for.
 """
 
@@ -35,12 +37,13 @@ from fedflat.registry.specs import register
 
 EVERY = 100_000
 INSTRUCTIONS = 20
-"""Instructions of SQLite for each byte of the file: finding and sorting a row takes about 30, and no row has fewer than
-ten bytes."""
+"""Instructions of SQLite for each byte of the file: finding and sorting a row takes about 30, and
+no row has fewer than ten bytes."""
 LONGEST_VALUE = 2**26
 """Bytes of the longest value."""
 SPECIAL = 4
-"""Numbers that are no words: 0 fills up, and after the words come an unknown word, the beginning and the end."""
+"""Numbers that are no words: 0 fills up, and after the words come an unknown word, the beginning
+and the end."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,7 +80,9 @@ class StackOverflow(FileSet):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.partition, ByUser) or self.split is not None:
-            raise SettingError("stackoverflow: clients are people with all they wrote. Leave partition and split out.")
+            raise SettingError(
+                "stackoverflow: clients are people with all they wrote. Leave partition and split out."
+            )
         number("stackoverflow", "vocabulary", self.vocabulary, low=1, high=MOST_AT_ONCE, whole=True)
         number("stackoverflow", "length", self.length, low=1, high=10_000, whole=True)
         number("stackoverflow", "tests", self.tests, low=1, high=MOST_AT_ONCE, whole=True)
@@ -96,7 +101,9 @@ class StackOverflow(FileSet):
         words = vocabulary(counts, self.vocabulary, counts.stat().st_mtime_ns)
         people = _people(base, "train")
         chosen = drawn("stackoverflow", "people", np.arange(len(people)), self.clients, seed)
-        maker = Person(base, words, self.length, self.most, "train", tuple(people[k][0] for k in chosen))
+        maker = Person(
+            base, words, self.length, self.most, "train", tuple(people[k][0] for k in chosen)
+        )
         return OnDemand(self.clients, maker, self._test(maker, seed))
 
     def _test(self, maker: Person, seed: int) -> ClientData:
@@ -113,7 +120,10 @@ class StackOverflow(FileSet):
             raise DataError(f"{maker.base} has nobody in its part 'test'. Is it whole?")
         asked = Person(maker.base, maker.words, maker.length, None, "test", tuple(names))
         sets = [asked(k) for k in range(len(names))]
-        inputs, targets = torch.cat([one.inputs for one in sets]), torch.cat([one.targets for one in sets])
+        inputs, targets = (
+            torch.cat([one.inputs for one in sets]),
+            torch.cat([one.targets for one in sets]),
+        )
         examples = Examples(inputs, targets, sets[0].classes)
         return ClientData(examples, torch.arange(len(examples)))
 
@@ -139,7 +149,9 @@ class Person:
         try:
             sentences = [text_of(row[0], "tokens") for row in rows]
         except (ValueError, TypeError, IndexError) as error:
-            raise DataError(f"{self.base}: an example of {self.names[client]} cannot be read: {error}.") from None
+            raise DataError(
+                f"{self.base}: an example of {self.names[client]} cannot be read: {error}."
+            ) from None
         numbers = torch.tensor([self.numbers(text.split()) for text in sentences], dtype=torch.long)
         numbers = numbers.reshape(len(sentences), self.length + 1)
         return Examples(numbers[:, :-1], numbers[:, 1:], len(self.words) + SPECIAL)
@@ -147,7 +159,9 @@ class Person:
     def numbers(self, sentence: list[str]) -> list[int]:
         """The beginning, the words, the end if it fits, and zeros."""
         unknown = len(self.words) + 1
-        found = [unknown + 1, *(self.words.get(word, unknown) for word in sentence), unknown + 2][: self.length + 1]
+        found = [unknown + 1, *(self.words.get(word, unknown) for word in sentence), unknown + 2][
+            : self.length + 1
+        ]
         return found + [0] * (self.length + 1 - len(found))
 
 
@@ -164,7 +178,9 @@ def vocabulary(path: Path, count: int, written: int) -> dict[str, int]:
                     return words
     except (OSError, ValueError) as error:
         raise DataError(f"{path} must have a word and a number on each line: {error}.") from None
-    raise DataError(f"{path} must have {count} words, found {len(words)}. Say vocabulary={len(words)}.")
+    raise DataError(
+        f"{path} must have {count} words, found {len(words)}. Say vocabulary={len(words)}."
+    )
 
 
 def _people(base: Path, part: str) -> list[tuple[str, int]]:
@@ -185,27 +201,38 @@ def _people(base: Path, part: str) -> list[tuple[str, int]]:
 def _base(path: Path) -> Iterator[sqlite3.Connection]:
     """The data base, to be read only; its two tables must be tables, and a query must end."""
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            connection.execute("PRAGMA trusted_schema = OFF")  # no functions with side effects in what others wrote
+        with closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        ) as connection:
+            connection.execute(
+                "PRAGMA trusted_schema = OFF"
+            )  # no functions with side effects in what others wrote
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
             connection.set_progress_handler(_limit(path), EVERY)
             for name in ("examples", "client_metadata"):
                 _refuse_view(connection, name)
             yield connection
     except sqlite3.Error as error:
-        raise DataError(f"{path} is not TensorFlow Federated's data base: {error}. Get it again.") from None
+        raise DataError(
+            f"{path} is not TensorFlow Federated's data base: {error}. Get it again."
+        ) from None
 
 
 def _refuse_view(connection: sqlite3.Connection, name: str) -> None:
     """Refuse what is called a table and is computed by a query or a module when it is read."""
-    kinds = connection.execute("SELECT type, sql FROM sqlite_schema WHERE lower(name) = ?", (name,)).fetchall()
+    kinds = connection.execute(
+        "SELECT type, sql FROM sqlite_schema WHERE lower(name) = ?", (name,)
+    ).fetchall()
     for kind, made in kinds:
         if kind != "table" or not re.match(r"CREATE\s+TABLE\b", made or "", re.IGNORECASE):
-            raise sqlite3.DatabaseError(f"{name} must be a plain table, found a {kind} made by {shown(made)}")
+            raise sqlite3.DatabaseError(
+                f"{name} must be a plain table, found a {kind} made by {shown(made)}"
+            )
 
 
 def _limit(path: Path) -> Callable[[], bool]:
-    """Called every `EVERY` instructions of a query: whether it has done more than reading the whole file takes."""
+    """Called every `EVERY` instructions of a query: whether it has done more than reading the whole
+    file takes."""
     left = 2 + INSTRUCTIONS * path.stat().st_size // EVERY
 
     def spent() -> bool:

@@ -1,7 +1,7 @@
 """Driving scenes of our own, drawn from a seed when they are asked for: no file, no download.
 
-Each client is a vehicle: it drives through one town, in one weather, with one camera. The world is in
-`fedflat.data.street`; masks, positions and headings are exact.
+Each client is a vehicle: it drives through one town, in one weather, with one camera. The world is
+in `fedflat.data.street`; masks, positions and headings are exact.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from fedflat.errors import LARGEST_SEED, MOST_WEIGHTS, SettingError, choice, num
 from fedflat.registry.specs import register
 
 MEAN, STD = (0.45, 0.46, 0.48), (0.25, 0.25, 0.26)
-"""Of the colours, about; the same whatever is said, so that models can be carried from one set to another."""
+"""Of the colours, about; the same whatever is said, so that models can be carried from one set to
+another."""
 LISTS = {"street": CLASSES, "camvid": CAMVID}
 """Names of classes."""
 TO_CAMVID = torch.full((256,), 255, dtype=torch.uint8)
 """From our classes to CamVid's: trees are what is green there, pedestrians the persons."""
 TO_CAMVID[: len(CLASSES)] = torch.tensor(
-    [CAMVID.index({"green": "tree", "person": "pedestrian"}.get(name, name)) for name in CLASSES], dtype=torch.uint8
+    [CAMVID.index({"green": "tree", "person": "pedestrian"}.get(name, name)) for name in CLASSES],
+    dtype=torch.uint8,
 )
 KEPT = 256 << 20
 """Bytes of clients' pictures that are kept for their next visit."""
@@ -48,7 +50,8 @@ TEST_NUMBERS, AGAIN = 1 << 40, 1 << 50
 
 @dataclass(frozen=True, repr=False)
 class Street(DataSpec):
-    """Driving scenes with masks, drawn from the seed: towns, weather and cameras as one likes, for segmentation.
+    """Driving scenes with masks, drawn from the seed: towns, weather and cameras as one likes, for
+    segmentation.
 
     towns
         How many towns there are to drive in; each has its own architecture, streets and trees.
@@ -79,8 +82,9 @@ class Street(DataSpec):
     seed
         Decides everything. ``None``: the seed of the run does.
 
-    Masks have nine classes: road, pavement, building, pole, sign, green, sky, person, car; 255 is the own bonnet. The
-    test set is of new ways through the same towns in the same weather; "unseen_towns" and so on are further ones.
+    Masks have nine classes: road, pavement, building, pole, sign, green, sky, person, car; 255 is
+    the own bonnet. The test set is of new ways through the same towns in the same weather;
+    "unseen_towns" and so on are further ones.
 
     >>> street(towns=3, weather="rain,sun", clients=12).domain(4)
     (1, 'rain', 'bus')
@@ -122,12 +126,16 @@ class Street(DataSpec):
         for name, known in (("weather", WEATHERS), ("view", VIEWS)):
             seen, unseen = self.said(name), self.said(f"unseen_{name}")
             if not seen:
-                raise SettingError(f"street: {name} must name one of {', '.join(known)}, or several, found nothing.")
+                raise SettingError(
+                    f"street: {name} must name one of {', '.join(known)}, or several, found nothing."
+                )
             for word in (*seen, *unseen):
                 choice("street", name if word in seen else f"unseen_{name}", word, known)
             twice = sorted(set(seen) & set(unseen))
             if twice:
-                raise SettingError(f"street: unseen_{name} must not be in {name}, found {twice[0]!r} in both.")
+                raise SettingError(
+                    f"street: unseen_{name} must not be in {name}, found {twice[0]!r} in both."
+                )
         if self.seed is not None:
             number("street", "seed", self.seed, low=0, high=LARGEST_SEED, whole=True)
 
@@ -135,11 +143,14 @@ class Street(DataSpec):
         """The words of an argument with commas."""
         text = getattr(self, name)
         if not isinstance(text, str):
-            raise SettingError(f"street: {name} must be words with commas between, found {text!r}. Say {name}=\"a,b\".")
+            raise SettingError(
+                f'street: {name} must be words with commas between, found {text!r}. Say {name}="a,b".'
+            )
         return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
     def domain(self, client: int) -> tuple[int, str, str]:
-        """Town, weather and view of a client; the first ``towns * weathers * views`` clients have one of each."""
+        """Town, weather and view of a client; the first ``towns * weathers * views`` clients have
+        one of each."""
         return _mixed(tuple(range(self.towns)), self.said("weather"), self.said("view"), client)
 
     def class_names(self) -> tuple[str, ...]:
@@ -149,7 +160,9 @@ class Street(DataSpec):
         """The federation for this seed, unless these data have their own."""
         seed = seed if self.seed is None else self.seed
         main, *more = _tests(replace(self, seed=seed)).items()
-        return OnDemand(self.clients, StreetMaker(self, seed), main[1], more=dict(more), whence=self.whence)
+        return OnDemand(
+            self.clients, StreetMaker(self, seed), main[1], more=dict(more), whence=self.whence
+        )
 
     def whence(self, client: int) -> Domain:
         """The domain of a client in words."""
@@ -158,15 +171,22 @@ class Street(DataSpec):
     def journey(self, seed: int, number: int, domain: tuple[int, str, str]) -> Journey:
         """A way through this world."""
         town, weather, view = domain
-        return Journey(seed, number, town, weather, view, self.style, self.width, self.height, self.traffic)
+        return Journey(
+            seed, number, town, weather, view, self.style, self.width, self.height, self.traffic
+        )
 
-    def films(self, seed: int, number: int, domain: tuple[int, str, str], frames: int) -> list[Film]:
-        """Pictures of a vehicle; for places it goes its way a second time, as another day's traffic has it."""
+    def films(
+        self, seed: int, number: int, domain: tuple[int, str, str], frames: int
+    ) -> list[Film]:
+        """Pictures of a vehicle; for places it goes its way a second time, as another day's traffic
+        has it."""
         journey = self.journey(seed, number, domain)
         if self.targets == "mask":
             return [journey.film(frames)]
         first = journey.film(-(-frames // 2))
-        again = replace(journey, number=number + AGAIN).at(journey.way(frames // 2) + np.array([0.6, -0.6, 1.5]))
+        again = replace(journey, number=number + AGAIN).at(
+            journey.way(frames // 2) + np.array([0.6, -0.6, 1.5])
+        )
         return [first, again]
 
 
@@ -175,7 +195,10 @@ def _mixed(
 ) -> tuple[int, str, str]:
     """The ``count``-th of all triples, towns changing first; then again from the first."""
     turn, place = divmod(count, len(towns))
-    weather, view = weathers[(place + turn) % len(weathers)], views[(place + turn // len(weathers)) % len(views)]
+    weather, view = (
+        weathers[(place + turn) % len(weathers)],
+        views[(place + turn // len(weathers)) % len(views)],
+    )
     return towns[place], weather, view
 
 
@@ -193,7 +216,9 @@ class StreetMaker:
         """What ``client`` trains on."""
         if client not in self.kept:
             spec = self.spec
-            self.kept[client] = _examples(spec, spec.films(self.seed, client, spec.domain(client), spec.examples))
+            self.kept[client] = _examples(
+                spec, spec.films(self.seed, client, spec.domain(client), spec.examples)
+            )
             each = 4 * spec.width * spec.height * spec.examples
             while len(self.kept) > max(1, KEPT // each):
                 self.kept.popitem(last=False)
@@ -205,9 +230,15 @@ class StreetMaker:
 def _tests(spec: Street) -> dict[str, ClientData]:
     """The named test sets: new ways through what was seen, and what was not."""
     towns, weathers, views = tuple(range(spec.towns)), spec.said("weather"), spec.said("view")
-    kinds: dict[str, tuple[tuple[int, ...], tuple[str, ...], tuple[str, ...]]] = {"seen": (towns, weathers, views)}
+    kinds: dict[str, tuple[tuple[int, ...], tuple[str, ...], tuple[str, ...]]] = {
+        "seen": (towns, weathers, views)
+    }
     if spec.unseen_towns:
-        kinds["unseen_towns"] = tuple(range(spec.towns, spec.towns + spec.unseen_towns)), weathers, views
+        kinds["unseen_towns"] = (
+            tuple(range(spec.towns, spec.towns + spec.unseen_towns)),
+            weathers,
+            views,
+        )
     if spec.said("unseen_weather"):
         kinds["unseen_weather"] = towns, spec.said("unseen_weather"), views
     if spec.said("unseen_view"):
@@ -217,10 +248,14 @@ def _tests(spec: Street) -> dict[str, ClientData]:
         films = []
         for count in range(-(-spec.tests // TEST_FRAMES)):
             frames = min(TEST_FRAMES, spec.tests - count * TEST_FRAMES)
-            journey = spec.journey(_seed(spec), TEST_NUMBERS * (place + 1) + count, _mixed(*domains, count))
+            journey = spec.journey(
+                _seed(spec), TEST_NUMBERS * (place + 1) + count, _mixed(*domains, count)
+            )
             films.append(journey.film(frames))
             if spec.targets == "place":
-                other = replace(journey, number=journey.number + AGAIN, weather=weathers[count % len(weathers)])
+                other = replace(
+                    journey, number=journey.number + AGAIN, weather=weathers[count % len(weathers)]
+                )
                 gallery.append(other.at(journey.way(frames) + np.array([0.6, -0.6, 1.5])))
         found[name] = _test(_examples(spec, films))
     if gallery:
@@ -239,7 +274,9 @@ def _test(examples: Examples) -> ClientData:
 
 def _examples(spec: Street, films: list[Film]) -> Examples:
     images = torch.from_numpy(np.concatenate([film.images for film in films]))
-    each = [_words(f.journey.town, f.journey.weather, f.journey.view) for f in films for _ in f.images]
+    each = [
+        _words(f.journey.town, f.journey.weather, f.journey.view) for f in films for _ in f.images
+    ]
     domains = Domains(FACETS, tuple(each), look=2)
     if spec.targets == "place":
         places = np.concatenate([film.places[:, :2] for film in films])

@@ -1,15 +1,17 @@
-"""Clients drawn from the seed when they are asked for: as many as one likes, a linear rule to learn, and two ways to
-differ.
+"""Clients drawn from the seed when they are asked for: as many as one likes, a linear rule to
+learn, and two ways to differ.
 
-After Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020 (FedProx), section 5.1:
+After Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020 (FedProx), section
+5.1:
 
     s_j = j^-0.6                                 the spread of feature j: its variance is j^-1.2
     x   = s (z + beta v_k)                       an input of client k; z and v_k standard normal
     y   = argmax((W + alpha U_k) [x, 1])         its label; W (everybody's) and U_k (its own) standard normal
 
-There, a client's own rule has nothing in common with the others' whatever alpha is, so that no model can serve them
-all. Here ``alpha = 0`` is one rule for everybody and ``alpha = beta = 0`` is IID; the larger alpha, the less the rules
-agree, and the larger beta, the further apart are the inputs, and with them the labels each client holds.
+There, a client's own rule has nothing in common with the others' whatever alpha is, so that no
+model can serve them all. Here ``alpha = 0`` is one rule for everybody and ``alpha = beta = 0`` is
+IID; the larger alpha, the less the rules agree, and the larger beta, the further apart are the
+inputs, and with them the labels each client holds.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ TEST = 2_000
 
 @dataclass(frozen=True, repr=False)
 class Synthetic(DataSpec):
-    """Any number of clients, drawn from the seed when they are asked for (after FedProx's synthetic(alpha, beta)).
+    """Any number of clients, drawn from the seed when they are asked for (after FedProx's
+    synthetic(alpha, beta)).
 
     clients
         The number of clients, K: ten or ten million cost the same.
@@ -89,7 +92,9 @@ class SyntheticMaker:
 
     def __init__(self, spec: Synthetic, seed: int) -> None:
         self.spec, self.seed = spec, seed
-        self.rule = torch.randn(spec.features + 1, spec.classes, generator=torch_generator(seed, "synthetic/rule"))
+        self.rule = torch.randn(
+            spec.features + 1, spec.classes, generator=torch_generator(seed, "synthetic/rule")
+        )
         self.spread = torch.arange(1, spec.features + 1, dtype=torch.float32) ** -0.6
 
     def __call__(self, client: int) -> Examples:

@@ -1,6 +1,6 @@
 """Training on one data set and testing on another: what a model of one world is worth in the next.
 
-    tested_on(street(style="game"), street())     clients of the first, test sets of the second
+tested_on(street(style="game"), street())     clients of the first, test sets of the second
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fedflat.data.derived_set import DerivedSet
-from fedflat.data.federation import DataSpec, PartitionedFederation, Federation, OnDemand
+from fedflat.data.federation import DataSpec, Federation, OnDemand, PartitionedFederation
 from fedflat.errors import SettingError
 from fedflat.registry.specs import register
 

@@ -39,8 +39,13 @@ class Beside(Targetless):
         return True
 
     def batch(self, index: Tensor, dtype: torch.dtype, rng: torch.Generator | None = None) -> Batch:
-        """The labelled ones, drawn anew if there is a generator, and then those at ``index``, all of them ignored."""
-        places = torch.randint(len(self.source), (len(index),), generator=rng) if rng else index % len(self.source)
+        """The labelled ones, drawn anew if there is a generator, and then those at ``index``, all
+        of them ignored."""
+        places = (
+            torch.randint(len(self.source), (len(index),), generator=rng)
+            if rng
+            else index % len(self.source)
+        )
         given, own = self.source.batch(places, dtype, rng), self.examples.batch(index, dtype, rng)
         if given.inputs.shape[1:] != own.inputs.shape[1:]:
             raise SettingError(
@@ -69,7 +74,8 @@ class Putting:
 
 @dataclass(frozen=True, repr=False)
 class WithSource(DerivedSet):
-    """Clients without labels who also have all labelled images of a source; tested as the clients' own set is."""
+    """Clients without labels who also have all labelled images of a source; tested as the clients'
+    own set is."""
 
     source: DataSpec
 
@@ -81,7 +87,9 @@ class WithSource(DerivedSet):
                 f"with_source: {self.on} has {fed.classes} classes, {self.source} {source.classes}. Take sets of the "
                 "same classes."
             )
-        return changed(fed, Putting(source.data(0)), "with_source: a source can be put beside clients")
+        return changed(
+            fed, Putting(source.data(0)), "with_source: a source can be put beside clients"
+        )
 
 
 with_source = register("data set", "with_source")(WithSource)

@@ -1,12 +1,13 @@
 """Perspective: a level camera above flat ground, looking along a heading.
 
-Depth is measured along the heading. Looking up or down shifts the horizon, as a shifted lens does, so that what stands
-upright stays upright:
+Depth is measured along the heading. Looking up or down shifts the horizon, as a shifted lens does,
+so that what stands upright stays upright:
 
     column = width / 2 + f * right / depth
     row    = horizon - f * (up - height) / depth,     horizon = rows / 2 + f * tan(pitch)
 
-with ``f = width / 2 / tan(fov / 2)``. The middle of pixel (i, j) is at row i + 1/2 and column j + 1/2.
+with ``f = width / 2 / tan(fov / 2)``. The middle of pixel (i, j) is at row i + 1/2 and column j +
+1/2.
 """
 
 from __future__ import annotations
@@ -56,19 +57,31 @@ class Camera:
 
 
 class Shots:
-    """Pictures that are made at once: their cameras, which differ in place, heading, height and pitch only.
+    """Pictures that are made at once: their cameras, which differ in place, heading, height and
+    pitch only.
 
-    Numpy takes about as long to begin as to work through a small picture; so what can be done for several is.
+    Numpy takes about as long to begin as to work through a small picture; so what can be done for
+    several is.
     """
 
     def __init__(self, cameras: Sequence[Camera]) -> None:
         first = cameras[0]
-        self.count, self.rows, self.width, self.focal = len(cameras), first.rows, first.width, first.focal
+        self.count, self.rows, self.width, self.focal = (
+            len(cameras),
+            first.rows,
+            first.width,
+            first.focal,
+        )
         self.exact_height = np.array([camera.height for camera in cameras])
         self.exact_horizon = np.array([camera.horizon for camera in cameras])
-        self.height, self.horizon = self.exact_height.astype(np.float32), self.exact_horizon.astype(np.float32)
+        self.height, self.horizon = (
+            self.exact_height.astype(np.float32),
+            self.exact_horizon.astype(np.float32),
+        )
         self.heading = np.array([camera.heading for camera in cameras], np.float32)
-        self._poses = np.array([(camera.east, camera.north, *camera.forward) for camera in cameras]).T
+        self._poses = np.array(
+            [(camera.east, camera.north, *camera.forward) for camera in cameras]
+        ).T
         self.east, self.north, self._x, self._y = self._poses.astype(np.float32)
 
     @cached_property
@@ -79,15 +92,20 @@ class Shots:
     @cached_property
     def drops(self) -> Array:
         """For each shot and row, how far a ray goes down in a metre of depth."""
-        return np.asarray((np.arange(self.rows) + 0.5 - self.exact_horizon[:, None]) / self.focal, np.float32)
+        return np.asarray(
+            (np.arange(self.rows) + 0.5 - self.exact_horizon[:, None]) / self.focal, np.float32
+        )
 
     @cached_property
     def rays(self) -> tuple[Array, Array]:
-        """For each shot and column, how far rays go east and north in a metre of depth; never quite along an axis."""
+        """For each shot and column, how far rays go east and north in a metre of depth; never quite
+        along an axis."""
         x, y = self._x[:, None], self._y[:, None]
         east, north = x + y * self.slopes, y - x * self.slopes
         tiny = np.float32(1e-6)
-        return np.where(np.abs(east) < tiny, tiny, east), np.where(np.abs(north) < tiny, tiny, north)
+        return np.where(np.abs(east) < tiny, tiny, east), np.where(
+            np.abs(north) < tiny, tiny, north
+        )
 
     def view(self, shot: Index, east: Array, north: Array) -> tuple[Array, Array]:
         """How far points are to the right and ahead in a shot.
@@ -106,9 +124,13 @@ class Shots:
         return np.asarray(east * self._y.take(shot) - north * self._x.take(shot))
 
     def around(self, place: Array, reach: float) -> Index:
-        """Which points (one a row) are near enough to one of the shots to lie ``reach`` ahead in it, or less."""
+        """Which points (one a row) are near enough to one of the shots to lie ``reach`` ahead in
+        it, or less."""
         reach *= float(np.hypot(1, self.slopes[-1]))
-        (west, south), (east, north) = self._poses[:2].min(1) - reach, self._poses[:2].max(1) + reach
+        (west, south), (east, north) = (
+            self._poses[:2].min(1) - reach,
+            self._poses[:2].max(1) + reach,
+        )
         at_east, at_north = place[:, 0], place[:, 1]
         inside = (at_east > west) & (at_east < east) & (at_north > south) & (at_north < north)
         return np.asarray(inside.nonzero()[0])

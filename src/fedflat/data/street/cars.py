@@ -25,7 +25,8 @@ FLOOR, WAIST = 0.18, 0.86
 
 @dataclass(frozen=True)
 class Boxes:
-    """Where the rays of all columns meet the bodies of cars, then their cabins, seen from above (2, cars, columns)."""
+    """Where the rays of all columns meet the bodies of cars, then their cabins, seen from above (2,
+    cars, columns)."""
 
     hit: NDArray[np.bool_]
     enter: Array
@@ -77,7 +78,11 @@ def draw(frame: StreetFrame, cars: Cars, shot: Index) -> Painted:
     lid_depth = (shots.height.take(which) - top) / np.maximum(drop, 1e-6)
     lid = hit & (up > top) & (lid_depth > enter) & (lid_depth <= boxes.leave.take(ray))
     side = (up >= bottom) & (up <= top)
-    side[0] |= ~boxes.end.take(ray[0]) & (np.hypot(boxes.wheel.take(ray[0]), up[0] - 0.32) < 0.32) & (up[0] >= 0)
+    side[0] |= (
+        ~boxes.end.take(ray[0])
+        & (np.hypot(boxes.wheel.take(ray[0]), up[0] - 0.32) < 0.32)
+        & (up[0] >= 0)
+    )
     depth = np.where(hit & side, enter, np.where(lid, lid_depth, np.float32(np.inf)))
     nearest = np.minimum(*depth)
     seen = (nearest < frame.depth.take(pixels.place)).nonzero()[0]
@@ -85,9 +90,13 @@ def draw(frame: StreetFrame, cars: Cars, shot: Index) -> Painted:
     at = part * len(pixels) + seen  # of the nearer of the two boxes
     ray, lid, up, bottom, top = (value.take(at) for value in (ray, lid, up, bottom, top))
     shown = Shown(
-        (up - bottom) / (top - bottom), boxes.forth.take(ray), boxes.aside.take(ray), boxes.end.take(ray), lid,
+        (up - bottom) / (top - bottom),
+        boxes.forth.take(ray),
+        boxes.aside.take(ray),
+        boxes.end.take(ray),
+        lid,
         cars.tint.T.take(pixels.owner.take(seen), 1),
-    )  # fmt: skip
+    )
     colour = np.where(part, _cabin(shown), _body(shown))
     facing = np.where(lid, ROUND, boxes.facing.take(ray)).astype(np.uint8)
     return Painted(pixels.place.take(seen), nearest.take(seen), CAR, colour, facing)
@@ -100,7 +109,12 @@ def _meet(shots: Shots, cars: Cars, shot: Index) -> Boxes:
     halves = np.stack([cars.half, shorter]).astype(np.float32)
     long, wide = (halves * along).sum(2)[..., None], (halves * (1 - along)).sum(2)[..., None]
     away = np.stack([cars.place, back]) - np.stack([shots.east, shots.north], 1).take(shot, 0)
-    east, north, half_east, half_north = away[..., :1], away[..., 1:], halves[..., :1], halves[..., 1:]
+    east, north, half_east, half_north = (
+        away[..., :1],
+        away[..., 1:],
+        halves[..., :1],
+        halves[..., 1:],
+    )
     ray_east, ray_north = (part.take(shot, 0) for part in shots.rays)
     ahead_east, ahead_north = east / ray_east, north / ray_north
     deep_east, deep_north = np.abs(half_east / ray_east), np.abs(half_north / ray_north)
@@ -111,11 +125,19 @@ def _meet(shots: Shots, cars: Cars, shot: Index) -> Boxes:
     to_east, to_north = cars.front[:, :1], cars.front[:, 1:]
     east, north = enter * ray_east - east, enter * ray_north - north
     forth = (east * to_east + north * to_north) / long
-    facing = np.where(sideways, np.where(ray_east > 0, WEST, EAST), np.where(ray_north > 0, SOUTH, NORTH))
+    facing = np.where(
+        sideways, np.where(ray_east > 0, WEST, EAST), np.where(ray_north > 0, SOUTH, NORTH)
+    )
     return Boxes(
-        (enter < leave) & (enter > 0.3), enter, leave, forth, (north * to_east - east * to_north) / wide,
-        (np.abs(forth) - 0.62) * long, sideways == (to_east != 0), facing,
-    )  # fmt: skip
+        (enter < leave) & (enter > 0.3),
+        enter,
+        leave,
+        forth,
+        (north * to_east - east * to_north) / wide,
+        (np.abs(forth) - 0.62) * long,
+        sideways == (to_east != 0),
+        facing,
+    )
 
 
 def _shadow(frame: StreetFrame, pixels: Fragments, cars: Cars) -> None:
@@ -134,7 +156,9 @@ def _body(shown: Shown) -> Array:
     share, forth, lid = shown.share, shown.forth, shown.lid
     end = shown.end & ~lid
     lamp = end & (np.abs(share - 0.66) < 0.17) & (np.abs(shown.aside) > 0.48)
-    wheel = ~end & ~lid & (np.hypot((np.abs(forth) - 0.62) * 2.15, share * 0.68 + FLOOR - 0.32) < 0.32)
+    wheel = (
+        ~end & ~lid & (np.hypot((np.abs(forth) - 0.62) * 2.15, share * 0.68 + FLOOR - 0.32) < 0.32)
+    )
     what = np.where(end & (share < 0.28), BUMPER, METAL)
     what[lamp] = np.where(forth > 0, WHITE, RED)[lamp]
     what[wheel] = WHEEL
@@ -146,7 +170,11 @@ def _cabin(shown: Shown) -> Array:
     """Windows between pillars."""
     share, forth, lid = shown.share, shown.forth, shown.lid
     pane = (share > 0.1) & (share < 0.85) & ~lid
-    pane &= np.where(shown.end, np.abs(shown.aside) < 0.88, (np.abs(forth) < 0.92) & (np.abs(forth + 0.05) > 0.05))
+    pane &= np.where(
+        shown.end,
+        np.abs(shown.aside) < 0.88,
+        (np.abs(forth) < 0.92) & (np.abs(forth + 0.05) > 0.05),
+    )
     painted = shown.tint * np.where(lid, 1.06, 0.95)
     return np.where(pane, GLASS[:, None] * (0.8 + 0.9 * share), painted).astype(np.float32)
 
@@ -163,13 +191,18 @@ def lamps(frame: StreetFrame, cars: Cars, shot: Index) -> None:
         right, depth = shots.view(shot, spots[:, 0], spots[:, 1])
         scale = shots.focal / np.maximum(depth, 0.3)
         column = shots.width / 2 + scale * right
-        row = shots.horizon.take(shot) + scale * (shots.exact_height - 0.62).astype(np.float32).take(shot)
+        row = shots.horizon.take(shot) + scale * (shots.exact_height - 0.62).astype(
+            np.float32
+        ).take(shot)
         frame.shine(shot, column, row, depth.astype(np.float64) - 0.8, scale * wide, light)
 
 
 def _pixels(shots: Shots, cars: Cars, shot: Index) -> Fragments:
     """The rectangles around cars and their shadows."""
-    corners = np.array([(-1, -1), (-1, 1), (1, -1), (1, 1)], np.float32)[:, None] * (cars.half + 0.3) + cars.place
+    corners = (
+        np.array([(-1, -1), (-1, 1), (1, -1), (1, 1)], np.float32)[:, None] * (cars.half + 0.3)
+        + cars.place
+    )
     right, ahead = shots.view(shot, corners[..., 0], corners[..., 1])
     scale = np.float32(shots.focal) / np.maximum(ahead, 0.3)
     columns = shots.width / 2 + right * scale

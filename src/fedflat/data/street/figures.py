@@ -1,7 +1,8 @@
-"""Trees, lamps, signs, lights and people: upright, always turned to the camera, drawn in their own coordinates.
+"""Trees, lamps, signs, lights and people: upright, always turned to the camera, drawn in their own
+coordinates.
 
-``a`` goes from -1 at the left edge to 1 at the right edge of a figure, ``b`` from 0 at its foot to 1 at its top. A
-figure is drawn in parts, each over those before it.
+``a`` goes from -1 at the left edge to 1 at the right edge of a figure, ``b`` from 0 at its foot to
+1 at its top. A figure is drawn in parts, each over those before it.
 """
 
 from __future__ import annotations
@@ -50,17 +51,28 @@ Part = tuple[NDArray[np.bool_], Array, int]
 
 
 def in_sight(shots: Shots, fixed: Figures, people: Figures, people_shot: Index) -> FigureView:
-    """The figures in the pictures that are large enough to be seen; each of the people is in one shot only."""
+    """The figures in the pictures that are large enough to be seen; each of the people is in one
+    shot only."""
     around = shots.around(fixed.place, REACH + float(fixed.half.max(initial=0)))
     fixed = fixed.at(around)
     shot, chosen = _visible(shots, np.arange(shots.count)[:, None], fixed).nonzero()
     met = _visible(shots, people_shot, people).nonzero()[0]
-    shot, figures = np.concatenate([shot, people_shot[met]]), Figures.joined([fixed.at(chosen), people.at(met)])
+    shot, figures = (
+        np.concatenate([shot, people_shot[met]]),
+        Figures.joined([fixed.at(chosen), people.at(met)]),
+    )
     right, ahead = shots.view(shot, figures.place[:, 0], figures.place[:, 1])
     scale = np.float32(shots.focal) / ahead
     turn = shots.turned(shot, figures.toward[:, 0], figures.toward[:, 1])
-    column, foot = shots.width / 2 + right * scale, shots.horizon.take(shot) + shots.height.take(shot) * scale
-    tall, half, tint = figures.height * scale, figures.half * scale, np.ascontiguousarray(figures.tint.T)
+    column, foot = (
+        shots.width / 2 + right * scale,
+        shots.horizon.take(shot) + shots.height.take(shot) * scale,
+    )
+    tall, half, tint = (
+        figures.height * scale,
+        figures.half * scale,
+        np.ascontiguousarray(figures.tint.T),
+    )
     return FigureView(shot, figures.kind, column, foot, tall, half, ahead, tint, figures.own, turn)
 
 
@@ -77,27 +89,39 @@ def draw(frame: StreetFrame, sight: FigureView) -> Painted:
     pixels = cut(frame.shots, sight.shot, left, right, top, sight.foot)
     pixels = pixels.only(sight.depth.take(pixels.owner) < frame.depth.take(pixels.place))
     owner, (row, column) = pixels.owner, frame.pixel(pixels.place)
-    a = (column.astype(np.float32) + (np.float32(0.5) - sight.column).take(owner)) / sight.half.take(owner)
-    b = ((sight.foot - np.float32(0.5)).take(owner) - row.astype(np.float32)) / sight.tall.take(owner)
+    a = (
+        column.astype(np.float32) + (np.float32(0.5) - sight.column).take(owner)
+    ) / sight.half.take(owner)
+    b = ((sight.foot - np.float32(0.5)).take(owner) - row.astype(np.float32)) / sight.tall.take(
+        owner
+    )
     kinds = np.where((b >= 0) & (b < 1), sight.kind.take(owner), -1)
     kind = np.full(len(pixels), NOTHING, np.uint8)
     colour = np.zeros((3, len(pixels)), np.float32)
     for number in sorted(set(sight.kind.tolist())):
         mine = (kinds == number).nonzero()[0]
-        for inside, tint, klass in DRAWN[number](a.take(mine), b.take(mine), sight, owner.take(mine)):
+        for inside, tint, klass in DRAWN[number](
+            a.take(mine), b.take(mine), sight, owner.take(mine)
+        ):
             there = mine.compress(inside)
             kind[there] = klass
             for plane, part in zip(colour, tint, strict=True):
                 plane[there] = part.compress(inside) if part.ndim else part
     seen = (kind != NOTHING).nonzero()[0]
-    return Painted(pixels.place[seen], sight.depth.take(owner[seen]), kind[seen], colour.take(seen, 1), ROUND)
+    return Painted(
+        pixels.place[seen], sight.depth.take(owner[seen]), kind[seen], colour.take(seen, 1), ROUND
+    )
 
 
 def shade(frame: StreetFrame, sight: FigureView) -> None:
     """Darken the ground at the feet of figures."""
     near = (sight.depth < 45).nonzero()[0]
-    shot, column, foot, half = (part.take(near) for part in (sight.shot, sight.column, sight.foot, sight.half))
-    wide = np.maximum(half * np.where(sight.kind.take(near) >= PERSON, np.float32(0.8), np.float32(0.12)), 0.5)
+    shot, column, foot, half = (
+        part.take(near) for part in (sight.shot, sight.column, sight.foot, sight.half)
+    )
+    wide = np.maximum(
+        half * np.where(sight.kind.take(near) >= PERSON, np.float32(0.8), np.float32(0.12)), 0.5
+    )
     flat = np.maximum(0.6, wide * frame.shots.height.take(shot) / sight.depth.take(near))
     pixels = cut(frame.shots, shot, column - wide, column + wide, foot - flat, foot + flat)
     pixels = pixels.only(frame.facing.take(pixels.place) == UP)
@@ -112,7 +136,9 @@ def lamps(frame: StreetFrame, sight: FigureView) -> None:
     lit = ((sight.kind == LAMP) | (sight.kind == LIGHTS)).nonzero()[0]
     parts = (sight.column, sight.foot, sight.tall, sight.half, sight.depth, sight.turn)
     column, foot, tall, half, depth, turn = (part.take(lit).astype(np.float64) for part in parts)
-    which = np.where(sight.kind.take(lit) == LAMP, 2, sight.own.take(lit) % 2)  # stop, go, a street lamp
+    which = np.where(
+        sight.kind.take(lit) == LAMP, 2, sight.own.take(lit) % 2
+    )  # stop, go, a street lamp
     high, size, light = LAMPS[0].take(which), LAMPS[1].take(which), LAMPS[2:].take(which, 1)
     column = np.where(which == 2, column + 0.8 * turn * half, column)
     frame.shine(sight.shot.take(lit), column, foot - high * tall, depth, size * tall, light)
@@ -148,7 +174,9 @@ def _palm(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     lean = (0.12 * np.sin((sight.own % 97).astype(np.float32))).take(owner) * b * b
     trunk = (np.abs(a - lean) < np.maximum(0.055, sight.pixel).take(owner)) & (b < 0.84)
     out, up = np.abs(a - lean), (b - 0.82) / 0.18
-    fronds = np.abs(up - 0.75 * np.sin(np.minimum(out * 2.2, 3.1)) + 1.3 * out * out) < 0.34 - 0.18 * out
+    fronds = (
+        np.abs(up - 0.75 * np.sin(np.minimum(out * 2.2, 3.1)) + 1.3 * out * out) < 0.34 - 0.18 * out
+    )
     fronds |= np.abs(up + 0.5 - 0.9 * np.sin(out * 1.6) + 2.2 * out * out) < 0.3 - 0.3 * out
     fronds |= (np.abs(out - 0.12 * np.maximum(up, 0)) < 0.14) & (up > -0.2) & (up < 0.9)
     light = 0.75 + 0.5 * rough(a * 30, b * 60)
@@ -161,11 +189,15 @@ def _lamp(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     reach = a * turn
     arm = (reach > 0) & (reach < turn * turn * 0.85)
     arm &= np.abs(b - 0.965) < np.maximum(0.012, 0.5 / sight.tall).take(owner)
-    head = (np.abs(a - 0.8 * turn) < 0.24) & (np.abs(b - 0.95) < np.maximum(0.02, 0.7 / sight.tall).take(owner))
+    head = (np.abs(a - 0.8 * turn) < 0.24) & (
+        np.abs(b - 0.95) < np.maximum(0.02, 0.7 / sight.tall).take(owner)
+    )
     return [(post | arm, STEEL, POLE), (head, STEEL * 0.8, POLE)]
 
 
-SIGNS = np.array([(0.8, 0.1, 0.1), (0.12, 0.3, 0.66), (0.94, 0.76, 0.1), (0.1, 0.45, 0.25)], np.float32).T.copy()
+SIGNS = np.array(
+    [(0.8, 0.1, 0.1), (0.12, 0.3, 0.66), (0.94, 0.76, 0.1), (0.1, 0.45, 0.25)], np.float32
+).T.copy()
 """Round with a red rim, square and blue, a yellow diamond, a green board with a name."""
 
 
@@ -174,15 +206,23 @@ def _sign(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     up = (b - 0.85) * (2.9 / 0.42)  # as many metres up as across
     kind = (sight.own % 4).take(owner)
     out, over = np.abs(a), np.abs(up)
-    far = np.choose(kind, (np.hypot(a, up), np.maximum(out, over) * 1.09, out + over, np.maximum(out, over * 2.2)))
-    inner = np.choose(kind, (far < 0.62, (out < 0.34) & (over < 0.5), out < 0, (over < 0.1) & (out < 0.75)))
+    far = np.choose(
+        kind,
+        (np.hypot(a, up), np.maximum(out, over) * 1.09, out + over, np.maximum(out, over * 2.2)),
+    )
+    inner = np.choose(
+        kind, (far < 0.62, (out < 0.34) & (over < 0.5), out < 0, (over < 0.1) & (out < 0.75))
+    )
     return [(post, STEEL, POLE), (far < 1, SIGNS.take(kind, 1), BOARD), (inner, WHITE, BOARD)]
 
 
 LIT = ((0.83, (1.0, 0.2, 0.12)), (0.17, (0.2, 0.95, 0.45)))
 """How high the light is that is on, and its colour: stop, go."""
-LAMPS = np.array([(0.74 + 0.26 * place, 0.12, *tint) for place, tint in LIT] + [(0.95, 0.5, 1.0, 0.8, 0.5)]).T.copy()
-"""How high it shines and how far, as shares of the height, and its colour: stop, go, a street lamp."""
+LAMPS = np.array(
+    [(0.74 + 0.26 * place, 0.12, *tint) for place, tint in LIT] + [(0.95, 0.5, 1.0, 0.8, 0.5)]
+).T.copy()
+"""How high it shines and how far, as shares of the height, and its colour: stop, go, a street
+lamp."""
 
 
 def _lights(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
@@ -194,8 +234,12 @@ def _lights(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     return [(post, STEEL * 0.6, POLE), (box, WHITE * 0.1, BOARD), (shown, tint, BOARD)]
 
 
-HAIR = np.array([(0.16, 0.12, 0.1), (0.4, 0.28, 0.16), (0.7, 0.6, 0.42), (0.1, 0.09, 0.09)], np.float32).T.copy()
-SKIN = np.array([(0.92, 0.74, 0.62), (0.72, 0.52, 0.4), (0.46, 0.32, 0.25), (0.86, 0.66, 0.5)], np.float32).T.copy()
+HAIR = np.array(
+    [(0.16, 0.12, 0.1), (0.4, 0.28, 0.16), (0.7, 0.6, 0.42), (0.1, 0.09, 0.09)], np.float32
+).T.copy()
+SKIN = np.array(
+    [(0.92, 0.74, 0.62), (0.72, 0.52, 0.4), (0.46, 0.32, 0.25), (0.86, 0.66, 0.5)], np.float32
+).T.copy()
 LEGS = np.array([(0.16, 0.18, 0.24), (0.24, 0.25, 0.3), (0.4, 0.36, 0.3)], np.float32).T.copy()
 
 
@@ -206,14 +250,26 @@ def _person(a: Array, b: Array, sight: FigureView, owner: Index) -> list[Part]:
     coat = (np.abs(a) < 0.62 - 0.55 * np.maximum(b - 0.72, 0)) & (b >= 0.44) & (b < 0.84)
     up = (b - 0.91) / 0.09
     head = up * up + (a / 0.42) ** 2 < 1.05
-    tints = (table.take((own >> shift) % table.shape[1], 1) for table, shift in ((LEGS, 5), (SKIN, 7), (HAIR, 9)))
+    tints = (
+        table.take((own >> shift) % table.shape[1], 1)
+        for table, shift in ((LEGS, 5), (SKIN, 7), (HAIR, 9))
+    )
     trousers, face, crest = (tint.take(owner, 1) for tint in tints)
     return [
-        (legs, trousers, HUMAN), (coat, sight.tint.take(owner, 1), HUMAN), (head, face, HUMAN),
+        (legs, trousers, HUMAN),
+        (coat, sight.tint.take(owner, 1), HUMAN),
+        (head, face, HUMAN),
         (head & (up > 0.15), crest, HUMAN),
-    ]  # fmt: skip
+    ]
 
 
 DRAWN: dict[int, Callable[[Array, Array, FigureView, Index], list[Part]]] = {
-    LAMP: _lamp, SIGN: _sign, LIGHTS: _lights, PERSON: _person, TREE: _tree, POPLAR: _poplar, FIR: _fir, PALM: _palm,
-}  # fmt: skip
+    LAMP: _lamp,
+    SIGN: _sign,
+    LIGHTS: _lights,
+    PERSON: _person,
+    TREE: _tree,
+    POPLAR: _poplar,
+    FIR: _fir,
+    PALM: _palm,
+}

@@ -1,7 +1,7 @@
 """What one vehicle takes along its way: images, masks, positions and headings.
 
-Way, traffic, light and noise have generators of their own. So a journey in other weather goes the same way, meets the
-same cars and has the same masks.
+Way, traffic, light and noise have generators of their own. So a journey in other weather goes the
+same way, meets the same cars and has the same masks.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from fedflat.data.street.weather import WEATHERS, Light
 APART = 100_000.0
 """Metres from the origin of one town to that of the next, to the east."""
 PIXELS = 1 << 15
-"""About so many are drawn at once: numpy has to be called less often than for one picture after the other."""
+"""About so many are drawn at once: numpy has to be called less often than for one picture after the
+other."""
 
 
 @dataclass(frozen=True)
 class Film:
     """Bytes (frames, 3, rows, columns), classes (frames, rows, columns), and where each was taken.
 
-    ``places`` has a row for each frame: metres east, metres north, degrees clockwise from north. All towns lie in one
-    plane, `APART` from each other.
+    ``places`` has a row for each frame: metres east, metres north, degrees clockwise from north.
+    All towns lie in one plane, `APART` from each other.
     """
 
     images: NDArray[np.uint8]
@@ -59,8 +60,13 @@ class Journey:
         return self.at(self.way(frames))
 
     def way(self, frames: int) -> NDArray[np.float64]:
-        """Where its first pictures are taken: metres east and north in the town's own frame, heading."""
-        return drive(town(self.town, self.seed), numpy_generator(self.seed, "street/way", self.number), frames)
+        """Where its first pictures are taken: metres east and north in the town's own frame,
+        heading."""
+        return drive(
+            town(self.town, self.seed),
+            numpy_generator(self.seed, "street/way", self.number),
+            frames,
+        )
 
     def at(self, way: NDArray[np.float64]) -> Film:
         """Pictures at these places, as `way` has them."""
@@ -75,7 +81,10 @@ class Journey:
                 [numpy_generator(self.seed, purpose, self.number, frame) for frame in frames]
                 for purpose in ("street/traffic", "street/noise")
             )
-            cameras = [camera(way[i], view, rng, self.width, self.rows) for i, rng in zip(frames, met, strict=True)]
+            cameras = [
+                camera(way[i], view, rng, self.width, self.rows)
+                for i, rng in zip(frames, met, strict=True)
+            ]
             traffic = meet(place, cameras, met, self.traffic)
             taken = pictures(place, cameras, traffic, light, lens, noise, view.bonnet)
             images.append(taken[0])

@@ -1,7 +1,7 @@
 """Pixels of many small things at once: a long list instead of a loop over the things.
 
-Each thing covers a rectangle of the picture. All pixels of all rectangles are worked out together; of those that fall
-on one pixel the nearest stays.
+Each thing covers a rectangle of the picture. All pixels of all rectangles are worked out together;
+of those that fall on one pixel the nearest stays.
 """
 
 from __future__ import annotations
@@ -44,13 +44,17 @@ class Painted:
     facing: NDArray[np.uint8] | int
 
 
-def cut(shots: Shots, shot: Index, left: Array, right: Array, top: Array, bottom: Array) -> Fragments:
+def cut(
+    shots: Shots, shot: Index, left: Array, right: Array, top: Array, bottom: Array
+) -> Fragments:
     """The pixels of rectangles in their shots, as far as they are in the picture."""
     rows, width = shots.rows, shots.width
     first, last = left.clip(0, width).astype(np.int64), (right + 1).clip(0, width).astype(np.int64)
     high, low = top.clip(0, rows).astype(np.int64), (bottom + 1).clip(0, rows).astype(np.int64)
     wide, tall = np.maximum(last - first, 0), np.maximum(low - high, 0)
-    starts = steps((shot * rows + high) * width + first, tall, width)  # of each row of each rectangle
+    starts = steps(
+        (shot * rows + high) * width + first, tall, width
+    )  # of each row of each rectangle
     return Fragments(np.arange(len(wide)).repeat(wide * tall), steps(starts, wide.repeat(tall)))
 
 
@@ -62,11 +66,14 @@ def steps(start: Index, count: Index, step: int = 1) -> Index:
     """
     end = count.cumsum()
     total = int(end[-1]) if len(end) else 0
-    return np.asarray((start - step * (end - count)).repeat(count) + np.arange(0, step * total, step))
+    return np.asarray(
+        (start - step * (end - count)).repeat(count) + np.arange(0, step * total, step)
+    )
 
 
 def lay(frame: StreetFrame, layer: Painted) -> None:
-    """Put fragments into a picture, where they are before all that is there; of two as near the last stays."""
+    """Put fragments into a picture, where they are before all that is there; of two as near the
+    last stays."""
     nearest = frame.depth.astype(layer.depth.dtype)
     np.minimum.at(nearest, layer.place, layer.depth)
     seen = (layer.depth == nearest.take(layer.place)).nonzero()[0]

@@ -1,6 +1,8 @@
-"""A picture in the making: for each pixel its class, depth, colour without light, which way it faces, what it glows.
+"""A picture in the making: for each pixel its class, depth, colour without light, which way it
+faces, what it glows.
 
-Colours come first, as in (3, rows, columns): numpy works on long rows of numbers far more quickly than on triples.
+Colours come first, as in (3, rows, columns): numpy works on long rows of numbers far more quickly
+than on triples.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ TILE = 256
 class StreetFrame:
     """The buffers of pictures; at first all sky, infinitely far.
 
-    ``mask``, ``depth``, ``facing`` and ``glow`` are read shot by shot and row by row, as one long row; ``colour`` has
-    three of them. A place in it is a pixel.
+    ``mask``, ``depth``, ``facing`` and ``glow`` are read shot by shot and row by row, as one long
+    row; ``colour`` has three of them. A place in it is a pixel.
     """
 
     def __init__(self, shots: Shots, lamps: bool) -> None:
@@ -56,7 +58,9 @@ class StreetFrame:
         for plane, part in zip(self.colour, colour, strict=True):
             plane[place] = part
 
-    def shine(self, shot: Index, column: Array, row: Array, depth: Array, size: Array, colour: Array) -> None:
+    def shine(
+        self, shot: Index, column: Array, row: Array, depth: Array, size: Array, colour: Array
+    ) -> None:
         """Note lamps, where they are in the picture and nothing stands before them."""
         rows, width = self.shots.rows, self.shots.width
         inside = ((row >= 0) & (row < rows) & (column >= 0) & (column < width)).nonzero()[0]

@@ -28,7 +28,9 @@ class Ground:
 
     def only(self, chosen: NDArray[np.bool_]) -> Ground:
         """Some of them."""
-        return Ground(self.place.compress(chosen), self.east.compress(chosen), self.north.compress(chosen))
+        return Ground(
+            self.place.compress(chosen), self.east.compress(chosen), self.north.compress(chosen)
+        )
 
 
 def lay_ground(frame: StreetFrame, town: Town) -> Ground:
@@ -40,7 +42,10 @@ def lay_ground(frame: StreetFrame, town: Town) -> Ground:
     shot, line, ray = frame.lines(place)
     depth = shots.height.take(shot) / shots.drops.take(line)
     ray_east, ray_north = (part.take(ray) for part in shots.rays)
-    east, north = shots.east.take(shot) + depth * ray_east, shots.north.take(shot) + depth * ray_north
+    east, north = (
+        shots.east.take(shot) + depth * ray_east,
+        shots.north.take(shot) + depth * ray_north,
+    )
     off_east, off_north = town.street(0, east), town.street(1, north)
     far_east, far_north = np.abs(off_east), np.abs(off_north)
     off = np.minimum(far_east, far_north)
@@ -61,7 +66,10 @@ def lay_ground(frame: StreetFrame, town: Town) -> Ground:
     along = np.where(far_east < far_north, off_north, off_east)
     _marks(colour, style, road, off, np.maximum(far_east, far_north), along, pixel)
     near = (paved & (depth < 18)).nonzero()[0]
-    joint = np.minimum(np.abs(east.take(near) % 1.5 - 0.75), np.abs(north.take(near) % 1.5 - 0.75)) > 0.71
+    joint = (
+        np.minimum(np.abs(east.take(near) % 1.5 - 0.75), np.abs(north.take(near) % 1.5 - 0.75))
+        > 0.71
+    )
     kerb = (np.abs(off - style.road - 0.12) < np.maximum(0.14, pixel * 0.4)) & (depth < 60)
     for plane in colour:
         plane[near.compress(joint)] *= 0.86
@@ -78,7 +86,7 @@ def _hills(frame: StreetFrame, town: Town) -> None:
     high = np.float32(0.012) + np.float32(0.055) * ridge
     far = shots.drops < (shots.exact_height / EDGE).astype(np.float32)[:, None]
     line = (far & (-shots.drops < high.max())).ravel().nonzero()[0]
-    there = (-shots.drops.take(line)[:, None] < high.take(line // shots.rows, 0))
+    there = -shots.drops.take(line)[:, None] < high.take(line // shots.rows, 0)
     there &= frame.mask.reshape(-1, shots.width).take(line, 0) == SKY
     place = (line[:, None] * shots.width + np.arange(shots.width))[there]
     frame.mask[place], frame.depth[place] = GREEN, EDGE
@@ -98,11 +106,13 @@ def _parks(town: Town, east: Array, north: Array) -> Array:
     return np.asarray(town.parks[rows, columns])
 
 
-def _marks(colour: Array, style: Style, road: Array, across: Array, far: Array, along: Array, pixel: Array) -> None:
+def _marks(
+    colour: Array, style: Style, road: Array, across: Array, far: Array, along: Array, pixel: Array
+) -> None:
     """The lines in the middle and the crossings; paint covers as much of a pixel as it lies in.
 
-    ``across`` and ``along`` are measured from the middle of the street and of the next one that crosses it; ``far`` is
-    how long ``along`` is, ``pixel`` how wide a pixel is there.
+    ``across`` and ``along`` are measured from the middle of the street and of the next one that
+    crosses it; ``far`` is how long ``along`` is, ``pixel`` how wide a pixel is there.
     """
     past = far - style.road
     corner = (road & (past > 0.9) & (past < 4.4) & (across < style.road - 0.3)).nonzero()[0]

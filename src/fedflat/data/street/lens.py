@@ -1,4 +1,5 @@
-"""The finish of a picture: what falls before the lens, how a game draws it, and how a camera takes it."""
+"""The finish of a picture: what falls before the lens, how a game draws it, and how a camera takes
+it."""
 
 from __future__ import annotations
 
@@ -32,23 +33,39 @@ class Lens:
         if style == "game":
             return cls(style, (1.0, 1.0, 1.0), 1.0, 0.0)
         red, blue = rng.uniform(0.95, 1.05, 2).tolist()
-        return cls(style, (red, 1.0, blue), float(rng.uniform(0.93, 1.07)), float(rng.uniform(0.008, 0.022)))
+        return cls(
+            style,
+            (red, 1.0, blue),
+            float(rng.uniform(0.93, 1.07)),
+            float(rng.uniform(0.008, 0.022)),
+        )
 
 
 def falling(picture: Array, weather: Weather, rngs: Sequence[np.random.Generator]) -> None:
     """Rain as streaks, snow as flakes."""
     _, shots, rows, width = picture.shape
-    planes, size, start = picture.reshape(3, -1), max(1, rows // 64), np.arange(shots)[:, None] * rows * width
+    planes, size, start = (
+        picture.reshape(3, -1),
+        max(1, rows // 64),
+        np.arange(shots)[:, None] * rows * width,
+    )
     if weather.drops:
         count, step = int(rows * width / 90 * weather.drops / size), np.arange(5 * size)
         drawn = [(rng.integers(rows, size=count), rng.integers(width, size=count)) for rng in rngs]
         row, column = np.array(drawn).transpose(1, 0, 2)[..., None]
-        streaks = (row + step) % rows * width + (column - step // (3 * size) * size) % width + start[..., None]
+        streaks = (
+            (row + step) % rows * width
+            + (column - step // (3 * size) * size) % width
+            + start[..., None]
+        )
         for plane in planes:
             plane[streaks] += np.float32(0.1)
     if weather.snow:
         count = int(rows * width / 70 * weather.snow / size)
-        drawn = [(rng.integers(rows - size, size=count), rng.integers(width - size, size=count)) for rng in rngs]
+        drawn = [
+            (rng.integers(rows - size, size=count), rng.integers(width - size, size=count))
+            for rng in rngs
+        ]
         row, column = np.array(drawn).transpose(1, 0, 2)
         for down, out in product(range(size), range(size)):
             at = (row + down) * width + column + out + start
@@ -67,14 +84,23 @@ def _game(picture: Array) -> Array:
     """Loud colours, hard contrast, few steps of brightness."""
     grey = (GREY @ picture.reshape(3, -1)).reshape(picture.shape[1:])
     picture = (grey + (picture - grey) * np.float32(1.45)).clip(0, 1)
-    picture = picture * picture * (3 - 2 * picture) * np.float32(0.55) + picture * np.float32(0.5) + np.float32(0.02)
+    picture = (
+        picture * picture * (3 - 2 * picture) * np.float32(0.55)
+        + picture * np.float32(0.5)
+        + np.float32(0.02)
+    )
     return np.asarray(np.rint(picture * 22) / np.float32(22))
 
 
 def _real(picture: Array, lens: Lens, rngs: Sequence[np.random.Generator]) -> Array:
     """A soft lens that is darker at its edges, a film curve, noise."""
     red, green, blue = lens.balance
-    mixed = (np.eye(3) * 0.92 + GREY[:, None] * 0.08) * np.array([red, green, blue]) * -1.9 * lens.exposure
+    mixed = (
+        (np.eye(3) * 0.92 + GREY[:, None] * 0.08)
+        * np.array([red, green, blue])
+        * -1.9
+        * lens.exposure
+    )
     soft = (mixed.astype(np.float32).T @ picture.reshape(3, -1)).reshape(picture.shape)
     edges = soft[..., :-2] + soft[..., 2:]
     edges *= np.float32(0.12)

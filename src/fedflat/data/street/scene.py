@@ -22,12 +22,19 @@ from fedflat.data.street.weather import Light, light_up
 
 
 def pictures(
-    town: Town, cameras: Sequence[Camera], traffic: Traffic, light: Light, lens: Lens,
-    rngs: Sequence[np.random.Generator], bonnet: float = 0.0,
+    town: Town,
+    cameras: Sequence[Camera],
+    traffic: Traffic,
+    light: Light,
+    lens: Lens,
+    rngs: Sequence[np.random.Generator],
+    bonnet: float = 0.0,
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Images (shots, colours, rows, columns) and masks (shots, rows, columns), each as if it were alone.
+    """Images (shots, colours, rows, columns) and masks (shots, rows, columns), each as if it were
+    alone.
 
-    The cameras make pictures of one size. The generators, one a shot, are for rain, snow and noise only.
+    The cameras make pictures of one size. The generators, one a shot, are for rain, snow and noise
+    only.
     """
     shots = Shots(cameras)
     frame = StreetFrame(shots, lamps=light.weather.lamps > 0)

@@ -1,7 +1,9 @@
-"""A town: a net of streets, blocks of houses, and what stands along the kerb. Drawn once from a seed; it never moves.
+"""A town: a net of streets, blocks of houses, and what stands along the kerb. Drawn once from a
+seed; it never moves.
 
-East-west and north-south streets cross at right angles, at distances that vary. All lengths are metres in the town's
-own frame: 0 is the south-western corner of the part in which vehicles drive. Around it lie blocks that are only seen.
+East-west and north-south streets cross at right angles, at distances that vary. All lengths are
+metres in the town's own frame: 0 is the south-western corner of the part in which vehicles drive.
+Around it lie blocks that are only seen.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ TREES = {"round": (TREE, 0.3), "poplar": (POPLAR, 0.13), "fir": (FIR, 0.23), "pa
 
 @dataclass(frozen=True)
 class Houses:
-    """Boxes on the ground, one a row: west, east, south and north side, height of the eaves, and their looks."""
+    """Boxes on the ground, one a row: west, east, south and north side, height of the eaves, and
+    their looks."""
 
     sides: Array
     height: Array
@@ -40,12 +43,17 @@ class Houses:
     @cached_property
     def middle(self) -> Array:
         """East and north of the middle."""
-        return np.stack([self.sides[:, 0] + self.sides[:, 1], self.sides[:, 2] + self.sides[:, 3]], 1) / 2
+        return (
+            np.stack([self.sides[:, 0] + self.sides[:, 1], self.sides[:, 2] + self.sides[:, 3]], 1)
+            / 2
+        )
 
     @cached_property
     def reach(self) -> Array:
         """From the middle to a corner."""
-        return np.asarray(np.hypot(self.sides[:, 1] - self.sides[:, 0], self.sides[:, 3] - self.sides[:, 2]) / 2)
+        return np.asarray(
+            np.hypot(self.sides[:, 1] - self.sides[:, 0], self.sides[:, 3] - self.sides[:, 2]) / 2
+        )
 
     @cached_property
     def colours(self) -> Array:
@@ -60,7 +68,8 @@ class Houses:
 
 @dataclass(frozen=True)
 class Figures:
-    """Upright things without depth, one a row: kind, place, height, half the width, tint, and a number of its own.
+    """Upright things without depth, one a row: kind, place, height, half the width, tint, and a
+    number of its own.
 
     ``toward`` is the direction (east, north) in which a lamp's arm reaches.
     """
@@ -78,12 +87,19 @@ class Figures:
 
     def at(self, index: NDArray[np.int64]) -> Figures:
         """Some of them."""
-        return Figures(*(getattr(self, name).take(index, 0) for name in Figures.__dataclass_fields__))
+        return Figures(
+            *(getattr(self, name).take(index, 0) for name in Figures.__dataclass_fields__)
+        )
 
     @classmethod
     def joined(cls, parts: list[Figures]) -> Figures:
         """All of them in one."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
+        return cls(
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in cls.__dataclass_fields__
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -117,7 +133,10 @@ def town(number: int, seed: int) -> Town:
     style, rng = style_of(number), numpy_generator(seed, "street/town", number)
     east, north = _lines(style, rng), _lines(style, rng)
     parks = rng.random((len(north) - 1, len(east) - 1)) < style.parks
-    sides, figures = [], [_furniture(style, rng, east, north), _furniture(style, rng, north, east, turned=True)]
+    sides, figures = (
+        [],
+        [_furniture(style, rng, east, north), _furniture(style, rng, north, east, turned=True)],
+    )
     inset = style.road + style.verge + style.pavement + style.setback
     for j in range(len(north) - 1):
         for i in range(len(east) - 1):
@@ -131,7 +150,9 @@ def town(number: int, seed: int) -> Town:
     metres = np.arange(low, max(east[-1], north[-1]) + 40) + 0.5
     nearest = (_nearest(east, metres), _nearest(north, metres))
     roofs = _roofs(houses, low, len(metres))
-    return Town(number, style, (east, north), houses, Figures.joined(figures), low, nearest, roofs, parks)
+    return Town(
+        number, style, (east, north), houses, Figures.joined(figures), low, nearest, roofs, parks
+    )
 
 
 def _lines(style: Style, rng: np.random.Generator) -> Array:
@@ -144,7 +165,9 @@ def _nearest(lines: Array, metres: NDArray[np.float64]) -> Array:
     return np.asarray(lines[np.abs(metres[:, None] - lines).argmin(1)])
 
 
-def _perimeter(style: Style, rng: np.random.Generator, block: tuple[float, float, float, float]) -> Array:
+def _perimeter(
+    style: Style, rng: np.random.Generator, block: tuple[float, float, float, float]
+) -> Array:
     """Houses along the four sides of a block; a lot here and there is empty."""
     west, east, south, north = block
     depth = min(DEEP, (east - west) / 2.4, (north - south) / 2.4)
@@ -161,7 +184,9 @@ def _perimeter(style: Style, rng: np.random.Generator, block: tuple[float, float
     return kept[rng.random(len(kept)) < 0.95]
 
 
-def _cut(style: Style, rng: np.random.Generator, start: float, end: float) -> list[tuple[float, float]]:
+def _cut(
+    style: Style, rng: np.random.Generator, start: float, end: float
+) -> list[tuple[float, float]]:
     """Lots from ``start`` to ``end``, as wide as the style wants them but for rounding."""
     least, most = style.lot
     if end - start < least:
@@ -183,18 +208,27 @@ def _houses(style: Style, rng: np.random.Generator, sides: Array) -> Houses:
 
     def drawn(colours: tuple[tuple[int, int, int], ...], spread: float) -> Array:
         chosen = np.array(colours)[rng.integers(len(colours), size=count)] / 255
-        return np.clip(chosen * rng.uniform(1 - spread, 1 + spread, (count, 1)), 0, 1).astype(np.float32)
+        return np.clip(chosen * rng.uniform(1 - spread, 1 + spread, (count, 1)), 0, 1).astype(
+            np.float32
+        )
 
     return Houses(
-        sides, height.astype(np.float32), gable.astype(np.float32),
-        drawn(style.walls, 0.08), drawn(style.trims, 0.03), drawn(style.roofs, 0.1), rng.random(count) < style.shops,
-    )  # fmt: skip
+        sides,
+        height.astype(np.float32),
+        gable.astype(np.float32),
+        drawn(style.walls, 0.08),
+        drawn(style.trims, 0.03),
+        drawn(style.roofs, 0.1),
+        rng.random(count) < style.shops,
+    )
 
 
 def _roofs(houses: Houses, low: float, metres: int) -> NDArray[np.uint8]:
     table = np.zeros((metres, metres), np.uint8)
     edges = np.clip(np.round(houses.sides - low).astype(int), 0, metres)
-    for (west, east, south, north), height in zip(edges, houses.height + houses.gable / 2, strict=True):
+    for (west, east, south, north), height in zip(
+        edges, houses.height + houses.gable / 2, strict=True
+    ):
         table[south:north, west:east] = int(height)
     return table
 
@@ -202,17 +236,22 @@ def _roofs(houses: Houses, low: float, metres: int) -> NDArray[np.uint8]:
 def _furniture(
     style: Style, rng: np.random.Generator, lines: Array, across: Array, *, turned: bool = False
 ) -> Figures:
-    """What stands along the kerbs of parallel streets: trees, lamps, signs, and lights where streets cross."""
+    """What stands along the kerbs of parallel streets: trees, lamps, signs, and lights where
+    streets cross."""
     parts = []
     start, end = float(across[0]), float(across[-1])
     corner = style.road + style.verge + style.pavement
 
-    def stood(kind: int, line: float, side: int, at: NDArray[np.float64], off: float, clear: float) -> None:
+    def stood(
+        kind: int, line: float, side: int, at: NDArray[np.float64], off: float, clear: float
+    ) -> None:
         at = at[np.abs(at[:, None] - across).min(1) > clear]
         sideways = np.full(len(at), line + side * off)
         place = np.stack([at, sideways] if turned else [sideways, at], 1)
         toward = np.broadcast_to([0.0, -side] if turned else [-side, 0.0], place.shape)
-        parts.append(_trees(style, rng, place) if kind == TREE else _posts(kind, rng, place, toward))
+        parts.append(
+            _trees(style, rng, place) if kind == TREE else _posts(kind, rng, place, toward)
+        )
 
     for number, line in enumerate(lines.tolist()):
         for side in (-1, 1):
@@ -222,37 +261,63 @@ def _furniture(
             lamps = np.arange(start, end, style.lamp_gap) + (side > 0) * style.lamp_gap / 2
             stood(LAMP, line, side, lamps, style.road + 0.45, corner)
             signs = np.arange(start, end, 37.0) + rng.uniform(0, 37)
-            stood(SIGN, line, side, signs + rng.uniform(-9, 9, len(signs)), style.road + 0.5, corner)
+            stood(
+                SIGN, line, side, signs + rng.uniform(-9, 9, len(signs)), style.road + 0.5, corner
+            )
             kind = LIGHTS if style.road > 4 and number % 2 == 0 else SIGN
-            stood(kind, line, side, across - side * (style.road + 0.9) * (1 if turned else -1), style.road + 0.6, 0.5)
+            stood(
+                kind,
+                line,
+                side,
+                across - side * (style.road + 0.9) * (1 if turned else -1),
+                style.road + 0.6,
+                0.5,
+            )
     return Figures.joined(parts)
 
 
-def _posts(kind: int, rng: np.random.Generator, place: NDArray[np.float64], toward: NDArray[np.float64]) -> Figures:
+def _posts(
+    kind: int, rng: np.random.Generator, place: NDArray[np.float64], toward: NDArray[np.float64]
+) -> Figures:
     count = len(place)
     height, half = {LAMP: (6.6, 1.6), SIGN: (2.9, 0.42), LIGHTS: (3.5, 0.3)}[kind]
     own = rng.integers(1 << 30, size=count)
     tint = np.broadcast_to(np.float32(0.36), (count, 3))
     tall = np.full(count, height) * rng.uniform(0.95, 1.05, count)
     return Figures(
-        np.full(count, kind), place.astype(np.float32), tall.astype(np.float32), np.full(count, half, np.float32),
-        tint, own, toward.astype(np.float32),
-    )  # fmt: skip
+        np.full(count, kind),
+        place.astype(np.float32),
+        tall.astype(np.float32),
+        np.full(count, half, np.float32),
+        tint,
+        own,
+        toward.astype(np.float32),
+    )
 
 
 def _trees(style: Style, rng: np.random.Generator, place: NDArray[np.floating]) -> Figures:
     count = len(place)
     height = rng.uniform(*style.tree_height, count)
     kind, wide = TREES[style.tree]
-    tint = np.array(style.leaves)[rng.integers(len(style.leaves), size=count)] / 255 * rng.uniform(0.9, 1.1, (count, 1))
+    tint = (
+        np.array(style.leaves)[rng.integers(len(style.leaves), size=count)]
+        / 255
+        * rng.uniform(0.9, 1.1, (count, 1))
+    )
     return Figures(
-        np.full(count, kind), np.asarray(place, np.float32), height.astype(np.float32),
-        (height * wide * rng.uniform(0.9, 1.15, count)).astype(np.float32), tint.astype(np.float32),
-        rng.integers(1 << 30, size=count), np.zeros((count, 2), np.float32),
-    )  # fmt: skip
+        np.full(count, kind),
+        np.asarray(place, np.float32),
+        height.astype(np.float32),
+        (height * wide * rng.uniform(0.9, 1.15, count)).astype(np.float32),
+        tint.astype(np.float32),
+        rng.integers(1 << 30, size=count),
+        np.zeros((count, 2), np.float32),
+    )
 
 
-def _scattered(rng: np.random.Generator, block: tuple[float, float, float, float]) -> NDArray[np.float64]:
+def _scattered(
+    rng: np.random.Generator, block: tuple[float, float, float, float]
+) -> NDArray[np.float64]:
     west, east, south, north = block
     count = int((east - west) * (north - south) / 55)
     return np.stack([rng.uniform(west, east, count), rng.uniform(south, north, count)], 1)

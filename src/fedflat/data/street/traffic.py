@@ -31,13 +31,22 @@ class View:
     """How high the own bonnet stands in the picture, as a share of it."""
 
 
-COATS = ((168, 40, 44), (40, 62, 108), (52, 54, 60), (206, 178, 92), (60, 112, 84), (150, 144, 140), (222, 222, 220))
+COATS = (
+    (168, 40, 44),
+    (40, 62, 108),
+    (52, 54, 60),
+    (206, 178, 92),
+    (60, 112, 84),
+    (150, 144, 140),
+    (222, 222, 220),
+)
 VIEWS = {"car": View(1.45, 0.0, 0.07), "bus": View(2.7, -3.5, 0.0), "scooter": View(1.2, 1.5, 0.0)}
 
 
 @dataclass(frozen=True)
 class Cars:
-    """Cars, one a row: middle, half extents east and north, the side the front looks to, colour, kind of body."""
+    """Cars, one a row: middle, half extents east and north, the side the front looks to, colour,
+    kind of body."""
 
     place: Array
     half: Array
@@ -61,7 +70,8 @@ class Traffic:
 
 
 def drive(town: Town, rng: np.random.Generator, frames: int) -> NDArray[np.float64]:
-    """East, north and heading along the way of one vehicle, a row a picture. It keeps right, and turns now and then."""
+    """East, north and heading along the way of one vehicle, a row a picture. It keeps right, and
+    turns now and then."""
     axis, way = int(rng.integers(2)), int(rng.choice([-1, 1]))
     inner = [lines[SEEN : SEEN + DRIVEN + 1] for lines in town.lines]
     line = float(rng.choice(inner[axis]))
@@ -85,14 +95,18 @@ def drive(town: Town, rng: np.random.Generator, frames: int) -> NDArray[np.float
     return np.array(rows)
 
 
-def camera(row: NDArray[np.float64], view: View, rng: np.random.Generator, width: int, rows: int) -> Camera:
+def camera(
+    row: NDArray[np.float64], view: View, rng: np.random.Generator, width: int, rows: int
+) -> Camera:
     """The camera of a vehicle at one place of its way; it nods a little."""
     east, north, heading = row.tolist()
     height, pitch = view.height * rng.uniform(0.97, 1.03), view.pitch + rng.normal(0, 0.5)
     return Camera(east, north, heading, height, pitch, width, rows)
 
 
-def meet(town: Town, cameras: Sequence[Camera], rngs: Sequence[np.random.Generator], busy: float) -> Traffic:
+def meet(
+    town: Town, cameras: Sequence[Camera], rngs: Sequence[np.random.Generator], busy: float
+) -> Traffic:
     """The cars and people near cameras, drawn anew for each picture with its own generator."""
     cars, people, looks, counts = [], [], [], []
     for camera, rng in zip(cameras, rngs, strict=True):
@@ -103,15 +117,23 @@ def meet(town: Town, cameras: Sequence[Camera], rngs: Sequence[np.random.Generat
             cars.append(_cars(town, rng, axis, near, across, along, busy))
             people.append(_people(town, rng, near, across, along, busy))
         met = len(people[-2][0]) + len(people[-1][0])
-        looks.append((rng.normal(1.7, 0.1, met), rng.integers(len(COATS), size=met), rng.integers(1 << 30, size=met)))
+        looks.append(
+            (
+                rng.normal(1.7, 0.1, met),
+                rng.integers(len(COATS), size=met),
+                rng.integers(1 << 30, size=met),
+            )
+        )
         counts.append(met)
     shot, axes = np.divmod(np.arange(len(cars)), 2)
     driven = [len(part[0]) for part in cars]
     walking = axes.repeat([len(part[0]) for part in people])
     return Traffic(
-        _built(town, cars, axes.repeat(driven)), shot.repeat(driven),
-        _persons(_turned(walking, *_joined(people)), *_joined(looks)), np.arange(len(cameras)).repeat(counts),
-    )  # fmt: skip
+        _built(town, cars, axes.repeat(driven)),
+        shot.repeat(driven),
+        _persons(_turned(walking, *_joined(people)), *_joined(looks)),
+        np.arange(len(cameras)).repeat(counts),
+    )
 
 
 def _joined(parts: Sequence[tuple[Array, ...]]) -> list[Array]:
@@ -120,13 +142,22 @@ def _joined(parts: Sequence[tuple[Array, ...]]) -> list[Array]:
 
 def _turned(axis: Index, across: Array, along: Array) -> Array:
     """East and north, one pair a row, of what is measured across and along streets."""
-    return np.stack([np.where(axis, along, across), np.where(axis, across, along)], 1).astype(np.float32)
+    return np.stack([np.where(axis, along, across), np.where(axis, across, along)], 1).astype(
+        np.float32
+    )
 
 
 def _cars(
-    town: Town, rng: np.random.Generator, axis: int, lines: Array, across: float, along: float, busy: float
+    town: Town,
+    rng: np.random.Generator,
+    axis: int,
+    lines: Array,
+    across: float,
+    along: float,
+    busy: float,
 ) -> tuple[Array, ...]:
-    """Parked at both kerbs, driving in both lanes of these streets; the camera's own place is free."""
+    """Parked at both kerbs, driving in both lanes of these streets; the camera's own place is
+    free."""
     style = town.style
     lanes = lines[:, None, None] + SIDES[:, None] * np.array([style.road * 0.48, style.road - 1.05])
     shape = (*lanes.shape, len(SPOTS))  # streets, sides, driving and parked, spots along the street
@@ -135,21 +166,41 @@ def _cars(
     kept = (rng.random(shape) < share * busy).ravel().nonzero()[0]
     lane, at = kept // len(SPOTS), at.take(kept)
     middle = lanes.take(lane)
-    clear = np.abs(at[:, None] - town.lines[1 - axis]).min(1) > style.road + np.array([2.5, 5.0]).take(lane % 2)
+    clear = np.abs(at[:, None] - town.lines[1 - axis]).min(1) > style.road + np.array(
+        [2.5, 5.0]
+    ).take(lane % 2)
     clear &= np.hypot(at - along, middle - across) > 6.5
     lane, middle, at = lane[clear], middle[clear], at[clear]
     count = len(at)
     long, wide = rng.uniform(2.0, 2.35, count), rng.uniform(0.86, 0.93, count)
     tint, van = rng.integers(len(style.cars), size=count), rng.random(count) < 0.2
-    return middle, at, lane, wide, long, tint, van, rng.uniform(1.9, 2.3, count), rng.uniform(1.4, 1.55, count)
+    return (
+        middle,
+        at,
+        lane,
+        wide,
+        long,
+        tint,
+        van,
+        rng.uniform(1.9, 2.3, count),
+        rng.uniform(1.4, 1.55, count),
+    )
 
 
 def _built(town: Town, drawn: Sequence[tuple[Array, ...]], axis: Index) -> Cars:
     middle, at, lane, wide, long, tint, van, tall, low = _joined(drawn)
     side = SIDES.take(lane // 2 % 2)
     way = np.where(axis, -side, side)  # one keeps right
-    place, half, front = (_turned(axis, *pair) for pair in ((middle, at), (wide, long), (0 * way, way)))
-    return Cars(place, half, front, shades(town.style.cars).take(tint, 0), np.where(van, tall, low).astype(np.float32))
+    place, half, front = (
+        _turned(axis, *pair) for pair in ((middle, at), (wide, long), (0 * way, way))
+    )
+    return Cars(
+        place,
+        half,
+        front,
+        shades(town.style.cars).take(tint, 0),
+        np.where(van, tall, low).astype(np.float32),
+    )
 
 
 def _people(
@@ -170,6 +221,11 @@ def _people(
 def _persons(place: Array, height: Array, coat: Index, own: Index) -> Figures:
     count, height = len(place), height.clip(1.1, 2.0)
     return Figures(
-        np.full(count, PERSON), place, height.astype(np.float32), (height * 0.17).astype(np.float32),
-        shades(COATS).take(coat, 0), own, np.zeros((count, 2), np.float32),
-    )  # fmt: skip
+        np.full(count, PERSON),
+        place,
+        height.astype(np.float32),
+        (height * 0.17).astype(np.float32),
+        shades(COATS).take(coat, 0),
+        own,
+        np.zeros((count, 2), np.float32),
+    )

@@ -1,8 +1,8 @@
 """Which house is seen where, and how its walls look.
 
-A ray of the camera goes over the ground into one direction for all pixels of a column. It meets boxes in some order;
-each is seen above those before it. So for each column the boxes are peeled off from near to far, as long as one rises
-above all before it.
+A ray of the camera goes over the ground into one direction for all pixels of a column. It meets
+boxes in some order; each is seen above those before it. So for each column the boxes are peeled off
+from near to far, as long as one rises above all before it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ MOST = 12
 
 @dataclass(frozen=True)
 class WallHits:
-    """Where rays meet houses: which column of all shots, which house, how far that is, which row its top has there."""
+    """Where rays meet houses: which column of all shots, which house, how far that is, which row
+    its top has there."""
 
     ray: Index
     house: Index
@@ -41,7 +42,9 @@ class WallHits:
 
     def at(self, index: Index) -> WallHits:
         """Some of them."""
-        return WallHits(*(getattr(self, name).take(index) for name in WallHits.__dataclass_fields__))
+        return WallHits(
+            *(getattr(self, name).take(index) for name in WallHits.__dataclass_fields__)
+        )
 
     def facing(self, shots: Shots) -> NDArray[np.uint8]:
         """Which way the walls face."""
@@ -64,9 +67,15 @@ def raise_walls(frame: StreetFrame, town: Town) -> None:
         return
     middles = np.arange(shots.rows, dtype=np.float32)[:, None] + np.float32(0.5)
     seen = np.full((shots.count, shots.rows, shots.width), -1)
-    number = np.arange(shots.count * shots.width * len(layers)).reshape(len(layers), shots.count, 1, shots.width)
+    number = np.arange(shots.count * shots.width * len(layers)).reshape(
+        len(layers), shots.count, 1, shots.width
+    )
     for layer in range(len(layers) - 1, -1, -1):
-        np.copyto(seen, number[layer], where=middles >= layers[layer][1].reshape(shots.count, 1, shots.width))
+        np.copyto(
+            seen,
+            number[layer],
+            where=middles >= layers[layer][1].reshape(shots.count, 1, shots.width),
+        )
     hits = hits.at(np.concatenate([nearest for nearest, _ in layers]))
     depth = hits.depth.take(seen)
     up = shots.height[:, None, None] - shots.drops[..., None] * depth
@@ -80,7 +89,11 @@ def raise_walls(frame: StreetFrame, town: Town) -> None:
 def _near(shots: Shots, houses: Houses) -> tuple[Index, Index]:
     """In which shot which house may be seen."""
     around = shots.around(houses.middle, REACH + float(houses.reach.max(initial=0)))
-    middle, reach, edge = houses.middle.take(around, 0), houses.reach.take(around), float(shots.slopes[-1])
+    middle, reach, edge = (
+        houses.middle.take(around, 0),
+        houses.reach.take(around),
+        float(shots.slopes[-1]),
+    )
     right, ahead = shots.view(np.arange(shots.count)[:, None], middle[:, 0], middle[:, 1])
     inside = np.abs(right) - edge * ahead < reach * np.float32(np.hypot(1, edge))
     shot, house = ((ahead > -reach) & (ahead < REACH) & inside).nonzero()
@@ -116,17 +129,23 @@ def _meet(shots: Shots, houses: Houses) -> WallHits:
 
 
 def _columns(shots: Shots, shot: Index, sides: Array) -> tuple[Index, Index]:
-    """In which columns houses can be: the first and how many, a little more than there are at both ends."""
+    """In which columns houses can be: the first and how many, a little more than there are at both
+    ends."""
     right, ahead = shots.view(shot, sides[[0, 0, 1, 1]], sides[[2, 3, 2, 3]])
     column = shots.width / 2 + shots.focal * right / np.maximum(ahead, 1)
     whole, slack = ahead.min(0) < 1, 1 + shots.focal * 1e-3
     first = np.where(whole, 0, column.min(0) - slack).clip(0, shots.width).astype(np.int64)
-    last = np.where(whole, shots.width, column.max(0) + slack + 1).clip(0, shots.width).astype(np.int64)
+    last = (
+        np.where(whole, shots.width, column.max(0) + slack + 1)
+        .clip(0, shots.width)
+        .astype(np.int64)
+    )
     return first, last - first
 
 
 def _peel(shots: Shots, hits: WallHits) -> list[tuple[Index, Array]]:
-    """Layers from near to far: for each ray the hit and the row of its top, infinite where there is none."""
+    """Layers from near to far: for each ray the hit and the row of its top, infinite where there is
+    none."""
     size = shots.count * shots.width
     skyline, layers = np.full(size, shots.rows, np.float32), []
     ray, depth, top = hits.ray, hits.depth, hits.top
@@ -135,7 +154,12 @@ def _peel(shots: Shots, hits: WallHits) -> list[tuple[Index, Array]]:
         higher = (top < skyline.take(ray)).nonzero()[0]
         if len(higher) == 0:
             break
-        left, ray, depth, top = left.take(higher), ray.take(higher), depth.take(higher), top.take(higher)
+        left, ray, depth, top = (
+            left.take(higher),
+            ray.take(higher),
+            depth.take(higher),
+            top.take(higher),
+        )
         nearest = np.full(size, np.inf, np.float32)
         np.minimum.at(nearest, ray, depth)
         first = (depth == nearest.take(ray)).nonzero()[0][::-1]  # of two as near the first stays
@@ -146,8 +170,11 @@ def _peel(shots: Shots, hits: WallHits) -> list[tuple[Index, Array]]:
     return layers
 
 
-def _paint(frame: StreetFrame, town: Town, hits: WallHits, there: Index, seen: Index, up: Array) -> None:
-    """Walls with windows between bands, and roofs. All that does not depend on the height is worked out hit by hit."""
+def _paint(
+    frame: StreetFrame, town: Town, hits: WallHits, there: Index, seen: Index, up: Array
+) -> None:
+    """Walls with windows between bands, and roofs. All that does not depend on the height is worked
+    out hit by hit."""
     style, houses, focal = town.style, town.houses, frame.shots.focal
     pitch, share_wide, share_high = style.windows
     house = hits.house.take(seen)
@@ -174,7 +201,9 @@ def _paint(frame: StreetFrame, town: Town, hits: WallHits, there: Index, seen: I
     roof = up > eaves
     band = ((up > eaves - 0.5) & ~roof) | (shop & (up > style.storey - 0.45)) | (up < 0.5)
     low = 0.82 + 0.18 * np.minimum(up / 3.0, 1)
-    wall = houses.colours.take(house + roof * len(houses.height), 1) * np.where(roof, dirt, dirt * low)
+    wall = houses.colours.take(house + roof * len(houses.height), 1) * np.where(
+        roof, dirt, dirt * low
+    )
     wall += (houses.trims.take(house, 1) - wall) * np.maximum(frame_of, band * np.float32(0.85))
     lucky = hashed(house, floor.astype(np.int32), column.astype(np.int32).take(seen))
     shine = 0.65 + 0.6 * lucky + 0.25 * (storey - floor)

@@ -1,4 +1,5 @@
-"""Weather and light: what the sky looks like, and what it does to the colours below. It never changes a mask."""
+"""Weather and light: what the sky looks like, and what it does to the colours below. It never
+changes a mask."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Weather:
-    """Colours from 0 to 1; ``sun`` and ``ambient`` are what direct light and the sky give to a white wall."""
+    """Colours from 0 to 1; ``sun`` and ``ambient`` are what direct light and the sky give to a
+    white wall."""
 
     zenith: Triple
     horizon: Triple
@@ -38,34 +40,73 @@ class Weather:
 
 
 WEATHERS = {
-    "sun": Weather((0.22, 0.46, 0.84), (0.72, 0.85, 0.97), (0.5, 0.54, 0.62), (0.66, 0.6, 0.48), clouds=0.38),
+    "sun": Weather(
+        (0.22, 0.46, 0.84), (0.72, 0.85, 0.97), (0.5, 0.54, 0.62), (0.66, 0.6, 0.48), clouds=0.38
+    ),
     "clouds": Weather(
-        (0.56, 0.61, 0.68), (0.8, 0.82, 0.84), (0.8, 0.81, 0.84), clouds=0.9, cloud=(0.9, 0.91, 0.93), haze=0.004
+        (0.56, 0.61, 0.68),
+        (0.8, 0.82, 0.84),
+        (0.8, 0.81, 0.84),
+        clouds=0.9,
+        cloud=(0.9, 0.91, 0.93),
+        haze=0.004,
     ),
     "rain": Weather(
-        (0.36, 0.4, 0.46), (0.6, 0.64, 0.68), (0.55, 0.58, 0.64), clouds=0.95, cloud=(0.52, 0.55, 0.6), haze=0.009,
-        wet=0.8, lamps=0.25, drops=0.6,
+        (0.36, 0.4, 0.46),
+        (0.6, 0.64, 0.68),
+        (0.55, 0.58, 0.64),
+        clouds=0.95,
+        cloud=(0.52, 0.55, 0.6),
+        haze=0.009,
+        wet=0.8,
+        lamps=0.25,
+        drops=0.6,
     ),
-    "fog": Weather((0.72, 0.74, 0.76), (0.78, 0.79, 0.8), (0.72, 0.73, 0.76), clouds=0.0, haze=0.034, lamps=0.2),
+    "fog": Weather(
+        (0.72, 0.74, 0.76), (0.78, 0.79, 0.8), (0.72, 0.73, 0.76), clouds=0.0, haze=0.034, lamps=0.2
+    ),
     "dusk": Weather(
-        (0.22, 0.26, 0.5), (1.0, 0.6, 0.36), (0.42, 0.38, 0.46), (0.78, 0.42, 0.2), high=9, clouds=0.5,
-        cloud=(0.98, 0.5, 0.4), haze=0.004, lamps=0.55,
+        (0.22, 0.26, 0.5),
+        (1.0, 0.6, 0.36),
+        (0.42, 0.38, 0.46),
+        (0.78, 0.42, 0.2),
+        high=9,
+        clouds=0.5,
+        cloud=(0.98, 0.5, 0.4),
+        haze=0.004,
+        lamps=0.55,
     ),
     "night": Weather(
-        (0.02, 0.03, 0.08), (0.1, 0.11, 0.19), (0.15, 0.17, 0.27), clouds=0.35, cloud=(0.12, 0.13, 0.2), haze=0.003,
-        wet=0.2, lamps=1.0, stars=1.0,
+        (0.02, 0.03, 0.08),
+        (0.1, 0.11, 0.19),
+        (0.15, 0.17, 0.27),
+        clouds=0.35,
+        cloud=(0.12, 0.13, 0.2),
+        haze=0.003,
+        wet=0.2,
+        lamps=1.0,
+        stars=1.0,
     ),
     "snow": Weather(
-        (0.68, 0.72, 0.78), (0.86, 0.88, 0.9), (0.84, 0.86, 0.92), clouds=0.8, cloud=(0.84, 0.86, 0.9), haze=0.008,
+        (0.68, 0.72, 0.78),
+        (0.86, 0.88, 0.9),
+        (0.84, 0.86, 0.92),
+        clouds=0.8,
+        cloud=(0.84, 0.86, 0.9),
+        haze=0.008,
         snow=0.85,
     ),
-}  # fmt: skip
-WARM, GLOW = np.array([[1.0], [0.72], [0.4]], np.float32), np.array([[1.0], [0.78], [0.42]], np.float32)
+}
+WARM, GLOW = (
+    np.array([[1.0], [0.72], [0.4]], np.float32),
+    np.array([[1.0], [0.78], [0.42]], np.float32),
+)
 
 
 @dataclass(frozen=True)
 class Light:
-    """A weather at one time of day: where the sun stands, how bright it is, where the clouds are."""
+    """A weather at one time of day: where the sun stands, how bright it is, where the clouds
+    are."""
 
     weather: Weather
     azimuth: float
@@ -75,7 +116,12 @@ class Light:
     @classmethod
     def drawn(cls, weather: Weather, rng: np.random.Generator) -> Light:
         """A time of the day."""
-        return cls(weather, float(rng.uniform(0, 360)), float(rng.uniform(0.92, 1.08)), float(rng.uniform(0, 200)))
+        return cls(
+            weather,
+            float(rng.uniform(0, 360)),
+            float(rng.uniform(0.92, 1.08)),
+            float(rng.uniform(0, 200)),
+        )
 
     @property
     def toward(self) -> Triple:
@@ -92,7 +138,11 @@ def light_up(frame: StreetFrame, town: Town, light: Light, ground: Ground) -> Ar
         _whiten(frame, weather.snow, ground)
     level = _column(weather.ambient) * np.float32(light.strength)
     if any(weather.sun):
-        level = _direct(frame, town, light, ground) * (_column(weather.sun) * np.float32(light.strength)) + level
+        level = (
+            _direct(frame, town, light, ground)
+            * (_column(weather.sun) * np.float32(light.strength))
+            + level
+        )
     if weather.lamps > 0.3:
         level = level + _street_light(frame, weather.lamps)
     picture = frame.colour * level
@@ -122,9 +172,12 @@ def _whiten(frame: StreetFrame, amount: float, ground: Ground) -> None:
 
 
 def _direct(frame: StreetFrame, town: Town, light: Light, ground: Ground) -> Array:
-    """How much of the sun's light falls on each pixel; less on the ground where a house stands between."""
+    """How much of the sun's light falls on each pixel; less on the ground where a house stands
+    between."""
     east, north, high = light.toward
-    direct = np.array([high, -east, east, -north, north, 0.55], np.float32).clip(0).take(frame.facing)
+    direct = (
+        np.array([high, -east, east, -north, north, 0.55], np.float32).clip(0).take(frame.facing)
+    )
     flat, rise = float(np.hypot(east, north)), tan(radians(light.weather.high))
     size = len(town.roofs)
     row, column = ground.north - np.float32(town.low), ground.east - np.float32(town.low)
@@ -178,12 +231,19 @@ def _sky(frame: StreetFrame, light: Light, picture: Array) -> None:
 
 def _halos(frame: StreetFrame, picture: Array, amount: float) -> None:
     """Light that spreads around lamps."""
-    shot, column, row, radius, *colours = (np.concatenate(part) for part in zip(*frame.lights, strict=True))
-    column, row, radius, *colours = (part.astype(np.float32) for part in (column, row, radius, *colours))
+    shot, column, row, radius, *colours = (
+        np.concatenate(part) for part in zip(*frame.lights, strict=True)
+    )
+    column, row, radius, *colours = (
+        part.astype(np.float32) for part in (column, row, radius, *colours)
+    )
     wide = 1.9 * radius
     pixels = cut(frame.shots, shot, column - wide, column + wide, row - wide, row + wide)
     owner, (at_row, at_column) = pixels.owner, frame.pixel(pixels.place)
-    down, out = at_row + np.float32(0.5) - row.take(owner), at_column + np.float32(0.5) - column.take(owner)
+    down, out = (
+        at_row + np.float32(0.5) - row.take(owner),
+        at_column + np.float32(0.5) - column.take(owner),
+    )
     away = (down**2 + out**2) / (radius**2).take(owner)
     strength = (0.55 * np.exp(-away * 1.6) + 0.9 * np.exp(-away * 40)) * np.float32(amount)
     for plane, part in zip(picture, colours, strict=True):
@@ -191,10 +251,15 @@ def _halos(frame: StreetFrame, picture: Array, amount: float) -> None:
 
 
 def _mirror(frame: StreetFrame, picture: Array, wet: float, ground: Ground) -> None:
-    """Wet ground shows what stands above the horizon, upside down, the more the flatter one looks."""
+    """Wet ground shows what stands above the horizon, upside down, the more the flatter one
+    looks."""
     shots, place = frame.shots, ground.place
     shot, row, ray = frame.lines(place)
-    across = np.rint(2 * shots.exact_horizon[:, None] - np.arange(shots.rows) - 1).clip(0, shots.rows - 1).astype(int)
+    across = (
+        np.rint(2 * shots.exact_horizon[:, None] - np.arange(shots.rows) - 1)
+        .clip(0, shots.rows - 1)
+        .astype(int)
+    )
     across = across.take(row)
     start = ray + shot * (shots.rows - 1) * shots.width  # the pixel's column in the uppermost row
     lines = across, np.maximum(across - 1, 0), np.minimum(across + 2, shots.rows - 1)
@@ -204,4 +269,6 @@ def _mirror(frame: StreetFrame, picture: Array, wet: float, ground: Ground) -> N
     for plane in picture:
         at, above, below = (plane.take(where) for where in mirrored)
         dry = plane.take(place) * (1 - np.float32(0.3 * wet))
-        plane[place] = dry + ((at + above + below) * np.float32(1 / 3) - dry * np.float32(0.6)) * share
+        plane[place] = (
+            dry + ((at + above + below) * np.float32(1 / 3) - dry * np.float32(0.6)) * share
+        )

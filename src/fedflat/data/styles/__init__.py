@@ -1,1 +1,2 @@
-"""The style of an image, taken from one image and given to another: by frequencies, by colours, in clusters."""
+"""The style of an image, taken from one image and given to another: by frequencies, by colours, in
+clusters."""

@@ -1,4 +1,5 @@
-"""Whose style an image is given: a bank of the styles of all clients' images, drawn from by a generator."""
+"""Whose style an image is given: a bank of the styles of all clients' images, drawn from by a
+generator."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from fedflat.errors import SettingError
 
 @dataclass(frozen=True)
 class StyleBank:
-    """A style for each image of all clients, and a number that is the same for those that look alike (of one town)."""
+    """A style for each image of all clients, and a number that is the same for those that look
+    alike (of one town)."""
 
     styles: Tensor
     """What a style is made of; the first axis counts the images."""
@@ -29,8 +31,8 @@ class StyleBank:
         return len(self.looks)
 
     def draw(self, looks: Tensor, rng: torch.Generator, *, own: bool = False) -> Tensor:
-        """A style for each of some images with these looks, drawn with replacement from images that look otherwise, or
-        with ``own`` from all of them."""
+        """A style for each of some images with these looks, drawn with replacement from images that
+        look otherwise, or with ``own`` from all of them."""
         drawn = []
         for look in looks.tolist():
             others = torch.arange(len(self)) if own else self.others(look)

@@ -1,8 +1,10 @@
-"""Styles as means and spreads of colours in LAB space, after Reinhard et al., Color Transfer between Images, 2001.
+"""Styles as means and spreads of colours in LAB space, after Reinhard et al., Color Transfer
+between Images, 2001.
 
     x' = (x - mean) / std * other_std + other_mean      for each channel, in LAB; then back to red, green and blue
 
-LAB has 8 bits a channel, as in OpenCV: ``L 255/100, a + 128, b + 128`` of sRGB under the white of D65.
+LAB has 8 bits a channel, as in OpenCV: ``L 255/100, a + 128, b + 128`` of sRGB under the white of
+D65.
 """
 
 from __future__ import annotations
@@ -27,22 +29,28 @@ CORNER = 0.008856
 
 
 def rgb_to_lab(images: Tensor) -> Tensor:
-    """LAB on the scale of 8 bits, not rounded, of images ``(N, 3, h, w)`` with levels from 0 to 255.
+    """LAB on the scale of 8 bits, not rounded, of images ``(N, 3, h, w)`` with levels from 0 to
+    255.
 
     >>> rgb_to_lab(torch.tensor([200, 100, 50]).view(1, 3, 1, 1)).flatten().round(decimals=3).tolist()
     [136.755, 164.307, 173.379]
     """
     c = _colours(images).to(torch.float64) / 255
     c = torch.where(c > 0.04045, ((c + 0.055) / 1.055).pow(2.4), c / 12.92)
-    xyz = torch.einsum("ij,njhw->nihw", c.new_tensor(TO_XYZ), c) / c.new_tensor(WHITE).view(1, 3, 1, 1)
+    xyz = torch.einsum("ij,njhw->nihw", c.new_tensor(TO_XYZ), c) / c.new_tensor(WHITE).view(
+        1, 3, 1, 1
+    )
     f = torch.where(xyz > CORNER, xyz.pow(1 / 3), 7.787 * xyz + 16 / 116)
     y = xyz[:, 1]
     light = torch.where(y > CORNER, 116 * f[:, 1] - 16, 903.3 * y)
-    return torch.stack([light * 2.55, 500 * (f[:, 0] - f[:, 1]) + 128, 200 * (f[:, 1] - f[:, 2]) + 128], dim=1)
+    return torch.stack(
+        [light * 2.55, 500 * (f[:, 0] - f[:, 1]) + 128, 200 * (f[:, 1] - f[:, 2]) + 128], dim=1
+    )
 
 
 def lab_to_rgb(lab: Tensor) -> Tensor:
-    """Red, green and blue from 0 to 255, not rounded, of LAB on the scale of 8 bits; other colours are cut off."""
+    """Red, green and blue from 0 to 255, not rounded, of LAB on the scale of 8 bits; other colours
+    are cut off."""
     lab = _colours(lab).to(torch.float64)
     light = lab[:, 0] / 2.55
     bright = light > 903.3 * CORNER
@@ -66,12 +74,14 @@ def statistics(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def colour_style(images: Tensor) -> tuple[Tensor, Tensor]:
-    """Means and spreads of images in 8-bit LAB, both ``(N, 3)``: what a client of FedDrive puts into the bank."""
+    """Means and spreads of images in 8-bit LAB, both ``(N, 3)``: what a client of FedDrive puts
+    into the bank."""
     return statistics(lab_bytes(images))
 
 
 def matched(values: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """The values with another mean and spread in each channel of each image, before clipping and truncation."""
+    """The values with another mean and spread in each channel of each image, before clipping and
+    truncation."""
     x = values.to(torch.float64)
     own_mean, own_std = (part[..., None, None] for part in statistics(x))
     mean, std = (part.to(x)[..., None, None] for part in (mean, std))
@@ -80,7 +90,8 @@ def matched(values: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 
 
 def recoloured(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """Images ``(N, 3, h, w)`` with levels from 0 to 255 in other colour styles, one for each image or one for all."""
+    """Images ``(N, 3, h, w)`` with levels from 0 to 255 in other colour styles, one for each image
+    or one for all."""
     lab = levels(matched(lab_bytes(images), mean, std))
     return lab_to_rgb(lab).round().clamp(0, 255).to(torch.uint8)
 

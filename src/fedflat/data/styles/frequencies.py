@@ -4,15 +4,17 @@
     style  A at the frequencies -r..r by -c..c: the centre of the shifted amplitudes, (2r+1) x (2c+1) numbers
     x'     the image with other amplitudes there; phases and all other frequencies stay
 
-Only these frequencies change, so only they are computed: with E_r and E_c the rows of the transform's matrices,
+Only these frequencies change, so only they are computed: with E_r and E_c the rows of the
+transform's matrices,
 
     F = E_r x E_c'        x' = x + Re(E_r* (A' - A) F/A E_c*') / (h w)
 
-which needs no transform of the whole image and gives an image its own style without any error. Where an image has
-nothing at a frequency (a constant image has nothing but its mean), the phase there is 0.
+which needs no transform of the whole image and gives an image its own style without any error.
+Where an image has nothing at a frequency (a constant image has nothing but its mean), the phase
+there is 0.
 
-LADD gives source images the styles of clients (`exchange`, r = c = 1); FedDrive's CFSI mixes images with one another
-(`mix`, r = 5 % of h, c = 5 % of w).
+LADD gives source images the styles of clients (`exchange`, r = c = 1); FedDrive's CFSI mixes images
+with one another (`mix`, r = 5 % of h, c = 5 % of w).
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from fedflat.errors import SettingError, number, shown
 HALVES = (1, 1)
 """LADD's window: 3 x 3 amplitudes of each channel."""
 GUARD = 1e-3
-"""Added before grey levels are truncated, so that rounding does not take a level from an image with its own style."""
+"""Added before grey levels are truncated, so that rounding does not take a level from an image with
+its own style."""
 
 
 def halves(height: int, width: int, share: float) -> tuple[int, int]:
@@ -38,19 +41,24 @@ def halves(height: int, width: int, share: float) -> tuple[int, int]:
     (9, 12)
     """
     number("a style", "the window's share of a side", share, low=0, high=0.5)
-    return min(math.floor(height * share), (height - 1) // 2), min(math.floor(width * share), (width - 1) // 2)
+    return min(math.floor(height * share), (height - 1) // 2), min(
+        math.floor(width * share), (width - 1) // 2
+    )
 
 
 def amplitudes(images: Tensor, half: tuple[int, int] = HALVES) -> Tensor:
-    """The amplitudes ``(N, C, 2r+1, 2c+1)`` of images ``(N, C, h, w)`` around frequency 0, which is in the middle."""
+    """The amplitudes ``(N, C, 2r+1, 2c+1)`` of images ``(N, C, h, w)`` around frequency 0, which is
+    in the middle."""
     return _low(_real(images), half).abs()
 
 
-def client_style(images: Tensor, half: tuple[int, int] = HALVES, size: tuple[int, int] | None = (512, 1024)) -> Tensor:
+def client_style(
+    images: Tensor, half: tuple[int, int] = HALVES, size: tuple[int, int] | None = (512, 1024)
+) -> Tensor:
     """The mean of the images' amplitudes, ``(C, 2r+1, 2c+1)``: what a client of LADD sends once.
 
-    The images have grey levels from 0 to 255 and are resized to ``size`` (height, width; ``None``: as they are).
-    Channels stay in their order.
+    The images have grey levels from 0 to 255 and are resized to ``size`` (height, width; ``None``:
+    as they are). Channels stay in their order.
     """
     if len(images) == 0:
         raise SettingError("a style: it is a mean over images, found none.")
@@ -58,7 +66,8 @@ def client_style(images: Tensor, half: tuple[int, int] = HALVES, size: tuple[int
 
 
 def resized(images: Tensor, size: tuple[int, int] | None) -> Tensor:
-    """Images of another height and width: cubic and smoothed, as Pillow does it, but not rounded."""
+    """Images of another height and width: cubic and smoothed, as Pillow does it, but not
+    rounded."""
     x = _real(images)
     if size is None or tuple(x.shape[-2:]) == tuple(size):
         return x
@@ -66,10 +75,11 @@ def resized(images: Tensor, size: tuple[int, int] | None) -> Tensor:
 
 
 def exchange(images: Tensor, styles: Tensor, share: float | Tensor = 1.0) -> Tensor:
-    """The images with the amplitudes ``A + share (styles - A)`` around frequency 0, before rounding.
+    """The images with the amplitudes ``A + share (styles - A)`` around frequency 0, before
+    rounding.
 
-    ``styles`` has one window for each image, or one for all; its size says the window's. ``share`` may be a number for
-    each image.
+    ``styles`` has one window for each image, or one for all; its size says the window's. ``share``
+    may be a number for each image.
     """
     x = _real(images)
     sides = tuple(styles.shape[-2:])
@@ -80,23 +90,29 @@ def exchange(images: Tensor, styles: Tensor, share: float | Tensor = 1.0) -> Ten
     low = _low(x, (sides[0] // 2, sides[1] // 2))
     own = low.abs()
     lam = share.to(x).view(-1, 1, 1, 1) if isinstance(share, Tensor) else share
-    phase = torch.where(own > 0, low / own.clamp(min=torch.finfo(own.dtype).tiny), torch.ones_like(low))
+    phase = torch.where(
+        own > 0, low / own.clamp(min=torch.finfo(own.dtype).tiny), torch.ones_like(low)
+    )
     rows, columns = _waves(x, (sides[0] // 2, sides[1] // 2))
     change = rows.conj().T @ ((styles.to(own) - own) * lam * phase) @ columns.conj()
     return x + change.real / (x.shape[-2] * x.shape[-1])
 
 
 def restyled(images: Tensor, styles: Tensor, size: tuple[int, int] | None = (512, 1024)) -> Tensor:
-    """Images with grey levels from 0 to 255 in the styles of clients, as LADD trains on them before the rounds.
+    """Images with grey levels from 0 to 255 in the styles of clients, as LADD trains on them before
+    the rounds.
 
     The exchange is done at the ``size`` the styles were taken at, and the result resized back.
     """
     changed = exchange(resized(images, size), styles).round().clamp(0, 255)
-    return resized(changed, (images.shape[-2], images.shape[-1])).round().clamp(0, 255).to(torch.uint8)
+    return (
+        resized(changed, (images.shape[-2], images.shape[-1])).round().clamp(0, 255).to(torch.uint8)
+    )
 
 
 def mix(images: Tensor, styles: Tensor, share: float | Tensor) -> Tensor:
-    """CFSI: images with grey levels from 0 to 255 whose amplitudes go a ``share`` of the way to the styles'.
+    """CFSI: images with grey levels from 0 to 255 whose amplitudes go a ``share`` of the way to the
+    styles'.
 
     Its values are truncated to whole levels; what is brighter than 255 is 255.
     """
@@ -114,7 +130,9 @@ def levels(values: Tensor) -> Tensor:
 
 def _real(images: Tensor) -> Tensor:
     if images.dim() != 4:
-        raise SettingError(f"a style: images must be a batch (N, channels, h, w), found {tuple(images.shape)}.")
+        raise SettingError(
+            f"a style: images must be a batch (N, channels, h, w), found {tuple(images.shape)}."
+        )
     return images if images.is_floating_point() else images.to(torch.float32)
 
 
@@ -127,7 +145,8 @@ def _low(x: Tensor, half: tuple[int, int]) -> Tensor:
 
 
 def _waves(x: Tensor, half: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """The rows of the two transforms' matrices that belong to the frequencies from ``-half`` to ``half``."""
+    """The rows of the two transforms' matrices that belong to the frequencies from ``-half`` to
+    ``half``."""
     found = []
     for name, side, reach in zip(("height", "width"), x.shape[-2:], half, strict=True):
         if not 0 <= reach <= (side - 1) // 2:
@@ -136,7 +155,8 @@ def _waves(x: Tensor, half: tuple[int, int]) -> tuple[Tensor, Tensor]:
                 f"Use at most {(side - 1) // 2}."
             )
         frequencies = torch.arange(-reach, reach + 1, device=x.device)
-        # Whole turns are taken off while the numbers are whole, so that large images lose no digits.
+        # Whole turns are taken off while the numbers are whole, so that large images lose no
+        # digits.
         turns = torch.outer(frequencies, torch.arange(side, device=x.device)) % side
         angle = turns.to(torch.float64) * (-2 * math.pi / side)
         wave = torch.complex(angle.cos(), angle.sin())

@@ -1,44 +1,66 @@
 """Which room of a run a stack belongs to.
 
-A name is ``module``, or ``module:function``, and stands for everything below it; of two that fit a function, the longer
-counts. Functions without a room (those of torch, models, and of ``methods/``, whose files hold both halves of a
-method) are in the room of whoever called them.
+A name is ``module``, or ``module:function``, and stands for everything below it; of two that fit a
+function, the longer counts. Functions without a room (those of torch, models, and of ``methods/``,
+whose files hold both halves of a method) are in the room of whoever called them.
 """
 
 from __future__ import annotations
 
 from functools import cache
 
-from fedflat.execution.profiling.sampler import StackFrame, Samples, Stack
+from fedflat.execution.profiling.sampler import Samples, Stack, StackFrame
 
 START = "start and end"
 OTHER = "other"
 
 TABLE: dict[str, tuple[str, ...]] = {
-    "local gradient": ("fedflat.client.learner", "fedflat.client.stacked_gradients", "fedflat.core.flat:FlatModule.gradient"),
+    "local gradient": (
+        "fedflat.client.learner",
+        "fedflat.client.stacked_gradients",
+        "fedflat.core.flat:FlatModule.gradient",
+    ),
     "piece arithmetic": ("fedflat.client",),
     "data": (
-        "fedflat.data", "fedflat.client.local", "fedflat.client.training:_batches", "fedflat.client.stacked_training:Stack._batches",
+        "fedflat.data",
+        "fedflat.client.local",
+        "fedflat.client.training:_batches",
+        "fedflat.client.stacked_training:Stack._batches",
         "fedflat.client.stacked_training:Stack._batch",
     ),
     "messages": (
-        "fedflat.execution.workers:_Crew._hand", "fedflat.execution.pickling", "fedflat.execution.worker:answer",
+        "fedflat.execution.workers:_Crew._hand",
+        "fedflat.execution.pickling",
+        "fedflat.execution.worker:answer",
     ),
-    "aggregation": ("fedflat.core.messages", "fedflat.server", "fedflat.experiments.exchange", "fedflat.experiments.replies"),
+    "aggregation": (
+        "fedflat.core.messages",
+        "fedflat.server",
+        "fedflat.experiments.exchange",
+        "fedflat.experiments.replies",
+    ),
     "evaluation": ("fedflat.experiments.evaluation", "fedflat.client.evaluate"),
     "checkpoint": (
-        "fedflat.experiments.run_folder.run_folder", "fedflat.experiments.run_folder.checkpoints", "fedflat.experiments.state:Run",
-        "fedflat.execution.client_states", "fedflat.execution.spill",
+        "fedflat.experiments.run_folder.run_folder",
+        "fedflat.experiments.run_folder.checkpoints",
+        "fedflat.experiments.state:Run",
+        "fedflat.execution.client_states",
+        "fedflat.execution.spill",
     ),
     "waiting": ("fedflat.execution.workers:_Crew.visit", "fedflat.execution.worker:_serve"),
     START: (
-        "fedflat.execution.in_process:InProcess.open", "fedflat.execution.workers:Workers.open",
-        "fedflat.execution.stacked:Stacked.open", "fedflat.experiments.run_folder.run_folder:FolderBook.resume",
-        "fedflat.experiments.run_folder.run_folder:FolderBook.finish", "fedflat.experiments.train:beginning",
-        "fedflat.client.learner:Learner.initial", "fedflat.client.learner:Learner.another",
-        "fedflat.client.learner:Learner.module", "fedflat.data.k_means",
+        "fedflat.execution.in_process:InProcess.open",
+        "fedflat.execution.workers:Workers.open",
+        "fedflat.execution.stacked:Stacked.open",
+        "fedflat.experiments.run_folder.run_folder:FolderBook.resume",
+        "fedflat.experiments.run_folder.run_folder:FolderBook.finish",
+        "fedflat.experiments.train:beginning",
+        "fedflat.client.learner:Learner.initial",
+        "fedflat.client.learner:Learner.another",
+        "fedflat.client.learner:Learner.module",
+        "fedflat.data.k_means",
     ),
-}  # fmt: skip
+}
 """Rooms and the functions in them; what is left over is `OTHER`."""
 
 WHOLE = ("evaluation", "checkpoint", START)

@@ -21,7 +21,8 @@ Listener = Callable[[Any], None]
 
 @contextmanager
 def profiled(wanted: Wanted, folder: Path | None) -> Iterator[Callable[[Listener], Listener]]:
-    """Look on, and in the end, however it comes, write the profile into ``folder`` and give it to who wants it.
+    """Look on, and in the end, however it comes, write the profile into ``folder`` and give it to
+    who wants it.
 
     What it gives makes of a listener to rounds one by whom they are counted too.
     """

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedflat.execution.profiling.categories import ROOMS, START, seconds_in_rooms
-from fedflat.execution.profiling.sampler import StackFrame, Samples
+from fedflat.execution.profiling.sampler import Samples, StackFrame
 from fedflat.text_table import aligned
 from fedflat.version import __version__
 
@@ -43,17 +43,22 @@ class Profile:
     @property
     def processes(self) -> dict[str, Samples]:
         """Every process by name."""
-        return {"this process": self.here} | {f"worker {n}": one for n, one in enumerate(self.workers, 1)}
+        return {"this process": self.here} | {
+            f"worker {n}": one for n, one in enumerate(self.workers, 1)
+        }
 
 
 def shares(rooms: dict[str, float]) -> dict[str, float]:
     """Each room's share of the time in rounds; starting and ending are apart and have none."""
     whole = math.fsum(seconds for room, seconds in rooms.items() if room != START)
-    return {room: seconds / whole if whole else 0.0 for room, seconds in rooms.items() if room != START}
+    return {
+        room: seconds / whole if whole else 0.0 for room, seconds in rooms.items() if room != START
+    }
 
 
 def error(count: int) -> float:
-    """How far a share may be off after so many samples, 19 times in 20: two standard errors of a share of one half.
+    """How far a share may be off after so many samples, 19 times in 20: two standard errors of a
+    share of one half.
 
     >>> error(10_000)
     0.01
@@ -62,7 +67,8 @@ def error(count: int) -> float:
 
 
 def text(profile: Profile) -> str:
-    """Where the time went: rooms with seconds, shares and seconds a round, and how far to believe them."""
+    """Where the time went: rooms with seconds, shares and seconds a round, and how far to believe
+    them."""
     heads = ["room", "seconds", "share %", "s a round"]
     columns = [profile.rooms]
     if profile.workers:
@@ -70,18 +76,27 @@ def text(profile: Profile) -> str:
         columns.append(profile.worker_rooms)
     there = [room for room in ROOMS if any(column[room] for column in columns)]
     there.sort(key=lambda room: (room == START, -sum(column[room] for column in columns)))
-    rows = [[room, *(cell for column in columns for cell in _cells(column, room, profile.rounds))] for room in there]
+    rows = [
+        [room, *(cell for column in columns for cell in _cells(column, room, profile.rounds))]
+        for room in there
+    ]
     notes = [_precision("", profile.here)]
     if profile.workers:
         notes.append(_precision("In the workers ", *profile.workers))
     if profile.folder:
-        notes.append(f"All samples: {profile.folder / SPEEDSCOPE}. Open it in https://www.speedscope.app or VS Code.")
+        notes.append(
+            f"All samples: {profile.folder / SPEEDSCOPE}. Open it in https://www.speedscope.app or VS Code."
+        )
     return "\n".join([_title(profile), "", aligned([heads, *rows]), "", *notes])
 
 
 def _cells(rooms: dict[str, float], room: str, rounds: int) -> list[str]:
     share = "" if room == START else f"{100 * shares(rooms)[room]:.1f}"
-    return [f"{rooms[room]:.2f}", share, "" if room == START or not rounds else f"{rooms[room] / rounds:.4f}"]
+    return [
+        f"{rooms[room]:.2f}",
+        share,
+        "" if room == START or not rounds else f"{rooms[room] / rounds:.4f}",
+    ]
 
 
 def _title(profile: Profile) -> str:
@@ -120,7 +135,10 @@ def facts(profile: Profile) -> str:
 
     found: dict[str, object] = {"rounds": profile.rounds, "here": of(profile.rooms, profile.here)}
     if profile.workers:
-        found["workers"] = {"count": len(profile.workers), **of(profile.worker_rooms, *profile.workers)}
+        found["workers"] = {
+            "count": len(profile.workers),
+            **of(profile.worker_rooms, *profile.workers),
+        }
     return json.dumps(found, indent=2)
 
 
@@ -130,16 +148,26 @@ def speedscope(profile: Profile, title: str) -> str:
     profiles = []
     for name, samples in profile.processes.items():
         stacks = {stack: seen.seconds for stack, seen in sorted(samples.stacks.items())}
-        profiles.append({
-            "type": "sampled", "name": name, "unit": "seconds", "startValue": 0, "endValue": sum(stacks.values()),
-            "samples": [[places.setdefault(frame, len(places)) for frame in stack] for stack in stacks],
-            "weights": list(stacks.values()),
-        })  # fmt: skip
-    return json.dumps({
-        "$schema": "https://www.speedscope.app/file-format-schema.json",
-        "name": title,
-        "exporter": f"fedflat {__version__}",
-        "activeProfileIndex": 0,
-        "shared": {"frames": [{"name": str(frame)} for frame in places]},
-        "profiles": profiles,
-    })  # fmt: skip
+        profiles.append(
+            {
+                "type": "sampled",
+                "name": name,
+                "unit": "seconds",
+                "startValue": 0,
+                "endValue": sum(stacks.values()),
+                "samples": [
+                    [places.setdefault(frame, len(places)) for frame in stack] for stack in stacks
+                ],
+                "weights": list(stacks.values()),
+            }
+        )
+    return json.dumps(
+        {
+            "$schema": "https://www.speedscope.app/file-format-schema.json",
+            "name": title,
+            "exporter": f"fedflat {__version__}",
+            "activeProfileIndex": 0,
+            "shared": {"frames": [{"name": str(frame)} for frame in places]},
+            "profiles": profiles,
+        }
+    )

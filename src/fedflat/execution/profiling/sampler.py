@@ -1,11 +1,12 @@
 """A thread that looks every few milliseconds at the stack of the thread it was started from.
 
-The time between two looks is halved between what they saw. Looks come one in each stretch of `PAUSE` seconds, at a
-random place in it: they neither drift nor march in step with work that repeats. If the looks cost more than `MOST` of
-the time, they come less often.
+The time between two looks is halved between what they saw. Looks come one in each stretch of
+`PAUSE` seconds, at a random place in it: they neither drift nor march in step with work that
+repeats. If the looks cost more than `MOST` of the time, they come less often.
 
-A look needs the interpreter's lock. While the thread looked at keeps it, the look waits, at most for the interpreter's
-switch interval (5 ms): time spent in Python between two operations of torch is told to the second of them.
+A look needs the interpreter's lock. While the thread looked at keeps it, the look waits, at most
+for the interpreter's switch interval (5 ms): time spent in Python between two operations of torch
+is told to the second of them.
 """
 
 from __future__ import annotations
@@ -106,7 +107,9 @@ class StackSampler:
         dice = random.Random(0)
         stretch = last = time.perf_counter()
         begun, pause, looks, before = time.thread_time(), PAUSE, 0, None
-        while not self._over.acquire(timeout=max(0.0, stretch + dice.random() * pause - time.perf_counter())):
+        while not self._over.acquire(
+            timeout=max(0.0, stretch + dice.random() * pause - time.perf_counter())
+        ):
             codes = self._look()
             now = time.perf_counter()
             self._counts[codes] += 1
@@ -121,12 +124,16 @@ class StackSampler:
         self._over.release()
 
     def _look(self) -> tuple[int, ...]:
-        """The code of the functions on the stack, innermost first; no frame is held on to, nor what is in it."""
+        """The code of the functions on the stack, innermost first; no frame is held on to, nor what
+        is in it."""
         frame, codes = sys._current_frames().get(self._watched), []
         while frame is not None:
             code = frame.f_code
             if id(code) not in self._known:
-                self._known[id(code)] = code, StackFrame(frame.f_globals.get("__name__", "?"), code.co_qualname)
+                self._known[id(code)] = (
+                    code,
+                    StackFrame(frame.f_globals.get("__name__", "?"), code.co_qualname),
+                )
             codes.append(id(code))
             frame = frame.f_back
         return tuple(codes)

@@ -1,4 +1,5 @@
-"""Worker processes that are looked at: each by a sampler of its own, whose samples it hands over when it is ended."""
+"""Worker processes that are looked at: each by a sampler of its own, whose samples it hands over
+when it is ended."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ from contextvars import ContextVar
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 
-from fedflat.execution.profiling.sampler import StackSampler, Samples
+from fedflat.execution.profiling.sampler import Samples, StackSampler
 
 PATIENCE = 2.0
 """Seconds to wait for workers to hand their samples over when they are ended."""
 
 END = signal.SIGUSR1
-"""The signal that ends a profiled worker. Workers block the signals that a terminal or a scheduler sends to a group."""
+"""The signal that ends a profiled worker. Workers block the signals that a terminal or a scheduler
+sends to a group."""
 
 Found = list[Samples]
 _wanted: ContextVar[Found | None] = ContextVar("wanted", default=None)
@@ -37,7 +39,8 @@ def tapping() -> Iterator[Found]:
 
 
 class Taps:
-    """The lines on which the workers of one crew hand their samples over; none if nobody asked for them."""
+    """The lines on which the workers of one crew hand their samples over; none if nobody asked for
+    them."""
 
     def __init__(self, context: SpawnContext) -> None:
         self.context, self.found = context, _wanted.get()
@@ -52,7 +55,8 @@ class Taps:
         return theirs
 
     def collect(self, processes: Iterable[SpawnProcess]) -> None:
-        """End profiled workers and take their samples. A worker that was killed before gives none."""
+        """End profiled workers and take their samples. A worker that was killed before gives
+        none."""
         if self.found is None:
             return
         for process in processes:
@@ -69,7 +73,8 @@ class Taps:
 
 @contextmanager
 def tapped(line: Connection | None) -> Iterator[None]:
-    """What a worker does in here is looked at, until it is told to end, even in the middle of a visit."""
+    """What a worker does in here is looked at, until it is told to end, even in the middle of a
+    visit."""
     if line is None:
         yield
         return

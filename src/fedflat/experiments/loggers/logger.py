@@ -19,7 +19,8 @@ class Logger(Protocol):
     """Hears of one run. Whatever it raises ends the tracking, not the run."""
 
     def begin(self, facts: Mapping[str, Any], done: int) -> None:
-        """The run of run.json begins, or goes on after ``done`` rounds: later rows that it has heard come again."""
+        """The run of run.json begins, or goes on after ``done`` rounds: later rows that it has
+        heard come again."""
         ...
 
     def row(self, round: int, numbers: Mapping[str, float]) -> None:
@@ -45,7 +46,11 @@ def names_of(text: str | None) -> list[str]:
     >>> names_of("wandb, tensorboard"), names_of(None), names_of("none")
     (['wandb', 'tensorboard'], [], [])
     """
-    names = [] if text in (None, "", "none") else list(dict.fromkeys(name.strip() for name in str(text).split(",")))
+    names = (
+        []
+        if text in (None, "", "none")
+        else list(dict.fromkeys(name.strip() for name in str(text).split(",")))
+    )
     for name in names:
         if name not in SINKS:
             raise SettingError(
@@ -79,7 +84,11 @@ def numbers(row: Mapping[str, Any]) -> dict[str, float]:
     {'loss': 0.5, 'models/swa/loss': 0.25, 'classes/0': 1.0, 'classes/1': 0.0}
     """
     flat = _flat({name: value for name, value in row.items() if name != "round"})
-    return {name: float(v) for name, v in flat.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+    return {
+        name: float(v)
+        for name, v in flat.items()
+        if isinstance(v, int | float) and not isinstance(v, bool)
+    }
 
 
 def settings(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -88,7 +97,9 @@ def settings(facts: Mapping[str, Any]) -> dict[str, str]:
     >>> settings({"experiment": {"method": "fedavg()", "local": {"lr": 0.1, "steps": None}}})
     {'method': 'fedavg()', 'local/lr': '0.1'}
     """
-    said = {name: str(value) for name, value in _flat(facts["experiment"]).items() if value is not None}
+    said = {
+        name: str(value) for name, value in _flat(facts["experiment"]).items() if value is not None
+    }
     return {name: value for name, value in said.items() if len(value) <= LONGEST}
 
 
@@ -99,4 +110,8 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
         pairs = list(enumerate(value))
     else:
         return {name: value}
-    return {k: v for key, inner in pairs for k, v in _flat(inner, f"{name}/{key}" if name else str(key)).items()}
+    return {
+        k: v
+        for key, inner in pairs
+        for k, v in _flat(inner, f"{name}/{key}" if name else str(key)).items()
+    }

@@ -1,7 +1,7 @@
 """MLflow: a database ``mlruns/mlflow.db`` in the run folder.
 
-Look with ``mlflow server --backend-store-uri sqlite:///RUN/mlruns/mlflow.db``. A resumed run goes on in the same
-MLflow run, and a number that is there already for a round is not written again.
+Look with ``mlflow server --backend-store-uri sqlite:///RUN/mlruns/mlflow.db``. A resumed run goes
+on in the same MLflow run, and a number that is there already for a round is not written again.
 """
 
 from __future__ import annotations
@@ -29,13 +29,17 @@ class MLflowLogger:
 
     def begin(self, facts: Mapping[str, Any], done: int) -> None:
         """Find the run in the database, or make both."""
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when the library is imported
+        os.environ.setdefault(
+            "MLFLOW_DISABLE_TELEMETRY", "true"
+        )  # read when the library is imported
         library = import_module("mlflow")
         self.metric = import_module("mlflow.entities").Metric
         for name in ("mlflow", "mlflow.store.db.utils", "alembic"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self.folder.mkdir(exist_ok=True)
-        self.client = library.MlflowClient(tracking_uri=f"sqlite:///{self.folder.resolve() / 'mlflow.db'}")
+        self.client = library.MlflowClient(
+            tracking_uri=f"sqlite:///{self.folder.resolve() / 'mlflow.db'}"
+        )
         known = self.client.get_experiment_by_name("fedflat")
         runs = self.client.search_runs([known.experiment_id]) if known else []
         if runs:
@@ -45,7 +49,9 @@ class MLflowLogger:
 
     def _make(self, known: Any, said: dict[str, str]) -> None:
         place = (self.folder / "artifacts").resolve().as_uri()
-        place_of_run = known.experiment_id if known else self.client.create_experiment("fedflat", place)
+        place_of_run = (
+            known.experiment_id if known else self.client.create_experiment("fedflat", place)
+        )
         name = f"{said.get('method', 'run')}, seed {said.get('seed')}"
         self.id = self.client.create_run(place_of_run, run_name=name).info.run_id
         for key, value in said.items():
@@ -55,13 +61,17 @@ class MLflowLogger:
         self.id = run.info.run_id
         self.client.update_run(self.id, status="RUNNING")
         for name in run.data.metrics:
-            self.last[name] = max(point.step for point in self.client.get_metric_history(self.id, name))
+            self.last[name] = max(
+                point.step for point in self.client.get_metric_history(self.id, name)
+            )
 
     def row(self, round: int, numbers: Mapping[str, float]) -> None:
         """Write what is new, all of a round at once."""
         new = {name: value for name, value in numbers.items() if round > self.last.get(name, -1)}
         now = int(1000 * time.time())
-        self.client.log_batch(self.id, metrics=[self.metric(name, value, now, round) for name, value in new.items()])
+        self.client.log_batch(
+            self.id, metrics=[self.metric(name, value, now, round) for name, value in new.items()]
+        )
         self.last |= dict.fromkeys(new, round)
 
     def end(self, status: str) -> None:

@@ -1,4 +1,5 @@
-"""A book that tells trackers what is written into another; one that fails is left alone, and the run goes on."""
+"""A book that tells trackers what is written into another; one that fails is left alone, and the
+run goes on."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ from fedflat.experiments.state import RunState
 def with_loggers(run_folder: RunFolder, text: str | None) -> RunFolder:
     """The book itself, or one that tells the trackers named in ``text`` as well."""
     names = names_of(text)
-    return LoggedRunFolder(run_folder, names) if isinstance(run_folder, DiskRunFolder) and names else run_folder
+    return (
+        LoggedRunFolder(run_folder, names)
+        if isinstance(run_folder, DiskRunFolder) and names
+        else run_folder
+    )
 
 
 class LoggedRunFolder(RunFolder):
@@ -96,7 +101,8 @@ class LoggedRunFolder(RunFolder):
         self._end(status)
 
     def close(self) -> None:
-        """Close the book; trackers of a run that has not come to its end hear that it was stopped."""
+        """Close the book; trackers of a run that has not come to its end hear that it was
+        stopped."""
         self._end("stopped")
         self.run_folder.close()
 

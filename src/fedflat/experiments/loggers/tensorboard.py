@@ -1,6 +1,8 @@
-"""TensorBoard: event files in ``tensorboard/`` of the run folder. Look with ``tensorboard --logdir runs``.
+"""TensorBoard: event files in ``tensorboard/`` of the run folder. Look with ``tensorboard --logdir
+runs``.
 
-A resumed run goes on in the same folder; rows after its checkpoint are declared void, and TensorBoard shows each once.
+A resumed run goes on in the same folder; rows after its checkpoint are declared void, and
+TensorBoard shows each once.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ class TensorBoardLogger:
         library = import_module("torch.utils.tensorboard")
         self.writer = library.SummaryWriter(str(self.folder), purge_step=done + 1)
         if not done:
-            self.writer.add_text("settings", "\n".join(f"- {k}: `{v}`" for k, v in settings(facts).items()), 0)
+            self.writer.add_text(
+                "settings", "\n".join(f"- {k}: `{v}`" for k, v in settings(facts).items()), 0
+            )
         self.writer.flush()
 
     def row(self, round: int, numbers: Mapping[str, float]) -> None:

@@ -1,8 +1,9 @@
-"""Weights & Biases, offline: ``wandb/`` in the run folder. Send it yourself, if you like, with ``wandb sync``.
+"""Weights & Biases, offline: ``wandb/`` in the run folder. Send it yourself, if you like, with
+``wandb sync``.
 
-A resumed run has the same id, but offline the library keeps each process in a file of its own: the second file begins
-where the checkpoint was, and rows that the first had beyond it are in both. ``wandb sync`` sends the files of one id
-one after the other.
+A resumed run has the same id, but offline the library keeps each process in a file of its own: the
+second file begins where the checkpoint was, and rows that the first had beyond it are in both.
+``wandb sync`` sends the files of one id one after the other.
 """
 
 from __future__ import annotations
@@ -29,13 +30,22 @@ class WandbLogger:
         wandb = import_module("wandb")
         said = settings(facts)
         self.run = wandb.init(
-            mode="offline", dir=str(self.folder), project="fedflat", id=_id(facts), config=said, reinit="create_new",
+            mode="offline",
+            dir=str(self.folder),
+            project="fedflat",
+            id=_id(facts),
+            config=said,
+            reinit="create_new",
             name=f"{said.get('method', 'run')}, seed {said.get('seed')}",
             settings=wandb.Settings(
-                silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True,
+                silent=True,
+                console="off",
+                disable_git=True,
+                disable_code=True,
+                x_disable_stats=True,
                 x_disable_machine_info=True,
             ),
-        )  # fmt: skip
+        )
 
     def row(self, round: int, numbers: Mapping[str, float]) -> None:
         """Log with the round as the step."""

@@ -1,7 +1,9 @@
-"""Whether rounds pull in one direction: the cosine between the pseudo-gradients of this round and the last.
+"""Whether rounds pull in one direction: the cosine between the pseudo-gradients of this round and
+the last.
 
-The pseudo-gradient is what the cohort answers, sent minus returned in the mean (or by the method's rule), before the
-server makes a step of it. Of several exchanges in a round the last that counts is taken.
+The pseudo-gradient is what the cohort answers, sent minus returned in the mean (or by the method's
+rule), before the server makes a step of it. Of several exchanges in a round the last that counts is
+taken.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from fedflat.core.flat import unit
 from fedflat.core.messages import Replies
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.recorder import RoundRecorder, MetricRecorder
+from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder
 from fedflat.experiments.results.tables import size
 from fedflat.server.piece import StepResult
 

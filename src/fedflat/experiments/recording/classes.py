@@ -1,4 +1,5 @@
-"""What the global model knows of each class, and forgets: its accuracies on the test set, class by class."""
+"""What the global model knows of each class, and forgets: its accuracies on the test set, class by
+class."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from fedflat.errors import SettingError
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.evaluation import load
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.recorder import RoundRecorder, MetricRecorder
+from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder
 from fedflat.server.piece import StepResult
 
 
@@ -27,8 +28,12 @@ class Classes(MetricRecorder):
     def check(self, prepared: PreparedRun) -> None:
         """It must be a classification, by a module that gives scores of classes."""
         if not prepared.exp.task.classifies:
-            raise SettingError(f"watch: {prepared.exp.task} has no class for each example. Leave 'classes' out.")
-        batch = prepared.fed.test.batch(torch.arange(min(2, len(prepared.fed.test))), prepared.learner.dtype)
+            raise SettingError(
+                f"watch: {prepared.exp.task} has no class for each example. Leave 'classes' out."
+            )
+        batch = prepared.fed.test.batch(
+            torch.arange(min(2, len(prepared.fed.test))), prepared.learner.dtype
+        )
         output = prepared.learner.flat.forward(*arguments(batch.inputs))
         if output.dim() != 2 or output.shape[1] < prepared.fed.classes:
             raise SettingError(

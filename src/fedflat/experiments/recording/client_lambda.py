@@ -1,8 +1,9 @@
-"""How sharp each client's model is on the client's own data: the largest eigenvalue of its Hessian there.
+"""How sharp each client's model is on the client's own data: the largest eigenvalue of its Hessian
+there.
 
-Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, ECCV 2022, Figure 4. The model
-is the one at the end of the client's walk, also where the method sends something else back. Watched on the clients of
-the round, whenever the global model is evaluated.
+Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, ECCV 2022,
+Figure 4. The model is the one at the end of the client's walk, also where the method sends
+something else back. Watched on the clients of the round, whenever the global model is evaluated.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from fedflat.core.messages import Broadcast, Reply, ReplyBatch
 from fedflat.errors import RunError
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.recorder import RoundRecorder, MetricRecorder, refuse_elsewhere
+from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder, refuse_elsewhere
 from fedflat.server.piece import StepResult
 
 NAME = "client_lambda"
@@ -45,7 +46,9 @@ class ClientLambda(MetricRecorder):
             return
         for one in reply if isinstance(reply, ReplyBatch) else (reply,):
             assert one.client_params is not None
-            s.memo.setdefault(NAME, {})[str(one.client)] = sharpest(s.prepared, one.client, one.client_params)
+            s.memo.setdefault(NAME, {})[str(one.client)] = sharpest(
+                s.prepared, one.client, one.client_params
+            )
 
     def on_round_end(self, s: RoundRecorder, new: StepResult) -> Seen:
         """What was measured."""

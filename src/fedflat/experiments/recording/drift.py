@@ -2,8 +2,8 @@
 
     drift = 1/(E S) sum_e sum_k ||w_k after e epochs - w_sent||
 
-over the S clients of the round and their E local epochs. Where a visit is a number of steps, not of epochs, its end
-is the only one that counts.
+over the S clients of the round and their E local epochs. Where a visit is a number of steps, not of
+epochs, its end is the only one that counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedflat.client.piece import Piece
 from fedflat.core.messages import Broadcast, Reply, ReplyBatch
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.recorder import RoundRecorder, MetricRecorder
+from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder
 from fedflat.server.piece import StepResult
 
 NAME = DRIFT
@@ -37,7 +37,9 @@ class Drift(MetricRecorder):
 
     def on_reply(self, s: RoundRecorder, broadcast: Broadcast, reply: Reply | ReplyBatch) -> None:
         """Collect what it measured."""
-        s.memo.setdefault(NAME, []).append(torch.as_tensor(reply.metrics[NAME], dtype=torch.float64).reshape(-1))
+        s.memo.setdefault(NAME, []).append(
+            torch.as_tensor(reply.metrics[NAME], dtype=torch.float64).reshape(-1)
+        )
 
     def on_round_end(self, s: RoundRecorder, new: StepResult) -> Seen:
         """The mean over all replies."""

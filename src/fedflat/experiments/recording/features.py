@@ -1,4 +1,5 @@
-"""How large the global model's outputs are on each client's data: the mean of ``||f(x)||``, f the logits.
+"""How large the global model's outputs are on each client's data: the mean of ``||f(x)||``, f the
+logits.
 
 Watched on the clients of the round, whenever the model is evaluated.
 """
@@ -13,7 +14,7 @@ from fedflat.data.examples import ClientData
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.evaluation import load
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.recorder import RoundRecorder, MetricRecorder, refuse_elsewhere
+from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder, refuse_elsewhere
 from fedflat.server.piece import StepResult
 
 
@@ -36,12 +37,18 @@ class Features(MetricRecorder):
             return {}
         learner, fed = s.prepared.learner, s.prepared.fed
         load(learner, new.model)
-        return {"feature_norms": {str(k): mean_norm(learner, fed.data(k)) for k in sorted(set(s.cohort))}}
+        return {
+            "feature_norms": {
+                str(k): mean_norm(learner, fed.data(k)) for k in sorted(set(s.cohort))
+            }
+        }
 
 
 def mean_norm(learner: Learner, data: ClientData) -> float:
     """The mean norm of the outputs of the module, where it stands."""
     total = 0.0
     for batch, output in outputs(learner, data):
-        total += float(torch.linalg.vector_norm(output.reshape(len(batch), -1).double(), dim=1).sum())
+        total += float(
+            torch.linalg.vector_norm(output.reshape(len(batch), -1).double(), dim=1).sum()
+        )
     return total / len(data)

@@ -6,7 +6,7 @@ import torch
 
 from fedflat.experiments.callbacks import Seen
 from fedflat.experiments.prepare import PreparedRun
-from fedflat.experiments.recording.recorder import RoundRecorder, MetricRecorder
+from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder
 from fedflat.server.piece import StepResult
 
 

@@ -66,7 +66,8 @@ class RoundRecorder(RoundCallback):
 
     @contextmanager
     def _aside(self, recorder: MetricRecorder) -> Iterator[None]:
-        """Time in here is counted, random numbers drawn in here are drawn again outside, and errors end no run."""
+        """Time in here is counted, random numbers drawn in here are drawn again outside, and errors
+        end no run."""
         begun = time.monotonic()
         try:
             with torch.random.fork_rng(devices=[]):

@@ -7,7 +7,7 @@ from functools import partial
 
 from fedflat.client.training import ClientJob
 from fedflat.errors import SettingError, nearest
-from fedflat.experiments.callbacks import RunCallback, CallbackFactory, Say
+from fedflat.experiments.callbacks import CallbackFactory, RunCallback, Say
 from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.recording.alignment import Alignment
 from fedflat.experiments.recording.classes import Classes
@@ -16,12 +16,20 @@ from fedflat.experiments.recording.delta_eps import DeltaEps
 from fedflat.experiments.recording.drift import Drift
 from fedflat.experiments.recording.features import Features
 from fedflat.experiments.recording.norms import Norms
-from fedflat.experiments.recording.recorder import RoundRecorder, MetricRecorder
+from fedflat.experiments.recording.recorder import MetricRecorder, RoundRecorder
 from fedflat.server.averaging import AverageState
 
 RECORDERS: dict[str, MetricRecorder] = {
     watcher.name: watcher
-    for watcher in (Drift(), Alignment(), Norms(), Features(), Classes(), DeltaEps(), ClientLambda())
+    for watcher in (
+        Drift(),
+        Alignment(),
+        Norms(),
+        Features(),
+        Classes(),
+        DeltaEps(),
+        ClientLambda(),
+    )
 }
 KEY = "watch"
 """Where watchers' notes are, among those of the shadows."""
@@ -37,11 +45,17 @@ def recorders_of(text: str | None) -> tuple[MetricRecorder, ...]:
     """
     if text == ALL:
         return tuple(RECORDERS.values())
-    names = [] if text in (None, "", "none") else list(dict.fromkeys(name.strip() for name in str(text).split(",")))
+    names = (
+        []
+        if text in (None, "", "none")
+        else list(dict.fromkeys(name.strip() for name in str(text).split(",")))
+    )
     for name in names:
         if name not in RECORDERS:
             there = f"{', '.join(RECORDERS)}, all, or none"
-            raise SettingError(f"watch: nobody can watch {name!r}.{nearest(name, RECORDERS)} There are {there}.")
+            raise SettingError(
+                f"watch: nobody can watch {name!r}.{nearest(name, RECORDERS)} There are {there}."
+            )
     return tuple(RECORDERS[name] for name in names)
 
 
@@ -65,7 +79,8 @@ class Recording(RunCallback):
 
     @classmethod
     def of(cls, prepared: PreparedRun, text: str | None, say: Say = lambda text: None) -> Recording:
-        """Those that a text names, if they have something to see in this run; ``say`` is told if one fails."""
+        """Those that a text names, if they have something to see in this run; ``say`` is told if
+        one fails."""
         recorders = recorders_of(text)
         slots = prepared.with_guessed_groups.slots
         if recorders and len(slots) > 1:
@@ -74,14 +89,19 @@ class Recording(RunCallback):
                 "Leave --watch out."
             )
         if text == ALL:
-            recorders = tuple(recorder for recorder in recorders if _has_something_to_see(recorder, prepared))
+            recorders = tuple(
+                recorder for recorder in recorders if _has_something_to_see(recorder, prepared)
+            )
         for recorder in recorders:
             recorder.check(prepared)
         return cls(prepared, recorders, say)
 
     def costs(self) -> list[str]:
         """What each of them costs."""
-        return [f"watching {recorder.name}: {recorder.cost(self.prepared)}" for recorder in self.recorders]
+        return [
+            f"watching {recorder.name}: {recorder.cost(self.prepared)}"
+            for recorder in self.recorders
+        ]
 
     def job(self, job: ClientJob) -> ClientJob:
         """The clients' job, with what watchers measure there."""
@@ -90,10 +110,15 @@ class Recording(RunCallback):
             job = replace(job, returns_models=True)
         return replace(job, pieces=(*job.pieces, *more)) if more else job
 
-    def on_round_start(self, t: int, cohort: list[int], notes: dict[str, AverageState], due: bool) -> RoundRecorder:
-        """Round ``t`` as they see it; they write into ``notes``, which a round hands on to the next."""
+    def on_round_start(
+        self, t: int, cohort: list[int], notes: dict[str, AverageState], due: bool
+    ) -> RoundRecorder:
+        """Round ``t`` as they see it; they write into ``notes``, which a round hands on to the
+        next."""
         mine = notes.setdefault(KEY, {}) if self.recorders else {}
-        return RoundRecorder(self.recorders, self.prepared, t, cohort, mine, due, trouble=partial(self._trouble, t))
+        return RoundRecorder(
+            self.recorders, self.prepared, t, cohort, mine, due, trouble=partial(self._trouble, t)
+        )
 
     def _trouble(self, t: int, recorder: MetricRecorder, error: Exception) -> None:
         """What watches never ends what it watches: a line, once, and nothing seen."""

@@ -1,4 +1,5 @@
-"""What an attack costs: by how much a run is below the same run without it, where both are at hand."""
+"""What an attack costs: by how much a run is below the same run without it, where both are at
+hand."""
 
 from __future__ import annotations
 
@@ -36,14 +37,18 @@ class Attacked(Protocol):
 
 
 def twin_of(experiment: Mapping[str, Any]) -> str:
-    """A digest of a run's settings, the seed among them, but for the attack; empty if only Python can say them all."""
+    """A digest of a run's settings, the seed among them, but for the attack; empty if only Python
+    can say them all."""
     if any(experiment.get(name) is None for name in ("on", "model", "loss")):
         return ""
-    return sign({name: value for name, value in experiment.items() if name not in ("attack", "plugins")})
+    return sign(
+        {name: value for name, value in experiment.items() if name not in ("attack", "plugins")}
+    )
 
 
 def drops(runs: Sequence[Attacked], among: Sequence[Attacked]) -> list[float]:
-    """For each of these runs, how much worse it is than its twin without an attack; nothing if one has no such twin.
+    """For each of these runs, how much worse it is than its twin without an attack; nothing if one
+    has no such twin.
 
     What is worse is positive, whichever direction is better.
     """

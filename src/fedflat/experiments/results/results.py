@@ -1,5 +1,5 @@
-"""Results as the papers define them: means over the last rounds, spread over seeds, rounds, bytes and simulated seconds
-to a target."""
+"""Results as the papers define them: means over the last rounds, spread over seeds, rounds, bytes
+and simulated seconds to a target."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ LOSS = Headline("loss", higher_is_better=False)
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """One run that has ended, or as far as it got. It prints as a line, and shows as a table in a notebook."""
+    """One run that has ended, or as far as it got. It prints as a line, and shows as a table in a
+    notebook."""
 
     method: str
     seed: int
@@ -57,38 +58,68 @@ class Result:
 
     @classmethod
     def of(
-        cls, exp: Experiment, status: str, run: RunState, rows: Sequence[Row],
-        source: Callable[[str | None], nn.Module] | None = None, model: Model | None = None,
-    ) -> Result:  # fmt: skip
+        cls,
+        exp: Experiment,
+        status: str,
+        run: RunState,
+        rows: Sequence[Row],
+        source: Callable[[str | None], nn.Module] | None = None,
+        model: Model | None = None,
+    ) -> Result:
         """The result of a run just ended."""
         texts = exp.as_json()
         return cls(
-            repr(exp.method), exp.seed, status, exp.rounds, exp.evaluate.last, list(rows), run.ledger, model,
-            source, exp.headline, repr(exp.attack) if exp.attack else "", twin_of(texts), Scenario.of(texts, {}),
-        )  # fmt: skip
+            repr(exp.method),
+            exp.seed,
+            status,
+            exp.rounds,
+            exp.evaluate.last,
+            list(rows),
+            run.ledger,
+            model,
+            source,
+            exp.headline,
+            repr(exp.attack) if exp.attack else "",
+            twin_of(texts),
+            Scenario.of(texts, {}),
+        )
 
     @classmethod
     def read(cls, folder: Path) -> Result:
         """The result a run folder holds."""
         facts = read_facts(folder)
-        return replace(cls.telling(facts, read_rows(folder, facts=facts)), source=partial(_loaded, folder))
+        return replace(
+            cls.telling(facts, read_rows(folder, facts=facts)), source=partial(_loaded, folder)
+        )
 
     def module(self, model: str | None = None) -> nn.Module:
         """The model the run reports, or another one by name, as a module in evaluation mode."""
         if self.source is None:
-            raise SettingError("this result holds no model. Load one from its folder: fedflat.load(folder).")
+            raise SettingError(
+                "this result holds no model. Load one from its folder: fedflat.load(folder)."
+            )
         return self.source(model)
 
     @classmethod
     def telling(cls, facts: Facts, rows: Sequence[Row]) -> Result:
         """The result that the facts and the evaluations of a run folder tell."""
         exp: dict[str, Any] = facts["experiment"]
-        spent = {name: rows[-1][name] for name in vars(Ledger()) if name in rows[-1]} if rows else {}
+        spent = (
+            {name: rows[-1][name] for name in vars(Ledger()) if name in rows[-1]} if rows else {}
+        )
         return cls(
-            exp["method"], exp["seed"], facts["status"], exp["rounds"], exp["evaluate"]["last"], rows, Ledger(**spent),
-            headline=headline_of(facts), attack=exp.get("attack") or "", twin=twin_of(exp),
+            exp["method"],
+            exp["seed"],
+            facts["status"],
+            exp["rounds"],
+            exp["evaluate"]["last"],
+            rows,
+            Ledger(**spent),
+            headline=headline_of(facts),
+            attack=exp.get("attack") or "",
+            twin=twin_of(exp),
             scenario=Scenario.of(exp, facts["origin"]),
-        )  # fmt: skip
+        )
 
     @property
     def on(self) -> str:
@@ -103,7 +134,8 @@ class Result:
     def final(self, name: str | None = None) -> float:
         """The mean of a measurement over the evaluations of the last rounds; NaN if there is none.
 
-        Without a name it is the headline; ``tests.NAME.SCORE`` and ``models.NAME.SCORE`` are those that lie deeper.
+        Without a name it is the headline; ``tests.NAME.SCORE`` and ``models.NAME.SCORE`` are those
+        that lie deeper.
         """
         values = self._values(name, self.last_rows)
         return mean(values) if values else math.nan
@@ -133,14 +165,18 @@ class Result:
     @property
     def diverged(self) -> bool:
         """Whether it was stopped as diverged, or its last loss is not a number."""
-        return self.status == "diverged" or not all(map(math.isfinite, self._values("loss", self.rows)[-1:]))
+        return self.status == "diverged" or not all(
+            map(math.isfinite, self._values("loss", self.rows)[-1:])
+        )
 
     def latest(self, name: str | None = None) -> float:
-        """A measurement, or the headline, at the last evaluation that has it; NaN if there is none."""
+        """A measurement, or the headline, at the last evaluation that has it; NaN if there is
+        none."""
         return next(iter(reversed(self._values(name, self.rows))), math.nan)
 
     def best(self, name: str | None = None) -> float:
-        """The best value of the headline or of another measurement over all evaluations; NaN if there is none.
+        """The best value of the headline or of another measurement over all evaluations; NaN if
+        there is none.
 
         The best loss is the least, and of anything else what would be best as a headline.
         """
@@ -150,7 +186,10 @@ class Result:
     def reached(self, target: float) -> Row | None:
         """The first evaluation whose headline is at least as good."""
         judged = self.headline
-        return next((row for row in self.rows if judged.reaches(row.get(judged.name, math.nan), target)), None)
+        return next(
+            (row for row in self.rows if judged.reaches(row.get(judged.name, math.nan), target)),
+            None,
+        )
 
     @property
     def speed(self) -> float:
@@ -174,12 +213,14 @@ class Results(list[Result]):
 
     @property
     def headline(self) -> Headline | None:
-        """The score that all are judged by; None if they are judged by different ones, or there are none."""
+        """The score that all are judged by; None if they are judged by different ones, or there are
+        none."""
         found = {result.headline for result in self}
         return found.pop() if len(found) == 1 else None
 
     def target_of_first(self) -> float | None:
-        """What the first of several methods came to, for the others to reach; None if that makes no sense."""
+        """What the first of several methods came to, for the others to reach; None if that makes no
+        sense."""
         if self.headline is None or len({result.scenario for result in self}) > 1:
             return None
         if len({result.method for result in self}) < 2:
@@ -197,14 +238,20 @@ class Results(list[Result]):
                 "frame() makes a pandas DataFrame, and pandas is not installed here. Install it (pip install pandas), "
                 "or take the evaluations as a list of dicts: result.rows."
             ) from None
-        return pandas.DataFrame([{"method": r.method, "seed": r.seed, **_flat(row)} for r in self for row in r.rows])
+        return pandas.DataFrame(
+            [{"method": r.method, "seed": r.seed, **_flat(row)} for r in self for row in r.rows]
+        )
 
 
 def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """A row with names such as ``models.server.accuracy`` for what lies deeper."""
     flat: dict[str, Any] = {}
     for name, value in row.items():
-        flat |= _flat(value, f"{before}{name}.") if isinstance(value, Mapping) else {f"{before}{name}": value}
+        flat |= (
+            _flat(value, f"{before}{name}.")
+            if isinstance(value, Mapping)
+            else {f"{before}{name}": value}
+        )
     return flat
 
 
@@ -234,7 +281,8 @@ class Summary:
     diverged: int
     """Seeds that diverged."""
     personal: float = math.nan
-    """The best score of the clients' own models over the rounds, mean over seeds; NaN if not measured."""
+    """The best score of the clients' own models over the rounds, mean over seeds; NaN if not
+    measured."""
     personal_spread: float = math.nan
     latest: float = math.nan
     """The headline at the last evaluation, mean over seeds."""
@@ -246,10 +294,12 @@ class Summary:
     headline: Headline = ACCURACY
     """The score it is judged by."""
     models: float = 0.0
-    """Models sent in the whole run, between server and clients and among clients, mean over seeds."""
+    """Models sent in the whole run, between server and clients and among clients, mean over
+    seeds."""
     tests: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """The same score and its spread on further test sets, by their names; on the examples of a domain under
-    TEST/DOMAIN, and its standard deviation over the domains of a test set under TEST/std."""
+    """The same score and its spread on further test sets, by their names; on the examples of a
+    domain under TEST/DOMAIN, and its standard deviation over the domains of a test set under
+    TEST/std."""
     classes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """The IoU of each class and its spread, where each pixel has a class."""
     notes: tuple[str, ...] = ()
@@ -262,7 +312,9 @@ def summarise(results: Sequence[Result], target: float | None) -> list[Summary]:
     """One line for each scenario, headline, method and attack, in the order they come."""
     kinds: dict[tuple[Scenario, Headline, str, str], list[Result]] = {}
     for result in results:
-        kinds.setdefault((result.scenario, result.headline, result.method, result.attack), []).append(result)
+        kinds.setdefault(
+            (result.scenario, result.headline, result.method, result.attack), []
+        ).append(result)
     found = []
     for (*group, method, attack), own in kinds.items():
         several = len({other[-1] for other in kinds if other[:3] == (*group, method)}) > 1
@@ -285,7 +337,9 @@ def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) 
         spread=spread(finals),
         loss=mean(run.final("loss") for run in runs),
         rounds_to_target=mean(hit["round"] for hit in found) if everywhere else None,
-        bytes_to_target=mean(hit["down"] + hit["up"] + hit.get("c2c", 0) for hit in found) if everywhere else None,
+        bytes_to_target=mean(hit["down"] + hit["up"] + hit.get("c2c", 0) for hit in found)
+        if everywhere
+        else None,
         bytes=mean(run.ledger.sent for run in runs),
         models=mean(run.ledger.models for run in runs),
         speed=mean(run.speed for run in runs),
@@ -295,9 +349,12 @@ def _summary(runs: list[Result], target: float | None, among: Sequence[Result]) 
         latest=mean(run.latest() for run in runs),
         best=mean(run.best() for run in runs),
         clock=mean(run.ledger.clock or 0.0 for run in runs) if timed else math.nan,
-        clock_to_target=mean(hit.get("clock", math.nan) for hit in found) if everywhere and timed else None,
+        clock_to_target=mean(hit.get("clock", math.nan) for hit in found)
+        if everywhere and timed
+        else None,
         headline=runs[0].headline,
-        tests=by_test(runs) | ({DROP: (mean(lost), spread(lost))} if (lost := drops(runs, among)) else {}),
+        tests=by_test(runs)
+        | ({DROP: (mean(lost), spread(lost))} if (lost := drops(runs, among)) else {}),
         classes=by_class(runs),
         notes=tuple(dict.fromkeys(note for run in runs for note in notes_of_text(run.on))),
         scenario=runs[0].scenario,

@@ -26,7 +26,8 @@ class Scenario:
 
     @classmethod
     def of(cls, experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> Scenario:
-        """The scenario of a run, from its settings and the digests of its data as a run folder keeps them."""
+        """The scenario of a run, from its settings and the digests of its data as a run folder
+        keeps them."""
         on = experiment.get("on") or ""
         return cls(on, experiment.get("task", TASK), "" if on else str(origin.get("data", "")))
 
@@ -47,7 +48,11 @@ class Scenario:
         ('digits', 'data given in Python')
         """
         if not self.on:
-            return f"data given in Python ({self.digest[:8]})" if self.digest else "data given in Python"
+            return (
+                f"data given in Python ({self.digest[:8]})"
+                if self.digest
+                else "data given in Python"
+            )
         spec = self._spec()
         return self.on if spec is None else name_of(type(spec))
 
@@ -71,7 +76,10 @@ class Scenario:
             return "not readable without the plugin of the data set"
         clients = getattr(spec, "clients", None)
         rule = getattr(spec, "partition", None)
-        parts = ["the data set's own" if rule is None else repr(rule), f"{clients} clients" if clients else ""]
+        parts = [
+            "the data set's own" if rule is None else repr(rule),
+            f"{clients} clients" if clients else "",
+        ]
         return ", ".join(filter(None, parts))
 
     def _spec(self) -> Any:

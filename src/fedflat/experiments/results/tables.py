@@ -1,4 +1,5 @@
-"""Results as a table: text for people, CSV for programs, Markdown for papers, HTML for notebooks."""
+"""Results as a table: text for people, CSV for programs, Markdown for papers, HTML for
+notebooks."""
 
 from __future__ import annotations
 
@@ -23,18 +24,24 @@ Draw = Callable[[list[list[str]]], str]
 
 
 def table(
-    summaries: Sequence[Summary], target: float | None, last: int, style: str = "text", room: int | None = None
+    summaries: Sequence[Summary],
+    target: float | None,
+    last: int,
+    style: str = "text",
+    room: int | None = None,
 ) -> str:
     """The table of a comparison; ``last`` is over how many of the last rounds scores are averaged.
 
     Text that is wider than ``room`` characters comes in parts.
 
-    Methods on different data sets, partitions or tasks, or judged by different scores, have a table each, and there is
-    no target for all of them.
+    Methods on different data sets, partitions or tasks, or judged by different scores, have a table
+    each, and there is no target for all of them.
     """
     if style == "csv":
         return _csv(summaries)
-    draw: Draw = {"text": lambda rows: aligned(rows, room), "markdown": _markdown, "html": _html}[style]
+    draw: Draw = {"text": lambda rows: aligned(rows, room), "markdown": _markdown, "html": _html}[
+        style
+    ]
     groups: dict[tuple[Scenario, Headline], list[Summary]] = {}
     for summary in summaries:
         groups.setdefault((summary.scenario, summary.headline), []).append(summary)
@@ -43,7 +50,10 @@ def table(
     if len({scenario for scenario, _ in groups}) == 1:
         said = said_apart(headline for _, headline in groups)
         return "\n\n".join([said, *(_one(group, None, last, draw) for group in groups.values())])
-    named = (f"{scenario.title}\n\n{_one(group, None, last, draw)}" for (scenario, _), group in groups.items())
+    named = (
+        f"{scenario.title}\n\n{_one(group, None, last, draw)}"
+        for (scenario, _), group in groups.items()
+    )
     return "\n\n".join([APART, *named])
 
 
@@ -72,11 +82,18 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, draw: Dr
     if target is not None:
         heads += [f"{what} to {judged.goal(target)}" for what in ("rounds", *spent)]
     heads += [*(f"{what} in all" for what in spent), "samples/s"]
-    rows = [_cells(summary, tests, personal, loss, target is not None, timed) for summary in summaries]
+    rows = [
+        _cells(summary, tests, personal, loss, target is not None, timed) for summary in summaries
+    ]
     if uneven:
-        rows = [[method, str(s.seeds), *rest] for s, (method, *rest) in zip(summaries, rows, strict=True)]
+        rows = [
+            [method, str(s.seeds), *rest]
+            for s, (method, *rest) in zip(summaries, rows, strict=True)
+        ]
     spread = _over_seeds(summaries)
-    which = f"mean of the evaluations in the last {last} rounds" if last > 1 else "the last evaluation"
+    which = (
+        f"mean of the evaluations in the last {last} rounds" if last > 1 else "the last evaluation"
+    )
     what = f"{judged.title} and loss" if loss else judged.title
     foot = f"{what} on the test set: {which}{spread}. Last, best: of all evaluations."
     if not judged.higher_is_better:
@@ -89,7 +106,9 @@ def _one(summaries: Sequence[Summary], target: float | None, last: int, draw: Dr
     if personal:
         foot += "\nPersonal: the clients' own models, each on its own held-out part; mean over clients, best round."
     if timed:
-        foot += "\nSimulated: the time it would have taken on the clients' devices, by the run's clock."
+        foot += (
+            "\nSimulated: the time it would have taken on the clients' devices, by the run's clock."
+        )
     for note in dict.fromkeys(note for summary in summaries for note in summary.notes):
         foot += f"\n{note}"
     if domains:
@@ -112,11 +131,21 @@ def _over_seeds(summaries: Sequence[Summary]) -> str:
 def _by_domain(summaries: Sequence[Summary], domains: list[str], draw: Draw) -> str:
     """The scores in each domain of each test set."""
     judged = summaries[0].headline
-    sets = dict.fromkeys(name.partition("/")[0] for name in sorted(domains, key=lambda name: not name.startswith(MAIN)))
-    order = [name for test in sets for name in sorted(domains, key=_last) if name.partition("/")[0] == test]
+    sets = dict.fromkeys(
+        name.partition("/")[0]
+        for name in sorted(domains, key=lambda name: not name.startswith(MAIN))
+    )
+    order = [
+        name
+        for test in sets
+        for name in sorted(domains, key=_last)
+        if name.partition("/")[0] == test
+    ]
     heads = ["method", *(judged.head(name.removeprefix(f"{MAIN}/")) for name in order)]
     nothing = (math.nan, math.nan)
-    rows = [[s.method, *(judged.said(*s.tests.get(name, nothing)) for name in order)] for s in summaries]
+    rows = [
+        [s.method, *(judged.said(*s.tests.get(name, nothing)) for name in order)] for s in summaries
+    ]
     foot = f"The {judged.label} in each domain of the test set, and of others as SET/DOMAIN. {STD}: over the domains."
     return f"{draw([heads, *rows])}\n\n{foot}"
 
@@ -126,7 +155,10 @@ def _by_class(summaries: Sequence[Summary], draw: Draw) -> str:
     judged = summaries[0].headline
     names = list(dict.fromkeys(name for summary in summaries for name in summary.classes))
     nothing = (math.nan, math.nan)
-    rows = [[s.method, *(judged.said(*s.classes.get(name, nothing)) for name in names)] for s in summaries]
+    rows = [
+        [s.method, *(judged.said(*s.classes.get(name, nothing)) for name in names)]
+        for s in summaries
+    ]
     return f"{draw([['method', *map(judged.head, names)], *rows])}\n\nThe IoU of each class on the test set."
 
 
@@ -134,14 +166,24 @@ def _last(name: str) -> bool:
     return name.endswith(f"/{STD}")
 
 
-def _cells(s: Summary, tests: Sequence[str], personal: bool, loss: bool, target: bool, timed: bool) -> list[str]:
+def _cells(
+    s: Summary, tests: Sequence[str], personal: bool, loss: bool, target: bool, timed: bool
+) -> list[str]:
     said = s.headline.said
     score = said(s.score, s.spread)
     if s.diverged:
         score = "X (diverged)" if s.diverged == s.seeds else f"{score} ({s.diverged} diverged)"
     others = [said(*s.tests.get(name, (math.nan, math.nan))) for name in tests]
     own = [said(s.personal, s.personal_spread)] if personal else []
-    cells = [s.method, score, said(s.latest), said(s.best), *others, *own, *([f"{s.loss:.4f}"] if loss else [])]
+    cells = [
+        s.method,
+        score,
+        said(s.latest),
+        said(s.best),
+        *others,
+        *own,
+        *([f"{s.loss:.4f}"] if loss else []),
+    ]
     if target:
         cells += [
             "-" if s.rounds_to_target is None else f"{s.rounds_to_target:.0f}",
@@ -195,12 +237,19 @@ def _html(rows: list[list[str]]) -> str:
 
 
 def _csv(summaries: Sequence[Summary]) -> str:
-    """The score goes by the headline's name; by "score", with the names in a column, where there are several."""
+    """The score goes by the headline's name; by "score", with the names in a column, where there
+    are several."""
     stream = io.StringIO()
     apart = ("tests", "classes")
-    named = [(kind, name) for kind in apart for name in dict.fromkeys(n for s in summaries for n in getattr(s, kind))]
+    named = [
+        (kind, name)
+        for kind in apart
+        for name in dict.fromkeys(n for s in summaries for n in getattr(s, kind))
+    ]
     alike = len({summary.headline for summary in summaries}) == 1
-    names = [name for name in vars(summaries[0]) if name not in ("headline", "scenario", "notes", *apart)]
+    names = [
+        name for name in vars(summaries[0]) if name not in ("headline", "scenario", "notes", *apart)
+    ]
     writer = csv.writer(stream, lineterminator="\n")
     heads = [summaries[0].headline.name if name == "score" and alike else name for name in names]
     heads += [head for kind, name in named for head in (f"{kind}.{name}", f"{kind}.{name}.spread")]
@@ -208,7 +257,11 @@ def _csv(summaries: Sequence[Summary]) -> str:
     writer.writerow([*heads, *([] if alike else ["headline"]), *([] if single else ["on", "task"])])
     for summary in summaries:
         values = [getattr(summary, name) for name in names]
-        values += [value for kind, name in named for value in getattr(summary, kind).get(name, (math.nan, math.nan))]
+        values += [
+            value
+            for kind, name in named
+            for value in getattr(summary, kind).get(name, (math.nan, math.nan))
+        ]
         values += [] if alike else [summary.headline.name]
         values += [] if single else [summary.scenario.on, summary.scenario.task]
         writer.writerow("" if value is None else value for value in values)

@@ -1,12 +1,12 @@
 """Checkpoints: named groups of tensors in files, and a list of which file holds which group.
 
-Nothing is ever changed in place. A group whose tensors are those of the last checkpoint is not written
-again, so a checkpoint costs what changed. A file is written under another name, synced and renamed; the
-list comes last. The last two checkpoints are kept, and every file is checked against its digest when read.
-What others put into the folder is left alone.
+Nothing is ever changed in place. A group whose tensors are those of the last checkpoint is not
+written again, so a checkpoint costs what changed. A file is written under another name, synced and
+renamed; the list comes last. The last two checkpoints are kept, and every file is checked against
+its digest when read. What others put into the folder is left alone.
 
-What clients remember is in one file, in which records are written once (see `fedflat.execution.client_states`): a group says
-which of them count.
+What clients remember is in one file, in which records are written once (see
+`fedflat.execution.client_states`): a group says which of them count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,18 @@ from torch import Tensor
 
 from fedflat.core.json_schema import check
 from fedflat.experiments.run_folder.schema import FILE
-from fedflat.files import NEW, Damaged, digest, discard, own_folder, pack, parse_json, read_file, read_json, write_file
+from fedflat.files import (
+    NEW,
+    Damaged,
+    digest,
+    discard,
+    own_folder,
+    pack,
+    parse_json,
+    read_file,
+    read_json,
+    write_file,
+)
 
 Group = dict[str, Tensor]
 _LIST = re.compile(r"round-(\d{7,})\.json")
@@ -60,7 +71,9 @@ class Store:
 
     def _write_group(self, round: int, group: Group) -> dict[str, Any]:
         self._count += 1
-        return write_tensors(self.folder / f"{round:07d}-{os.getpid()}-{self._count}.safetensors", group)
+        return write_tensors(
+            self.folder / f"{round:07d}-{os.getpid()}-{self._count}.safetensors", group
+        )
 
     def _path(self, round: int) -> Path:
         return self.folder / f"round-{round:07d}.json"

@@ -1,10 +1,11 @@
-"""What clients have said of themselves before round 0, in two files: nothing of it need be in memory.
+"""What clients have said of themselves before round 0, in two files: nothing of it need be in
+memory.
 
     descriptions/asked.jsonl    a line for each answer: who was asked for what, what it cost, where the tensor is
     descriptions/vectors.bin    the tensors, one after the other
 
-An answer is written when it comes, so that a run that was killed asks only those who have not answered. A tensor that
-is damaged does not count: its client is asked again, and answers the same.
+An answer is written when it comes, so that a run that was killed asks only those who have not
+answered. A tensor that is damaged does not count: its client is asked again, and answers the same.
 """
 
 from __future__ import annotations
@@ -25,9 +26,19 @@ from fedflat.files import Damaged, discard, own_folder
 
 ROOM = 8
 """Tensors begin at multiples of so many bytes."""
-DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
-    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool,
-)}  # fmt: skip
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.uint8,
+        torch.bool,
+    )
+}
 
 
 class StoredDescription(NamedTuple):
@@ -46,9 +57,13 @@ class DescriptionStore:
     """
 
     def __init__(
-        self, folder: Path | None = None, identity: str = "", say: Callable[[str], None] = lambda text: None, *,
+        self,
+        folder: Path | None = None,
+        identity: str = "",
+        say: Callable[[str], None] = lambda text: None,
+        *,
         held: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._diary: JsonlLog | None = None
         rows: list[Row] = []
         if folder is not None:
@@ -59,10 +74,16 @@ class DescriptionStore:
             except RunError as error:
                 if not held:
                     raise
-                say(f"what clients have said before round 0 is damaged, so they are asked again: {error}")
+                say(
+                    f"what clients have said before round 0 is damaged, so they are asked again: {error}"
+                )
                 discard(self._diary.path)
-        self._notes = {(row["by"], row["client"]): note for row in rows if (note := _note(row)) is not None}
-        self._spill = Spill(folder and folder / "vectors.bin", [note.place for note in self._notes.values()])
+        self._notes = {
+            (row["by"], row["client"]): note for row in rows if (note := _note(row)) is not None
+        }
+        self._spill = Spill(
+            folder and folder / "vectors.bin", [note.place for note in self._notes.values()]
+        )
         for key, note in list(self._notes.items()):
             try:
                 self._spill.check(note.place)
@@ -78,13 +99,24 @@ class DescriptionStore:
         said = said.detach().cpu().contiguous()
         content = said.reshape(-1).view(torch.uint8).numpy().tobytes()
         place = self._spill.write(content + bytes(-len(content) % ROOM))
-        note = StoredDescription(place, str(said.dtype).removeprefix("torch."), tuple(said.shape), cost)
+        note = StoredDescription(
+            place, str(said.dtype).removeprefix("torch."), tuple(said.shape), cost
+        )
         if self._diary is not None:
-            self._diary.append({
-                "by": by, "client": client, "down": cost.down, "up": cost.up, "samples": cost.samples,
-                "seconds": cost.seconds, "dtype": note.dtype, "shape": list(note.shape), "offset": place.offset,
-                "digest": place.digest.hex(),
-            })  # fmt: skip
+            self._diary.append(
+                {
+                    "by": by,
+                    "client": client,
+                    "down": cost.down,
+                    "up": cost.up,
+                    "samples": cost.samples,
+                    "seconds": cost.seconds,
+                    "dtype": note.dtype,
+                    "shape": list(note.shape),
+                    "offset": place.offset,
+                    "digest": place.digest.hex(),
+                }
+            )
         self._notes[by, client] = note
 
     def descriptions(self, by: str, clients: Iterable[int]) -> StoredDescriptions:
@@ -119,7 +151,9 @@ class StoredDescriptions(Sequence[Tensor]):
         if not count:
             return torch.empty(note.shape, dtype=dtype)
         assert self._file is not None
-        return torch.frombuffer(self._file, dtype=dtype, count=count, offset=note.place.offset).reshape(note.shape)
+        return torch.frombuffer(
+            self._file, dtype=dtype, count=count, offset=note.place.offset
+        ).reshape(note.shape)
 
 
 def _note(row: Row) -> StoredDescription | None:
@@ -132,5 +166,7 @@ def _note(row: Row) -> StoredDescription | None:
         place = Place(row["offset"], length + -length % ROOM, bytes.fromhex(row["digest"]))
     except ValueError:
         return None
-    cost = Ledger(row["down"], row["up"], samples=row["samples"]).with_time(*[row.get("seconds", 0.0)] * 2)
+    cost = Ledger(row["down"], row["up"], samples=row["samples"]).with_time(
+        *[row.get("seconds", 0.0)] * 2
+    )
     return StoredDescription(place, row["dtype"], shape, cost)

@@ -1,11 +1,12 @@
-"""Who is with whom in a run, and what they hold: groups.json, so that groups can be drawn without the data.
+"""Who is with whom in a run, and what they hold: groups.json, so that groups can be drawn without
+the data.
 
     {"run": ..., "by": "greedy(psi='labels')", "clients": 4, "groups": [[0, 3], [1, 2]], "counts": [[80, 15], ...],
      "digest": ...}
 
-``counts`` has how many examples of each class each client trains on, client by client; it is null where examples have
-no class each, or there are too many clients to look at. It is what a simulation knows, not what a server is told.
-``run`` is the identity of the run, ``digest`` that of the file.
+``counts`` has how many examples of each class each client trains on, client by client; it is null
+where examples have no class each, or there are too many clients to look at. It is what a simulation
+knows, not what a server is told. ``run`` is the identity of the run, ``digest`` that of the file.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from fedflat.experiments.run_folder.signed import verified, write_signed
 from fedflat.files import Damaged, read_json
 
 GROUPS = "groups.json"
-SCHEMA = {"run": str, "by": str, "clients": int, "groups": [[int]], "counts": ([[int]], None), "digest": str}
+SCHEMA = {
+    "run": str,
+    "by": str,
+    "clients": int,
+    "groups": [[int]],
+    "counts": ([[int]], None),
+    "digest": str,
+}
 
 
 @dataclass(frozen=True)
@@ -44,11 +52,19 @@ class Grouped:
         if self.counts is None:
             return None
         own = self.counts
-        return tuple(tuple(map(sum, zip(*(own[client] for client in group), strict=True))) for group in self.groups)
+        return tuple(
+            tuple(map(sum, zip(*(own[client] for client in group), strict=True)))
+            for group in self.groups
+        )
 
     def as_json(self) -> dict[str, Any]:
         """For a file, or a page."""
-        return {"by": self.by, "clients": self.clients, "groups": self.groups, "counts": self.counts}
+        return {
+            "by": self.by,
+            "clients": self.clients,
+            "groups": self.groups,
+            "counts": self.counts,
+        }
 
 
 def write_groups(folder: Path, identity: str, groups: Grouped) -> None:
@@ -73,11 +89,19 @@ def read_groups(folder: Path, identity: str) -> Grouped | None:
     check(found, SCHEMA)
     found = verified(found)
     members = sorted(client for group in found["groups"] for client in group)
-    if found["run"] != identity or not all(found["groups"]) or members != list(range(found["clients"])):
+    if (
+        found["run"] != identity
+        or not all(found["groups"])
+        or members != list(range(found["clients"]))
+    ):
         raise Damaged("they are not those of this run")
     counts = found["counts"]
-    if counts is not None and (len(counts) != len(members) or len(set(map(len, counts))) != 1 or not counts[0]):
+    if counts is not None and (
+        len(counts) != len(members) or len(set(map(len, counts))) != 1 or not counts[0]
+    ):
         raise Damaged("its counts are not those of its clients")
     return Grouped(
-        found["by"], tuple(map(tuple, found["groups"])), None if counts is None else tuple(map(tuple, counts))
-    )  # fmt: skip
+        found["by"],
+        tuple(map(tuple, found["groups"])),
+        None if counts is None else tuple(map(tuple, counts)),
+    )

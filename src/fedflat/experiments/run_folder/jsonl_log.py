@@ -1,10 +1,11 @@
-"""Files of rows that grow as a run goes on, one JSON object a line, each tied to the line before it.
+"""Files of rows that grow as a run goes on, one JSON object a line, each tied to the line before
+it.
 
     {"round": 1, "loss": 2.3, "chain": "6f0a..."}
 
-A line's last field is a digest of its text and of the digest before it; the first one is tied to the run itself. So a
-changed byte, a line that is missing in the middle and one from another run are all noticed. A last line without its
-end was cut short by a kill, and does not count.
+A line's last field is a digest of its text and of the digest before it; the first one is tied to
+the run itself. So a changed byte, a line that is missing in the middle and one from another run are
+all noticed. A last line without its end was cut short by a kill, and does not count.
 """
 
 from __future__ import annotations
@@ -46,18 +47,23 @@ class LogPosition(NamedTuple):
 
 
 class JsonlLog:
-    """One such file of the run ``identity``: read by anybody, written by the one who holds the run's lock."""
+    """One such file of the run ``identity``: read by anybody, written by the one who holds the
+    run's lock."""
 
     def __init__(self, folder: Path, name: str, identity: str, scores: Iterable[str] = ()) -> None:
-        """``scores`` are the names of numbers that the rows of this run have besides those of every run."""
+        """``scores`` are the names of numbers that the rows of this run have besides those of every
+        run."""
         self.path = folder / f"{name}.jsonl"
         self.schema: Schema = {**ROWS[name], **{f"{score}?": NUMBER for score in scores}}
         self.mark = self.start = LogPosition(0, 0, _link(identity, name.encode()))
 
-    def read(self, end: tuple[int, str] | None = None, past: LogPosition | None = None) -> list[Row]:
+    def read(
+        self, end: tuple[int, str] | None = None, past: LogPosition | None = None
+    ) -> list[Row]:
         """All rows; of a run that has ended ``end`` says how many there are, and the last digest.
 
-        Of one that has not, a checkpoint was made at the mark ``past``, so it must have come so far.
+        Of one that has not, a checkpoint was made at the mark ``past``, so it must have come so
+        far.
         """
         *_, (mark, _) = pairs = [(self.start, Row()), *self._rows()]
         if end is not None and (mark.lines, mark.chain) != end:
@@ -67,10 +73,13 @@ class JsonlLog:
         return [row for _, row in pairs[1:]]
 
     def _lost(self, mark: LogPosition) -> RunError:
-        return self._damaged(f"the checkpoint was written after its line {mark.lines}, which is not there any more")
+        return self._damaged(
+            f"the checkpoint was written after its line {mark.lines}, which is not there any more"
+        )
 
     def rewind(self, to: LogPosition | None) -> list[Row]:
-        """Go on from a mark, or from the beginning: the rows before it; what comes after it will be written again."""
+        """Go on from a mark, or from the beginning: the rows before it; what comes after it will be
+        written again."""
         to = to or self.start
         pairs = [(self.start, Row())]
         for pair in self._rows() if to.lines else ():
@@ -135,7 +144,8 @@ def _link(before: str, text: bytes) -> str:
 
 
 def encode(row: Row) -> bytes:
-    """A row as JSON that every reader understands: NaN as null, infinity as a number too large for any of them.
+    """A row as JSON that every reader understands: NaN as null, infinity as a number too large for
+    any of them.
 
     >>> encode({"loss": math.nan, "norm": -math.inf})
     b'{"loss": null, "norm": -1e999}'

@@ -25,10 +25,10 @@ from fedflat.experiments.prepare import prepare
 from fedflat.experiments.reporting import named_models
 from fedflat.experiments.run_folder.fingerprint import (
     Origin,
+    check_same_module,
+    check_same_origin,
     module_digest,
     origin_of,
-    check_same_origin,
-    check_same_module,
 )
 from fedflat.experiments.run_folder.model_files import Named, chosen, module_of, read_model
 from fedflat.experiments.run_folder.plugins_needed import refuse_unmet
@@ -39,12 +39,17 @@ from fedflat.registry.specs import parse
 
 
 def load(
-    folder: str | Path, *, model: str | None = None, module: ModelLike | None = None, on: DataSpec | None = None
-) -> nn.Module:  # fmt: skip
-    """The model that a run has ended with, in evaluation mode; of a run that goes on, the model of its last checkpoint.
+    folder: str | Path,
+    *,
+    model: str | None = None,
+    module: ModelLike | None = None,
+    on: DataSpec | None = None,
+) -> nn.Module:
+    """The model that a run has ended with, in evaluation mode; of a run that goes on, the model of
+    its last checkpoint.
 
-    ``model`` names another one than the run reports, such as "server" beside "swa". A module that was given in Python
-    must be given again; so must data, as ``on``, if the run has not ended.
+    ``model`` names another one than the run reports, such as "server" beside "swa". A module that
+    was given in Python must be given again; so must data, as ``on``, if the run has not ended.
     """
     folder = Path(folder)
     facts = read_facts(folder)
@@ -68,17 +73,21 @@ def _learner(folder: Path, facts: Facts, module: ModelLike | None) -> Learner:
     refuse_unmet(saved.get("plugins", ()), exact=False)
     given: Any = parse(saved["model"], "model") if module is None else module
     learner = Learner(
-        given, tuple(origin["shape"]), origin.get("outputs", origin["classes"]), seed=saved["seed"],
-        task=parse(saved.get("task", "classification()"), "task"), dtype=saved["dtype"],
+        given,
+        tuple(origin["shape"]),
+        origin.get("outputs", origin["classes"]),
+        seed=saved["seed"],
+        task=parse(saved.get("task", "classification()"), "task"),
+        dtype=saved["dtype"],
         sample=some_inputs(origin, DTYPES[saved["dtype"]]),
-    )  # fmt: skip
+    )
     check_same_module(folder, origin, module_digest(learner.module()))
     return learner
 
 
 def _standing(
     folder: Path, facts: Facts, module: ModelLike | None, on: DataSpec | None
-) -> tuple[Learner, dict[str, Named]]:  # fmt: skip
+) -> tuple[Learner, dict[str, Named]]:
     with remembered(facts["origin"].get("place")):
         prepared = prepare(from_json(facts["experiment"], on=on, model=module, exact=False))
         check_same_origin(folder, facts["origin"], origin_of(prepared))
@@ -87,10 +96,13 @@ def _standing(
 
 
 def export(folder: Path, to: Path, *, model: str | None = None) -> None:
-    """Write a run's model: named tensors (.safetensors), a program of torch.export (.pt2), or ONNX (.onnx)."""
+    """Write a run's model: named tensors (.safetensors), a program of torch.export (.pt2), or ONNX
+    (.onnx)."""
     write = _FORMATS.get(to.suffix)
     if write is None:
-        raise SettingError(f"export: {to} must end in {', '.join(_FORMATS)}, found {to.suffix or 'nothing'!r}.")
+        raise SettingError(
+            f"export: {to} must end in {', '.join(_FORMATS)}, found {to.suffix or 'nothing'!r}."
+        )
     module = load(folder, model=model)
     some = some_inputs(read_facts(folder)["origin"], next(module.parameters()).dtype)
     write_file(to, write(module, arguments(some)))
@@ -99,12 +111,16 @@ def export(folder: Path, to: Path, *, model: str | None = None) -> None:
 def some_inputs(origin: Origin, dtype: torch.dtype) -> Tensors:
     """Two examples' worth of zeros, of the types and number of a run's inputs."""
     kinds = origin.get("inputs", [{"shape": origin["shape"], "whole": False}])
-    inputs = tuple(torch.zeros(2, *one["shape"], dtype=torch.long if one["whole"] else dtype) for one in kinds)
+    inputs = tuple(
+        torch.zeros(2, *one["shape"], dtype=torch.long if one["whole"] else dtype) for one in kinds
+    )
     return inputs if len(inputs) > 1 else inputs[0]
 
 
 def _safetensors(module: nn.Module, some: tuple[Tensor, ...]) -> bytes:
-    return pack({name: tensor for name, tensor in module.state_dict().items() if isinstance(tensor, Tensor)})
+    return pack(
+        {name: tensor for name, tensor in module.state_dict().items() if isinstance(tensor, Tensor)}
+    )
 
 
 def _program(module: nn.Module, some: tuple[Tensor, ...]) -> bytes:
@@ -130,7 +146,9 @@ def _exported(module: nn.Module, some: tuple[Tensor, ...]) -> torch.export.Expor
     """The program of a module, for batches of any size where the module allows it."""
     try:
         with _unheard():
-            return torch.export.export(module, some, dynamic_shapes=tuple({0: torch.export.Dim.AUTO} for _ in some))
+            return torch.export.export(
+                module, some, dynamic_shapes=tuple({0: torch.export.Dim.AUTO} for _ in some)
+            )
     except Exception as error:
         why = str(error).strip().split("\n")[0][:200]
         raise SettingError(
@@ -154,5 +172,7 @@ def _unheard() -> Iterator[None]:
 
 
 _FORMATS: dict[str, Callable[[nn.Module, tuple[Tensor, ...]], bytes]] = {
-    ".safetensors": _safetensors, ".pt2": _program, ".onnx": _onnx
-}  # fmt: skip
+    ".safetensors": _safetensors,
+    ".pt2": _program,
+    ".onnx": _onnx,
+}

@@ -22,14 +22,21 @@ Named = dict[str, Tensor]
 
 
 def write_models(folder: Path, models: Mapping[str, Named]) -> dict[str, dict[str, Any]]:
-    """Write each model, the last of them, which is reported, as final.safetensors; what `read_models` must know."""
+    """Write each model, the last of them, which is reported, as final.safetensors; what
+    `read_models` must know."""
     reported = list(models)[-1]
-    files = {name: "final" if name == reported else f"final-{quote(name, safe='')}" for name in models}
-    return {name: write_tensors(folder / f"{files[name]}.safetensors", model) for name, model in models.items()}
+    files = {
+        name: "final" if name == reported else f"final-{quote(name, safe='')}" for name in models
+    }
+    return {
+        name: write_tensors(folder / f"{files[name]}.safetensors", model)
+        for name, model in models.items()
+    }
 
 
 def read_model(folder: Path, facts: Facts, name: str) -> Named:
-    """A model of a run that has ended; an error that says what to do if its file is not what it was."""
+    """A model of a run that has ended; an error that says what to do if its file is not what it
+    was."""
     said = facts["end"]["models"][name]
     try:
         return read_tensors(folder, said)
@@ -50,7 +57,9 @@ def damaged_models(folder: Path, facts: Facts) -> list[str]:
     return found
 
 
-def rewrite_models(folder: Path, facts: Facts, models: Mapping[str, Named], lost: Sequence[str]) -> None:
+def rewrite_models(
+    folder: Path, facts: Facts, models: Mapping[str, Named], lost: Sequence[str]
+) -> None:
     """Write the ``lost`` models of a run that has ended again, if they are what they were."""
     for name in lost:
         said, content = facts["end"]["models"][name], pack(models.get(name, {}))
@@ -65,9 +74,13 @@ def rewrite_models(folder: Path, facts: Facts, models: Mapping[str, Named], lost
 def module_of(learner: Learner, named: Named, where: str) -> nn.Module:
     """A named model as the learner's module, ready to be used."""
     module = copy.deepcopy(learner.module()).to(device=learner.device, dtype=learner.dtype)
-    state = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+    state = {
+        name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)
+    }
     if {name: t.shape for name, t in named.items()} != {name: t.shape for name, t in state.items()}:
-        raise RunError(f"{where}: its model is not of this module: names or shapes differ. Give the module of the run.")
+        raise RunError(
+            f"{where}: its model is not of this module: names or shapes differ. Give the module of the run."
+        )
     module.load_state_dict(named, strict=len(state) == len(module.state_dict()))
     return module.eval()
 
@@ -76,7 +89,9 @@ def chosen(models: Mapping[str, Any], name: str | None, where: str) -> str:
     """The name of one of the models; None: the last, which is reported."""
     said = list(models)[-1] if name is None else name
     if said not in models:
-        raise SettingError(f"{where} has no model {said!r}, only {', '.join(models)}. Name one of them.")
+        raise SettingError(
+            f"{where} has no model {said!r}, only {', '.join(models)}. Name one of them."
+        )
     return said
 
 
@@ -91,5 +106,7 @@ def unnamed(learner: Learner, named: Named, folder: Path) -> Model:
     fresh = learner.copy()
     shapes = {name: (t.shape, t.dtype) for name, t in fresh.state_dict_of(fresh.model()).items()}
     if {name: (t.shape, t.dtype) for name, t in named.items()} != shapes:
-        raise RunError(f"{folder}: its last model is not of the run's module: names, shapes or types differ.")
+        raise RunError(
+            f"{folder}: its last model is not of the run's module: names, shapes or types differ."
+        )
     return fresh.from_state_dict(named)

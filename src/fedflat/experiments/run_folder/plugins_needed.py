@@ -1,10 +1,12 @@
-"""What a run needs of others' code: the plugins whose names its texts use, as its folder remembers them.
+"""What a run needs of others' code: the plugins whose names its texts use, as its folder remembers
+them.
 
     {"name": "my.py", "version": null, "digest": "9f...", "place": "/home/me/my.py", "names": ["my_sam"]}
 
-An installed package is told by its version, a file by its digest. ``place`` is a hint for people. Nothing is ever
-loaded because a folder says so: a person names the plugin again, has it installed, or has imported it. No message
-advises to install a package that a folder names: the folder may come from anybody.
+An installed package is told by its version, a file by its digest. ``place`` is a hint for people.
+Nothing is ever loaded because a folder says so: a person names the plugin again, has it installed,
+or has imported it. No message advises to install a package that a folder names: the folder may come
+from anybody.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def missing(needs: Needs) -> list[str]:
         unknown = [name for name in need["names"] if known(name) is None]
         if unknown:
             names = f"{', '.join(printable(name[:40]) for name in unknown[:5])}{', ...' if len(unknown) > 5 else ''}"
-            said.append(f"the run needs {names} of {_whose(need)} which is not loaded here. {_how_to_load(need)}")
+            said.append(
+                f"the run needs {names} of {_whose(need)} which is not loaded here. {_how_to_load(need)}"
+            )
     return said
 
 
@@ -81,7 +85,9 @@ def _told(plugin: Plugin) -> str:
     name = plugin.name if plugin.name == HAND_MADE else shown(plugin.name)
     if plugin.version is not None:
         return f"{name} {printable(plugin.version[:20])}"
-    return name if plugin.digest is None else f"{name} with the digest {printable(plugin.digest[:12])}"
+    return (
+        name if plugin.digest is None else f"{name} with the digest {printable(plugin.digest[:12])}"
+    )
 
 
 def _how_to_load(need: dict[str, Any]) -> str:

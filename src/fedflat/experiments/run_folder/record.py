@@ -1,9 +1,10 @@
-"""``run.json``: the texts that made a run, and what it came to, under a digest that all else in the folder builds on.
+"""``run.json``: the texts that made a run, and what it came to, under a digest that all else in the
+folder builds on.
 
-    identity   the digest of what made the run: version, experiment, data, module, machine
-    status     "running", "done" or "diverged"
-    how        where the computing is done; it may change as the run goes on
-    end        how long the diaries are and which models there are, with digests, once the run has ended
+identity   the digest of what made the run: version, experiment, data, module, machine
+status     "running", "done" or "diverged"
+how        where the computing is done; it may change as the run goes on
+end        how long the diaries are and which models there are, with digests, once the run has ended
 """
 
 from __future__ import annotations
@@ -54,11 +55,16 @@ def identity(facts: Facts) -> str:
 
 def ended(facts: Facts, status: str, end: dict[str, Any]) -> Facts:
     """The facts of the same run when it has come to its end."""
-    return {**facts, "status": status, "end": {**end, "digest": sign([facts["identity"], status, end])}}
+    return {
+        **facts,
+        "status": status,
+        "end": {**end, "digest": sign([facts["identity"], status, end])},
+    }
 
 
 def read_known(path: Path, schema: Schema, advice: str, look: Callable[[Facts], object]) -> Facts:
-    """What a JSON file in a format that this version knows says; ``look`` raises what its schema cannot tell."""
+    """What a JSON file in a format that this version knows says; ``look`` raises what its schema
+    cannot tell."""
     found: Facts = read_checked(path, OF_ANY_VERSION, advice)
     known_format(path.parent, found["fedflat"])
     try:
@@ -77,12 +83,15 @@ def read_facts(folder: Path) -> Facts:
     facts = read_known(path, RUN, _ADVICE, headline_of)
     if identity(facts) != facts["identity"]:
         raise damaged(
-            path, "its settings are not those that the run was begun with",
+            path,
+            "its settings are not those that the run was begun with",
             "Put them back, or start a new run with the new ones.",
-        )  # fmt: skip
+        )
     end = dict(facts.get("end") or {"digest": None})
     if (facts["status"] == "running") != (end["digest"] is None):
-        raise damaged(path, f"its status is {facts['status']!r}, but its end says otherwise", _ADVICE)
+        raise damaged(
+            path, f"its status is {facts['status']!r}, but its end says otherwise", _ADVICE
+        )
     if end.pop("digest") not in (None, sign([facts["identity"], facts["status"], end])):
         raise damaged(path, "its end is not the one that was written", _ADVICE)
     return facts
@@ -94,17 +103,21 @@ def headline_of(facts: Facts) -> Headline:
 
 
 def read_rows(folder: Path, name: str = "metrics", facts: Facts | None = None) -> list[Row]:
-    """The evaluations of a run, or what was seen in it; a last line that was cut short is left out."""
+    """The evaluations of a run, or what was seen in it; a last line that was cut short is left
+    out."""
     facts = facts or read_facts(folder)
     if "end" in facts:
         end = facts["end"][name]
         return _open_log(folder, name, facts).read((end["lines"], end["chain"]))
-    past = _checkpointed(folder, name, facts)  # before the rows are read: the run may go on meanwhile
+    past = _checkpointed(
+        folder, name, facts
+    )  # before the rows are read: the run may go on meanwhile
     return _open_log(folder, name, facts).read(past=past)
 
 
 def _checkpointed(folder: Path, name: str, facts: Facts) -> LogPosition | None:
-    """Where a diary was when the newest checkpoint of the run was made; None if none can be read."""
+    """Where a diary was when the newest checkpoint of the run was made; None if none can be
+    read."""
     found = Store(folder / "checkpoint").newest()
     try:
         check(found, {**CHECKPOINT, "*": object})
@@ -119,7 +132,9 @@ def open_logs(folder: Path, facts: Facts) -> dict[str, JsonlLog]:
 
 
 def _open_log(folder: Path, name: str, facts: Facts) -> JsonlLog:
-    return JsonlLog(folder, name, facts["identity"], [headline_of(facts).name] if name == "metrics" else [])
+    return JsonlLog(
+        folder, name, facts["identity"], [headline_of(facts).name] if name == "metrics" else []
+    )
 
 
 def known_format(folder: Path, version: str) -> None:

@@ -8,8 +8,8 @@
     descriptions/        what clients have said of themselves before round 0, if they were asked: see `archive`
     final.safetensors    the model it reports, by the module's own names; final-NAME.safetensors: the others
 
-All of it hangs together by digests, and whoever reads it checks them. `RunFolder` keeps everything in memory;
-`DiskRunFolder` on disk.
+All of it hangs together by digests, and whoever reads it checks them. `RunFolder` keeps everything
+in memory; `DiskRunFolder` on disk.
 """
 
 from __future__ import annotations
@@ -29,11 +29,18 @@ from fedflat.experiments.groups import groups_of
 from fedflat.experiments.prepare import PreparedRun
 from fedflat.experiments.run_folder.checkpoints import Store
 from fedflat.experiments.run_folder.description_store import DescriptionStore
-from fedflat.experiments.run_folder.fingerprint import origin_of, check_same_origin
+from fedflat.experiments.run_folder.fingerprint import check_same_origin, origin_of
 from fedflat.experiments.run_folder.groups import GROUPS, read_groups, write_groups
 from fedflat.experiments.run_folder.jsonl_log import LOGS, LogPosition, Row
 from fedflat.experiments.run_folder.model_files import Named, write_models
-from fedflat.experiments.run_folder.record import Facts, open_logs, ended, new_facts, read_facts, same_version
+from fedflat.experiments.run_folder.record import (
+    Facts,
+    ended,
+    new_facts,
+    open_logs,
+    read_facts,
+    same_version,
+)
 from fedflat.experiments.state import RunState, read_checkpoint
 from fedflat.files import NEW, Damaged, hold, refuse_link, unwritable, write_file
 
@@ -41,7 +48,8 @@ Say = Callable[[str], None]
 FIRST = "start"
 """The folder of a run that had to be made first, within that of a run."""
 DESCRIPTIONS = "descriptions"
-"""The folder of what clients have said of themselves before round 0, within that of a run: see `archive`."""
+"""The folder of what clients have said of themselves before round 0, within that of a run: see
+`archive`."""
 PAUSE = 20.0
 """Least seconds between two checkpoints, unless told otherwise."""
 
@@ -118,16 +126,23 @@ class DiskRunFolder(RunFolder):
         self._other_start = False
 
     def compare(self, origin: dict[str, Any]) -> None:
-        """Refuse to go on with other data or another module; other weights to begin with do only if none are needed."""
+        """Refuse to go on with other data or another module; other weights to begin with do only if
+        none are needed."""
         recorded = self.facts["origin"]
         check_same_origin(self.folder, recorded, origin)
         self._other_start = recorded.get("start", origin["start"]) != origin["start"]
 
     @classmethod
     def create(
-        cls, folder: Path, experiment: dict[str, Any], config: dict[str, Any], *, origin: dict[str, Any] | None = None,
-        pause: float = PAUSE, say: Say = lambda text: None,
-    ) -> DiskRunFolder:  # fmt: skip
+        cls,
+        folder: Path,
+        experiment: dict[str, Any],
+        config: dict[str, Any],
+        *,
+        origin: dict[str, Any] | None = None,
+        pause: float = PAUSE,
+        say: Say = lambda text: None,
+    ) -> DiskRunFolder:
         """Make a folder for a new run; ``origin`` tells its data and its module from others."""
         check_pause(pause)
         make_folder(folder)
@@ -137,7 +152,9 @@ class DiskRunFolder(RunFolder):
         return run_folder
 
     @classmethod
-    def open(cls, folder: Path, *, pause: float = PAUSE, say: Say = lambda text: None) -> DiskRunFolder:
+    def open(
+        cls, folder: Path, *, pause: float = PAUSE, say: Say = lambda text: None
+    ) -> DiskRunFolder:
         """Open the folder of a run that was begun before."""
         same_version(folder, read_facts(folder)["fedflat"])
         refuse_link(folder / "checkpoint")
@@ -159,7 +176,9 @@ class DiskRunFolder(RunFolder):
                 run, marks = read_checkpoint(self._store, round, self.facts["identity"], clients)
             except Damaged as error:
                 damaged = True
-                self.say(f"the checkpoint of round {round} is damaged ({error}); trying the one before it.")
+                self.say(
+                    f"the checkpoint of round {round} is damaged ({error}); trying the one before it."
+                )
                 self._store.forget(round)
                 continue
             self._rewind(marks)
@@ -183,7 +202,12 @@ class DiskRunFolder(RunFolder):
             return run_folder
         made = prepared.exp.as_json()
         return DiskRunFolder.create(
-            folder, made, self.facts["how"], origin=origin_of(prepared), pause=self.pause, say=self.say
+            folder,
+            made,
+            self.facts["how"],
+            origin=origin_of(prepared),
+            pause=self.pause,
+            say=self.say,
         )
 
     def description_store(self) -> DescriptionStore:
@@ -191,7 +215,8 @@ class DiskRunFolder(RunFolder):
         return DescriptionStore(self.folder / DESCRIPTIONS, self.facts["identity"], self.say)
 
     def write_groups(self, prepared: PreparedRun) -> None:
-        """Write the groups of clients, also in place of a damaged file. Refuse to resume with other groups."""
+        """Write the groups of clients, also in place of a damaged file. Refuse to resume with other
+        groups."""
         groups, before, identity = groups_of(prepared), None, self.facts["identity"]
         if groups is None:
             return
@@ -227,7 +252,9 @@ class DiskRunFolder(RunFolder):
         now = time.monotonic()
         if not force and now - self._written < max(self.pause, 20 * self._cost):
             return
-        self._store.write(run.round, run.groups(), {"run": self.facts["identity"], **run.facts(), **self._marks()})
+        self._store.write(
+            run.round, run.groups(), {"run": self.facts["identity"], **run.facts(), **self._marks()}
+        )
         run.clients.release(min(self._store.rounds()))
         self._written = time.monotonic()
         self._cost = self._written - now
@@ -260,9 +287,12 @@ def check_pause(seconds: float) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make an empty folder; one in which a run was broken off before its first word counts as empty."""
+    """Make an empty folder; one in which a run was broken off before its first word counts as
+    empty."""
     try:
-        taken = os.path.lexists(folder) and not (folder.is_dir() and all(map(_CRADLE.fullmatch, os.listdir(folder))))
+        taken = os.path.lexists(folder) and not (
+            folder.is_dir() and all(map(_CRADLE.fullmatch, os.listdir(folder)))
+        )
         begun = taken and any(os.path.lexists(folder / name) for name in ("run.json", "study.json"))
         if not taken:
             folder.mkdir(parents=True, exist_ok=True)
@@ -270,7 +300,9 @@ def make_folder(folder: Path) -> None:
         raise unwritable(folder, error) from error
     if taken:
         hint = f"`fedflat resume {folder}` goes on with it; " if begun else ""
-        raise RunError(f"{folder} is already there and not empty. {hint}--out names another folder.")
+        raise RunError(
+            f"{folder} is already there and not empty. {hint}--out names another folder."
+        )
 
 
 _CRADLE = re.compile(rf"lock|(run|study)\.json\.\d+{re.escape(NEW)}")

@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedflat.core.json_schema import NUMBER, Schema
-from fedflat.settings.groups import MACHINE, EvaluateSettings, LocalSettings, RunSettings, SamplerSettings
+from fedflat.settings.groups import (
+    MACHINE,
+    EvaluateSettings,
+    LocalSettings,
+    RunSettings,
+    SamplerSettings,
+)
 from fedflat.settings.setting import Setting, settings_of
 
 SCALAR = (float, str)
 """A number, or the text of a schedule."""
 KINDS: dict[str, Schema] = {
-    "int": int, "str": str, "bool": bool, "Scalar": SCALAR, "Cohorts": [[int]], "Orders": [{"*": [[int]]}],
-    "DataSpec": (str, None), "ModelLike": (str, None), "ExecutorLike": (str, None),
-}  # fmt: skip
+    "int": int,
+    "str": str,
+    "bool": bool,
+    "Scalar": SCALAR,
+    "Cohorts": [[int]],
+    "Orders": [{"*": [[int]]}],
+    "DataSpec": (str, None),
+    "ModelLike": (str, None),
+    "ExecutorLike": (str, None),
+}
 """How a setting of each kind is written; what only Python can say is null."""
 
 
@@ -31,44 +44,99 @@ def _group(settings: Sequence[Setting], perhaps: str = "") -> dict[str, Schema]:
 HOW = _group(MACHINE, "?")
 HEADLINE = {"name": str, "label": str, "unit": str, "factor": float, "higher_is_better": bool}
 EXPERIMENT = {
-    "method": str, **_group(settings_of(RunSettings)), "local": _group(settings_of(LocalSettings)),
-    "sampler": _group(settings_of(SamplerSettings)), "evaluate": _group(settings_of(EvaluateSettings)),
-    "loss": (str, None), "headline?": HEADLINE,
-    "plugins?": [{"name": str, "version": (str, None), "digest": (str, None), "place": (str, None), "names": [str]}],
-}  # fmt: skip
+    "method": str,
+    **_group(settings_of(RunSettings)),
+    "local": _group(settings_of(LocalSettings)),
+    "sampler": _group(settings_of(SamplerSettings)),
+    "evaluate": _group(settings_of(EvaluateSettings)),
+    "loss": (str, None),
+    "headline?": HEADLINE,
+    "plugins?": [
+        {
+            "name": str,
+            "version": (str, None),
+            "digest": (str, None),
+            "place": (str, None),
+            "names": [str],
+        }
+    ],
+}
 MARK = {"lines": int, "size": int, "chain": str}
 FILE = {"file": str, "bytes": int, "digest": str}
 """A file beside its list, and what must be in it."""
 RUN = {
-    "fedflat": str, "identity": str, "status": {"running", "done", "diverged"}, "experiment": EXPERIMENT,
+    "fedflat": str,
+    "identity": str,
+    "status": {"running", "done", "diverged"},
+    "experiment": EXPERIMENT,
     "origin": {
-        "data?": str, "place?": (str, None), "shape?": [int], "classes?": int, "outputs?": int,
-        "inputs?": [{"shape": [int], "whole": bool}], "module?": str, "start?": str,
-        "server?": str, "clock?": str,
+        "data?": str,
+        "place?": (str, None),
+        "shape?": [int],
+        "classes?": int,
+        "outputs?": int,
+        "inputs?": [{"shape": [int], "whole": bool}],
+        "module?": str,
+        "start?": str,
+        "server?": str,
+        "clock?": str,
     },
-    "how": HOW, "made": str, "machine": {"*": (str, int, None)},
+    "how": HOW,
+    "made": str,
+    "machine": {"*": (str, int, None)},
     "end?": {"metrics": MARK, "watch": MARK, "models": {"*": FILE}, "reported": str, "digest": str},
-}  # fmt: skip
+}
 STUDY = {
-    "fedflat": str, "runs": [{"folder": str, "experiment": EXPERIMENT}], "how": HOW, "place": (str, None),
-    "target?": float, "digest": str,
-}  # fmt: skip
+    "fedflat": str,
+    "runs": [{"folder": str, "experiment": EXPERIMENT}],
+    "how": HOW,
+    "place": (str, None),
+    "target?": float,
+    "digest": str,
+}
 OF_ANY_VERSION = {"fedflat": str, "*": object}
 LEDGER = {
-    "down": int, "up": int, "c2c?": int, "samples": int, "training": float, "seconds": float, "missing?": int,
-    "clock?": float, "clocks?": {"*": float}, "busy?": {"*": float},
-    "models_s2c?": int, "models_c2s?": int, "models_c2c?": int,
-}  # fmt: skip
+    "down": int,
+    "up": int,
+    "c2c?": int,
+    "samples": int,
+    "training": float,
+    "seconds": float,
+    "missing?": int,
+    "clock?": float,
+    "clocks?": {"*": float},
+    "busy?": {"*": float},
+    "models_s2c?": int,
+    "models_c2s?": int,
+    "models_c2c?": int,
+}
 TESTS = {"*": {"*": NUMBER}}
 METRICS = {
-    "round": int, **LEDGER, "loss?": NUMBER, "accuracy?": NUMBER, "train_loss?": NUMBER, "personal?": NUMBER,
-    "clients?": NUMBER, "model?": str, "models?": {"*": {"tests?": TESTS, "*": NUMBER}}, "tests?": TESTS,
-    "tuned?": bool, "*": object,
-}  # fmt: skip
+    "round": int,
+    **LEDGER,
+    "loss?": NUMBER,
+    "accuracy?": NUMBER,
+    "train_loss?": NUMBER,
+    "personal?": NUMBER,
+    "clients?": NUMBER,
+    "model?": str,
+    "models?": {"*": {"tests?": TESTS, "*": NUMBER}},
+    "tests?": TESTS,
+    "tuned?": bool,
+    "*": object,
+}
 WATCH = {"round": int, "*": object}
 ASKED = {
-    "by": str, "client": int, "down": int, "up": int, "samples": int, "seconds?": float, "dtype": str, "shape": [int],
-    "offset": int, "digest": str,
-}  # fmt: skip
+    "by": str,
+    "client": int,
+    "down": int,
+    "up": int,
+    "samples": int,
+    "seconds?": float,
+    "dtype": str,
+    "shape": [int],
+    "offset": int,
+    "digest": str,
+}
 ROWS: dict[str, Schema] = {"metrics": METRICS, "watch": WATCH, "asked": ASKED}
 CHECKPOINT = {"run": str, "round": int, "ledger": LEDGER, "metrics": MARK, "watch": MARK}

@@ -1,7 +1,7 @@
 """Digests of plain values, and JSON files that carry a digest of their own content.
 
-A file written by `write_signed` has its digest in the field ``digest``. `verified` refuses a file whose content does
-not match it, so an edited file or a damaged byte is found when the file is read.
+A file written by `write_signed` has its digest in the field ``digest``. `verified` refuses a file
+whose content does not match it, so an edited file or a damaged byte is found when the file is read.
 """
 
 from __future__ import annotations

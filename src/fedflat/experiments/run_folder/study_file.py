@@ -23,10 +23,13 @@ _ADVICE = "Name its runs one by one, or start the study anew."
 
 def write_plan(
     folder: Path, runs: list[dict[str, Any]], config: dict[str, Any], target: float | None = None
-) -> None:  # fmt: skip
-    """Write down what a study sets out to run, and the score that its methods should reach, if there is one."""
+) -> None:
+    """Write down what a study sets out to run, and the score that its methods should reach, if
+    there is one."""
     plan = {"fedflat": __version__, "runs": runs, "how": config, "place": data_place()}
-    write_signed(folder / "study.json", plan if target is None else {**plan, "target": target}, indent=2)
+    write_signed(
+        folder / "study.json", plan if target is None else {**plan, "target": target}, indent=2
+    )
 
 
 def write_target(folder: Path, target: float) -> None:
@@ -35,15 +38,19 @@ def write_target(folder: Path, target: float) -> None:
 
 
 def read_target(folder: Path) -> float | None:
-    """The target of the study in a folder; None if it has none, or the folder holds a single run."""
+    """The target of the study in a folder; None if it has none, or the folder holds a single
+    run."""
     return None if is_run(folder) else read_plan(folder).get("target")
 
 
 def read_plan(folder: Path) -> Plan:
-    """What a study set out to run: "runs", each with "folder" and "experiment", "how", fedflat's version; "target"."""
+    """What a study set out to run: "runs", each with "folder" and "experiment", "how", fedflat's
+    version; "target"."""
     path = folder / "study.json"
     if not os.path.lexists(path):
-        raise RunError(f"{folder} holds neither a run (run.json) nor a study (study.json). Check the path.")
+        raise RunError(
+            f"{folder} holds neither a run (run.json) nor a study (study.json). Check the path."
+        )
     plan: Plan = read_known(path, STUDY, _ADVICE, partial(_check_all_inside, folder))
     try:
         return verified(plan)
@@ -59,7 +66,9 @@ def _check_all_inside(folder: Path, plan: Plan) -> None:
 def check_inside(folder: Path, name: str) -> None:
     """`Damaged` if a run would not be inside its study, be it by a link."""
     try:
-        inside = not Path(name).is_absolute() and (folder / name).resolve().is_relative_to(folder.resolve())
+        inside = not Path(name).is_absolute() and (folder / name).resolve().is_relative_to(
+            folder.resolve()
+        )
     except (OSError, ValueError, RuntimeError):
         inside = False
     if not inside or ".." in Path(name).parts:
@@ -72,7 +81,8 @@ def is_run(folder: Path) -> bool:
 
 
 def runs_in(folder: Path, say: Callable[[str], object] = lambda text: None) -> list[Path]:
-    """The folder itself if it is a run, or the runs of its study that have begun; ``say`` is told of the others."""
+    """The folder itself if it is a run, or the runs of its study that have begun; ``say`` is told
+    of the others."""
     if is_run(folder):
         return [folder]
     entries = read_plan(folder)["runs"]
@@ -92,13 +102,18 @@ def runs_in(folder: Path, say: Callable[[str], object] = lambda text: None) -> l
 def check_planned(run: Path, planned: dict[str, Any]) -> None:
     """An error if the run in a folder is not the one that its study set out to make there."""
     if _is_another(run, planned):
-        raise RunError(f"{_another(run)} Put back the study's own, or move the folder away to run it anew.")
+        raise RunError(
+            f"{_another(run)} Put back the study's own, or move the folder away to run it anew."
+        )
 
 
 def _is_another(run: Path, planned: dict[str, Any]) -> bool:
-    """By its settings; a plugin may have been moved in between, so that the two name it differently."""
+    """By its settings; a plugin may have been moved in between, so that the two name it
+    differently."""
     try:
-        return sign({**read_facts(run)["experiment"], "plugins": None}) != sign({**planned, "plugins": None})
+        return sign({**read_facts(run)["experiment"], "plugins": None}) != sign(
+            {**planned, "plugins": None}
+        )
     except RunError:  # for whoever reads it to tell
         return False
 

@@ -3,10 +3,11 @@
     find("eccv22/cifar100-alpha0.5-fedasam-swa").experiment(rounds=50)
     matching("fedgloss/cifar10")
 
-A name is ``paper/column-method``; the column alone names its main run, and ``-repo`` at the end says that the run
-follows the released code where that differs from the paper. Each paper is a module of this package, which says what
-its tables are called, where the sources disagree, and what is left out because the library has no such data:
-Landmarks-User-160k and Tiny-ImageNet. Others run on a stand-in that is named, without a number.
+A name is ``paper/column-method``; the column alone names its main run, and ``-repo`` at the end
+says that the run follows the released code where that differs from the paper. Each paper is a
+module of this package, which says what its tables are called, where the sources disagree, and what
+is left out because the library has no such data: Landmarks-User-160k and Tiny-ImageNet. Others run
+on a stand-in that is named, without a number.
 
 Nothing here imports torch until a preset is asked for its experiment.
 """
@@ -19,7 +20,18 @@ from importlib import import_module
 from fedflat.errors import SpellingError, nearest
 from fedflat.papers.presets.preset import Preset
 
-PAPERS = ("eccv22", "fedgloss", "fedfsa", "man", "wima", "feddrive", "ladd", "attacks", "fedseq", "fedvpr")
+PAPERS = (
+    "eccv22",
+    "fedgloss",
+    "fedfsa",
+    "man",
+    "wima",
+    "feddrive",
+    "ladd",
+    "attacks",
+    "fedseq",
+    "fedvpr",
+)
 
 __all__ = ["PAPERS", "Preset", "every", "find", "matching"]
 
@@ -27,7 +39,11 @@ __all__ = ["PAPERS", "Preset", "every", "find", "matching"]
 @cache
 def every() -> tuple[Preset, ...]:
     """All presets, paper by paper, column by column."""
-    return tuple(preset for paper in PAPERS for preset in import_module(f"fedflat.papers.presets.{paper}").presets())
+    return tuple(
+        preset
+        for paper in PAPERS
+        for preset in import_module(f"fedflat.papers.presets.{paper}").presets()
+    )
 
 
 @cache

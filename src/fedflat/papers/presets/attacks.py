@@ -9,17 +9,19 @@ Caldarola's doctoral thesis, section 5.2.4, Table 5.5.
     attacks/cifar10-none-fedseq                   the run without an attack
     attacks/cifar10-0-2-0.1-0.5                   the column's main run, FedSeq
 
-Numbers are accuracies after 1,000 rounds, with 500 clients of 100 images, alpha = 100 and a fifth of the clients a
-round. The labels of the table's rows are partly lost; rows are read so that FedAvg's numbers for (0.1, 0.5) and (0.5,
-0.1) agree, as they must, since both have as many attackers. At (0.5, 0.5) the table has the same numbers for 3 and 5 as
-for both pairs.
+Numbers are accuracies after 1,000 rounds, with 500 clients of 100 images, alpha = 100 and a fifth
+of the clients a round. The labels of the table's rows are partly lost; rows are read so that
+FedAvg's numbers for (0.1, 0.5) and (0.5, 0.1) agree, as they must, since both have as many
+attackers. At (0.5, 0.5) the table has the same numbers for 3 and 5 as for both pairs.
 
-The thesis puts superclients together by Task2Vec with a probe that was trained on ImageNet, which cannot be had here.
-At alpha = 100 clients hold much the same, and the presets take random superclients of as many images. Which labels of
-CIFAR-100 were swapped is not printed: they are drawn by the seed. CIFAR-100 is normalised with its own mean and
-deviation, where the authors' code takes CIFAR-10's.
+The thesis puts superclients together by Task2Vec with a probe that was trained on ImageNet, which
+cannot be had here. At alpha = 100 clients hold much the same, and the presets take random
+superclients of as many images. Which labels of CIFAR-100 were swapped is not printed: they are
+drawn by the seed. CIFAR-100 is normalised with its own mean and deviation, where the authors' code
+takes CIFAR-10's.
 
-The recovery of images by a generative network has no preset: its distances need a feature network that cannot be had.
+The recovery of images by a generative network has no preset: its distances need a feature network
+that cannot be had.
 """
 
 from __future__ import annotations

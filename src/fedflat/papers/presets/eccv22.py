@@ -1,7 +1,7 @@
 """FedSAM, FedASAM and server-side SWA on CIFAR.
 
-Caldarola, Caputo and Ciccone, Improving Generalization in Federated Learning by Seeking Flat Minima, ECCV 2022,
-arXiv:2203.11834.
+Caldarola, Caputo and Ciccone, Improving Generalization in Federated Learning by Seeking Flat
+Minima, ECCV 2022, arXiv:2203.11834.
 
     eccv22/cifar100-alpha0.5-fedasam-swa        Tables 2 and 6; 5 clients a round if not said
     eccv22/cifar100-alpha0.5-10clients-fedasam-swa
@@ -11,22 +11,24 @@ arXiv:2203.11834.
     eccv22/cifar100-pam-e2-20clients-fedsam-mixup-swa       Table 3; 1 epoch and 10 clients if not said
     eccv22/cifar100-alpha0.5                    the column's main run, FedASAM + SWA
 
-Numbers are means of the last 100 rounds. The cohorts depend on the round alone, as in the released code.
+Numbers are means of the last 100 rounds. The cohorts depend on the round alone, as in the released
+code.
 
-Where the sources disagree: SWA starts after 75 % of the rounds and counts cycles from there, as Eq. 8 and the code do
-(Algorithm 1 counts ``t/c``; Table 12 prints a start in round 15,000 for the 10,000 rounds of PAM). On PAM the cycle
-has 5 rounds (Table 12), though the text says "as CIFAR-100", which is 20. Cutout has 8 pixels on CIFAR-100 in the
-text and 16 in the code: the latter is ``...-cutout-repo``. The code captures SWA's models one round later, at the
-largest rate of the next cycle: no preset does that.
+Where the sources disagree: SWA starts after 75 % of the rounds and counts cycles from there, as Eq.
+8 and the code do (Algorithm 1 counts ``t/c``; Table 12 prints a start in round 15,000 for the
+10,000 rounds of PAM). On PAM the cycle has 5 rounds (Table 12), though the text says "as
+CIFAR-100", which is 20. Cutout has 8 pixels on CIFAR-100 in the text and 16 in the code: the latter
+is ``...-cutout-repo``. The code captures SWA's models one round later, at the largest rate of the
+next cycle: no preset does that.
 
-No gradient is clipped, since the paper prints no limit; FedDyn's own code clips at a norm of 10 (``--clip 10``), which
-matters most where FedDyn's weights grow without end.
+No gradient is clipped, since the paper prints no limit; FedDyn's own code clips at a norm of 10
+(``--clip 10``), which matters most where FedDyn's weights grow without end.
 
 Table 8, driving scenes, is in `fedflat.papers.presets.eccv22_scenes`.
 
-Left out: Table 7 (Landmarks-User-160k: no such data set here); Tables 4, 15 and 17, whose
-numbers could not be had in a transcription to check ours against; and the centralised and eigenvalue tables (1, 5,
-16), which report no federated accuracy of their own.
+Left out: Table 7 (Landmarks-User-160k: no such data set here); Tables 4, 15 and 17, whose numbers
+could not be had in a transcription to check ours against; and the centralised and eigenvalue tables
+(1, 5, 16), which report no federated accuracy of their own.
 """
 
 from __future__ import annotations
@@ -111,7 +113,8 @@ TABLE_3 = """
     fedavg+cutout  48.64 48.59 55.40 47.00 46.96 51.70 45.19 45.46 55.40 44.68 44.25 49.39
     fedsam+cutout  48.28 53.53 57.25 52.06 54.37 56.70 49.39 51.88 57.32 52.16 52.37 55.45
     fedasam+cutout 47.52 52.13 57.01 50.01 50.66 53.54 48.99 50.09 55.77 48.48 48.77 52.00"""
-"""1 epoch and 10 clients, 1 and 20, 2 and 10, 2 and 20; each at 5,000 rounds, 10,000 rounds, and with SWA."""
+"""1 epoch and 10 clients, 1 and 20, 2 and 10, 2 and 20; each at 5,000 rounds, 10,000 rounds, and
+with SWA."""
 
 TABLE_13 = """
     sgd0.1       14.09 40.43
@@ -167,7 +170,12 @@ def _table_6(data: str) -> Iterator[Preset]:
 def _lda(data: str, alpha: str, clients: str, said: str, cell: PublishedCell, table: str) -> Preset:
     """A run on a Dirichlet split; ``said`` are the words of its method with '+' between them."""
     place = ALPHAS[data].index(alpha)
-    words = _words(data, SAM[data][place], f"rho={ASAM[data][place]}, eta=0.2", {"cifar10": 10, "cifar100": 20}[data])
+    words = _words(
+        data,
+        SAM[data][place],
+        f"rho={ASAM[data][place]}, eta=0.2",
+        {"cifar10": 10, "cifar100": 20}[data],
+    )
     column = f"eccv22/{data}-alpha{alpha}" + ("" if clients == "5" else f"-{clients}clients")
     settings = SETTINGS | {"clients_per_round": int(clients)}
     return Preset(
@@ -190,7 +198,11 @@ UNCLIPPED = "Without clipping, since the paper prints none; FedDyn's own code cl
 def _table_13() -> Iterator[Preset]:
     for said, cells in rows(TABLE_13, "0", "1000"):
         optimiser = said.rstrip("0.1")
-        method = "fedavg() + server_sgd(lr={})" if optimiser == "sgd" else f"fed{optimiser}(lr={{}}, flavour='torch')"
+        method = (
+            "fedavg() + server_sgd(lr={})"
+            if optimiser == "sgd"
+            else f"fed{optimiser}(lr={{}}, flavour='torch')"
+        )
         for alpha, cell in cells.items():
             yield Preset(
                 name=f"eccv22/cifar100-alpha{alpha}-server-{said}",
@@ -217,14 +229,24 @@ def _table_3() -> Iterator[Preset]:
             note = f"{half.value} after 5,000 rounds, without SWA."
             yield _pam(int(epochs), int(clients), words, cell, note)
             if "cutout" in said:
-                yield _pam(int(epochs), int(clients), words + "+repo", cell, "Cutout of 16 pixels, as the code has it.")
+                yield _pam(
+                    int(epochs),
+                    int(clients),
+                    words + "+repo",
+                    cell,
+                    "Cutout of 16 pixels, as the code has it.",
+                )
 
 
 def _pam(epochs: int, clients: int, said: str, cell: PublishedCell, note: str) -> Preset:
     words = _words("cifar100", "0.05", f"rho=0.5, eta={0 if 'mixup' in said else 0.2}", 5)
     if said.endswith("+repo"):
         words["cutout"] = "cutout(side=16)"
-    column = "eccv22/cifar100-pam" + ("-e2" if epochs == 2 else "") + ("-20clients" if clients == 20 else "")
+    column = (
+        "eccv22/cifar100-pam"
+        + ("-e2" if epochs == 2 else "")
+        + ("-20clients" if clients == 20 else "")
+    )
     work = {"local_epochs": epochs, "batch_size": 20, "momentum": 0.9, "clients_per_round": clients}
     return Preset(
         name=f"{column}-{said.replace('+', '-')}",
@@ -258,4 +280,8 @@ def _method(said: str, words: dict[str, str]) -> str:
 
 def _chance(data: str, cell: PublishedCell) -> str:
     chance = {"cifar10": 10, "cifar100": 1}
-    return "The paper's number is that of chance: it did not learn." if cell.value == chance[data] else ""
+    return (
+        "The paper's number is that of chance: it did not learn."
+        if cell.value == chance[data]
+        else ""
+    )

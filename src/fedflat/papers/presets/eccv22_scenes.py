@@ -1,12 +1,13 @@
-"""FedSAM, FedASAM and server-side SWA on driving scenes: Table 8 of `fedflat.papers.presets.eccv22`.
+"""FedSAM, FedASAM and server-side SWA on driving scenes: Table 8 of
+`fedflat.papers.presets.eccv22`.
 
     eccv22/idda-country-seen-fedasam-swa           clients of one town, weather and vehicle, tested on new scenes
     eccv22/idda-country-unseen-fedasam-swa         the same run on the town that nobody has
     eccv22/idda-uniform-rainy-unseen-fedasam-swa   the same scenes shuffled, tested on rain
     eccv22/cityscapes-cities-silobn-asam
 
-Data, task and model are those of `fedflat.papers.presets.feddrive`, with its caveats; batches of 8 throughout, 1,500 rounds,
-no mixed precision.
+Data, task and model are those of `fedflat.papers.presets.feddrive`, with its caveats; batches of 8
+throughout, 1,500 rounds, no mixed precision.
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ TABLE_8 = """
     silobn              45.86 32.77 48.09 39.67 45.96
     silobn+sam          46.88 33.71 48.22 40.08 49.10
     silobn+asam         46.57 35.22 48.33 40.76 49.75"""
-COLUMNS = ("idda-country-seen", "idda-country-unseen", "idda-rainy-seen", "idda-rainy-unseen", "cityscapes")
+COLUMNS = (
+    "idda-country-seen",
+    "idda-country-unseen",
+    "idda-rainy-seen",
+    "idda-rainy-unseen",
+    "cityscapes",
+)
 
 
 def presets() -> Iterator[Preset]:

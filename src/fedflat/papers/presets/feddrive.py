@@ -1,7 +1,7 @@
 """Semantic segmentation of driving scenes across cities, towns and weather.
 
-Fantauzzo et al., FedDrive: Generalizing Federated Learning to Semantic Segmentation in Autonomous Driving, IROS 2022,
-arXiv:2202.13670; the tables are counted as in Caldarola's doctoral thesis.
+Fantauzzo et al., FedDrive: Generalizing Federated Learning to Semantic Segmentation in Autonomous
+Driving, IROS 2022, arXiv:2202.13670; the tables are counted as in Caldarola's doctoral thesis.
 
     feddrive/cityscapes-cities-silobn-lab          Table 6.2: clients of one city each, tested on three other cities
     feddrive/cityscapes-uniform-fedavg             ... all cities shuffled
@@ -14,13 +14,14 @@ arXiv:2202.13670; the tables are counted as in Caldarola's doctoral thesis.
     feddrive/camvid-dusk-unseen-fedasam-swa        on CamVid, dusk unseen; no number
     feddrive/idda-country-unseen                   the column's main run, SiLoBN + LAB
 
-Reported is the mean IoU: means over every fifth of the last 100 rounds and three seeds, which are not named; ours are
-means over each of them. The poly rate falls within a visit by a ten-thousandth at most in the released code, so it is
-constant here. The released SiLoBN keeps only the layers with "bn" in their name with the clients (28 of 58), and trains
-in batches of 8 where FedAvg has 16, so that it makes twice the steps: the presets do the same. On Cityscapes every
-scene is there twice, the second time mirrored, as the paper means it (the code never mirrors), and styles may come from
-the own city. IDDA's scenes are given 512x928 pixels from the start; the authors crop from 1024x1856 and enlarge the
-scores for the test.
+Reported is the mean IoU: means over every fifth of the last 100 rounds and three seeds, which are
+not named; ours are means over each of them. The poly rate falls within a visit by a ten-thousandth
+at most in the released code, so it is constant here. The released SiLoBN keeps only the layers with
+"bn" in their name with the clients (28 of 58), and trains in batches of 8 where FedAvg has 16, so
+that it makes twice the steps: the presets do the same. On Cityscapes every scene is there twice,
+the second time mirrored, as the paper means it (the code never mirrors), and styles may come from
+the own city. IDDA's scenes are given 512x928 pixels from the start; the authors crop from 1024x1856
+and enlarge the scores for the test.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ DRAWN = {
     "country": "street(towns=5, weather='sun,dusk,rain', view='car,bus', clients=30, unseen_weather='')",
     "rainy": "street(towns=5, weather='sun,dusk', view='car,bus', clients=20, unseen_towns=0, unseen_weather='rain')",
 }
-"""The street world cut as IDDA is: a client for each town, weather and view; a town, or rain, that nobody has."""
+"""The street world cut as IDDA is: a client for each town, weather and view; a town, or rain, that
+nobody has."""
 ON_CAMVID = {
     "fedavg": "fedavg()", "silobn": "silobn()", "fedavg+cfsi": "fedavg() + cfsi()",
     "fedavg+lab": "fedavg() + lab()",
@@ -158,7 +160,11 @@ def _street(said: str, kind: str, where: str) -> Preset:
 
 
 def _camvid(said: str, where: str) -> Preset:
-    settings = {name: value for name, value in CAMVID.items() if said != "centralised" or name != "local_epochs"}
+    settings = {
+        name: value
+        for name, value in CAMVID.items()
+        if said != "centralised" or name != "local_epochs"
+    }
     return Preset(
         name=f"feddrive/camvid-dusk-{where}-{_name(said)}",
         method=ON_CAMVID[said],
@@ -169,7 +175,9 @@ def _camvid(said: str, where: str) -> Preset:
         reported=None,
         unsaid=True,
         table="CamVid",
-        note="As many steps a round as five clients take together." if said == "centralised" else "",
+        note="As many steps a round as five clients take together."
+        if said == "centralised"
+        else "",
         column=f"feddrive/camvid-dusk-{where}" if said == "silobn" else "",
         measure="miou" if where == "seen" else "tests.unseen",
     )
@@ -188,7 +196,10 @@ def _batch(said: str) -> int:
 
 
 def _method(said: str, exclude: str, only_named: bool = True) -> str:
-    named, excluding = "only_named='bn'" if only_named else "", "" if exclude == "domain" else f"exclude='{exclude}'"
+    named, excluding = (
+        "only_named='bn'" if only_named else "",
+        "" if exclude == "domain" else f"exclude='{exclude}'",
+    )
     words = {
         "fedavg": "fedavg()", "fedbn": f"fedbn({named})", "silobn": f"silobn({named})", "cfsi": f"cfsi({excluding})",
         "lab": f"lab({excluding})",

@@ -8,21 +8,24 @@ Xing et al., Flexible Sharpness-Aware Personalized Federated Learning, AAAI 2025
     ...-fedfsa-mse                     layers ranked by the plain mean squared change
     ...-fedspeed-repo                  FedSpeed as the released code has it (FedDyn's server rule, ``a = 1``)
 
-Numbers are the best round (the fine-tuning after the last one included) of the mean over all clients of the accuracy
-of each one's own last model, ``personal`` in each of the run's rows, over the seeds 23, 100 and 200. The global model,
-of which the paper prints nothing, is tested every ten rounds.
+Numbers are the best round (the fine-tuning after the last one included) of the mean over all
+clients of the accuracy of each one's own last model, ``personal`` in each of the run's rows, over
+the seeds 23, 100 and 200. The global model, of which the paper prints nothing, is tested every ten
+rounds.
 
-Eq. 11 of the paper ranks layers by a squared change without saying how it becomes one number per layer; like the code
-we take the mean over min-max scaled tensors. Its FedSpeed and FedSMOO let the rate of each client fall by 0.998 in
-every local epoch: with 10 epochs in one round out of ten that is 0.998 a round on average, which is what we do. The
-code's FedSMOO reads its duals from the wrong places of a vector (no preset does). The radius of FedSAM is not printed:
-0.1, as MoFedSAM's; nor is FedSpeed's ``a``: 0.95. The threshold of FedALA is that of the code.
+Eq. 11 of the paper ranks layers by a squared change without saying how it becomes one number per
+layer; like the code we take the mean over min-max scaled tensors. Its FedSpeed and FedSMOO let the
+rate of each client fall by 0.998 in every local epoch: with 10 epochs in one round out of ten that
+is 0.998 a round on average, which is what we do. The code's FedSMOO reads its duals from the wrong
+places of a vector (no preset does). The radius of FedSAM is not printed: 0.1, as MoFedSAM's; nor is
+FedSpeed's ``a``: 0.95. The threshold of FedALA is that of the code.
 
-From the code, too: on Fashion-MNIST the convolutions have 4 and 12 channels, not 64, and pixels are scaled to -1 ... 1.
-With a Dirichlet clients draw in turns; by an oversight they draw nothing of the first class before all others are used
-up, which we do not copy.
+From the code, too: on Fashion-MNIST the convolutions have 4 and 12 channels, not 64, and pixels are
+scaled to -1 ... 1. With a Dirichlet clients draw in turns; by an oversight they draw nothing of the
+first class before all others are used up, which we do not copy.
 
-Left out: the columns on Tiny-ImageNet (no such data set here), and ResNet-18, for which the tables have no column.
+Left out: the columns on Tiny-ImageNet (no such data set here), and ResNet-18, for which the tables
+have no column.
 """
 
 from __future__ import annotations
@@ -41,7 +44,14 @@ TABLE_1 = """
     fedsmoo   93.51±0.05 92.46±0.19 87.22±0.16 87.03±0.24 66.56±0.68 52.34±1.17
     fedspeed  93.68±0.15 92.88±0.20 88.24±0.37 87.99±0.25 68.24±0.15 52.61±0.55
     fedfsa    93.78±0.11 92.88±0.35 88.64±0.09 88.37±0.27 72.28±0.40 60.87±0.61"""
-COLUMNS_1 = ("fmnist-pat5", "fmnist-dir0.5", "cifar10-pat5", "cifar10-dir0.5", "cifar100-pat15", "cifar100-dir0.3")
+COLUMNS_1 = (
+    "fmnist-pat5",
+    "fmnist-dir0.5",
+    "cifar10-pat5",
+    "cifar10-dir0.5",
+    "cifar100-pat15",
+    "cifar100-dir0.3",
+)
 
 TABLE_2 = """
     fedavg-ft 52.92±0.46 34.58±0.50
@@ -90,10 +100,15 @@ NOTES = {
 
 def presets() -> Iterator[Preset]:
     """All of them, table by table."""
-    for table, numbers, columns in (("Table 1", TABLE_1, COLUMNS_1), ("Table 2", TABLE_2, COLUMNS_2)):
+    for table, numbers, columns in (
+        ("Table 1", TABLE_1, COLUMNS_1),
+        ("Table 2", TABLE_2, COLUMNS_2),
+    ):
         for row, cells in rows(numbers, *columns):
             for column, cell in cells.items():
-                for said in (word for word in METHODS if word in (row, f"{row}-repo", f"{row}-mse")):
+                for said in (
+                    word for word in METHODS if word in (row, f"{row}-repo", f"{row}-mse")
+                ):
                     yield _run(column, said, cell, table)
 
 
@@ -109,7 +124,8 @@ def _run(column: str, said: str, cell: PublishedCell, table: str) -> Preset:
         on=f"{NAMES[data]}({partition}, clients=100, split=0.7, pool=True{COLOURS[data]})",
         model=f"stochastic(body={model})" if said == "fedcr" else model,
         rounds=250 if data == "fmnist" else 500,
-        settings=SETTINGS | ({"lr": "decay(0.1, 0.998)"} if said.startswith(("fedspeed", "fedsmoo")) else {}),
+        settings=SETTINGS
+        | ({"lr": "decay(0.1, 0.998)"} if said.startswith(("fedspeed", "fedsmoo")) else {}),
         reported=cell.value,
         spread=cell.spread,
         table=table,

@@ -1,7 +1,7 @@
 """FedGloSS and its rivals on CIFAR.
 
-Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware Minimization for Federated
-Learning, CVPR 2025, arXiv:2412.03752.
+Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware
+Minimization for Federated Learning, CVPR 2025, arXiv:2412.03752.
 
     fedgloss/cifar10-cnn-alpha0-fedgloss            Tables 3 and 6, local SAM; ...-fedgloss-sgd: local SGD
     fedgloss/cifar10-cnn-alpha0-naive-fedgloss      Table 6
@@ -13,20 +13,21 @@ Learning, CVPR 2025, arXiv:2412.03752.
 
 Numbers are means of the last 100 rounds over the seeds 0, 42 and 200299; X: no convergence.
 
-The code differs from the paper in three ways, which ``-repo`` follows. All images of a batch are cropped and mirrored
-alike, since they are augmented as one tensor (``augment="fedgloss"``). The server dual is divided by the cohort's size
-as well (``dual_scale="repo"``). And while the local radius is warmed up the server's radius is about the local one
-(``server_rho="repo"``): 0.2 instead of 0.01 in the first 15,000 rounds on CIFAR-100; local SGD has no radius to warm
-up. FedAvg and FedSAM are there too; the other rivals are not, and have no ``-repo``. Nor are the naive form and those
-without duals: their ``-repo`` is made of what is. The hyper-parameters are those marked in the paper's Table 13, the
-last of a list where none is marked.
+The code differs from the paper in three ways, which ``-repo`` follows. All images of a batch are
+cropped and mirrored alike, since they are augmented as one tensor (``augment="fedgloss"``). The
+server dual is divided by the cohort's size as well (``dual_scale="repo"``). And while the local
+radius is warmed up the server's radius is about the local one (``server_rho="repo"``): 0.2 instead
+of 0.01 in the first 15,000 rounds on CIFAR-100; local SGD has no radius to warm up. FedAvg and
+FedSAM are there too; the other rivals are not, and have no ``-repo``. Nor are the naive form and
+those without duals: their ``-repo`` is made of what is. The hyper-parameters are those marked in
+the paper's Table 13, the last of a list where none is marked.
 
-With the same settings in print, methods of both papers have other numbers here than in ECCV 2022 (FedAvg on CIFAR-10
-with alpha 0: 59.9 here, 65.00 there, whose code augments each image on its own). Each paper's own table is the one to
-compare with.
+With the same settings in print, methods of both papers have other numbers here than in ECCV 2022
+(FedAvg on CIFAR-10 with alpha 0: 59.9 here, 65.00 there, whose code augments each image on its
+own). Each paper's own table is the one to compare with.
 
-Left out: Tables 4, 5 and 10 in what concerns Landmarks-User-160k (no such data set here), the centralised rows of
-Table 6 (their settings are not printed), and the eigenvalues of Tables 1 and 8.
+Left out: Tables 4, 5 and 10 in what concerns Landmarks-User-160k (no such data set here), the
+centralised rows of Table 6 (their settings are not printed), and the eigenvalues of Tables 1 and 8.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ CHOSEN: dict[str, dict[str, Any]] = {
         "rho_s": 0.01, "rho_l": 0.01, "beta": 100, "T_s": 0,
     },
 }  # fmt: skip
-"""The radius of FedSAM, FedSpeed and FedGamma; FedProx's mu; the radius of FedDyn + SAM; and so on."""
+"""The radius of FedSAM, FedSpeed and FedGamma; FedProx's mu; the radius of FedDyn + SAM; and so
+on."""
 
 SETTINGS = {
     "local_epochs": 1, "batch_size": 64, "lr": 0.01, "eval_every": 100, "eval_last": 100, "on_bad": "stop",
@@ -109,7 +111,8 @@ def presets() -> Iterator[Preset]:
 
 
 def _runs(column: str, said: str, cell: PublishedCell, table: str) -> Iterator[Preset]:
-    """The run as the paper says it and, of a method that can be had of the code, as the code does it."""
+    """The run as the paper says it and, of a method that can be had of the code, as the code does
+    it."""
     data, network, alpha = column.split("-")
     chosen = CHOSEN[f"{data}-{network}"]
     half = f"{cell.aside.replace('±', ' ± ')} after half of the rounds." if cell.aside else ""
@@ -155,7 +158,11 @@ def _fedgloss(said: str, chosen: dict[str, Any], repo: bool) -> str:
     arguments = [f"rho_s={chosen['rho_s']}"]
     if "sgd" not in said:
         naive = "naive" in said and warm
-        arguments.append(f"rho_l=warmup(0.001, {chosen['rho_l']}, {warm})" if naive else f"rho_l={chosen['rho_l']}")
+        arguments.append(
+            f"rho_l=warmup(0.001, {chosen['rho_l']}, {warm})"
+            if naive
+            else f"rho_l={chosen['rho_l']}"
+        )
     arguments.append(f"beta={chosen['beta']}" if dual else "admm=False")
     scheduled = warm and said in ("fedgloss", "fedgloss-noadmm")
     if scheduled:

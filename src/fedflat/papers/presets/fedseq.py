@@ -1,7 +1,9 @@
-"""FedSeq and its family: superclients whose clients train one after the other, against six baselines.
+"""FedSeq and its family: superclients whose clients train one after the other, against six
+baselines.
 
-Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients, ICPR 2022; numbers
-and tables are those of Caldarola's doctoral thesis, which has FedAsyncSeq, FedSeq2Par and Task2Vec too.
+Zaccone et al., Speeding up Heterogeneous Federated Learning with Sequentially Trained Superclients,
+ICPR 2022; numbers and tables are those of Caldarola's doctoral thesis, which has FedAsyncSeq,
+FedSeq2Par and Task2Vec too.
 
     fedseq/cifar10-alpha0.2-fedseq2par        Table 5.1; CIFAR by class (alpha 0, 0.2, 0.5), FEMNIST by writer or iid,
                                               Shakespeare by role or iid
@@ -10,18 +12,21 @@ and tables are those of Caldarola's doctoral thesis, which has FedAsyncSeq, FedS
     fedseq/cifar10-alpha0.2                   the column's main run, FedSeq
     fedseq/omniglot-standin-fedseq            a row of the StackOverflow column on drawn characters, see below
 
-A fifth of the clients, or of the superclients, in every round; three seeds, which are not named. Superclients of Table
-5.1 are those of Task2Vec, by the dissimilarity of norm-cosines on CIFAR and by k-means elsewhere. The probe of Task2Vec
-is the authors' pre-trained ImageNet network, which cannot be had here: ours is the run's own model, trained on the
-public part of the test set, ten images of each class, on which no run is tested; confidences are of the same part.
+A fifth of the clients, or of the superclients, in every round; three seeds, which are not named.
+Superclients of Table 5.1 are those of Task2Vec, by the dissimilarity of norm-cosines on CIFAR and
+by k-means elsewhere. The probe of Task2Vec is the authors' pre-trained ImageNet network, which
+cannot be had here: ours is the run's own model, trained on the public part of the test set, ten
+images of each class, on which no run is tested; confidences are of the same part.
 
-The rows FedDyn and SCAFFOLD are from code that is not the papers' algorithm: its FedDyn lacks the gradient of the
-linear term, and its SCAFFOLD is option I. Here they are as published. The rates at which superclients of FedSeq2Par
-become more are those that give Table 5.4: the appendix prints b = 5 for FEMNIST (20 here) and one rate for both CIFARs.
-Shakespeare's weight decay is 1e-4 in the text and 0 in a table. CIFAR-100 is normalised by its own constants here.
+The rows FedDyn and SCAFFOLD are from code that is not the papers' algorithm: its FedDyn lacks the
+gradient of the linear term, and its SCAFFOLD is option I. Here they are as published. The rates at
+which superclients of FedSeq2Par become more are those that give Table 5.4: the appendix prints b =
+5 for FEMNIST (20 here) and one rate for both CIFARs. Shakespeare's weight decay is 1e-4 in the text
+and 0 in a table. CIFAR-100 is normalised by its own constants here.
 
-For StackOverflow neither rounds nor growth are printed, and its 40,000 people are not at hand: its rows run on
-Omniglot's drawers instead, 1,000 rounds, without the paper's number. Attacks are in `fedflat.papers.presets.attacks`.
+For StackOverflow neither rounds nor growth are printed, and its 40,000 people are not at hand: its
+rows run on Omniglot's drawers instead, 1,000 rounds, without the paper's number. Attacks are in
+`fedflat.papers.presets.attacks`.
 """
 
 from __future__ import annotations
@@ -80,8 +85,18 @@ EACH: dict[str, dict[str, Any]] = {
 }
 MODELS = {"cifar10": "cnn()", "cifar100": "cnn()", "femnist": "femnist_cnn()", "shakespeare": "char_lstm(every=False)",
           "omniglot": "femnist_cnn()"}  # fmt: skip
-ROUNDS = {"cifar10": 10_000, "cifar100": 20_000, "femnist": 1_500, "shakespeare": 250, "omniglot": 1_000}
-LIMITS = {"femnist": ", d_min=4120, k_max=21", "shakespeare": ", d_min=8000, k_max=5", "omniglot": ", d_min=300"}
+ROUNDS = {
+    "cifar10": 10_000,
+    "cifar100": 20_000,
+    "femnist": 1_500,
+    "shakespeare": 250,
+    "omniglot": 1_000,
+}
+LIMITS = {
+    "femnist": ", d_min=4120, k_max=21",
+    "shakespeare": ", d_min=8000, k_max=5",
+    "omniglot": ", d_min=300",
+}
 GROWTHS = {
     "cifar10": "exponential(0.00046)", "cifar100": "exponential(0.000235)", "femnist": "exponential(0.003, b=20)",
     "shakespeare": "exponential(0.018)", "omniglot": "exponential(0.003)",
@@ -105,7 +120,10 @@ def _run(column: str, said: str, cell: PublishedCell | None, table: str) -> Pres
     data, _, split = column.partition("-")
     public = ", per_class=1" if data == "omniglot" else ""  # of the five test images of a letter
     on = f"without_public_part({data}({_deal(data, split)}){public})"
-    method, settings = _method(said, data), {"local_epochs": 1, "eval_last": 100, "on_bad": "stop", **EACH[data]}
+    method, settings = (
+        _method(said, data),
+        {"local_epochs": 1, "eval_last": 100, "on_bad": "stop", **EACH[data]},
+    )
     if "task2vec" in method or "conf" in said:
         settings["server_data"] = f"public_part({data}(){public})"
     if said == "feddyn":
@@ -133,7 +151,11 @@ def _run(column: str, said: str, cell: PublishedCell | None, table: str) -> Pres
 def _note(said: str, cell: PublishedCell | None) -> str:
     if cell is None:
         return "Omniglot's drawers stand in for StackOverflow's people, which are not at hand; there is no number."
-    code = "The number is from code that is not the paper's algorithm." if said in ("feddyn", "scaffold") else ""
+    code = (
+        "The number is from code that is not the paper's algorithm."
+        if said in ("feddyn", "scaffold")
+        else ""
+    )
     return GINI if "gini" in said else code
 
 

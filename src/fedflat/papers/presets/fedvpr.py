@@ -1,16 +1,19 @@
-"""FedVPR: finding places again, with clusters of clients that meet (H-FL) and virtual clients (FedVC); on a stand-in.
+"""FedVPR: finding places again, with clusters of clients that meet (H-FL) and virtual clients
+(FedVC); on a stand-in.
 
-Caldarola's doctoral thesis, chapter 6.3, where places of Mapillary's street-level sequences (MSLS) are looked for.
+Caldarola's doctoral thesis, chapter 6.3, where places of Mapillary's street-level sequences (MSLS)
+are looked for.
 
     fedvpr/streets-standin-hfl-towns     Table 6.6: FedAvg with four server optimisers, H-FL by continents and by
                                          cities, and FedAvg with as many visits
     fedvpr/streets-standin-virtual125    Table 6.7: FedAvg with so many local steps for everybody
     fedvpr/streets-standin-fedvc125      the same by FedVC: clients drawn by their sizes, all counting alike
 
-MSLS is not at hand, and no code was released: all rows run on drawn streets, whose towns stand for continents and
-cities, with a small network of our own and plain SGD. So there is no number of the paper beside them; what can be
-compared is one row with another. Rounds, clients a round and steps are the paper's; after how many rounds clusters meet
-is not printed: every five. Batches are of four queries.
+MSLS is not at hand, and no code was released: all rows run on drawn streets, whose towns stand for
+continents and cities, with a small network of our own and plain SGD. So there is no number of the
+paper beside them; what can be compared is one row with another. Rounds, clients a round and steps
+are the paper's; after how many rounds clusters meet is not printed: every five. Batches are of four
+queries.
 """
 
 from __future__ import annotations
@@ -45,9 +48,13 @@ def presets() -> Iterator[Preset]:
     yield _run("fedavg-105clients", "fedavg()", CITIES, 15, six, clients_per_round=105)
     for steps, rounds in STEPS.items():
         examples = steps * SETTINGS["batch_size"]
-        yield _run(f"virtual{steps}", "fedavg()", STREETS, rounds, "FedVC's Table 6.7", virtual=examples)
+        yield _run(
+            f"virtual{steps}", "fedavg()", STREETS, rounds, "FedVC's Table 6.7", virtual=examples
+        )
         fedvc = {"sampler": "by_size", "weighting": "uniform"}
-        yield _run(f"fedvc{steps}", f"fedvc(n={examples})", STREETS, rounds, "FedVC's Table 6.7", **fedvc)
+        yield _run(
+            f"fedvc{steps}", f"fedvc(n={examples})", STREETS, rounds, "FedVC's Table 6.7", **fedvc
+        )
 
 
 def _run(name: str, method: str, on: str, rounds: int, table: str, **more: Any) -> Preset:

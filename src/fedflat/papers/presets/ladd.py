@@ -1,7 +1,8 @@
 """Federated source-free domain adaptation: labels at the server only, of another world.
 
-Shenaj et al., Learning Across Domains and Devices: Style-Driven Source-Free Domain Adaptation in Clustered Federated
-Learning (LADD), WACV 2023, arXiv:2210.02326; the tables are counted as in Caldarola's doctoral thesis.
+Shenaj et al., Learning Across Domains and Devices: Style-Driven Source-Free Domain Adaptation in
+Clustered Federated Learning (LADD), WACV 2023, arXiv:2210.02326; the tables are counted as in
+Caldarola's doctoral thesis.
 
     ladd/cityscapes-ladd-cls              Table 5.6: GTA5 at the server, Cityscapes at 144 clients
     ladd/crosscity-ladd-all               Table 5.7: CrossCity at 476 clients
@@ -12,11 +13,13 @@ Learning (LADD), WACV 2023, arXiv:2210.02326; the tables are counted as in Calda
     ladd/camvid-ladd-cls                  the same rows from streets of our own to CamVid; no number
     ladd/cityscapes                       the column's main run, LADD (cls)
 
-Reported is the mean IoU. The thesis does not say over which rounds: ours are means over the last 100. Networks start
-from weights drawn by the seed: those of ImageNet, from which the authors start, are not here. Cityscapes' clients hold
-every scene twice, the second time mirrored. The rates of what is trained in one place or with labels are not printed:
-they are those of the source's training, and of LADD. The learning rate of the source's training falls with every epoch,
-the authors' with every step. Left out: DAFormer, which needs a transformer and a sampler for rare classes.
+Reported is the mean IoU. The thesis does not say over which rounds: ours are means over the last
+100. Networks start from weights drawn by the seed: those of ImageNet, from which the authors start,
+are not here. Cityscapes' clients hold every scene twice, the second time mirrored. The rates of
+what is trained in one place or with labels are not printed: they are those of the source's
+training, and of LADD. The learning rate of the source's training falls with every epoch, the
+authors' with every step. Left out: DAFormer, which needs a transformer and a sampler for rare
+classes.
 """
 
 from __future__ import annotations
@@ -88,7 +91,13 @@ PAPER: dict[str, Any] = {
     "batch_size": 16, "momentum": 0.9, "drop_last": True, "task": "segmentation(hard=0.25)", "dtype": "mixed",
     "eval_every": 50, "eval_last": 100, "on_bad": "stop",
 }  # fmt: skip
-SMALL = PAPER | {"batch_size": 8, "dtype": "float32", "eval_every": 10, "eval_last": 10, "clients_per_round": 6}
+SMALL = PAPER | {
+    "batch_size": 8,
+    "dtype": "float32",
+    "eval_every": 10,
+    "eval_last": 10,
+    "clients_per_round": 6,
+}
 MODEL = "deeplabv3(stride=32, rates=[12, 24, 36])"
 SIZE = "mean_style(size=[512, 1024])"
 CITYSCAPES = World(
@@ -128,7 +137,9 @@ def presets() -> Iterator[Preset]:
 def _preset(world: World, said: str, cell: PublishedCell | None) -> Preset:
     pooled, apart = said.startswith("central"), said.endswith("mcd")
     start, rounds = _start(world, said), world.epochs if pooled else world.rounds
-    settings = world.settings | {"lr": f"poly({world.rate}, {world.epochs}, 0.9)" if pooled else world.lr}
+    settings = world.settings | {
+        "lr": f"poly({world.rate}, {world.epochs}, 0.9)" if pooled else world.lr
+    }
     settings |= {"task": f"twofold({settings['task']})"} if apart else {}
     return Preset(
         name=f"ladd/{world.name}-{said}",
@@ -172,7 +183,8 @@ def _on(world: World, said: str) -> str:
 
 
 def _start(world: World, said: str) -> str:
-    """LADD and self-training start from the source in the clients' styles, FTDA from the source as it is."""
+    """LADD and self-training start from the source in the clients' styles, FTDA from the source as
+    it is."""
     if not said.endswith(("cls", "all", "self-training", "ftda")):
         return ""
     styles = "" if said.endswith("ftda") else f", styles={world.size}"
@@ -182,4 +194,8 @@ def _start(world: World, said: str) -> str:
 def _note(said: str) -> str:
     if said.endswith("mcd"):
         return "In one step, with the gradient turned round; its weight is not printed, 1 here."
-    return "From the same start as LADD; distillation and teacher as LADD's." if said == "self-training" else ""
+    return (
+        "From the same start as LADD; distillation and teacher as LADD's."
+        if said == "self-training"
+        else ""
+    )

@@ -1,25 +1,29 @@
 """MAN, a penalty on activations, added to six methods on CIFAR.
 
-Yashwanth et al., Minimizing Layerwise Activation Norm Improves Generalization in Federated Learning, WACV 2024,
-arXiv:2512.08314.
+Yashwanth et al., Minimizing Layerwise Activation Norm Improves Generalization in Federated
+Learning, WACV 2024, arXiv:2512.08314.
 
     man/cifar100-delta0.3-feddc         Table 1 (CIFAR-100) and Table 5 (CIFAR-10); delta: Dirichlet, per component
     man/cifar100-delta0.3-feddc-man     the same with MAN
     man/cifar100-delta0.3               the column's main run, FedAvg + MAN
     ...-repo                            the same as the released code runs it
 
-Numbers are those after 500 rounds, of the mean of all clients' last models (``all_clients()``; the run's evaluations
-have the server's beside it, every ten rounds), over three seeds: the code names 83217, 43217 and 23217.
+Numbers are those after 500 rounds, of the mean of all clients' last models (``all_clients()``; the
+run's evaluations have the server's beside it, every ten rounds), over three seeds: the code names
+83217, 43217 and 23217.
 
-The code multiplies the penalty by 1/2 (``man_scale="repo"``), and its FedSpeed has FedDyn's server rule and ``a = 1``
-(``server="feddyn"``): that is ``-repo``. The penalty is 0.15 as in the main text; the supplement says 0.6 for FedAvg +
-MAN, and so do scripts of the code for SAM and ASAM. On CIFAR-10 none is printed: 0.15 too. Nor is FedSpeed's ``a``:
-0.95. As in FedDyn's code clients draw their images in turns (``in_turns``), and every other image is cropped at random,
-with a border of the mean colour (``augment="feddyn"``). Pooling stands behind the ReLU there, which only MAN's penalty
-can tell: without it the network has the same outputs and gradients, and is quicker, with the pooling first. For FedAvg
-on CIFAR-100 with delta 0.3 the code's own page says 49.9, the paper 40.90.
+The code multiplies the penalty by 1/2 (``man_scale="repo"``), and its FedSpeed has FedDyn's server
+rule and ``a = 1`` (``server="feddyn"``): that is ``-repo``. The penalty is 0.15 as in the main
+text; the supplement says 0.6 for FedAvg + MAN, and so do scripts of the code for SAM and ASAM. On
+CIFAR-10 none is printed: 0.15 too. Nor is FedSpeed's ``a``: 0.95. As in FedDyn's code clients draw
+their images in turns (``in_turns``), and every other image is cropped at random, with a border of
+the mean colour (``augment="feddyn"``). Pooling stands behind the ReLU there, which only MAN's
+penalty can tell: without it the network has the same outputs and gradients, and is quicker, with
+the pooling first. For FedAvg on CIFAR-100 with delta 0.3 the code's own page says 49.9, the paper
+40.90.
 
-Left out: the columns on Tiny-ImageNet (no such data set here), and the eigenvalues and traces of Tables 2 and 6.
+Left out: the columns on Tiny-ImageNet (no such data set here), and the eigenvalues and traces of
+Tables 2 and 6.
 """
 
 from __future__ import annotations
@@ -59,7 +63,8 @@ TABLE_5 = """
     fedspeed     84.06±0.11 84.24±0.14  85.14±0.3
     fedspeed+man 84.37±0.25 84.82±0.16 85.95±0.24"""
 COLUMNS_5 = ("cifar10-delta0.6", "cifar10-delta0.3", "cifar10-iid")
-"""In the order of the paper, which has probably swapped the first two headings: accuracy rises from left to right."""
+"""In the order of the paper, which has probably swapped the first two headings: accuracy rises from
+left to right."""
 
 SETTINGS = {
     "clients_per_round": 10, "sampler": "bernoulli", "local_epochs": 5, "batch_size": 50, "lr": "decay(0.1, 0.998)",
@@ -69,7 +74,10 @@ SETTINGS = {
 
 def presets() -> Iterator[Preset]:
     """All of them, table by table."""
-    for table, numbers, columns in (("Table 1", TABLE_1, COLUMNS_1), ("Table 5", TABLE_5, COLUMNS_5)):
+    for table, numbers, columns in (
+        ("Table 1", TABLE_1, COLUMNS_1),
+        ("Table 5", TABLE_5, COLUMNS_5),
+    ):
         for said, cells in rows(numbers, *columns):
             for column, cell in cells.items():
                 yield _run(column, said, cell, table, repo=False)
@@ -79,9 +87,13 @@ def presets() -> Iterator[Preset]:
 
 def _run(column: str, said: str, cell: PublishedCell, table: str, *, repo: bool) -> Preset:
     data, split = column.split("-")
-    colours = ", normalise='fedgloss'" if data == "cifar10" else ""  # the constants of the code, to three digits
+    colours = (
+        ", normalise='fedgloss'" if data == "cifar10" else ""
+    )  # the constants of the code, to three digits
     colours += ", augment='feddyn'"
-    partition = "iid()" if split == "iid" else f"lda({split[5:]}, concentration='component', in_turns=True)"
+    partition = (
+        "iid()" if split == "iid" else f"lda({split[5:]}, concentration='component', in_turns=True)"
+    )
     ending = "-repo" if repo else ""
     return Preset(
         name=f"man/{column}-{said.replace('+', '-')}{ending}",
@@ -118,7 +130,8 @@ def _method(said: str, iid: bool, repo: bool) -> str:
         "fedasam": f"fedasam(rho={0.1 if iid else 0.5}, eta=0.2)",
         "feddyn": "feddyn(alpha=0.01)",
         "feddc": "feddc(alpha=0.01)",
-        "fedspeed": f"fedspeed(rho={0.01 if iid else 0.1}, lam=100" + (", server='feddyn')" if repo else ")"),
+        "fedspeed": f"fedspeed(rho={0.01 if iid else 0.1}, lam=100"
+        + (", server='feddyn')" if repo else ")"),
     }
     penalty = "man(zeta=0.15, man_scale='repo')" if repo else "man(zeta=0.15)"
     return " + ".join([words[base], *([penalty] if man else []), "all_clients()"])

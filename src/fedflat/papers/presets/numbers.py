@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PublishedCell:
-    """One entry of a table: ``83.9±0.4``, ``52.00±0.36(206)``, ``65.00``, or ``X`` for no convergence."""
+    """One entry of a table: ``83.9±0.4``, ``52.00±0.36(206)``, ``65.00``, or ``X`` for no
+    convergence."""
 
     value: float | None
     spread: float | None = None
@@ -27,11 +28,14 @@ def read(text: str) -> PublishedCell:
         return PublishedCell(None)
     found = re.fullmatch(r"([\d.]+)(?:±([\d.]+))?(?:\((.*)\))?", text)
     assert found, text
-    return PublishedCell(float(found[1]), None if found[2] is None else float(found[2]), found[3] or "")
+    return PublishedCell(
+        float(found[1]), None if found[2] is None else float(found[2]), found[3] or ""
+    )
 
 
 def rows(table: str, *heads: str) -> Iterator[tuple[str, dict[str, PublishedCell]]]:
-    """For each line of a table its first word and its entries, by the heads of their columns; ``-`` is no entry.
+    """For each line of a table its first word and its entries, by the heads of their columns; ``-``
+    is no entry.
 
     >>> list(rows("fedavg 1.5 -", "one", "two"))
     [('fedavg', {'one': Cell(value=1.5, spread=None, aside='')})]
@@ -39,4 +43,7 @@ def rows(table: str, *heads: str) -> Iterator[tuple[str, dict[str, PublishedCell
     for line in table.strip().splitlines():
         name, *cells = line.split()
         assert len(cells) == len(heads), line
-        yield name, {head: read(cell) for head, cell in zip(heads, cells, strict=True) if cell != "-"}
+        yield (
+            name,
+            {head: read(cell) for head, cell in zip(heads, cells, strict=True) if cell != "-"},
+        )

@@ -1,4 +1,5 @@
-"""What a preset is: the texts and numbers of one run of a paper, and what the paper reports for it."""
+"""What a preset is: the texts and numbers of one run of a paper, and what the paper reports for
+it."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ class Preset:
     settings: Mapping[str, Any]
     """The other arguments of `fedflat.experiment`, as far as the paper says them."""
     reported: float | None
-    """The number the paper prints, an accuracy or mean IoU in per cent; None: it says that the run does not converge,
-    or nothing (``unsaid``)."""
+    """The number the paper prints, an accuracy or mean IoU in per cent; None: it says that the run
+    does not converge, or nothing (``unsaid``)."""
     unsaid: bool = False
     """Whether there is no number to compare with."""
     spread: float | None = None
@@ -38,15 +39,21 @@ class Preset:
     seeds: tuple[int, ...] = ()
     """The authors' seeds, where they are known; the first one is used if nothing else is said."""
     measure: str = "accuracy"
-    """What is reported: the "accuracy", or what else the run is judged by, over the last rounds; the same on a further
-    test set, as in "tests.unseen"; or the best round of "personal"."""
+    """What is reported: the "accuracy", or what else the run is judged by, over the last rounds;
+    the same on a further test set, as in "tests.unseen"; or the best round of "personal"."""
 
     def arguments(self, **changed: Any) -> dict[str, Any]:
         """The arguments of `fedflat.experiment`, or of `fedflat.run`, with some of them replaced.
 
-        In a run of fewer rounds than the paper's at most the last tenth of them counts, unless it is said.
+        In a run of fewer rounds than the paper's at most the last tenth of them counts, unless it
+        is said.
         """
-        said: dict[str, Any] = {"method": self.method, "on": self.on, "rounds": self.rounds, "model": self.model}
+        said: dict[str, Any] = {
+            "method": self.method,
+            "on": self.on,
+            "rounds": self.rounds,
+            "model": self.model,
+        }
         said |= ({"seed": self.seeds[0]} if self.seeds else {}) | dict(self.settings) | changed
         if "eval_last" not in changed and said["rounds"] != self.rounds:
             said["eval_last"] = min(said["eval_last"], last_tenth(said["rounds"]))

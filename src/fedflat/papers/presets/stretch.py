@@ -1,11 +1,13 @@
-"""A run of the same shape in fewer rounds, or more: whatever is counted in rounds keeps its share of the run.
+"""A run of the same shape in fewer rounds, or more: whatever is counted in rounds keeps its share
+of the run.
 
     stretch(find("fedgloss/cifar10-cnn-alpha0").arguments(), rounds=500)     T_s=2000 of 10,000 rounds: 100 of 500
     unfinished(arguments)                                                    what a run is too short for as it is
 
-That concerns warm-ups, cosines, polynomials, steps and cycles, FedGloSS's ``T_s``, SWA's cycle and WiMA's window; a
-decay falls to the same value at the end. LADD's teachers are refreshed and averaged at the same shares of the run. What
-is no count of rounds (rates, radii, momenta, clients) stays.
+That concerns warm-ups, cosines, polynomials, steps and cycles, FedGloSS's ``T_s``, SWA's cycle and
+WiMA's window; a decay falls to the same value at the end. LADD's teachers are refreshed and
+averaged at the same shares of the run. What is no count of rounds (rates, radii, momenta, clients)
+stays.
 """
 
 from __future__ import annotations
@@ -80,17 +82,19 @@ def unfinished(arguments: Mapping[str, Any]) -> list[str]:
 
 def _texts(arguments: Mapping[str, Any]) -> list[str]:
     """The names of the arguments that are methods or schedules."""
-    return [n for n in ("method", *SCHEDULED) if not isinstance(arguments.get(n), int | float | None)]
+    return [
+        n for n in ("method", *SCHEDULED) if not isinstance(arguments.get(n), int | float | None)
+    ]
 
 
 def _late(name: str, given: Given, rounds: int) -> str:
     """What does not end in time, or nothing."""
     match name, given:
-        case ("warmup" | "cosine" | "poly"), {"rounds": over} if over > rounds:
+        case (("warmup" | "cosine" | "poly"), {"rounds": over}) if over > rounds:
             return f"the {'warm-up' if name == 'warmup' else name} over {over:,} rounds"
         case "steps", {"rounds": [*_, last]} if last >= rounds:
             return f"the step in round {last:,}"
-        case ("ladd" | "self_training"), {"t_start": int(first)} if first >= rounds:
+        case (("ladd" | "self_training"), {"t_start": int(first)}) if first >= rounds:
             return f"the mean of teachers from round {first:,} on"
         case "fedgloss", {"T_s": over} if over > rounds:
             return f"T_s={over}"
@@ -105,7 +109,9 @@ def _scaled(count: int, share: float) -> int:
 
 
 def _counts(given: Given, share: float) -> Given:
-    return {name: _scaled(int(n), share) if n and n >= 1 else n for name, n in given.items()}  # swa(start=0.75)
+    return {
+        name: _scaled(int(n), share) if n and n >= 1 else n for name, n in given.items()
+    }  # swa(start=0.75)
 
 
 def _decay(given: Given, share: float) -> Given:
@@ -143,8 +149,13 @@ class _Calls(ast.NodeTransformer):
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name in COUNTED:
             parameters = find(name).signature.parameters
-            said = dict(zip(parameters, node.args, strict=False)) | {k.arg: k.value for k in node.keywords if k.arg}
-            given = {n: ast.literal_eval(said[n]) if n in said else parameters[n].default for n in COUNTED[name]}
+            said = dict(zip(parameters, node.args, strict=False)) | {
+                k.arg: k.value for k in node.keywords if k.arg
+            }
+            given = {
+                n: ast.literal_eval(said[n]) if n in said else parameters[n].default
+                for n in COUNTED[name]
+            }
             now = {n: value for n, value in self.change(name, given).items() if value != given[n]}
             self._say(node, list(parameters), now)
         return node

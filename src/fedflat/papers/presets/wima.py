@@ -1,7 +1,8 @@
 """WiMA, the mean of the last global models, on top of eleven methods on CIFAR.
 
-Caldarola, Caputo and Ciccone, Window-based Model Averaging Improves Generalization in Heterogeneous Federated
-Learning, ICCV Workshops 2023, arXiv:2310.01366; the tables are counted as in Caldarola's doctoral thesis.
+Caldarola, Caputo and Ciccone, Window-based Model Averaging Improves Generalization in Heterogeneous
+Federated Learning, ICCV Workshops 2023, arXiv:2310.01366; the tables are counted as in Caldarola's
+doctoral thesis.
 
     wima/cifar10-alpha0-scaffold           Table 4.22 without WiMA
     wima/cifar10-alpha0-scaffold-wima      the same with a window of 100 models
@@ -12,11 +13,12 @@ Learning, ICCV Workshops 2023, arXiv:2310.01366; the tables are counted as in Ca
 
 Numbers are means of the last 100 rounds over three seeds, which are not named.
 
-Only grids are printed for most methods; each preset says which value it takes and from which grid. The server momentum
-of 0.9 printed for PAM is taken to be FedAvgM's, and its model to be the ResNet-20 of the other CIFAR columns.
+Only grids are printed for most methods; each preset says which value it takes and from which grid.
+The server momentum of 0.9 printed for PAM is taken to be FedAvgM's, and its model to be the
+ResNet-20 of the other CIFAR columns.
 
-Left out: the columns on FEMNIST, Shakespeare and Landmarks-User-160k (no such data sets here), and FedDyn on CIFAR-10,
-where the table has no number.
+Left out: the columns on FEMNIST, Shakespeare and Landmarks-User-160k (no such data sets here), and
+FedDyn on CIFAR-10, where the table has no number.
 """
 
 from __future__ import annotations
@@ -39,7 +41,13 @@ TABLE_4_22 = """
     scaffold  81.45 83.96 83.24 85.17 45.65 49.77 50.93 53.75 56.09 57.64
     feddyn        -     -     -     -  5.88  8.48 20.88 24.54 57.42 63.00
     adabest   66.05 73.95 71.54 77.42 24.92 31.41 37.45 43.81 54.98 57.57"""
-COLUMNS = ("cifar10-alpha0", "cifar10-alpha0.05", "cifar100-alpha0", "cifar100-alpha0.5", "cifar100-pam")
+COLUMNS = (
+    "cifar10-alpha0",
+    "cifar10-alpha0.05",
+    "cifar100-alpha0",
+    "cifar100-alpha0.5",
+    "cifar100-pam",
+)
 """Each without and with WiMA."""
 
 TABLE_4_24 = """
@@ -99,12 +107,18 @@ def presets() -> Iterator[Preset]:
     for said, cells in rows(TABLE_4_24, "cifar10-alpha0", "cifar100-alpha0"):
         for column, cell in cells.items():
             method = f"fedavg() + wima(window={said.removeprefix('w')})"
-            note = "Out of line with its neighbours: perhaps 27.75." if (column, said) == ODD else ""
+            note = (
+                "Out of line with its neighbours: perhaps 27.75." if (column, said) == ODD else ""
+            )
             yield _run(column, f"fedavg-wima-{said}", method, cell, "Table 4.24", note=note)
     for said, cells in rows(TABLE_4_25, *COLUMNS[:4]):
         for column, cell in cells.items():
             method = f"fedavg() + wima(window=100, scope='{said}')"
-            note = "The number of Table 4.22, though there batches have 100." if (column, said) == SAME else ""
+            note = (
+                "The number of Table 4.22, though there batches have 100."
+                if (column, said) == SAME
+                else ""
+            )
             yield _run(column, f"b20-{said}", method, cell, "Table 4.25", note=note, batch_size=20)
 
 
@@ -112,7 +126,9 @@ ODD = ("cifar100-alpha0", "w50")
 SAME = ("cifar100-alpha0", "all")
 
 
-def _run(column: str, said: str, method: str, cell: PublishedCell, table: str, *, note: str, **more: Any) -> Preset:
+def _run(
+    column: str, said: str, method: str, cell: PublishedCell, table: str, *, note: str, **more: Any
+) -> Preset:
     data, split = column.split("-")
     pam = split == "pam"
     partition = "pam(), clients=500" if pam else f"lda({split.removeprefix('alpha')}), clients=100"

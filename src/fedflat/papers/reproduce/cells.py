@@ -18,14 +18,16 @@ TESTS = "tests."
 
 @dataclass(frozen=True, kw_only=True)
 class TableCell:
-    """One number of a table. What is known of it goes into the folder as JSON, and comes from there again."""
+    """One number of a table. What is known of it goes into the folder as JSON, and comes from there
+    again."""
 
     name: str
     """``paper/row``; nothing else in the folder has this name."""
     arguments: Mapping[str, Any]
     """The arguments of `fedflat.experiment`, as the paper has them, without a seed."""
     reported: float | None
-    """The number printed, an accuracy in per cent or what else the run is judged by; None: none is."""
+    """The number printed, an accuracy in per cent or what else the run is judged by; None: none
+    is."""
     spread: float | None = None
     """The standard deviation printed beside it."""
     diverges: bool = False
@@ -35,18 +37,24 @@ class TableCell:
     seeds: Sequence[int] = field(default_factory=tuple)
     """The authors' seeds, where they are known."""
     measure: str = "accuracy"
-    """What is reported: the "accuracy", or whatever the run is judged by, over the last rounds; the same on a further
-    test set, as in "tests.unseen"; or the best round of "personal"."""
+    """What is reported: the "accuracy", or whatever the run is judged by, over the last rounds; the
+    same on a further test set, as in "tests.unseen"; or the best round of "personal"."""
 
     @classmethod
     def of(cls, preset: Preset) -> TableCell:
         """The cell that a preset is."""
         arguments = {name: value for name, value in preset.arguments().items() if name != "seed"}
         return cls(
-            name=preset.name, arguments=arguments, reported=preset.reported, spread=preset.spread,
-            diverges=preset.reported is None and not preset.unsaid, table=preset.table, note=preset.note,
-            seeds=preset.seeds, measure=preset.measure,
-        )  # fmt: skip
+            name=preset.name,
+            arguments=arguments,
+            reported=preset.reported,
+            spread=preset.spread,
+            diverges=preset.reported is None and not preset.unsaid,
+            table=preset.table,
+            note=preset.note,
+            seeds=preset.seeds,
+            measure=preset.measure,
+        )
 
     @property
     def test(self) -> str:
@@ -55,7 +63,8 @@ class TableCell:
 
     @property
     def network(self) -> str:
-        """The kind of its network, such as ``cnn``, whatever its settings: what is set side by side with others."""
+        """The kind of its network, such as ``cnn``, whatever its settings: what is set side by side
+        with others."""
         return str(self.arguments.get("model") or "").partition("(")[0]
 
     @property
@@ -98,6 +107,12 @@ class TableCell:
         word = shadow.partition("(")[0].strip()
         said = f"{self.name.partition('/')[0]}'s run with {shadow} beside it; the paper has no such number."
         return replace(
-            self, name=f"{self.name}+{word}", reported=None, spread=None, diverges=False, table="", note=said,
+            self,
+            name=f"{self.name}+{word}",
+            reported=None,
+            spread=None,
+            diverges=False,
+            table="",
+            note=said,
             arguments={**self.arguments, "method": f"{self.arguments['method']} + {shadow}"},
-        )  # fmt: skip
+        )

@@ -2,8 +2,9 @@
 
     python -m fedflat.papers.reproduce.child FOLDER RUN UNTIL WORKERS NICE SECONDS PLUGIN...
 
-It tells its rounds on standard output, a JSON object a line. SIGINT or SIGTERM, or nobody who listens any more (the
-parent was killed), make it write a checkpoint and end. Started again, it goes on, with any number of workers.
+It tells its rounds on standard output, a JSON object a line. SIGINT or SIGTERM, or nobody who
+listens any more (the parent was killed), make it write a checkpoint and end. Started again, it goes
+on, with any number of workers.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ STOPPED = 130
 def main(words: list[str]) -> int:
     """Make the run, or go on with it."""
     folder, name, until, workers, nice = Path(words[0]), words[1], *map(int, words[2:5])
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if the parent was started in the background
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # ignored, if the parent was started in the background
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     stand_back(nice)
@@ -48,12 +51,21 @@ def main(words: list[str]) -> int:
             load_plugin(plugin)
         wait_until_free(folder / name)
         reporter = Reporter(announce, tell_of("say"), tell_of("note"))
-        wishes: dict[str, Any] = {"voice": reporter, "checkpoint_every": float(words[5]), "until": until}
+        wishes: dict[str, Any] = {
+            "voice": reporter,
+            "checkpoint_every": float(words[5]),
+            "until": until,
+        }
         pool = InProcess(1) if workers == 1 else Workers(workers)
         if (folder / name / "run.json").exists():
             resume(folder / name, executor=pool, **wishes)
         else:
-            run_one(planned(folder, name), ExecutionConfig(**executor_text(pool)), folder / name, **wishes)
+            run_one(
+                planned(folder, name),
+                ExecutionConfig(**executor_text(pool)),
+                folder / name,
+                **wishes,
+            )
     except KeyboardInterrupt:
         return STOPPED
     except FedflatError as error:
@@ -65,8 +77,8 @@ def main(words: list[str]) -> int:
 def stand_back(nice: int) -> None:
     """Leave the cores to whoever else wants them.
 
-    A Linux that groups processes by session weighs whole groups, and a process alone in its session is one: there its
-    own nice value says nothing about others, and the group's does.
+    A Linux that groups processes by session weighs whole groups, and a process alone in its session
+    is one: there its own nice value says nothing about others, and the group's does.
     """
     os.nice(nice)
     with suppress(OSError):  # there are no such groups, or they must not be changed
@@ -75,7 +87,9 @@ def stand_back(nice: int) -> None:
 
 def planned(folder: Path, name: str) -> Experiment:
     """The experiment of a run that has not begun."""
-    return next(from_json(run["experiment"]) for run in read_plan(folder)["runs"] if run["folder"] == name)
+    return next(
+        from_json(run["experiment"]) for run in read_plan(folder)["runs"] if run["folder"] == name
+    )
 
 
 def say(**facts: Any) -> None:

@@ -18,17 +18,42 @@ from fedflat.papers.reproduce.verdict import UNSAID, decimals
 from fedflat.tasks.headline import ACCURACY
 
 COLUMNS = (
-    "cell", "method", "table", "paper", "paper_spread", "ours", "ours_spread", "difference", "seeds", "rounds",
-    "stopped_after", "paper_rounds", "stretched", "evaluations", "verdict", "why", "seconds", "runs",
-)  # fmt: skip
+    "cell",
+    "method",
+    "table",
+    "paper",
+    "paper_spread",
+    "ours",
+    "ours_spread",
+    "difference",
+    "seeds",
+    "rounds",
+    "stopped_after",
+    "paper_rounds",
+    "stretched",
+    "evaluations",
+    "verdict",
+    "why",
+    "seconds",
+    "runs",
+)
 
 
 def write_tables(plan: TablePlan) -> list[str]:
-    """Write all files anew; give a sentence for each that could not be, and for each run that cannot be read."""
+    """Write all files anew; give a sentence for each that could not be, and for each run that
+    cannot be read."""
     shown = lines(plan)
-    unread = dict.fromkeys(seed.problem for line in shown for seed in line.standing.seeds if seed.problem)
-    for name, text in (("md", markdown(plan, shown)), ("csv", as_csv(plan, shown)), ("json", as_json(plan, shown))):
-        write_file(plan.folder / f"table.{name}", text.encode(errors="backslashreplace"))  # halves of letters in names
+    unread = dict.fromkeys(
+        seed.problem for line in shown for seed in line.standing.seeds if seed.problem
+    )
+    for name, text in (
+        ("md", markdown(plan, shown)),
+        ("csv", as_csv(plan, shown)),
+        ("json", as_json(plan, shown)),
+    ):
+        write_file(
+            plan.folder / f"table.{name}", text.encode(errors="backslashreplace")
+        )  # halves of letters in names
     return [*unread, *draw(plan, shown)]
 
 
@@ -37,11 +62,25 @@ def facts(line: TableLine) -> dict[str, Any]:
     one, entry = line.standing, line.standing.entry
     cell = entry.cell
     values = (
-        cell.name, cell.arguments["method"], cell.table, "X" if cell.diverges else cell.reported, cell.spread,
-        _number(one.value), _number(one.spread), _number(line.difference), [seed.seed for seed in one.seeds],
-        one.round, entry.stop, cell.rounds, entry.stretched, line.evaluations, line.verdict.word, line.verdict.why,
-        round(sum(seed.seconds for seed in one.seeds), 1), [seed.folder for seed in one.seeds],
-    )  # fmt: skip
+        cell.name,
+        cell.arguments["method"],
+        cell.table,
+        "X" if cell.diverges else cell.reported,
+        cell.spread,
+        _number(one.value),
+        _number(one.spread),
+        _number(line.difference),
+        [seed.seed for seed in one.seeds],
+        one.round,
+        entry.stop,
+        cell.rounds,
+        entry.stretched,
+        line.evaluations,
+        line.verdict.word,
+        line.verdict.why,
+        round(sum(seed.seconds for seed in one.seeds), 1),
+        [seed.folder for seed in one.seeds],
+    )
     found = dict(zip(COLUMNS, values, strict=True))
     return found if line.headline == ACCURACY else {**found, "headline": line.headline.name}
 
@@ -52,7 +91,9 @@ def _number(value: float | None) -> float | None:
 
 def as_json(plan: TablePlan, shown: Sequence[TableLine]) -> str:
     """Everything, with each seed's curve."""
-    cells = [facts(line) | {"by_seed": [asdict(seed) for seed in line.standing.seeds]} for line in shown]
+    cells = [
+        facts(line) | {"by_seed": [asdict(seed) for seed in line.standing.seeds]} for line in shown
+    ]
     for seed in (seed for cell in cells for seed in cell["by_seed"]):
         seed["value"] = _number(seed["value"])
     whole = {"title": plan.title, "source": plan.source, "made": plan.commands, "cells": cells}
@@ -68,14 +109,18 @@ def as_csv(plan: TablePlan, shown: Sequence[TableLine]) -> str:
     writer.writerow([*COLUMNS, *(["headline"] if judged else [])])
     for line in shown:
         values = (facts(line) | ({"headline": line.headline.name} if judged else {})).values()
-        writer.writerow(" ".join(map(str, v)) if isinstance(v, list) else "" if v is None else v for v in values)
+        writer.writerow(
+            " ".join(map(str, v)) if isinstance(v, list) else "" if v is None else v for v in values
+        )
     return stream.getvalue()
 
 
 def markdown(plan: TablePlan, shown: Sequence[TableLine]) -> str:
     """The table, and what must be known to read it."""
     judged = list(dict.fromkeys(line.headline for line in shown))
-    numbers = list(map(judged[0].head, ["paper", "ours"])) if len(judged) == 1 else ["paper", "ours"]
+    numbers = (
+        list(map(judged[0].head, ["paper", "ours"])) if len(judged) == 1 else ["paper", "ours"]
+    )
     heads = ["cell", "method", *numbers, "difference", "seeds", "rounds", "evaluations", "verdict"]
     rows = [heads, ["---", "---", *["---:"] * 6, "---"], *(_row(line) for line in shown)]
     if len(judged) > 1:  # whose numbers are not alike
@@ -84,7 +129,12 @@ def markdown(plan: TablePlan, shown: Sequence[TableLine]) -> str:
     body = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     notes = [f"`{line.label}`: {note}" for line in shown if (note := line.standing.entry.cell.note)]
     head = common([line.standing.entry.cell.name for line in shown])
-    parts = [f"# {plan.title}", f"Cells `{head}*`. Numbers to compare with: {plan.source}.", body, _reading(shown)]
+    parts = [
+        f"# {plan.title}",
+        f"Cells `{head}*`. Numbers to compare with: {plan.source}.",
+        body,
+        _reading(shown),
+    ]
     parts += ["\n".join(f"* {note}" for note in notes)] if notes else []
     parts += ["Made with:", "\n".join(f"* {said}" for said in _made(plan))]
     return "\n\n".join(parts) + "\n"
@@ -98,9 +148,16 @@ def _row(line: TableLine) -> list[str]:
     apart = "" if line.difference is None else f"{line.difference:+.{places}f}"
     seeds = ", ".join(str(seed.seed) for seed in one.seeds)
     return [
-        line.label, f"`{cell.arguments['method']}`", line.paper, line.ours, apart, seeds,
-        f"{one.round:,}{of}{stretched}", str(line.evaluations), str(line.verdict),
-    ]  # fmt: skip
+        line.label,
+        f"`{cell.arguments['method']}`",
+        line.paper,
+        line.ours,
+        apart,
+        seeds,
+        f"{one.round:,}{of}{stretched}",
+        str(line.evaluations),
+        str(line.verdict),
+    ]
 
 
 def _reading(shown: Sequence[TableLine]) -> str:
@@ -116,7 +173,11 @@ def _reading(shown: Sequence[TableLine]) -> str:
             "A cut run is the paper's whole schedule stopped early: nothing is extrapolated, and only its order among "
             "the others can be judged."
         )
-    unsaid = [line for line in shown if line.standing.entry.cell.spread is None and line.standing.entry.cell.reported]
+    unsaid = [
+        line
+        for line in shown
+        if line.standing.entry.cell.spread is None and line.standing.entry.cell.reported
+    ]
     if any(line.headline.share for line in unsaid):
         said.append(f"Where no spread is printed, ±{UNSAID:g} point is taken for it.")
     if any(not line.headline.share for line in unsaid):

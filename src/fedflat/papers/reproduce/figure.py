@@ -14,12 +14,14 @@ from fedflat.report.figures import COLORS, PAGE, STYLE
 
 
 def names(shown: Sequence[TableLine]) -> dict[str, list[TableLine]]:
-    """The figures, such as ``accuracy``: one for each score that cells are judged by, and the cells in it."""
+    """The figures, such as ``accuracy``: one for each score that cells are judged by, and the cells
+    in it."""
     judged = list(dict.fromkeys(line.headline for line in shown))
     called = [one.name + (f"-{place + 1}" if place else "") for place, one in enumerate(judged)]
     return {
-        name: [line for line in shown if line.headline == one] for name, one in zip(called, judged, strict=True)
-    }  # fmt: skip
+        name: [line for line in shown if line.headline == one]
+        for name, one in zip(called, judged, strict=True)
+    }
 
 
 def draw(plan: TablePlan, shown: Sequence[TableLine]) -> list[str]:
@@ -48,7 +50,9 @@ def _draw(plan: TablePlan, shown: Sequence[TableLine], name: str) -> None:
             len(groups), 1, figsize=(PAGE, 2.9 * len(groups)), layout="constrained", squeeze=False
         )
         for axis, ((on, _), group) in zip(axes[:, 0], groups.items(), strict=True):
-            models = dict.fromkeys(line.standing.entry.cell.arguments.get("model") for line in group)
+            models = dict.fromkeys(
+                line.standing.entry.cell.arguments.get("model") for line in group
+            )
             _panel(axis, ", ".join([on, *filter(None, models)]), group)
         figure.supxlabel(_made(plan), fontsize=5, x=0.01, ha="left")
         try:
@@ -63,9 +67,13 @@ def _draw(plan: TablePlan, shown: Sequence[TableLine], name: str) -> None:
 def _made(plan: TablePlan) -> str:
     """By which version, its commits, and which command, in one line."""
     last, many = plan.commands[-1], len(plan.commands)
-    commits = ", ".join(dict.fromkeys(made["commit"] for made in plan.commands if made.get("commit")))
+    commits = ", ".join(
+        dict.fromkeys(made["commit"] for made in plan.commands if made.get("commit"))
+    )
     place = f", last of {many} commands" if many > 1 else ""
-    return shorten(f"fedflat {last['fedflat']} {commits}{place}: {last['command']}", 150, placeholder=" ...")
+    return shorten(
+        f"fedflat {last['fedflat']} {commits}{place}: {last['command']}", 150, placeholder=" ..."
+    )
 
 
 def _panel(axis: Any, title: str, group: Sequence[TableLine]) -> None:
@@ -74,18 +82,28 @@ def _panel(axis: Any, title: str, group: Sequence[TableLine]) -> None:
     for place, line in enumerate(group):
         colour, cell = COLORS[place % len(COLORS)], line.standing.entry.cell
         rounds, values = _mean_curve(line)
-        axis.plot(rounds, values, color=colour, label=f"{line.label} (paper {line.paper})", linewidth=0.9)
+        axis.plot(
+            rounds, values, color=colour, label=f"{line.label} (paper {line.paper})", linewidth=0.9
+        )
         seen += [value for round, value in zip(rounds, values, strict=True) if round >= end / 10]
         if cell.reported is not None:
             seen.append(cell.reported)
             axis.axhline(cell.reported, color=colour, linestyle="--", linewidth=0.8)
             if cell.spread:
-                axis.axhspan(cell.reported - cell.spread, cell.reported + cell.spread, color=colour, alpha=0.12, lw=0)
+                axis.axhspan(
+                    cell.reported - cell.spread,
+                    cell.reported + cell.spread,
+                    color=colour,
+                    alpha=0.12,
+                    lw=0,
+                )
     whole = max(line.standing.entry.cell.rounds for line in group)
     cut = f", cut after {end:,} of {whole:,} rounds" if end < whole else ""
     axis.set_title(fill(f"{title}{cut}", 95), loc="left")
     axis.set(xlabel="round", ylabel=group[0].headline.column, xlim=(0, end))
-    if seen and max(seen) > min(seen):  # the first steep rise may leave the picture: what is decided comes later
+    if seen and max(seen) > min(
+        seen
+    ):  # the first steep rise may leave the picture: what is decided comes later
         margin = (max(seen) - min(seen)) / 20
         axis.set_ylim(min(seen) - margin, max(seen) + margin)
     beside = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}  # curves may be anywhere

@@ -58,9 +58,16 @@ class LiveTable:
         plan = self.several.plan
         foot = "  ".join(_foot(going) for going in list(self.several.going.values()))
         head = common([entry.cell.name for entry in plan.entries])
-        title = _text(f"{plan.title}  {head}*" if len(plan.entries) > 1 else plan.title, style="bold")
+        title = _text(
+            f"{plan.title}  {head}*" if len(plan.entries) > 1 else plan.title, style="bold"
+        )
         source = _text(f"numbers to compare with: {plan.source}", style="dim")
-        return Group(title, source, grid(lines(plan), self.several.going, self.console.width), _text(foot, style="dim"))
+        return Group(
+            title,
+            source,
+            grid(lines(plan), self.several.going, self.console.width),
+            _text(foot, style="dim"),
+        )
 
     def _tell(self) -> None:
         """A plain line for each run that begins, now and then, and when it ends."""
@@ -93,12 +100,21 @@ class LiveTable:
 
 def _foot(going: RunningJob) -> str:
     until = "" if math.isnan(going.left) else f", {duration(going.left)} left"
-    return f"{going.job.folder}: round {going.round:,}{until}" if going.round else f"{going.job.folder}: starting"
+    return (
+        f"{going.job.folder}: round {going.round:,}{until}"
+        if going.round
+        else f"{going.job.folder}: starting"
+    )
 
 
 def grid(shown: Sequence[TableLine], going: dict[str, RunningJob], width: int) -> Table:
     """The table for people, as wide as the terminal."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2 if width >= NARROW else 1, 0, 0), header_style="bold")
+    table = Table(
+        box=None,
+        pad_edge=False,
+        padding=(0, 2 if width >= NARROW else 1, 0, 0),
+        header_style="bold",
+    )
     table.add_column("cell", overflow="fold", ratio=None)
     for head in ("paper", "ours"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -107,7 +123,12 @@ def grid(shown: Sequence[TableLine], going: dict[str, RunningJob], width: int) -
         table.add_column("left", justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     for line in shown:
-        cells = [_text(line.label), _text(line.paper), _text(line.ours), _text(_rounds(line, going))]
+        cells = [
+            _text(line.label),
+            _text(line.paper),
+            _text(line.ours),
+            _text(_rounds(line, going)),
+        ]
         cells += [_text(_left(line, going))] if width >= NARROW else []
         table.add_row(*cells, _text(str(line.verdict), style=COLOURS.get(line.verdict.word, "")))
     return table
@@ -120,14 +141,22 @@ def _text(content: str, style: str = "") -> Text:
 def _rounds(line: TableLine, going: dict[str, RunningJob]) -> str:
     """The share of the paper's rounds that is done."""
     entry, seeds = line.standing.entry, line.standing.seeds
-    live = [max(seed.round, going[seed.folder].round if seed.folder in going else 0) for seed in seeds]
+    live = [
+        max(seed.round, going[seed.folder].round if seed.folder in going else 0) for seed in seeds
+    ]
     whole = entry.stop if entry.stretched else entry.cell.rounds
     return f"{100 * sum(min(done, entry.stop) for done in live) / (whole * len(seeds)):.0f} %"
 
 
 def _left(line: TableLine, going: dict[str, RunningJob]) -> str:
     if line.standing.reached:
-        return "-" if line.standing.entry.whole else "cut" if not line.standing.entry.stretched else "-"
+        return (
+            "-"
+            if line.standing.entry.whole
+            else "cut"
+            if not line.standing.entry.stretched
+            else "-"
+        )
     times = [going[seed.folder].left for seed in line.standing.seeds if seed.folder in going]
     known = [left for left in times if not math.isnan(left)]
     if line.standing.damaged and not times:

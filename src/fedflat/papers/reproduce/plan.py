@@ -5,8 +5,8 @@
     ROW/seed-S/         the runs
     table.md, ...       what has come of it
 
-The same command again goes on; another one for the same folder adds cells and seeds, or moves the round to stop after,
-and runs only what it asks for.
+The same command again goes on; another one for the same folder adds cells and seeds, or moves the
+round to stop after, and runs only what it asks for.
 """
 
 from __future__ import annotations
@@ -106,15 +106,23 @@ class TablePlan:
         return max(entry.stop for entry in self.entries if job.folder in entry.folders.values())
 
     def waiting(self) -> list[Job]:
-        """The runs asked for that have not come to their end, nor to a stop that is written down."""
-        return [job for job in self.jobs if (self.now is None or job.folder in self.now) and not self._reached(job)]
+        """The runs asked for that have not come to their end, nor to a stop that is written
+        down."""
+        return [
+            job
+            for job in self.jobs
+            if (self.now is None or job.folder in self.now) and not self._reached(job)
+        ]
 
     def _reached(self, job: Job) -> bool:
         run = self.folder / job.folder
         if not (run / "run.json").exists():
             return False
         stop = self.until(job)
-        stopped = stop < job.experiment.rounds and max(Store(run / "checkpoint").rounds(), default=0) >= stop
+        stopped = (
+            stop < job.experiment.rounds
+            and max(Store(run / "checkpoint").rounds(), default=0) >= stop
+        )
         try:
             return stopped or read_facts(run)["status"] != "running"
         except RunError:  # which the run itself will say
@@ -127,29 +135,42 @@ class TablePlan:
         for cell in cells:
             stop, before = asked.stop(cell), entries.get(cell.name)
             stretched = asked.stretch and stop < cell.rounds
-            if before and (before.cell != cell or before.stretched != stretched or (stretched and before.stop != stop)):
+            if before and (
+                before.cell != cell
+                or before.stretched != stretched
+                or (stretched and before.stop != stop)
+            ):
                 raise RunError(
                     f"{self.folder} has {cell.name} already, with other settings or a stretched schedule. --out names "
                     "another folder."
                 )
-            made = [cell.experiment(seed, stop if stretched else None) for seed in cell.seeded(asked.seeds)]
+            made = [
+                cell.experiment(seed, stop if stretched else None)
+                for seed in cell.seeded(asked.seeds)
+            ]
             wanted += [(cell, exp) for exp in made]
             last = min(made[0].evaluate.last, stop)
             old = before.folders if before else {}
             judged = made[0].headline
             _refuse_another(cell, judged)
-            entries[cell.name] = PlannedCell(cell, stop, stretched, models_of(made[0]), last, dict(old), judged)
+            entries[cell.name] = PlannedCell(
+                cell, stop, stretched, models_of(made[0]), last, dict(old), judged
+            )
         jobs, folders = share(wanted, self.jobs)
         for (cell, exp), folder in zip(wanted, folders, strict=True):
             entries[cell.name].folders[exp.seed] = folder
-        return replace(self, entries=list(entries.values()), jobs=jobs, now=frozenset(folders)).said(command)
+        return replace(
+            self, entries=list(entries.values()), jobs=jobs, now=frozenset(folders)
+        ).said(command)
 
     def said(self, command: str) -> TablePlan:
         """With one more command noted, unless it is the last one again."""
         made = {"command": command, **provenance()}
         if self.commands and {**self.commands[-1], "when": None} == {**made, "when": None}:
             return self
-        return replace(self, commands=[*self.commands, {**made, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}])
+        return replace(
+            self, commands=[*self.commands, {**made, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}]
+        )
 
     def write(self) -> None:
         """See it to the disk."""
@@ -160,27 +181,57 @@ class TablePlan:
         runs = [{"folder": job.folder, "experiment": job.experiment.as_json()} for job in self.jobs]
         write_plan(self.folder, runs, asdict(HOW))
         facts: dict[str, Any] = {
-            "fedflat": __version__, "title": self.title, "source": self.source, "commands": self.commands,
+            "fedflat": __version__,
+            "title": self.title,
+            "source": self.source,
+            "commands": self.commands,
             "entries": [asdict(entry) for entry in self.entries],
-        }  # fmt: skip
+        }
         write_signed(self.folder / FILE, facts, indent=2)
 
 
 SCHEMA = {
-    "fedflat": str, "title": str, "source": str, "commands": [{
-        "command": str, "when": str, "fedflat": str, "commit?": (str, None), "processor_name?": (str, None),
-        "python": str, "torch": str, "system": str, "processor": str, "cores": (int, None), "*": object,
-    }],
-    "entries": [{
-        "cell": {
-            "name": str, "arguments": {"rounds": int, "method": str, "on": str, "*": object},
-            "reported": (float, None), "spread": (float, None), "diverges": bool, "table": str, "note": str,
-            "seeds": [int], "measure": str,
-        },
-        "stop": int, "stretched": bool, "models": [str], "last": int, "folders": {"*": str}, "headline?": HEADLINE,
-    }],
+    "fedflat": str,
+    "title": str,
+    "source": str,
+    "commands": [
+        {
+            "command": str,
+            "when": str,
+            "fedflat": str,
+            "commit?": (str, None),
+            "processor_name?": (str, None),
+            "python": str,
+            "torch": str,
+            "system": str,
+            "processor": str,
+            "cores": (int, None),
+            "*": object,
+        }
+    ],
+    "entries": [
+        {
+            "cell": {
+                "name": str,
+                "arguments": {"rounds": int, "method": str, "on": str, "*": object},
+                "reported": (float, None),
+                "spread": (float, None),
+                "diverges": bool,
+                "table": str,
+                "note": str,
+                "seeds": [int],
+                "measure": str,
+            },
+            "stop": int,
+            "stretched": bool,
+            "models": [str],
+            "last": int,
+            "folders": {"*": str},
+            "headline?": HEADLINE,
+        }
+    ],
     "digest": str,
-}  # fmt: skip
+}
 """What reproduce.json says."""
 
 
@@ -188,7 +239,9 @@ def plan_facts(folder: Path) -> dict[str, Any]:
     """The content of reproduce.json, if it is as it was written."""
     path = folder / FILE
     if not os.path.lexists(path):
-        raise RunError(f"{folder} is no folder of `fedflat reproduce`: it has no {FILE}. Check the path.")
+        raise RunError(
+            f"{folder} is no folder of `fedflat reproduce`: it has no {FILE}. Check the path."
+        )
     found = read_checked(path, SCHEMA, ADVICE)
     if not found["entries"]:
         raise damaged(path, "it has no cell", ADVICE)
@@ -215,20 +268,26 @@ def open_plan(folder: Path, *, reading: bool = False) -> TablePlan:
 def _jobs(path: Path, entries: list[PlannedCell]) -> list[Job]:
     """The runs of the study beside the plan that a cell is read from.
 
-    study.json is written first. If the process was killed between the two files, study.json has runs that no cell
-    names yet. They are left out here, and the same command adds them again.
+    study.json is written first. If the process was killed between the two files, study.json has
+    runs that no cell names yet. They are left out here, and the same command adds them again.
     """
     named = {folder for entry in entries for folder in entry.folders.values()}
     runs = {run["folder"]: run["experiment"] for run in read_plan(path.parent)["runs"]}
     if unknown := sorted(named - set(runs)):
         raise damaged(path, f"study.json has no run {shown(unknown[0])}", ADVICE)
-    return [Job(folder, from_json(experiment)) for folder, experiment in runs.items() if folder in named]
+    return [
+        Job(folder, from_json(experiment)) for folder, experiment in runs.items() if folder in named
+    ]
 
 
 def new_plan(folder: Path, title: str, source: str) -> TablePlan:
     """An empty one, for a folder in which nothing else is."""
-    if folder.exists() and (not folder.is_dir() or any(path.name != "lock" for path in folder.iterdir())):
-        raise RunError(f"{folder} is already there and holds something else. --out names another folder.")
+    if folder.exists() and (
+        not folder.is_dir() or any(path.name != "lock" for path in folder.iterdir())
+    ):
+        raise RunError(
+            f"{folder} is already there and holds something else. --out names another folder."
+        )
     return TablePlan(folder, title, source, [], [], [])
 
 
@@ -251,7 +310,9 @@ def _entry(folder: Path, saved: dict[str, Any]) -> PlannedCell:
     if not folders or saved["stop"] < 1 or cell.rounds < 1:
         raise Damaged(f"{shown(cell.name)} has no run or no round")
     judged = Headline.from_json(saved.get("headline"))
-    return PlannedCell(cell, saved["stop"], saved["stretched"], saved["models"], saved["last"], folders, judged)
+    return PlannedCell(
+        cell, saved["stop"], saved["stretched"], saved["models"], saved["last"], folders, judged
+    )
 
 
 def _refuse_another(cell: TableCell, judged: Headline) -> None:

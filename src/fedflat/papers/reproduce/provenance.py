@@ -19,7 +19,8 @@ def provenance() -> dict[str, Any]:
 
 @cache
 def commit() -> str | None:
-    """The commit of the source this is run from, with a + if it was changed since; None if it is not a checkout."""
+    """The commit of the source this is run from, with a + if it was changed since; None if it is
+    not a checkout."""
     home = Path(fedflat.__file__).parent
     try:
         _git(home, "ls-files", "--error-unmatch", "version.py")
@@ -30,7 +31,9 @@ def commit() -> str | None:
 
 
 def _git(home: Path, *words: str) -> str:
-    done = subprocess.run(["git", "-C", str(home), *words], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", "-C", str(home), *words], capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
@@ -39,4 +42,6 @@ def _processor() -> str | None:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return None
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None
+    )

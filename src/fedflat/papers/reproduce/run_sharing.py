@@ -1,9 +1,9 @@
 """Several cells, one run.
 
-Averages of models (WiMA, EMA, the mean of the clients) are looked at and never fed back. Runs that differ only by them
-are the same run, so it is made once, with all of them, and each cell reads its own model's accuracy. SWA with its
-cyclic rate changes the training and shares with nobody who has not the same; neither do two windows of one kind share,
-since a run keeps one of each.
+Averages of models (WiMA, EMA, the mean of the clients) are looked at and never fed back. Runs that
+differ only by them are the same run, so it is made once, with all of them, and each cell reads its
+own model's accuracy. SWA with its cyclic rate changes the training and shares with nobody who has
+not the same; neither do two windows of one kind share, since a run keeps one of each.
 """
 
 from __future__ import annotations
@@ -28,11 +28,16 @@ class Job:
     def provides(self, wanted: Experiment) -> bool:
         """Whether another experiment's numbers can be read from it."""
         mine = free(self.experiment)
-        return trunk(self.experiment) == trunk(wanted) and all(shadow in mine for shadow in free(wanted))
+        return trunk(self.experiment) == trunk(wanted) and all(
+            shadow in mine for shadow in free(wanted)
+        )
 
     def joined(self, wanted: Experiment) -> Job | None:
         """The same with another experiment's averages as well; None if that is another run."""
-        mine, more = free(self.experiment), [shadow for shadow in free(wanted) if shadow not in free(self.experiment)]
+        mine, more = (
+            free(self.experiment),
+            [shadow for shadow in free(wanted) if shadow not in free(self.experiment)],
+        )
         if trunk(self.experiment) != trunk(wanted) or {s.key for s in mine} & {s.key for s in more}:
             return None
         said = " + ".join([repr(self.experiment.method), *map(repr, more)])
@@ -51,12 +56,16 @@ def trunk(exp: Experiment) -> Experiment:
 
 
 def models_of(exp: Experiment) -> list[str]:
-    """The names of the models a run of this experiment reports, the last one that has begun first of all."""
+    """The names of the models a run of this experiment reports, the last one that has begun first
+    of all."""
     return ["server", *(shadow.key for shadow in exp.method.averages)]
 
 
-def share(wanted: Iterable[tuple[TableCell, Experiment]], begun: Iterable[Job]) -> tuple[list[Job], list[str]]:
-    """As few runs as give all the cells, and for each cell its run's folder; runs that were begun stay as they are."""
+def share(
+    wanted: Iterable[tuple[TableCell, Experiment]], begun: Iterable[Job]
+) -> tuple[list[Job], list[str]]:
+    """As few runs as give all the cells, and for each cell its run's folder; runs that were begun
+    stay as they are."""
     old, new, folders = list(begun), list[Job](), list[str]()
     for cell, exp in wanted:
         place = next((job.folder for job in [*old, *new] if job.provides(exp)), None)

@@ -55,7 +55,8 @@ class RunningJob:
 
 @dataclass
 class RunScheduler:
-    """The runs of a plan, so many at a time. Use `work` once; what goes on may be looked at meanwhile."""
+    """The runs of a plan, so many at a time. Use `work` once; what goes on may be looked at
+    meanwhile."""
 
     plan: TablePlan
     jobs: int
@@ -69,7 +70,8 @@ class RunScheduler:
     """Runs that ended with an error, and its last words."""
 
     def work(self, waiting: list[Job], look: Callable[[], None]) -> None:
-        """Make all of them; ``look`` is called in between. Ctrl-C or SIGTERM ends it when all have checkpoints."""
+        """Make all of them; ``look`` is called in between. Ctrl-C or SIGTERM ends it when all have
+        checkpoints."""
         queue = list(waiting)
         with _stoppable():
             try:
@@ -87,14 +89,25 @@ class RunScheduler:
         place.parent.mkdir(parents=True, exist_ok=True)
         path = place.parent / f"{place.name}-{LOG}"
         log = open(open_file(path, os.O_WRONLY | os.O_APPEND), "a")  # noqa: SIM115 (closed when the process has ended)
-        words: list[object] = [self.plan.folder, job.folder, self.plan.until(job), self.workers, self.nice, self.pause]
+        words: list[object] = [
+            self.plan.folder,
+            job.folder,
+            self.plan.until(job),
+            self.workers,
+            self.nice,
+            self.pause,
+        ]
         words += [named.said for named in named_plugins()]
         with huge_pages():
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "fedflat.papers.reproduce.child", *map(str, words)], stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
+                [sys.executable, "-P", "-m", "fedflat.papers.reproduce.child", *map(str, words)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
                 env={**os.environ, **dict.fromkeys(THREADS, str(self.workers))},
-            )  # fmt: skip
+            )
         going = RunningJob(job, process, log, path)
         going.listener = threading.Thread(target=going.listen, daemon=True)
         going.listener.start()
@@ -115,7 +128,11 @@ class RunScheduler:
         going.process.stdout.close()
         going.log.close()
         log = going.path
-        if code not in (0, STOPPED, -signal.SIGINT):  # the last: stopped before it could do anything
+        if code not in (
+            0,
+            STOPPED,
+            -signal.SIGINT,
+        ):  # the last: stopped before it could do anything
             self.failed[folder] = _last_words(log, code)
         elif code < 0 or not log.stat().st_size:
             log.unlink()
@@ -131,7 +148,8 @@ class RunScheduler:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """SIGTERM and the end of the terminal are a Ctrl-C; a second one does not cut the goodbyes short."""
+    """SIGTERM and the end of the terminal are a Ctrl-C; a second one does not cut the goodbyes
+    short."""
     main = threading.current_thread() is threading.main_thread()
     pressed: list[int] = []
 

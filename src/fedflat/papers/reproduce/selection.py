@@ -6,7 +6,8 @@
     'eccv22/cifar10-alpha0-*'          presets whose names match, as file names do in a shell
     mine.toml, toy                     a table in a file; the toy table that comes with fedflat
 
-``--cells`` takes such patterns too, without the paper: ``cifar10-cnn-alpha0-{fedavg,fedgloss}`` or ``'*-fedavg'``.
+``--cells`` takes such patterns too, without the paper: ``cifar10-cnn-alpha0-{fedavg,fedgloss}`` or
+``'*-fedavg'``.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ def find_table(said: str) -> Table:
             )
         found = [find(said)]
     if not found:
-        raise SpellingError(f"reproduce: no preset matches {said!r}. `fedflat presets` lists them all.")
+        raise SpellingError(
+            f"reproduce: no preset matches {said!r}. `fedflat presets` lists them all."
+        )
     where = f"{paper}'s {found[0].table}" if said in tables else paper if "/" not in said else said
     source = "nobody: none are reported" if all(p.unsaid for p in found) else f"the paper ({paper})"
     return Table(said, where, source, tuple(map(TableCell.of, found)))

@@ -28,7 +28,8 @@ class Seed:
     seconds: float
     """Time spent on them."""
     curve: list[tuple[int, float]]
-    """Round and measurement in its unit, such as per cent, one for each evaluation up to the stop."""
+    """Round and measurement in its unit, such as per cent, one for each evaluation up to the
+    stop."""
     value: float
     """The mean over the evaluations that count, in the same unit; NaN if there is none."""
     evaluations: int
@@ -69,7 +70,10 @@ class CellStatus:
     @property
     def reached(self) -> bool:
         """Whether every seed is where it should stop, or has diverged before."""
-        return all(seed.status in ("done", "diverged") or seed.round >= self.entry.stop for seed in self.seeds)
+        return all(
+            seed.status in ("done", "diverged") or seed.round >= self.entry.stop
+            for seed in self.seeds
+        )
 
     @property
     def round(self) -> int:
@@ -78,14 +82,21 @@ class CellStatus:
 
     @property
     def share(self) -> float:
-        """The share of the paper's rounds that is done, over all seeds; a stretched run counts by its own rounds."""
+        """The share of the paper's rounds that is done, over all seeds; a stretched run counts by
+        its own rounds."""
         whole = self.entry.stop if self.entry.stretched else self.entry.cell.rounds
         return mean(min(seed.round, self.entry.stop) for seed in self.seeds) / whole
 
 
 def cell_status(entry: PlannedCell, folder: Path) -> CellStatus:
     """Read the runs of a cell."""
-    return CellStatus(entry, [_seed(entry, folder / place, seed, place) for seed, place in sorted(entry.folders.items())])
+    return CellStatus(
+        entry,
+        [
+            _seed(entry, folder / place, seed, place)
+            for seed, place in sorted(entry.folders.items())
+        ],
+    )
 
 
 def _seed(entry: PlannedCell, run: Path, seed: int, place: str) -> Seed:
@@ -118,7 +129,8 @@ def measured(entry: PlannedCell, row: Row) -> float:
 
 
 def last_ones(entry: PlannedCell, curve: list[tuple[int, float]]) -> list[float]:
-    """The measurements that count: those of the last rounds before the newest, or the best of all."""
+    """The measurements that count: those of the last rounds before the newest, or the best of
+    all."""
     if not curve:
         return []
     if entry.cell.measure == "personal":

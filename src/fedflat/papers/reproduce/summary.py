@@ -57,13 +57,14 @@ def lines(plan: TablePlan) -> list[TableLine]:
     names = [one.entry.cell.name for one in found]
     start = len(common(names))
     return [
-        TableLine(name[start:], one, said) for name, one, said in zip(names, found, verdicts(found), strict=True)
-    ]  # fmt: skip
+        TableLine(name[start:], one, said)
+        for name, one, said in zip(names, found, verdicts(found), strict=True)
+    ]
 
 
 def common(names: list[str]) -> str:
-    """What all names begin with, up to the end of a word, and leaving something of each; of one cell, and what is shown
-    beside it, the paper.
+    """What all names begin with, up to the end of a word, and leaving something of each; of one
+    cell, and what is shown beside it, the paper.
 
     >>> common(["fedgloss/cifar10-cnn-fedavg", "fedgloss/cifar10-cnn-fedgloss"])
     'fedgloss/cifar10-cnn-'

@@ -16,9 +16,9 @@
     settings = {lr = 0.1}                    # in place of the shared ones
     seeds = [0, 1, 2]                        # the authors', may be left out
 
-A row may also have ``measure`` ("accuracy", or what else its task is judged by; "tests.unseen", the same on a further
-test set; or "personal" for the best round of clients' own models), ``table`` and ``note``. ``on`` may stand in a row or
-among the settings.
+A row may also have ``measure`` ("accuracy", or what else its task is judged by; "tests.unseen", the
+same on a further test set; or "personal" for the best round of clients' own models), ``table`` and
+``note``. ``on`` may stand in a row or among the settings.
 """
 
 from __future__ import annotations
@@ -35,23 +35,41 @@ from fedflat.registry.specs import parse
 from fedflat.tasks.headline import Headline
 
 TOP = ("title", "source", "settings", "rows")
-ROW = ("name", "method", "on", "settings", "reported", "spread", "seeds", "measure", "table", "note")
+ROW = (
+    "name",
+    "method",
+    "on",
+    "settings",
+    "reported",
+    "spread",
+    "seeds",
+    "measure",
+    "table",
+    "note",
+)
 
 
 def read_table(path: Path, name: str) -> tuple[str, str, tuple[TableCell, ...]]:
     """The title, the source and the cells of a file; ``name`` goes before the names of the rows."""
     whole = _read(path)
     _known(path, "", whole, TOP)
-    title, source = _text(path, "", whole, "title", name), _text(path, "", whole, "source", str(path))
+    title, source = (
+        _text(path, "", whole, "title", name),
+        _text(path, "", whole, "source", str(path)),
+    )
     rows = whole.get("rows")
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{path}: rows must be a list of tables, at least one ([[rows]] in TOML), found {rows!r}.")
+        raise DataError(
+            f"{path}: rows must be a list of tables, at least one ([[rows]] in TOML), found {rows!r}."
+        )
     shared = _settings(path, "", whole)
     cells = tuple(_cell(path, name, place, row, shared) for place, row in enumerate(rows, 1))
     names = [cell.name for cell in cells]
     twice = next((one for one in names if names.count(one) > 1), None)
     if twice:
-        raise DataError(f"{path}: two rows have the name {twice.partition('/')[2]!r}. Name them differently.")
+        raise DataError(
+            f"{path}: two rows have the name {twice.partition('/')[2]!r}. Name them differently."
+        )
     return title, source, cells
 
 
@@ -66,35 +84,53 @@ def _read(path: Path) -> dict[str, Any]:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise DataError(f"the table {path} is not {kind} that can be read: {error}.") from None
     if not isinstance(whole, dict):
-        raise DataError(f"the table {path} must have the fields {', '.join(TOP)}, found {type(whole).__name__}.")
+        raise DataError(
+            f"the table {path} must have the fields {', '.join(TOP)}, found {type(whole).__name__}."
+        )
     return whole
 
 
-def _cell(path: Path, paper: str, place: int, row: dict[str, Any], shared: dict[str, Any]) -> TableCell:
+def _cell(
+    path: Path, paper: str, place: int, row: dict[str, Any], shared: dict[str, Any]
+) -> TableCell:
     where = f"row {place}: "
     name = _text(path, where, row, "name")
     if not re.fullmatch(r"[\w.+=-]+", name):
-        raise DataError(f"{path}: {where}name must be made of letters, digits and . + = _ -, found {name!r}.")
+        raise DataError(
+            f"{path}: {where}name must be made of letters, digits and . + = _ -, found {name!r}."
+        )
     where = f"row {place} ({name}): "
     _known(path, where, row, ROW)
-    said: dict[str, Any] = {field: _text(path, where, row, field) for field in ("method", "on") if field in row}
+    said: dict[str, Any] = {
+        field: _text(path, where, row, field) for field in ("method", "on") if field in row
+    }
     arguments: dict[str, Any] = {**shared, **said, **_settings(path, where, row)}
     for needed in ("method", "on", "rounds"):
         if needed not in arguments:
-            raise DataError(f"{path}: {where}{needed} is missing. Say it in the row or among the settings.")
+            raise DataError(
+                f"{path}: {where}{needed} is missing. Say it in the row or among the settings."
+            )
     if not _whole(arguments["rounds"]) or arguments["rounds"] < 1:
-        raise DataError(f"{path}: {where}rounds must be a whole number of at least 1, found {arguments['rounds']!r}.")
+        raise DataError(
+            f"{path}: {where}rounds must be a whole number of at least 1, found {arguments['rounds']!r}."
+        )
     judged = _judged(arguments)
-    low, high, numbers = (0, 100, "a number from 0 to 100") if judged.share else (-LARGEST, LARGEST, "a number")
+    low, high, numbers = (
+        (0, 100, "a number from 0 to 100") if judged.share else (-LARGEST, LARGEST, "a number")
+    )
     reported = row.get("reported")
     if not (reported is None or reported == "X" or _number(reported, low, high)):
         raise DataError(f'{path}: {where}reported must be {numbers}, or "X", found {reported!r}.')
     spread = row.get("spread")
     if spread is not None and (not _number(spread, 0, high) or not _number(reported, low, high)):
-        raise DataError(f"{path}: {where}spread must be {numbers} beside a number, found {spread!r}.")
+        raise DataError(
+            f"{path}: {where}spread must be {numbers} beside a number, found {spread!r}."
+        )
     seeds = row.get("seeds", [])
     if not isinstance(seeds, list) or not all(_whole(seed) and seed >= 0 for seed in seeds):
-        raise DataError(f"{path}: {where}seeds must be a list of whole numbers from 0, found {seeds!r}.")
+        raise DataError(
+            f"{path}: {where}seeds must be a list of whole numbers from 0, found {seeds!r}."
+        )
     measure = _text(path, where, row, "measure", judged.name)
     if measure not in (judged.name, "personal") and not measure.startswith(TESTS):
         raise DataError(
@@ -102,10 +138,16 @@ def _cell(path: Path, paper: str, place: int, row: dict[str, Any], shared: dict[
             f"{measure!r}."
         )
     return TableCell(
-        name=f"{paper}/{name}", arguments=arguments, reported=None if reported == "X" else reported, spread=spread,
-        diverges=reported == "X", table=_text(path, where, row, "table", ""), note=_text(path, where, row, "note", ""),
-        seeds=tuple(seeds), measure=measure,
-    )  # fmt: skip
+        name=f"{paper}/{name}",
+        arguments=arguments,
+        reported=None if reported == "X" else reported,
+        spread=spread,
+        diverges=reported == "X",
+        table=_text(path, where, row, "table", ""),
+        note=_text(path, where, row, "note", ""),
+        seeds=tuple(seeds),
+        measure=measure,
+    )
 
 
 def _judged(arguments: dict[str, Any]) -> Headline:
@@ -120,8 +162,12 @@ def _settings(path: Path, where: str, row: dict[str, Any]) -> dict[str, Any]:
 
     settings = row.get("settings", {})
     if not isinstance(settings, dict):
-        raise DataError(f"{path}: {where}settings must be a table of names and values, found {settings!r}.")
-    allowed = [name for name in inspect.signature(experiment).parameters if name not in ("seed", "loss")]
+        raise DataError(
+            f"{path}: {where}settings must be a table of names and values, found {settings!r}."
+        )
+    allowed = [
+        name for name in inspect.signature(experiment).parameters if name not in ("seed", "loss")
+    ]
     _known(path, f"{where}settings: ", settings, allowed)
     return settings
 
@@ -134,7 +180,9 @@ def _known(path: Path, where: str, row: dict[str, Any], allowed: Any) -> None:
             )
 
 
-def _text(path: Path, where: str, row: dict[str, Any], field: str, default: str | None = None) -> str:
+def _text(
+    path: Path, where: str, row: dict[str, Any], field: str, default: str | None = None
+) -> str:
     value = row.get(field, default)
     if not isinstance(value, str) or (default is None and not value.strip()):
         raise DataError(f"{path}: {where}{field} must be a text, found {value!r}.")

@@ -28,7 +28,12 @@ from fedflat.papers.reproduce.cells import TableCell
 from fedflat.papers.reproduce.plan import PlannedCell
 from fedflat.papers.reproduce.status import CellStatus
 
-WITHIN, ORDER, DIFFERS, OPEN = "within the paper's spread", "right order", "differs", "not decided yet"
+WITHIN, ORDER, DIFFERS, OPEN = (
+    "within the paper's spread",
+    "right order",
+    "differs",
+    "not decided yet",
+)
 NONE = "no number to compare"
 DAMAGED = "a run cannot be read"
 NOBODY, NEAR, ANOTHER = "nothing to compare it with", "too near others to tell", "another order"
@@ -49,7 +54,9 @@ class Verdict:
 
 def verdicts(all_of_them: Sequence[CellStatus]) -> list[Verdict]:
     """One for each."""
-    return [verdict(one, [other for other in all_of_them if other is not one]) for one in all_of_them]
+    return [
+        verdict(one, [other for other in all_of_them if other is not one]) for one in all_of_them
+    ]
 
 
 def verdict(one: CellStatus, others: Sequence[CellStatus]) -> Verdict:
@@ -58,7 +65,11 @@ def verdict(one: CellStatus, others: Sequence[CellStatus]) -> Verdict:
     if cell.reported is None and not cell.diverges:
         return Verdict(NONE)
     if one.diverged and (one.entry.whole or one.reached):
-        return Verdict(WITHIN, "diverges in the paper too") if cell.diverges else Verdict(DIFFERS, "diverged")
+        return (
+            Verdict(WITHIN, "diverges in the paper too")
+            if cell.diverges
+            else Verdict(DIFFERS, "diverged")
+        )
     if not one.reached or math.isnan(one.value):
         return Verdict(OPEN, DAMAGED if one.damaged else "")
     said = order(one, others)
@@ -100,13 +111,26 @@ def _pair(one: CellStatus, other: CellStatus) -> str:
 
 def _comparable(one: CellStatus, other: CellStatus) -> bool:
     a, b = one.entry.cell, other.entry.cell
-    if a.reported is None or b.reported is None or not other.reached or other.diverged or math.isnan(other.value):
+    if (
+        a.reported is None
+        or b.reported is None
+        or not other.reached
+        or other.diverged
+        or math.isnan(other.value)
+    ):
         return False
-    same = all(a.arguments.get(name) == b.arguments.get(name) for name in ("on", "rounds")) and a.network == b.network
+    same = (
+        all(a.arguments.get(name) == b.arguments.get(name) for name in ("on", "rounds"))
+        and a.network == b.network
+    )
     same = same and one.entry.headline == other.entry.headline
     same = same and a.measure == b.measure and a.name.partition("/")[0] == b.name.partition("/")[0]
     stops = (one.entry.stop, one.entry.stretched) == (other.entry.stop, other.entry.stretched)
-    return same and stops and abs(a.reported - b.reported) > spread_of(one.entry) + spread_of(other.entry)
+    return (
+        same
+        and stops
+        and abs(a.reported - b.reported) > spread_of(one.entry) + spread_of(other.entry)
+    )
 
 
 def spread_of(entry: PlannedCell) -> float:

@@ -6,14 +6,16 @@ import os
 from pathlib import Path
 
 DEPTH = 5
-"""How deep below a folder runs are looked for; a run of a study in runs/ is three folders below it."""
+"""How deep below a folder runs are looked for; a run of a study in runs/ is three folders below
+it."""
 
 Stamp = tuple[str, int, int]
 """A file, when it was changed, and how long it is."""
 
 
 def look(folder: Path) -> tuple[list[Path], list[Stamp]]:
-    """The runs and studies in a folder, or the folder itself if it is one; and the stamps of all that tells of them.
+    """The runs and studies in a folder, or the folder itself if it is one; and the stamps of all
+    that tells of them.
 
     Equal stamps mean that nothing has happened, and taking them reads no file.
     """

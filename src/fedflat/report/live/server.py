@@ -1,8 +1,9 @@
 """The report page while runs go on, for browsers on this machine only.
 
-Two addresses are answered, ``/`` with the page and ``/data.json`` with what it shows, and only under a name of this
-machine: a page from elsewhere that points its own name here (DNS rebinding) gets nothing. The runs are read again
-only if a file of theirs has changed; who says what it has (``If-None-Match``) gets "not modified" and no more.
+Two addresses are answered, ``/`` with the page and ``/data.json`` with what it shows, and only
+under a name of this machine: a page from elsewhere that points its own name here (DNS rebinding)
+gets nothing. The runs are read again only if a file of theirs has changed; who says what it has
+(``If-None-Match``) gets "not modified" and no more.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from fedflat.report.live.find_runs import Stamp, look
 PORT = 8765
 NAMES = ("localhost", "127.0.0.1", "[::1]")
 """What this machine may be called by those who ask."""
-_LOCAL = re.compile(f"(?:{'|'.join(map(re.escape, NAMES))})(?::[0-9]{{1,5}})?", re.IGNORECASE | re.ASCII)
+_LOCAL = re.compile(
+    f"(?:{'|'.join(map(re.escape, NAMES))})(?::[0-9]{{1,5}})?", re.IGNORECASE | re.ASCII
+)
 
 
 class News:
@@ -46,7 +49,9 @@ class News:
                 collected = {**collect(found), "live": True}
                 self._answers = {
                     "/": document(collected, live=True).encode(),
-                    "/data.json": json.dumps(collected, allow_nan=False, separators=(",", ":")).encode(),
+                    "/data.json": json.dumps(
+                        collected, allow_nan=False, separators=(",", ":")
+                    ).encode(),
                 }
                 self._tag = blake2b(repr(stamps).encode(), digest_size=16).hexdigest()
                 self._stamps = stamps
@@ -54,14 +59,17 @@ class News:
 
 
 class LiveServer(ThreadingHTTPServer):
-    """Serves the runs in ``folder``, those to come too, on the loopback; port 0 takes any free one."""
+    """Serves the runs in ``folder``, those to come too, on the loopback; port 0 takes any free
+    one."""
 
     daemon_threads = True
 
     def __init__(self, folder: Path, port: int = PORT) -> None:
         number("watch", "port", port, low=0, high=65535, whole=True)
         if folder.exists() and not folder.is_dir():
-            raise RunError(f"{folder} is a file. Name the folder of a run or a study, or one that holds some.")
+            raise RunError(
+                f"{folder} is a file. Name the folder of a run or a study, or one that holds some."
+            )
         self.news = News(folder)
         try:
             super().__init__(("127.0.0.1", port), PageHandler)
@@ -106,7 +114,9 @@ class PageHandler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         hosts = self.headers.get_all("Host", [])
         if len(hosts) != 1 or not local(hosts[0]):
-            self.send_error(HTTPStatus.FORBIDDEN, "Only for this machine", "Ask for localhost or 127.0.0.1.")
+            self.send_error(
+                HTTPStatus.FORBIDDEN, "Only for this machine", "Ask for localhost or 127.0.0.1."
+            )
             return
         if path not in ("/", "/data.json"):
             self.send_error(HTTPStatus.NOT_FOUND, "Not here", "There are only / and /data.json.")
@@ -120,7 +130,10 @@ class PageHandler(BaseHTTPRequestHandler):
         self.send_header("Cross-Origin-Resource-Policy", "same-origin")
         self.send_header("X-Frame-Options", "DENY")
         if not known:
-            self.send_header("Content-Type", f"{'text/html' if path == '/' else 'application/json'}; charset=utf-8")
+            self.send_header(
+                "Content-Type",
+                f"{'text/html' if path == '/' else 'application/json'}; charset=utf-8",
+            )
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if with_body and not known:

@@ -1,1 +1,2 @@
-"""Attacks on a run: clients that lie about their data, and clients that look for what others hold."""
+"""Attacks on a run: clients that lie about their data, and clients that look for what others
+hold."""

@@ -1,4 +1,5 @@
-"""Adam on the parameters of a module, without the optimisers of torch, whose first use takes seconds to import."""
+"""Adam on the parameters of a module, without the optimisers of torch, whose first use takes
+seconds to import."""
 
 from __future__ import annotations
 
@@ -11,12 +12,17 @@ EPSILON = 1e-8
 
 
 class ModuleAdam:
-    """``m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + 1e-8)`` times the rate, of every parameter that is trained."""
+    """``m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + 1e-8)`` times the rate, of every parameter that is
+    trained."""
 
-    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, betas: tuple[float, float]) -> None:
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], lr: float, betas: tuple[float, float]
+    ) -> None:
         self.parameters = [one for one in parameters if one.requires_grad]
         self.lr, self.betas, self.steps = lr, betas, 0
-        self.first, self.second = ([torch.zeros_like(one) for one in self.parameters] for _ in range(2))
+        self.first, self.second = (
+            [torch.zeros_like(one) for one in self.parameters] for _ in range(2)
+        )
 
     def step(self, loss: Tensor) -> None:
         """Go against the gradient of ``loss``."""

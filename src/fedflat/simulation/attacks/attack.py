@@ -1,7 +1,9 @@
-"""What an attack is: who of the clients attacks, what attackers do, and what is measured because of it.
+"""What an attack is: who of the clients attacks, what attackers do, and what is measured because of
+it.
 
-An attack is said with ``--attack``. It sees the run as a `AttackedRun`, before round 0. Attackers that lie are told to those
-who visit them (`Attacker`); an attacker that only listens is shown what it is sent (`Attack.observe`).
+An attack is said with ``--attack``. It sees the run as a `AttackedRun`, before round 0. Attackers
+that lie are told to those who visit them (`Attacker`); an attacker that only listens is shown what
+it is sent (`Attack.observe`).
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ class Attack(TextSpec, ABC):
         return ""
 
     def tests(self, attacked: AttackedRun) -> dict[str, dict[str, float]]:
-        """What is measured because of it, of the learner's module where it stands: scores on further test sets."""
+        """What is measured because of it, of the learner's module where it stands: scores on
+        further test sets."""
         return {}
 
     def measure(self, notes: AttackState) -> dict[str, float]:
@@ -70,12 +73,15 @@ class Attack(TextSpec, ABC):
         """Whether it wants to see what clients are sent."""
         return False
 
-    def observe(self, attacked: AttackedRun, notes: AttackState, client: int, broadcast: Broadcast) -> None:
+    def observe(
+        self, attacked: AttackedRun, notes: AttackState, client: int, broadcast: Broadcast
+    ) -> None:
         """A client was visited and sent this mail; what is remembered goes into ``notes``."""
 
 
 def share(count: int, *fractions: float) -> int:
-    """So large a part of ``count``, rounded down, but one at least; 0.29 is 29 hundredths and not a little less.
+    """So large a part of ``count``, rounded down, but one at least; 0.29 is 29 hundredths and not a
+    little less.
 
     >>> share(100, 0.29), share(50, 0.1, 0.5), share(7, 0.1)
     (29, 2, 1)

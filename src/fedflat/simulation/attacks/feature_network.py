@@ -1,8 +1,10 @@
-"""A network of our own by whose features images are compared, where no Inception network can be had.
+"""A network of our own by whose features images are compared, where no Inception network can be
+had.
 
-Two convolutions and a layer of 64 features under a classifier, trained on a data set's own training images for a fixed
-number of steps, from a seed of its own: the same for all runs on these images, whoever held them. Distances by its
-features compare such runs with each other, and with nothing that was measured by other features.
+Two convolutions and a layer of 64 features under a classifier, trained on a data set's own training
+images for a fixed number of steps, from a seed of its own: the same for all runs on these images,
+whoever held them. Distances by its features compare such runs with each other, and with nothing
+that was measured by other features.
 """
 
 from __future__ import annotations
@@ -34,9 +36,16 @@ class FeatureNetwork:
         channels, *sides = shape
         smaller = nn.MaxPool2d(2) if min(sides) >= LARGE else nn.Identity()
         self.features = nn.Sequential(
-            nn.Conv2d(channels, 32, 3, padding=1), nn.ReLU(), smaller, nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(),
-            nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(256, FEATURES), nn.ReLU(),
-        )  # fmt: skip
+            nn.Conv2d(channels, 32, 3, padding=1),
+            nn.ReLU(),
+            smaller,
+            nn.Conv2d(32, 64, 3, padding=1),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(256, FEATURES),
+            nn.ReLU(),
+        )
         self.classes = nn.Linear(FEATURES, classes)
 
     @torch.no_grad()
@@ -53,18 +62,28 @@ class FeatureNetwork:
 
 
 def trained_on(
-    data: ClientData, shape: tuple[int, ...], classes: int, steps: int = STEPS,
+    data: ClientData,
+    shape: tuple[int, ...],
+    classes: int,
+    steps: int = STEPS,
     on_progress: Callable[[int], None] = lambda step: None,
-) -> FeatureNetwork:  # fmt: skip
-    """The judge of these images; who holds them, and in which order they come, makes no difference."""
+) -> FeatureNetwork:
+    """The judge of these images; who holds them, and in which order they come, makes no
+    difference."""
     index = data.index.sort().values
     with torch.random.fork_rng(devices=[]):
         seed_modules(derive(0, "judge"), "cpu")
         judge = FeatureNetwork(shape, classes)
-        adam = ModuleAdam([*judge.features.parameters(), *judge.classes.parameters()], RATE, (0.9, 0.999))
+        adam = ModuleAdam(
+            [*judge.features.parameters(), *judge.classes.parameters()], RATE, (0.9, 0.999)
+        )
         for step in range(steps):
             places = index[torch.randint(len(index), (min(BATCH, len(index)),))]
             batch = data.examples.batch(places, torch.float32)
-            adam.step(cross_entropy(judge.classes(judge.features(batch.inputs.cpu())), batch.targets.cpu()))
+            adam.step(
+                cross_entropy(
+                    judge.classes(judge.features(batch.inputs.cpu())), batch.targets.cpu()
+                )
+            )
             on_progress(step + 1)
     return judge

@@ -2,8 +2,8 @@
 
     ||mu - mu'||^2 + Tr(S + S' - 2 (S S')^(1/2))
 
-Covariances are over n - 1. The distance of a set from itself is 0; recovered images far from the real ones have a large
-distance: the higher, the safer.
+Covariances are over n - 1. The distance of a set from itself is 0; recovered images far from the
+real ones have a large distance: the higher, the safer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def frechet(a: Moments, b: Moments) -> float:
     2.0
     """
     (mu, s), (nu, t) = a, b
-    # The eigenvalues of (S S')^(1/2) are the singular values of S^(1/2) S'^(1/2), also where S has no inverse.
+    # The eigenvalues of (S S')^(1/2) are the singular values of S^(1/2) S'^(1/2), also where S has
+    # no inverse.
     cross = torch.linalg.svdvals(_root(s) @ _root(t)).sum()
     return max(0.0, float((mu - nu).square().sum() + s.trace() + t.trace() - 2 * cross))
 

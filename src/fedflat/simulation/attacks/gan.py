@@ -1,7 +1,7 @@
 """Recovery by a generative network: one client trains a generator against every model it is sent.
 
-Hitaj, Ateniese and Perez-Cruz, Deep Models under the GAN: Information Leakage from Collaborative Deep Learning, CCS
-2017, in the passive form of Caldarola's doctoral thesis (section 5.2).
+Hitaj, Ateniese and Perez-Cruz, Deep Models under the GAN: Information Leakage from Collaborative
+Deep Learning, CCS 2017, in the passive form of Caldarola's doctoral thesis (section 5.2).
 
     at each visit   D = the model as it was sent, and one linear layer from its outputs to one number
                     epochs times, over the attacker's own images x in batches, with random numbers z:
@@ -9,10 +9,11 @@ Hitaj, Ateniese and Perez-Cruz, Deep Models under the GAN: Information Leakage f
                         G   - log D(G(z))
     then            the client trains and replies as if nothing had happened
 
-The generator G is kept from visit to visit; D, and the moments of both Adams, begin anew. Nothing of it is sent: all
-numbers of the run are those of the run without the attack. It is worked out beside the run, from what that client is
-sent and what it holds, by one thread, so that the bits are the same wherever visits are made. What was recovered is
-looked at by ``fedflat analyse RUN --recovered``.
+The generator G is kept from visit to visit; D, and the moments of both Adams, begin anew. Nothing
+of it is sent: all numbers of the run are those of the run without the attack. It is worked out
+beside the run, from what that client is sent and what it holds, by one thread, so that the bits are
+the same wherever visits are made. What was recovered is looked at by ``fedflat analyse RUN
+--recovered``.
 """
 
 from __future__ import annotations
@@ -31,18 +32,22 @@ from fedflat.data.examples import ClientData
 from fedflat.errors import MOST_AT_ONCE, SettingError, number
 from fedflat.registry.specs import register
 from fedflat.simulation.attacks.adam import ModuleAdam
-from fedflat.simulation.attacks.attack import Attack, AttackState, AttackedRun, refuse_elsewhere
+from fedflat.simulation.attacks.attack import Attack, AttackedRun, AttackState, refuse_elsewhere
 from fedflat.simulation.attacks.generator import generator
 
 
 def discriminator_loss(real: Tensor, fake: Tensor, noise: float = 0.0) -> Tensor:
-    """From the discriminator's logits of real and of generated images; its targets spread by ``noise`` around 1 and 0.
+    """From the discriminator's logits of real and of generated images; its targets spread by
+    ``noise`` around 1 and 0.
 
     >>> real, fake = torch.logit(torch.tensor([0.8, 0.3], dtype=torch.float64))
     >>> round(float(discriminator_loss(real, fake)), 8), round(float(generator_loss(fake)), 8)
     (0.5798185, 1.2039728)
     """
-    targets = [mean + noise * torch.randn_like(mean) for mean in (torch.ones_like(real), torch.zeros_like(fake))]
+    targets = [
+        mean + noise * torch.randn_like(mean)
+        for mean in (torch.ones_like(real), torch.zeros_like(fake))
+    ]
     return cross_entropy(real, targets[0]) + cross_entropy(fake, targets[1])
 
 
@@ -53,7 +58,8 @@ def generator_loss(fake: Tensor) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class Gan(Attack):
-    """A client that trains a generator of images against the models it is sent, and replies honestly."""
+    """A client that trains a generator of images against the models it is sent, and replies
+    honestly."""
 
     key = "gan"
 
@@ -82,7 +88,9 @@ class Gan(Attack):
             number("gan", name, getattr(self, name), low=1, high=4096, whole=True)
         pair = self.betas
         if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise SettingError(f"gan: betas must be two numbers such as [0.5, 0.999], found {pair!r}.")
+            raise SettingError(
+                f"gan: betas must be two numbers such as [0.5, 0.999], found {pair!r}."
+            )
         for beta in pair:
             number("gan", "each of betas", beta, low=0, high=1)
             if beta == 1:
@@ -135,7 +143,9 @@ class Gan(Attack):
             flat.buffers = notes["buffers"]
         return flat
 
-    def observe(self, attacked: AttackedRun, notes: AttackState, client: int, broadcast: Broadcast) -> None:
+    def observe(
+        self, attacked: AttackedRun, notes: AttackState, client: int, broadcast: Broadcast
+    ) -> None:
         """The attacker was sent a model: its generator is trained against it."""
         if client != self.client:
             return
@@ -143,11 +153,20 @@ class Gan(Attack):
         flat, data = self.kept(attacked, notes), attacked.fed.data(client)
         with torch.random.fork_rng(devices=[]):
             seed_modules(derive(attacked.seed, "attack/visit", visits), attacked.learner.device)
-            told = self._trained(attacked, flat.module, data, Model(broadcast.params, broadcast.buffers))
+            told = self._trained(
+                attacked, flat.module, data, Model(broadcast.params, broadcast.buffers)
+            )
         model = flat.model()
-        notes |= {"params": model.params, "buffers": model.buffers, "losses": told, "visits": torch.tensor(visits + 1)}
+        notes |= {
+            "params": model.params,
+            "buffers": model.buffers,
+            "losses": told,
+            "visits": torch.tensor(visits + 1),
+        }
 
-    def _trained(self, attacked: AttackedRun, module: nn.Module, data: ClientData, sent: Model) -> Tensor:
+    def _trained(
+        self, attacked: AttackedRun, module: nn.Module, data: ClientData, sent: Model
+    ) -> Tensor:
         """Train the generator; the mean losses of the last epoch, the discriminator's first."""
         learner = attacked.learner
         received = learner.copy()
@@ -182,20 +201,27 @@ class Gan(Attack):
         if not notes:
             return {"recovery_visits": 0}
         first, second = notes["losses"].tolist()
-        return {"recovery_visits": int(notes["visits"]), "discriminator_loss": first, "generator_loss": second}
+        return {
+            "recovery_visits": int(notes["visits"]),
+            "discriminator_loss": first,
+            "generator_loss": second,
+        }
 
     @torch.no_grad()
     def images(self, attacked: AttackedRun, notes: AttackState, count: int, seed: int) -> Tensor:
         """What the generator makes, as inputs of the model."""
         flat, learner = self.kept(attacked, notes), attacked.learner
         bound = bounds(attacked.fed.data(self.client), learner.dtype)
-        drawn = torch.randn(count, self.z, generator=torch.Generator().manual_seed(seed), dtype=learner.dtype)
+        drawn = torch.randn(
+            count, self.z, generator=torch.Generator().manual_seed(seed), dtype=learner.dtype
+        )
         parts = [flat.forward(part.to(learner.device)) for part in drawn.split(256)]
         return placed(torch.cat(parts), *bound)
 
 
 def bounds(data: ClientData, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The least and the largest value of each channel in a client's images, as they are given to the model."""
+    """The least and the largest value of each channel in a client's images, as they are given to
+    the model."""
     images = data.batch(torch.arange(len(data)), dtype).inputs
     return images.amin((0, 2, 3), keepdim=True), images.amax((0, 2, 3), keepdim=True)
 

@@ -1,9 +1,10 @@
-"""A generator of images: transposed convolutions from a few random numbers up to the size of an image.
+"""A generator of images: transposed convolutions from a few random numbers up to the size of an
+image.
 
-For 32 x 32 pixels: 100 numbers -> 512 channels of 4 x 4 -> 256 -> 128 -> the image's channels, each step twice as wide
-and as high, batch normalisation and ReLU between, tanh at the end; weights are drawn from N(0, 0.02). Other sizes have
-as many steps as they can be halved down to 4 pixels or an odd number of them; the last hidden layer has ``width``
-channels, each one before it twice as many.
+For 32 x 32 pixels: 100 numbers -> 512 channels of 4 x 4 -> 256 -> 128 -> the image's channels, each
+step twice as wide and as high, batch normalisation and ReLU between, tanh at the end; weights are
+drawn from N(0, 0.02). Other sizes have as many steps as they can be halved down to 4 pixels or an
+odd number of them; the last hidden layer has ``width`` channels, each one before it twice as many.
 """
 
 from __future__ import annotations

@@ -1,20 +1,23 @@
-"""Label flipping: some clients swap the labels of pairs of classes in all their data, for the whole run.
+"""Label flipping: some clients swap the labels of pairs of classes in all their data, for the whole
+run.
 
     label_flip(L_S=0.3, L=0.5, pairs=[[0, 2], [3, 5]])
     label_flip(L_S=0.3, L=0.5, count=10, among="intra", draw="random")
 
-In chains of superclients that stay together (FedSeq), max(1, floor(L_S N_S)) of the N_S superclients are malicious, and
-in each of them max(1, floor(L n)) of its n clients attack. Elsewhere there are no superclients, and as large a share of
-all K clients attacks, max(1, floor(L_S L K)). Only clients that hold a label to be swapped are drawn; where there are
-fewer, all of them attack.
+In chains of superclients that stay together (FedSeq), max(1, floor(L_S N_S)) of the N_S
+superclients are malicious, and in each of them max(1, floor(L n)) of its n clients attack.
+Elsewhere there are no superclients, and as large a share of all K clients attacks, max(1, floor(L_S
+L K)). Only clients that hold a label to be swapped are drawn; where there are fewer, all of them
+attack.
 
-``draw="fixed"``: all attackers swap the same pairs. ``"random"``: each has its own pairing of the same labels, whatever
-the pairs were, so that with one pair both are the same. Pairs that are not given are drawn by the run's seed: ``count``
-of them, from anywhere (``among="any"``), each within one superclass ("intra"), or every label from another superclass
-("extra"); superclasses are CIFAR-100's. Test labels stay clean.
+``draw="fixed"``: all attackers swap the same pairs. ``"random"``: each has its own pairing of the
+same labels, whatever the pairs were, so that with one pair both are the same. Pairs that are not
+given are drawn by the run's seed: ``count`` of them, from anywhere (``among="any"``), each within
+one superclass ("intra"), or every label from another superclass ("extra"); superclasses are
+CIFAR-100's. Test labels stay clean.
 
-Beside the accuracy over all classes a run then tells, as of a further test set, that of ``swapped``: the mean accuracy
-of the classes that are swapped.
+Beside the accuracy over all classes a run then tells, as of a further test set, that of
+``swapped``: the mean accuracy of the classes that are swapped.
 """
 
 from __future__ import annotations
@@ -77,15 +80,25 @@ class LabelFlip(Attack):
                 f"label_flip: labels are flipped in examples that are dealt out, but the clients of {attacked.on} are "
                 "made when asked for. Use another data set, such as digits."
             )
-        if not (attacked.learner.task.classifies and attacked.fed.classes and attacked.fed.train.labelled):
-            raise SettingError(f"label_flip: classes are swapped, and {attacked.on} has none. Use data with classes.")
-        if self.among != "any" and not (isinstance(attacked.on, Cifar100) and attacked.on.labels == "fine"):
+        if not (
+            attacked.learner.task.classifies
+            and attacked.fed.classes
+            and attacked.fed.train.labelled
+        ):
+            raise SettingError(
+                f"label_flip: classes are swapped, and {attacked.on} has none. Use data with classes."
+            )
+        if self.among != "any" and not (
+            isinstance(attacked.on, Cifar100) and attacked.on.labels == "fine"
+        ):
             raise SettingError(
                 f"label_flip: among={self.among!r} needs superclasses; {attacked.on} has none. Use cifar100, or "
                 "among='any'."
             )
         if not self.holders(attacked):
-            raise SettingError(f"label_flip: no client holds an example of {self._named(attacked)}. Swap other classes.")
+            raise SettingError(
+                f"label_flip: no client holds an example of {self._named(attacked)}. Swap other classes."
+            )
 
     def attackers(self, attacked: AttackedRun) -> dict[int, Swaps]:
         """Who lies, with the pairs of each."""
@@ -101,7 +114,9 @@ class LabelFlip(Attack):
         able = [place for place in order if holders & set(groups[place])]
         found: list[int] = []
         for place in able[: share(len(groups), self.L_S)]:
-            own = numpy_generator(seed, "attack/clients", place).permutation(sorted(holders & set(groups[place])))
+            own = numpy_generator(seed, "attack/clients", place).permutation(
+                sorted(holders & set(groups[place]))
+            )
             found += own[: share(len(groups[place]), self.L)].tolist()
         return sorted(found)
 
@@ -120,7 +135,11 @@ class LabelFlip(Attack):
         """The pairs that ``client`` swaps."""
         if self.draw == "fixed":
             return self.drawn(attacked)
-        return _paired(numpy_generator(attacked.seed, "attack/pairs", client).permutation(self.labels(attacked)))
+        return _paired(
+            numpy_generator(attacked.seed, "attack/pairs", client).permutation(
+                self.labels(attacked)
+            )
+        )
 
     def drawn(self, attacked: AttackedRun) -> Pairs:
         """The pairs that were given, or those drawn for the run."""
@@ -128,7 +147,9 @@ class LabelFlip(Attack):
         if self.pairs is not None:
             for pair in self.pairs:
                 if max(pair) >= classes:
-                    raise SettingError(f"label_flip: pair {pair} names a class that is not there (0 to {classes - 1}).")
+                    raise SettingError(
+                        f"label_flip: pair {pair} names a class that is not there (0 to {classes - 1})."
+                    )
             return self.pairs
         most = {"any": classes // 2, "intra": SUPERCLASSES, "extra": SUPERCLASSES // 2}[self.among]
         if self.count > most:
@@ -140,7 +161,9 @@ class LabelFlip(Attack):
         each = 2 if self.among == "intra" else 1
         chosen = rng.permutation(SUPERCLASSES)[: 2 * self.count // each]
         within = [np.flatnonzero(np.array(FINE_TO_COARSE) == one) for one in chosen]
-        return _paired(np.concatenate([rng.choice(fine, size=each, replace=False) for fine in within]))
+        return _paired(
+            np.concatenate([rng.choice(fine, size=each, replace=False) for fine in within])
+        )
 
     def remark(self, attacked: AttackedRun) -> str:
         """How many attack, and what they swap."""
@@ -161,7 +184,9 @@ class LabelFlip(Attack):
         right, count = torch.zeros(attacked.fed.classes), torch.zeros(attacked.fed.classes)
         for batch, output in outputs(attacked.learner, some):
             count += torch.bincount(batch.targets.cpu(), minlength=len(count))
-            right += torch.bincount(batch.targets[output.argmax(1) == batch.targets].cpu(), minlength=len(count))
+            right += torch.bincount(
+                batch.targets[output.argmax(1) == batch.targets].cpu(), minlength=len(count)
+            )
         score = float((right.double() / count)[count > 0].mean())
         return {SWAPPED: {attacked.learner.task.headline.name: score}}
 

@@ -1,4 +1,5 @@
-"""Groups of like clients: clusters by what they say of themselves, or by a column of the data, such as a town."""
+"""Groups of like clients: clusters by what they say of themselves, or by a column of the data, such
+as a town."""
 
 from __future__ import annotations
 
@@ -35,14 +36,21 @@ class Alike(Grouping):
     def possible(self, sizes: Sequence[int]) -> None:
         """Refuse more groups than clients."""
         if self.count > len(sizes):
-            raise SettingError(f"alike: {self.count} groups cannot be made of {len(sizes)} clients. Lower count.")
+            raise SettingError(
+                f"alike: {self.count} groups cannot be made of {len(sizes)} clients. Lower count."
+            )
 
     def about(self, sizes: Sequence[int]) -> Groups:
         """Clients by number, as many in each group or nearly."""
         return evenly(self.count, len(sizes))
 
     def assign(
-        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+        self,
+        representers: Vectors,
+        sizes: Sequence[int],
+        rng: np.random.Generator,
+        *,
+        classes: int | None = None,
     ) -> Groups:
         """See `Grouping.assign`; groups are in the order of their first clients."""
         vectors = self.checked(representers, sizes)
@@ -53,9 +61,11 @@ class Alike(Grouping):
 
 @dataclass(frozen=True, repr=False)
 class ByColumn(Grouping):
-    """A group for each value of a column of the data, such as ``"town"``: what is known of where clients are.
+    """A group for each value of a column of the data, such as ``"town"``: what is known of where
+    clients are.
 
-    Data sets say what columns there are (`Domains.facets`). All examples of a client must have the same value.
+    Data sets say what columns there are (`Domains.facets`). All examples of a client must have the
+    same value.
     """
 
     psi = None
@@ -64,14 +74,21 @@ class ByColumn(Grouping):
 
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not self.column:
-            raise SettingError(f"by_column: column must be a name, such as 'town', found {self.column!r}.")
+            raise SettingError(
+                f"by_column: column must be a name, such as 'town', found {self.column!r}."
+            )
 
     @property
     def needs_column(self) -> str | None:
         return self.column
 
     def assign(
-        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+        self,
+        representers: Vectors,
+        sizes: Sequence[int],
+        rng: np.random.Generator,
+        *,
+        classes: int | None = None,
     ) -> Groups:
         """Representers are the values, as numbers; groups are in the order of the values."""
         values = representers[:, 0]

@@ -1,9 +1,10 @@
-"""Clients whose images look alike, after LADD (Shenaj et al., WACV 2023, arXiv:2210.02326), Algorithm 7.
+"""Clients whose images look alike, after LADD (Shenaj et al., WACV 2023, arXiv:2210.02326),
+Algorithm 7.
 
-    for each number of clusters H:  k-means, the best of ten starts by the sum of squares
-    s_k = (b_k - a_k) / max(a_k, b_k)     a_k: mean distance to the others of its cluster, b_k: least mean distance to
-                                          another cluster; 0 for a client alone
-    keep the H with the largest mean of s_k; of equal ones the smallest
+for each number of clusters H:  k-means, the best of ten starts by the sum of squares
+s_k = (b_k - a_k) / max(a_k, b_k)     a_k: mean distance to the others of its cluster, b_k: least mean distance to
+                                      another cluster; 0 for a client alone
+keep the H with the largest mean of s_k; of equal ones the smallest
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from fedflat.topologies.groupings.grouping import Grouping, Groups, evenly
 
 @dataclass(frozen=True, repr=False)
 class ByStyle(Grouping):
-    """K-means on the clients' styles, for each number of groups; the largest mean silhouette decides.
+    """K-means on the clients' styles, for each number of groups; the largest mean silhouette
+    decides.
 
     fewest, most
         The numbers of groups that are tried; at most one less than there are clients.
@@ -43,21 +45,30 @@ class ByStyle(Grouping):
         number("by_style", "fewest", self.fewest, low=1, whole=True)
         number("by_style", "most", self.most, low=self.fewest, whole=True)
         if not isinstance(self.psi, MeanStyle):
-            raise SettingError(f"by_style: psi must be a style, such as mean_style(half=1), found {self.psi!r}.")
+            raise SettingError(
+                f"by_style: psi must be a style, such as mean_style(half=1), found {self.psi!r}."
+            )
 
     def about(self, sizes: Sequence[int]) -> Groups:
         """See `Grouping.about`: the fewest."""
         return evenly(self.fewest, len(sizes))
 
     def assign(
-        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+        self,
+        representers: Vectors,
+        sizes: Sequence[int],
+        rng: np.random.Generator,
+        *,
+        classes: int | None = None,
     ) -> Groups:
         """See `Grouping.assign`; groups stand in the order of their first clients."""
         styles, seed = self.checked(representers, sizes), int(rng.integers(LARGEST_SEED))
         labels = style_clusters(styles, fewest=self.fewest, most=self.most, seed=seed).labels
         return [np.flatnonzero(labels == label).tolist() for label in range(labels.max() + 1)]
 
-    def nearest(self, styles: Sequence[Tensor], groups: Sequence[Sequence[int]], data: ClientData) -> Tensor:
+    def nearest(
+        self, styles: Sequence[Tensor], groups: Sequence[Sequence[int]], data: ClientData
+    ) -> Tensor:
         """For each image the group whose clients' mean style is nearest to the image's own."""
         own = torch.stack([style.double().flatten() for style in styles])
         means = torch.stack([own[list(group)].mean(0) for group in groups])
@@ -77,8 +88,11 @@ class StyleClusters:
     """The mean silhouette of each number of clusters that was tried."""
 
 
-def style_clusters(styles: ArrayLike, *, fewest: int = 4, most: int = 19, seed: int = 0) -> StyleClusters:
-    """Cluster the clients' styles, one row a client. The number of clusters is the one with the largest silhouette."""
+def style_clusters(
+    styles: ArrayLike, *, fewest: int = 4, most: int = 19, seed: int = 0
+) -> StyleClusters:
+    """Cluster the clients' styles, one row a client. The number of clusters is the one with the
+    largest silhouette."""
     points = np.asarray(styles, np.float64)
     if points.ndim < 2 or points.size == 0 or not np.isfinite(points).all():
         raise SettingError(
@@ -103,7 +117,8 @@ def style_clusters(styles: ArrayLike, *, fewest: int = 4, most: int = 19, seed: 
 
 
 def silhouette(points: ArrayLike, labels: ArrayLike) -> float:
-    """Return the mean silhouette, from -1 to 1. It is 0 if there is one cluster or if every point is alone.
+    """Return the mean silhouette, from -1 to 1. It is 0 if there is one cluster or if every point
+    is alone.
 
     >>> round(silhouette([[0], [1], [10], [11], [30]], [0, 0, 1, 1, 2]), 8)
     0.7197995

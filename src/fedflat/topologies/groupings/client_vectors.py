@@ -1,4 +1,5 @@
-"""From what clients sent, or the server worked out of it, to the vectors by which they are grouped."""
+"""From what clients sent, or the server worked out of it, to the vectors by which they are
+grouped."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ COLUMNS = 1 << 16
 
 
 def representers(describer: Describer, sent: Sequence[Tensor]) -> Vectors:
-    """The representers by this description, as it declares: its shares, its components, or its very numbers.
+    """The representers by this description, as it declares: its shares, its components, or its very
+    numbers.
 
     >>> import torch
     >>> from fedflat.client.instructions import LabelCounts
@@ -42,10 +44,12 @@ def representers(describer: Describer, sent: Sequence[Tensor]) -> Vectors:
 
 
 def principal(sent: Sequence[Tensor], share: float = SHARE) -> Vectors:
-    """The tensors by their principal components: the fewest that hold more than this share of the variance.
+    """The tensors by their principal components: the fewest that hold more than this share of the
+    variance.
 
-    They come from the clients' inner products, since there are far fewer clients than weights; only a part of each
-    tensor is looked at at a time. The signs of components mean nothing; distances do.
+    They come from the clients' inner products, since there are far fewer clients than weights; only
+    a part of each tensor is looked at at a time. The signs of components mean nothing; distances
+    do.
 
     >>> import torch
     >>> found = principal([torch.tensor(v) for v in ([0.0, 0.0, 0.1], [3.0, 4.0, 0.0], [6.0, 8.0, 0.1])])

@@ -1,10 +1,10 @@
 """How little a client is like a group: large where the two would make a good mixture.
 
-    cosine        1 - cos(a, b)
-    euclidean     |a - b|
-    gini          1 - sum m^2, with m = (a + b) / 2: how even the mixture of two distributions is
-    kl            1 - KL(m || uniform), likewise
-    norm_cosine   1 - cos(a / (a + b), b / (a + b)), for Task2Vec's embeddings
+cosine        1 - cos(a, b)
+euclidean     |a - b|
+gini          1 - sum m^2, with m = (a + b) / 2: how even the mixture of two distributions is
+kl            1 - KL(m || uniform), likewise
+norm_cosine   1 - cos(a / (a + b), b / (a + b)), for Task2Vec's embeddings
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def scores(tau: str, one: Vectors, others: Vectors, among: NDArray[np.int64]) ->
     [5.0, 1.0]
     """
     rows = max(1, AT_A_TIME // len(one))
-    return np.concatenate([TAUS[tau](one, others[among[at : at + rows]]) for at in range(0, len(among), rows)])
+    return np.concatenate(
+        [TAUS[tau](one, others[among[at : at + rows]]) for at in range(0, len(among), rows)]
+    )
 
 
 def squares(rows: Vectors) -> Vectors:
@@ -85,7 +87,11 @@ def _one_minus_cosine(product: Vectors, one: Vectors, other: Vectors) -> Vectors
 
 
 TAUS: Mapping[str, Dissimilarity] = {
-    "cosine": cosine, "euclidean": euclidean, "gini": gini, "kl": kl, "norm_cosine": norm_cosine,
-}  # fmt: skip
+    "cosine": cosine,
+    "euclidean": euclidean,
+    "gini": gini,
+    "kl": kl,
+    "norm_cosine": norm_cosine,
+}
 OF_DISTRIBUTIONS = ("gini", "kl")
 """Those that ask for vectors of probabilities."""

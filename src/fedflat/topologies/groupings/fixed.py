@@ -30,7 +30,12 @@ class RandomGroups(Grouping):
         return RandomGroups(groups)
 
     def assign(
-        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+        self,
+        representers: Vectors,
+        sizes: Sequence[int],
+        rng: np.random.Generator,
+        *,
+        classes: int | None = None,
     ) -> Groups:
         """Cut a random order; clients and groups are then in rising order."""
         if self.count > len(sizes):
@@ -51,7 +56,12 @@ class GivenGroups(Grouping):
     members: tuple[tuple[int, ...], ...]
 
     def assign(
-        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+        self,
+        representers: Vectors,
+        sizes: Sequence[int],
+        rng: np.random.Generator,
+        *,
+        classes: int | None = None,
     ) -> Groups:
         """As they were given."""
         try:

@@ -17,7 +17,8 @@ from fedflat.topologies.groupings.grouping import Choice, Filling, Groups
 ALIKE = 1e-12
 """Scores that differ by less are the same: rounding shall not decide who comes first."""
 ROUGHLY = 1e-3
-"""Scores in single precision that are lower by more cannot be the best: their errors are a hundred times smaller."""
+"""Scores in single precision that are lower by more cannot be the best: their errors are a hundred
+times smaller."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,7 +37,8 @@ class Greedy(Filling):
         thesis). ``"uniform"``: the first is the client least like the uniform distribution, and the mean counts
         examples (the authors' release, which draws nothing).
 
-    Only positive scores count; where there is none the first client comes, and of equal ones the first.
+    Only positive scores count; where there is none the first client comes, and of equal ones the
+    first.
     """
 
     psi: str | Describer = "confidence"
@@ -50,14 +52,21 @@ class Greedy(Filling):
         choice("greedy", "tau", self.tau, TAUS)
         choice("greedy", "start", self.start, ["random", "uniform"])
         self.check_limits(self.d_min, self.k_max)
-        if self.tau in OF_DISTRIBUTIONS and not all(one.gives_distribution for one in self.describers):
+        if self.tau in OF_DISTRIBUTIONS and not all(
+            one.gives_distribution for one in self.describers
+        ):
             raise SettingError(
                 f"greedy: tau={self.tau!r} compares probabilities of classes, and psi={self.psi!r} gives none. Use "
                 "tau='cosine' or 'euclidean', or psi='confidence'."
             )
 
     def assign(
-        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+        self,
+        representers: Vectors,
+        sizes: Sequence[int],
+        rng: np.random.Generator,
+        *,
+        classes: int | None = None,
     ) -> Groups:
         vectors = self.checked(representers, sizes)
         if self.tau in OF_DISTRIBUTIONS and not _distributions(vectors):
@@ -71,7 +80,9 @@ class Greedy(Filling):
         drawn = self.start == "random"
         weights = np.ones(len(sizes)) if drawn else np.asarray(sizes, np.float64)
         uniform = np.full(vectors.shape[1], 1 / vectors.shape[1])
-        rough: Any = vectors.astype(np.float32) if self.tau == "norm_cosine" and _moderate(vectors) else None
+        rough: Any = (
+            vectors.astype(np.float32) if self.tau == "norm_cosine" and _moderate(vectors) else None
+        )
         total = np.zeros_like(uniform)
 
         def choose(group: list[int], free: np.ndarray) -> int:
@@ -97,7 +108,8 @@ def _distributions(vectors: Vectors) -> bool:
 
 
 def _moderate(vectors: Vectors) -> bool:
-    """Whether squares of these numbers, over squares of sums with 1e-8, are well within single precision."""
+    """Whether squares of these numbers, over squares of sums with 1e-8, are well within single
+    precision."""
     return bool(vectors.min() >= 0 and vectors.max() < 1e15 and vectors.max(1).min() > 1e-15)
 
 

@@ -1,8 +1,9 @@
 """What every grouping is, and what most have in common: groups are filled one after the other.
 
-A client joins the group that is open while it has fewer than ``d_min`` examples and fewer than ``k_max`` clients; then
-another is opened. Only the last group is looked at again: if it has fewer than ``d_min`` examples its clients leave it,
-the last to come first, one each in turn to the groups with room, of which those with the fewest examples come first.
+A client joins the group that is open while it has fewer than ``d_min`` examples and fewer than
+``k_max`` clients; then another is opened. Only the last group is looked at again: if it has fewer
+than ``d_min`` examples its clients leave it, the last to come first, one each in turn to the groups
+with room, of which those with the fewest examples come first.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from fedflat.registry.specs import TextSpec, known, parse
 from fedflat.topologies.groupings.dissimilarity import Vectors
 
 PSIS = {
-    "labels": "label_counts()", "confidence": "confidence()", "classifier": "classifier_weights()",
+    "labels": "label_counts()",
+    "confidence": "confidence()",
+    "classifier": "classifier_weights()",
     "task2vec": "task2vec()",
-}  # fmt: skip
+}
 """Short names of what a client can be described by."""
 Groups = list[list[int]]
 Choice = Callable[[list[int], np.ndarray], int]
@@ -48,24 +51,31 @@ class Grouping(TextSpec, ABC):
 
     @property
     def needs_column(self) -> str | None:
-        """The column of the data that it is made by, if so: its values, as numbers, are then the representers."""
+        """The column of the data that it is made by, if so: its values, as numbers, are then the
+        representers."""
         return None
 
     def possible(self, sizes: Sequence[int]) -> None:
         """Refuse what cannot be, whatever clients say of themselves: before they are asked."""
 
     def about(self, sizes: Sequence[int]) -> Groups:
-        """Groups of about the number and the sizes that there will be, as long as clients have not been asked."""
+        """Groups of about the number and the sizes that there will be, as long as clients have not
+        been asked."""
         return [list(range(len(sizes)))]
 
     @abstractmethod
     def assign(
-        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+        self,
+        representers: Vectors,
+        sizes: Sequence[int],
+        rng: np.random.Generator,
+        *,
+        classes: int | None = None,
     ) -> Groups:
         """The clients of each group.
 
-        ``representers`` has a row for each client, ``sizes`` its number of examples; ``classes`` is the number of
-        classes of the data.
+        ``representers`` has a row for each client, ``sizes`` its number of examples; ``classes`` is
+        the number of classes of the data.
         """
 
     def checked(self, representers: Vectors, sizes: Sequence[int]) -> Vectors:

@@ -1,10 +1,12 @@
-"""How many groups there are as rounds go by (FedSeq2Par): ever more, from long chains to clients side by side.
+"""How many groups there are as rounds go by (FedSeq2Par): ever more, from long chains to clients
+side by side.
 
     linear        b floor(a (t - 1) + 1)
     logarithmic   b floor(a ln t + 1)
     exponential   b floor((1 + a)^(t - 1))         in round t = 1, 2, ...
 
-Never more than there are clients. The inner floors are those of the authors' code; the printed equations lost them.
+Never more than there are clients. The inner floors are those of the authors' code; the printed
+equations lost them.
 """
 
 from __future__ import annotations

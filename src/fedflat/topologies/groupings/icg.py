@@ -20,8 +20,9 @@ STEPS = 10
 class Icg(Grouping):
     """So many ``groups``, whose numbers of clients differ by at most one.
 
-    Random clients, as many as the groups can share evenly, are put into clusters of like ones, each with one client
-    for every group. Each group draws one from each cluster, and those left over are dealt out.
+    Random clients, as many as the groups can share evenly, are put into clusters of like ones, each
+    with one client for every group. Each group draws one from each cluster, and those left over are
+    dealt out.
 
     groups
         How many; at most as many as there are clients.
@@ -48,14 +49,21 @@ class Icg(Grouping):
     def possible(self, sizes: Sequence[int]) -> None:
         """Refuse more groups than clients."""
         if self.groups > len(sizes):
-            raise SettingError(f"icg: {self.groups} groups cannot be made of {len(sizes)} clients. Lower groups.")
+            raise SettingError(
+                f"icg: {self.groups} groups cannot be made of {len(sizes)} clients. Lower groups."
+            )
 
     def about(self, sizes: Sequence[int]) -> Groups:
         """Clients by number, as many in each group or nearly."""
         return evenly(self.groups, len(sizes))
 
     def assign(
-        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+        self,
+        representers: Vectors,
+        sizes: Sequence[int],
+        rng: np.random.Generator,
+        *,
+        classes: int | None = None,
     ) -> Groups:
         """See `Grouping.assign`; sizes do not matter."""
         vectors = self.checked(representers, sizes)
@@ -63,7 +71,9 @@ class Icg(Grouping):
         order = rng.permutation(len(vectors))
         kinds = len(vectors) // self.groups
         taken, over = np.split(order, [kinds * self.groups])
-        labels = balanced_kmeans(vectors[taken], rng.permutation(np.repeat(np.arange(kinds), self.groups)))
+        labels = balanced_kmeans(
+            vectors[taken], rng.permutation(np.repeat(np.arange(kinds), self.groups))
+        )
         groups: Groups = [[] for _ in range(self.groups)]
         for kind in range(kinds):
             for group, client in zip(groups, rng.permutation(taken[labels == kind]), strict=True):
@@ -74,7 +84,8 @@ class Icg(Grouping):
 
 
 def balanced_kmeans(vectors: Vectors, labels: np.ndarray) -> np.ndarray:
-    """Run at most `STEPS` steps of k-means from clusters of equal size, in which all clusters keep that size.
+    """Run at most `STEPS` steps of k-means from clusters of equal size, in which all clusters keep
+    that size.
 
     One thread does the work, because the order of sums depends on the number of threads.
     """
@@ -93,7 +104,8 @@ def balanced_kmeans(vectors: Vectors, labels: np.ndarray) -> np.ndarray:
 
 
 def balanced(cost: Vectors, capacity: int) -> np.ndarray:
-    """Return the column of each row in the cheapest assignment that gives every column ``capacity`` rows.
+    """Return the column of each row in the cheapest assignment that gives every column ``capacity``
+    rows.
 
     >>> balanced(np.array([[0.0, 1.0], [0.0, 5.0], [1.0, 1.5], [0.0, 9.0]]), 2).tolist()
     [1, 0, 1, 0]

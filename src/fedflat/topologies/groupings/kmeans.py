@@ -39,7 +39,12 @@ class KMeans(Filling):
             number("kmeans", "clusters", self.clusters, low=1, whole=True)
 
     def assign(
-        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+        self,
+        representers: Vectors,
+        sizes: Sequence[int],
+        rng: np.random.Generator,
+        *,
+        classes: int | None = None,
     ) -> Groups:
         vectors = self.checked(representers, sizes)
         if self.clusters is not None and self.clusters > len(vectors):
@@ -48,18 +53,23 @@ class KMeans(Filling):
             )
         wanted = self.clusters or classes
         if wanted is None:
-            raise SettingError("kmeans: these data have no classes to take as many clusters. Say clusters=...")
+            raise SettingError(
+                "kmeans: these data have no classes to take as many clusters. Say clusters=..."
+            )
         labels = k_means(vectors, min(wanted, len(vectors)), int(rng.integers(LARGEST_SEED)))
         return self.fill(in_order(dealt(labels.tolist())), sizes, self.d_min, self.k_max)
 
 
 def dealt(labels: Sequence[int]) -> list[int]:
-    """The clients in the order they are dealt: round the clusters, the last client of each, until all are empty.
+    """The clients in the order they are dealt: round the clusters, the last client of each, until
+    all are empty.
 
     >>> dealt([0, 0, 0, 1, 1, 2, 0, 1])
     [6, 7, 5, 2, 4, 1, 3, 0]
     """
-    clusters = [[client for client, at in enumerate(labels) if at == label] for label in sorted(set(labels))]
+    clusters = [
+        [client for client, at in enumerate(labels) if at == label] for label in sorted(set(labels))
+    ]
     order = []
     while any(clusters):
         order += [members.pop() for members in clusters if members]

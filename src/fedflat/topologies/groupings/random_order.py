@@ -14,7 +14,8 @@ from fedflat.topologies.groupings.grouping import Filling, Groups, in_order
 
 @dataclass(frozen=True, repr=False)
 class Random(Filling):
-    """Clients in random order, whatever they hold: nothing about them need be known but their sizes.
+    """Clients in random order, whatever they hold: nothing about them need be known but their
+    sizes.
 
     d_min
         A group is filled until it has as many examples.
@@ -31,7 +32,12 @@ class Random(Filling):
         self.check_limits(self.d_min, self.k_max)
 
     def assign(
-        self, representers: Vectors, sizes: Sequence[int], rng: np.random.Generator, *, classes: int | None = None
+        self,
+        representers: Vectors,
+        sizes: Sequence[int],
+        rng: np.random.Generator,
+        *,
+        classes: int | None = None,
     ) -> Groups:
         """See `Grouping.assign`; the representers are not looked at."""
         order = rng.permutation(len(sizes)).tolist()
